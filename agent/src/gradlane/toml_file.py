@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading TOML files so that every mistake names the file, the key, what was wrong and what would be right."""
+
+import ipaddress
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeGuard, cast
+
+from gradlane.errors import GradlaneError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pyright: ignore[reportMissingImports]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")
+
+
+class FileError(GradlaneError):
+    """A file that can't be used. `file` and `key` name the place, `reason` what was wrong and what would be right."""
+
+    def __init__(self, file: str, key: str, reason: str) -> None:
+        super().__init__(f"{file}: {key}: {reason}" if key else f"{file}: {reason}")
+        self.file = file
+        self.key = key
+        self.reason = reason
+
+
+class Table:
+    """One TOML table. Each method takes one key out of it and checks the value; `finish` refuses what is left.
+
+    A key without a `default` is required. Every method raises the error class given to `parse`.
+    """
+
+    def __init__(self, error: type[FileError], file: str, path: str, values: Mapping[str, object]) -> None:
+        self._error = error
+        self._file = file
+        self._path = path
+        self._values = dict(values)
+        self._known: list[str] = []
+
+    def error(self, key: str, reason: str) -> FileError:
+        """The error for one key of this table, to be raised by the caller."""
+        return self._error(self._file, f"{self._path}.{key}" if self._path and key else self._path or key, reason)
+
+    def has(self, key: str) -> bool:
+        """Whether an optional key is present and not taken yet."""
+        self._known.append(key)
+        return key in self._values
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """A non-empty string."""
+        value = self._take(key, default)
+        if not isinstance(value, str) or not value:
+            raise self.error(key, f"is {value!r}; it must be a non-empty string")
+        return value
+
+    def name(self, key: str) -> str:
+        """A name of 1 to 63 letters, digits, '-', '_' and '.', that starts with a letter or digit."""
+        value = self.text(key)
+        if not _NAME.match(value):
+            raise self.error(key, f"is {value!r}; a name has 1 to 63 letters, digits, '-', '_', '.'")
+        return value
+
+    def choice(self, key: str, choices: Sequence[str], default: str | None = None) -> str:
+        """One of the given strings."""
+        value = self._take(key, default)
+        if value not in choices:
+            raise self.error(key, f"is {value!r}; it must be one of {', '.join(map(repr, choices))}")
+        return cast(str, value)
+
+    def boolean(self, key: str, default: bool | None = None) -> bool:
+        """true or false."""
+        value = self._take(key, default)
+        if not isinstance(value, bool):
+            raise self.error(key, f"is {value!r}; it must be true or false")
+        return value
+
+    def integer(self, key: str, low: int, high: int, default: int | None = None) -> int:
+        """An integer in [low, high]."""
+        value = self._take(key, default)
+        if not _is_integer(value) or not low <= value <= high:
+            raise self.error(key, f"is {value!r}; it must be an integer from {low} to {high}")
+        return value
+
+    def fraction(self, key: str, default: float | None = None) -> float:
+        """A number in [0, 1)."""
+        value = self._take(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+            raise self.error(key, f"is {value!r}; it must be a number of at least 0 and below 1")
+        return float(value)
+
+    def span(self, key: str, low: int, high: int, default: tuple[int, int] | None = None) -> tuple[int, int]:
+        """An inclusive range, written [first, last], within [low, high]."""
+        value = self._take(key, default)
+        wrong = self.error(key, f"is {value!r}; it must be [first, last] with {low} <= first <= last <= {high}")
+        if not isinstance(value, list | tuple):
+            raise wrong
+        ends = cast(Sequence[object], value)
+        if len(ends) != 2:
+            raise wrong
+        first, last = ends
+        if not _is_integer(first) or not _is_integer(last) or not low <= first <= last <= high:
+            raise wrong
+        return first, last
+
+    def quantity(self, key: str, parse: Callable[[str], int]) -> int:
+        """What `parse` (of `gradlane.units`) makes of a string such as "100mbit" or "64kB"."""
+        value = self._take(key, None)
+        if not isinstance(value, str):
+            raise self.error(key, f"is {value!r}; it must be a string with a unit")
+        try:
+            return parse(value)
+        except ValueError as problem:
+            raise self.error(key, str(problem)) from None
+
+    def address(self, key: str) -> ipaddress.IPv4Address:
+        """An IPv4 address that a host can have (no multicast, loopback, broadcast or zero address)."""
+        address = self._ipv4(key)
+        if address.is_multicast or address.is_loopback or address.is_unspecified or address.is_reserved:
+            raise self.error(key, f"is {str(address)!r}; it must be an IPv4 unicast address, e.g. '10.0.1.2'")
+        return address
+
+    def multicast_address(self, key: str, count: int) -> ipaddress.IPv4Address:
+        """The first of `count` consecutive IPv4 multicast addresses outside 224.0.0.0/24, which no router forwards."""
+        base = self._ipv4(key)
+        if int(base) < 0xE0000100 or int(base) + count - 1 > 0xEFFFFFFF:
+            raise self.error(
+                key,
+                f"is {str(base)!r}; the {count} multicast addresses from it on must lie in "
+                "224.0.1.0 to 239.255.255.255, e.g. '239.1.0.1'",
+            )
+        return base
+
+    def table(self, key: str) -> "Table":
+        """The sub-table of that name; an absent one counts as empty, so that its required keys are missed by name."""
+        value = self._take(key, {})
+        if not isinstance(value, dict):
+            raise self.error(key, f"is {value!r}; it must be a table, [{key}]")
+        return self._sub(key, cast(dict[str, object], value))
+
+    def tables(self, key: str) -> list["Table"]:
+        """The array of tables of that name; absent counts as empty."""
+        value = self._take(key, [])
+        wrong = self.error(key, f"must be an array of tables, e.g. [[{key}]]")
+        if not isinstance(value, list):
+            raise wrong
+        items = cast(list[object], value)
+        if not all(isinstance(item, dict) for item in items):
+            raise wrong
+        return [self._sub(f"{key}[{i}]", cast(dict[str, object], item)) for i, item in enumerate(items)]
+
+    def finish(self) -> None:
+        """Refuses the keys that nobody asked for."""
+        for key in self._values:
+            raise self.error(key, f"is not known here; known: {', '.join(sorted(set(self._known)))}")
+
+    def _take(self, key: str, default: object) -> object:
+        self._known.append(key)
+        if key in self._values:
+            return self._values.pop(key)
+        if default is None:
+            raise self.error(key, "is missing")
+        return default
+
+    def _sub(self, key: str, values: dict[str, object]) -> "Table":
+        return Table(self._error, self._file, f"{self._path}.{key}" if self._path else key, values)
+
+    def _ipv4(self, key: str) -> ipaddress.IPv4Address:
+        value = self._take(key, None)
+        if isinstance(value, str):
+            try:
+                return ipaddress.IPv4Address(value)
+            except ValueError:
+                pass
+        raise self.error(key, f"is {value!r}; it must be an IPv4 address in dotted form, e.g. '10.0.1.2'")
+
+
+def _is_integer(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def parse(error: type[FileError], text: str, file: str) -> Table:
+    """The root table of a TOML document. Raises `error` with the line of a syntax error."""
+    try:
+        return Table(error, file, "", tomllib.loads(text))
+    except tomllib.TOMLDecodeError as problem:
+        raise error(file, "", f"not valid TOML: {problem}") from None
+
+
+def read(error: type[FileError], path: str | Path) -> str:
+    """The text of a file. Raises `error` if it can't be read or is not UTF-8."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else "not UTF-8 text"
+        raise error(str(path), "", f"can't be read: {reason}") from None

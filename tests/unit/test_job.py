@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job file: what a good one means, and that every mistake is named with its key and its remedy."""
+
+from ipaddress import IPv4Address
+from pathlib import Path
+
+import pytest
+
+from gradlane import job
+from gradlane.job import DropPrecedence, JobError, Member, QueueClass
+
+GOOD = """
+[job]
+name = "demo"
+id = 1
+token = "00112233445566ff"
+aggregation = "sum"
+
+[[worker]]
+rank = 0
+host = "h1"
+address = "10.0.1.2"
+
+[[worker]]
+rank = 1
+host = "h2"
+address = "10.0.2.2"
+
+[[server]]
+rank = 2
+host = "h3"
+address = "10.0.3.2"
+
+[transport]
+rate = "100mbit"
+slice_bytes = 1432
+wire = "float16"
+multicast = "239.1.0.1"
+
+[loss]
+push = 0.03
+pull = 0.0
+
+[policy]
+priority = true
+queue_classes = [ { layers = [0, 3], class = 6 }, { layers = [4, 65535], class = 5 } ]
+drop_precedences = [
+    { magnitudes = [0, 63], drop_precedence = 3 },
+    { magnitudes = [64, 127], drop_precedence = 2, layers = [0, 10] },
+]
+yellow = 2
+red = 1
+
+[slots]
+base = 4096
+mask = 4095
+"""
+
+MINIMAL = """
+[job]
+name = "small"
+id = 7
+token = "1111111111111111"
+[[worker]]
+rank = 0
+host = "a"
+address = "10.0.1.2"
+[transport]
+rate = "1gbit"
+"""
+
+
+def test_every_field_is_read() -> None:
+    it = job.parse(GOOD, "j.toml")
+    assert (it.name, it.id, it.token, it.aggregation) == ("demo", 1, 0x00112233445566FF, "sum")
+    assert it.workers == (Member(0, "h1", IPv4Address("10.0.1.2")), Member(1, "h2", IPv4Address("10.0.2.2")))
+    assert it.servers == (Member(2, "h3", IPv4Address("10.0.3.2")),)
+    assert it.members == it.workers + it.servers
+    assert it.aggregators == it.servers
+    assert it.member(2).host == "h3"
+    assert (it.transport.rate, it.transport.slice_bytes, it.transport.wire) == (100_000_000, 1432, "float16")
+    assert it.multicast_address(0) == IPv4Address("239.1.0.1")
+    assert it.multicast_address(1) == IPv4Address("239.1.0.2")
+    assert (it.loss.push, it.loss.pull) == (0.03, 0.0)
+    assert it.policy.queue_classes == (QueueClass((0, 3), 6), QueueClass((4, 65535), 5))
+    assert it.policy.drop_precedences == (
+        DropPrecedence((0, 65535), (0, 63), 3),
+        DropPrecedence((0, 10), (64, 127), 2),
+    )
+    assert (it.policy.priority, it.policy.yellow, it.policy.red) == (True, 2, 1)
+    assert (it.slots.base, it.slots.mask, it.slots.last) == (4096, 4095, 8191)
+
+
+def test_defaults_lose_nothing_and_aggregate_in_shards() -> None:
+    it = job.parse(MINIMAL, "j.toml")
+    assert (it.aggregation, it.loss.push, it.loss.pull) == ("mean", 0.0, 0.0)
+    assert it.aggregators == it.workers
+    assert it.multicast_address(0) is None
+    assert it.policy.priority
+    assert it.policy.queue_classes == ()
+    assert it.policy.drop_precedences == ()
+    assert (it.slots.base, it.slots.mask) == (0, 4095)
+
+
+def test_load_names_a_file_that_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "none.toml"
+    with pytest.raises(JobError, match=r"none\.toml: can't be read: No such file"):
+        job.load(path)
+    path.write_text(GOOD)
+    assert job.load(path).name == "demo"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "reason"),
+    [
+        ('name = "demo"', "name = 3", "job.name", "non-empty string"),
+        ('name = "demo"', 'name = "a b/c"', "job.name", "1 to 63 letters"),
+        ('name = "demo"\n', "", "job.name", "is missing"),
+        ("id = 1\n", "id = 0\n", "job.id", "from 1 to 65535"),
+        ("id = 1\n", "id = 65536\n", "job.id", "from 1 to 65535"),
+        ("id = 1\n", "id = true\n", "job.id", "integer"),
+        ('"00112233445566ff"', '"0000000000000000"', "job.token", "not all zero"),
+        ('"00112233445566ff"', '"0011"', "job.token", "16 hexadecimal digits"),
+        ('"00112233445566ff"', '"0x112233445566ff"', "job.token", "16 hexadecimal digits"),
+        ('"sum"', '"max"', "job.aggregation", "'mean', 'sum'"),
+        ('aggregation = "sum"', 'agregation = "sum"', "job.agregation", "known: aggregation, id, name, token"),
+        ("rank = 1", "rank = 5", "worker[1].rank", "must be 1: the workers' ranks count from 0"),
+        ("rank = 2", "rank = 0", "server[0].rank", "must be 2: the servers' ranks count from 2, after the workers'"),
+        ('"10.0.1.2"', '"10.0.1"', "worker[0].address", "dotted form"),
+        ('"10.0.1.2"', '"239.0.0.1"', "worker[0].address", "unicast"),
+        ('"10.0.1.2"', '"127.0.0.1"', "worker[0].address", "unicast"),
+        ('"10.0.1.2"', '"10.0.2.2"', "", "ranks 0 and 1 both have address 10.0.2.2"),
+        ('host = "h3"', 'host = "h1"', "", "ranks 0 and 2 are both on host 'h1'"),
+        ('host = "h3"', 'hots = "h3"', "server[0].host", "is missing"),
+        ('rate = "100mbit"', 'rate = "fast"', "transport.rate", "'fast'"),
+        ('rate = "100mbit"', "rate = 100", "transport.rate", "string with a unit"),
+        ('rate = "100mbit"\n', "", "transport.rate", "is missing"),
+        ("slice_bytes = 1432", "slice_bytes = 1431", "transport.slice_bytes", "multiple of 2 for float16"),
+        ("slice_bytes = 1432", "slice_bytes = 9000", "transport.slice_bytes", "from 64 to 8936"),
+        ('"float16"', '"bfloat16"', "transport.wire", "'float32', 'float16'"),
+        ('"239.1.0.1"', '"10.1.0.1"', "transport.multicast", "224.0.1.0 to 239.255.255.255"),
+        ('"239.1.0.1"', '"224.0.0.9"', "transport.multicast", "224.0.1.0 to 239.255.255.255"),
+        ("push = 0.03", "push = 1.0", "loss.push", "at least 0 and below 1"),
+        ("push = 0.03", "push = -0.1", "loss.push", "at least 0 and below 1"),
+        ("push = 0.03", "push = nan", "loss.push", "at least 0 and below 1"),
+        ("pull = 0.0", 'pull = "none"', "loss.pull", "number"),
+        ("priority = true", "priority = 1", "policy.priority", "true or false"),
+        ("layers = [0, 3]", "layers = [3, 0]", "policy.queue_classes[0].layers", "0 <= first <= last <= 65535"),
+        ("layers = [0, 3]", "layers = [0]", "policy.queue_classes[0].layers", "[first, last]"),
+        ("layers = [0, 3]", "layers = [0, 4]", "policy.queue_classes[1].layers", "[4, 65535] overlaps [0, 4]"),
+        ("class = 6", "class = 7", "policy.queue_classes[0].class", "from 0 to 6"),
+        ("[64, 127]", "[64, 256]", "policy.drop_precedences[1].magnitudes", "<= 255"),
+        ("[64, 127]", "[63, 127]", "policy.drop_precedences[1].magnitudes", "overlaps [0, 63]"),
+        ("drop_precedence = 3", "drop_precedence = 0", "policy.drop_precedences[0].drop_precedence", "from 1 to 7"),
+        ("yellow = 2", "yellow = 8", "policy.yellow", "from 1 to 7"),
+        ("red = 1", "red = 3", "policy.yellow", "yellow >= red"),
+        ("mask = 4095", "mask = 4094", "slots.mask", "2^n - 1"),
+        ("base = 4096", "base = 61441", "slots.base", "below 65536, and is 65536"),
+        ("[slots]", "[slot]", "slot", "is not known here"),
+        ("[job]", "[job", "", "not valid TOML"),
+    ],
+)
+def test_mistakes_are_named(old: str, new: str, key: str, reason: str) -> None:
+    assert old in GOOD
+    with pytest.raises(JobError) as caught:
+        job.parse(GOOD.replace(old, new, 1), "j.toml")
+    assert caught.value.file == "j.toml"
+    assert caught.value.key == key
+    assert reason in caught.value.reason
+    assert str(caught.value).startswith(f"j.toml: {key}" if key else "j.toml: ")
+
+
+def test_disjoint_layers_may_share_magnitudes() -> None:
+    text = GOOD.replace("[0, 63], drop_precedence = 3", "[0, 127], drop_precedence = 3, layers = [11, 20]")
+    assert len(job.parse(text, "j.toml").policy.drop_precedences) == 2
+
+
+def test_a_job_has_workers() -> None:
+    with pytest.raises(JobError, match=r"worker: is missing"):
+        job.parse(MINIMAL.replace("[[worker]]", "[[server]]"), "j.toml")
+
+
+def test_a_rank_that_does_not_exist_is_named() -> None:
+    with pytest.raises(JobError, match=r"has no rank 3: ranks are 0 to 2"):
+        job.parse(GOOD, "j.toml").member(3)
