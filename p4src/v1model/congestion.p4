@@ -3,7 +3,7 @@
 // Under congestion droppable slices are dropped, each message within its budget, and protected ones are ECN-marked.
 
 control Congestion(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    meter<bit<6>>(MAX_PORTS, MeterType.bytes) virtual_queue;
+    meter(MAX_PORTS, MeterType.bytes) virtual_queue;
 
     // A slot holds the pair (message id, drops so far).
     register<bit<64>>(BUDGET_SLOTS) budgets;
@@ -33,7 +33,7 @@ control Congestion(inout headers_t hdr, inout metadata_t meta, inout standard_me
     apply {
         port_policies.apply();
         if (meta.queue_class >= metered_from) {
-            virtual_queue.execute_meter((bit<6>)meta.egress_port, meta.color);
+            virtual_queue.execute_meter((bit<32>)meta.egress_port[5:0], meta.color);
         }
         if (meta.color != Color.GREEN && hdr.gradlane.isValid()) {
             bool droppable = meta.drop_precedence != PROTECTED && (

@@ -14,11 +14,11 @@
 #include "congestion.p4"
 #include "telemetry.p4"
 
-control VerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
+control GradlaneVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
     apply { }
 }
 
-control Ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+control GradlaneIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     Guard() guard;
     Tagging() tagging;
     Routing() routing;
@@ -59,7 +59,7 @@ control Ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     }
 }
 
-control Egress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+control GradlaneEgress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     apply {
         // An aggregator does not hear its own multicast.
         if (meta.multicast && standard_metadata.egress_port == standard_metadata.ingress_port) {
@@ -68,7 +68,7 @@ control Egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
     }
 }
 
-control ComputeChecksum(inout headers_t hdr, inout metadata_t meta) {
+control GradlaneComputeChecksum(inout headers_t hdr, inout metadata_t meta) {
     apply {
         update_checksum(
             hdr.ipv4.isValid(),
@@ -89,4 +89,5 @@ control GradlaneDeparser(packet_out packet, in headers_t hdr) {
 }
 
 @pkginfo(name = "gradlane", version = "0.1.0")
-V1Switch(GradlaneParser(), VerifyChecksum(), Ingress(), Egress(), ComputeChecksum(), GradlaneDeparser()) main;
+V1Switch(GradlaneParser(), GradlaneVerifyChecksum(), GradlaneIngress(), GradlaneEgress(), GradlaneComputeChecksum(),
+         GradlaneDeparser()) main;

@@ -4,17 +4,17 @@
 control Telemetry(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     // Index: reason ++ queue class ++ drop precedence.
     @id(0x12000001)
-    counter<bit<10>>(DECISIONS, CounterType.packets_and_bytes) decisions;
+    counter(DECISIONS, CounterType.packets_and_bytes) decisions;
 
     // What the gradient policy dropped, by what the host had stated. Index: layer (at most 63) ++ magnitude[7:4].
     @id(0x12000002)
-    counter<bit<10>>(DROP_MAP_CELLS, CounterType.packets_and_bytes) drop_map;
+    counter(DROP_MAP_CELLS, CounterType.packets_and_bytes) drop_map;
 
     apply {
-        decisions.count(meta.reason ++ meta.queue_class ++ meta.drop_precedence);
+        decisions.count((bit<32>)(meta.reason ++ meta.queue_class ++ meta.drop_precedence));
         if (meta.reason == Reason.DROPPED_YELLOW || meta.reason == Reason.DROPPED_RED) {
             bit<6> layer = hdr.gradlane.layer > 63 ? 6w63 : hdr.gradlane.layer[5:0];
-            drop_map.count(layer ++ hdr.gradlane.magnitude[7:4]);
+            drop_map.count((bit<32>)(layer ++ hdr.gradlane.magnitude[7:4]));
         }
     }
 }
