@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run needs of the machine, checked before anything is built; and the lock against a second run."""
+
+import fcntl
+import importlib
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import IO
+
+RUN_DIRECTORY = Path("/run/gradlane")
+BMV2_OLDEST = (1, 15, 0)
+_COMMANDS = {
+    "mnexec": "mininet",
+    "ifconfig": "net-tools",
+    "ethtool": "ethtool",
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "unshare": "util-linux",
+    "setpriv": "util-linux",
+}
+_DEBIAN_PACKAGES = {**_COMMANDS, "cc": "gcc libc6-dev"}
+
+
+class PreconditionError(Exception):
+    """The machine lacks something; the message says what, and how to mend it."""
+
+
+def find_program(name: str) -> str:
+    """The path of a program: beside the running Python (its virtual environment), else on PATH.
+
+    Raises PreconditionError that says which package brings it.
+    """
+    found = shutil.which(name, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}")
+    if found:
+        return found
+    if name in _DEBIAN_PACKAGES:
+        raise PreconditionError(f"{name} is not on PATH: apt-get install {_DEBIAN_PACKAGES[name]}")
+    if name == "simple_switch_grpc":
+        raise PreconditionError(
+            "simple_switch_grpc (BMv2) is not on PATH: build it from github.com/p4lang/behavioral-model, "
+            "or use --switch gradlane, which needs no BMv2"
+        )
+    raise PreconditionError(f"{name} is not installed beside {sys.executable}: make venv")
+
+
+def check(target: str, ports: Iterable[int], interfaces: Sequence[str], pipeline: Path) -> None:
+    """Checks everything that a run on `target` ("gradlane" or "bmv2") needs. Raises PreconditionError.
+
+    `ports` are the TCP ports that the switch and the controller will use on the loopback; `interfaces` the names that
+    the switch's ends of the links will have; `pipeline` the folder of p4c's output.
+    """
+    if os.geteuid() != 0:
+        raise PreconditionError("not root: network namespaces need it; run it with sudo")
+    try:
+        importlib.import_module("mininet.node")
+    except ImportError as problem:
+        raise PreconditionError(
+            f"Mininet's Python package is missing ({problem}): apt-get install mininet, then make venv"
+        ) from None
+    for program in (
+        "mnexec",
+        "ifconfig",
+        "ethtool",
+        "ip",
+        "tc",
+        "unshare",
+        "setpriv",
+        "gradlane",
+        "gradlane-controller",
+    ):
+        find_program(program)
+    if target == "gradlane":
+        find_program("cc")
+        find_program("gradlane-switch")
+    else:
+        _check_bmv2(find_program("simple_switch_grpc"))
+    for name in ("gradlane.json", "gradlane.p4info.txtpb"):
+        if not (pipeline / name).is_file():
+            raise PreconditionError(f"{pipeline / name} is missing: make p4")
+    _check_kernel()
+    for interface in interfaces:
+        if Path("/sys/class/net", interface).exists():
+            raise PreconditionError(
+                f"interface {interface} exists already, perhaps of another Mininet: end that, "
+                f"or remove it with `ip link delete {interface}`"
+            )
+    for port in ports:
+        _check_port(port)
+
+
+def _check_bmv2(program: str) -> None:
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    match = re.search(r"(\d+)\.(\d+)\.(\d+)", done.stdout + done.stderr)
+    oldest = ".".join(map(str, BMV2_OLDEST))
+    if match is None:
+        raise PreconditionError(f"{program} --version names no version; BMv2 {oldest} or newer is needed")
+    if tuple(int(part) for part in match.groups()) < BMV2_OLDEST:
+        raise PreconditionError(f"{program} is BMv2 {match[0]}; {oldest} or newer is needed")
+
+
+def _check_kernel() -> None:
+    """Tries in a throw-away namespace what the fabric is made of, and looks whether the kernel really did it."""
+    script = (
+        "ip link add gl0 type veth peer name gl1 && echo veth; "
+        "tc qdisc add dev gl0 root tbf rate 100mbit burst 10000b limit 64000b; tc qdisc show dev gl0"
+    )
+    done = subprocess.run(["unshare", "--net", "sh", "-c", script], capture_output=True, text=True, check=False)
+    said = (done.stderr.strip().splitlines() or ["no reason given"])[0]
+    if not done.stdout and done.returncode:
+        raise PreconditionError(
+            f"network namespaces are refused here ({said}): run on the machine itself, "
+            "or in a container with --privileged"
+        )
+    if "veth" not in done.stdout:
+        raise PreconditionError(f"veth links are not supported here ({said}): modprobe veth")
+    if "qdisc tbf" not in done.stdout:
+        raise PreconditionError(f"the token bucket qdisc is not supported here ({said}): modprobe sch_tbf")
+
+
+def _check_port(port: int) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as problem:
+            raise PreconditionError(
+                f"TCP port {port} on 127.0.0.1 is busy ({problem.strerror}): "
+                f"end what holds it, see `ss -ltnp sport = :{port}`"
+            ) from None
+
+
+def lock() -> IO[str]:
+    """Takes the lock that only one run on a machine can have; it goes with the returned file. Raises PreconditionError.
+
+    Interface names and ports are the same in every run, so two runs would get in each other's way.
+    """
+    RUN_DIRECTORY.mkdir(parents=True, exist_ok=True)
+    file = (RUN_DIRECTORY / "lock").open("a+")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        holder = file.read().strip() or "unknown"
+        file.close()
+        raise PreconditionError(
+            f"another run (pid {holder}) holds {RUN_DIRECTORY / 'lock'}: wait for its end, or end it"
+        ) from None
+    file.truncate(0)
+    file.write(f"{os.getpid()}\n")
+    file.flush()
+    return file
