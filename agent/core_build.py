@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C core as the extension module gradlane._core. Its header of the wire format is generated from gradlane.wire."""
+
+import importlib.util
+import os
+import re
+import sys
+from pathlib import Path
+
+from cffi import FFI
+
+HERE = Path(__file__).resolve().parent
+CORE = HERE / "src" / "gradlane" / "core"
+
+
+def _wire_definitions() -> str:
+    # The package can't be imported before its extension is built, so its one module that is needed is loaded by path.
+    spec = importlib.util.spec_from_file_location("gradlane_wire", HERE / "src" / "gradlane" / "wire.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module.c_definitions()
+
+
+def _declarations(definitions: str, header: str) -> str:
+    """What cffi can read of a header: no directives, no comments, and numbers instead of macros."""
+    text = re.sub(r"/\*.*?\*/", "", (CORE / header).read_text(), flags=re.S)
+    text = re.sub(r"^#.*$", "", text, flags=re.M)
+    for name, value in re.findall(r"#define (GL_\w+) (\d+)", definitions):
+        text = re.sub(rf"\b{name}\b", value, text)
+    return text
+
+
+definitions = _wire_definitions()
+generated = HERE / "build" / "generated"
+generated.mkdir(parents=True, exist_ok=True)
+(generated / "wire.h").write_text(definitions)
+
+ffi = FFI()
+ffi.cdef("struct iovec { void *iov_base; size_t iov_len; };")
+ffi.cdef(_declarations(definitions, "engine.h"))
+ffi.cdef(_declarations(definitions, "io.h"))
+# Built from source on the machine that runs it; a wheel for others is built with GRADLANE_PORTABLE=1.
+target = [] if os.environ.get("GRADLANE_PORTABLE") else ["-march=native"]
+ffi.set_source(
+    "gradlane._core",
+    '#include "engine.h"\n#include "io.h"\n',
+    sources=[f"src/gradlane/core/{path.name}" for path in sorted(CORE.glob("*.c"))],
+    include_dirs=["src/gradlane/core", "build/generated"],
+    extra_compile_args=["-std=gnu11", "-O3", "-ffp-contract=off", "-Wall", "-Wextra", "-Wno-sign-compare", *target],
+)

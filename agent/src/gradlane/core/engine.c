@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An engine's life: the paths' first rates come from the pattern of the collective, which is known beforehand.
+ */
+#include "internal.h"
+
+static void path_new(gl_engine *e, path *p, uint32_t address, double share) {
+    p->address = address;
+    p->rate = e->rate * (share < 1 ? share : 1);
+    p->floor = p->rate / 8;
+    p->increase = p->rate / 20;
+}
+
+/* The fraction of a link that a path starts with, so that the sum at every receiver's port is just the link's rate. */
+static void paths_new(gl_engine *e, const uint32_t *addresses) {
+    const double workers = e->config.workers, servers = e->config.servers;
+    /* Direct: pushes and pulls share each receiver's port half and half. Server: they cross it in opposite directions. */
+    const double push = servers ? 1 / workers : workers > 1 ? 0.5 / (workers - 1) : 1;
+    const double pull = servers ? 1 / servers : push;
+    for (unsigned rank = 0; rank < e->ranks; rank++) {
+        const bool pulls = servers && e->config.rank >= e->config.workers;
+        /* Without multicast a server's own link carries a copy for every worker. */
+        path_new(e, &e->paths[rank], addresses[rank], pulls ? pull / (e->config.multicast ? 1 : workers) : push);
+    }
+    path_new(e, &e->paths[e->ranks], e->config.multicast, pull);
+    e->paths[e->ranks].multicast = true;
+}
+
+gl_engine *gl_engine_new(const gl_config *config, const uint32_t *addresses) {
+    const unsigned ranks = config->workers + config->servers;
+    if (!config->workers || ranks > GL_MAX_RANKS || config->rank >= ranks || !config->rate || !config->window ||
+        config->window > RING / 2 || config->slice_bytes < 8 || config->slice_bytes % 8 ||
+        (config->element_type != GL_TYPE_FLOAT32 && config->element_type != GL_TYPE_FLOAT16))
+        return NULL;
+    gl_engine *e = calloc(1, sizeof *e);
+    if (!e) return NULL;
+    e->config = *config;
+    e->ranks = ranks;
+    e->aggregators = config->servers ? config->servers : config->workers;
+    e->aggregator = !config->servers                  ? config->rank
+                    : config->rank >= config->workers ? (unsigned)(config->rank - config->workers)
+                                                      : e->aggregators;
+    e->rate = (double)config->rate / 8e6;
+    e->timer = UINT64_MAX;
+    e->waiting_tail = &e->waiting;
+    e->controls_tail = &e->controls;
+    e->events_tail = &e->events;
+    memcpy(e->addresses, addresses, ranks * sizeof *addresses);
+    paths_new(e, addresses);
+    for (unsigned rank = 0; rank < ranks; rank++) {
+        e->peers[rank].srtt = INITIAL_RTT;
+        e->peers[rank].ring = calloc(RING, sizeof(rx_message *));
+        if (!e->peers[rank].ring) return gl_engine_free(e), NULL;
+    }
+    return e;
+}
+
+void gl_engine_free(gl_engine *e) {
+    if (!e) return;
+    for (unsigned i = 0; i < RING; i++) tx_free(e->sent[i]);
+    for (tx_message *m = e->waiting, *next; m; m = next) next = m->next, tx_free(m);
+    for (unsigned rank = 0; rank < e->ranks && e->peers[rank].ring; rank++) {
+        for (unsigned i = 0; i < RING; i++) rx_free(e, e->peers[rank].ring[i]);
+        free(e->peers[rank].ring);
+    }
+    while (e->aggregations) {
+        aggregation *a = e->aggregations;
+        /* Pulls that have begun are among the sent or waiting ones. */
+        for (unsigned i = 0; i < a->pull_count && !a->reduced; i++) tx_free(a->pulls[i]);
+        aggregation_free(e, a);
+    }
+    while (e->operations) operation_free(e, e->operations);
+    for (control *c = e->controls, *next; c; c = next) next = c->next, free(c);
+    for (gl_event *event; (event = gl_next_event(e));) gl_event_free(event);
+    free(e);
+}
+
+int gl_engine_has_event(const gl_engine *e) { return e->events != NULL; }
+
+const gl_statistics *gl_engine_statistics(const gl_engine *e) { return &e->statistics; }
+
+void gl_path_state(const gl_engine *e, uint16_t rank, uint64_t *rate, uint32_t *srtt) {
+    *rate = rank < e->ranks ? (uint64_t)(e->paths[rank].rate * 8e6) : 0;
+    *srtt = rank < e->ranks ? e->peers[rank].srtt : 0;
+}

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The bounded-loss transport and the direct aggregation, without I/O: datagrams go in and come out, time is an
+ * argument. io.c runs it on sockets, the tests run it on a simulated network. All times are microseconds of one
+ * monotonic clock; all addresses are IPv4 in host byte order. Not thread-safe: io.c holds a lock around each call.
+ */
+#ifndef GRADLANE_ENGINE_H
+#define GRADLANE_ENGINE_H
+
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "wire.h"
+
+enum { GL_BATCH = 16, GL_MAX_RANKS = 256 };
+
+typedef struct {
+    uint16_t job, rank, workers, servers; /* servers == 0: every worker aggregates a shard */
+    uint16_t slice_bytes;                 /* payload of every slice but a message's last */
+    uint8_t element_type;
+    uint8_t mean_of_arrived;              /* else the zero-filled sum, over the number of workers */
+    uint64_t token;
+    uint32_t message_base;                /* the same at all ranks; message = base + sequence * ranks + rank */
+    uint32_t window;                      /* messages in flight of one source */
+    uint64_t rate;                        /* bit/s of this host's link */
+    uint32_t push_loss, pull_loss;        /* tolerated loss, parts per million */
+    uint32_t multicast;                   /* this aggregator's group, 0 = unicast to each worker */
+    uint64_t memory;                      /* bytes for contributions that wait for aggregation */
+} gl_config;
+
+typedef struct {
+    uint64_t datagrams_sent, datagrams_received;
+    uint64_t slices_sent, slices_repaired, slices_expected, slices_delivered, slices_lost, slices_duplicate, slices_late;
+    uint64_t budget_total; /* budgets of the messages received, in slices */
+    uint64_t budget_violations;
+    uint64_t probes_sent, bitmaps_sent, stops_sent, reports_sent;
+    uint64_t ecn_marked;
+    uint64_t bad_header, bad_token, bad_job, bad_source, bad_range, bad_length, bad_budget, bad_message, no_memory;
+    uint64_t messages_sent, messages_received;
+} gl_statistics;
+
+enum { GL_EVENT_COMPLETED = 1, GL_EVENT_RELEASED = 2, GL_EVENT_MISMATCH = 3 };
+
+/* COMPLETED: the result of (step, tensor) is in `out`.
+ * RELEASED: one push of (step, tensor) is over; `lost` has a bit set for each of its `slices` that did not count.
+ * MISMATCH: `source` disagrees about the shape of (step, tensor); the operation can't complete. */
+typedef struct gl_event {
+    struct gl_event *next;
+    uint32_t kind, step;
+    uint16_t tensor, source;
+    uint32_t first_slice, slices, lost_slices;
+    uint8_t lost[];
+} gl_event;
+
+/* One or more datagrams to one address: equal sizes but for the last, so one UDP_SEGMENT send carries them. */
+typedef struct {
+    uint32_t address;
+    uint16_t segment;
+    uint16_t datagrams;
+    int iov_count;
+    struct iovec iov[2 * GL_BATCH];
+    uint8_t headers[GL_BATCH][GL_HEADER];
+    uint8_t control[GL_HEADER + GL_MAX_SLICES / 8];
+} gl_batch;
+
+typedef struct gl_engine gl_engine;
+
+/* `addresses`: one per rank, workers before servers. NULL if memory is out or the configuration makes no sense. */
+gl_engine *gl_engine_new(const gl_config *config, const uint32_t *addresses);
+void gl_engine_free(gl_engine *engine);
+
+/* Starts the all-reduce of `elements` values in `in` (which stays untouched until its pushes are RELEASED); the
+ * result goes to `out`. `layers` and `magnitudes`: one per slice. 0, or -1 if that operation is already under way, has
+ * too many slices, or memory is out. */
+int gl_submit(gl_engine *engine, uint32_t step, uint16_t tensor, uint64_t elements, const uint8_t *in, uint8_t *out,
+              const uint16_t *layers, const uint8_t *magnitudes, uint64_t now);
+/* First slice of aggregator `index`'s shard of a tensor of `slices` slices. */
+uint32_t gl_shard_start(uint32_t slices, uint32_t index, uint32_t aggregators);
+
+void gl_receive(gl_engine *engine, const uint8_t *datagram, uint32_t length, int congested, uint64_t now);
+/* Datagrams to send now, or 0. The batch's memory is valid until the next call of any function. */
+int gl_transmit(gl_engine *engine, gl_batch *batch, uint64_t now);
+/* When gl_transmit may next have something to send if nothing arrives before; UINT64_MAX = never. */
+uint64_t gl_deadline(const gl_engine *engine, uint64_t now);
+
+int gl_engine_has_event(const gl_engine *engine);
+gl_event *gl_next_event(gl_engine *engine); /* the caller frees it with gl_event_free */
+void gl_event_free(gl_event *event);
+const gl_statistics *gl_engine_statistics(const gl_engine *engine);
+/* Current pacing rate (bit/s) and smoothed round-trip time (us) towards a rank. */
+void gl_path_state(const gl_engine *engine, uint16_t rank, uint64_t *rate, uint32_t *srtt);
+
+#endif

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the parts of the engine share: send.c (paths, pacing, repair), receive.c (validation, completion) and
+ * aggregate.c (operations, shards, reduction).
+ */
+#ifndef GRADLANE_INTERNAL_H
+#define GRADLANE_INTERNAL_H
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine.h"
+
+enum {
+    RING = 4096,             /* messages of one source that are remembered, so that a late PROBE gets its STOP */
+    REPORT_EVERY = 16,       /* slices */
+    INITIAL_RTT = 1000,      /* us */
+    PROBE_WAIT_MIN = 1500,   /* us; above the time a queue of a shallow buffer takes to drain after the last slice */
+    PROBE_WAIT_MAX = 100000, /* us */
+    REORDER_MIN = 300,       /* us */
+};
+
+typedef struct operation operation;
+typedef struct aggregation aggregation;
+typedef struct tx_message tx_message;
+typedef struct rx_message rx_message;
+
+/* A local worker's tensor: what it contributes and where the result goes. */
+struct operation {
+    operation *next;
+    uint64_t key;
+    uint32_t step, slices, last_length;
+    uint16_t tensor;
+    const uint8_t *in;
+    uint8_t *out;
+    uint16_t *layers;
+    uint8_t *magnitudes;
+    uint32_t shards_open, pushes_open;
+};
+
+/* One shard at its aggregator. */
+struct aggregation {
+    aggregation *next;
+    uint64_t key;
+    uint32_t step, slices, first, last_length;
+    uint16_t tensor;
+    operation *local;
+    rx_message **sources; /* by worker rank */
+    uint16_t *resolved;   /* per slice: workers whose contribution arrived or is lost for good */
+    uint16_t *layers;
+    uint64_t *empty;      /* slices that nobody contributed to */
+    uint8_t *result;
+    uint32_t reduced, pulls_open;
+    uint64_t memory;
+    tx_message **pulls;
+    unsigned pull_count;
+};
+
+typedef struct {
+    uint16_t rank;
+    bool stopped;
+    uint32_t repairs, cursor;
+    uint64_t *todo;        /* slices to repair; NULL before the first BITMAP */
+    uint32_t *repaired_at;
+    uint64_t probe_at;     /* UINT64_MAX: not before the first pass is over */
+    uint32_t probe_wait;
+} target;
+
+typedef struct path path;
+
+struct tx_message {
+    tx_message *next;      /* of the same path, or waiting for the window */
+    path *path;
+    uint32_t id, step, slices, budget, first, last_length;
+    uint16_t tensor;
+    uint8_t flags;
+    const uint8_t *payload;
+    const uint16_t *layers;
+    const uint8_t *magnitudes; /* NULL: all 255 */
+    const uint64_t *empty;     /* slices sent without payload */
+    uint16_t *queue;           /* order in which slices became ready; NULL: 0, 1, 2 ... */
+    uint32_t ready, sent;
+    uint32_t *sent_at, *path_sequence;
+    operation *operation;
+    aggregation *aggregation;
+    unsigned targets, stopped;
+    target target[];
+};
+
+struct rx_message {
+    rx_message *next_open;
+    uint32_t id, step, slices, budget, received, highest, last_length;
+    uint16_t tensor, source;
+    uint8_t flags;
+    bool complete, end_seen;
+    uint64_t check_at;
+    uint64_t *arrived;
+    uint8_t *buffer; /* push: own memory; pull: inside the operation's `out` */
+    aggregation *aggregation;
+    operation *operation;
+    uint32_t first;
+};
+
+/* What a receiver last reported of a stream. */
+typedef struct {
+    uint32_t received, marked;
+    int32_t missing;
+} feedback;
+
+/* A stream of slices that one rate governs: towards one rank, or to an aggregator's multicast group. */
+struct path {
+    uint32_t address;
+    bool multicast;
+    double rate, floor, increase; /* bytes per us */
+    double congestion;            /* DCTCP's alpha */
+    uint64_t next_send, round_end;
+    uint32_t sequence, backlog;
+    uint32_t round_delivered, round_congested;
+    tx_message *messages;
+};
+
+typedef struct {
+    uint32_t srtt;
+    feedback feedback[2];                              /* its view of our streams: unicast, multicast */
+    uint32_t received[2], marked[2], unreported[2];    /* our view of its streams */
+    rx_message **ring;
+} peer;
+
+typedef struct control {
+    struct control *next;
+    uint32_t address, length;
+    uint8_t bytes[];
+} control;
+
+struct gl_engine {
+    gl_config config;
+    unsigned ranks, aggregators, aggregator; /* aggregator: own index, or == aggregators if none */
+    uint32_t addresses[GL_MAX_RANKS];
+    peer peers[GL_MAX_RANKS];
+    path paths[GL_MAX_RANKS + 1]; /* by rank; then multicast */
+    unsigned turn;
+    uint64_t next_send, timer;
+    double rate; /* bytes per us */
+    uint32_t next_sequence, oldest_sequence;
+    tx_message *sent[RING];
+    tx_message *waiting, **waiting_tail;
+    rx_message *open;
+    operation *operations;
+    aggregation *aggregations;
+    control *controls, **controls_tail;
+    control *in_batch;
+    gl_event *events, **events_tail;
+    uint64_t memory;
+    gl_statistics statistics;
+};
+
+static inline bool test_bit(const uint64_t *bits, uint32_t i) { return bits[i >> 6] >> (i & 63) & 1; }
+static inline void set_bit(uint64_t *bits, uint32_t i) { bits[i >> 6] |= 1ull << (i & 63); }
+static inline void clear_bit(uint64_t *bits, uint32_t i) { bits[i >> 6] &= ~(1ull << (i & 63)); }
+static inline size_t words(uint32_t bits) { return (bits + 63) / 64; }
+
+static inline uint16_t get16(const uint8_t *p) { return (uint16_t)(p[0] << 8 | p[1]); }
+static inline uint32_t get32(const uint8_t *p) { return (uint32_t)get16(p) << 16 | get16(p + 2); }
+static inline uint64_t get64(const uint8_t *p) { return (uint64_t)get32(p) << 32 | get32(p + 4); }
+static inline void put16(uint8_t *p, uint16_t v) { p[0] = (uint8_t)(v >> 8), p[1] = (uint8_t)v; }
+static inline void put32(uint8_t *p, uint32_t v) { put16(p, (uint16_t)(v >> 16)), put16(p + 2, (uint16_t)v); }
+static inline void put64(uint8_t *p, uint64_t v) { put32(p, (uint32_t)(v >> 32)), put32(p + 4, (uint32_t)v); }
+
+static inline uint64_t key_of(uint32_t step, uint16_t tensor) { return (uint64_t)step << 16 | tensor; }
+static inline uint32_t item_bytes(const gl_engine *e) { return e->config.element_type == GL_TYPE_FLOAT16 ? 2 : 4; }
+static inline uint32_t budget_of(uint32_t loss_ppm, uint32_t slices) {
+    return (uint32_t)((uint64_t)loss_ppm * slices / 1000000);
+}
+static inline unsigned aggregator_rank(const gl_engine *e, unsigned index) {
+    return e->config.servers ? e->config.workers + index : index;
+}
+static inline void due(gl_engine *e, uint64_t at) {
+    if (at < e->timer) e->timer = at;
+}
+
+/* send.c */
+tx_message *tx_new(gl_engine *e, path *p, unsigned targets, uint32_t slices);
+void tx_start(gl_engine *e, tx_message *m, uint64_t now);
+void tx_ready(gl_engine *e, tx_message *m, uint32_t slice);
+void tx_free(tx_message *m);
+void on_stop(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *bits, uint64_t now);
+void on_bitmap(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *bits, uint64_t now);
+void on_report(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *payload, uint64_t now);
+uint64_t send_timers(gl_engine *e, uint64_t now);
+void send_control(gl_engine *e, unsigned rank, unsigned kind, const uint8_t *like, const void *payload, uint16_t length);
+
+/* receive.c */
+uint64_t receive_timers(gl_engine *e, uint64_t now);
+void rx_free(gl_engine *e, rx_message *m);
+void rx_release_buffer(gl_engine *e, rx_message *m);
+
+/* aggregate.c */
+operation *find_operation(gl_engine *e, uint32_t step, uint16_t tensor);
+aggregation *find_aggregation(gl_engine *e, uint32_t step, uint16_t tensor);
+aggregation *aggregation_new(gl_engine *e, uint32_t step, uint16_t tensor, uint32_t slices);
+void resolve(gl_engine *e, aggregation *a, uint32_t slice, uint64_t now);
+void shard_done(gl_engine *e, operation *o);
+void push_released(gl_engine *e, tx_message *m, const uint8_t *received);
+void pull_released(gl_engine *e, tx_message *m);
+void mismatch(gl_engine *e, uint32_t step, uint16_t tensor, unsigned source, uint32_t slices);
+void operation_free(gl_engine *e, operation *o);
+void aggregation_free(gl_engine *e, aggregation *a);
+
+/* reduce.c */
+void reduce_slice(uint8_t *result, const uint8_t *const *sources, unsigned count, unsigned divisor, uint32_t bytes,
+                  unsigned element_type);
+
+#endif

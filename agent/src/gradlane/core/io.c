@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sockets around an engine: UDP_SEGMENT out, UDP_GRO in (Linux 4.18 and 5.0), one poll loop. Where the kernel or the
+ * interface refuses segmentation, the same batches go out by sendmmsg.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "io.h"
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+
+enum { RECEIVE_BATCH = 8, RECEIVE_BYTES = 65536, MAX_SOCKETS = 2, ROUNDS = 4 };
+
+struct gl_runner {
+    gl_engine *engine;
+    pthread_mutex_t lock;
+    int sockets[MAX_SOCKETS], count, wake, notify;
+    uint16_t port;
+    bool segmentation, stopping;
+    uint64_t send_errors;
+    int last_error;
+    uint8_t (*buffers)[RECEIVE_BYTES];
+};
+
+static uint64_t clock_us(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
+static void signal_fd(int fd) {
+    const uint64_t one = 1;
+    /* Fails only when the counter is full, and then the reader is being woken anyway. */
+    if (write(fd, &one, sizeof one) < 0) return;
+}
+
+gl_runner *gl_runner_new(gl_engine *engine, const int *sockets, int count, uint16_t port, int notify) {
+    gl_runner *r = calloc(1, sizeof *r);
+    if (!r || count < 1 || count > MAX_SOCKETS) return free(r), NULL;
+    r->engine = engine, r->count = count, r->port = port, r->notify = notify, r->segmentation = true;
+    memcpy(r->sockets, sockets, (size_t)count * sizeof *sockets);
+    r->buffers = malloc(RECEIVE_BATCH * sizeof *r->buffers);
+    r->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (!r->buffers || r->wake < 0 || pthread_mutex_init(&r->lock, NULL)) {
+        if (r->wake >= 0) close(r->wake);
+        return free(r->buffers), free(r), NULL;
+    }
+    for (int i = 0; i < count; i++) {
+        const int on = 1;
+        setsockopt(sockets[i], IPPROTO_UDP, UDP_GRO, &on, sizeof on); /* without it datagrams come one by one */
+    }
+    return r;
+}
+
+void gl_runner_free(gl_runner *r) {
+    if (!r) return;
+    gl_engine_free(r->engine);
+    close(r->wake);
+    pthread_mutex_destroy(&r->lock);
+    free(r->buffers), free(r);
+}
+
+static void receive_one(gl_runner *r, const struct mmsghdr *message, uint64_t now) {
+    const uint8_t *bytes = message->msg_hdr.msg_iov->iov_base;
+    uint32_t left = message->msg_len, segment = left;
+    int congested = 0;
+    struct msghdr *header = (struct msghdr *)&message->msg_hdr;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(header); c; c = CMSG_NXTHDR(header, c)) {
+        if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO) {
+            int size;
+            memcpy(&size, CMSG_DATA(c), sizeof size);
+            segment = (uint32_t)size;
+        } else if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS)
+            congested = (*CMSG_DATA(c) & 3) == 3;
+    }
+    for (; left; left -= segment, bytes += segment) {
+        if (segment > left || !segment) segment = left;
+        gl_receive(r->engine, bytes, segment, congested, now);
+    }
+}
+
+/* Returns whether there may be more. */
+static bool receive(gl_runner *r, int fd) {
+    struct mmsghdr messages[RECEIVE_BATCH];
+    struct iovec iov[RECEIVE_BATCH];
+    char control[RECEIVE_BATCH][CMSG_SPACE(sizeof(int)) * 2];
+    for (int i = 0; i < RECEIVE_BATCH; i++) {
+        iov[i] = (struct iovec){r->buffers[i], RECEIVE_BYTES};
+        messages[i].msg_hdr = (struct msghdr){.msg_iov = &iov[i], .msg_iovlen = 1, .msg_control = control[i],
+                                              .msg_controllen = sizeof control[i]};
+    }
+    const int n = recvmmsg(fd, messages, RECEIVE_BATCH, MSG_DONTWAIT, NULL);
+    if (n <= 0) return false; /* nothing there, or an ICMP error that concerns a datagram already gone */
+    const uint64_t now = clock_us();
+    for (int i = 0; i < n; i++) receive_one(r, &messages[i], now);
+    return n == RECEIVE_BATCH;
+}
+
+static void send_one_by_one(gl_runner *r, const gl_batch *b, struct sockaddr_in *to) {
+    struct mmsghdr messages[GL_BATCH];
+    memset(messages, 0, sizeof messages);
+    int start = 0, n = 0;
+    while (n < b->datagrams) {
+        int end = start + 1;
+        /* A header begins the next datagram. */
+        while (end < b->iov_count && b->iov[end].iov_base != b->headers[n + 1]) end++;
+        messages[n++].msg_hdr = (struct msghdr){.msg_name = to, .msg_namelen = sizeof *to,
+                                                .msg_iov = (struct iovec *)&b->iov[start],
+                                                .msg_iovlen = (size_t)(end - start)};
+        start = end;
+    }
+    for (int sent = 0; sent < n;) {
+        const int done = sendmmsg(r->sockets[0], messages + sent, (unsigned)(n - sent), 0);
+        if (done < 0) r->send_errors++, r->last_error = errno;
+        sent += done > 0 ? done : 1;
+    }
+}
+
+static void send_batch(gl_runner *r, const gl_batch *b) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(r->port), .sin_addr.s_addr = htonl(b->address)};
+    char control[CMSG_SPACE(sizeof(uint16_t))] = {0};
+    struct msghdr m = {.msg_name = &to, .msg_namelen = sizeof to, .msg_iov = (struct iovec *)b->iov,
+                       .msg_iovlen = (size_t)b->iov_count};
+    if (b->datagrams > 1) {
+        if (!r->segmentation) {
+            send_one_by_one(r, b, &to);
+            return;
+        }
+        m.msg_control = control, m.msg_controllen = sizeof control;
+        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+        c->cmsg_level = IPPROTO_UDP, c->cmsg_type = UDP_SEGMENT, c->cmsg_len = CMSG_LEN(sizeof(uint16_t));
+        memcpy(CMSG_DATA(c), &b->segment, sizeof b->segment);
+    }
+    if (sendmsg(r->sockets[0], &m, 0) >= 0) return;
+    if (b->datagrams > 1 && (errno == EIO || errno == EINVAL || errno == EMSGSIZE)) {
+        r->segmentation = false;
+        send_one_by_one(r, b, &to);
+    } else
+        r->send_errors += b->datagrams, r->last_error = errno;
+}
+
+int gl_runner_run(gl_runner *r) {
+    prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul); /* ns: pacing needs finer sleeps than the default 50 us */
+    gl_batch *batch = malloc(sizeof *batch);
+    if (!batch) return ENOMEM;
+    struct pollfd fds[MAX_SOCKETS + 1];
+    for (int i = 0; i < r->count; i++) fds[i] = (struct pollfd){.fd = r->sockets[i], .events = POLLIN};
+    fds[r->count] = (struct pollfd){.fd = r->wake, .events = POLLIN};
+    int error = 0;
+    pthread_mutex_lock(&r->lock);
+    while (!r->stopping) {
+        bool more = false;
+        for (int round = 0; round < ROUNDS; round++) {
+            more = false;
+            for (int i = 0; i < r->count; i++) more |= receive(r, r->sockets[i]);
+            uint64_t now = clock_us();
+            while (gl_transmit(r->engine, batch, now)) send_batch(r, batch), now = clock_us();
+            if (!more) break;
+        }
+        if (gl_engine_has_event(r->engine)) signal_fd(r->notify);
+        const uint64_t now = clock_us(), deadline = gl_deadline(r->engine, now);
+        const uint64_t wait = more ? 0 : deadline == UINT64_MAX ? 1000000 : deadline - now;
+        pthread_mutex_unlock(&r->lock);
+        const struct timespec timeout = {(time_t)(wait / 1000000), (long)(wait % 1000000) * 1000};
+        const int n = ppoll(fds, (nfds_t)r->count + 1, &timeout, NULL);
+        if (n < 0 && errno != EINTR) error = errno;
+        if (n > 0 && fds[r->count].revents) {
+            uint64_t drained;
+            if (read(r->wake, &drained, sizeof drained) < 0 && errno != EAGAIN) error = errno;
+        }
+        pthread_mutex_lock(&r->lock);
+        if (error) break;
+    }
+    pthread_mutex_unlock(&r->lock);
+    free(batch);
+    return error;
+}
+
+void gl_runner_stop(gl_runner *r) {
+    pthread_mutex_lock(&r->lock);
+    r->stopping = true;
+    pthread_mutex_unlock(&r->lock);
+    signal_fd(r->wake);
+}
+
+int gl_runner_submit(gl_runner *r, uint32_t step, uint16_t tensor, uint64_t elements, const uint8_t *in, uint8_t *out,
+                     const uint16_t *layers, const uint8_t *magnitudes) {
+    pthread_mutex_lock(&r->lock);
+    const int result = gl_submit(r->engine, step, tensor, elements, in, out, layers, magnitudes, clock_us());
+    pthread_mutex_unlock(&r->lock);
+    signal_fd(r->wake);
+    return result;
+}
+
+gl_event *gl_runner_event(gl_runner *r) {
+    pthread_mutex_lock(&r->lock);
+    gl_event *event = gl_next_event(r->engine);
+    pthread_mutex_unlock(&r->lock);
+    return event;
+}
+
+void gl_runner_statistics(gl_runner *r, gl_statistics *statistics) {
+    pthread_mutex_lock(&r->lock);
+    *statistics = *gl_engine_statistics(r->engine);
+    pthread_mutex_unlock(&r->lock);
+}
+
+void gl_runner_path_state(gl_runner *r, uint16_t rank, uint64_t *rate, uint32_t *srtt) {
+    pthread_mutex_lock(&r->lock);
+    gl_path_state(r->engine, rank, rate, srtt);
+    pthread_mutex_unlock(&r->lock);
+}
+
+void gl_runner_send_errors(gl_runner *r, uint64_t *count, int *last) {
+    pthread_mutex_lock(&r->lock);
+    *count = r->send_errors, *last = r->last_error;
+    pthread_mutex_unlock(&r->lock);
+}

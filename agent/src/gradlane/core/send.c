@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The sender: pacing per path with DCTCP-like additive increase and multiplicative decrease (RFC 8257) on ECN marks and
+ * losses, the first pass over each message, PROBE, and repair of just what a BITMAP says is missing.
+ */
+#include "internal.h"
+
+static const double GAIN = 1.0 / 4;          /* of the congestion estimate */
+static const uint64_t CATCH_UP = 2000;       /* us that a late wake-up may make good by sending faster */
+static const double QUANTUM = 600;           /* us of a path's rate that one batch may carry */
+static const uint64_t ROUND_MIN = 1000;      /* us */
+
+tx_message *tx_new(gl_engine *e, path *p, unsigned targets, uint32_t slices) {
+    (void)e;
+    tx_message *m = calloc(1, sizeof *m + targets * sizeof *m->target);
+    if (!m) return NULL;
+    m->path = p, m->targets = targets, m->slices = slices;
+    m->sent_at = calloc(slices, sizeof *m->sent_at);
+    m->path_sequence = calloc(slices, sizeof *m->path_sequence);
+    if (!m->sent_at || !m->path_sequence) return tx_free(m), NULL;
+    for (unsigned i = 0; i < targets; i++) m->target[i].probe_at = UINT64_MAX;
+    return m;
+}
+
+void tx_free(tx_message *m) {
+    if (!m) return;
+    for (unsigned i = 0; i < m->targets; i++) free(m->target[i].todo), free(m->target[i].repaired_at);
+    free(m->queue), free(m->sent_at), free(m->path_sequence), free(m);
+}
+
+/* Gives waiting messages their numbers, as far as the window reaches. */
+static void activate(gl_engine *e) {
+    while (e->oldest_sequence != e->next_sequence && !e->sent[e->oldest_sequence % RING]) e->oldest_sequence++;
+    while (e->waiting && e->next_sequence - e->oldest_sequence < e->config.window) {
+        tx_message *m = e->waiting;
+        if (!(e->waiting = m->next)) e->waiting_tail = &e->waiting;
+        m->id = e->config.message_base + e->next_sequence * e->ranks + e->config.rank;
+        e->sent[e->next_sequence++ % RING] = m;
+        tx_message **at = &m->path->messages;
+        while (*at) at = &(*at)->next;
+        m->next = NULL;
+        *at = m;
+        m->path->backlog += m->ready;
+        e->statistics.messages_sent++;
+    }
+}
+
+void tx_start(gl_engine *e, tx_message *m, uint64_t now) {
+    (void)now;
+    m->next = NULL;
+    *e->waiting_tail = m;
+    e->waiting_tail = &m->next;
+    m->id = 0;
+    activate(e);
+}
+
+static bool is_active(const gl_engine *e, const tx_message *m) {
+    return e->sent[(m->id - e->config.message_base - e->config.rank) / e->ranks % RING] == m;
+}
+
+void tx_ready(gl_engine *e, tx_message *m, uint32_t slice) {
+    m->queue[m->ready++] = (uint16_t)slice;
+    if (is_active(e, m)) m->path->backlog++;
+}
+
+static tx_message *find_sent(gl_engine *e, uint32_t id) {
+    tx_message *m = e->sent[(id - e->config.message_base - e->config.rank) / e->ranks % RING];
+    return m && m->id == id ? m : NULL;
+}
+
+static target *find_target(tx_message *m, unsigned rank) {
+    for (unsigned i = 0; i < m->targets; i++)
+        if (m->target[i].rank == rank) return &m->target[i];
+    return NULL;
+}
+
+static uint32_t slice_length(const gl_engine *e, const tx_message *m, uint32_t slice) {
+    if (m->empty && test_bit(m->empty, slice)) return 0;
+    return slice == m->slices - 1 ? m->last_length : e->config.slice_bytes;
+}
+
+static void put_header(const gl_engine *e, uint8_t *h, const tx_message *m, unsigned kind, uint32_t slice) {
+    h[0] = (uint8_t)(GL_VERSION << 4 | kind);
+    h[GL_AT_MAGNITUDE] = m->magnitudes ? m->magnitudes[slice] : 255;
+    put16(h + GL_AT_JOB, e->config.job);
+    put16(h + GL_AT_SOURCE, e->config.rank);
+    put16(h + GL_AT_LAYER, m->layers[slice]);
+    put32(h + GL_AT_STEP, m->step);
+    put16(h + GL_AT_TENSOR, m->tensor);
+    h[GL_AT_FLAGS] = m->flags;
+    h[GL_AT_ELEMENT_TYPE] = e->config.element_type;
+    put32(h + GL_AT_MESSAGE, m->id);
+    put16(h + GL_AT_SLICE, (uint16_t)slice);
+    put16(h + GL_AT_SLICES, (uint16_t)m->slices);
+    put16(h + GL_AT_BUDGET, (uint16_t)m->budget);
+    put16(h + GL_AT_LENGTH, (uint16_t)slice_length(e, m, slice));
+    put64(h + GL_AT_TOKEN, e->config.token);
+}
+
+void send_control(gl_engine *e, unsigned rank, unsigned kind, const uint8_t *like, const void *payload,
+                  uint16_t length) {
+    control *c = malloc(sizeof *c + GL_HEADER + length);
+    if (!c) return; /* like a lost datagram: it is asked for again */
+    c->next = NULL, c->address = e->addresses[rank], c->length = GL_HEADER + length;
+    memcpy(c->bytes, like, GL_HEADER);
+    c->bytes[0] = (uint8_t)(GL_VERSION << 4 | kind);
+    put16(c->bytes + GL_AT_SOURCE, e->config.rank);
+    put16(c->bytes + GL_AT_LENGTH, length);
+    memcpy(c->bytes + GL_HEADER, payload, length);
+    *e->controls_tail = c;
+    e->controls_tail = &c->next;
+}
+
+static uint32_t probe_wait(const gl_engine *e, unsigned rank) {
+    const uint32_t wait = 2 * e->peers[rank].srtt;
+    return wait > PROBE_WAIT_MIN ? wait : PROBE_WAIT_MIN;
+}
+
+static void arm_probe(gl_engine *e, target *t, uint64_t now) {
+    t->probe_wait = probe_wait(e, t->rank);
+    t->probe_at = now + t->probe_wait;
+    due(e, t->probe_at);
+}
+
+static void finish_target(gl_engine *e, tx_message *m, target *t, const uint8_t *received) {
+    t->stopped = true;
+    e->paths[t->rank].backlog -= t->repairs;
+    t->repairs = 0;
+    if (++m->stopped < m->targets) return;
+    m->path->backlog -= m->ready - m->sent;
+    tx_message **at = &m->path->messages;
+    while (*at != m) at = &(*at)->next;
+    *at = m->next;
+    e->sent[(m->id - e->config.message_base - e->config.rank) / e->ranks % RING] = NULL;
+    if (m->operation)
+        push_released(e, m, received);
+    else
+        pull_released(e, m);
+    tx_free(m);
+    activate(e);
+}
+
+void on_stop(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *bits, uint64_t now) {
+    (void)now;
+    tx_message *m = find_sent(e, get32(h + GL_AT_MESSAGE));
+    target *t = m ? find_target(m, source) : NULL;
+    if (!t || t->stopped) return;
+    if (get16(h + GL_AT_LENGTH) != (m->slices + 7) / 8) {
+        e->statistics.bad_length++;
+        return;
+    }
+    finish_target(e, m, t, bits);
+}
+
+void on_bitmap(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *bits, uint64_t now) {
+    tx_message *m = find_sent(e, get32(h + GL_AT_MESSAGE));
+    target *t = m ? find_target(m, source) : NULL;
+    if (!t || t->stopped) return;
+    if (get16(h + GL_AT_LENGTH) != (m->slices + 7) / 8) {
+        e->statistics.bad_length++;
+        return;
+    }
+    if (!t->todo) {
+        t->todo = calloc(words(m->slices), sizeof *t->todo);
+        t->repaired_at = calloc(m->slices, sizeof *t->repaired_at);
+        if (!t->todo || !t->repaired_at) {
+            free(t->todo), free(t->repaired_at), t->todo = NULL, t->repaired_at = NULL;
+            return;
+        }
+    }
+    const uint32_t in_flight = e->peers[source].srtt * 9 / 10;
+    for (uint32_t i = 0; i < m->sent; i++) {
+        const uint32_t slice = m->queue ? m->queue[i] : i;
+        if (bits[slice >> 3] >> (slice & 7) & 1 || test_bit(t->todo, slice)) continue;
+        const uint32_t last = t->repaired_at[slice] ? t->repaired_at[slice] : m->sent_at[slice];
+        if ((uint32_t)now - last < in_flight) continue;
+        set_bit(t->todo, slice);
+        t->repairs++;
+        e->paths[t->rank].backlog++;
+    }
+    if (m->sent == m->slices) arm_probe(e, t, now);
+}
+
+/* One AIMD step a round trip, as DCTCP: the rate falls by half of the smoothed congested fraction. */
+static void adapt(gl_engine *e, path *p, uint32_t srtt, uint32_t delivered, uint32_t congested, uint64_t now) {
+    p->round_delivered += delivered, p->round_congested += congested;
+    if (now < p->round_end) return;
+    const uint32_t total = p->round_delivered + p->round_congested;
+    if (total) {
+        double fraction = (double)p->round_congested / total;
+        if (fraction > 1) fraction = 1;
+        p->congestion += GAIN * (fraction - p->congestion);
+        if (p->round_congested)
+            p->rate *= 1 - p->congestion / 2;
+        else
+            p->rate += p->increase;
+        if (p->rate < p->floor) p->rate = p->floor;
+        if (p->rate > e->rate) p->rate = e->rate;
+    }
+    p->round_delivered = p->round_congested = 0;
+    p->round_end = now + (srtt > ROUND_MIN ? srtt : ROUND_MIN);
+}
+
+void on_report(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *payload, uint64_t now) {
+    peer *from = &e->peers[source];
+    const bool multicast = h[GL_AT_FLAGS] & GL_FLAG_MULTICAST;
+    path *p = &e->paths[multicast ? e->ranks : source];
+    feedback *f = &from->feedback[multicast];
+    const uint32_t received = get32(payload), marked = get32(payload + 4);
+    const int32_t delivered = (int32_t)(received - f->received);
+    if (delivered <= 0) return; /* reordered: a newer report has been here */
+    uint32_t congested = marked - f->marked;
+    tx_message *m = find_sent(e, get32(h + GL_AT_MESSAGE));
+    const uint16_t slice = get16(h + GL_AT_SLICE);
+    if (m && slice < m->slices && m->sent_at[slice] && m->path == p) {
+        const uint32_t sample = (uint32_t)now - m->sent_at[slice];
+        if (sample < 10000000) from->srtt = (7 * from->srtt + sample) / 8;
+        const int32_t missing = (int32_t)(m->path_sequence[slice] + 1 - received);
+        if (missing > f->missing) congested += (uint32_t)(missing - f->missing);
+        f->missing = missing;
+        target *t = find_target(m, source);
+        if (t && !t->stopped && m->sent == m->slices) arm_probe(e, t, now);
+    }
+    f->received = received, f->marked = marked;
+    adapt(e, p, from->srtt, (uint32_t)delivered, congested, now);
+}
+
+uint64_t send_timers(gl_engine *e, uint64_t now) {
+    uint64_t next = UINT64_MAX;
+    for (unsigned i = 0; i <= e->ranks; i++) {
+        for (tx_message *m = e->paths[i].messages; m; m = m->next) {
+            for (unsigned k = 0; k < m->targets; k++) {
+                target *t = &m->target[k];
+                if (t->stopped || t->probe_at == UINT64_MAX) continue;
+                if (t->probe_at <= now && t->repairs) t->probe_at = now + t->probe_wait;
+                if (t->probe_at <= now) {
+                    uint8_t h[GL_HEADER];
+                    put_header(e, h, m, GL_KIND_PROBE, 0);
+                    send_control(e, t->rank, GL_KIND_PROBE, h, NULL, 0);
+                    e->statistics.probes_sent++;
+                    if (t->probe_wait < PROBE_WAIT_MAX) t->probe_wait = t->probe_wait * 3 / 2;
+                    t->probe_at = now + t->probe_wait;
+                }
+                if (t->probe_at < next) next = t->probe_at;
+            }
+        }
+    }
+    return next;
+}
+
+static void add_slice(gl_engine *e, gl_batch *b, const tx_message *m, unsigned kind, uint32_t slice) {
+    uint8_t *h = b->headers[b->datagrams++];
+    const uint32_t length = slice_length(e, m, slice);
+    put_header(e, h, m, kind, slice);
+    b->iov[b->iov_count++] = (struct iovec){h, GL_HEADER};
+    if (length)
+        b->iov[b->iov_count++] =
+            (struct iovec){(void *)(m->payload + (uint64_t)slice * e->config.slice_bytes), length};
+    if (b->datagrams == 1) b->segment = (uint16_t)(GL_HEADER + length);
+}
+
+/* A shorter datagram ends a UDP_SEGMENT batch, and a longer one can't follow. */
+static bool fits(const gl_engine *e, const gl_batch *b, const tx_message *m, uint32_t slice, unsigned limit) {
+    if (!b->datagrams) return true;
+    const struct iovec *last = &b->iov[b->iov_count - 1];
+    const uint32_t tail = last->iov_len == GL_HEADER && last->iov_base == b->headers[b->datagrams - 1]
+                              ? GL_HEADER : GL_HEADER + (uint32_t)last->iov_len;
+    return b->datagrams < limit && tail == b->segment && GL_HEADER + slice_length(e, m, slice) <= b->segment;
+}
+
+static void send_repairs(gl_engine *e, gl_batch *b, tx_message *m, target *t, unsigned limit, uint64_t now) {
+    while (t->repairs) {
+        while (!test_bit(t->todo, t->cursor)) t->cursor = (t->cursor + 1) % m->slices;
+        if (!fits(e, b, m, t->cursor, limit)) return;
+        add_slice(e, b, m, GL_KIND_REPAIR, t->cursor);
+        clear_bit(t->todo, t->cursor);
+        t->repaired_at[t->cursor] = (uint32_t)now | 1;
+        t->repairs--;
+        e->paths[t->rank].backlog--;
+        e->statistics.slices_repaired++;
+    }
+    arm_probe(e, t, now);
+}
+
+static void send_first_pass(gl_engine *e, gl_batch *b, tx_message *m, unsigned limit, uint64_t now) {
+    while (m->sent < m->ready) {
+        const uint32_t slice = m->queue ? m->queue[m->sent] : m->sent;
+        if (!fits(e, b, m, slice, limit)) return;
+        add_slice(e, b, m, GL_KIND_DATA, slice);
+        m->sent_at[slice] = (uint32_t)now | 1;
+        m->path_sequence[slice] = m->path->sequence++;
+        m->path->backlog--;
+        e->statistics.slices_sent++;
+        if (++m->sent < m->slices) continue;
+        b->headers[b->datagrams - 1][GL_AT_FLAGS] |= GL_FLAG_END;
+        for (unsigned i = 0; i < m->targets; i++)
+            if (!m->target[i].stopped) arm_probe(e, &m->target[i], now);
+    }
+}
+
+/* The repair that is due on a path, whichever message it belongs to: multicast messages are repaired by unicast. */
+static bool next_repair(gl_engine *e, unsigned rank, tx_message **message, target **to) {
+    const unsigned from[2] = {rank, e->ranks};
+    for (unsigned i = 0; i < 2; i++)
+        for (tx_message *m = e->paths[from[i]].messages; m; m = m->next) {
+            target *t = find_target(m, rank);
+            if (t && t->repairs) return *message = m, *to = t, true;
+        }
+    return false;
+}
+
+/* The message whose next slice belongs to the front-most layer: the next forward pass needs it first. */
+static tx_message *next_message(path *p) {
+    tx_message *best = NULL;
+    uint16_t layer = 0;
+    for (tx_message *m = p->messages; m; m = m->next) {
+        if (m->sent == m->ready) continue;
+        const uint16_t its = m->layers[m->queue ? m->queue[m->sent] : m->sent];
+        if (!best || its < layer) best = m, layer = its;
+    }
+    return best;
+}
+
+static uint64_t advance(uint64_t next, uint64_t now, double bytes, double rate) {
+    const uint64_t from = next + CATCH_UP > now ? next : now - CATCH_UP;
+    return from + (uint64_t)(bytes / rate);
+}
+
+int gl_transmit(gl_engine *e, gl_batch *b, uint64_t now) {
+    if (now >= e->timer) {
+        e->timer = UINT64_MAX;
+        const uint64_t sender = send_timers(e, now), receiver = receive_timers(e, now);
+        due(e, sender), due(e, receiver);
+    }
+    b->datagrams = 0, b->iov_count = 0;
+    if (e->controls) {
+        control *c = e->controls;
+        if (!(e->controls = c->next)) e->controls_tail = &e->controls;
+        memcpy(b->control, c->bytes, c->length);
+        b->address = c->address, b->segment = (uint16_t)c->length, b->datagrams = 1, b->iov_count = 1;
+        b->iov[0] = (struct iovec){b->control, c->length};
+        free(c);
+        e->statistics.datagrams_sent++;
+        return 1;
+    }
+    if (now < e->next_send) return 0;
+    for (unsigned i = 0; i <= e->ranks; i++) {
+        const unsigned turn = (e->turn + i) % (e->ranks + 1);
+        path *p = &e->paths[turn];
+        if (!p->backlog || now < p->next_send) continue;
+        unsigned limit = (unsigned)(p->rate * QUANTUM / (GL_HEADER + e->config.slice_bytes));
+        limit = limit < 1 ? 1 : limit > GL_BATCH ? GL_BATCH : limit;
+        tx_message *m = NULL;
+        target *t = NULL;
+        if (turn < e->ranks && next_repair(e, turn, &m, &t))
+            send_repairs(e, b, m, t, limit, now);
+        else if ((m = next_message(p)))
+            send_first_pass(e, b, m, limit, now);
+        if (!b->datagrams) continue;
+        size_t bytes = 0;
+        for (int k = 0; k < b->iov_count; k++) bytes += b->iov[k].iov_len;
+        bytes += b->datagrams * 42u; /* Ethernet, IPv4 and UDP headers take the link's time too */
+        p->next_send = advance(p->next_send, now, (double)bytes, p->rate);
+        e->next_send = advance(e->next_send, now, (double)bytes, e->rate);
+        b->address = p->address;
+        e->turn = turn + 1;
+        e->statistics.datagrams_sent += b->datagrams;
+        return b->datagrams;
+    }
+    return 0;
+}
+
+uint64_t gl_deadline(const gl_engine *e, uint64_t now) {
+    if (e->controls) return now;
+    uint64_t deadline = e->timer;
+    for (unsigned i = 0; i <= e->ranks; i++) {
+        if (!e->paths[i].backlog) continue;
+        uint64_t at = e->paths[i].next_send > e->next_send ? e->paths[i].next_send : e->next_send;
+        if (at < deadline) deadline = at;
+    }
+    return deadline > now ? deadline : now;
+}

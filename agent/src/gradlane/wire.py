@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The wire header: its only definition. The C core's offsets and the tests' scapy layer are derived from it.
+
+docs/wire-format.md explains the fields; p4src/shared/headers.p4 is the switch's view, compared by a test.
+"""
+
+import struct
+from dataclasses import astuple, dataclass, fields
+from enum import IntEnum, IntFlag
+
+VERSION = 1
+UDP_PORT = 47400
+CONTROL_PORT = 47401
+# The DSCP of the agents' control connections; the switch serves it in the top queue class.
+CONTROL_DSCP = 56
+
+# (name, bits), big-endian, in order.
+FIELDS: tuple[tuple[str, int], ...] = (
+    ("version", 4),
+    ("kind", 4),
+    ("magnitude", 8),
+    ("job", 16),
+    ("source", 16),
+    ("layer", 16),
+    ("step", 32),
+    ("tensor", 16),
+    ("flags", 8),
+    ("element_type", 8),
+    ("message", 32),
+    ("slice", 16),
+    ("slices", 16),
+    ("budget", 16),
+    ("length", 16),
+    ("token", 64),
+)
+HEADER_BYTES = sum(bits for _, bits in FIELDS) // 8
+
+# A message has one bitmap datagram, so it has at most this many slices.
+MAX_SLICES = 8192
+
+
+class Kind(IntEnum):
+    """What a datagram is. Only DATA may be dropped by a switch's policy."""
+
+    DATA = 0
+    REPAIR = 1
+    PROBE = 3
+    BITMAP = 4
+    STOP = 5
+    REPORT = 6
+
+
+class Flag(IntFlag):
+    """Bits of the field `flags`."""
+
+    PULL = 1  # an aggregator's result; otherwise a worker's contribution (push)
+    END = 2  # the last slice of the sender's first pass
+    MULTICAST = 4
+
+
+class ElementType(IntEnum):
+    """Elements on the wire."""
+
+    FLOAT32 = 1
+    FLOAT16 = 2
+
+
+@dataclass(frozen=True)
+class Header:
+    """One header, field by field; every value is an unsigned integer of the width given in FIELDS."""
+
+    kind: int
+    job: int
+    source: int
+    message: int
+    token: int
+    magnitude: int = 0
+    layer: int = 0
+    step: int = 0
+    tensor: int = 0
+    flags: int = 0
+    element_type: int = ElementType.FLOAT32
+    slice: int = 0
+    slices: int = 1
+    budget: int = 0
+    length: int = 0
+    version: int = VERSION
+
+    def pack(self) -> bytes:
+        """The header's HEADER_BYTES bytes. Raises ValueError naming a field that does not fit its width."""
+        values = dict(zip((f.name for f in fields(self)), astuple(self), strict=True))
+        total = 0
+        for name, bits in FIELDS:
+            if not 0 <= values[name] < 1 << bits:
+                raise ValueError(f"{name} = {values[name]} does not fit {bits} bits")
+            total = total << bits | values[name]
+        return total.to_bytes(HEADER_BYTES, "big")
+
+    @classmethod
+    def unpack(cls, data: bytes) -> "Header":
+        """The header at the start of `data`. Raises ValueError if `data` is shorter than HEADER_BYTES."""
+        if len(data) < HEADER_BYTES:
+            raise ValueError(f"{len(data)} bytes are no Gradlane header: it has {HEADER_BYTES}")
+        total = int.from_bytes(data[:HEADER_BYTES], "big")
+        values: dict[str, int] = {}
+        for name, bits in reversed(FIELDS):
+            values[name] = total & ((1 << bits) - 1)
+            total >>= bits
+        return cls(**values)
+
+
+# Payload of a REPORT: datagrams of this stream received, and how many of them came ECN-marked (both cumulative).
+REPORT = struct.Struct(">II")
+
+
+def c_definitions() -> str:
+    """C macros of the header: GL_AT_<FIELD> byte offsets, sizes, and the numbers of the enums above."""
+    lines = [
+        "/* Generated from gradlane/wire.py. */",
+        f"#define GL_VERSION {VERSION}",
+        f"#define GL_HEADER {HEADER_BYTES}",
+        f"#define GL_MAX_SLICES {MAX_SLICES}",
+    ]
+    position = 0
+    for name, bits in FIELDS:
+        if bits >= 8:
+            lines.append(f"#define GL_AT_{name.upper()} {position // 8}")
+        position += bits
+    for prefix, members in (("KIND", Kind), ("FLAG", Flag), ("TYPE", ElementType)):
+        lines += [f"#define GL_{prefix}_{member.name} {member.value}" for member in members]
+    return "\n".join(lines) + "\n"
