@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line. Exit codes: 0, 1 (the switch or the running controller), 2 (a flag or a file)."""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from finsy import P4MeterEntry, P4MulticastGroupEntry, P4TableAction, P4TableEntry
+
+from gradlane import GradlaneError
+from gradlane.toml_file import FileError
+from gradlane_controller import fabric as fabric_file
+from gradlane_controller import pipeline as pipeline_files
+from gradlane_controller.counters import format_counters, format_table
+from gradlane_controller.errors import PipelineError
+from gradlane_controller.http_api import make_application
+from gradlane_controller.policy import Entity
+from gradlane_controller.service import Controller, load_jobs, plan
+
+DEFAULT_HTTP = "127.0.0.1:9560"
+REQUEST_SECONDS = 15
+
+_LOG = logging.getLogger("gradlane_controller")
+
+_EXAMPLES = """examples:
+  gradlane-controller check --fabric fabric.toml --job job.toml
+  gradlane-controller run --fabric fabric.toml --job job.toml --http 127.0.0.1:9560
+  gradlane-controller counters --json
+  curl --data-binary @other.toml http://127.0.0.1:9560/jobs
+  curl -X DELETE http://127.0.0.1:9560/jobs/other
+"""
+
+
+class UsageError(GradlaneError):
+    """A flag that can't be used; the message names it."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; returns its exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return options.command(options)
+    except KeyboardInterrupt:
+        return 130
+    except (FileError, PipelineError, UsageError) as problem:
+        print(f"gradlane-controller: error: {problem}", file=sys.stderr)
+        return 2
+    except GradlaneError as problem:
+        print(f"gradlane-controller: error: {problem}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gradlane-controller",
+        description="Makes a P4Runtime switch hold what a fabric file and job files say, and keeps it so.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    run = commands.add_parser("run", help="keep a switch converged until SIGTERM; SIGHUP reads the files again")
+    _add_files(run)
+    run.add_argument("--http", default=DEFAULT_HTTP, metavar="HOST:PORT", help=f"HTTP API (default {DEFAULT_HTTP})")
+    run.add_argument(
+        "--job-dir", type=Path, metavar="DIR", help="keep jobs that come over HTTP here, so that they survive a restart"
+    )
+    run.add_argument("--verbose", action="store_true", help="log every step of the P4Runtime session")
+    run.set_defaults(command=_run)
+
+    check = commands.add_parser("check", help="validate the files and show what would be installed, without a switch")
+    _add_files(check)
+    check.add_argument("--json", action="store_true", help="as JSON")
+    check.set_defaults(command=_check)
+
+    for name, text in (("counters", "the switch's counters, with names"), ("status", "what the controller holds")):
+        ask = commands.add_parser(name, help=f"{text}, from a running controller")
+        ask.add_argument("--http", default=DEFAULT_HTTP, metavar="HOST:PORT", help=f"its API (default {DEFAULT_HTTP})")
+        ask.add_argument("--json", action="store_true", help="as JSON")
+        ask.set_defaults(command=_counters if name == "counters" else _status)
+    for command in (run, check):
+        command.formatter_class = argparse.RawDescriptionHelpFormatter
+        command.epilog = _EXAMPLES
+    return parser
+
+
+def _add_files(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--fabric", type=Path, required=True, metavar="FILE", help="the fabric file (TOML)")
+    parser.add_argument("--job", type=Path, action="append", default=[], metavar="FILE", help="a job file; repeatable")
+    parser.add_argument(
+        "--p4-dir",
+        type=Path,
+        default=pipeline_files.DEFAULT_FOLDER,
+        metavar="DIR",
+        help=f"where {pipeline_files.P4INFO} and {pipeline_files.PROGRAM} are (default: the packaged ones)",
+    )
+
+
+def _run(options: argparse.Namespace) -> int:
+    logging.basicConfig(format="gradlane-controller: %(levelname)s: %(message)s", stream=sys.stderr)
+    _LOG.setLevel(logging.DEBUG if options.verbose else logging.INFO)
+    return asyncio.run(_serve(options))
+
+
+async def _serve(options: argparse.Namespace) -> int:
+    host, port = _endpoint(options.http)
+    if options.job_dir is not None and not options.job_dir.is_dir():
+        raise UsageError(f"--job-dir: {options.job_dir} is not a folder; make it first")
+    pipeline = pipeline_files.load(options.p4_dir)
+    controller = Controller(pipeline, options.fabric, options.job, options.job_dir)
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    reloads: set[asyncio.Task[None]] = set()
+
+    def reload() -> None:
+        task = asyncio.create_task(_reload(controller))
+        reloads.add(task)
+        task.add_done_callback(reloads.discard)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, reload)
+
+    runner = web.AppRunner(make_application(controller), access_log=None, handle_signals=False)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as problem:
+            raise UsageError(f"--http: can't listen at {options.http}: {problem.strerror}") from None
+        tasks = [asyncio.create_task(each) for each in (controller.run(), stop.wait(), _announce(controller, options))]
+        try:
+            running, stopping, _ = tasks
+            await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                await running
+            return 0
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+    finally:
+        await runner.cleanup()
+
+
+async def _announce(controller: Controller, options: argparse.Namespace) -> None:
+    await controller.wait_until_ready()
+    print(f"ready: {controller.summary}, HTTP at {options.http}", file=sys.stderr, flush=True)
+
+
+async def _reload(controller: Controller) -> None:
+    try:
+        await controller.reload()
+    except GradlaneError as problem:
+        _LOG.error("files not read again: %s", problem)
+
+
+def _check(options: argparse.Namespace) -> int:
+    pipeline = pipeline_files.load(options.p4_dir)
+    fabric = fabric_file.load(options.fabric)
+    jobs = load_jobs(options.job, None)
+    entities = plan(pipeline, fabric, jobs)
+    rows = [_describe(entity) for entity in entities]
+    if options.json:
+        print(json.dumps([dict(zip(("table", "key", "action"), row, strict=True)) for row in rows], indent=2))
+        return 0
+    switch = fabric.switch
+    print(
+        format_table(f"switch {switch.name} at {switch.address} would hold", ("table", "key", "action"), sorted(rows))
+    )
+    counts = ", ".join(f"{count} {name}" for name, count in pipeline_files.count_entries(entities).items())
+    print(f"\njobs: {len(jobs)}; entries: {counts}")
+    return 0
+
+
+def _describe(entity: Entity) -> tuple[str, str, str]:
+    match entity:
+        case P4TableEntry(match=match, action=action):
+            key = " ".join(f"{name}={_plain(value)}" for name, value in (match or {}).items())
+            if not isinstance(action, P4TableAction):
+                return entity.table_id, key, "-"
+            arguments = ", ".join(f"{name}={_plain(value)}" for name, value in action.args.items())
+            return entity.table_id, key, f"{action.name}({arguments})"
+        case P4MulticastGroupEntry():
+            return "multicast_groups", f"group={entity.multicast_group_id}", f"ports {entity.replicas_str()}"
+        case P4MeterEntry(config=config):
+            if config is None:
+                return entity.meter_id, f"port={entity.index}", "default"
+            rates = f"CIR=PIR={config.cir} B/s, CBS={config.cburst} B, PBS={config.pburst} B"
+            return entity.meter_id, f"port={entity.index}", rates
+
+
+def _plain(value: object) -> str:
+    return f"{value[0]}-{value[1]}" if isinstance(value, tuple) else str(value)
+
+
+def _counters(options: argparse.Namespace) -> int:
+    answer = _ask(options.http, "/counters")
+    print(json.dumps(answer, indent=2) if options.json else format_counters(answer))
+    return 0
+
+
+def _status(options: argparse.Namespace) -> int:
+    answer = _ask(options.http, "/status")
+    if options.json:
+        print(json.dumps(answer, indent=2))
+        return 0
+    switch = answer["switch"]
+    state = "ready" if answer["ready"] else f"not ready: {switch['problem'] or 'converging'}"
+    print(f"switch {switch['name']} at {switch['address']} ({switch['target']}): {state}")
+    rows = [(it["name"], it["id"], " ".join(it["workers"]), " ".join(it["servers"]) or "-") for it in answer["jobs"]]
+    print(format_table("jobs", ("name", "id", "workers", "servers"), rows))
+    print(format_table("entries", ("table", "entries"), answer["entries"].items()))
+    return 0
+
+
+def _ask(endpoint: str, path: str) -> dict[str, Any]:
+    """The JSON that a running controller answers. Raises GradlaneError that names its address."""
+    _endpoint(endpoint)
+    where = f"controller at http://{endpoint}"
+    try:
+        with urllib.request.urlopen(f"http://{endpoint}{path}", timeout=REQUEST_SECONDS) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as problem:
+        reason = str(problem)
+        with contextlib.suppress(ValueError, KeyError):
+            reason = json.load(problem)["error"]
+        raise GradlaneError(f"{where}: {reason}") from None
+    except (OSError, ValueError) as problem:
+        raise GradlaneError(
+            f"{where}: {getattr(problem, 'reason', problem)}; is `gradlane-controller run` there?"
+        ) from None
+
+
+def _endpoint(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise UsageError(f"--http: {text!r} must be HOST:PORT, e.g. {DEFAULT_HTTP!r}")
+    return host.strip("[]"), int(port)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

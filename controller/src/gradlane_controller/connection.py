@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The P4Runtime session with the switch: opened, watched, and opened again when it is lost."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
+from typing import Any, TypeVar, cast
+
+from finsy import GRPCStatusCode, P4ClientError, P4TableEntry, Switch, SwitchEvent, SwitchOptions
+from finsy.p4entity import P4Entity
+
+from gradlane_controller.errors import SwitchError
+from gradlane_controller.fabric import SwitchAddress
+from gradlane_controller.pipeline import Pipeline
+
+START_SECONDS = 5.0  # how long the switch may take to appear when the controller starts
+ATTEMPT_SECONDS = 4.0  # one attempt to connect
+RETRY_SECONDS = 0.5
+HEARTBEAT_SECONDS = 5.0
+
+_LOG = logging.getLogger(__name__)
+_T = TypeVar("_T")
+_Entity = TypeVar("_Entity", bound=P4Entity)
+
+
+class _FinsyLog(logging.Handler):
+    """finsy tells why one of its tasks failed only to its log. This keeps the reason; details go to our debug log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failure: BaseException | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info and record.exc_info[1] is not None:
+            self.failure = record.exc_info[1]
+        _LOG.debug("%s", record.getMessage())
+
+
+class Connection:
+    """Keeps a session with one switch.
+
+    `on_ready` runs at each new session and each time this controller becomes the primary one, with the pipeline in
+    place if it is primary; when it fails with SwitchError or P4ClientError the session is opened anew.
+    `on_lost` hears why a session ended.
+    """
+
+    def __init__(
+        self,
+        where: SwitchAddress,
+        pipeline: Pipeline,
+        on_ready: Callable[[Switch], Awaitable[None]],
+        on_lost: Callable[[str], None],
+    ) -> None:
+        self._where = where
+        self._options = SwitchOptions(
+            p4info=pipeline.p4info,
+            p4blob=pipeline.program,
+            device_id=where.device_id,
+            ready_handler=self._ready,
+        )
+        self._on_ready = on_ready
+        self._on_lost = on_lost
+        self._switch: Switch | None = None
+        self._lost = asyncio.Event()
+        self._was_ready = False
+        self._reason = ""
+        self._finsy_log = _FinsyLog()
+        finsy_logger = logging.getLogger("finsy")
+        finsy_logger.handlers = [self._finsy_log]
+        finsy_logger.setLevel(logging.INFO)
+        finsy_logger.propagate = False
+
+    @property
+    def connected(self) -> bool:
+        """Whether there is a session."""
+        return self._switch is not None
+
+    @property
+    def primary(self) -> bool:
+        """Whether this controller may write to the switch."""
+        return self._switch is not None and self._switch.is_primary
+
+    def check_primary(self) -> None:
+        """Raises SwitchError unless this controller may write to the switch."""
+        if self._switch is None:
+            raise SwitchError(f"{self._name} is not connected")
+        if not self._switch.is_primary:
+            raise SwitchError(f"another controller is primary at {self._name}")
+
+    def renew(self, reason: str) -> None:
+        """Ends the session for that reason; a new one follows."""
+        self._reason = reason
+        self._lost.set()
+
+    async def run(self) -> None:
+        """Keeps the session until cancelled. Raises SwitchError if the first session does not come about in time."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + START_SECONDS
+        while True:
+            left = max(deadline - loop.time(), 1.0)
+            reason = await self._run_session(ATTEMPT_SECONDS if self._was_ready else min(ATTEMPT_SECONDS, left))
+            if not self._was_ready and loop.time() + RETRY_SECONDS >= deadline:
+                raise SwitchError(reason)
+            self._on_lost(reason)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def execute(self, operation: Callable[[Switch], Coroutine[Any, Any, _T]]) -> _T:
+        """Runs an operation on the session. Raises SwitchError if there is none, it ends meanwhile or it is refused."""
+        switch, lost = self._switch, self._lost
+        if switch is None:
+            raise SwitchError(f"{self._name} is not connected")
+        task = asyncio.create_task(operation(switch))
+        watch = asyncio.create_task(lost.wait())
+        try:
+            await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
+            if lost.is_set():
+                raise SwitchError(f"{self._name} was lost meanwhile")
+            return task.result()
+        except P4ClientError as problem:
+            raise SwitchError(f"{self._name}: {describe(problem)}") from None
+        finally:
+            for each in (task, watch):
+                each.cancel()
+            await asyncio.gather(task, watch, return_exceptions=True)
+
+    @property
+    def _name(self) -> str:
+        return f"switch {self._where.name!r} at {self._where.address}"
+
+    async def _run_session(self, attempt_seconds: float) -> str:
+        """One session from the first try to the end; why it ended."""
+        self._reason = ""
+        self._finsy_log.failure = None
+        self._lost = asyncio.Event()
+        opened = asyncio.Event()
+        # A task of its own, because finsy cancels whoever opens a session that fails half-way.
+        session = asyncio.create_task(self._session(opened))
+        try:
+            waiter = asyncio.create_task(opened.wait())
+            await asyncio.wait((session, waiter), timeout=attempt_seconds, return_when=asyncio.FIRST_COMPLETED)
+            waiter.cancel()
+            if not opened.is_set() and not session.done():
+                session.cancel()
+                self._reason = self._reason or f"no answer in {attempt_seconds:.1f} s"
+            await asyncio.wait((session,))
+        finally:
+            self._lost.set()
+            self._switch = None
+            session.cancel()
+            await asyncio.gather(session, return_exceptions=True)
+        problem = None if session.cancelled() else session.exception()
+        problem = problem or self._finsy_log.failure
+        return f"{self._name}: {self._reason or (describe(problem) if problem else 'the connection was closed')}"
+
+    async def _session(self, opened: asyncio.Event) -> None:
+        lost = self._lost
+        switch = Switch(self._where.name, self._where.address, self._options)
+
+        def closed(_switch: Switch) -> None:
+            lost.set()
+
+        switch.ee.on(SwitchEvent.CHANNEL_DOWN, closed)
+        async with switch:
+            opened.set()
+            while not lost.is_set():
+                try:
+                    await asyncio.wait_for(lost.wait(), HEARTBEAT_SECONDS)
+                except asyncio.TimeoutError:
+                    # A switch that hangs or vanishes closes nothing; only an unanswered request tells.
+                    await read_all(switch, P4TableEntry("port_policies"))
+
+    async def _ready(self, switch: Switch) -> None:
+        """finsy's ready handler. Ends the session by the event, as an exception here would only reach finsy's log."""
+        self._switch = switch
+        try:
+            await self._on_ready(switch)
+            self._was_ready = True
+        except (SwitchError, P4ClientError) as problem:
+            self.renew(describe(problem))
+
+
+async def read_all(switch: Switch, like: _Entity) -> list[_Entity]:
+    """Every entity of the kind of `like`. Raises finsy.P4ClientError."""
+    return [entity async for entity in cast(AsyncIterable[_Entity], switch.read(like))]
+
+
+def describe(problem: BaseException) -> str:
+    """One line about a failure."""
+    if not isinstance(problem, P4ClientError):
+        return str(problem) or type(problem).__name__
+    if problem.code == GRPCStatusCode.UNAVAILABLE:
+        return "can't be reached"
+    details = "; ".join(f"{error.canonical_code.name}: {error.message}" for error in problem.details.values())
+    return " ".join(f"refused: {problem.code.name}: {details or problem.message}".split())

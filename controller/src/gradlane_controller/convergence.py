@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes a switch hold what is desired: reads it back and writes only the difference."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from finsy import P4MeterEntry, P4MulticastGroupEntry, P4Schema, P4TableEntry, Switch
+from finsy.proto import p4r
+
+from gradlane_controller.connection import read_all
+from gradlane_controller.policy import Entity
+
+_INSERT, _MODIFY, _DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What one convergence wrote, in entities."""
+
+    inserted: int
+    modified: int
+    deleted: int
+
+    @property
+    def total(self) -> int:
+        """Every entity written."""
+        return self.inserted + self.modified + self.deleted
+
+    def __str__(self) -> str:
+        return f"{self.inserted} inserted, {self.modified} modified, {self.deleted} deleted"
+
+
+async def read_back(switch: Switch) -> list[Entity]:
+    """Every entry, multicast group and meter that the switch holds. Raises finsy.P4ClientError."""
+    held: list[Entity] = []
+    held += await read_all(switch, P4TableEntry())
+    held += await read_all(switch, P4MulticastGroupEntry())
+    for meter in switch.p4info.meters:
+        held += await read_all(switch, P4MeterEntry(meter.alias))
+    return held
+
+
+def difference(schema: P4Schema, held: Iterable[Entity], desired: Iterable[Entity]) -> list[p4r.Update]:
+    """The updates that turn `held` into `desired`, ordered so that forwarding never lacks what it refers to:
+    groups before the routes that use them, new entries before old ones go, groups that nothing uses last."""
+    present = {_key(message): message for message in _encode(schema, held) if _is_state(message)}
+    wanted = {_key(message): message for message in _encode(schema, desired)}
+    updates: list[tuple[int, p4r.Update]] = []
+    for key, message in wanted.items():
+        old = present.get(key)
+        if old is None and not message.HasField("meter_entry"):
+            updates.append((_order(_INSERT, message), p4r.Update(type=_INSERT, entity=message)))
+        elif old is None or _canonical(old) != _canonical(message):
+            updates.append((_order(_MODIFY, message), p4r.Update(type=_MODIFY, entity=message)))
+    for key, message in present.items():
+        if key in wanted:
+            continue
+        if message.HasField("meter_entry"):  # a meter is never deleted; without a config it is at its default again
+            message.meter_entry.ClearField("config")
+            updates.append((_order(_MODIFY, message), p4r.Update(type=_MODIFY, entity=message)))
+        else:
+            updates.append((_order(_DELETE, message), p4r.Update(type=_DELETE, entity=message)))
+    return [update for _, update in sorted(updates, key=lambda pair: pair[0])]
+
+
+async def converge(switch: Switch, desired: Iterable[Entity]) -> Changes:
+    """Makes the switch hold exactly `desired`; writes nothing if it does already. Raises finsy.P4ClientError."""
+    updates = difference(switch.p4info, await read_back(switch), desired)
+    await switch.write(updates)
+    kinds = [update.type for update in updates]
+    return Changes(kinds.count(_INSERT), kinds.count(_MODIFY), kinds.count(_DELETE))
+
+
+def _encode(schema: P4Schema, entities: Iterable[Entity]) -> list[p4r.Entity]:
+    return [entity.encode(schema) for entity in entities]
+
+
+def _is_state(message: p4r.Entity) -> bool:
+    """Not a meter at its default, nor a default action: those two are there without anyone having written them."""
+    if message.HasField("meter_entry"):
+        return message.meter_entry.HasField("config")
+    return not message.table_entry.is_default_action
+
+
+def _key(message: p4r.Entity) -> tuple[object, ...]:
+    if message.HasField("table_entry"):
+        entry = message.table_entry
+        match = sorted((field.field_id, field.SerializeToString(deterministic=True)) for field in entry.match)
+        return ("table", entry.table_id, entry.priority, tuple(match))
+    if message.HasField("meter_entry"):
+        return ("meter", message.meter_entry.meter_id, message.meter_entry.index.index)
+    return ("group", message.packet_replication_engine_entry.multicast_group_entry.multicast_group_id)
+
+
+def _canonical(message: p4r.Entity) -> bytes:
+    """The entity's bytes with its lists in a fixed order."""
+    copy = p4r.Entity()
+    copy.CopyFrom(message)
+    if copy.HasField("table_entry"):
+        copy.table_entry.match.sort(key=lambda field: field.field_id)
+        copy.table_entry.action.action.params.sort(key=lambda param: param.param_id)
+    elif copy.HasField("packet_replication_engine_entry"):
+        group = copy.packet_replication_engine_entry.multicast_group_entry
+        group.replicas.sort(key=lambda replica: replica.SerializeToString(deterministic=True))
+    return copy.SerializeToString(deterministic=True)
+
+
+def _order(kind: int, message: p4r.Entity) -> int:
+    is_group = message.HasField("packet_replication_engine_entry")
+    if kind == _DELETE:
+        return 3 if is_group else 2
+    return 0 if is_group else 1

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Errors about the switch and the pipeline; those about files are in `gradlane.toml_file`."""
+
+from gradlane import GradlaneError
+
+
+class PipelineError(GradlaneError):
+    """p4c's output is missing or can't be read; the message names the folder and how to make it."""
+
+
+class SwitchError(GradlaneError):
+    """The switch can't be reached, is lost, or refused something; the message names its address."""

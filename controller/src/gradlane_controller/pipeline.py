@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""p4c's output: where it is, and what it offers."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from finsy import P4MulticastGroupEntry, P4Schema, P4TableEntry
+
+from gradlane_controller.errors import PipelineError
+from gradlane_controller.policy import Entity
+
+DEFAULT_FOLDER = Path(__file__).parent / "pipeline"
+P4INFO = "gradlane.p4info.txtpb"
+PROGRAM = "gradlane.json"
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The program of the switch. `schema` is its P4Info with the program as the blob that a switch loads."""
+
+    p4info: Path
+    program: Path
+    schema: P4Schema
+
+    @property
+    def cookie(self) -> int:
+        """SHA-256 of P4Info and program, cut to 64 bits: the P4Runtime cookie that tells whether a switch has it."""
+        return self.schema.p4cookie
+
+
+def load(folder: Path) -> Pipeline:
+    """Reads the P4Info and the program from a folder. Raises PipelineError."""
+    p4info, program = folder / P4INFO, folder / PROGRAM
+    for path in (p4info, program):
+        if not path.is_file():
+            raise PipelineError(
+                f"{folder}: no {path.name} there; compile p4src with p4c-bm2-ss, or name the right folder with --p4-dir"
+            )
+    try:
+        schema = P4Schema(p4info, program.read_bytes())
+    except (OSError, ValueError) as problem:
+        raise PipelineError(f"{folder}: can't be read: {problem}") from None
+    return Pipeline(p4info, program, schema)
+
+
+def check_capacity(pipeline: Pipeline, entities: Iterable[Entity]) -> None:
+    """Checks that every table has room for its entries. Raises PipelineError that names the table and its size."""
+    counts = Counter(entity.table_id for entity in entities if isinstance(entity, P4TableEntry))
+    for name, count in counts.items():
+        size = pipeline.schema.tables[name].size
+        if count > size:
+            raise PipelineError(
+                f"table {name} holds {size} entries and {count} are needed; use fewer ports, ranks or rules"
+            )
+
+
+def count_entries(entities: Iterable[Entity]) -> dict[str, int]:
+    """Number of entities by table, "multicast_groups" and meter."""
+    counts: Counter[str] = Counter()
+    for entity in entities:
+        match entity:
+            case P4TableEntry():
+                counts[entity.table_id] += 1
+            case P4MulticastGroupEntry():
+                counts["multicast_groups"] += 1
+            case _:
+                counts[entity.meter_id] += 1
+    return dict(sorted(counts.items()))

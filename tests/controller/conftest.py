@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A P4Runtime server that holds entities and forwards nothing, and files to control it with."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+
+import grpc
+import pytest
+from finsy.proto import p4r, p4r_grpc, rpc_code, rpc_status
+from google.protobuf.any_pb2 import Any as PackedAny
+
+PIPELINE = Path(__file__).parents[2] / "p4src" / "build" / "v1model"
+
+
+class FakeSwitch(p4r_grpc.P4RuntimeServicer):
+    """What the tests look at: `entities`, the `log` of calls that change something, and `refuse`."""
+
+    def __init__(self) -> None:
+        self.entities: dict[bytes, p4r.Entity] = {}
+        self.config: p4r.ForwardingPipelineConfig | None = None
+        self.log: list[str] = []
+        self.refuse: Callable[[p4r.Entity], bool] = lambda _entity: False
+        self.counters: dict[tuple[int, int], tuple[int, int]] = {}
+        self._streams: dict[int, SimpleQueue[p4r.StreamMessageResponse | None]] = {}
+        self._lock = threading.Lock()
+        self._server: grpc.Server | None = None
+        self.port = 0
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        self._server = grpc.server(ThreadPoolExecutor(16), options=[("grpc.so_reuseport", 0)])
+        p4r_grpc.add_P4RuntimeServicer_to_server(self, self._server)
+        self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
+        self._server.start()
+
+    def stop(self) -> None:
+        if self._server is not None:
+            with self._lock:
+                for stream in self._streams.values():
+                    stream.put(None)
+            self._server.stop(0).wait()
+            self._server = None
+
+    def forget(self) -> None:
+        """As after a restart: no program, no entities."""
+        self.entities.clear()
+        self.config = None
+
+    def StreamChannel(self, requests, context):
+        answers: SimpleQueue[p4r.StreamMessageResponse | None] = SimpleQueue()
+        mine = next(requests).arbitration.election_id.low
+        with self._lock:
+            if mine in self._streams:
+                context.abort(grpc.StatusCode.INVALID_ARGUMENT, "Election id already exists")
+            self._streams[mine] = answers
+            self._tell_primary()
+        context.add_callback(lambda: answers.put(None))
+        while (answer := answers.get()) is not None:
+            yield answer
+        with self._lock:
+            del self._streams[mine]
+            self._tell_primary()
+
+    def _tell_primary(self) -> None:
+        primary = max(self._streams, default=0)
+        for mine, stream in self._streams.items():
+            answer = p4r.StreamMessageResponse()
+            answer.arbitration.election_id.low = primary
+            answer.arbitration.status.code = rpc_code.OK if mine == primary else rpc_code.ALREADY_EXISTS
+            stream.put(answer)
+
+    def Capabilities(self, request, context):
+        return p4r.CapabilitiesResponse(p4runtime_api_version="1.3.0")
+
+    def GetForwardingPipelineConfig(self, request, context):
+        if self.config is None:
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "No forwarding pipeline config set for this device.")
+        config = p4r.ForwardingPipelineConfig(cookie=self.config.cookie)
+        if request.response_type != p4r.GetForwardingPipelineConfigRequest.COOKIE_ONLY:
+            config.p4info.CopyFrom(self.config.p4info)
+        return p4r.GetForwardingPipelineConfigResponse(config=config)
+
+    def SetForwardingPipelineConfig(self, request, context):
+        self.log.append(p4r.SetForwardingPipelineConfigRequest.Action.Name(request.action))
+        self.entities.clear()
+        self.config = request.config
+        return p4r.SetForwardingPipelineConfigResponse()
+
+    def Write(self, request, context):
+        if request.election_id.low != max(self._streams):
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, "not the primary")
+        errors = [self._update(update) for update in request.updates]
+        if any(error.canonical_code for error in errors):
+            status = rpc_status.Status(code=rpc_code.UNKNOWN)
+            for error in errors:
+                packed = PackedAny()
+                packed.Pack(error)
+                status.details.append(packed)
+            context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
+            context.abort(grpc.StatusCode.UNKNOWN, "")
+        return p4r.WriteResponse()
+
+    def _update(self, update: p4r.Update) -> p4r.Error:
+        kind = p4r.Update.Type.Name(update.type)
+        key = _key(update.entity)
+        is_meter = update.entity.HasField("meter_entry")
+        self.log.append(f"{kind} {update.entity.WhichOneof('entity')}")
+        if self.refuse(update.entity):
+            return p4r.Error(canonical_code=rpc_code.RESOURCE_EXHAUSTED, message="no room")
+        if kind == "INSERT" and key in self.entities:
+            return p4r.Error(canonical_code=rpc_code.ALREADY_EXISTS, message="there already")
+        if kind != "INSERT" and key not in self.entities and not is_meter:
+            return p4r.Error(canonical_code=rpc_code.NOT_FOUND, message="not there")
+        if kind == "DELETE":
+            del self.entities[key]
+        else:
+            self.entities[key] = update.entity
+        return p4r.Error()
+
+    def Read(self, request, context):
+        answer = p4r.ReadResponse()
+        for wanted in request.entities:
+            kind = wanted.WhichOneof("entity")
+            if kind == "counter_entry":
+                for (counter, index), (packets, octets) in self.counters.items():
+                    if counter == wanted.counter_entry.counter_id:
+                        entry = answer.entities.add().counter_entry
+                        entry.counter_id = counter
+                        entry.index.index = index
+                        entry.data.packet_count, entry.data.byte_count = packets, octets
+                continue
+            if kind == "direct_counter_entry":
+                for entity in self.entities.values():
+                    if entity.table_entry.table_id == wanted.direct_counter_entry.table_entry.table_id != 0:
+                        entry = answer.entities.add().direct_counter_entry
+                        entry.table_entry.CopyFrom(entity.table_entry)
+                        entry.data.packet_count, entry.data.byte_count = 3, 4500
+                continue
+            table = wanted.table_entry.table_id
+            answer.entities.extend(
+                entity
+                for entity in self.entities.values()
+                if entity.WhichOneof("entity") == kind and table in (0, entity.table_entry.table_id)
+            )
+        yield answer
+
+
+def _key(entity: p4r.Entity) -> bytes:
+    key = p4r.Entity()
+    key.CopyFrom(entity)
+    key.table_entry.ClearField("action") if key.HasField("table_entry") else None
+    key.meter_entry.ClearField("config") if key.HasField("meter_entry") else None
+    if key.HasField("packet_replication_engine_entry"):
+        key.packet_replication_engine_entry.multicast_group_entry.ClearField("replicas")
+    return key.SerializeToString(deterministic=True)
+
+
+@pytest.fixture
+def fake_switch() -> Iterator[FakeSwitch]:
+    switch = FakeSwitch()
+    switch.start()
+    yield switch
+    switch.stop()
+
+
+@pytest.fixture
+def pipeline_folder() -> Path:
+    return PIPELINE
+
+
+@pytest.fixture
+def fabric_text() -> Callable[..., str]:
+    """The text of a fabric file with four hosts, h1 to h4."""
+
+    def make(address: str = "127.0.0.1:9559", target: str = "gradlane-switch") -> str:
+        ports = "".join(
+            f"""
+[[port]]
+number = {n}
+host = "h{n}"
+mac = "02:00:00:00:0{n}:01"
+host_mac = "02:00:00:00:0{n}:02"
+address = "10.0.{n}.2"
+prefix = "10.0.{n}.0/24"
+rate = "100mbit"
+buffer = "64kB"
+"""
+            for n in range(1, 5)
+        )
+        return f"""
+[switch]
+name = "s1"
+device_id = 1
+address = "{address}"
+target = "{target}"
+[thresholds]
+yellow = 0.25
+red = 0.5
+{ports}
+[[dscp]]
+dscp = 46
+queue_class = 5
+"""
+
+    return make
+
+
+@pytest.fixture
+def job_text() -> Callable[..., str]:
+    """The text of a job file on some of the hosts h1 to h4."""
+
+    def make(
+        name: str = "demo",
+        number: int = 1,
+        hosts: tuple[int, ...] = (1, 2),
+        servers: tuple[int, ...] = (),
+        base: int = 0,
+        mask: int = 4095,
+        transport: str = "",
+        policy: str = "",
+    ) -> str:
+        members = "".join(
+            f'[[{kind}]]\nrank = {rank}\nhost = "h{n}"\naddress = "10.0.{n}.2"\n'
+            for rank, (kind, n) in enumerate([("worker", n) for n in hosts] + [("server", n) for n in servers])
+        )
+        return f"""
+[job]
+name = "{name}"
+id = {number}
+token = "00112233445566ff"
+{members}
+[transport]
+rate = "100mbit"
+{transport}
+[policy]
+queue_classes = [ {{ layers = [0, 3], class = 6 }}, {{ layers = [4, 65535], class = 5 }} ]
+drop_precedences = [
+    {{ magnitudes = [0, 63], drop_precedence = 3 }},
+    {{ magnitudes = [64, 127], drop_precedence = 2, layers = [0, 10] }},
+]
+{policy}
+[slots]
+base = {base}
+mask = {mask}
+"""
+
+    return make
