@@ -3,13 +3,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from gradlane.units import format_rate
+from training.arms import EXPEDITED_FORWARDING
 
 Role = Literal["worker", "server", "traffic"]
 SWITCH = "s1"
-PRIORITY_DSCP = 46  # expedited forwarding (RFC 3246): ordinary TCP that the operator put above best effort
+PRIORITY_DSCP = EXPEDITED_FORWARDING  # ordinary TCP that the operator put above best effort
 PRIORITY_CLASS = 5
 
 
@@ -99,27 +100,22 @@ class FabricPlan:
             for host in self.hosts
         ]
 
-    def toml(self, target: str, switch_address: str) -> str:
-        """The fabric file, as the controller reads it."""
-        lines = [
-            "[switch]",
-            f'name = "{SWITCH}"',
-            "device_id = 1",
-            f'address = "{switch_address}"',
-            f'target = "{target}"',
-        ]
-        for host in self.hosts:
-            lines += [
-                "",
-                "[[port]]",
-                f"number = {host.number}",
-                f'host = "{host.name}"',
-                f'mac = "{host.gateway_mac}"',
-                f'host_mac = "{host.mac}"',
-                f'address = "{host.address}"',
-                f'prefix = "{host.prefix}"',
-                f'rate = "{format_rate(self.rate)}"',
-                f'buffer = "{self.buffer}B"',
-            ]
-        lines += ["", "[[dscp]]", f"dscp = {PRIORITY_DSCP}", f"queue_class = {PRIORITY_CLASS}"]
-        return "\n".join(lines) + "\n"
+    def document(self, target: str, switch_address: str) -> dict[str, Any]:
+        """The fabric file, as the controller reads it, before it is TOML."""
+        return {
+            "switch": {"name": SWITCH, "device_id": 1, "address": switch_address, "target": target},
+            "port": [
+                {
+                    "number": host.number,
+                    "host": host.name,
+                    "mac": host.gateway_mac,
+                    "host_mac": host.mac,
+                    "address": host.address,
+                    "prefix": host.prefix,
+                    "rate": format_rate(self.rate),
+                    "buffer": f"{self.buffer}B",
+                }
+                for host in self.hosts
+            ],
+            "dscp": [{"dscp": PRIORITY_DSCP, "queue_class": PRIORITY_CLASS}],
+        }

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Made-up results for the tests of what is done with results."""
+
+from collections.abc import Sequence
+
+from results import ArmResult, Decision, Distribution, MapCell, Point, SwitchFigures, TailDrops, Transport
+
+
+def arm_result(
+    arm: str,
+    *,
+    scenario: str = "burst",
+    seed: int = 1,
+    to_target: float | None = 10.0,
+    final: float = 0.97,
+    violations: int = 0,
+    policy_drops: int = 0,
+    budget: int = 5000,
+    step_seconds: Sequence[float] = (0.1, 0.1, 0.2, 0.4),
+) -> ArmResult:
+    """A plausible result; Gradlane's arms have a transport, baselines do not."""
+    gradlane = not arm.startswith(("ddp", "ps-"))
+    seconds = 20.0 if to_target is None else 1.5 * to_target
+    curve = [Point(seconds * i / 10, 12 * i, 0.1 + (final - 0.1) * (1 - 0.5**i) / (1 - 0.5**10)) for i in range(11)]
+    step = Distribution.of(step_seconds)
+    assert step is not None
+    drops = [Decision("dropped_yellow", 6, 3, policy_drops, policy_drops * 1482)] if policy_drops else []
+    return ArmResult(
+        scenario=scenario,
+        arm=arm,
+        seed=seed,
+        seconds=seconds,
+        metric="accuracy",
+        target=0.95,
+        curve=tuple(curve),
+        seconds_to_target=to_target,
+        step_seconds=tuple(step_seconds),
+        step=step,
+        allreduce=step,
+        transport=Transport(100_000, 100_000, 98_000, 2000, 600, 3, 0, budget, violations) if gradlane else None,
+        switch=SwitchFigures(
+            decisions=(Decision("forwarded", 6, 3, 60_000, 60_000 * 1482), *drops),
+            drop_map=tuple(MapCell(layer, 16 * (layer % 4), policy_drops // 8, 0) for layer in range(8 * bool(drops))),
+            tail_drops=(TailDrops(1, 0, 12, 18000),),
+        ),
+    )
