@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Match fields, actions and byte strings of P4Runtime, checked against the schema, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from finsy.proto import p4r, rpc_code
+
+from gradlane_switch.errors import EntityError
+from gradlane_switch.layout import prefix_mask
+from gradlane_switch.program import ActionCall, FieldKey, MatchKind
+from gradlane_switch.schema import ActionSchema, FieldSchema, TableSchema
+
+
+def invalid(message: str) -> EntityError:
+    """INVALID_ARGUMENT."""
+    return EntityError(rpc_code.INVALID_ARGUMENT, message)
+
+
+def encode(value: int) -> bytes:
+    """The shortest big-endian byte string of a number: P4Runtime's canonical form."""
+    return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")
+
+
+def decode(text: bytes, width: int, what: str) -> int:
+    """The number in a byte string. Raises EntityError (OUT_OF_RANGE) if it is empty or has more than `width` bits."""
+    if not text:
+        raise EntityError(rpc_code.OUT_OF_RANGE, f"{what}: an empty byte string is not a value")
+    value = int.from_bytes(text, "big")
+    if value.bit_length() > width:
+        raise EntityError(rpc_code.OUT_OF_RANGE, f"{what}: {value:#x} does not fit in {width} bits")
+    return value
+
+
+def decode_match(schema: TableSchema, matches: Iterable[Any]) -> tuple[FieldKey, ...]:
+    """The entry's key fields in the table's order. Raises EntityError naming the field."""
+    given: dict[int, Any] = {}
+    known = {field.id: field for field in schema.fields}
+    for item in matches:
+        if item.field_id not in known:
+            raise invalid(f"{schema.name} has no match field {item.field_id}")
+        if item.field_id in given:
+            raise invalid(f"{schema.name}.{known[item.field_id].name} is given twice")
+        given[item.field_id] = item
+    return tuple(_decode_field(schema, field, given.get(field.id)) for field in schema.fields)
+
+
+def _decode_field(schema: TableSchema, field: FieldSchema, item: Any) -> FieldKey:
+    what, width, kind = f"{schema.name}.{field.name}", field.key.width, field.key.kind
+    full = (1 << width) - 1
+    if item is None:
+        if kind is MatchKind.EXACT:
+            raise invalid(f"{what} is missing: an exact field has no wildcard")
+        return FieldKey(0, full) if kind is MatchKind.RANGE else FieldKey(0, 0)
+    given = item.WhichOneof("field_match_type")
+    if given != kind.value:
+        raise invalid(f"{what} is matched as {kind.value}, not {given}")
+    match kind:
+        case MatchKind.EXACT:
+            return FieldKey(decode(item.exact.value, width, what))
+        case MatchKind.OPTIONAL:
+            return FieldKey(decode(item.optional.value, width, what), full)
+        case MatchKind.LPM:
+            length = item.lpm.prefix_len
+            if not 0 < length <= width:
+                raise invalid(f"{what}: prefix length {length} is not in 1..{width} (leave the field out to match all)")
+            value = decode(item.lpm.value, width, what)
+            if value & ~prefix_mask(length, width):
+                raise invalid(f"{what}: {value:#x} has bits outside its prefix of {length}")
+            return FieldKey(value, length)
+        case MatchKind.TERNARY:
+            value, mask = decode(item.ternary.value, width, what), decode(item.ternary.mask, width, f"{what} mask")
+            if mask == 0:
+                raise invalid(f"{what}: the mask is zero (leave the field out to match all)")
+            if value & ~mask:
+                raise invalid(f"{what}: {value:#x} has bits outside its mask {mask:#x}")
+            return FieldKey(value, mask)
+        case MatchKind.RANGE:
+            low, high = decode(item.range.low, width, f"{what} low"), decode(item.range.high, width, f"{what} high")
+            if low > high:
+                raise invalid(f"{what}: {low} is above {high}")
+            if low == 0 and high == full:
+                raise invalid(f"{what}: the range is everything (leave the field out to match all)")
+            return FieldKey(low, high)
+
+
+def encode_match(schema: TableSchema, match: tuple[FieldKey, ...]) -> list[Any]:
+    """Match fields of an entry, wildcards left out, values in canonical form."""
+    result: list[Any] = []
+    for field, wanted in zip(schema.fields, match, strict=True):
+        message = p4r.FieldMatch(field_id=field.id)
+        match field.key.kind:
+            case MatchKind.EXACT:
+                message.exact.value = encode(wanted.value)
+            case MatchKind.OPTIONAL:
+                if not wanted.operand:
+                    continue
+                message.optional.value = encode(wanted.value)
+            case MatchKind.LPM:
+                if not wanted.operand:
+                    continue
+                message.lpm.value, message.lpm.prefix_len = encode(wanted.value), wanted.operand
+            case MatchKind.TERNARY:
+                if not wanted.operand:
+                    continue
+                message.ternary.value, message.ternary.mask = encode(wanted.value), encode(wanted.operand)
+            case MatchKind.RANGE:
+                if (wanted.value, wanted.operand) == (0, (1 << field.key.width) - 1):
+                    continue
+                message.range.low, message.range.high = encode(wanted.value), encode(wanted.operand)
+        result.append(message)
+    return result
+
+
+def decode_action(schema: TableSchema, table_action: Any, *, default: bool) -> ActionCall:
+    """The action of an entry, or of the default entry. Raises EntityError naming the action or parameter."""
+    if table_action.WhichOneof("type") != "action":
+        raise invalid(f"{schema.name} is a direct table: its entries need an action")
+    message = table_action.action
+    action = schema.action(message.action_id)
+    if action is None:
+        names = ", ".join(item.name for item in schema.actions)
+        raise invalid(f"{schema.name} has no action {message.action_id}: it has {names}")
+    if not (action.in_default if default else action.in_entries):
+        where = "the default entry" if default else "entries"
+        raise EntityError(rpc_code.PERMISSION_DENIED, f"{action.name} is not allowed in {where} of {schema.name}")
+    return ActionCall(action.index, _decode_params(action, message.params))
+
+
+def _decode_params(action: ActionSchema, params: Iterable[Any]) -> tuple[int, ...]:
+    given: dict[int, bytes] = {}
+    known = dict(action.params)
+    for item in params:
+        if item.param_id not in known or item.param_id in given:
+            raise invalid(f"{action.name} has no parameter {item.param_id}, or it is given twice")
+        given[item.param_id] = item.value
+    values: list[int] = []
+    for (number, name), width in zip(action.params, action.widths, strict=True):
+        if number not in given:
+            raise invalid(f"{action.name}.{name} is missing")
+        values.append(decode(given[number], width, f"{action.name}.{name}"))
+    return tuple(values)
+
+
+def encode_action(schema: TableSchema, call: ActionCall) -> Any:
+    """The action of an entry, values in canonical form."""
+    action = schema.action_by_index(call.action)
+    if action is None:
+        raise EntityError(rpc_code.INTERNAL, f"{schema.name} runs an action that P4Info does not name")
+    message = p4r.TableAction()
+    message.action.action_id = action.id
+    for (number, _), value in zip(action.params, call.arguments, strict=True):
+        message.action.params.add(param_id=number, value=encode(value))
+    return message

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A forwarding pipeline: a program, compiled and loaded, its P4Info, and its state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradlane_switch.codegen import generate
+from gradlane_switch.loader import load
+from gradlane_switch.native import LoadedProgram
+from gradlane_switch.schema import Schema, join
+from gradlane_switch.state import Lock, State
+
+
+class Pipeline:
+    """What SetForwardingPipelineConfig makes of a config. Raises ProgramError or BuildError."""
+
+    def __init__(self, device_config: bytes, info: Any, lock: Lock, cookie: int | None = None) -> None:
+        self.device_config = device_config
+        self.info = info
+        self.cookie = cookie
+        self.program = load(device_config)
+        self.schema: Schema = join(info, self.program)
+        self.loaded = LoadedProgram(generate(self.program))
+        self.state = State(self.program, lock)
+
+    @classmethod
+    def verify(cls, device_config: bytes, info: Any) -> None:
+        """Everything that making a pipeline checks, without its state. Raises ProgramError or BuildError."""
+        program = load(device_config)
+        join(info, program)
+        LoadedProgram(generate(program))

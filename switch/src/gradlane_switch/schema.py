@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""P4Info joined with the program: ids of P4Runtime to indices of the program, by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from finsy.proto import p4i
+
+from gradlane_switch.errors import ProgramError
+from gradlane_switch.program import Key, MatchKind, Program, Table
+
+# What a P4Info may hold that this switch can't serve, by field name.
+_UNSUPPORTED = {
+    "action_profiles": "action profiles",
+    "direct_meters": "direct meters",
+    "controller_packet_metadata": "packet-in and packet-out",
+    "value_sets": "parser value sets",
+    "digests": "digests",
+    "externs": "externs",
+}
+
+
+@dataclass(frozen=True)
+class FieldSchema:
+    """A match field: its id, and the program's key field."""
+
+    id: int
+    name: str
+    key: Key
+
+
+@dataclass(frozen=True)
+class ActionSchema:
+    """An action of a table: ids and names of its parameters in order."""
+
+    id: int
+    name: str
+    index: int
+    params: tuple[tuple[int, str], ...]
+    widths: tuple[int, ...]
+    in_entries: bool
+    in_default: bool
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """A table that controllers see."""
+
+    id: int
+    name: str
+    index: int
+    table: Table
+    fields: tuple[FieldSchema, ...]
+    actions: tuple[ActionSchema, ...]
+    size: int
+    constant: bool
+    ordered: bool
+    """True if entries need a priority."""
+    direct_counter: int | None
+    """Id of the table's direct counter."""
+
+    def action(self, number: int) -> ActionSchema | None:
+        """The action with a P4Runtime id."""
+        return next((item for item in self.actions if item.id == number), None)
+
+    def action_by_index(self, index: int) -> ActionSchema | None:
+        """The action with an index of the program."""
+        return next((item for item in self.actions if item.index == index), None)
+
+
+@dataclass(frozen=True)
+class ArraySchema:
+    """An indirect counter, meter or register."""
+
+    id: int
+    name: str
+    index: int
+    size: int
+    counts_packets: bool = True
+    counts_bytes: bool = True
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Everything that controllers may name, by id."""
+
+    tables: dict[int, TableSchema]
+    counters: dict[int, ArraySchema]
+    meters: dict[int, ArraySchema]
+    registers: dict[int, ArraySchema]
+
+
+def join(info: Any, program: Program) -> Schema:
+    """The schema of a P4Info (p4.config.v1.P4Info) and the program it was made with.
+
+    Raises ProgramError naming what the two disagree on, or what this switch does not support.
+    """
+    for attribute, feature in _UNSUPPORTED.items():
+        for item in getattr(info, attribute):
+            raise ProgramError(f"{feature} are not supported: {item.preamble.name}")
+    actions = {item.preamble.id: item for item in info.actions}
+    tables = [_join_table(item, program, actions) for item in info.tables]
+    return Schema(
+        {item.id: item for item in tables},
+        _join_arrays("counter", info.counters, [(item.name, item.size) for item in program.counters]),
+        _join_arrays("meter", info.meters, [(item.name, item.size) for item in program.meters]),
+        _join_arrays("register", info.registers, [(item.name, item.size) for item in program.registers]),
+    )
+
+
+def _join_table(item: Any, program: Program, actions: dict[int, Any]) -> TableSchema:
+    name = item.preamble.name
+    index = next((number for number, table in enumerate(program.tables) if table.name == name), None)
+    if index is None:
+        raise ProgramError(f"P4Info names a table that the program lacks: {name}")
+    table = program.tables[index]
+    if item.implementation_id:
+        raise ProgramError(f"tables with an action profile are not supported: {name}")
+    if len(item.match_fields) != len(table.keys):
+        raise ProgramError(f"P4Info and the program disagree on the match fields of {name}")
+    fields = tuple(_join_field(field, key, name) for field, key in zip(item.match_fields, table.keys, strict=True))
+    counters = [number for number in item.direct_resource_ids if number >> 24 == p4i.P4Ids.DIRECT_COUNTER]
+    return TableSchema(
+        id=item.preamble.id,
+        name=name,
+        index=index,
+        table=table,
+        fields=fields,
+        actions=tuple(_join_action(reference, actions, table, program) for reference in item.action_refs),
+        size=item.size or table.size,
+        constant=item.is_const_table or table.immutable,
+        ordered=any(key.kind in (MatchKind.TERNARY, MatchKind.RANGE, MatchKind.OPTIONAL) for key in table.keys),
+        direct_counter=counters[0] if counters and table.direct_counter else None,
+    )
+
+
+def _join_field(field: Any, key: Key, table: str) -> FieldSchema:
+    kind = p4i.MatchField.MatchType.Name(field.match_type)
+    if field.HasField("type_name") and field.bitwidth == 0:
+        raise ProgramError(f"translated types are not supported: {table}.{field.name}")
+    if field.bitwidth != key.width or kind != key.kind.name:
+        raise ProgramError(
+            f"P4Info and the program disagree on {table}.{field.name}: "
+            f"{kind} of {field.bitwidth} bits, {key.kind.name} of {key.width} bits"
+        )
+    return FieldSchema(field.id, field.name, key)
+
+
+def _join_action(reference: Any, actions: dict[int, Any], table: Table, program: Program) -> ActionSchema:
+    action = actions[reference.id]
+    name = action.preamble.name
+    index = next((number for number in table.actions if program.actions[number].name == name), None)
+    if index is None:
+        raise ProgramError(f"P4Info gives {table.name} an action that the program does not: {name}")
+    widths = program.actions[index].params
+    if tuple(param.bitwidth for param in action.params) != widths:
+        raise ProgramError(f"P4Info and the program disagree on the parameters of {name}")
+    return ActionSchema(
+        id=reference.id,
+        name=name,
+        index=index,
+        params=tuple((param.id, param.name) for param in action.params),
+        widths=widths,
+        in_entries=reference.scope != p4i.ActionRef.DEFAULT_ONLY,
+        in_default=reference.scope != p4i.ActionRef.TABLE_ONLY,
+    )
+
+
+def _join_arrays(kind: str, items: Any, known: list[tuple[str, int]]) -> dict[int, ArraySchema]:
+    names = [name for name, _ in known]
+    result: dict[int, ArraySchema] = {}
+    for item in items:
+        name = item.preamble.name
+        if name not in names:
+            raise ProgramError(f"P4Info names a {kind} that the program lacks: {name}")
+        index = names.index(name)
+        unit = item.spec.unit if kind == "counter" else p4i.CounterSpec.BOTH
+        result[item.preamble.id] = ArraySchema(
+            item.preamble.id,
+            name,
+            index,
+            known[index][1],
+            counts_packets=unit in (p4i.CounterSpec.PACKETS, p4i.CounterSpec.BOTH),
+            counts_bytes=unit in (p4i.CounterSpec.BYTES, p4i.CounterSpec.BOTH),
+        )
+    return result

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The switch without ports: one packet in, its copies out. For tests, and for looking at what a program does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from finsy.proto import p4i, p4r
+from google.protobuf import text_format
+
+from gradlane_switch import entities
+from gradlane_switch.errors import ProgramError, SwitchError
+from gradlane_switch.native import ffi, runtime
+from gradlane_switch.pipeline import Pipeline
+from gradlane_switch.state import CounterValue, Lock
+
+_MAX_COPIES = 512
+_MAX_FRAME = 9216
+
+
+def read_p4info(path: str | Path) -> Any:
+    """The P4Info (p4.config.v1.P4Info) in a text-format file. Raises ProgramError naming the file."""
+    info = p4i.P4Info()
+    try:
+        text_format.Parse(Path(path).read_text(), info)
+    except (OSError, text_format.ParseError, UnicodeDecodeError) as error:
+        raise ProgramError(f"{path}: not a readable P4Info in text format: {error}") from None
+    return info
+
+
+def read_program(path: str | Path) -> bytes:
+    """The bytes of a BMv2 JSON file. Raises ProgramError naming the file."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ProgramError(f"{path}: {error.strerror}") from None
+
+
+class Switch:
+    """A program that packets can be put through one by one. Queues, rates and links are bypassed.
+
+    `now` is the clock in ns that meters and timestamps see; it stands still until it is set.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self.now = 0
+        self._sent = ffi.new("gl_sent[]", _MAX_COPIES)
+        self._out = ffi.new("uint8_t[]", (_MAX_FRAME + 512) * _MAX_COPIES)
+
+    @classmethod
+    def load(cls, program: str | Path, p4info: str | Path) -> Switch:
+        """A switch that runs a BMv2 JSON file with its P4Info (text format). Raises ProgramError or BuildError."""
+        return cls(Pipeline(read_program(program), read_p4info(p4info), Lock()))
+
+    def process(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
+        """What leaves, as (port, frame) in order, when a frame enters a port. Raises SwitchError."""
+        return [(out, data) for out, _, data in self.process_queued(port, frame)]
+
+    def process_queued(self, port: int, frame: bytes) -> list[tuple[int, int, bytes]]:
+        """As `process`, as (port, queue, frame)."""
+        if not 0 <= port < 512:
+            raise SwitchError(f"{port} is not a port number (0..511)")
+        if len(frame) > _MAX_FRAME:
+            raise SwitchError(f"a frame of {len(frame)} bytes is too long (at most {_MAX_FRAME})")
+        count = runtime().gl_process_one(
+            self.pipeline.loaded.process,
+            self.pipeline.state.handle,
+            port,
+            frame,
+            len(frame),
+            self.now,
+            self._sent,
+            _MAX_COPIES,
+            self._out,
+            len(self._out),
+        )
+        if count < 0:
+            raise SwitchError("the packet's copies do not fit in memory")
+        whole = ffi.buffer(self._out)
+        return [
+            (item.port, item.queue, bytes(whole[item.offset : item.offset + item.length]))
+            for item in (self._sent[number] for number in range(count))
+        ]
+
+    def write(self, *updates: Any) -> None:
+        """Applies p4.v1.Update messages, as the Write RPC does. Raises EntityError at the first that fails."""
+        for update in updates:
+            entities.write(self.pipeline, update)
+
+    def insert(self, entity: Any) -> None:
+        """Inserts a p4.v1.Entity. Raises EntityError."""
+        self.write(p4r.Update(type=p4r.Update.INSERT, entity=entity))
+
+    def read(self, entity: Any) -> list[Any]:
+        """The p4.v1.Entity messages that the Read RPC would give for a request. Raises EntityError."""
+        return list(entities.read(self.pipeline, entity))
+
+    def read_register(self, name: str, index: int) -> int:
+        """A cell of a register, by the register's name or its last part. Raises SwitchError."""
+        number = _find("register", [item.name for item in self.pipeline.program.registers], name)
+        _check_index(name, index, self.pipeline.program.registers[number].size)
+        return self.pipeline.state.read_registers(number, index, 1)[0]
+
+    def write_register(self, name: str, index: int, value: int) -> None:
+        """Sets a cell of a register. Raises SwitchError."""
+        number = _find("register", [item.name for item in self.pipeline.program.registers], name)
+        register = self.pipeline.program.registers[number]
+        _check_index(name, index, register.size)
+        self.pipeline.state.write_registers(number, index, 1, value & ((1 << register.width) - 1))
+
+    def read_counter(self, name: str, index: int) -> CounterValue:
+        """A cell of an indirect counter, by the counter's name or its last part. Raises SwitchError."""
+        number = _find("counter", [item.name for item in self.pipeline.program.counters], name)
+        _check_index(name, index, self.pipeline.program.counters[number].size)
+        return self.pipeline.state.read_counters(number, index, 1)[0]
+
+
+def _find(kind: str, names: list[str], wanted: str) -> int:
+    found = [number for number, name in enumerate(names) if name == wanted or name.endswith(f".{wanted}")]
+    if len(found) != 1:
+        raise SwitchError(f"{wanted!r} is not one {kind} of the program: it has {', '.join(names) or 'none'}")
+    return found[0]
+
+
+def _check_index(name: str, index: int, size: int) -> None:
+    if not 0 <= index < size:
+        raise SwitchError(f"{name}: index {index} is not in 0..{size - 1}")

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads one control flow (pipeline) of the BMv2 JSON: tables, conditionals and how they follow one another."""
+
+from __future__ import annotations
+
+from gradlane_switch import program as p4
+from gradlane_switch.document import Node
+from gradlane_switch.expressions import Scope, Valid, find_field, hex_value, parse_value, require_exact
+from gradlane_switch.program import (
+    Action,
+    ActionCall,
+    Conditional,
+    ConstEntry,
+    FieldKey,
+    Key,
+    MatchKind,
+    Pipeline,
+    Table,
+)
+
+
+def load_pipeline(
+    node: Node,
+    scope: Scope,
+    actions: tuple[Action, ...],
+    action_indices: dict[int, int],
+    direct_counters: set[str],
+    first_table: int,
+) -> Pipeline:
+    """One pipeline. `first_table` is the program-wide index of its first table. Raises ProgramError."""
+    for profile in node.children("action_profiles"):
+        raise profile.refuse(f"action profiles and selectors are not supported: {profile.text('name')}")
+    for call in node.children("action_calls"):
+        raise call.refuse(f"action calls outside tables are not supported: {call.text('name')}")
+    tables, conditionals = list(node.children("tables")), list(node.children("conditionals"))
+    indices = {item.text("name"): index for index, item in enumerate([*tables, *conditionals])}
+    reader = _TableReader(scope, actions, action_indices, direct_counters, indices)
+    nodes: list[p4.Node] = [reader.table(item) for item in tables]
+    for item in conditionals:
+        condition = require_exact(parse_value(item.child("expression"), scope), item, "a condition")
+        nodes.append(
+            Conditional(condition, reader.follow(item.raw("true_next")), reader.follow(item.raw("false_next")))
+        )
+    start = node.optional_text("init_table")
+    numbers = {index: first_table + index for index in range(len(tables))}
+    return Pipeline(node.text("name"), None if start is None else indices[start], tuple(nodes), numbers)
+
+
+class _TableReader:
+    def __init__(
+        self,
+        scope: Scope,
+        actions: tuple[Action, ...],
+        action_indices: dict[int, int],
+        direct_counters: set[str],
+        nodes: dict[str, int],
+    ) -> None:
+        self.scope = scope
+        self.actions = actions
+        self.action_indices = action_indices
+        self.direct_counters = direct_counters
+        self.nodes = nodes
+
+    def follow(self, name: str | None) -> int | None:
+        """The node that a name stands for; None is the end of the pipeline."""
+        return None if name is None else self.nodes[name]
+
+    def table(self, node: Node) -> Table:
+        name = node.text("name")
+        if node.text("type") != "simple":
+            raise node.refuse(f"tables with an action profile are not supported: {name}")
+        if node.flag("support_timeout"):
+            raise node.refuse(f"idle timeouts are not supported: {name}")
+        if node.has("direct_meters"):
+            raise node.refuse(f"direct meters are not supported: {name}")
+        keys = tuple(self._key(item, name) for item in node.children("key"))
+        if sum(key.kind is MatchKind.LPM for key in keys) > 1:
+            raise node.refuse(f"more than one lpm field in a table is not supported: {name}")
+        numbers = tuple(self.action_indices[number] for number in node.sequence("action_ids"))
+        following = node.items("next_tables")
+        by_hit = "__HIT__" in following or "__MISS__" in following
+        by_name = {} if by_hit else following
+        default = node.child("default_entry") if node.has("default_entry") else None
+        return Table(
+            name=name,
+            keys=keys,
+            actions=numbers,
+            default=self._call(default) if default else None,
+            const_default=default is not None and (default.flag("action_entry_const") or default.flag("action_const")),
+            entries=tuple(self._entry(item, keys) for item in node.children("entries")),
+            size=node.integer("max_size"),
+            direct_counter=name in self.direct_counters or node.flag("with_counters"),
+            next_by_action={number: self.follow(by_name.get(self.actions[number].name)) for number in numbers},
+            next_hit=self.follow(following.get("__HIT__")),
+            next_miss=self.follow(following.get("__MISS__")),
+            by_hit=by_hit,
+            immutable=node.has("entries"),
+        )
+
+    def _key(self, node: Node, table: str) -> Key:
+        kind = node.text("match_type")
+        target = find_field(node.sequence("target"), node, self.scope)
+        width = 1 if isinstance(target, Valid) else target.width
+        name = node.optional_text("name") or ".".join(node.sequence("target"))
+        try:
+            match = MatchKind.EXACT if kind == "valid" else MatchKind(kind)
+        except ValueError:
+            raise node.refuse(f"match kind {kind!r} is not supported: {table}") from None
+        full = (1 << width) - 1
+        mask = hex_value(node.text("mask"), node) & full if node.has("mask") else full
+        return Key(name, match, target, width, mask)
+
+    def _call(self, node: Node) -> ActionCall:
+        index = self.action_indices[node.integer("action_id")]
+        arguments = tuple(hex_value(text, node) for text in node.sequence("action_data"))
+        widths = self.actions[index].params
+        if len(arguments) != len(widths):
+            raise node.refuse(f"{len(arguments)} arguments for an action of {len(widths)}: {self.actions[index].name}")
+        return ActionCall(
+            index, tuple(value & ((1 << width) - 1) for value, width in zip(arguments, widths, strict=True))
+        )
+
+    def _entry(self, node: Node, keys: tuple[Key, ...]) -> ConstEntry:
+        match = tuple(self._field_key(item, key) for item, key in zip(node.children("match_key"), keys, strict=True))
+        # BMv2's priorities are the other way round than P4Runtime's: there the lowest number wins.
+        priority = node.integer("priority") if node.has("priority") else 0
+        return ConstEntry(match, self._call(node.child("action_entry")), (1 << 24) - priority)
+
+    def _field_key(self, node: Node, key: Key) -> FieldKey:
+        full = (1 << key.width) - 1
+        if key.kind is MatchKind.RANGE:
+            return FieldKey(hex_value(node.text("start"), node) & full, hex_value(node.text("end"), node) & full)
+        raw = node.raw("key")
+        value = int(raw) if isinstance(raw, bool) else hex_value(node.text("key"), node)
+        if key.kind is MatchKind.LPM:
+            return FieldKey(value & full, node.integer("prefix_length"))
+        if key.kind in (MatchKind.TERNARY, MatchKind.OPTIONAL):
+            mask = hex_value(node.text("mask"), node) & full
+            return FieldKey(value & mask, mask)
+        return FieldKey(value & full)
