@@ -1,11 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """A P4Runtime server that holds entities and forwards nothing, and files to control it with."""
 
+import json
+import signal
+import socket
+import subprocess
+import sys
 import threading
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, Queue, SimpleQueue
+from typing import Any
 
 import grpc
 import pytest
@@ -25,6 +34,7 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
         self.refuse: Callable[[p4r.Entity], bool] = lambda _entity: False
         self.counters: dict[tuple[int, int], tuple[int, int]] = {}
         self._streams: dict[int, SimpleQueue[p4r.StreamMessageResponse | None]] = {}
+        self._highest_bid = 0
         self._lock = threading.Lock()
         self._server: grpc.Server | None = None
         self.port = 0
@@ -51,28 +61,47 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
         """As after a restart: no program, no entities."""
         self.entities.clear()
         self.config = None
+        self._highest_bid = 0
 
     def StreamChannel(self, requests, context):
         answers: SimpleQueue[p4r.StreamMessageResponse | None] = SimpleQueue()
-        mine = next(requests).arbitration.election_id.low
         with self._lock:
-            if mine in self._streams:
-                context.abort(grpc.StatusCode.INVALID_ARGUMENT, "Election id already exists")
-            self._streams[mine] = answers
-            self._tell_primary()
-        context.add_callback(lambda: answers.put(None))
+            self._bid(answers, next(requests).arbitration.election_id.low, context)
+        threading.Thread(target=self._listen, args=(requests, answers, context), daemon=True).start()
         while (answer := answers.get()) is not None:
             yield answer
         with self._lock:
-            del self._streams[mine]
-            self._tell_primary()
+            self._streams = {bid: stream for bid, stream in self._streams.items() if stream is not answers}
+            self._tell_all()
 
-    def _tell_primary(self) -> None:
-        primary = max(self._streams, default=0)
-        for mine, stream in self._streams.items():
+    def _listen(self, requests, answers, context) -> None:
+        try:
+            for request in requests:
+                with self._lock:
+                    self._bid(answers, request.arbitration.election_id.low, context)
+        except grpc.RpcError:
+            pass  # the client went away
+        answers.put(None)
+
+    def _bid(self, answers: SimpleQueue[p4r.StreamMessageResponse | None], bid: int, context) -> None:
+        if bid in self._streams:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "Election id already exists")
+        self._streams = {other: stream for other, stream in self._streams.items() if stream is not answers}
+        self._streams[bid] = answers
+        self._highest_bid = max(self._highest_bid, bid)
+        self._tell_all()
+
+    def _tell_all(self) -> None:
+        """P4Runtime 5.4: the primary is who made the highest bid ever seen; if it left, there is none."""
+        for bid, stream in self._streams.items():
             answer = p4r.StreamMessageResponse()
-            answer.arbitration.election_id.low = primary
-            answer.arbitration.status.code = rpc_code.OK if mine == primary else rpc_code.ALREADY_EXISTS
+            answer.arbitration.election_id.low = self._highest_bid
+            if bid == self._highest_bid:
+                answer.arbitration.status.code = rpc_code.OK
+            elif self._highest_bid in self._streams:
+                answer.arbitration.status.code = rpc_code.ALREADY_EXISTS
+            else:
+                answer.arbitration.status.code = rpc_code.NOT_FOUND
             stream.put(answer)
 
     def Capabilities(self, request, context):
@@ -93,7 +122,7 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
         return p4r.SetForwardingPipelineConfigResponse()
 
     def Write(self, request, context):
-        if request.election_id.low != max(self._streams):
+        if request.election_id.low != self._highest_bid:
             context.abort(grpc.StatusCode.PERMISSION_DENIED, "not the primary")
         errors = [self._update(update) for update in request.updates]
         if any(error.canonical_code for error in errors):
@@ -251,3 +280,81 @@ mask = {mask}
 """
 
     return make
+
+
+class Running:
+    """A controller process. `lines` gets what it says on stderr."""
+
+    def __init__(self, arguments: list[str], http_port: int) -> None:
+        self.http = f"127.0.0.1:{http_port}"
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "gradlane_controller.cli", "run", "--http", self.http, *arguments],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.said: list[str] = []
+        self._lines: Queue[str] = Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def wait_for(self, text: str, seconds: float = 15) -> str:
+        """The next line with that text. Fails the test with all that was said if there is none in time."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                line = self._lines.get(timeout=max(deadline - time.monotonic(), 0))
+            except Empty:
+                pytest.fail(f"no line with {text!r} in {seconds} s; the controller said {self.said}")
+            if text in line:
+                return line
+
+    def ask(self, method: str, path: str, body: str | None = None) -> tuple[int, Any]:
+        """HTTP status and JSON of a request."""
+        data = None if body is None else body.encode()
+        request = urllib.request.Request(f"http://{self.http}{path}", data=data, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as problem:
+            return problem.code, json.load(problem)
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Its exit code after a signal."""
+        self.process.send_signal(number)
+        return self.process.wait(timeout=15)
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.said.append(line.rstrip())
+            self._lines.put(line.rstrip())
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture
+def run_controller(tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    """Starts `gradlane-controller run` with a fabric file, job files and more arguments; ends it after the test."""
+    started: list[Running] = []
+
+    def start(fabric: str, *jobs: str, more: tuple[str, ...] = (), http_port: int | None = None) -> Running:
+        arguments = ["--fabric", str(write(tmp_path / "fabric.toml", fabric))]
+        for number, job in enumerate(jobs):
+            arguments += ["--job", str(write(tmp_path / f"job{number}.toml", job))]
+        started.append(Running([*arguments, *more], http_port or free_port()))
+        return started[-1]
+
+    yield start
+    for each in started:
+        if each.process.poll() is None:
+            each.process.kill()
+        each.process.wait(timeout=10)
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from finsy import P4MulticastGroupEntry, P4Schema, P4TableEntry
+from google.protobuf.text_format import ParseError
 
 from gradlane_controller.errors import PipelineError
 from gradlane_controller.policy import Entity
@@ -40,7 +41,7 @@ def load(folder: Path) -> Pipeline:
             )
     try:
         schema = P4Schema(p4info, program.read_bytes())
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError, ParseError) as problem:
         raise PipelineError(f"{folder}: can't be read: {problem}") from None
     return Pipeline(p4info, program, schema)
 

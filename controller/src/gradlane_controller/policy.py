@@ -18,7 +18,7 @@ from finsy import (
     P4TableEntry,
 )
 
-from gradlane.job import Job, JobError, Member
+from gradlane.job import MAX_LAYER, MAX_MAGNITUDE, Job, JobError, Member
 from gradlane_controller.fabric import Fabric, Port
 
 Entity = P4TableEntry | P4MulticastGroupEntry | P4MeterEntry
@@ -183,7 +183,7 @@ def _queue_classes(job: Job) -> list[P4TableEntry]:
     return [
         P4TableEntry(
             "queue_classes",
-            match=Match(job=job.id, layer=row.layers),
+            match=Match({"job": job.id, **_ranges(layer=row.layers)}),
             action=Action("set_queue_class", queue_class=row.queue_class),
             priority=RANGE_PRIORITY,
         )
@@ -195,12 +195,18 @@ def _drop_precedences(job: Job) -> list[P4TableEntry]:
     return [
         P4TableEntry(
             "drop_precedences",
-            match=Match(job=job.id, layer=row.layers, magnitude=row.magnitudes),
+            match=Match({"job": job.id, **_ranges(layer=row.layers, magnitude=row.magnitudes)}),
             action=Action("set_drop_precedence", drop_precedence=row.drop_precedence),
             priority=RANGE_PRIORITY,
         )
         for row in job.policy.drop_precedences
     ]
+
+
+def _ranges(**ranges: tuple[int, int]) -> dict[str, tuple[int, int]]:
+    """The ranges that say something: P4Runtime wants a field that matches every value left out."""
+    every = {"layer": (0, MAX_LAYER), "magnitude": (0, MAX_MAGNITUDE)}
+    return {name: values for name, values in ranges.items() if values != every[name]}
 
 
 def _multicast(fabric: Fabric, job: Job) -> list[Entity]:

@@ -93,7 +93,7 @@ class Controller:
         """One line for people."""
         switch = self._fabric.switch
         entries = sum(count_entries(self._entities).values())
-        return f"switch {switch.name} at {switch.address}, {len(self._jobs)} jobs, {entries} entries"
+        return f"switch {switch.name} at {switch.address}, jobs: {len(self._jobs)}, entries: {entries}"
 
     def status(self) -> dict[str, Any]:
         """What GET /status answers."""

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The difference between two states: complete, minimal, and in an order that never breaks forwarding."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from finsy import Action, Match, P4MeterConfig, P4MeterEntry, P4MulticastGroupEntry, P4TableEntry
+from finsy.proto import p4r
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gradlane_controller import pipeline
+from gradlane_controller.convergence import difference
+from gradlane_controller.errors import PipelineError
+from gradlane_controller.policy import Entity
+
+SCHEMA = pipeline.load(pipeline.DEFAULT_FOLDER).schema
+
+
+def entity(kind: str, number: int, value: int) -> Entity:
+    if kind == "route":
+        action = Action("replicate", group=value)
+        return P4TableEntry("routes", match=Match(destination=f"10.0.{number}.0/24"), action=action)
+    if kind == "queue_class":
+        action = Action("set_queue_class", queue_class=value)
+        return P4TableEntry("queue_classes", match=Match(job=1, layer=(number, number)), action=action, priority=1)
+    if kind == "group":
+        return P4MulticastGroupEntry(number + 1, replicas=tuple(range(1, value + 2)))
+    config = P4MeterConfig(cir=value + 1, cburst=1, pir=value + 1, pburst=1)
+    return P4MeterEntry("virtual_queue", index=number, config=config)
+
+
+KINDS = ("route", "queue_class", "group", "meter")
+States = st.dictionaries(st.tuples(st.sampled_from(KINDS), st.integers(0, 4)), st.integers(0, 6)).map(
+    lambda state: [entity(kind, number, value) for (kind, number), value in state.items()]
+)
+
+
+def apply(held: list[Entity], updates: list[p4r.Update]) -> list[Entity]:
+    """What a switch holds after the updates; it refuses what a switch would refuse."""
+    state = {(it.encode(SCHEMA).WhichOneof("entity"), identity(it.encode(SCHEMA))): it for it in held}
+    for update in updates:
+        key = (update.entity.WhichOneof("entity"), identity(update.entity))
+        it = decode(update.entity)
+        if update.type == p4r.Update.INSERT:
+            assert key not in state
+            state[key] = it
+        elif update.type == p4r.Update.DELETE:
+            del state[key]
+        elif isinstance(it, P4MeterEntry):
+            state[key] = it
+        else:
+            assert key in state
+            state[key] = it
+    return list(state.values())
+
+
+def identity(message: p4r.Entity) -> object:
+    if message.HasField("table_entry"):
+        match = [field.SerializeToString(deterministic=True) for field in message.table_entry.match]
+        return message.table_entry.table_id, tuple(match)
+    if message.HasField("meter_entry"):
+        return message.meter_entry.index.index
+    return message.packet_replication_engine_entry.multicast_group_entry.multicast_group_id
+
+
+def decode(message: p4r.Entity) -> Entity:
+    kinds: dict[str, type[Entity]] = {
+        "table_entry": P4TableEntry,
+        "meter_entry": P4MeterEntry,
+        "packet_replication_engine_entry": P4MulticastGroupEntry,
+    }
+    return kinds[message.WhichOneof("entity") or ""].decode(message, SCHEMA)
+
+
+@given(held=States, desired=States)
+def test_the_difference_leads_to_what_is_desired_and_then_there_is_none(
+    held: list[Entity], desired: list[Entity]
+) -> None:
+    updates = difference(SCHEMA, held, desired)
+    after = apply(held, updates)
+    assert difference(SCHEMA, after, desired) == []
+    # Nothing is written that was right already.
+    same = [it.encode(SCHEMA) for it in held if it in desired]
+    assert not [update for update in updates if update.entity in same]
+
+
+def test_groups_come_before_the_routes_that_use_them_and_go_after_them() -> None:
+    route, group = entity("route", 1, 3), entity("group", 2, 2)
+    kinds = [update.entity.WhichOneof("entity") for update in difference(SCHEMA, [], [route, group])]
+    assert kinds == ["packet_replication_engine_entry", "table_entry"]
+    kinds = [update.entity.WhichOneof("entity") for update in difference(SCHEMA, [route, group], [])]
+    assert kinds == ["table_entry", "packet_replication_engine_entry"]
+
+
+def test_what_nobody_wrote_is_left_alone() -> None:
+    unset = P4MeterEntry("virtual_queue", index=9)
+    default = P4TableEntry("queue_classes", action=Action("set_queue_class", queue_class=0), is_default_action=True)
+    assert difference(SCHEMA, [unset, default], []) == []
+
+
+def test_the_order_of_replicas_means_nothing() -> None:
+    a, b = P4MulticastGroupEntry(1, replicas=(1, 2)), P4MulticastGroupEntry(1, replicas=(2, 1))
+    assert difference(SCHEMA, [a], [b]) == []
+
+
+def test_a_missing_pipeline_names_the_folder_and_the_remedy(tmp_path: Path, pipeline_folder: Path) -> None:
+    with pytest.raises(PipelineError, match=rf"{tmp_path}: no gradlane.p4info.txtpb there; compile p4src"):
+        pipeline.load(tmp_path)
+    (tmp_path / pipeline.P4INFO).write_text("tables { what }")
+    (tmp_path / pipeline.PROGRAM).write_text("{}")
+    with pytest.raises(PipelineError, match="can't be read"):
+        pipeline.load(tmp_path)
+    assert pipeline.load(pipeline_folder).cookie == pipeline.load(pipeline.DEFAULT_FOLDER).cookie
+
+
+def test_a_table_that_is_too_small_is_named(make_many: Callable[[int], list[Entity]]) -> None:
+    it = pipeline.load(pipeline.DEFAULT_FOLDER)
+    pipeline.check_capacity(it, make_many(1024))
+    with pytest.raises(PipelineError, match="table queue_classes holds 1024 entries and 1025 are needed"):
+        pipeline.check_capacity(it, make_many(1025))
+
+
+@pytest.fixture
+def make_many() -> Callable[[int], list[Entity]]:
+    return lambda count: [entity("queue_class", number, 1) for number in range(count)]

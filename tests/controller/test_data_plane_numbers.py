@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The numbers that Python and P4 both write down are the same."""
+
+import re
+from pathlib import Path
+
+from gradlane import job
+from gradlane_controller import fabric
+from gradlane_controller.counters import Reason, decode_decision, format_table
+
+TYPES = (Path(__file__).parents[2] / "p4src" / "shared" / "types.p4").read_text()
+
+
+def constant(name: str) -> int:
+    found = re.search(rf"const \w+(?:<\d+>)? {name} = (\d+);", TYPES)
+    assert found, f"no constant {name} in types.p4"
+    return int(found[1])
+
+
+def test_reasons() -> None:
+    body = re.search(r"enum bit<4> Reason \{(.*?)\}", TYPES, re.DOTALL)
+    assert body
+    in_p4 = {name: int(value) for name, value in re.findall(r"^\s*(\w+)\s*=\s*(\d+)", body[1], re.MULTILINE)}
+    assert in_p4 == {reason.name: reason.value for reason in Reason}
+
+
+def test_sizes_and_classes() -> None:
+    assert constant("BUDGET_SLOTS") == job.BUDGET_SLOTS
+    assert constant("MAX_PORTS") == fabric.MAX_PORT + 1
+    assert constant("CONTROL_CLASS") == fabric.CONTROL_CLASS == job.HIGHEST_GRADIENT_CLASS + 1
+
+
+def test_decisions_are_decoded_as_the_data_plane_composes_their_index() -> None:
+    telemetry = (Path(__file__).parents[2] / "p4src" / "v1model" / "telemetry.p4").read_text()
+    assert "meta.reason ++ meta.queue_class ++ meta.drop_precedence" in telemetry
+    row = decode_decision((Reason.DROPPED_RED << 6) | (5 << 3) | 3, 7, 9000)
+    assert (row.reason, row.queue_class, row.drop_precedence) == ("dropped_red", 5, 3)
+    assert (row.packets, row.bytes) == (7, 9000)
+    assert decode_decision(15 << 6, 1, 1).reason == "reason_15"
+
+
+def test_tables_for_people_line_up() -> None:
+    assert format_table("t", ("a", "count"), [("x", 1), ("long", 20)]).splitlines() == [
+        "t:",
+        "  a     count",
+        "  x         1",
+        "  long     20",
+    ]
+    assert format_table("t", ("a",), []) == "t: none"

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the switch has to hold for a fabric and jobs, and which jobs can't live together."""
+
+from collections.abc import Callable
+
+import pytest
+from finsy import P4MeterConfig, P4MeterEntry, P4MulticastGroupEntry, P4TableEntry
+
+from gradlane import job
+from gradlane.job import JobError
+from gradlane_controller import fabric
+from gradlane_controller.policy import Entity, desired_entities
+
+Texts = Callable[..., str]
+
+
+def rows(entities: list[Entity], table: str) -> list[tuple[dict[str, object], str, dict[str, object]]]:
+    return [
+        (dict(entity.match or {}), entity.action.name, entity.action.args)
+        for entity in entities
+        if isinstance(entity, P4TableEntry) and entity.table_id == table
+    ]
+
+
+@pytest.fixture
+def entities(fabric_text: Texts, job_text: Texts) -> Callable[..., list[Entity]]:
+    def make(*jobs: str) -> list[Entity]:
+        parsed = [job.parse(text, f"job{number}.toml") for number, text in enumerate(jobs)]
+        return desired_entities(fabric.parse(fabric_text(), "f.toml"), parsed)
+
+    return make
+
+
+def test_a_fabric_without_jobs_forwards_and_classifies(entities: Callable[..., list[Entity]]) -> None:
+    it = entities()
+    assert rows(it, "routes")[0] == (
+        {"destination": "10.0.1.0/24"},
+        "forward",
+        {"port": 1, "next_hop": "02:00:00:00:01:02", "own": "02:00:00:00:01:01"},
+    )
+    assert [args["queue_class"] for _, _, args in rows(it, "dscp_classes")] == [5, 7]
+    assert len(it) == 4 + 2 + 4  # routes, classes, meters
+    assert not rows(it, "senders")
+    assert not rows(it, "port_policies")
+
+
+def test_the_virtual_queue_has_the_rate_of_the_link_and_turns_at_the_thresholds(
+    entities: Callable[..., list[Entity]],
+) -> None:
+    meters = [entity for entity in entities() if isinstance(entity, P4MeterEntry)]
+    assert [meter.index for meter in meters] == [1, 2, 3, 4]
+    assert meters[0].config == P4MeterConfig(cir=12_500_000, pir=12_500_000, cburst=16_000, pburst=32_000)
+
+
+def test_every_rank_is_permitted_at_its_port_only(entities: Callable[..., list[Entity]], job_text: Texts) -> None:
+    it = entities(job_text(number=9, hosts=(1, 3), servers=(4,), base=4096, mask=1023))
+    assert rows(it, "senders") == [
+        (
+            {"ingress_port": port, "source": f"10.0.{port}.2", "job": 9},
+            "permit",
+            {"slot_base": 4096, "slot_mask": 1023, "max_share": 65535},
+        )
+        for port in (1, 3, 4)
+    ]
+    assert [match["egress_port"] for match, _, _ in rows(it, "port_policies")] == [1, 3, 4]
+
+
+def test_tags_come_from_the_job_and_fields_that_match_everything_are_left_out(
+    entities: Callable[..., list[Entity]], job_text: Texts
+) -> None:
+    it = entities(job_text())
+    assert rows(it, "queue_classes") == [
+        ({"job": 1, "layer": (0, 3)}, "set_queue_class", {"queue_class": 6}),
+        ({"job": 1, "layer": (4, 65535)}, "set_queue_class", {"queue_class": 5}),
+    ]
+    assert rows(it, "drop_precedences") == [
+        ({"job": 1, "magnitude": (0, 63)}, "set_drop_precedence", {"drop_precedence": 3}),
+        ({"job": 1, "layer": (0, 10), "magnitude": (64, 127)}, "set_drop_precedence", {"drop_precedence": 2}),
+    ]
+    tagged = ("queue_classes", "drop_precedences")
+    assert all(entity.priority > 0 for entity in it if isinstance(entity, P4TableEntry) and entity.table_id in tagged)
+
+
+def test_best_effort_fills_the_virtual_queue_only_where_gradients_share_its_class(
+    entities: Callable[..., list[Entity]], job_text: Texts
+) -> None:
+    with_priority = rows(entities(job_text(policy="yellow = 3\nred = 2")), "port_policies")
+    assert with_priority[0][2] == {"lowest_metered_class": 1, "yellow": 3, "red": 2}
+    without = entities(job_text(policy="priority = false"))
+    assert rows(without, "port_policies")[0][2]["lowest_metered_class"] == 0
+    assert not rows(without, "queue_classes")
+    assert rows(without, "drop_precedences")
+
+
+def test_each_aggregator_has_a_group_of_all_workers(entities: Callable[..., list[Entity]], job_text: Texts) -> None:
+    direct = job_text(transport='multicast = "239.1.0.1"')
+    with_servers = job_text("ps", 2, hosts=(1, 2), servers=(3,), base=8192, transport='multicast = "239.2.0.1"')
+    it = entities(direct, with_servers)
+    groups = {entity.multicast_group_id: entity.replicas for entity in it if isinstance(entity, P4MulticastGroupEntry)}
+    assert groups == {1: (1, 2), 2: (1, 2), 8193: (1, 2)}
+    replicated = {
+        match["destination"]: args["group"] for match, name, args in rows(it, "routes") if name == "replicate"
+    }
+    assert replicated == {"239.1.0.1/32": 1, "239.1.0.2/32": 2, "239.2.0.1/32": 8193}
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "reason"),
+    [
+        ({"name": "demo"}, "job.name", "have the same name"),
+        ({"number": 1}, "job.id", "both have id 1"),
+        ({"base": 4095, "mask": 3}, "slots.base", "overlap in budget slots: 0-4095 and 4095-4098"),
+        ({"transport": 'multicast = "239.1.0.2"'}, "transport.multicast", "from 239.1.0.1 and 239.1.0.2 on"),
+        ({"policy": "priority = false"}, "policy.priority", "share the port of host 'h1'"),
+        ({"policy": "red = 2"}, "policy.red", "need the same red: 1 and 2"),
+    ],
+)
+def test_jobs_that_collide_are_both_named(
+    entities: Callable[..., list[Entity]], job_text: Texts, change: dict[str, object], key: str, reason: str
+) -> None:
+    first = job_text(transport='multicast = "239.1.0.1"')
+    second = {"name": "other", "number": 2, "base": 4096, "transport": 'multicast = "239.1.0.3"'}
+    assert entities(first, job_text(**second))
+    with pytest.raises(JobError) as caught:
+        entities(first, job_text(**{**second, **change}))
+    assert (caught.value.file, caught.value.key) == ("job1.toml", key)
+    assert reason in caught.value.reason
+    assert "'demo' (job0.toml)" in caught.value.reason
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "reason"),
+    [
+        ('host = "h2"', 'host = "h7"', "rank 1", "host 'h7' is at no port of f.toml; its hosts are h1, h2, h3, h4"),
+        ('"10.0.2.2"', '"10.0.2.9"', "rank 1", "10.0.2.9 is not that of 'h2' in f.toml: 10.0.2.2"),
+        ('rate = "100mbit"', 'rate = "1gbit"', "transport.rate", "above the 100000000 bit/s of 'h1'"),
+        ("[policy]", "slice_bytes = 8936\n[policy]", "transport.slice_bytes", "frames of 9014 bytes"),
+        ("[policy]", 'multicast = "239.1.0.1"\n[policy]', "slots.mask", "2 aggregators"),
+    ],
+)
+def test_a_job_that_does_not_fit_the_fabric_is_refused(
+    entities: Callable[..., list[Entity]], job_text: Texts, old: str, new: str, key: str, reason: str
+) -> None:
+    text = job_text(mask=1)
+    assert old in text
+    if key != "transport.slice_bytes":
+        text = text.replace(old, new, 1)
+        with pytest.raises(JobError) as caught:
+            entities(text)
+    else:  # a frame fits a 64 kB buffer's threshold, but not that of a small one
+        fits = fabric_with_small_buffers()
+        with pytest.raises(JobError) as caught:
+            desired_entities(fits, [job.parse(text.replace(old, new, 1), "job0.toml")])
+    assert (caught.value.file, caught.value.key) == ("job0.toml", key)
+    assert reason in caught.value.reason
+
+
+def fabric_with_small_buffers() -> fabric.Fabric:
+    ports = "".join(
+        f'[[port]]\nnumber = {n}\nhost = "h{n}"\nmac = "02:00:00:00:0{n}:01"\nhost_mac = "02:00:00:00:0{n}:02"\n'
+        f'address = "10.0.{n}.2"\nrate = "100mbit"\nbuffer = "32kB"\n'
+        for n in (1, 2)
+    )
+    return fabric.parse(f'[switch]\nname = "s1"\naddress = "127.0.0.1:9559"\n{ports}', "f.toml")

@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The controller as a process, against a P4Runtime server that records what is written to it."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Texts = Callable[..., str]
+CLI = [sys.executable, "-m", "gradlane_controller.cli"]
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*CLI, *arguments], capture_output=True, text=True, timeout=30, check=False)
+
+
+def test_it_converges_once_and_a_second_run_writes_nothing(fake_switch, run_controller, fabric_text, job_text) -> None:
+    first = run_controller(fabric_text(fake_switch.address), job_text())
+    line = first.wait_for("ready:")
+    assert f"switch s1 at {fake_switch.address}, jobs: 1" in line
+    assert fake_switch.log[0] == "VERIFY_AND_COMMIT"
+    status, answer = first.ask("GET", "/status")
+    assert status == 200
+    assert answer["ready"]
+    assert answer["switch"]["connected"]
+    assert answer["switch"]["primary"]
+    assert answer["jobs"][0]["name"] == "demo"
+    assert sum(answer["entries"].values()) == len(fake_switch.entities) > 10
+    assert first.end() == 0
+
+    written = list(fake_switch.log)
+    second = run_controller(fabric_text(fake_switch.address), job_text())
+    second.wait_for("ready:")
+    assert second.end(signal.SIGINT) == 0
+    assert fake_switch.log == written
+
+
+def test_what_others_left_is_put_right_without_a_new_pipeline(
+    fake_switch, run_controller, fabric_text, job_text
+) -> None:
+    first = run_controller(fabric_text(fake_switch.address), job_text())
+    first.wait_for("ready:")
+    assert first.end() == 0
+    held = dict(fake_switch.entities)
+    gone, *_ = [key for key, entity in held.items() if entity.HasField("table_entry")]
+    del fake_switch.entities[gone]
+    fake_switch.log.clear()
+    second = run_controller(fabric_text(fake_switch.address), job_text())
+    second.wait_for("ready:")
+    assert fake_switch.log == ["INSERT table_entry"]
+    assert fake_switch.entities == held
+
+
+def test_a_lost_switch_is_converged_again_when_it_is_back(fake_switch, run_controller, fabric_text, job_text) -> None:
+    it = run_controller(fabric_text(fake_switch.address), job_text())
+    it.wait_for("ready:")
+    held = dict(fake_switch.entities)
+    fake_switch.stop()
+    assert fake_switch.address in it.wait_for("trying again")
+    it.wait_for("can't be reached")
+    status, answer = it.ask("GET", "/status")
+    assert status == 200
+    assert not answer["ready"]
+    assert fake_switch.address in answer["switch"]["problem"]
+    status, answer = it.ask("POST", "/jobs", job_text("other", 2, base=4096))
+    assert status == 503
+    assert f"{fake_switch.address} is not connected" in answer["error"]
+    fake_switch.forget()
+    fake_switch.start()
+    it.wait_for("converged")
+    assert fake_switch.entities == held
+    assert it.ask("GET", "/status")[1]["ready"]
+    assert it.process.poll() is None
+
+
+def test_an_unreachable_switch_is_named_in_time(run_controller, fabric_text, job_text) -> None:
+    begin = time.monotonic()
+    it = run_controller(fabric_text("127.0.0.1:9"), job_text())
+    line = it.wait_for("error:", 8)
+    assert line == "gradlane-controller: error: switch 's1' at 127.0.0.1:9: can't be reached"
+    assert it.process.wait(timeout=5) == 1
+    assert time.monotonic() - begin < 8
+
+
+def test_a_busy_http_port_is_named(fake_switch, run_controller, fabric_text, job_text) -> None:
+    first = run_controller(fabric_text(fake_switch.address))
+    first.wait_for("ready:")
+    second = run_controller(fabric_text(fake_switch.address), http_port=int(first.http.split(":")[1]))
+    line = second.wait_for("error:")
+    assert f"--http: can't listen at {first.http}" in line
+    assert "in use" in line
+    assert second.process.wait(timeout=5) == 2
+
+
+def test_jobs_come_and_go_over_http(fake_switch, run_controller, fabric_text, job_text) -> None:
+    it = run_controller(fabric_text(fake_switch.address), job_text())
+    it.wait_for("ready:")
+    before = dict(fake_switch.entities)
+    assert it.ask("POST", "/jobs", job_text("other", 2, hosts=(3, 4), base=4096)) == (200, {"job": "other", "id": 2})
+    assert len(fake_switch.entities) > len(before)
+    assert [job["name"] for job in it.ask("GET", "/status")[1]["jobs"]] == ["demo", "other"]
+    # The same again changes nothing; another policy under the same name replaces it.
+    fake_switch.log.clear()
+    assert it.ask("POST", "/jobs", job_text("other", 2, hosts=(3, 4), base=4096))[0] == 200
+    assert fake_switch.log == []
+    assert it.ask("POST", "/jobs", job_text("other", 2, hosts=(3, 4), base=4096, policy="yellow = 3"))[0] == 200
+    assert fake_switch.log == ["MODIFY table_entry"] * 2  # the policies of two ports
+    assert it.ask("DELETE", "/jobs/other") == (200, {"deleted": "other"})
+    assert fake_switch.entities == before
+    status, answer = it.ask("DELETE", "/jobs/other")
+    assert (status, answer["error"]) == (404, "there is no job 'other'; there are: demo")
+    status, answer = it.ask("GET", "/nothing")
+    assert status == 404
+    assert "/status" in answer["error"]
+
+
+def test_a_bad_job_changes_nothing(fake_switch, run_controller, fabric_text, job_text) -> None:
+    it = run_controller(fabric_text(fake_switch.address), job_text())
+    it.wait_for("ready:")
+    written = list(fake_switch.log)
+    for body, reason in (
+        ("what", "not valid TOML"),
+        (job_text("other", 2), "jobs 'demo'"),
+        (job_text("other", 2, hosts=(1, 9), base=4096), "host 'h9' is at no port"),
+    ):
+        status, answer = it.ask("POST", "/jobs", body)
+        assert status == 400
+        assert reason in answer["error"]
+    assert fake_switch.log == written
+    assert [job["name"] for job in it.ask("GET", "/status")[1]["jobs"]] == ["demo"]
+
+
+def test_a_job_that_the_switch_refuses_is_taken_back(fake_switch, run_controller, fabric_text, job_text) -> None:
+    it = run_controller(fabric_text(fake_switch.address), job_text())
+    it.wait_for("ready:")
+    held = dict(fake_switch.entities)
+    fake_switch.refuse = lambda entity: entity.table_entry.priority > 0
+    status, answer = it.ask("POST", "/jobs", job_text("other", 2, hosts=(3, 4), base=4096))
+    assert status == 503
+    assert fake_switch.address in answer["error"]
+    assert "RESOURCE_EXHAUSTED: no room" in answer["error"]
+    assert fake_switch.entities == held
+    assert [job["name"] for job in it.ask("GET", "/status")[1]["jobs"]] == ["demo"]
+    fake_switch.refuse = lambda _entity: False
+    assert it.ask("POST", "/jobs", job_text("other", 2, hosts=(3, 4), base=4096))[0] == 200
+
+
+def test_posted_jobs_survive_a_restart_in_the_job_folder(
+    fake_switch, run_controller, fabric_text, job_text, tmp_path: Path
+) -> None:
+    folder = tmp_path / "jobs"
+    more = ("--job-dir", str(folder))
+    refused = run_controller(fabric_text(fake_switch.address), job_text(), more=more)
+    assert "make it first" in refused.wait_for("error:")
+    folder.mkdir()
+    first = run_controller(fabric_text(fake_switch.address), job_text(), more=more)
+    first.wait_for("ready:")
+    assert first.ask("POST", "/jobs", job_text("other", 2, hosts=(3, 4), base=4096))[0] == 200
+    assert first.ask("POST", "/jobs", job_text("bad", 2, base=4096))[0] == 400
+    assert first.end() == 0
+    assert [path.name for path in folder.iterdir()] == ["other.toml"]
+    written = list(fake_switch.log)
+    second = run_controller(fabric_text(fake_switch.address), job_text(), more=more)
+    assert "jobs: 2" in second.wait_for("ready:")
+    assert fake_switch.log == written
+    assert second.ask("DELETE", "/jobs/other")[0] == 200
+    assert not list(folder.iterdir())
+
+
+def test_sighup_reads_the_files_again_and_keeps_the_old_state_if_they_are_bad(
+    fake_switch, run_controller, fabric_text, job_text, tmp_path: Path
+) -> None:
+    it = run_controller(fabric_text(fake_switch.address), job_text())
+    it.wait_for("ready:")
+    held = dict(fake_switch.entities)
+    path = tmp_path / "job0.toml"
+    path.write_text(job_text(number=0))
+    it.process.send_signal(signal.SIGHUP)
+    assert "job.id: is 0" in it.wait_for("not read again")
+    assert fake_switch.entities == held
+    path.write_text(job_text(hosts=(1, 2, 3)))
+    it.process.send_signal(signal.SIGHUP)
+    it.wait_for("files read again")
+    assert it.ask("GET", "/status")[1]["jobs"][0]["workers"] == ["h1", "h2", "h3"]
+    assert len(fake_switch.entities) == len(held) + 2  # a sender and a port's policy
+
+
+def test_a_second_controller_stands_by_and_takes_over(fake_switch, run_controller, fabric_text, job_text) -> None:
+    first = run_controller(fabric_text(fake_switch.address), job_text())
+    first.wait_for("ready:")
+    written = list(fake_switch.log)
+    second = run_controller(fabric_text(fake_switch.address), job_text())
+    second.wait_for("another controller is primary; standing by")
+    status, answer = second.ask("POST", "/jobs", job_text("other", 2, base=4096))
+    assert status == 503
+    assert "another controller is primary" in answer["error"]
+    assert fake_switch.log == written
+    first.end(signal.SIGKILL)
+    second.wait_for("ready:")
+    assert fake_switch.log == written
+    assert second.ask("GET", "/status")[1]["ready"]
+
+
+def test_counters_have_names(fake_switch, run_controller, fabric_text, job_text) -> None:
+    it = run_controller(fabric_text(fake_switch.address), job_text())
+    it.wait_for("ready:")
+    fake_switch.counters = {
+        (0x12000001, (4 << 6) | (5 << 3) | 3): (7, 9000),
+        (0x12000001, 0): (1, 60),
+        (0x12000002, (63 << 4) | 2): (7, 9000),
+        (0x12000002, 5): (0, 0),
+    }
+    answer = json.loads(command("counters", "--http", it.http, "--json").stdout)
+    assert answer["reasons"]["dropped_red"] == {"packets": 7, "bytes": 9000}
+    assert answer["reasons"]["dropped_guard"] == {"packets": 0, "bytes": 0}
+    red = {"reason": "dropped_red", "queue_class": 5, "drop_precedence": 3, "packets": 7, "bytes": 9000}
+    assert red in answer["decisions"]
+    assert answer["drop_map"] == [{"layer": 63, "magnitude": 32, "packets": 7, "bytes": 9000}]
+    assert answer["senders"][0] == {
+        "host": "h1", "job": "demo", "job_id": 1, "port": 1, "source": "10.0.1.2", "packets": 3, "bytes": 4500,
+    }  # fmt: skip
+    table = command("counters", "--http", it.http)
+    assert table.returncode == 0
+    assert "dropped_red" in table.stdout
+    assert "32-47" in table.stdout
+    assert "jobs:" in command("status", "--http", it.http).stdout
+
+
+def test_check_shows_what_would_be_installed(tmp_path: Path, fabric_text: Texts, job_text: Texts) -> None:
+    (tmp_path / "f.toml").write_text(fabric_text())
+    (tmp_path / "j.toml").write_text(job_text())
+    files = ("--fabric", str(tmp_path / "f.toml"), "--job", str(tmp_path / "j.toml"))
+    shown = command("check", *files)
+    assert shown.returncode == 0
+    assert "destination=10.0.1.0/24" in shown.stdout
+    assert "permit(slot_base=0, slot_mask=4095, max_share=65535)" in shown.stdout
+    rows = json.loads(command("check", *files, "--json").stdout)
+    assert {"table": "dscp_classes", "key": "dscp=56", "action": "set_queue_class(queue_class=7)"} in rows
+    (tmp_path / "j.toml").write_text(job_text(hosts=(1, 7)))
+    refused = command("check", *files)
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(f"gradlane-controller: error: {tmp_path}/j.toml: rank 1: host 'h7' is at no port")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "reason"),
+    [
+        (("run", "--fabric", "none.toml"), 2, "none.toml: can't be read: No such file or directory"),
+        (("run", "--fabric", "none.toml", "--http", "9560"), 2, "--http: '9560' must be HOST:PORT"),
+        (("check", "--fabric", "none.toml", "--p4-dir", "/none"), 2, "/none: no gradlane.p4info.txtpb there"),
+        (("counters", "--http", "127.0.0.1:9"), 1, "controller at http://127.0.0.1:9: "),
+    ],
+)
+def test_errors_are_one_line_and_have_an_exit_code(arguments: tuple[str, ...], code: int, reason: str) -> None:
+    ended = command(*arguments)
+    assert ended.returncode == code
+    assert ended.stderr.startswith("gradlane-controller: error: ")
+    assert reason in ended.stderr
+    assert ended.stderr.count("\n") == 1
