@@ -11,13 +11,10 @@ from typing import Any, cast
 
 import tomli_w
 
+from errors import ControlError
 from results import Decision, MapCell, SwitchFigures, TailDrops
 
 _SECONDS = 10.0
-
-
-class ControlError(Exception):
-    """The controller or the switch refused or did not answer; the message names which, and why."""
 
 
 class Controller:

@@ -49,14 +49,18 @@ def find_program(name: str) -> str:
     raise PreconditionError(f"{name} is not installed beside {sys.executable}: make venv")
 
 
+def check_root() -> None:
+    """Raises PreconditionError unless this is root."""
+    if os.geteuid() != 0:
+        raise PreconditionError("not root: network namespaces need it; run it with sudo")
+
+
 def check(target: str, ports: Iterable[int], interfaces: Sequence[str], pipeline: Path) -> None:
     """Checks everything that a run on `target` ("gradlane" or "bmv2") needs. Raises PreconditionError.
 
     `ports` are the TCP ports that the switch and the controller will use on the loopback; `interfaces` the names that
     the switch's ends of the links will have; `pipeline` the folder of p4c's output.
     """
-    if os.geteuid() != 0:
-        raise PreconditionError("not root: network namespaces need it; run it with sudo")
     try:
         importlib.import_module("mininet.node")
     except ImportError as problem:

@@ -3,21 +3,22 @@
 
 import contextlib
 import os
+import re
 import select
 import signal
+import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from privileges import END_WITH_PARENT
+from errors import ProcessError
 
+# Before a command line: the kernel kills that process when the runner dies (PR_SET_PDEATHSIG, prctl(2)).
+END_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 TERM_SECONDS = 3.0  # what a process gets to end by itself
 _POLL_SECONDS = 0.05
-
-
-class ProcessError(Exception):
-    """A process died, or did not become ready; the message names it, how it ended and its last words."""
+_READY = re.compile(r"([\w-]+: )?ready\b")  # perhaps after the program's name
 
 
 class Child:
@@ -53,7 +54,7 @@ class Child:
 
     def last_line(self) -> str:
         """The last line that the process wrote, for error messages."""
-        lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
+        lines = [line for line in self._lines() if line.strip()]
         return lines[-1].strip() if lines else "nothing"
 
     def obituary(self) -> str:
@@ -64,14 +65,20 @@ class Child:
             f"{self.name} ({self.program}, pid {self.pid}) {how}; its last line: {self.last_line()} (log: {self.log})"
         )
 
-    def wait_ready(self, seconds: float) -> str:
-        """Waits for a line that starts with "ready" in the log and returns it. Raises ProcessError."""
+    def wait_ready(self, seconds: float) -> None:
+        """Waits for a line in the log that begins with "ready". Raises ProcessError."""
+        self._wait(seconds, lambda: any(_READY.match(line) for line in self._lines()))
+
+    def wait_listening(self, port: int, seconds: float) -> None:
+        """Waits until the process accepts connections on a TCP port of the loopback. Raises ProcessError."""
+        self._wait(seconds, lambda: _listens(port))
+
+    def _wait(self, seconds: float, is_ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + seconds
         while True:
-            ended = self.ended()  # asked before the log is read, so that no last line is missed
-            for line in self.log.read_text(errors="replace").splitlines():
-                if line.startswith("ready"):
-                    return line
+            ended = self.ended()  # asked first, so that no last word is missed
+            if is_ready():
+                return
             if ended:
                 raise ProcessError(self.obituary())
             if time.monotonic() > deadline:
@@ -80,12 +87,20 @@ class Child:
                 )
             wait_for_exit([self], _POLL_SECONDS)
 
+    def _lines(self) -> list[str]:
+        return self.log.read_text(errors="replace").splitlines()
+
     def signal_group(self, number: signal.Signals) -> None:
         """Sends a signal to the process and what it started itself."""
         try:
             os.killpg(self.pid, number)
         except ProcessLookupError:
             return  # everything in the group has ended already
+
+
+def _listens(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def wait_for_exit(children: Sequence[Child], seconds: float) -> None:
@@ -135,9 +150,11 @@ class Supervisor:
             end(group)
         self._children.clear()
 
-    def start(self, name: str, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> Child:
-        """Starts a process; its log is named after it. Raises ProcessError."""
-        child = Child(name, argv, self._logs / f"{name.replace(' ', '-')}.log", environment or {})
+    def start(
+        self, name: str, argv: Sequence[str], environment: Mapping[str, str] | None = None, logs: Path | None = None
+    ) -> Child:
+        """Starts a process; its log is named after it, in `logs` or the run's own folder. Raises ProcessError."""
+        child = Child(name, argv, (logs or self._logs) / f"{name.replace(' ', '-')}.log", environment or {})
         self._children.append(child)
         return child
 

@@ -69,8 +69,8 @@ def _key_figures(results: Sequence[ArmResult]) -> list[dict[str, str]]:
         shown.append((tables.time_to_target(baseline), f"to the target, {baseline.arm} (best baseline)"))
         shown.append(
             (
-                tables.milliseconds(subject.step, "p99"),
-                f"99th percentile step; {baseline.arm}: {tables.milliseconds(baseline.step, 'p99')}",
+                f"{1000 * subject.step.p99:.1f} ms",
+                f"99th percentile step; {baseline.arm}: {1000 * baseline.step.p99:.1f} ms",
             )
         )
     if subject.transport is not None:

@@ -4,6 +4,7 @@
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from gradlane.units import parse_rate, parse_size
 from training.arms import ARMS
@@ -23,14 +24,15 @@ class ScenarioError(ValueError):
 class Bursts:
     """On/off cross traffic from one further host, in best effort: the same packets at the same times for every arm.
 
-    Towards the ports of `targets` ("workers" or "servers") it sends `on_ms` long bursts with `rate_share` of the link's
-    rate, then is silent for `off_ms`.
+    receivers: towards whose ports. rate_share: of a link's rate while a burst is on, towards each port. period: seconds
+    from burst to burst. duty: fraction of the period that is on. stagger: the ports' bursts come in turn, not at once.
     """
 
-    targets: str
+    receivers: Literal["worker", "server"]
     rate_share: float
-    on_ms: float
-    off_ms: float
+    period: float
+    duty: float
+    stagger: bool
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ SCENARIOS: Mapping[str, Scenario] = {
             name="burst",
             summary="bursts of other traffic take the workers' ports again and again",
             arms=("gradlane", "ddp-gloo", "ddp-gloo-fp16", "ddp-gloo-prio"),
-            bursts=Bursts(targets="workers", rate_share=1.5, on_ms=40, off_ms=60),
+            bursts=Bursts("worker", rate_share=1.5, period=0.1, duty=0.4, stagger=False),
         ),
         dataclasses.replace(
             _BASE,

@@ -7,13 +7,11 @@ from results import ArmResult, Claim, Distribution, speed_up
 
 FIGURES = (
     "arm",
-    "step p50",
-    "step p99",
-    "all-reduce p50",
-    "all-reduce p99",
+    "step p50 / p99, ms",
+    "all-reduce p50 / p99, ms",
     "to target",
     "final",
-    "delivered",
+    "slices delivered",
     "policy drops",
     "budget violations",
     "speed-up",
@@ -29,10 +27,8 @@ def figures(results: Sequence[ArmResult]) -> list[list[str]]:
         rows.append(
             [
                 result.arm,
-                milliseconds(result.step, "p50"),
-                milliseconds(result.step, "p99"),
-                milliseconds(result.allreduce, "p50"),
-                milliseconds(result.allreduce, "p99"),
+                _milliseconds(result.step),
+                _milliseconds(result.allreduce),
                 time_to_target(result),
                 metric(result.metric, result.final),
                 f"{result.transport.delivered_fraction:.2%}" if result.transport else "-",
@@ -72,9 +68,8 @@ def drops(results: Sequence[ArmResult]) -> list[list[str]]:
     return rows
 
 
-def milliseconds(distribution: Distribution | None, percentile: str) -> str:
-    """A percentile of a distribution of seconds."""
-    return "-" if distribution is None else f"{1000 * getattr(distribution, percentile):.1f} ms"
+def _milliseconds(distribution: Distribution | None) -> str:
+    return "-" if distribution is None else f"{1000 * distribution.p50:.1f} / {1000 * distribution.p99:.1f}"
 
 
 def time_to_target(result: ArmResult) -> str:

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the runner says on the terminal: one refreshing line while an arm runs, tables at the end."""
+
+import time
+from collections.abc import Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+import tables
+from metrics import Progress
+from results import ArmResult, Claim
+
+_FILE_WIDTH = 132
+_LINE_SECONDS = 2.0  # between two lines where there is no terminal to refresh one
+
+
+def make_console(to_stderr: bool) -> Console:
+    """The console of a run; a file has room for the widest table."""
+    console = Console(stderr=to_stderr, highlight=False)
+    if not console.is_terminal:
+        console.width = _FILE_WIDTH
+    return console
+
+
+class ProgressLine:
+    """Shows the progress of arms. Use as a context manager."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+        self._last = 0.0
+
+    def __enter__(self) -> "ProgressLine":
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        self._console.print(Text(text), soft_wrap=True)
+
+    def show(self, progress: Progress) -> None:
+        """The state of the arm that runs."""
+        if self._live is not None:
+            self._live.update(Text(describe(progress), no_wrap=True, overflow="ellipsis"), refresh=True)
+        elif time.monotonic() - self._last >= _LINE_SECONDS:
+            self._last = time.monotonic()
+            self.say(describe(progress))
+
+
+def describe(progress: Progress) -> str:
+    """The progress in one line."""
+    parts = [f"{progress.arm:14} step {progress.step:4}/{progress.steps}  {progress.seconds:6.1f} s"]
+    if progress.loss is not None:
+        parts.append(f"loss {progress.loss:6.3f}")
+    if progress.delivered:
+        parts.append(
+            f"slices: {progress.delivered:,} delivered, {progress.dropped:,} dropped by the switch, "
+            f"{progress.repaired:,} repaired"
+        )
+    return "  ".join(parts)
+
+
+def print_results(console: Console, results: Sequence[ArmResult], claims: Sequence[Claim]) -> None:
+    """The tables at the end."""
+    console.print(_table("Figures", tables.FIGURES, tables.figures(results)))
+    drops = tables.drops(results)
+    if drops:
+        console.print(_table("Dropped by the gradient policy", tables.DROPS, drops))
+    rows = [
+        [claim.name, tables.claim_value(claim), claim.to_json()["goal"], "met" if claim.met else "MISSED"]
+        for claim in claims
+    ]
+    console.print(_table("Goals", ("goal", "measured", "wanted", ""), rows))
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD)
+    for index, column in enumerate(columns):
+        table.add_column(column, justify="right" if index else "left", vertical="bottom")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
