@@ -15,7 +15,17 @@ from pathlib import Path
 from gradlane_switch.errors import BuildError
 
 RUNTIME = Path(__file__).parent / "runtime"
-_FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-pthread", "-Wall", "-Wno-unused-label", "-Wno-unused-function")
+_FLAGS = (
+    "-std=gnu11",
+    "-D_GNU_SOURCE",
+    "-O2",
+    "-fPIC",
+    "-shared",
+    "-pthread",
+    "-Wall",
+    "-Wno-unused-label",
+    "-Wno-unused-function",
+)
 
 
 def runtime_library() -> Path:
@@ -71,5 +81,7 @@ def _cache() -> Path:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = directory.stat()
     if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise BuildError(f"{directory} belongs to or can be written by another user; set XDG_CACHE_HOME to a private one")
+        raise BuildError(
+            f"{directory} belongs to or can be written by another user; set XDG_CACHE_HOME to a private one"
+        )
     return directory

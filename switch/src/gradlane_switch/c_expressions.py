@@ -119,5 +119,7 @@ def internet_sum(inputs: Sequence[tuple[Expr, int]]) -> list[str]:
         if width <= 32:
             statements.append(f"sum += ({value}) << {shift};")
         else:
-            statements.append(f"{{ uint64_t x = {value}; sum += ((x & 0xffffffff) << {shift}) + ((x >> 32) << {shift}); }}")
+            statements.append(
+                f"{{ uint64_t x = {value}; sum += ((x & 0xffffffff) << {shift}) + ((x >> 32) << {shift}); }}"
+            )
     return statements

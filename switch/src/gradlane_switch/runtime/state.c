@@ -222,7 +222,7 @@ gl_entry *gl_table_insert(gl_state *state, uint32_t index, const uint64_t *key, 
     } else {
         uint64_t row[table->row_words];
         row[0] = (uintptr_t)entry;
-        memcpy(row + 1, key, sizeof(uint64_t) * table->words);
+        memcpy(row + 1, key, sizeof(uint64_t) * (table->words - (table->kind == GL_TABLE_LPM)));
         if (table->kind == GL_TABLE_LPM) {
             row[table->words - 1] &= gl_prefix_mask(prefix, prefix_width);
             row[table->words] = prefix;
