@@ -25,12 +25,13 @@ PIPELINE = Path(__file__).parents[2] / "p4src" / "build" / "v1model"
 
 
 class FakeSwitch(p4r_grpc.P4RuntimeServicer):
-    """What the tests look at: `entities`, the `log` of calls that change something, and `refuse`."""
+    """What the tests look at: `entities`, the `log` of calls that change something; and what it is told to refuse."""
 
     def __init__(self) -> None:
         self.entities: dict[bytes, p4r.Entity] = {}
         self.config: p4r.ForwardingPipelineConfig | None = None
         self.log: list[str] = []
+        self.refuse_pipeline = False
         self.refuse: Callable[[p4r.Entity], bool] = lambda _entity: False
         self.counters: dict[tuple[int, int], tuple[int, int]] = {}
         self._streams: dict[int, SimpleQueue[p4r.StreamMessageResponse | None]] = {}
@@ -116,6 +117,8 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
         return p4r.GetForwardingPipelineConfigResponse(config=config)
 
     def SetForwardingPipelineConfig(self, request, context):
+        if self.refuse_pipeline:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no such extern")
         self.log.append(p4r.SetForwardingPipelineConfigRequest.Action.Name(request.action))
         self.entities.clear()
         self.config = request.config
@@ -293,7 +296,7 @@ class Running:
             text=True,
         )
         self.said: list[str] = []
-        self._lines: Queue[str] = Queue()
+        self._lines: Queue[str | None] = Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -305,6 +308,8 @@ class Running:
                 line = self._lines.get(timeout=max(deadline - time.monotonic(), 0))
             except Empty:
                 pytest.fail(f"no line with {text!r} in {seconds} s; the controller said {self.said}")
+            if line is None:
+                pytest.fail(f"it ended without a line with {text!r}; the controller said {self.said}")
             if text in line:
                 return line
 
@@ -328,9 +333,10 @@ class Running:
         for line in self.process.stderr:
             self.said.append(line.rstrip())
             self._lines.put(line.rstrip())
+        self._lines.put(None)
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -345,7 +351,7 @@ def run_controller(tmp_path: Path) -> Iterator[Callable[..., Running]]:
         arguments = ["--fabric", str(write(tmp_path / "fabric.toml", fabric))]
         for number, job in enumerate(jobs):
             arguments += ["--job", str(write(tmp_path / f"job{number}.toml", job))]
-        started.append(Running([*arguments, *more], http_port or free_port()))
+        started.append(Running([*arguments, *more], http_port or find_free_port()))
         return started[-1]
 
     yield start
@@ -353,6 +359,11 @@ def run_controller(tmp_path: Path) -> Iterator[Callable[..., Running]]:
         if each.process.poll() is None:
             each.process.kill()
         each.process.wait(timeout=10)
+
+
+@pytest.fixture
+def free_port() -> Callable[[], int]:
+    return find_free_port
 
 
 def write(path: Path, text: str) -> Path:

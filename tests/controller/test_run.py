@@ -5,8 +5,10 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -85,6 +87,27 @@ def test_an_unreachable_switch_is_named_in_time(run_controller, fabric_text, job
     assert line == "gradlane-controller: error: switch 's1' at 127.0.0.1:9: can't be reached"
     assert it.process.wait(timeout=5) == 1
     assert time.monotonic() - begin < 8
+
+
+def test_a_switch_that_refuses_the_program_is_named_with_its_reason(fake_switch, run_controller, fabric_text) -> None:
+    fake_switch.refuse_pipeline = True
+    it = run_controller(fabric_text(fake_switch.address))
+    line = it.wait_for("trying again")
+    assert f"switch 's1' at {fake_switch.address}: refused: INVALID_ARGUMENT: no such extern" in line
+    fake_switch.refuse_pipeline = False
+    it.wait_for("ready:")
+
+
+def test_a_switch_with_another_program_gets_this_one(fake_switch, run_controller, fabric_text, job_text) -> None:
+    first = run_controller(fabric_text(fake_switch.address), job_text())
+    first.wait_for("ready:")
+    held = dict(fake_switch.entities)
+    assert first.end() == 0
+    fake_switch.config.cookie.cookie += 1
+    fake_switch.log.clear()
+    run_controller(fabric_text(fake_switch.address), job_text()).wait_for("ready:")
+    assert fake_switch.log[0] == "VERIFY_AND_COMMIT"
+    assert fake_switch.entities == held
 
 
 def test_a_busy_http_port_is_named(fake_switch, run_controller, fabric_text, job_text) -> None:
@@ -245,6 +268,26 @@ def test_check_shows_what_would_be_installed(tmp_path: Path, fabric_text: Texts,
     refused = command("check", *files)
     assert refused.returncode == 2
     assert refused.stderr.startswith(f"gradlane-controller: error: {tmp_path}/j.toml: rank 1: host 'h7' is at no port")
+
+
+def test_something_else_at_the_address_is_told_apart(fake_http_server: str) -> None:
+    ended = command("counters", "--http", fake_http_server)
+    assert ended.returncode == 1
+    assert f"http://{fake_http_server}: something else answers there" in ended.stderr
+
+
+@pytest.fixture
+def fake_http_server() -> Iterator[str]:
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"hello": 1}')
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
 
 
 @pytest.mark.parametrize(

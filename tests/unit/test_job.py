@@ -128,7 +128,7 @@ def test_load_names_a_file_that_is_missing(tmp_path: Path) -> None:
         ("rank = 2", "rank = 0", "server[0].rank", "must be 2: the servers' ranks count from 2, after the workers'"),
         ('"10.0.1.2"', '"10.0.1"', "worker[0].address", "dotted form"),
         ('"10.0.1.2"', '"239.0.0.1"', "worker[0].address", "unicast"),
-        ('"10.0.1.2"', '"127.0.0.1"', "worker[0].address", "unicast"),
+        ('"10.0.1.2"', '"0.0.0.0"', "worker[0].address", "unicast"),
         ('"10.0.1.2"', '"10.0.2.2"', "", "ranks 0 and 1 both have address 10.0.2.2"),
         ('host = "h3"', 'host = "h1"', "", "ranks 0 and 2 are both on host 'h1'"),
         ('host = "h3"', 'hots = "h3"', "server[0].host", "is missing"),

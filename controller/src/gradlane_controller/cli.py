@@ -205,13 +205,13 @@ def _plain(value: object) -> str:
 
 
 def _counters(options: argparse.Namespace) -> int:
-    answer = _ask(options.http, "/counters")
+    answer = _ask(options.http, "/counters", {"decisions", "drop_map", "senders"})
     print(json.dumps(answer, indent=2) if options.json else format_counters(answer))
     return 0
 
 
 def _status(options: argparse.Namespace) -> int:
-    answer = _ask(options.http, "/status")
+    answer = _ask(options.http, "/status", {"ready", "switch", "jobs", "entries"})
     if options.json:
         print(json.dumps(answer, indent=2))
         return 0
@@ -224,22 +224,24 @@ def _status(options: argparse.Namespace) -> int:
     return 0
 
 
-def _ask(endpoint: str, path: str) -> dict[str, Any]:
+def _ask(endpoint: str, path: str, expected: set[str]) -> dict[str, Any]:
     """The JSON that a running controller answers. Raises GradlaneError that names its address."""
     _endpoint(endpoint)
     where = f"controller at http://{endpoint}"
     try:
         with urllib.request.urlopen(f"http://{endpoint}{path}", timeout=REQUEST_SECONDS) as answer:
-            return json.load(answer)
+            content = json.load(answer)
     except urllib.error.HTTPError as problem:
         reason = str(problem)
         with contextlib.suppress(ValueError, KeyError):
             reason = json.load(problem)["error"]
         raise GradlaneError(f"{where}: {reason}") from None
     except (OSError, ValueError) as problem:
-        raise GradlaneError(
-            f"{where}: {getattr(problem, 'reason', problem)}; is `gradlane-controller run` there?"
-        ) from None
+        reason = getattr(problem, "reason", problem)
+        raise GradlaneError(f"{where}: {reason}; is `gradlane-controller run` there?") from None
+    if not expected <= set(content):
+        raise GradlaneError(f"{where}: something else answers there; name the controller's address with --http")
+    return content
 
 
 def _endpoint(text: str) -> tuple[str, int]:

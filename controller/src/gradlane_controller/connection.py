@@ -190,5 +190,7 @@ def describe(problem: BaseException) -> str:
         return str(problem) or type(problem).__name__
     if problem.code == GRPCStatusCode.UNAVAILABLE:
         return "can't be reached"
+    if problem.code == GRPCStatusCode.DEADLINE_EXCEEDED:
+        return "does not answer"
     details = "; ".join(f"{error.canonical_code.name}: {error.message}" for error in problem.details.values())
     return " ".join(f"refused: {problem.code.name}: {details or problem.message}".split())
