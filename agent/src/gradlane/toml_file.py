@@ -117,9 +117,9 @@ class Table:
             raise self.error(key, str(problem)) from None
 
     def address(self, key: str) -> ipaddress.IPv4Address:
-        """An IPv4 address that a host can have (no multicast, loopback, broadcast or zero address)."""
+        """An IPv4 address that a host can have (no multicast, broadcast or zero address; loopback is for trials)."""
         address = self._ipv4(key)
-        if address.is_multicast or address.is_loopback or address.is_unspecified or address.is_reserved:
+        if address.is_multicast or address.is_unspecified or address.is_reserved:
             raise self.error(key, f"is {str(address)!r}; it must be an IPv4 unicast address, e.g. '10.0.1.2'")
         return address
 

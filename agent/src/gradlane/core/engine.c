@@ -29,7 +29,7 @@ static void paths_new(gl_engine *e, const uint32_t *addresses) {
 gl_engine *gl_engine_new(const gl_config *config, const uint32_t *addresses) {
     const unsigned ranks = config->workers + config->servers;
     if (!config->workers || ranks > GL_MAX_RANKS || config->rank >= ranks || !config->rate || !config->window ||
-        config->window > RING / 2 || config->slice_bytes < 8 || config->slice_bytes % 8 ||
+        config->window > RING / 2 || config->slice_bytes < 8 || config->slice_bytes % 4 ||
         (config->element_type != GL_TYPE_FLOAT32 && config->element_type != GL_TYPE_FLOAT16))
         return NULL;
     gl_engine *e = calloc(1, sizeof *e);
@@ -76,6 +76,13 @@ void gl_engine_free(gl_engine *e) {
 }
 
 int gl_engine_has_event(const gl_engine *e) { return e->events != NULL; }
+
+int gl_engine_idle(const gl_engine *e) {
+    if (e->waiting || e->controls) return 0;
+    for (unsigned i = 0; i <= e->ranks; i++)
+        if (e->paths[i].messages) return 0;
+    return 1;
+}
 
 const gl_statistics *gl_engine_statistics(const gl_engine *e) { return &e->statistics; }
 

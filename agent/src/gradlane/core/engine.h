@@ -86,6 +86,8 @@ uint64_t gl_deadline(const gl_engine *engine, uint64_t now);
 int gl_engine_has_event(const gl_engine *engine);
 gl_event *gl_next_event(gl_engine *engine); /* the caller frees it with gl_event_free */
 void gl_event_free(gl_event *event);
+/* Whether every message that was sent has been stopped by all its receivers. */
+int gl_engine_idle(const gl_engine *engine);
 const gl_statistics *gl_engine_statistics(const gl_engine *engine);
 /* Current pacing rate (bit/s) and smoothed round-trip time (us) towards a rank. */
 void gl_path_state(const gl_engine *engine, uint16_t rank, uint64_t *rate, uint32_t *srtt);

@@ -26,12 +26,13 @@
 #define UDP_GRO 104
 #endif
 
-enum { RECEIVE_BATCH = 8, RECEIVE_BYTES = 65536, MAX_SOCKETS = 2, ROUNDS = 4 };
+enum { RECEIVE_BATCH = 8, RECEIVE_BYTES = 65536, ROUNDS = 4 };
 
 struct gl_runner {
     gl_engine *engine;
     pthread_mutex_t lock;
-    int sockets[MAX_SOCKETS], count, wake, notify;
+    struct pollfd *sockets; /* and the wake-up after them */
+    int count, wake, notify;
     uint16_t port;
     bool segmentation, stopping;
     uint64_t send_errors;
@@ -53,15 +54,17 @@ static void signal_fd(int fd) {
 
 gl_runner *gl_runner_new(gl_engine *engine, const int *sockets, int count, uint16_t port, int notify) {
     gl_runner *r = calloc(1, sizeof *r);
-    if (!r || count < 1 || count > MAX_SOCKETS) return free(r), NULL;
+    if (!r || count < 1) return free(r), NULL;
     r->engine = engine, r->count = count, r->port = port, r->notify = notify, r->segmentation = true;
-    memcpy(r->sockets, sockets, (size_t)count * sizeof *sockets);
     r->buffers = malloc(RECEIVE_BATCH * sizeof *r->buffers);
+    r->sockets = calloc((size_t)count + 1, sizeof *r->sockets);
     r->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (!r->buffers || r->wake < 0 || pthread_mutex_init(&r->lock, NULL)) {
+    if (!r->buffers || !r->sockets || r->wake < 0 || pthread_mutex_init(&r->lock, NULL)) {
         if (r->wake >= 0) close(r->wake);
-        return free(r->buffers), free(r), NULL;
+        return free(r->buffers), free(r->sockets), free(r), NULL;
     }
+    for (int i = 0; i < count; i++) r->sockets[i] = (struct pollfd){.fd = sockets[i], .events = POLLIN};
+    r->sockets[count] = (struct pollfd){.fd = r->wake, .events = POLLIN};
     for (int i = 0; i < count; i++) {
         const int on = 1;
         setsockopt(sockets[i], IPPROTO_UDP, UDP_GRO, &on, sizeof on); /* without it datagrams come one by one */
@@ -74,7 +77,7 @@ void gl_runner_free(gl_runner *r) {
     gl_engine_free(r->engine);
     close(r->wake);
     pthread_mutex_destroy(&r->lock);
-    free(r->buffers), free(r);
+    free(r->buffers), free(r->sockets), free(r);
 }
 
 static void receive_one(gl_runner *r, const struct mmsghdr *message, uint64_t now) {
@@ -127,7 +130,7 @@ static void send_one_by_one(gl_runner *r, const gl_batch *b, struct sockaddr_in 
         start = end;
     }
     for (int sent = 0; sent < n;) {
-        const int done = sendmmsg(r->sockets[0], messages + sent, (unsigned)(n - sent), 0);
+        const int done = sendmmsg(r->sockets[0].fd, messages + sent, (unsigned)(n - sent), 0);
         if (done < 0) r->send_errors++, r->last_error = errno;
         sent += done > 0 ? done : 1;
     }
@@ -148,7 +151,7 @@ static void send_batch(gl_runner *r, const gl_batch *b) {
         c->cmsg_level = IPPROTO_UDP, c->cmsg_type = UDP_SEGMENT, c->cmsg_len = CMSG_LEN(sizeof(uint16_t));
         memcpy(CMSG_DATA(c), &b->segment, sizeof b->segment);
     }
-    if (sendmsg(r->sockets[0], &m, 0) >= 0) return;
+    if (sendmsg(r->sockets[0].fd, &m, 0) >= 0) return;
     if (b->datagrams > 1 && (errno == EIO || errno == EINVAL || errno == EMSGSIZE)) {
         r->segmentation = false;
         send_one_by_one(r, b, &to);
@@ -160,16 +163,19 @@ int gl_runner_run(gl_runner *r) {
     prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul); /* ns: pacing needs finer sleeps than the default 50 us */
     gl_batch *batch = malloc(sizeof *batch);
     if (!batch) return ENOMEM;
-    struct pollfd fds[MAX_SOCKETS + 1];
-    for (int i = 0; i < r->count; i++) fds[i] = (struct pollfd){.fd = r->sockets[i], .events = POLLIN};
-    fds[r->count] = (struct pollfd){.fd = r->wake, .events = POLLIN};
     int error = 0;
     pthread_mutex_lock(&r->lock);
     while (!r->stopping) {
         bool more = false;
         for (int round = 0; round < ROUNDS; round++) {
             more = false;
-            for (int i = 0; i < r->count; i++) more |= receive(r, r->sockets[i]);
+            for (int i = 0; i < r->count; i++) {
+                if (!r->sockets[i].revents) continue;
+                if (receive(r, r->sockets[i].fd))
+                    more = true;
+                else
+                    r->sockets[i].revents = 0;
+            }
             uint64_t now = clock_us();
             while (gl_transmit(r->engine, batch, now)) send_batch(r, batch), now = clock_us();
             if (!more) break;
@@ -179,9 +185,9 @@ int gl_runner_run(gl_runner *r) {
         const uint64_t wait = more ? 0 : deadline == UINT64_MAX ? 1000000 : deadline - now;
         pthread_mutex_unlock(&r->lock);
         const struct timespec timeout = {(time_t)(wait / 1000000), (long)(wait % 1000000) * 1000};
-        const int n = ppoll(fds, (nfds_t)r->count + 1, &timeout, NULL);
+        const int n = ppoll(r->sockets, (nfds_t)r->count + 1, &timeout, NULL);
         if (n < 0 && errno != EINTR) error = errno;
-        if (n > 0 && fds[r->count].revents) {
+        if (n > 0 && r->sockets[r->count].revents) {
             uint64_t drained;
             if (read(r->wake, &drained, sizeof drained) < 0 && errno != EAGAIN) error = errno;
         }
@@ -214,6 +220,13 @@ gl_event *gl_runner_event(gl_runner *r) {
     gl_event *event = gl_next_event(r->engine);
     pthread_mutex_unlock(&r->lock);
     return event;
+}
+
+int gl_runner_idle(gl_runner *r) {
+    pthread_mutex_lock(&r->lock);
+    const int idle = gl_engine_idle(r->engine);
+    pthread_mutex_unlock(&r->lock);
+    return idle;
 }
 
 void gl_runner_statistics(gl_runner *r, gl_statistics *statistics) {

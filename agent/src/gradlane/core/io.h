@@ -22,6 +22,7 @@ void gl_runner_free(gl_runner *runner);
 int gl_runner_submit(gl_runner *runner, uint32_t step, uint16_t tensor, uint64_t elements, const uint8_t *in,
                      uint8_t *out, const uint16_t *layers, const uint8_t *magnitudes);
 gl_event *gl_runner_event(gl_runner *runner);
+int gl_runner_idle(gl_runner *runner);
 void gl_runner_statistics(gl_runner *runner, gl_statistics *statistics);
 void gl_runner_path_state(gl_runner *runner, uint16_t rank, uint64_t *rate, uint32_t *srtt);
 /* Datagrams that the kernel refused to send, and the errno of the last one. */

@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C core on this host's sockets, in a thread of its own (the GIL is released while it runs)."""
+
+import errno
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+
+import numpy as np
+import numpy.typing as npt
+
+from gradlane import wire
+from gradlane._core import ffi, lib
+from gradlane.errors import AgentError
+from gradlane.job import ELEMENT_BYTES, Job
+
+# A sequence window of this many messages of one source is more than a step of any model has under way.
+MAX_WINDOW = 2048
+# Contributions that wait for the slowest worker; beyond it datagrams are dropped, and repaired later.
+MEMORY_BYTES = 2 << 30
+SOCKET_BUFFER = 4 << 20
+# A fabric of a few hops; the default of 1 would end at the first switch.
+_MULTICAST_TTL = 16
+# Numbers of Linux that the socket module does not name.
+_IP_MTU_DISCOVER = 10
+_IP_PMTUDISC_DO = 2
+_SO_RCVBUFFORCE = 33
+_SO_SNDBUFFORCE = 32
+
+ELEMENT_TYPES = {"float32": wire.ElementType.FLOAT32, "float16": wire.ElementType.FLOAT16}
+NUMPY_TYPES: dict[str, npt.DTypeLike] = {"float32": np.float32, "float16": np.float16}
+
+STATISTICS = [name for name, _ in ffi.typeof("gl_statistics").fields]
+
+
+@dataclass(frozen=True)
+class Completed:
+    """The result of (step, tensor) is there."""
+
+    step: int
+    tensor: int
+
+
+@dataclass(frozen=True)
+class Released:
+    """A push is over. `lost`: the tensor's slices of which this worker's contribution did not count."""
+
+    step: int
+    tensor: int
+    lost: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """Rank `source` disagrees about the shape of (step, tensor)."""
+
+    step: int
+    tensor: int
+    source: int
+
+
+Event = Completed | Released | Mismatch
+
+
+def _bind(address: IPv4Address, port: int) -> socket.socket:
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+    for force, plain in ((_SO_RCVBUFFORCE, socket.SO_RCVBUF), (_SO_SNDBUFFORCE, socket.SO_SNDBUF)):
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, force, SOCKET_BUFFER)
+        except PermissionError:
+            sock.setsockopt(socket.SOL_SOCKET, plain, SOCKET_BUFFER)
+    sock.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
+    sock.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)  # a slice is never fragmented
+    try:
+        sock.bind((str(address), port))
+    except OSError as error:
+        sock.close()
+        if error.errno == errno.EADDRINUSE:
+            raise AgentError(f"UDP port {port} of {address} is in use: another agent or program holds it") from error
+        raise AgentError(f"UDP port {port} of {address}: {error.strerror}") from error
+    return sock
+
+
+class Runner:
+    """An engine of one job on this host. Use `submit`, wait for `notify` to be readable, then drain `events`."""
+
+    def __init__(self, job: Job, rank: int, message_base: int) -> None:
+        """Binds the sockets and starts the thread. Raises AgentError."""
+        self._sockets = self._open_sockets(job, rank)
+        self.notify = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        engine = self._engine(job, rank, message_base)
+        descriptors = [sock.fileno() for sock in self._sockets]
+        self._runner = lib.gl_runner_new(engine, descriptors, len(descriptors), wire.UDP_PORT, self.notify)
+        if self._runner == ffi.NULL:
+            lib.gl_engine_free(engine)
+            self._close_descriptors()
+            raise AgentError("out of memory or file descriptors while starting the transport")
+        self.failure = ""
+        self._thread = threading.Thread(target=self._run, name=f"gradlane-{job.name}", daemon=True)
+        self._thread.start()
+
+    @staticmethod
+    def _open_sockets(job: Job, rank: int) -> list[socket.socket]:
+        member = job.member(rank)
+        unicast = _bind(member.address, wire.UDP_PORT)
+        base = job.transport.multicast
+        if base is None:
+            return [unicast]
+        unicast.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, member.address.packed)
+        unicast.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, _MULTICAST_TTL)
+        unicast.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 0)
+        sockets = [unicast]
+        try:
+            # A socket for each group: bound to the group's address it receives nothing else.
+            for index, aggregator in enumerate(job.aggregators):
+                if rank >= len(job.workers) or aggregator.rank == rank:
+                    continue
+                sockets.append(_bind(base + index, wire.UDP_PORT))
+                group = (base + index).packed + member.address.packed
+                sockets[-1].setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, group)
+        except (AgentError, OSError) as error:
+            for sock in sockets:
+                sock.close()
+            if isinstance(error, AgentError):
+                raise
+            raise AgentError(f"multicast group {base + index} on {member.address}: {error.strerror}") from error
+        return sockets
+
+    @staticmethod
+    def _engine(job: Job, rank: int, message_base: int):  # noqa: ANN205 (a pointer of cffi)
+        index = next((k for k, m in enumerate(job.aggregators) if m.rank == rank), None)
+        group = None if index is None else job.multicast_address(index)
+        config = ffi.new(
+            "gl_config *",
+            {
+                "job": job.id,
+                "rank": rank,
+                "workers": len(job.workers),
+                "servers": len(job.servers),
+                "slice_bytes": job.transport.slice_bytes,
+                "element_type": ELEMENT_TYPES[job.transport.wire],
+                "mean_of_arrived": job.aggregation == "mean",
+                "token": job.token,
+                "message_base": message_base,
+                # Two messages in flight never share a budget slot of the switch.
+                "window": max(1, min(MAX_WINDOW, (job.slots.mask + 1) // len(job.members))),
+                "rate": job.transport.rate,
+                "push_loss": round(job.loss.push * 1e6),
+                "pull_loss": round(job.loss.pull * 1e6),
+                "multicast": 0 if group is None else int(group),
+                "memory": MEMORY_BYTES,
+            },
+        )
+        engine = lib.gl_engine_new(config, [int(member.address) for member in job.members])
+        if engine == ffi.NULL:
+            raise AgentError(f"job {job.name!r} can't be carried: at most 256 ranks, or out of memory")
+        return engine
+
+    def _run(self) -> None:
+        code = lib.gl_runner_run(self._runner)
+        if code:
+            self.failure = f"the transport's socket loop ended: {os.strerror(code)}"
+            os.eventfd_write(self.notify, 1)
+
+    def submit(
+        self,
+        step: int,
+        tensor: int,
+        contribution: npt.NDArray[np.floating],
+        result: npt.NDArray[np.floating],
+        layers: npt.NDArray[np.uint16],
+        magnitudes: npt.NDArray[np.uint8],
+    ) -> None:
+        """Starts an all-reduce; the arrays must live until it is Completed. Raises AgentError."""
+        code = lib.gl_runner_submit(
+            self._runner,
+            step,
+            tensor,
+            contribution.size,
+            ffi.from_buffer("uint8_t[]", contribution),
+            ffi.from_buffer("uint8_t[]", result, require_writable=True),
+            ffi.from_buffer("uint16_t[]", layers),
+            ffi.from_buffer("uint8_t[]", magnitudes),
+        )
+        if code:
+            raise AgentError(
+                f"all-reduce of step {step}, tensor {tensor} can't start: it is under way already, has more than "
+                f"{wire.MAX_SLICES} slices per aggregator, or contributions of other workers fill the memory"
+            )
+
+    def events(self) -> Iterator[Event]:
+        """What happened since the last call."""
+        while (event := lib.gl_runner_event(self._runner)) != ffi.NULL:
+            try:
+                if event.kind == lib.GL_EVENT_COMPLETED:
+                    yield Completed(event.step, event.tensor)
+                elif event.kind == lib.GL_EVENT_RELEASED:
+                    lost = np.empty(0, dtype=np.int64)
+                    if event.lost_slices:
+                        bits = np.frombuffer(ffi.buffer(event.lost, (event.slices + 7) // 8), dtype=np.uint8)
+                        lost = np.flatnonzero(np.unpackbits(bits, bitorder="little")[: event.slices])
+                    yield Released(event.step, event.tensor, lost + event.first_slice)
+                else:
+                    yield Mismatch(event.step, event.tensor, event.source)
+            finally:
+                lib.gl_event_free(event)
+
+    def idle(self) -> bool:
+        """Whether nobody waits for a datagram of ours any more: every message sent has been stopped."""
+        return bool(lib.gl_runner_idle(self._runner))
+
+    def statistics(self) -> dict[str, int]:
+        """Cumulative counts of this job on this host; docs/results.md explains them."""
+        values = ffi.new("gl_statistics *")
+        lib.gl_runner_statistics(self._runner, values)
+        count, last = ffi.new("uint64_t *"), ffi.new("int *")
+        lib.gl_runner_send_errors(self._runner, count, last)
+        result = {name: int(getattr(values, name)) for name in STATISTICS}
+        return result | {"send_errors": int(count[0]), "send_errno": int(last[0])}
+
+    def path(self, rank: int) -> tuple[int, int]:
+        """Pacing rate (bit/s) and smoothed round-trip time (us) towards a rank."""
+        rate, srtt = ffi.new("uint64_t *"), ffi.new("uint32_t *")
+        lib.gl_runner_path_state(self._runner, rank, rate, srtt)
+        return int(rate[0]), int(srtt[0])
+
+    def close(self) -> None:
+        """Stops the thread and closes the sockets."""
+        lib.gl_runner_stop(self._runner)
+        self._thread.join()
+        lib.gl_runner_free(self._runner)
+        self._close_descriptors()
+
+    def _close_descriptors(self) -> None:
+        for sock in self._sockets:
+            sock.close()
+        os.close(self.notify)
+
+
+__all__ = ["ELEMENT_BYTES", "NUMPY_TYPES", "Completed", "Event", "Mismatch", "Released", "Runner"]

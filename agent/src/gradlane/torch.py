@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradlane as a communication hook of PyTorch's DistributedDataParallel.
+
+    session = gradlane.torch.connect("job.toml", rank, "/run/gradlane/agent.sock")
+    session.watch(model)
+    model = DistributedDataParallel(model)
+    model.register_comm_hook(session, gradlane.torch.allreduce_hook)
+"""
+
+import time
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch.distributed import GradBucket
+
+from gradlane import wire
+from gradlane.client import Connection
+from gradlane.errors import AgentError
+from gradlane.magnitude import slice_count
+
+
+class _Tensor:
+    """One gradient bucket's shared memory, as torch sees it."""
+
+    def __init__(self, contribution: torch.Tensor, result: torch.Tensor) -> None:
+        self.contribution = contribution
+        self.result = result
+
+
+class Session:
+    """This worker's part in a job. Made by `connect`; one for each DistributedDataParallel module."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._layers: dict[int, int] = {}
+        self._tensors: dict[tuple[int, int], _Tensor] = {}
+        self._step = 0
+        self._seconds: list[float] = []
+
+    @property
+    def rank(self) -> int:
+        """This worker's rank."""
+        return self._connection.rank
+
+    def watch(self, model: torch.nn.Module) -> None:
+        """Numbers the model's layers from its input, in the order in which it declares its parameters.
+
+        Without it the layers are numbered by the order of the buckets, which is coarser.
+        """
+        self._layers = {parameter.data_ptr(): i for i, parameter in enumerate(model.parameters())}
+
+    def statistics(self) -> dict[str, Any]:
+        """Cumulative counts of the transport, and `allreduce_seconds`, one per bucket since the last call.
+
+        Raises AgentError if the job has failed.
+        """
+        seconds, self._seconds = self._seconds, []
+        return {**self._connection.statistics(), "allreduce_seconds": seconds}
+
+    def close(self) -> dict[str, Any]:
+        """Leaves the job in order; returns the last statistics. Raises AgentError if the job has failed."""
+        return self._connection.close()
+
+    def all_reduce(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+        """Averages a bucket over all workers; the future holds the bucket's own buffer. Errors are AgentErrors."""
+        buffer = bucket.buffer()
+        index = bucket.index()
+        future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+        shared = self._tensors.get((index, buffer.numel()))
+        if shared is None:
+            shared = self._share(bucket, buffer)
+        shared.contribution.copy_(buffer)  # also converts to the wire's type
+        started = time.perf_counter()
+
+        def done(error: AgentError | None) -> None:
+            if error is not None:
+                # torch marks a future by the exception itself; the cause keeps its type and text.
+                future.set_exception(error)
+                return
+            buffer.copy_(shared.result)
+            self._seconds.append(time.perf_counter() - started)
+            future.set_result(buffer)
+
+        self._connection.reduce(self._step, index, done)
+        if bucket.is_last():
+            self._step += 1
+        return future
+
+    def _share(self, bucket: GradBucket, buffer: torch.Tensor) -> _Tensor:
+        job = self._connection.job
+        per_slice = job.transport.slice_bytes // (4 if job.transport.wire == "float32" else 2)
+        most = wire.MAX_SLICES * len(job.aggregators)
+        if slice_count(buffer.numel(), per_slice) > most:
+            raise AgentError(
+                f"bucket {bucket.index()} has {buffer.numel()} elements; with {len(job.aggregators)} aggregators at "
+                f"most {most * per_slice} fit: use a smaller bucket_cap_mb"
+            )
+        spans: list[tuple[int, int]] = []
+        start = 0
+        for parameter in bucket.parameters():
+            spans.append((start, self._layers.get(parameter.data_ptr(), bucket.index())))
+            start += parameter.numel()
+        contribution, result = self._connection.share(bucket.index(), buffer.numel(), spans)
+        shared = _Tensor(torch.from_numpy(contribution), torch.from_numpy(result))
+        self._tensors[bucket.index(), buffer.numel()] = shared
+        return shared
+
+
+def connect(job_path: str | Path, rank: int, socket_path: str | Path) -> Session:
+    """Joins a job through this host's agent, and waits until all ranks have.
+
+    Raises gradlane.AgentError that names what is wrong or which rank is missing, gradlane.job.JobError for the file.
+    """
+    return Session(Connection(job_path, rank, socket_path))
+
+
+def allreduce_hook(session: Session, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """The hook for `DistributedDataParallel.register_comm_hook(session, allreduce_hook)`."""
+    return cast("torch.futures.Future[torch.Tensor]", session.all_reduce(bucket))

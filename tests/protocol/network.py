@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Engines on a simulated network with its own clock: it loses, duplicates, delays, reorders and corrupts, by seed."""
+
+import heapq
+import random
+from dataclasses import dataclass, field
+
+import numpy as np
+from gradlane._core import ffi, lib
+
+from gradlane.wire import ElementType, Header, Kind
+
+TOKEN = 0x1122334455667788
+JOB = 3
+
+
+@dataclass(frozen=True)
+class Impairment:
+    """Probabilities per datagram; delays in microseconds."""
+
+    loss: float = 0.0
+    duplicate: float = 0.0
+    corrupt: float = 0.0
+    delay: int = 100
+    jitter: int = 0
+    # Datagrams of these kinds only, or of every kind.
+    kinds: frozenset[Kind] | None = None
+
+
+@dataclass
+class Event:
+    """What an engine told: see engine.h."""
+
+    kind: int
+    step: int
+    tensor: int
+    source: int
+    first_slice: int
+    slices: int
+    lost: list[int] = field(default_factory=list)
+
+
+class Cluster:
+    """One engine per rank, and the network between them. All times are microseconds of simulated time."""
+
+    def __init__(
+        self,
+        workers: int,
+        servers: int = 0,
+        push_loss: float = 0.0,
+        pull_loss: float = 0.0,
+        multicast: bool = False,
+        slice_bytes: int = 64,
+        element_type: ElementType = ElementType.FLOAT32,
+        mean_of_arrived: bool = True,
+        impairment: Impairment = Impairment(),
+        seed: int = 0,
+        window: int = 64,
+        rate: int = 100_000_000,
+        base: int = 0xFFFFFF00,
+        memory: int = 1 << 26,
+    ) -> None:
+        self.workers, self.servers, self.ranks = workers, servers, workers + servers
+        self.slice_bytes, self.impairment = slice_bytes, impairment
+        self.dtype = np.float32 if element_type == ElementType.FLOAT32 else np.float16
+        self.random = random.Random(seed)
+        self.now = 1_000_000
+        self.queue: list[tuple[int, int, int, bytes]] = []
+        self.counter = 0
+        self.engines = []
+        self.kept: list[object] = []
+        self.events: list[list[Event]] = [[] for _ in range(self.ranks)]
+        self.filter = lambda source, to, header: True
+        addresses = ffi.new("uint32_t[]", [0x0A000001 + r for r in range(self.ranks)])
+        self.groups = {0xEF010001 + k: aggregator for k, aggregator in enumerate(self.aggregators)}
+        for rank in range(self.ranks):
+            group = next((g for g, a in self.groups.items() if a == rank), 0) if multicast else 0
+            config = ffi.new(
+                "gl_config *",
+                {
+                    "job": JOB, "rank": rank, "workers": workers, "servers": servers, "slice_bytes": slice_bytes,
+                    "element_type": element_type, "mean_of_arrived": mean_of_arrived, "token": TOKEN,
+                    "message_base": base, "window": window, "rate": rate, "push_loss": round(push_loss * 1e6),
+                    "pull_loss": round(pull_loss * 1e6), "multicast": group, "memory": memory,
+                },
+            )  # fmt: skip
+            engine = lib.gl_engine_new(config, addresses)
+            assert engine != ffi.NULL
+            self.engines.append(ffi.gc(engine, lib.gl_engine_free))
+        self.batch = ffi.new("gl_batch *")
+
+    @property
+    def aggregators(self) -> range:
+        """Ranks that aggregate."""
+        return range(self.workers, self.ranks) if self.servers else range(self.workers)
+
+    def submit(self, rank: int, step: int, tensor: int, values: np.ndarray) -> np.ndarray:
+        """Starts an all-reduce at a worker; the result appears in the returned array (1-D, like `values`)."""
+        source = np.ascontiguousarray(values, dtype=self.dtype)
+        result = np.full_like(source, np.nan)
+        slices = -(-source.nbytes // self.slice_bytes)
+        layers = np.arange(slices, dtype=np.uint16)
+        magnitudes = np.zeros(slices, dtype=np.uint8)
+        self.kept += [source, result]
+        code = lib.gl_submit(
+            self.engines[rank], step, tensor, source.size, ffi.from_buffer("uint8_t[]", source),
+            ffi.from_buffer("uint8_t[]", result, require_writable=True), ffi.from_buffer("uint16_t[]", layers),
+            ffi.from_buffer("uint8_t[]", magnitudes), self.now,
+        )  # fmt: skip
+        assert code == 0
+        return result
+
+    def statistics(self, rank: int):
+        """The engine's gl_statistics."""
+        return lib.gl_engine_statistics(self.engines[rank])
+
+    def receive(self, rank: int, datagram: bytes, congested: bool = False) -> None:
+        """Hands one datagram to an engine, now."""
+        lib.gl_receive(self.engines[rank], datagram, len(datagram), congested, self.now)
+
+    def _deliver(self, source: int, address: int, datagram: bytes) -> None:
+        group = self.groups.get(address)
+        receivers = [r for r in range(self.workers) if r != source] if group is not None else [address - 0x0A000001]
+        header = Header.unpack(datagram)
+        for to in receivers:
+            if not self.filter(source, to, header):
+                continue
+            i = self.impairment
+            hit = i.kinds is None or header.kind in i.kinds
+            copies = 1 + (hit and self.random.random() < i.duplicate)
+            for _ in range(copies):
+                if hit and self.random.random() < i.loss:
+                    continue
+                data = datagram
+                if hit and self.random.random() < i.corrupt:
+                    # UDP's checksum catches a flipped bit, so what gets through is cut short or foreign.
+                    data = datagram[: self.random.randrange(len(datagram))]
+                at = self.now + i.delay + (self.random.randrange(i.jitter + 1) if hit else 0)
+                self.counter += 1
+                heapq.heappush(self.queue, (at, self.counter, to, data))
+
+    def _flush(self, rank: int) -> None:
+        engine = self.engines[rank]
+        while lib.gl_transmit(engine, self.batch, self.now):
+            b = self.batch
+            data = b"".join(bytes(ffi.buffer(b.iov[i].iov_base, b.iov[i].iov_len)) for i in range(b.iov_count))
+            for k in range(b.datagrams):
+                self._deliver(rank, b.address, data[k * b.segment : (k + 1) * b.segment])
+        while (event := lib.gl_next_event(engine)) != ffi.NULL:
+            lost = [i for i in range(event.slices) if event.kind == 2 and event.lost[i // 8] >> (i % 8) & 1]
+            self.events[rank].append(
+                Event(event.kind, event.step, event.tensor, event.source, event.first_slice, event.slices, lost)
+            )
+            lib.gl_event_free(event)
+
+    def run(self, until=None, limit: int = 60_000_000) -> None:
+        """Runs until `until()` holds or nothing is left to happen. Raises TimeoutError after `limit` simulated us."""
+        end = self.now + limit
+        while True:
+            for rank in range(self.ranks):
+                self._flush(rank)
+            if until is not None and until():
+                return
+            deadline = min(lib.gl_deadline(engine, self.now) for engine in self.engines)
+            if self.queue:
+                deadline = min(deadline, self.queue[0][0])
+            if deadline == 2**64 - 1:
+                if until is not None:
+                    raise TimeoutError("nothing left to happen, and the condition does not hold")
+                return
+            if deadline > end:
+                raise TimeoutError(f"not done after {limit} simulated microseconds")
+            self.now = max(deadline, self.now)
+            while self.queue and self.queue[0][0] <= self.now:
+                _, _, to, data = heapq.heappop(self.queue)
+                self.receive(to, data)
+
+    def completed(self, rank: int) -> list[tuple[int, int]]:
+        """(step, tensor) of the all-reduces that this worker has completed, in order."""
+        return [(e.step, e.tensor) for e in self.events[rank] if e.kind == 1]
+
+    def all_completed(self, count: int) -> bool:
+        """Whether every worker has completed `count` all-reduces."""
+        return all(len(self.completed(rank)) >= count for rank in range(self.workers))

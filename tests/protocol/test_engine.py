@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The transport's guarantees, on a simulated network that does its worst."""
+
+import functools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from network import JOB, TOKEN, Cluster, Impairment
+
+from gradlane.wire import ElementType, Flag, Header, Kind
+
+
+def values_of(rank: int, step: int, tensor: int, size: int, dtype=np.float32) -> np.ndarray:
+    return np.random.default_rng([rank, step, tensor]).standard_normal(size).astype(dtype)
+
+
+def mean_in_rank_order(contributions: list[np.ndarray]) -> np.ndarray:
+    total = functools.reduce(lambda a, b: a + b, [c.astype(np.float32) for c in contributions])
+    return (total / np.float32(len(contributions))).astype(contributions[0].dtype)
+
+
+topologies = st.tuples(st.integers(1, 5), st.integers(0, 3), st.booleans())
+impairments = st.builds(
+    Impairment,
+    loss=st.floats(0, 0.6),
+    duplicate=st.floats(0, 0.3),
+    corrupt=st.floats(0, 0.1),
+    delay=st.integers(1, 3000),
+    jitter=st.integers(0, 3000),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    topology=topologies,
+    impairment=impairments,
+    sizes=st.lists(st.integers(1, 900), min_size=1, max_size=4),
+    half=st.booleans(),
+    seed=st.integers(0, 2**32),
+)
+def test_without_tolerance_the_result_is_the_exact_mean_in_rank_order(topology, impairment, sizes, half, seed):
+    workers, servers, multicast = topology
+    element_type = ElementType.FLOAT16 if half else ElementType.FLOAT32
+    cluster = Cluster(
+        workers, servers, multicast=multicast, impairment=impairment, seed=seed, element_type=element_type
+    )
+    for step in range(2):
+        inputs = {
+            t: [values_of(r, step, t, size, cluster.dtype) for r in range(workers)] for t, size in enumerate(sizes)
+        }
+        results = {(r, t): cluster.submit(r, step, t, inputs[t][r]) for r in range(workers) for t in inputs}
+        done = len(sizes) * (step + 1)
+        cluster.run(until=lambda done=done: cluster.all_completed(done))
+        for (_, t), result in results.items():
+            np.testing.assert_array_equal(result, mean_in_rank_order(inputs[t]))
+    assert all(cluster.statistics(r).budget_violations == 0 for r in range(cluster.ranks))
+    assert all(cluster.statistics(r).slices_lost == 0 for r in range(cluster.ranks))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    topology=topologies,
+    impairment=impairments,
+    push_loss=st.floats(0, 0.4),
+    pull_loss=st.sampled_from([0.0, 0.0, 0.2]),
+    size=st.integers(1, 3000),
+    mean=st.booleans(),
+    seed=st.integers(0, 2**32),
+)
+def test_no_message_completes_with_more_than_its_budget_missing(
+    topology, impairment, push_loss, pull_loss, size, mean, seed
+):
+    workers, servers, multicast = topology
+    cluster = Cluster(
+        workers, servers, push_loss, pull_loss, multicast, impairment=impairment, seed=seed, mean_of_arrived=mean
+    )
+    inputs = [values_of(r, 0, 0, size) for r in range(workers)]
+    results = [cluster.submit(r, 0, 0, inputs[r]) for r in range(workers)]
+    cluster.run(until=lambda: cluster.all_completed(1))
+
+    # What each worker was told of its losses, against what the results hold.
+    per_slice = cluster.slice_bytes // 4
+    slices = -(-size // per_slice)
+    counted = np.ones((workers, slices), dtype=bool)
+    for rank in range(workers):
+        for event in cluster.events[rank]:
+            if event.kind == 2:
+                assert len(event.lost) <= int(round(push_loss * 1e6) * event.slices // 1_000_000)
+                counted[rank, [event.first_slice + i for i in event.lost]] = False
+    if pull_loss == 0:
+        elements = np.repeat(counted, per_slice, axis=1)[:, :size]
+        total = np.zeros(size, dtype=np.float32)
+        for rank in range(workers):
+            total = np.where(elements[rank], total + inputs[rank], total)
+        divisor = elements.sum(axis=0) if mean else np.full(size, workers)
+        expected = total / np.maximum(divisor, 1).astype(np.float32)
+        for result in results:
+            np.testing.assert_array_equal(result, expected)
+    assert all(cluster.statistics(r).budget_violations == 0 for r in range(cluster.ranks))
+
+
+def test_a_tail_lost_altogether_is_probed_for_and_repaired():
+    cluster = Cluster(2)
+    dropped = []
+
+    def lose_first_pass(source, to, header):
+        if header.kind == Kind.DATA and header.slice > 3:
+            dropped.append(header.slice)
+            return False
+        return True
+
+    cluster.filter = lose_first_pass
+    inputs = [values_of(r, 0, 0, 640) for r in range(2)]
+    results = [cluster.submit(r, 0, 0, inputs[r]) for r in range(2)]
+    cluster.run(until=lambda: cluster.all_completed(1))
+    assert dropped
+    assert cluster.statistics(0).probes_sent > 0
+    assert cluster.statistics(0).slices_repaired > 0
+    for result in results:
+        np.testing.assert_array_equal(result, mean_in_rank_order(inputs))
+
+
+def test_losses_within_the_budget_are_not_repaired():
+    cluster = Cluster(2, push_loss=0.1)
+    cluster.filter = lambda source, to, header: not (
+        header.kind == Kind.DATA and not header.flags & Flag.PULL and header.slice == 1
+    )
+    inputs = [values_of(r, 0, 0, 64 * 16) for r in range(2)]
+    [cluster.submit(r, 0, 0, inputs[r]) for r in range(2)]
+    cluster.run(until=lambda: cluster.all_completed(1))
+    assert sum(cluster.statistics(r).slices_lost for r in range(2)) == 2
+    assert sum(cluster.statistics(r).slices_repaired for r in range(2)) == 0
+    released = [e for r in range(2) for e in cluster.events[r] if e.kind == 2]
+    assert [e.lost for e in released] == [[1], [1]]
+
+
+def test_a_worker_that_comes_late_is_waited_for():
+    cluster = Cluster(3, multicast=True)
+    inputs = [values_of(r, 0, 0, 500) for r in range(3)]
+    results = [cluster.submit(r, 0, 0, inputs[r]) for r in range(2)]
+    with pytest.raises(TimeoutError):
+        cluster.run(until=lambda: cluster.all_completed(1), limit=500_000)
+    results.append(cluster.submit(2, 0, 0, inputs[2]))
+    cluster.run(until=lambda: cluster.all_completed(1))
+    for result in results:
+        np.testing.assert_array_equal(result, mean_in_rank_order(inputs))
+
+
+def test_a_worker_with_another_shape_is_named():
+    cluster = Cluster(2)
+    cluster.submit(0, 0, 0, values_of(0, 0, 0, 640))
+    cluster.submit(1, 0, 0, values_of(1, 0, 0, 960))
+    with pytest.raises(TimeoutError):
+        cluster.run(until=lambda: cluster.all_completed(1), limit=200_000)
+    mismatches = [(r, e.source) for r in range(2) for e in cluster.events[r] if e.kind == 3]
+    assert (0, 1) in mismatches or (1, 0) in mismatches
+
+
+def test_many_messages_wait_for_the_window():
+    cluster = Cluster(3, window=4, impairment=Impairment(loss=0.05))
+    results = {}
+    inputs = {(r, t): values_of(r, 0, t, 200) for r in range(3) for t in range(40)}
+    for (r, t), values in inputs.items():
+        results[r, t] = cluster.submit(r, 0, t, values)
+    cluster.run(until=lambda: cluster.all_completed(40))
+    for (_, t), result in results.items():
+        np.testing.assert_array_equal(result, mean_in_rank_order([inputs[r, t] for r in range(3)]))
+
+
+def test_memory_is_bounded_and_the_work_still_ends():
+    cluster = Cluster(2, memory=20_000)
+    first = [cluster.submit(0, 0, t, values_of(0, 0, t, 1000)) for t in range(8)]
+    with pytest.raises(TimeoutError):
+        cluster.run(until=lambda: False, limit=50_000)
+    assert cluster.statistics(1).no_memory > 0
+    second = [cluster.submit(1, 0, t, values_of(1, 0, t, 1000)) for t in range(4)]
+    cluster.run(until=lambda: cluster.all_completed(4))
+    for t in range(4):
+        expected = mean_in_rank_order([values_of(r, 0, t, 1000) for r in range(2)])
+        np.testing.assert_array_equal(first[t], expected)
+        np.testing.assert_array_equal(second[t], expected)
+
+
+FOREIGN = [
+    ("bad_token", {"token": TOKEN ^ 1}),
+    ("bad_job", {"job": JOB + 1}),
+    ("bad_header", {"version": 2}),
+    ("bad_header", {"kind": 9}),
+    ("bad_header", {"element_type": ElementType.FLOAT16}),
+    ("bad_source", {"source": 7}),
+    ("bad_source", {"source": 0}),
+    ("bad_range", {"slice": 20, "slices": 20}),
+    ("bad_range", {"slices": 0, "slice": 0}),
+    ("bad_range", {"slices": 9000}),
+    ("bad_range", {"slices": 11}),
+    ("bad_length", {"length": 60}),
+    ("bad_budget", {"budget": 5}),
+    ("bad_message", {"message": 0xFFFFFF00}),
+]
+
+
+@pytest.mark.parametrize(("counter", "change"), FOREIGN)
+def test_a_datagram_that_does_not_belong_changes_nothing_and_is_counted(counter, change):
+    cluster = Cluster(2)
+    inputs = [values_of(r, 0, 0, 320) for r in range(2)]
+    results = [cluster.submit(0, 0, 0, inputs[0])]
+    # A push of rank 1 to rank 0: the shard of rank 0 has 10 slices.
+    fields = {
+        "kind": Kind.DATA, "job": JOB, "source": 1, "message": (0xFFFFFF00 + 1) & 0xFFFFFFFF, "token": TOKEN,
+        "slices": 10, "slice": 4, "length": 64,
+    }  # fmt: skip
+    forged = Header(**{**fields, **change}).pack() + b"\x7f" * 64
+    before = {name: getattr(cluster.statistics(0), name) for name, _ in FOREIGN}
+    cluster.receive(0, forged)
+    assert getattr(cluster.statistics(0), counter) == before[counter] + 1
+    results.append(cluster.submit(1, 0, 0, inputs[1]))
+    cluster.run(until=lambda: cluster.all_completed(1))
+    for result in results:
+        np.testing.assert_array_equal(result, mean_in_rank_order(inputs))
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.binary(max_size=200), header=st.booleans(), kind=st.integers(0, 15), flags=st.integers(0, 255))
+def test_garbage_never_harms(data, header, kind, flags):
+    cluster = Cluster(2, multicast=True)
+    inputs = [values_of(r, 0, 0, 320) for r in range(2)]
+    results = [cluster.submit(0, 0, 0, inputs[0])]
+    if header:
+        # Whoever knows the token too can still only answer messages that there are not.
+        token = TOKEN if kind in (Kind.BITMAP, Kind.STOP, Kind.REPORT) else TOKEN ^ 1
+        data = Header(
+            kind=kind, job=JOB, source=1, message=0x7777, token=token, flags=flags, slices=10, length=len(data)
+        ).pack() + data
+    cluster.receive(0, data)
+    results.append(cluster.submit(1, 0, 0, inputs[1]))
+    cluster.run(until=lambda: cluster.all_completed(1))
+    for result in results:
+        np.testing.assert_array_equal(result, mean_in_rank_order(inputs))
