@@ -14,7 +14,8 @@ from gradlane_controller.fabric import SwitchAddress
 from gradlane_controller.pipeline import Pipeline
 
 START_SECONDS = 5.0  # how long the switch may take to appear when the controller starts
-ATTEMPT_SECONDS = 4.0  # one attempt to connect
+ATTEMPT_SECONDS = 4.0  # how long it may take to answer one attempt
+PROGRAM_SECONDS = 60.0  # how long a switch that answers may take to load the program, which it may have to compile
 RETRY_SECONDS = 0.5
 HEARTBEAT_SECONDS = 5.0
 
@@ -40,7 +41,7 @@ class Connection:
     """Keeps a session with one switch.
 
     `on_ready` runs at each new session and each time this controller becomes the primary one, with the pipeline in
-    place if it is primary; when it fails with SwitchError or P4ClientError the session is opened anew.
+    place if it is primary; when it fails with P4ClientError the session is opened anew.
     `on_lost` hears why a session ended.
     """
 
@@ -63,7 +64,7 @@ class Connection:
         self._switch: Switch | None = None
         self._lost = asyncio.Event()
         self._was_ready = False
-        self._reason = ""
+        self._failure: BaseException | None = None
         self._finsy_log = _FinsyLog()
         finsy_logger = logging.getLogger("finsy")
         finsy_logger.handlers = [self._finsy_log]
@@ -89,18 +90,24 @@ class Connection:
 
     def renew(self, reason: str) -> None:
         """Ends the session for that reason; a new one follows."""
-        self._reason = reason
-        self._lost.set()
+        self._fail(SwitchError(reason))
 
     async def run(self) -> None:
-        """Keeps the session until cancelled. Raises SwitchError if the first session does not come about in time."""
+        """Keeps the session until cancelled.
+
+        Raises SwitchError if the first session does not come about in time, or if the switch refuses the first state.
+        """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + START_SECONDS
+        begin = loop.time()
         while True:
-            left = max(deadline - loop.time(), 1.0)
-            reason = await self._run_session(ATTEMPT_SECONDS if self._was_ready else min(ATTEMPT_SECONDS, left))
-            if not self._was_ready and loop.time() + RETRY_SECONDS >= deadline:
-                raise SwitchError(reason)
+            left = max(begin + START_SECONDS - loop.time(), 1.0)
+            answered = await self._run_session(ATTEMPT_SECONDS if self._was_ready else min(ATTEMPT_SECONDS, left))
+            failure = self._failure or self._finsy_log.failure
+            reason = f"{self._name}: {describe(failure) if failure else 'the connection was closed'}"
+            if not self._was_ready:
+                patience = PROGRAM_SECONDS if answered else START_SECONDS
+                if _is_refusal(failure) or loop.time() + RETRY_SECONDS >= begin + patience:
+                    raise SwitchError(reason)
             self._on_lost(reason)
             await asyncio.sleep(RETRY_SECONDS)
 
@@ -127,41 +134,44 @@ class Connection:
     def _name(self) -> str:
         return f"switch {self._where.name!r} at {self._where.address}"
 
-    async def _run_session(self, attempt_seconds: float) -> str:
-        """One session from the first try to the end; why it ended."""
-        self._reason = ""
+    async def _run_session(self, answer_seconds: float) -> bool:
+        """One session from the first try to the end; whether the switch answered."""
+        self._failure = None
         self._finsy_log.failure = None
         self._lost = asyncio.Event()
-        opened = asyncio.Event()
+        answered = asyncio.Event()
         # A task of its own, because finsy cancels whoever opens a session that fails half-way.
-        session = asyncio.create_task(self._session(opened))
+        session = asyncio.create_task(self._session(answered))
+        waiter = asyncio.create_task(answered.wait())
         try:
-            waiter = asyncio.create_task(opened.wait())
-            await asyncio.wait((session, waiter), timeout=attempt_seconds, return_when=asyncio.FIRST_COMPLETED)
-            waiter.cancel()
-            if not opened.is_set() and not session.done():
+            await asyncio.wait((session, waiter), timeout=answer_seconds, return_when=asyncio.FIRST_COMPLETED)
+            if not answered.is_set() and not session.done():
+                self._fail(SwitchError(f"no answer in {answer_seconds:.1f} s"))
                 session.cancel()
-                self._reason = self._reason or f"no answer in {attempt_seconds:.1f} s"
             await asyncio.wait((session,))
+            if not session.cancelled() and session.exception() is not None:
+                self._fail(session.exception())
         finally:
             self._lost.set()
             self._switch = None
-            session.cancel()
-            await asyncio.gather(session, return_exceptions=True)
-        problem = None if session.cancelled() else session.exception()
-        problem = problem or self._finsy_log.failure
-        return f"{self._name}: {self._reason or (describe(problem) if problem else 'the connection was closed')}"
+            for task in (session, waiter):
+                task.cancel()
+            await asyncio.gather(session, waiter, return_exceptions=True)
+        return answered.is_set()
 
-    async def _session(self, opened: asyncio.Event) -> None:
+    async def _session(self, answered: asyncio.Event) -> None:
         lost = self._lost
         switch = Switch(self._where.name, self._where.address, self._options)
+
+        def opened(_switch: Switch) -> None:
+            answered.set()
 
         def closed(_switch: Switch) -> None:
             lost.set()
 
+        switch.ee.on(SwitchEvent.CHANNEL_UP, opened)
         switch.ee.on(SwitchEvent.CHANNEL_DOWN, closed)
         async with switch:
-            opened.set()
             while not lost.is_set():
                 try:
                     await asyncio.wait_for(lost.wait(), HEARTBEAT_SECONDS)
@@ -175,8 +185,19 @@ class Connection:
         try:
             await self._on_ready(switch)
             self._was_ready = True
-        except (SwitchError, P4ClientError) as problem:
-            self.renew(describe(problem))
+        except P4ClientError as problem:
+            self._fail(problem)
+
+    def _fail(self, problem: BaseException | None) -> None:
+        """Ends the session. Its first problem is the reason: what follows is mostly a consequence."""
+        self._failure = self._failure or problem
+        self._lost.set()
+
+
+def _is_refusal(problem: BaseException | None) -> bool:
+    """Whether the switch said no, so that asking again would not help."""
+    silent = (GRPCStatusCode.UNAVAILABLE, GRPCStatusCode.DEADLINE_EXCEEDED, GRPCStatusCode.CANCELLED)
+    return isinstance(problem, P4ClientError) and problem.code not in silent
 
 
 async def read_all(switch: Switch, like: _Entity) -> list[_Entity]:
