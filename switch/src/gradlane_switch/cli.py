@@ -79,6 +79,13 @@ async def _run(args: argparse.Namespace, ports: list[PortSpec]) -> int:
         if not stopped.done():
             stopped.set_result(reason)
 
+    def failed(reason: str) -> None:
+        loop.call_soon_threadsafe(stop, reason)
+
+    def log_events() -> None:
+        for text in dataplane.events():
+            _LOG.warning("%s", text)
+
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     lock = Lock()
@@ -95,8 +102,8 @@ async def _run(args: argparse.Namespace, ports: list[PortSpec]) -> int:
             await admin.start()
         if pipeline is not None:
             dataplane.install(pipeline)
-        loop.add_reader(dataplane.event_fd, lambda: [_LOG.warning("%s", text) for text in dataplane.events()])
-        dataplane.start(lambda reason: loop.call_soon_threadsafe(stop, reason))
+        loop.add_reader(dataplane.event_fd, log_events)
+        dataplane.start(failed)
         await server.start()
         _announce(args.device_id, f"{args.grpc_server_addr.rpartition(':')[0]}:{port}", ports)
         reason = await stopped

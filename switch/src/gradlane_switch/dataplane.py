@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import socket
 import threading
@@ -161,21 +160,20 @@ class DataPlane:
 
     def _describe(self, event: Any) -> str:
         spec = self._specs[event.port]
-        where = f"port {spec.number} ({spec.interface})"
         library = runtime()
-        if event.kind == library.GL_EVENT_OVERSIZE:
-            mtu = self._mtus[spec.number]
-            frame = f"oversize frame of {event.length} bytes, MTU {mtu}"
-            return (
-                f"{where}: {frame}: turn off offloads on {spec.interface} and its peer (ethtool -K ... tso gso gro off)"
-            )
-        if event.kind == library.GL_EVENT_NO_CHECKSUM:
-            return f"{where}: frames without checksum: turn off offloads on the peer of {spec.interface} (ethtool -K ... tx off)"
-        if event.kind == library.GL_EVENT_DOWN:
-            return f"{where}: down: {os.strerror(event.error)}"
-        if event.kind == library.GL_EVENT_UP:
-            return f"{where}: up"
-        return f"{where}: a frame of {event.length} bytes was refused: {os.strerror(event.error or errno.EIO)}"
+        offloads = f"turn off offloads on {spec.interface} and its peer (ethtool -K ... tx off tso off gso off gro off)"
+        match event.kind:
+            case library.GL_EVENT_OVERSIZE:
+                what = f"oversize frame of {event.length} bytes, MTU {self._mtus[spec.number]}: {offloads}"
+            case library.GL_EVENT_NO_CHECKSUM:
+                what = f"frame without checksum: {offloads}"
+            case library.GL_EVENT_DOWN:
+                what = f"down: {os.strerror(event.error)}"
+            case library.GL_EVENT_UP:
+                what = "up"
+            case _:
+                what = f"a frame of {event.length} bytes was refused: {os.strerror(event.error)}"
+        return f"port {spec.number} ({spec.interface}): {what}"
 
 
 def _native(config: PortConfig) -> dict[str, Any]:

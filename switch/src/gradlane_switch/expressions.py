@@ -2,8 +2,8 @@
 """Expressions of the BMv2 JSON as typed trees, and how many bits their values can have.
 
 BMv2 computes with unbounded integers and truncates on assignment; the generated C computes modulo 2**64. Both agree
-wherever an expression's value is known to fit in 64 bits, or only its low bits are used. `bits` tells which is the case,
-and what it can't vouch for is refused.
+wherever an expression's value is known to fit in 64 bits, or only its low bits are used. `bits` tells which is the
+case, and what it can't vouch for is refused.
 """
 
 from __future__ import annotations

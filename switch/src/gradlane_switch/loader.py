@@ -53,7 +53,7 @@ from gradlane_switch.program import (
     Transition,
     Verify,
 )
-from gradlane_switch.table_loader import load_pipeline
+from gradlane_switch.table_loader import load_pipeline, successors
 
 # Parts of a v1model program whose mere presence means a feature that this switch does not have.
 _UNSUPPORTED_PARTS = {
@@ -127,6 +127,9 @@ class _Loader:
             )
             table_count += len(loaded[name].tables)
         start, parser = self._load_parser()
+        _refuse_loops("parser", [[item.state for item in state.transitions] for state in parser])
+        for pipeline in loaded.values():
+            _refuse_loops(pipeline.name, [successors(node) for node in pipeline.nodes])
         return Program(
             headers=self.headers,
             errors=self.errors,
@@ -227,9 +230,9 @@ class _Loader:
         scope = replace(self.scope, params=params)
         primitives = list(node.children("primitives"))
         body = tuple(self._load_statement(item, scope) for item in primitives)
-        for statement, item in zip(body, primitives, strict=True):
-            if isinstance(statement, Jump) and not 0 <= statement.destination <= len(body):
-                raise item.refuse(f"a jump to {statement.destination} leaves the action")
+        for position, (statement, item) in enumerate(zip(body, primitives, strict=True)):
+            if isinstance(statement, Jump) and not position < statement.destination <= len(body):
+                raise item.refuse("loops in actions are not supported")
         return Action(node.text("name"), params, body)
 
     def _load_statement(self, node: Node, scope: Scope) -> Statement:
@@ -337,6 +340,24 @@ class _Loader:
         verify = node.flag("verify") if node.has("verify") else True
         update = node.flag("update") if node.has("update") else True
         return Checksum(target, calculation, verify, update, condition)
+
+
+def _refuse_loops(where: str, graph: list[list[int | None]]) -> None:
+    """A packet must come to an end. Raises ProgramError if the graph, successors by node, has a cycle."""
+    waiting = [0] * len(graph)
+    for targets in graph:
+        for target in targets:
+            if target is not None:
+                waiting[target] += 1
+    ready = [node for node, count in enumerate(waiting) if count == 0]
+    for node in ready:
+        for target in graph[node]:
+            if target is not None:
+                waiting[target] -= 1
+                if waiting[target] == 0:
+                    ready.append(target)
+    if len(ready) < len(graph):
+        raise ProgramError(f"loops in the {where} are not supported")
 
 
 def _load_headers(root: Node) -> tuple[Header, ...]:

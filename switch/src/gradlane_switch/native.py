@@ -10,7 +10,7 @@ from cffi import FFI
 
 from gradlane_switch import build
 
-ffi = FFI()
+ffi: Any = FFI()
 ffi.cdef((build.RUNTIME / "api.h").read_text())
 
 NULL: Any = ffi.NULL

@@ -47,7 +47,7 @@ class Impairment:
 
 @dataclass(frozen=True)
 class PortConfig:
-    """What can change while the switch runs. `rate` in bit/s (0: no limit) and `buffer` in bytes are towards the host."""
+    """What can change while the switch runs. `rate` (bit/s, 0: no limit) and `buffer` (bytes) are towards the host."""
 
     rate: int = 0
     buffer: int = 128_000

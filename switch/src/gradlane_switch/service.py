@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import grpc
@@ -23,6 +24,13 @@ _MAX_MESSAGE = 64 << 20
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 Install = Callable[[Pipeline], None]
+
+
+@dataclass(frozen=True)
+class _End:
+    """Of a controller's stream; `failure` is what the stream ends with, None if the controller ended it."""
+
+    failure: EntityError | None
 
 
 class Service(p4r_grpc.P4RuntimeServicer):
@@ -124,11 +132,21 @@ class Service(p4r_grpc.P4RuntimeServicer):
         if any(error.canonical_code for error in errors):
             await _abort(context, rpc_code.UNKNOWN, "some reads failed", errors)
 
-    async def StreamChannel(self, requests: AsyncIterator[Any], context: Any) -> None:
+    async def StreamChannel(self, request_iterator: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
         """Arbitration. Packet I/O and digests are answered with a stream error."""
         outbox: asyncio.Queue[Any] = asyncio.Queue()
         client = Client(outbox.put_nowait)
-        sender = asyncio.create_task(_send(outbox, context))
+        listener = asyncio.create_task(self._listen(request_iterator, client, outbox))
+        try:
+            while not isinstance(message := await outbox.get(), _End):
+                yield message
+        finally:
+            listener.cancel()
+            self._arbiter.leave(client)
+        if message.failure is not None:
+            await _abort(context, message.failure.code, str(message.failure))
+
+    async def _listen(self, requests: AsyncIterator[Any], client: Client, outbox: asyncio.Queue[Any]) -> None:
         failure: EntityError | None = None
         try:
             async for request in requests:
@@ -139,10 +157,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
         except EntityError as error:
             failure = error
         finally:
-            self._arbiter.leave(client)
-            sender.cancel()
-        if failure is not None:
-            await _abort(context, failure.code, str(failure))
+            outbox.put_nowait(_End(failure))
 
     def _current(self) -> Pipeline:
         if self._pipeline is None:
@@ -151,7 +166,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
 
 
 def make_server(service: Service, address: str) -> tuple[grpc.aio.Server, int]:
-    """A server for the service, not started yet, and its TCP port. Raises SwitchError if it can't listen on the address."""
+    """A server for the service, not started yet, and its TCP port. Raises SwitchError if it can't listen there."""
     options = [("grpc.max_receive_message_length", _MAX_MESSAGE), ("grpc.so_reuseport", 0)]
     server = grpc.aio.server(options=options)
     p4r_grpc.add_P4RuntimeServicer_to_server(service, server)
@@ -164,18 +179,17 @@ def make_server(service: Service, address: str) -> tuple[grpc.aio.Server, int]:
     return server, bound
 
 
-async def _send(outbox: asyncio.Queue[Any], context: Any) -> None:
-    while True:
-        await context.write(await outbox.get())
-
-
 def _write_all(pipeline: Pipeline, updates: list[Any]) -> list[Any]:
     return [_attempt(entities.write, pipeline, update) for update in updates]
 
 
 def _read_all(pipeline: Pipeline, requests: list[Any]) -> tuple[list[Any], list[Any]]:
     found: list[Any] = []
-    errors = [_attempt(lambda item: found.extend(entities.read(pipeline, item)), request) for request in requests]
+
+    def read(request: Any) -> None:
+        found.extend(entities.read(pipeline, request))
+
+    errors = [_attempt(read, request) for request in requests]
     return found, errors
 
 

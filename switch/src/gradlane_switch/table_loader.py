@@ -46,6 +46,13 @@ def load_pipeline(
     return Pipeline(node.text("name"), None if start is None else indices[start], tuple(nodes), numbers)
 
 
+def successors(node: p4.Node) -> list[int | None]:
+    """The nodes that may follow a node."""
+    if isinstance(node, Conditional):
+        return [node.if_true, node.if_false]
+    return [node.next_hit, node.next_miss, *node.next_by_action.values()]
+
+
 class _TableReader:
     def __init__(
         self,
