@@ -49,7 +49,8 @@ control Congestion(inout headers_t hdr, inout metadata_t meta, inout standard_me
                     // Serial number arithmetic (RFC 1982): the upper half of the distances is the past.
                     bit<32> distance = hdr.gradlane.message - pair[63:32];
                     bit<32> drops = distance == 0 ? pair[31:0] : 0;
-                    if (distance[31:31] == 1) {
+                    // A slot that nobody has used yet has no age.
+                    if (distance[31:31] == 1 && pair != 0) {
                         meta.reason = Reason.STALE_MESSAGE;
                     } else if (drops >= (bit<32>)share) {
                         meta.reason = Reason.BUDGET_SPENT;

@@ -35,19 +35,23 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--job", required=True, type=Path, help="the job file")
     serve.add_argument("--rank", required=True, type=int, help="this server's rank in the job file")
     status = commands.add_parser("status", help="show what the agent is doing")
-    status.add_argument("--json", action="store_true", help="for scripts")
+    for command in (serve, status):
+        command.add_argument("--json", action="store_true", help="for scripts")
     for command in (agent, serve, status):
         command.add_argument("--socket", default=DEFAULT_SOCKET, type=Path, help="default: %(default)s")
     return parser
 
 
-def _serve(job: Path, rank: int, socket: Path) -> None:
+def _serve(job: Path, rank: int, socket: Path, as_json: bool) -> None:
     from gradlane.client import Connection  # noqa: PLC0415 (needs numpy, which `--help` does not)
 
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     connection = Connection(job, rank, socket)
     print(f"ready: rank {rank} of job {connection.job.name}", file=sys.stderr, flush=True)
     counts = connection.wait_closed()
+    if as_json:
+        print(json.dumps(counts), flush=True)
+        return
     received, lost = counts.get("slices_delivered", 0), counts.get("slices_lost", 0)
     print(f"job {connection.job.name} is over: {received} slices aggregated, {lost} lost within budgets", file=sys.stderr)
 
@@ -73,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
 
             daemon.run(options.address, options.socket)
         elif options.command == "serve":
-            _serve(options.job, options.rank, options.socket)
+            _serve(options.job, options.rank, options.socket, options.json)
         else:
             from gradlane.client import agent_status  # noqa: PLC0415
 

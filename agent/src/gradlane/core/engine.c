@@ -6,9 +6,8 @@
 
 static void path_new(gl_engine *e, path *p, uint32_t address, double share) {
     p->address = address;
-    p->rate = e->rate * (share < 1 ? share : 1);
-    p->floor = p->rate / 8;
-    p->increase = p->rate / 20;
+    p->share = p->rate = e->rate * (share < 1 ? share : 1);
+    p->round_rtt = UINT32_MAX;
 }
 
 /* The fraction of a link that a path starts with, so that the sum at every receiver's port is just the link's rate. */
@@ -48,7 +47,7 @@ gl_engine *gl_engine_new(const gl_config *config, const uint32_t *addresses) {
     memcpy(e->addresses, addresses, ranks * sizeof *addresses);
     paths_new(e, addresses);
     for (unsigned rank = 0; rank < ranks; rank++) {
-        e->peers[rank].srtt = INITIAL_RTT;
+        e->peers[rank].srtt = INITIAL_RTT, e->peers[rank].base_rtt = UINT32_MAX;
         e->peers[rank].ring = calloc(RING, sizeof(rx_message *));
         if (!e->peers[rank].ring) return gl_engine_free(e), NULL;
     }

@@ -14,7 +14,8 @@
 
 enum {
     RING = 4096,             /* messages of one source that are remembered, so that a late PROBE gets its STOP */
-    REPORT_EVERY = 16,       /* slices */
+    REPORT_EVERY = 8,        /* slices */
+    TARGET_QUEUE = 12,       /* slices of this link's rate that may stand in queues on the way */
     INITIAL_RTT = 1000,      /* us */
     PROBE_WAIT_MIN = 1500,   /* us; above the time a queue of a shallow buffer takes to drain after the last slice */
     PROBE_WAIT_MAX = 100000, /* us */
@@ -112,16 +113,18 @@ typedef struct {
 struct path {
     uint32_t address;
     bool multicast;
-    double rate, floor, increase; /* bytes per us */
+    double rate, share; /* bytes per us; share: what the pattern of the collective leaves for this path */
+    bool busy;
     double congestion;            /* DCTCP's alpha */
     uint64_t next_send, round_end;
     uint32_t sequence, backlog;
     uint32_t round_delivered, round_congested;
+    uint32_t round_rtt;           /* the shortest of the round; UINT32_MAX: none */
     tx_message *messages;
 };
 
 typedef struct {
-    uint32_t srtt;
+    uint32_t srtt, base_rtt;                           /* smoothed; shortest ever seen */
     feedback feedback[2];                              /* its view of our streams: unicast, multicast */
     uint32_t received[2], marked[2], unreported[2];    /* our view of its streams */
     rx_message **ring;

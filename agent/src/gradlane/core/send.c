@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sender: pacing per path with DCTCP-like additive increase and multiplicative decrease (RFC 8257) on ECN marks and
- * losses, the first pass over each message, PROBE, and repair of just what a BITMAP says is missing.
+ * The sender: pacing per path with additive increase and multiplicative decrease, on delay as Swift (SIGCOMM 2020) and
+ * on ECN marks and losses as DCTCP (RFC 8257); the first pass over each message, PROBE, and repair of just what a BITMAP says is missing.
  */
 #include "internal.h"
 
 static const double GAIN = 1.0 / 4;          /* of the congestion estimate */
+static const double DELAY_GAIN = 0.8, DECREASE_MAX = 0.3;
+static const double RECOVERY = 1.0 / 4;      /* of what a path is short of its share, each round */
+static const double PROBING = 1.0 / 64;      /* of its share, to find what others leave */
+static const double FLOOR = 1.0 / 8;
 static const uint64_t CATCH_UP = 2000;       /* us that a late wake-up may make good by sending faster */
 static const double QUANTUM = 600;           /* us of a path's rate that one batch may carry */
 static const uint64_t ROUND_MIN = 1000;      /* us */
@@ -181,8 +185,10 @@ void on_bitmap(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *b
     if (m->sent == m->slices) arm_probe(e, t, now);
 }
 
-/* One AIMD step a round trip, as DCTCP: the rate falls by half of the smoothed congested fraction. */
-static void adapt(gl_engine *e, path *p, uint32_t srtt, uint32_t delivered, uint32_t congested, uint64_t now) {
+/* One AIMD step a round trip. The rate falls by half of the smoothed fraction of marked and lost slices (DCTCP), or in
+ * proportion to the delay in excess of the target (Swift), whichever is more. The shortest round trip of the round
+ * counts: a busy host adds delay to single samples, a standing queue to all of them. */
+static void adapt(gl_engine *e, path *p, const peer *from, uint32_t delivered, uint32_t congested, uint64_t now) {
     p->round_delivered += delivered, p->round_congested += congested;
     if (now < p->round_end) return;
     const uint32_t total = p->round_delivered + p->round_congested;
@@ -190,15 +196,24 @@ static void adapt(gl_engine *e, path *p, uint32_t srtt, uint32_t delivered, uint
         double fraction = (double)p->round_congested / total;
         if (fraction > 1) fraction = 1;
         p->congestion += GAIN * (fraction - p->congestion);
-        if (p->round_congested)
-            p->rate *= 1 - p->congestion / 2;
+        double decrease = p->round_congested ? p->congestion / 2 : 0;
+        const double slice_time = (GL_HEADER + e->config.slice_bytes + 42) / e->rate;
+        const double target = from->base_rtt + TARGET_QUEUE * slice_time;
+        if (p->round_rtt != UINT32_MAX && p->round_rtt > target) {
+            double excess = DELAY_GAIN * (p->round_rtt - target) / p->round_rtt;
+            if (excess > DECREASE_MAX) excess = DECREASE_MAX;
+            if (excess > decrease) decrease = excess;
+        }
+        if (decrease > 0)
+            p->rate *= 1 - decrease;
         else
-            p->rate += p->increase;
-        if (p->rate < p->floor) p->rate = p->floor;
+            p->rate += p->rate < p->share ? (p->share - p->rate) * RECOVERY + p->share * PROBING : p->share * PROBING;
+        if (p->rate < p->share * FLOOR) p->rate = p->share * FLOOR;
         if (p->rate > e->rate) p->rate = e->rate;
     }
     p->round_delivered = p->round_congested = 0;
-    p->round_end = now + (srtt > ROUND_MIN ? srtt : ROUND_MIN);
+    p->round_rtt = UINT32_MAX;
+    p->round_end = now + (from->srtt > ROUND_MIN ? from->srtt : ROUND_MIN);
 }
 
 void on_report(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *payload, uint64_t now) {
@@ -214,7 +229,9 @@ void on_report(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *p
     const uint16_t slice = get16(h + GL_AT_SLICE);
     if (m && slice < m->slices && m->sent_at[slice] && m->path == p) {
         const uint32_t sample = (uint32_t)now - m->sent_at[slice];
-        if (sample < 10000000) from->srtt = (7 * from->srtt + sample) / 8;
+        from->srtt = (7 * from->srtt + sample) / 8;
+        if (sample < from->base_rtt) from->base_rtt = sample;
+        if (sample < p->round_rtt) p->round_rtt = sample;
         const int32_t missing = (int32_t)(m->path_sequence[slice] + 1 - received);
         if (missing > f->missing) congested += (uint32_t)(missing - f->missing);
         f->missing = missing;
@@ -222,7 +239,7 @@ void on_report(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *p
         if (t && !t->stopped && m->sent == m->slices) arm_probe(e, t, now);
     }
     f->received = received, f->marked = marked;
-    adapt(e, p, from->srtt, (uint32_t)delivered, congested, now);
+    adapt(e, p, from, (uint32_t)delivered, congested, now);
 }
 
 uint64_t send_timers(gl_engine *e, uint64_t now) {
@@ -347,6 +364,12 @@ int gl_transmit(gl_engine *e, gl_batch *b, uint64_t now) {
     for (unsigned i = 0; i <= e->ranks; i++) {
         const unsigned turn = (e->turn + i) % (e->ranks + 1);
         path *p = &e->paths[turn];
+        if (!p->backlog) p->busy = false;
+        if (p->backlog && !p->busy) {
+            /* Credit for late wake-ups is not for what was never late. */
+            p->busy = true;
+            if (p->next_send < now) p->next_send = now;
+        }
         if (!p->backlog || now < p->next_send) continue;
         unsigned limit = (unsigned)(p->rate * QUANTUM / (GL_HEADER + e->config.slice_bytes));
         limit = limit < 1 ? 1 : limit > GL_BATCH ? GL_BATCH : limit;
