@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The arms of the experiment: each is one way to exchange gradients, with everything else equal."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from gradlane.units import parse_size
+
+Kind = Literal["gloo", "ps", "gradlane"]
+Wire = Literal["float32", "float16"]
+
+EXPEDITED_FORWARDING = 46  # DSCP of RFC 3246
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One arm.
+
+    kind: `gloo` (ring all-reduce of torch.distributed), `ps` (parameter server over TCP), `gradlane`.
+    wire: the type of a gradient element on the wire. For `gradlane` the runner writes it into the job file.
+    servers: whether the arm needs parameter-server hosts.
+    dscp: DSCP of the workers' TCP sockets, 0-63.
+    job: what the arm changes in the job file, by TOML section; only for `gradlane`.
+    bucket_bytes: size of a DDP bucket: the best of those measured for this kind of arm.
+    congestion_control: of the arm's TCP sockets, a name that the kernel knows; the best of those measured.
+    """
+
+    name: str
+    kind: Kind
+    summary: str
+    wire: Wire = "float32"
+    servers: bool = False
+    dscp: int = 0
+    job: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    bucket_bytes: int = parse_size("256KiB")
+    congestion_control: str = "cubic"
+
+
+ARMS: Mapping[str, Arm] = {
+    arm.name: arm
+    for arm in (
+        Arm("ddp-gloo", "gloo", "stock DistributedDataParallel: Gloo's ring all-reduce over TCP"),
+        Arm("ddp-gloo-fp16", "gloo", "the same with PyTorch's fp16_compress_hook", wire="float16"),
+        Arm(
+            "ddp-gloo-prio",
+            "gloo",
+            "the same with every TCP packet in a class above best effort (DSCP EF)",
+            dscp=EXPEDITED_FORWARDING,
+        ),
+        Arm("ps-tcp", "ps", "sharded parameter server over TCP, pipelined in chunks", servers=True),
+        Arm("ps-tcp-fp16", "ps", "the same with float16 on the wire", wire="float16", servers=True),
+        Arm("gradlane", "gradlane", "direct sharded all-reduce: priorities, selective dropping, bounded loss"),
+        Arm("gradlane-ps", "gradlane", "the same aggregated by parameter servers", servers=True),
+        Arm(
+            "no-drop",
+            "gradlane",
+            "ablation: the switch drops nothing selectively, the loss budget stays",
+            job={"policy": {"drop_precedences": []}},
+        ),
+        Arm(
+            "no-priority",
+            "gradlane",
+            "ablation: every gradient packet is best effort",
+            job={"policy": {"priority": False}},
+        ),
+        Arm(
+            "lossless",
+            "gradlane",
+            "ablation: no loss tolerated, so the result is the exact mean",
+            job={"loss": {"push": 0.0, "pull": 0.0}},
+        ),
+    )
+}
