@@ -16,7 +16,8 @@ CORE = HERE / "src" / "gradlane" / "core"
 def _wire_definitions() -> str:
     # The package can't be imported before its extension is built, so its one module that is needed is loaded by path.
     spec = importlib.util.spec_from_file_location("gradlane_wire", HERE / "src" / "gradlane" / "wire.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)

@@ -8,6 +8,7 @@ import signal
 import sys
 from ipaddress import IPv4Address
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from gradlane.errors import GradlaneError
@@ -42,10 +43,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _serve(job: Path, rank: int, socket: Path, as_json: bool) -> None:
-    from gradlane.client import Connection  # noqa: PLC0415 (needs numpy, which `--help` does not)
+def _exit(_number: int, _frame: FrameType | None) -> None:
+    sys.exit(0)
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+
+def _serve(job: Path, rank: int, socket: Path, as_json: bool) -> None:
+    from gradlane.client import Connection
+
+    signal.signal(signal.SIGTERM, _exit)
     connection = Connection(job, rank, socket)
     print(f"ready: rank {rank} of job {connection.job.name}", file=sys.stderr, flush=True)
     counts = connection.wait_closed()
@@ -53,7 +58,9 @@ def _serve(job: Path, rank: int, socket: Path, as_json: bool) -> None:
         print(json.dumps(counts), flush=True)
         return
     received, lost = counts.get("slices_delivered", 0), counts.get("slices_lost", 0)
-    print(f"job {connection.job.name} is over: {received} slices aggregated, {lost} lost within budgets", file=sys.stderr)
+    print(
+        f"job {connection.job.name} is over: {received} slices aggregated, {lost} lost within budgets", file=sys.stderr
+    )
 
 
 def _print_status(status: dict[str, Any]) -> None:
@@ -73,13 +80,13 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="gradlane: %(message)s", stream=sys.stderr)
     try:
         if options.command == "agent":
-            from gradlane import daemon  # noqa: PLC0415
+            from gradlane import daemon
 
             daemon.run(options.address, options.socket)
         elif options.command == "serve":
             _serve(options.job, options.rank, options.socket, options.json)
         else:
-            from gradlane.client import agent_status  # noqa: PLC0415
+            from gradlane.client import agent_status
 
             status = agent_status(options.socket)
             print(json.dumps(status)) if options.json else _print_status(status)

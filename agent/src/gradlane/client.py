@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from gradlane import ipc, job
 from gradlane.errors import AgentError
-from gradlane.runner import NUMPY_TYPES
+from gradlane.runner import NUMPY_TYPES, Values
 
 STATISTICS_SECONDS = 10.0
 CLOSE_SECONDS = 15.0
@@ -26,7 +25,7 @@ class Connection:
     """A session with this host's agent. Thread-safe; answers are read in a thread of its own."""
 
     def __init__(self, job_path: str | Path, rank: int, socket_path: str | Path) -> None:
-        """Joins the job and waits until all ranks have. Raises AgentError (who is missing, what is wrong) or JobError."""
+        """Joins the job and waits until all ranks have. Raises AgentError naming what is wrong, or JobError."""
         self.job = job.load(job_path)
         self.rank = rank
         self._lock = threading.Lock()
@@ -38,21 +37,21 @@ class Connection:
             self._socket.connect(str(socket_path))
         except OSError as error:
             self._socket.close()
-            raise AgentError(f"no agent listens on {socket_path} ({error.strerror}): start it with `gradlane agent`") from error
+            raise AgentError(
+                f"no agent listens on {socket_path} ({error.strerror}): start it with `gradlane agent`"
+            ) from error
         self._thread = threading.Thread(target=self._read, name="gradlane-client", daemon=True)
         self._thread.start()
         text = Path(job_path).read_text()
         ipc.send(self._socket, {"op": "join", "job": text, "file": str(job_path), "rank": rank})
         self._answers["joined"].result()
 
-    def share(
-        self, tensor: int, elements: int, layers: Sequence[tuple[int, int]]
-    ) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.floating]]:
+    def share(self, tensor: int, elements: int, layers: Sequence[tuple[int, int]]) -> tuple[Values, Values]:
         """Shares memory for a tensor: (contribution, result), 1-D arrays of `elements` values of the wire type.
 
         `layers`: (first element, layer) spans, ascending from element 0.
         """
-        dtype = np.dtype(NUMPY_TYPES[self.job.transport.wire])
+        dtype = NUMPY_TYPES[self.job.transport.wire]
         offset = ipc.result_offset(elements * dtype.itemsize)
         descriptor = os.memfd_create(f"gradlane-{tensor}", os.MFD_CLOEXEC)
         try:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a slice is worth, as its sender states it: layer and magnitude (DLCP, arXiv 2008.08445)."""
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,7 +18,7 @@ def slice_count(elements: int, per_slice: int) -> int:
 def shards(slices: int, aggregators: int) -> list[tuple[int, int]]:
     """First slice and number of slices of each aggregator's shard."""
     starts = [int(lib.gl_shard_start(slices, k, aggregators)) for k in range(aggregators + 1)]
-    return [(a, b - a) for a, b in zip(starts, starts[1:], strict=False)]
+    return [(a, b - a) for a, b in itertools.pairwise(starts)]
 
 
 def magnitudes(values: npt.NDArray[np.floating], per_slice: int, aggregators: int) -> npt.NDArray[np.uint8]:

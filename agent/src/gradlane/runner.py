@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from gradlane import wire
 from gradlane._core import ffi, lib
 from gradlane.errors import AgentError
-from gradlane.job import ELEMENT_BYTES, Job
+from gradlane.job import Job
 
 # A sequence window of this many messages of one source is more than a step of any model has under way.
 MAX_WINDOW = 2048
@@ -31,7 +32,9 @@ _SO_RCVBUFFORCE = 33
 _SO_SNDBUFFORCE = 32
 
 ELEMENT_TYPES = {"float32": wire.ElementType.FLOAT32, "float16": wire.ElementType.FLOAT16}
-NUMPY_TYPES: dict[str, npt.DTypeLike] = {"float32": np.float32, "float16": np.float16}
+# float32 or float16 arrays: the job decides.
+Values = npt.NDArray[Any]
+NUMPY_TYPES: dict[str, np.dtype[Any]] = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16)}
 
 STATISTICS = [name for name, _ in ffi.typeof("gl_statistics").fields]
 
@@ -113,6 +116,7 @@ class Runner:
         unicast.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, _MULTICAST_TTL)
         unicast.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 0)
         sockets = [unicast]
+        index = 0
         try:
             # A socket for each group: bound to the group's address it receives nothing else.
             for index, aggregator in enumerate(job.aggregators):
@@ -130,7 +134,7 @@ class Runner:
         return sockets
 
     @staticmethod
-    def _engine(job: Job, rank: int, message_base: int):  # noqa: ANN205 (a pointer of cffi)
+    def _engine(job: Job, rank: int, message_base: int) -> Any:
         index = next((k for k, m in enumerate(job.aggregators) if m.rank == rank), None)
         group = None if index is None else job.multicast_address(index)
         config = ffi.new(
@@ -169,8 +173,8 @@ class Runner:
         self,
         step: int,
         tensor: int,
-        contribution: npt.NDArray[np.floating],
-        result: npt.NDArray[np.floating],
+        contribution: Values,
+        result: Values,
         layers: npt.NDArray[np.uint16],
         magnitudes: npt.NDArray[np.uint8],
     ) -> None:
@@ -238,6 +242,3 @@ class Runner:
         for sock in self._sockets:
             sock.close()
         os.close(self.notify)
-
-
-__all__ = ["ELEMENT_BYTES", "NUMPY_TYPES", "Completed", "Event", "Mismatch", "Released", "Runner"]

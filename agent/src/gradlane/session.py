@@ -17,7 +17,7 @@ from gradlane import ipc, magnitude
 from gradlane.errors import AgentError
 from gradlane.job import ELEMENT_BYTES, Job
 from gradlane.peers import Peers
-from gradlane.runner import NUMPY_TYPES, Completed, Mismatch, Released, Runner
+from gradlane.runner import NUMPY_TYPES, Completed, Mismatch, Released, Runner, Values
 
 JOIN_SECONDS = 60.0
 LEAVE_SECONDS = 5.0
@@ -29,11 +29,11 @@ STALL_SECONDS = 60.0
 class Tensor:
     """A gradient bucket in shared memory: what this worker contributes, and the result."""
 
-    contribution: npt.NDArray[np.floating]
-    result: npt.NDArray[np.floating]
+    contribution: Values
+    result: Values
     layers: npt.NDArray[np.uint16]
     # What the network dropped of the last step's gradient: it is added to the next one, so it is late, not lost.
-    residual: dict[int, npt.NDArray[np.floating]]
+    residual: dict[int, Values]
 
 
 class Session:
@@ -136,7 +136,7 @@ class Session:
 
     def add_tensor(self, number: int, elements: int, spans: list[tuple[int, int]], descriptor: int) -> None:
         """Maps a tensor that the training process shares. Raises ValueError if it does not fit its description."""
-        dtype = np.dtype(NUMPY_TYPES[self.job.transport.wire])
+        dtype = NUMPY_TYPES[self.job.transport.wire]
         if not 0 <= number <= 65535 or elements < 1:
             raise ValueError(f"tensor {number} of {elements} elements: numbers are 0 to 65535, elements above 0")
         offset = ipc.result_offset(elements * dtype.itemsize)
@@ -206,7 +206,7 @@ class Session:
         why = (
             f"these have not contributed: {behind}"
             if behind
-            else "all workers have contributed, so datagrams do not get through: check the switch's guard and the job's "
-            f"addresses (this agent's counts: {json.dumps(self.statistics())})"
+            else "all workers have contributed, so datagrams do not get through: check the switch's guard and the "
+            f"job's addresses (this agent's counts: {json.dumps(self.statistics())})"
         )
         self.fail(f"the all-reduce of step {step}, tensor {tensor} has not moved for {STALL_SECONDS:g} s: {why}")

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradlane as a communication hook of PyTorch's DistributedDataParallel.
 
-    session = gradlane.torch.connect("job.toml", rank, "/run/gradlane/agent.sock")
-    session.watch(model)
-    model = DistributedDataParallel(model)
-    model.register_comm_hook(session, gradlane.torch.allreduce_hook)
+session = gradlane.torch.connect("job.toml", rank, "/run/gradlane/agent.sock")
+session.watch(model)
+model = DistributedDataParallel(model)
+model.register_comm_hook(session, gradlane.torch.allreduce_hook)
 """
 
 import time
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
-from torch.distributed import GradBucket
+from torch._C._distributed_c10d import GradBucket  # what torch.distributed exports, with its type
 
 from gradlane import wire
 from gradlane.client import Connection
@@ -31,9 +31,10 @@ class _Tensor:
 class Session:
     """This worker's part in a job. Made by `connect`; one for each DistributedDataParallel module."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, model: torch.nn.Module) -> None:
         self._connection = connection
-        self._layers: dict[int, int] = {}
+        # A model declares its parameters from its input on, so their order numbers the layers.
+        self._layers = {parameter.data_ptr(): i for i, parameter in enumerate(model.parameters())}
         self._tensors: dict[tuple[int, int], _Tensor] = {}
         self._step = 0
         self._seconds: list[float] = []
@@ -42,13 +43,6 @@ class Session:
     def rank(self) -> int:
         """This worker's rank."""
         return self._connection.rank
-
-    def watch(self, model: torch.nn.Module) -> None:
-        """Numbers the model's layers from its input, in the order in which it declares its parameters.
-
-        Without it the layers are numbered by the order of the buckets, which is coarser.
-        """
-        self._layers = {parameter.data_ptr(): i for i, parameter in enumerate(model.parameters())}
 
     def statistics(self) -> dict[str, Any]:
         """Cumulative counts of the transport, and `allreduce_seconds`, one per bucket since the last call.
@@ -76,7 +70,7 @@ class Session:
         def done(error: AgentError | None) -> None:
             if error is not None:
                 # torch marks a future by the exception itself; the cause keeps its type and text.
-                future.set_exception(error)
+                future.set_exception(error)  # pyright: ignore[reportArgumentType]: torch takes any exception
                 return
             buffer.copy_(shared.result)
             self._seconds.append(time.perf_counter() - started)
@@ -99,7 +93,7 @@ class Session:
         spans: list[tuple[int, int]] = []
         start = 0
         for parameter in bucket.parameters():
-            spans.append((start, self._layers.get(parameter.data_ptr(), bucket.index())))
+            spans.append((start, self._layers[parameter.data_ptr()]))
             start += parameter.numel()
         contribution, result = self._connection.share(bucket.index(), buffer.numel(), spans)
         shared = _Tensor(torch.from_numpy(contribution), torch.from_numpy(result))
@@ -107,14 +101,15 @@ class Session:
         return shared
 
 
-def connect(job_path: str | Path, rank: int, socket_path: str | Path) -> Session:
+def connect(job_path: str | Path, rank: int, socket_path: str | Path, model: torch.nn.Module) -> Session:
     """Joins a job through this host's agent, and waits until all ranks have.
 
-    Raises gradlane.AgentError that names what is wrong or which rank is missing, gradlane.job.JobError for the file.
+    `model`: what will be trained, before it is wrapped. Raises gradlane.AgentError that names what is wrong or which
+    rank is missing, gradlane.job.JobError for the file.
     """
-    return Session(Connection(job_path, rank, socket_path))
+    return Session(Connection(job_path, rank, socket_path), model)
 
 
 def allreduce_hook(session: Session, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     """The hook for `DistributedDataParallel.register_comm_hook(session, allreduce_hook)`."""
-    return cast("torch.futures.Future[torch.Tensor]", session.all_reduce(bucket))
+    return session.all_reduce(bucket)
