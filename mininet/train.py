@@ -69,6 +69,7 @@ def _rate(text: str) -> int:
 def _worker(options: argparse.Namespace) -> int:
     run = config.load(options.config)
     run.worker(options.rank)
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # it warns that hosts have no names
     from training import worker  # PyTorch takes seconds to import, and only workers need it
 
     with Records(options.out, options.rank) as records:

@@ -3,6 +3,7 @@
 
 import dataclasses
 import json
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -35,13 +36,14 @@ class Node:
 
 @dataclass(frozen=True)
 class Config:
-    """One run of one arm. Ranks count from 0, the workers first, then the servers; rank 0 hosts the rendezvous.
+    """One run of one arm. Ranks count from 0, the workers first, then the servers.
 
     width: scale of the model's layers, so of the gradient. batch: examples of one worker in one step.
     steps: how many steps the run has, whatever the accuracy. evaluate_every: steps between two snapshots that are
     evaluated after the run. timeout: seconds without progress after which a peer counts as dead; it bounds the time to
     the error. join_timeout: seconds that processes wait for each other at the start. start_delay: seconds
     from the announcement of the start (in the worker's records) to step 0, for whoever else must start then.
+    rendezvous: path where the workers find each other, a file that does not exist before the run; `save` makes it up.
     discard_port: UDP port on which workers and servers discard the background bursts at no cost; 0 for none.
     bucket_bytes and congestion_control replace the arm's own.
     chunk_bytes, chunk_credits: unit of the pipeline of the ps arms, and how many of them a worker has on the way to one
@@ -61,7 +63,7 @@ class Config:
     timeout: int = 8
     join_timeout: int = 60
     start_delay: int = 1
-    rendezvous_port: int = 29500
+    rendezvous: str = ""
     server_port: int = 47500
     discard_port: int = 0
     bucket_bytes: int = 0
@@ -99,9 +101,10 @@ class Config:
         raise ValueError(f"rank {rank} is no server's: the servers' ranks are {known}")
 
     def save(self, path: str | Path) -> None:
-        """Writes the run file."""
+        """Writes the run file, for one run: it names a rendezvous file that was never used before."""
+        fresh = dataclasses.replace(self, rendezvous=f"{Path(path).absolute()}.{secrets.token_hex(8)}")
         document = dataclasses.asdict(
-            self, dict_factory=lambda items: {key: value for key, value in items if value != ""}
+            fresh, dict_factory=lambda items: {key: value for key, value in items if value != ""}
         )
         Path(path).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
@@ -142,7 +145,7 @@ def _parse(root: Table) -> Config:
         timeout=root.integer("timeout", 1, 3600, 8),
         join_timeout=root.integer("join_timeout", 1, 3600, 60),
         start_delay=root.integer("start_delay", 0, 60, 1),
-        rendezvous_port=root.integer("rendezvous_port", 1, 65535, 29500),
+        rendezvous=root.text("rendezvous"),
         server_port=root.integer("server_port", 1, 65535, 47500),
         discard_port=root.integer("discard_port", 0, 65535, 0),
         bucket_bytes=root.integer("bucket_bytes", 0, 2**30, 0),

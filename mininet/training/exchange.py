@@ -21,32 +21,37 @@ Hook = Callable[[Any, GradBucket], Future[torch.Tensor]]
 class Exchange:
     """`hook` and its `state`, as DistributedDataParallel.register_comm_hook takes them.
 
-    statistics: the transport's own figures so far; empty where it has none.
+    statistics: the transport's own figures so far; empty where it has none. close: leaves; returns the last of them.
     """
 
     hook: Hook
     state: Any
     statistics: Callable[[], dict[str, Any]]
-    close: Callable[[], object]
+    close: Callable[[], dict[str, Any]]
 
 
-def connect(config: Config, rank: int) -> Exchange:
+def connect(config: Config, rank: int, model: torch.nn.Module) -> Exchange:
     """Joins what the arm needs. Raises GradlaneError that names the culprit."""
     arm = config.effective_arm
     if arm.kind == "gradlane":
-        return _gradlane(config, rank)
+        return _gradlane(config, rank, model)
     if arm.kind == "ps":
         client = Client(config, rank)
         hook = _push_pull_float16 if arm.wire == "float16" else _push_pull
-        return Exchange(hook, client, _no_statistics, client.close)
+
+        def close() -> dict[str, Any]:
+            client.close()
+            return {}
+
+        return Exchange(hook, client, _no_statistics, close)
     hook = default_hooks.fp16_compress_hook if arm.wire == "float16" else default_hooks.allreduce_hook
-    return Exchange(hook, None, _no_statistics, _nothing_to_close)
+    return Exchange(hook, None, _no_statistics, _no_statistics)
 
 
-def _gradlane(config: Config, rank: int) -> Exchange:
+def _gradlane(config: Config, rank: int, model: torch.nn.Module) -> Exchange:
     import gradlane.torch
 
-    session = gradlane.torch.connect(config.job, rank, config.worker(rank).socket)
+    session = gradlane.torch.connect(config.job, rank, config.worker(rank).socket, model)
     return Exchange(gradlane.torch.allreduce_hook, session, session.statistics, session.close)
 
 
@@ -78,7 +83,3 @@ def _reduced(client: Client, wire: torch.Tensor, result: Callable[[], torch.Tens
 
 def _no_statistics() -> dict[str, Any]:
     return {}
-
-
-def _nothing_to_close() -> None:
-    return

@@ -85,13 +85,12 @@ def run(config: Config, rank: int, records: Records) -> None:
     model = task.build(config.width)
     _warm_up(task, model, dataset, config)
     _join(config, rank)
-    link = exchange.connect(config, rank)
+    link = exchange.connect(config, rank, model)
     clock = ExchangeClock(link.hook)
     parallel = DistributedDataParallel(
         model,
         bucket_cap_mb=arm.bucket_bytes / 2**20,
         gradient_as_bucket_view=True,
-        broadcast_buffers=False,
     )
     parallel.register_comm_hook(link.state, clock.hook)
     dist.barrier()  # every connection exists now, so that they all can be tuned
@@ -114,8 +113,7 @@ def run(config: Config, rank: int, records: Records) -> None:
     )
     snapshots = _train(config, rank, task, parallel, dataset, start, clock, link, records)
     dist.barrier()  # nobody closes a connection that a slower rank still needs
-    statistics = link.statistics()
-    link.close()
+    statistics = link.close()
     dist.destroy_process_group()
     if sink is not None:
         sink.close()
@@ -140,20 +138,21 @@ def _warm_up(task: Task, model: nn.Module, dataset: Dataset, config: Config) -> 
 
 
 def _join(config: Config, rank: int) -> None:
-    node = config.worker(rank)
-    os.environ["GLOO_SOCKET_IFNAME"] = node.interface
-    # The rendezvous waits for slow starters; afterwards silence means that a peer is dead.
-    store = dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage]
-        config.workers[0].address,
-        config.rendezvous_port,
-        len(config.workers),
-        is_master=rank == 0,
-        timeout=timedelta(seconds=config.join_timeout),
-        wait_for_workers=True,
-    )
-    dist.init_process_group(
-        "gloo", store=store, rank=rank, world_size=len(config.workers), timeout=timedelta(seconds=config.timeout)
-    )
+    """Makes the process group. Raises RuntimeError that names who does not come within the run's join_timeout."""
+    os.environ["GLOO_SOCKET_IFNAME"] = config.worker(rank).interface
+    # A file, because the ranks share one machine: a TCPStore asks the resolver for its peers' names, and in a fabric
+    # without a name server that takes tens of seconds.
+    store = dist.FileStore(config.rendezvous, len(config.workers))  # pyright: ignore[reportPrivateImportUsage]
+    store.set(f"joined/{rank}", "")
+    deadline = time.monotonic() + config.join_timeout
+    for worker in config.workers:
+        try:
+            store.wait([f"joined/{worker.rank}"], timedelta(seconds=max(0.01, deadline - time.monotonic())))
+        except RuntimeError:
+            raise RuntimeError(f"worker {worker} has not joined within {config.join_timeout} s") from None
+    # From here on silence means that a peer is dead.
+    timeout = timedelta(seconds=config.timeout)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=len(config.workers), timeout=timeout)
 
 
 def _agree_on_start(config: Config) -> float:
@@ -194,7 +193,7 @@ def _train(
             "step",
             step=step,
             t=ended - start,
-            loss=float(loss),
+            loss=loss.item(),
             step_seconds=ended - began,
             allreduce_seconds=clock.seconds,
         )
@@ -206,7 +205,7 @@ def _train(
             if statistics := link.statistics():
                 records.write("statistics", t=ended - start, statistics=statistics)
             if rank == 0:
-                print(f"step {step + 1} of {config.steps}, loss {float(loss):.3f}", file=sys.stderr)
+                print(f"step {step + 1} of {config.steps}, loss {loss.item():.3f}", file=sys.stderr)
     return snapshots
 
 
