@@ -10,9 +10,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-import tables
 from metrics import Progress
-from results import ArmResult, Claim
+from tables import TextTable
 
 _FILE_WIDTH = 132
 _LINE_SECONDS = 2.0  # between two lines where there is no terminal to refresh one
@@ -69,23 +68,16 @@ def describe(progress: Progress) -> str:
     return "  ".join(parts)
 
 
-def print_results(console: Console, results: Sequence[ArmResult], claims: Sequence[Claim]) -> None:
+def print_tables(console: Console, shown: Sequence[TextTable]) -> None:
     """The tables at the end."""
-    console.print(_table("Figures", tables.FIGURES, tables.figures(results)))
-    drops = tables.drops(results)
-    if drops:
-        console.print(_table("Dropped by the gradient policy", tables.DROPS, drops))
-    rows = [
-        [claim.name, tables.claim_value(claim), claim.to_json()["goal"], "met" if claim.met else "MISSED"]
-        for claim in claims
-    ]
-    console.print(_table("Goals", ("goal", "measured", "wanted", ""), rows))
+    for table in shown:
+        console.print(_table(table))
 
 
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD)
-    for index, column in enumerate(columns):
+def _table(text: TextTable) -> Table:
+    table = Table(title=text.title, title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD)
+    for index, column in enumerate(text.columns):
         table.add_column(column, justify="right" if index else "left", vertical="bottom")
-    for row in rows:
+    for row in text.rows:
         table.add_row(*(Text(cell) for cell in row))
     return table

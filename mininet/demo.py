@@ -3,23 +3,25 @@
 
 import argparse
 import json
-import shutil
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+
+from rich.console import Console
 
 import claims
-import preconditions
 import results
-from gradlane.units import format_rate, parse_rate, parse_size
+import tables
+from console import ProgressLine, make_console, print_tables
+from errors import ExperimentError
+from gradlane.units import parse_rate, parse_size
+from preconditions import PreconditionError
+from results import ArmResult
+from runner import ready_machine, run_scenario, settings_of
 from scenarios import SCENARIOS, Scenario, ScenarioError
 from training.arms import ARMS
 
 DEFAULT_SCENARIO = "incast"
-PIPELINE = Path(__file__).resolve().parent.parent / "p4src" / "build" / "v1model"
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _EXAMPLES = """examples:
   sudo python mininet/demo.py
@@ -32,136 +34,55 @@ _EXAMPLES = """examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the demonstration; returns the exit code: 0, 1 (something failed on the way), 2 (usage, or the machine)."""
     options = _parser().parse_args(arguments)
-    try:
-        scenario = chosen_scenario(options)
-        lock = make_ready(options.switch, scenario)
-    except (ScenarioError, preconditions.PreconditionError) as problem:
-        print(f"demo: error: {problem}", file=sys.stderr)
-        return 2
-    with lock:
-        return _run(options, scenario)
-
-
-def chosen_scenario(options: argparse.Namespace) -> Scenario:
-    """The scenario with the user's settings. Raises ScenarioError."""
-    scenario = SCENARIOS[options.scenario].with_settings(
-        arms=options.arms,
-        workers=options.workers,
-        servers=options.servers,
-        rate=options.rate,
-        buffer=options.buffer,
-        steps=options.steps,
-    )
-    if scenario.loss and options.switch == "bmv2":
-        raise ScenarioError(
-            f"scenario {scenario.name!r} needs a link that loses frames, which BMv2 has not by itself; "
-            "the netem qdisc could, but this runner does not use it: choose --switch gradlane"
-        )
-    return scenario
-
-
-def make_ready(switch: str, scenario: Scenario) -> Any:
-    """Checks the machine and takes the lock, which the caller closes at the end. Raises PreconditionError."""
-    from plan import SWITCH
-
-    hosts = scenario.workers + scenario.servers + (1 if scenario.bursts else 0)
-    preconditions.check_root()
-    lock = preconditions.lock()
-    try:
-        preconditions.check(switch, (9559, 9560), [f"{SWITCH}-eth{n}" for n in range(1, hosts + 1)], PIPELINE)
-    except BaseException:
-        lock.close()
-        raise
-    for number in STOP_SIGNALS:
-        signal.signal(number, _stop)
-    return lock
-
-
-def _stop(number: int, _frame: object) -> None:
-    """Ends the run as an exception, so that everything is torn down on the way out; further signals change nothing."""
-    for each in STOP_SIGNALS:
-        signal.signal(each, signal.SIG_IGN)
-    print(f"\nstopped by {signal.Signals(number).name}: tearing down", file=sys.stderr)
-    raise SystemExit(128 + number)
-
-
-def _run(options: argparse.Namespace, scenario: Scenario) -> int:
-    # Mininet and matplotlib are imported only now: preconditions says it better than an ImportError if one is missing.
-    import report
-    from arm_run import TASKS
-    from console import ProgressLine, make_console, print_results
-    from errors import ExperimentError
-    from experiment import Experiment
-
     console = make_console(to_stderr=options.json)
-    out: Path = options.out
-    if out.exists():
-        for path in (out / "logs", out / "result.json", out / "report.html"):
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    settings = settings_of(scenario, options.switch, options.model, [options.seed])
-    found: list[results.ArmResult] = []
     try:
-        with ProgressLine(console) as line:
+        scenario = SCENARIOS[options.scenario].with_settings(
+            arms=options.arms,
+            workers=options.workers,
+            servers=options.servers,
+            rate=options.rate,
+            buffer=options.buffer,
+            steps=options.steps,
+        )
+        with ready_machine(options.switch, [scenario]), ProgressLine(console) as line:
             line.say(f"scenario {scenario.name}: {scenario.summary}")
             for other in SCENARIOS.values():
                 if other.name != scenario.name:
                     line.say(f"   (other: --scenario {other.name}: {other.summary})")
-            with Experiment(scenario, TASKS[options.model], options.switch, options.seed, out) as experiment:
-                for arm in scenario.arms:
-                    line.say(f"arm {arm}: {ARMS[arm].summary}")
-                    found.append(experiment.run(arm, options.seed, line.show))
+            found = run_scenario(scenario, options.model, options.switch, [options.seed], options.out, line)
+    except (ScenarioError, PreconditionError) as problem:
+        print(f"demo: error: {problem}", file=sys.stderr)
+        return 2
     except ExperimentError as problem:
         print(f"demo: error: {problem}", file=sys.stderr)
         return 1
-    checked = claims.evaluate(found)
-    document = results.document(settings, found, checked)
-    results.save(out / "result.json", document)
-    (out / "report.html").write_text(
-        report.render(scenario.name, scenario.summary, settings, found, checked), encoding="utf-8"
-    )
-    print_results(console, found, checked)
-    console.print(f"report: {out / 'report.html'}   figures: {out / 'result.json'}", soft_wrap=True)
-    if options.json:
-        print(json.dumps(document, indent=1))
+    _present(options, scenario, found, console)
     return 0
 
 
-def settings_of(scenario: Scenario, switch: str, model: str, seeds: Sequence[int]) -> dict[str, Any]:
-    """The settings of a run, as the result file and the report state them."""
-    return {
-        "scenario": scenario.name,
-        "switch": "gradlane-switch" if switch == "gradlane" else "BMv2",
-        "model": model,
-        "workers": scenario.workers,
-        "servers": scenario.servers,
-        "rate": format_rate(scenario.rate),
-        "buffer": f"{scenario.buffer / 1000:g}kB",
-        "steps": scenario.steps,
-        "loss on the first worker's link": scenario.loss,
-        "bursts": _describe_bursts(scenario),
-        "seeds": ", ".join(map(str, seeds)),
-    }
+def _present(options: argparse.Namespace, scenario: Scenario, found: Sequence[ArmResult], console: Console) -> None:
+    """The files and tables at the end."""
+    import report  # with matplotlib, which takes a second to import
 
-
-def _describe_bursts(scenario: Scenario) -> str:
-    bursts = scenario.bursts
-    if bursts is None:
-        return "none"
-    return (
-        f"{bursts.rate_share:g} x rate for {1000 * bursts.period * bursts.duty:g} ms of every "
-        f"{1000 * bursts.period:g} ms to every {bursts.receivers}"
-    )
+    settings = settings_of(scenario, options.switch, options.model, [options.seed])
+    checked = claims.evaluate(found)
+    document = results.document(settings, found, checked)
+    results.save(options.out / "result.json", document)
+    page = report.render(scenario.name, scenario.summary, settings, found, checked)
+    (options.out / "report.html").write_text(page, encoding="utf-8")
+    print_tables(console, tables.of_runs(found, checked))
+    console.print(f"report: {options.out / 'report.html'}   figures: {options.out / 'result.json'}", soft_wrap=True)
+    if options.json:
+        print(json.dumps(document, indent=1))
 
 
 def _parser() -> argparse.ArgumentParser:
-    scenarios = "; ".join(f"{scenario.name}: {scenario.summary}" for scenario in SCENARIOS.values())
+    scenarios = "; ".join(f"{scenario.name}: {scenario.summary}" for scenario in SCENARIOS.values()).replace("%", "%%")
     parser = argparse.ArgumentParser(
         prog="demo.py", description=__doc__, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--switch", choices=("gradlane", "bmv2"), default="gradlane", help="(default: %(default)s)")
-    parser.add_argument(
-        "--scenario", choices=tuple(SCENARIOS), default=DEFAULT_SCENARIO, help=scenarios.replace("%", "%%")
-    )
+    parser.add_argument("--scenario", choices=tuple(SCENARIOS), default=DEFAULT_SCENARIO, help=scenarios)
     parser.add_argument("--workers", type=int, metavar="N", help="2 to 16")
     parser.add_argument("--servers", type=int, metavar="N", help="1 to 8, for arms with parameter servers")
     parser.add_argument("--rate", type=_quantity(parse_rate), metavar="R", help="of every link, 1mbit to 1gbit")

@@ -9,28 +9,16 @@ import tomli_w
 from arm_run import ArmRun, Report, Task, agent_socket
 from control import Controller, difference, read_switch
 from fabric import Fabric
-from plan import SWITCH, FabricPlan, Impairment
+from plan import SWITCH, FabricPlan
 from preconditions import RUN_DIRECTORY, find_program
 from processes import Child, Supervisor
 from results import ArmResult
+from runner import HTTP_PORT, P4RUNTIME_PORT
 from scenarios import Scenario
 from training.arms import ARMS
 
-P4RUNTIME_PORT = 9559
-HTTP_PORT = 9560
 READY_SECONDS = 20.0
-
-
-def fabric_plan(scenario: Scenario) -> FabricPlan:
-    """The fabric of a scenario. The link that loses frames is the first worker's."""
-    return FabricPlan(
-        workers=scenario.workers,
-        servers=scenario.servers,
-        traffic=1 if scenario.bursts else 0,
-        rate=scenario.rate,
-        buffer=scenario.buffer,
-        impairments={"h1": Impairment(scenario.loss)} if scenario.loss else {},
-    )
+PIPELINE_SECONDS = 75.0  # to the controller's readiness: a switch may have to compile the program
 
 
 class Experiment:
@@ -42,7 +30,7 @@ class Experiment:
 
     def __init__(self, scenario: Scenario, task: Task, target: str, seed: int, out: Path) -> None:
         self.scenario = scenario
-        self.plan = fabric_plan(scenario)
+        self.plan = FabricPlan.of(scenario)
         self._task = task
         self._target = target
         self._seed = seed
@@ -106,7 +94,7 @@ class Experiment:
         file = self._out / "fabric.toml"
         file.write_text(tomli_w.dumps(self.plan.document(target, f"127.0.0.1:{P4RUNTIME_PORT}")), encoding="utf-8")
         argv = [find_program("gradlane-controller"), "run", "--fabric", str(file), "--http", f"127.0.0.1:{HTTP_PORT}"]
-        self._supervisor.start("controller", argv).wait_ready(READY_SECONDS)
+        self._supervisor.start("controller", argv).wait_ready(PIPELINE_SECONDS)
 
     def _start_agents(self) -> None:
         hosts = [host for host in self.plan.hosts if host.role != "traffic"]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gradlane.units import format_rate
+from scenarios import Scenario
 from training.arms import EXPEDITED_FORWARDING
 
 Role = Literal["worker", "server", "traffic"]
@@ -81,6 +82,18 @@ class FabricPlan:
     rate: int
     buffer: int
     impairments: Mapping[str, Impairment] = field(default_factory=dict[str, Impairment])
+
+    @staticmethod
+    def of(scenario: Scenario) -> "FabricPlan":
+        """The fabric of a scenario. The link that loses frames is the first worker's."""
+        return FabricPlan(
+            workers=scenario.workers,
+            servers=scenario.servers,
+            traffic=1 if scenario.bursts else 0,
+            rate=scenario.rate,
+            buffer=scenario.buffer,
+            impairments={"h1": Impairment(scenario.loss)} if scenario.loss else {},
+        )
 
     @property
     def hosts(self) -> tuple[HostPlan, ...]:

@@ -88,8 +88,9 @@ def check(target: str, ports: Iterable[int], interfaces: Sequence[str], pipeline
         if not (pipeline / name).is_file():
             raise PreconditionError(f"{pipeline / name} is missing: make p4")
     _check_kernel()
+    present = {name for _, name in socket.if_nameindex()}
     for interface in interfaces:
-        if Path("/sys/class/net", interface).exists():
+        if interface in present:
             raise PreconditionError(
                 f"interface {interface} exists already, perhaps of another Mininet: end that, "
                 f"or remove it with `ip link delete {interface}`"

@@ -8,6 +8,7 @@ import select
 import signal
 import socket
 import subprocess
+import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from errors import ProcessError
 END_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 TERM_SECONDS = 3.0  # what a process gets to end by itself
 _POLL_SECONDS = 0.05
+_LONGEST_QUOTE = 300  # characters of a log line in an error
 _READY = re.compile(r"([\w-]+: )?ready\b")  # perhaps after the program's name
 
 
@@ -27,7 +29,8 @@ class Child:
     def __init__(self, name: str, argv: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
         self.name = name
         self.log = log
-        self.program = Path(argv[0]).name if argv[0] != "mnexec" else Path(argv[3]).name
+        words = [Path(word).name for word in (argv[3:] if argv[0] == "mnexec" else argv)]
+        self.program = words[1] if words[0].startswith("python") else words[0]
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as output:
             try:
@@ -53,17 +56,15 @@ class Child:
         return self.process.poll() is not None
 
     def last_line(self) -> str:
-        """The last line that the process wrote, for error messages."""
+        """The last line that the process wrote; empty if it wrote none."""
         lines = [line for line in self._lines() if line.strip()]
-        return lines[-1].strip() if lines else "nothing"
+        return lines[-1].strip() if lines else ""
 
     def obituary(self) -> str:
         """How the process ended, in a clause: who, how, and its last words."""
         status = self.process.returncode
         how = f"exited with status {status}" if status >= 0 else f"died with signal {-status}"
-        return (
-            f"{self.name} ({self.program}, pid {self.pid}) {how}; its last line: {self.last_line()} (log: {self.log})"
-        )
+        return f"{self} {how}; {self._last_words()}"
 
     def wait_ready(self, seconds: float) -> None:
         """Waits for a line in the log that begins with "ready". Raises ProcessError."""
@@ -82,10 +83,13 @@ class Child:
             if ended:
                 raise ProcessError(self.obituary())
             if time.monotonic() > deadline:
-                raise ProcessError(
-                    f"{self} is not ready after {seconds:g} s; its last line: {self.last_line()} (log: {self.log})"
-                )
+                raise ProcessError(f"{self} is not ready after {seconds:g} s; {self._last_words()}")
             wait_for_exit([self], _POLL_SECONDS)
+
+    def _last_words(self) -> str:
+        line = self.last_line()
+        said = f"its last line: {textwrap.shorten(line, _LONGEST_QUOTE)}" if line else "it wrote nothing"
+        return f"{said} (log: {self.log})"
 
     def _lines(self) -> list[str]:
         return self.log.read_text(errors="replace").splitlines()

@@ -2,6 +2,8 @@
 """The tables of an experiment as text cells: the terminal and the report show the same."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, geometric_mean
 
 from results import ArmResult, Claim, Distribution, speed_up
 
@@ -17,6 +19,62 @@ FIGURES = (
     "speed-up",
 )
 DROPS = ("arm", "queue class", "drop precedence", "packets", "kB", "offered", "dropped")
+
+
+SUMMARY = ("scenario", "arm", "step p50, ms", "to target", "reached", "final", "policy drops", "speed-up")
+GOALS = ("goal", "measured", "wanted", "")
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A titled table of text cells; the first column is what the row is about."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def of_runs(results: Sequence[ArmResult], claims: Sequence[Claim]) -> list[TextTable]:
+    """The tables of a few runs: their figures, what was dropped, and the goals."""
+    shown = [TextTable("Figures", FIGURES, figures(results))]
+    if dropped := drops(results):
+        shown.append(TextTable("Dropped by the gradient policy", DROPS, dropped))
+    return [*shown, TextTable("Goals", GOALS, goals(claims))]
+
+
+def of_benchmark(results: Sequence[ArmResult], claims: Sequence[Claim]) -> list[TextTable]:
+    """The tables of many runs: each scenario and arm over its seeds, and the goals."""
+    return [TextTable("Means over the seeds", SUMMARY, summary(results)), TextTable("Goals", GOALS, goals(claims))]
+
+
+def summary(results: Sequence[ArmResult]) -> list[list[str]]:
+    """One row per scenario and arm, under the heads of SUMMARY; the speed-up is the geometric mean."""
+    rows: list[list[str]] = []
+    for scenario, arm in dict.fromkeys((result.scenario, result.arm) for result in results):
+        same = [result for result in results if (result.scenario, result.arm) == (scenario, arm)]
+        reached = [result for result in same if result.seconds_to_target is not None]
+        ratios = [ratio for result in same if (ratio := speed_up(results, result)) is not None]
+        least = ">= " if len(reached) < len(same) else ""
+        rows.append(
+            [
+                scenario,
+                arm,
+                f"{1000 * fmean(result.step.p50 for result in same):.1f}",
+                f"{least}{fmean(result.time_or_bound for result in same):.1f} s",
+                f"{len(reached)} of {len(same)}",
+                metric(same[0].metric, fmean(result.final for result in same)),
+                f"{sum(result.switch.policy_drops for result in same):,}" if same[0].transport else "-",
+                f"{geometric_mean(ratios):.2f}x" if len(ratios) == len(same) else "-",
+            ]
+        )
+    return rows
+
+
+def goals(claims: Sequence[Claim]) -> list[list[str]]:
+    """One row per claim, under the heads of GOALS."""
+    return [
+        [claim.name, claim_value(claim), claim.to_json()["goal"], "met" if claim.met else "MISSED"] for claim in claims
+    ]
 
 
 def figures(results: Sequence[ArmResult]) -> list[list[str]]:

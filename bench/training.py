@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The training benchmark: every scenario and arm with several seeds, on the fabric of the demonstration."""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "mininet"))
+
+import claims
+import results
+import tables
+from console import ProgressLine, make_console, print_tables
+from errors import ExperimentError
+from preconditions import PreconditionError
+from results import ArmResult
+from runner import ready_machine, run_scenario, settings_of
+from scenarios import SCENARIOS, ScenarioError
+
+_EXAMPLES = """examples:
+  sudo python bench/training.py
+  sudo python bench/training.py --scenarios clean,gray --seeds 1,2,3 --json > training.json
+  sudo python bench/training.py --scenarios burst --seeds 7 --steps 60
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the benchmark; returns the exit code: 0, 1 (something failed on the way), 2 (usage, or the machine)."""
+    options = _parser().parse_args(arguments)
+    console = make_console(to_stderr=options.json)
+    began = time.monotonic()
+    found: list[ArmResult] = []
+    try:
+        unknown = [name for name in options.scenarios if name not in SCENARIOS]
+        if unknown:
+            raise ScenarioError(f"scenario {unknown[0]!r} is unknown; the scenarios are {', '.join(SCENARIOS)}")
+        scenarios = [SCENARIOS[name].with_settings(steps=options.steps) for name in options.scenarios]
+        with ready_machine(options.switch, scenarios), ProgressLine(console) as line:
+            for scenario in scenarios:
+                found += run_scenario(scenario, options.model, options.switch, options.seeds, options.out, line)
+    except (ScenarioError, PreconditionError) as problem:
+        print(f"training: error: {problem}", file=sys.stderr)
+        return 2
+    except ExperimentError as problem:
+        print(f"training: error: {problem}", file=sys.stderr)
+        return 1
+    checked = claims.evaluate(found)
+    settings = {
+        "scenarios": [settings_of(scenario, options.switch, options.model, options.seeds) for scenario in scenarios],
+        "minutes": round((time.monotonic() - began) / 60, 1),
+    }
+    document = results.document(settings, found, checked)
+    results.save(options.out / "training.json", document)
+    print_tables(console, tables.of_benchmark(found, checked))
+    console.print(f"figures: {options.out / 'training.json'}", soft_wrap=True)
+    if options.json:
+        print(json.dumps(document, indent=1))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="training.py", description=__doc__, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--scenarios", type=_names, default=tuple(SCENARIOS), metavar="A,B", help="(default: all)")
+    parser.add_argument("--seeds", type=_seeds, default=(1, 2, 3), metavar="A,B", help="(default: 1,2,3)")
+    parser.add_argument("--steps", type=int, metavar="N", help="of training (default: each scenario's own)")
+    parser.add_argument("--model", choices=("cnn", "transformer"), default="cnn", help="(default: %(default)s)")
+    parser.add_argument("--switch", choices=("gradlane", "bmv2"), default="gradlane", help="(default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("out/bench"), metavar="DIR", help="(default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="the result as JSON on standard output")
+    return parser
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _seeds(text: str) -> tuple[int, ...]:
+    words = _names(text)
+    if not words or len(set(words)) < len(words) or not all(w.isdecimal() and int(w) < 2**31 for w in words):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of different seeds, e.g. 1,2,3")
+    return tuple(int(word) for word in words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
