@@ -109,8 +109,9 @@ class Header:
         return cls(**values)
 
 
-# Payload of a REPORT: datagrams of this stream received, and how many of them came ECN-marked (both cumulative).
-REPORT = struct.Struct(">II")
+# Payload of a REPORT: slices of this stream received, how many of them came ECN-marked (both cumulative), and the part
+# of the receiver's link that is the stream's, in kbit/s.
+REPORT = struct.Struct(">III")
 
 
 def c_definitions() -> str:

@@ -14,10 +14,12 @@
 
 enum {
     RING = 4096,             /* messages of one source that are remembered, so that a late PROBE gets its STOP */
-    REPORT_EVERY = 8,        /* slices */
-    TARGET_QUEUE = 12,       /* slices of this link's rate that may stand in queues on the way */
+    FRAME_OVERHEAD = 42,     /* bytes of Ethernet, IPv4 and UDP headers */
+    REPORT_EVERY = 8,        /* slices, or as soon as the number of incoming streams changes */
+    STREAM_IDLE = 8000,      /* us without a slice after which a stream counts as over */
+    REPORT_BYTES = 12,
+    TARGET_QUEUE = 28,       /* slices of this link's rate that may stand in queues on the way */
     INITIAL_RTT = 1000,      /* us */
-    PROBE_WAIT_MIN = 1500,   /* us; above the time a queue of a shallow buffer takes to drain after the last slice */
     PROBE_WAIT_MAX = 100000, /* us */
     REORDER_MIN = 300,       /* us */
 };
@@ -107,6 +109,7 @@ struct rx_message {
 typedef struct {
     uint32_t received, marked;
     int32_t missing;
+    double share; /* bytes per us that it leaves for the stream; 0: not told yet */
 } feedback;
 
 /* A stream of slices that one rate governs: towards one rank, or to an aggregator's multicast group. */
@@ -127,6 +130,7 @@ typedef struct {
     uint32_t srtt, base_rtt;                           /* smoothed; shortest ever seen */
     feedback feedback[2];                              /* its view of our streams: unicast, multicast */
     uint32_t received[2], marked[2], unreported[2];    /* our view of its streams */
+    uint64_t active_until[2];
     rx_message **ring;
 } peer;
 
@@ -154,6 +158,7 @@ struct gl_engine {
     control *controls, **controls_tail;
     control *in_batch;
     gl_event *events, **events_tail;
+    unsigned streams; /* that come in at present */
     uint64_t memory;
     gl_statistics statistics;
 };

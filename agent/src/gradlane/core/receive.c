@@ -187,16 +187,32 @@ static rx_message *find_message(gl_engine *e, unsigned source, const uint8_t *h)
     return m;
 }
 
-static void report(gl_engine *e, unsigned source, const uint8_t *h, bool congested) {
+/* How many streams share this host's port now. A stream is over with the last slice of its message, or when it falls
+ * silent; the next message's first slice revives it. */
+static void count_streams(gl_engine *e, unsigned source, bool multicast, bool end, uint64_t now) {
+    e->peers[source].active_until[multicast] = end ? 0 : now + STREAM_IDLE;
+    unsigned streams = 0;
+    for (unsigned rank = 0; rank < e->ranks; rank++)
+        streams += (e->peers[rank].active_until[0] > now) + (e->peers[rank].active_until[1] > now);
+    if (streams == e->streams) return;
+    e->streams = streams;
+    for (unsigned rank = 0; rank < e->ranks; rank++)
+        e->peers[rank].unreported[0] = e->peers[rank].unreported[1] = REPORT_EVERY;
+}
+
+/* Tells the sender how its stream gets through, and which part of this host's port is its. */
+static void report(gl_engine *e, unsigned source, const uint8_t *h, bool congested, uint64_t now) {
     peer *from = &e->peers[source];
-    const bool multicast = h[GL_AT_FLAGS] & GL_FLAG_MULTICAST;
+    const bool multicast = h[GL_AT_FLAGS] & GL_FLAG_MULTICAST, end = h[GL_AT_FLAGS] & GL_FLAG_END;
+    count_streams(e, source, multicast, end, now);
     from->received[multicast]++;
     from->marked[multicast] += congested;
     e->statistics.ecn_marked += congested;
-    if (++from->unreported[multicast] < REPORT_EVERY && !(h[GL_AT_FLAGS] & GL_FLAG_END)) return;
+    if (++from->unreported[multicast] < REPORT_EVERY && !end) return;
     from->unreported[multicast] = 0;
-    uint8_t payload[8];
+    uint8_t payload[REPORT_BYTES];
     put32(payload, from->received[multicast]), put32(payload + 4, from->marked[multicast]);
+    put32(payload + 8, (uint32_t)(e->config.rate / 1000 / (e->streams ? e->streams : 1)));
     send_control(e, source, GL_KIND_REPORT, h, payload, sizeof payload);
     e->statistics.reports_sent++;
 }
@@ -283,7 +299,7 @@ void gl_receive(gl_engine *e, const uint8_t *h, uint32_t bytes, int congested, u
             s->bad_length++;
             return;
         }
-        if (kind == GL_KIND_DATA) report(e, source, h, congested);
+        if (kind == GL_KIND_DATA) report(e, source, h, congested, now);
         on_slice(e, source, h, length, now);
     } else if (kind == GL_KIND_PROBE)
         on_probe(e, source, h, now);
@@ -291,7 +307,7 @@ void gl_receive(gl_engine *e, const uint8_t *h, uint32_t bytes, int congested, u
         on_bitmap(e, source, h, h + GL_HEADER, now);
     else if (kind == GL_KIND_STOP)
         on_stop(e, source, h, h + GL_HEADER, now);
-    else if (kind == GL_KIND_REPORT && length == 8)
+    else if (kind == GL_KIND_REPORT && length == REPORT_BYTES)
         on_report(e, source, h, h + GL_HEADER, now);
     else
         s->bad_header++;

@@ -6,13 +6,17 @@
 #include "internal.h"
 
 static const double GAIN = 1.0 / 4;          /* of the congestion estimate */
-static const double DELAY_GAIN = 0.8, DECREASE_MAX = 0.3;
-static const double RECOVERY = 1.0 / 4;      /* of what a path is short of its share, each round */
-static const double PROBING = 1.0 / 64;      /* of its share, to find what others leave */
-static const double FLOOR = 1.0 / 8;
-static const uint64_t CATCH_UP = 2000;       /* us that a late wake-up may make good by sending faster */
+static const double DELAY_GAIN = 0.4, DECREASE_MAX = 0.3;
+static const double RECOVERY = 1.0 / 2;      /* of what a path is short of its share, each round */
+static const double PROBING = 1.0 / 24;      /* of its share, to find what others leave */
+static const double FLOOR = 1.0 / 4;
 static const double QUANTUM = 600;           /* us of a path's rate that one batch may carry */
 static const uint64_t ROUND_MIN = 1000;      /* us */
+
+/* Microseconds that a whole slice takes on this host's link, with its Ethernet, IPv4 and UDP headers. */
+static double slice_time(const gl_engine *e) {
+    return (FRAME_OVERHEAD + GL_HEADER + e->config.slice_bytes) / e->rate;
+}
 
 tx_message *tx_new(gl_engine *e, path *p, unsigned targets, uint32_t slices) {
     (void)e;
@@ -115,13 +119,9 @@ void send_control(gl_engine *e, unsigned rank, unsigned kind, const uint8_t *lik
     e->controls_tail = &c->next;
 }
 
-static uint32_t probe_wait(const gl_engine *e, unsigned rank) {
-    const uint32_t wait = 2 * e->peers[rank].srtt;
-    return wait > PROBE_WAIT_MIN ? wait : PROBE_WAIT_MIN;
-}
-
 static void arm_probe(gl_engine *e, target *t, uint64_t now) {
-    t->probe_wait = probe_wait(e, t->rank);
+    /* A PROBE overtakes slices that still queue, so it waits for the queues that the rate control allows. */
+    t->probe_wait = 2 * e->peers[t->rank].srtt + (uint32_t)(TARGET_QUEUE / 2 * slice_time(e));
     t->probe_at = now + t->probe_wait;
     due(e, t->probe_at);
 }
@@ -172,7 +172,7 @@ void on_bitmap(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *b
             return;
         }
     }
-    const uint32_t in_flight = e->peers[source].srtt * 9 / 10;
+    const uint32_t in_flight = e->peers[source].srtt * 5 / 4;
     for (uint32_t i = 0; i < m->sent; i++) {
         const uint32_t slice = m->queue ? m->queue[i] : i;
         if (bits[slice >> 3] >> (slice & 7) & 1 || test_bit(t->todo, slice)) continue;
@@ -197,8 +197,7 @@ static void adapt(gl_engine *e, path *p, const peer *from, uint32_t delivered, u
         if (fraction > 1) fraction = 1;
         p->congestion += GAIN * (fraction - p->congestion);
         double decrease = p->round_congested ? p->congestion / 2 : 0;
-        const double slice_time = (GL_HEADER + e->config.slice_bytes + 42) / e->rate;
-        const double target = from->base_rtt + TARGET_QUEUE * slice_time;
+        const double target = from->base_rtt + TARGET_QUEUE * slice_time(e);
         if (p->round_rtt != UINT32_MAX && p->round_rtt > target) {
             double excess = DELAY_GAIN * (p->round_rtt - target) / p->round_rtt;
             if (excess > DECREASE_MAX) excess = DECREASE_MAX;
@@ -214,6 +213,17 @@ static void adapt(gl_engine *e, path *p, const peer *from, uint32_t delivered, u
     p->round_delivered = p->round_congested = 0;
     p->round_rtt = UINT32_MAX;
     p->round_end = now + (from->srtt > ROUND_MIN ? from->srtt : ROUND_MIN);
+}
+
+/* The share that the narrowest of a path's receivers leaves it; a change keeps what congestion has made of the rate. */
+static void take_share(gl_engine *e, path *p) {
+    double share = e->rate;
+    for (unsigned rank = 0; rank < e->ranks; rank++) {
+        const double told = e->peers[rank].feedback[p->multicast].share;
+        if ((p->multicast || p == &e->paths[rank]) && told && told < share) share = told;
+    }
+    p->rate *= share / p->share;
+    p->share = share;
 }
 
 void on_report(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *payload, uint64_t now) {
@@ -239,6 +249,8 @@ void on_report(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *p
         if (t && !t->stopped && m->sent == m->slices) arm_probe(e, t, now);
     }
     f->received = received, f->marked = marked;
+    f->share = (double)get32(payload + 8) / 8e3;
+    if (f->share) take_share(e, p);
     adapt(e, p, from, (uint32_t)delivered, congested, now);
 }
 
@@ -338,8 +350,10 @@ static tx_message *next_message(path *p) {
     return best;
 }
 
-static uint64_t advance(uint64_t next, uint64_t now, double bytes, double rate) {
-    const uint64_t from = next + CATCH_UP > now ? next : now - CATCH_UP;
+/* When the next batch is due. A late wake-up may be made good by sending faster, up to what queues are to hold. */
+static uint64_t advance(const gl_engine *e, uint64_t next, uint64_t now, double bytes, double rate) {
+    const uint64_t credit = (uint64_t)(TARGET_QUEUE * slice_time(e));
+    const uint64_t from = next + credit > now ? next : now - credit;
     return from + (uint64_t)(bytes / rate);
 }
 
@@ -382,9 +396,9 @@ int gl_transmit(gl_engine *e, gl_batch *b, uint64_t now) {
         if (!b->datagrams) continue;
         size_t bytes = 0;
         for (int k = 0; k < b->iov_count; k++) bytes += b->iov[k].iov_len;
-        bytes += b->datagrams * 42u; /* Ethernet, IPv4 and UDP headers take the link's time too */
-        p->next_send = advance(p->next_send, now, (double)bytes, p->rate);
-        e->next_send = advance(e->next_send, now, (double)bytes, e->rate);
+        bytes += b->datagrams * FRAME_OVERHEAD;
+        p->next_send = advance(e, p->next_send, now, (double)bytes, p->rate);
+        e->next_send = advance(e, e->next_send, now, (double)bytes, e->rate);
         b->address = p->address;
         e->turn = turn + 1;
         e->statistics.datagrams_sent += b->datagrams;
