@@ -28,8 +28,9 @@ class Admin:
     async def start(self) -> None:
         """Listens. Raises SwitchError if another process does, or if the path can't be used."""
         try:
-            if self._path.is_socket() and not _answers(self._path):
-                self._path.unlink()
+            # A socket that nobody answers on is what a killed switch left; asyncio replaces it.
+            if self._path.is_socket() and _answers(self._path):
+                raise SwitchError(f"admin socket {self._path}: another process listens there")
             self._server = await asyncio.start_unix_server(self._serve, self._path, limit=_MAX_LINE)
         except OSError as error:
             raise SwitchError(f"admin socket {self._path}: {error.strerror or error}") from None

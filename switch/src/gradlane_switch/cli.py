@@ -42,7 +42,9 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--device-id", type=int, default=1, help="P4Runtime device id (default 1)")
-    parser.add_argument("--grpc-server-addr", default="127.0.0.1:9559", metavar="ADDRESS:PORT", help="P4Runtime server")
+    parser.add_argument(
+        "--grpc-server-addr", default="127.0.0.1:9559", metavar="ADDRESS:PORT", help="P4Runtime server; or unix:PATH"
+    )
     parser.add_argument("--admin", type=Path, metavar="PATH", help="Unix socket for statistics and link settings")
     parser.add_argument(
         "-i", "--interface", action="append", default=[], metavar="PORT", dest="ports", help="a port, see below"
@@ -58,9 +60,9 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s", stream=sys.stderr)
     parser = _parser()
     args = parser.parse_args()
+    if (args.program is None) != (args.p4info is None):
+        parser.error("--program and --p4info go together")
     try:
-        if (args.program is None) != (args.p4info is None):
-            raise SwitchError("--program and --p4info go together")
         ports = [parse_port(text) for text in args.ports]
         return asyncio.run(_run(args, ports))
     except (ProgramError, PortError) as error:
@@ -97,7 +99,7 @@ async def _run(args: argparse.Namespace, ports: list[PortSpec]) -> int:
     server = None
     admin = Admin(dataplane, args.admin) if args.admin else None
     try:
-        server, port = make_server(service, args.grpc_server_addr)
+        server, address = make_server(service, args.grpc_server_addr)
         if admin is not None:
             await admin.start()
         if pipeline is not None:
@@ -105,7 +107,7 @@ async def _run(args: argparse.Namespace, ports: list[PortSpec]) -> int:
         loop.add_reader(dataplane.event_fd, log_events)
         dataplane.start(failed)
         await server.start()
-        _announce(args.device_id, f"{args.grpc_server_addr.rpartition(':')[0]}:{port}", ports)
+        _announce(args.device_id, address, ports)
         reason = await stopped
     finally:
         loop.remove_reader(dataplane.event_fd)

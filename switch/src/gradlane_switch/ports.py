@@ -143,6 +143,13 @@ def check_buffer(spec: PortSpec, config: PortConfig, mtu: int) -> None:
         )
 
 
+def _index(interface: str) -> int:
+    try:
+        return socket.if_nametoindex(interface)
+    except OSError:
+        raise PortError(f"{interface}: no such interface") from None
+
+
 def open_socket(interface: str) -> tuple[socket.socket, int]:
     """A packet socket on an interface, promiscuous, and the interface's MTU. Raises PortError naming the interface."""
     try:
@@ -150,7 +157,7 @@ def open_socket(interface: str) -> tuple[socket.socket, int]:
     except PermissionError:
         raise PortError(f"{interface}: packet sockets need root or CAP_NET_RAW") from None
     try:
-        index = socket.if_nametoindex(interface)
+        index = _index(interface)
         request = fcntl.ioctl(opened, _SIOCGIFMTU, struct.pack("16sI12x", interface.encode(), 0))
         mtu = struct.unpack("16sI12x", request)[1]
         opened.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
@@ -165,4 +172,7 @@ def open_socket(interface: str) -> tuple[socket.socket, int]:
     except OSError as error:
         opened.close()
         raise PortError(f"{interface}: {error.strerror or error}") from None
+    except PortError:
+        opened.close()
+        raise
     return opened, mtu

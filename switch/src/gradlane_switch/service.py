@@ -165,8 +165,11 @@ class Service(p4r_grpc.P4RuntimeServicer):
         return self._pipeline
 
 
-def make_server(service: Service, address: str) -> tuple[grpc.aio.Server, int]:
-    """A server for the service, not started yet, and its TCP port. Raises SwitchError if it can't listen there."""
+def make_server(service: Service, address: str) -> tuple[grpc.aio.Server, str]:
+    """A server for the service, not started yet, and its address, with the port that the system chose for port 0.
+
+    Raises SwitchError if it can't listen on the address.
+    """
     options = [("grpc.max_receive_message_length", _MAX_MESSAGE), ("grpc.so_reuseport", 0)]
     server = grpc.aio.server(options=options)
     p4r_grpc.add_P4RuntimeServicer_to_server(service, server)
@@ -176,7 +179,7 @@ def make_server(service: Service, address: str) -> tuple[grpc.aio.Server, int]:
         bound = 0
     if not bound:
         raise SwitchError(f"can't listen on {address}: it is in use, or not an address of this machine")
-    return server, bound
+    return server, address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{bound}"
 
 
 def _write_all(pipeline: Pipeline, updates: list[Any]) -> list[Any]:
