@@ -12,7 +12,7 @@ from typing import Any
 import tomli_w
 
 import jobs
-from errors import ArmError
+from errors import ArmError, ControlError
 from fabric import Fabric
 from gradlane.units import format_rate
 from metrics import Progress, Record, RecordFile, arm_result, progress
@@ -172,7 +172,12 @@ class ArmRun:
                 raise ArmError(f"arm {self._arm.name} made no progress for {patience:g} s, {self._positions()}")
             if started and now - reported >= PROGRESS_SECONDS:
                 reported = now
-                report(progress(self._arm.name, self._config.steps, self._files, policy_drops()))
+                try:
+                    dropped = policy_drops()
+                except ControlError as problem:
+                    self._raise_if_dead()
+                    raise ArmError(f"{problem}; during arm {self._arm.name}, {self._positions()}") from None
+                report(progress(self._arm.name, self._config.steps, self._files, dropped))
         self._raise_if_dead()
         self._read_records()
 

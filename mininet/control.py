@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Talking to what runs: the controller over HTTP, gradlane-switch over its admin socket."""
 
+import contextlib
 import json
 import socket
 import urllib.error
@@ -45,8 +46,10 @@ class Controller:
             with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as problem:
-            reason = problem.read().decode(errors="replace").strip()
-            raise ControlError(f"the controller refused {method} {path}: {reason}") from None
+            text = problem.read().decode(errors="replace").strip()
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                text = json.loads(text)["error"]
+            raise ControlError(f"the controller refused {method} {path}: {text}") from None
         except OSError as problem:
             reason = getattr(problem, "reason", problem)
             raise ControlError(f"the controller at {self._address} does not answer: {reason}") from None

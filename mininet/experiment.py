@@ -8,6 +8,7 @@ import tomli_w
 
 from arm_run import ArmRun, Report, Task, agent_socket
 from control import Controller, difference, read_switch
+from errors import ControlError, ProcessError
 from fabric import Fabric
 from plan import SWITCH, FabricPlan
 from preconditions import RUN_DIRECTORY, find_program
@@ -57,6 +58,15 @@ class Experiment:
 
     def run(self, arm: str, seed: int, report: Report) -> ArmResult:
         """Runs one arm to its end. Raises ExperimentError."""
+        try:
+            return self._run(arm, seed, report)
+        except ControlError:
+            dead = self._supervisor.dead()  # who does not answer may be so because of another's death
+            if dead:
+                raise ProcessError(f"{dead[0].obituary()}; before or after arm {arm}") from None
+            raise
+
+    def _run(self, arm: str, seed: int, report: Report) -> ArmResult:
         gradlane = ARMS[arm].kind == "gradlane"
         folder = self._out / f"{arm}-{seed}"
         folder.mkdir(parents=True, exist_ok=True)

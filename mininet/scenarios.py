@@ -71,6 +71,8 @@ class Scenario:
         _check_range("rate", changed.rate, RATE, " bit/s")
         _check_range("buffer", changed.buffer, BUFFER, " bytes")
         _check_range("steps", changed.steps, (10, 100_000), "")
+        if not changed.arms:
+            raise ScenarioError(f"no arm is named; the arms are {', '.join(ARMS)}")
         for arm in changed.arms:
             if arm not in ARMS:
                 raise ScenarioError(f"arm {arm!r} is unknown; the arms are {', '.join(ARMS)}")
