@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A worker's side of the parameter server: pushes shards to every server and takes the mean back, both at once."""
 
+import contextlib
 import socket
 import threading
 import time
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 from training.config import Config, Node
 from training.ps_wire import Connection, Header, Kind, PeerError, chunks, shard
 from training.sockets import set_timeouts, tune
+
+_FAREWELL_SECONDS = 0.5
 
 Done = Callable[[PeerError | None], None]
 
@@ -54,7 +57,8 @@ class Client:
         self._receives: list[SimpleQueue[_Shard | None]] = []
         self._credits: list[threading.Semaphore] = []
         self._connections: list[Connection] = []
-        self._threads: list[threading.Thread] = []
+        self._senders: list[threading.Thread] = []
+        self._receivers: list[threading.Thread] = []
         source = config.worker(rank).address
         deadline = time.monotonic() + config.join_timeout
         for server in config.servers:
@@ -64,12 +68,14 @@ class Client:
             set_timeouts(connection.socket, receive=config.timeout, send=config.timeout)
             self._connections.append(connection)
             connection.send([(Header(Kind.HELLO, sequence=rank), memoryview(b""))])
-        for index, connection in enumerate(self._connections):
+        for index in range(len(self._connections)):
             self._sends.append(SimpleQueue())
             self._receives.append(SimpleQueue())
             self._credits.append(threading.Semaphore(config.chunk_credits))
-            self._start(self._send, index, f"push-{connection.peer}")
-            self._start(self._receive, index, f"pull-{connection.peer}")
+            self._senders.append(threading.Thread(target=self._send, args=(index,), daemon=True))
+            self._receivers.append(threading.Thread(target=self._receive, args=(index,), daemon=True))
+        for thread in (*self._senders, *self._receivers):
+            thread.start()
 
     def reduce(self, array: NDArray[np.generic], done: Done) -> None:
         """Replaces a flat float32 or float16 array by its mean over the workers; `done` is called at the end.
@@ -95,36 +101,42 @@ class Client:
         self._sequence += 1
 
     def close(self) -> None:
-        """Tells the servers that this worker is done, and ends the connections."""
+        """Tells the servers that this worker is done, or why it failed, and ends the connections."""
         for queue in (*self._sends, *self._receives):
             queue.put(None)
-        if self._error is not None:  # a thread may still be in a blocking call on a connection that is lost
-            self._shut_down()
-        for thread in self._threads:
+        for thread in self._senders:
+            thread.join()
+        if self._error is not None:  # the receivers may still wait for what never comes
+            for connection in self._connections:
+                with contextlib.suppress(OSError):  # the peer was faster
+                    connection.socket.shutdown(socket.SHUT_RDWR)
+        for thread in self._receivers:
             thread.join()
         for connection in self._connections:
             connection.socket.close()
 
-    def _start(self, target: Callable[[int], None], index: int, name: str) -> None:
-        thread = threading.Thread(target=target, args=(index,), name=name, daemon=True)
-        self._threads.append(thread)
-        thread.start()
-
     def _send(self, index: int) -> None:
-        connection, queue, credits = self._connections[index], self._sends[index], self._credits[index]
+        connection, queue = self._connections[index], self._sends[index]
         try:
-            while (item := queue.get()) is not None:
-                data, total = item.data, len(item.data)
-                for offset, length in chunks(total, self._chunk):
-                    credits.acquire()
-                    if self._error is not None:
-                        return
-                    header = Header(Kind.PUSH, item.sequence, offset, length, total)
-                    connection.send([(header, data[offset : offset + length])])
-            if self._error is None:
+            while (item := queue.get()) is not None and self._error is None:
+                self._push(index, item)
+            error = self._error
+            if error is None:
                 connection.send([(Header(Kind.BYE), memoryview(b""))])
+            else:  # the servers that still live learn of the origin, instead of taking this worker for it
+                text = str(error).encode()
+                connection.send([(Header(Kind.ERROR, length=len(text)), memoryview(text))])
         except PeerError as problem:
             self._fail(problem)
+
+    def _push(self, index: int, item: _Shard) -> None:
+        data, total = item.data, len(item.data)
+        for offset, length in chunks(total, self._chunk):
+            self._credits[index].acquire()
+            if self._error is not None:
+                return
+            header = Header(Kind.PUSH, item.sequence, offset, length, total)
+            self._connections[index].send([(header, data[offset : offset + length])])
 
     def _receive(self, index: int) -> None:
         connection, queue = self._connections[index], self._receives[index]
@@ -166,18 +178,16 @@ class Client:
                 return
             self._error = problem
             pending, self._pending = self._pending, set()
-        for credits in self._credits:
+        for queue, credits in zip(self._sends, self._credits, strict=True):
+            queue.put(None)
             credits.release()
+        # The process may end as soon as it hears of the error, so first let the senders pass it on.
+        deadline = time.monotonic() + _FAREWELL_SECONDS
+        for sender in self._senders:
+            if sender is not threading.current_thread():
+                sender.join(max(0.0, deadline - time.monotonic()))
         for reduction in pending:
             reduction.done(problem)
-        self._shut_down()
-
-    def _shut_down(self) -> None:
-        for connection in self._connections:
-            try:
-                connection.socket.shutdown(socket.SHUT_RDWR)
-            except OSError:  # the peer was faster
-                continue
 
 
 def _connect(server: Node, source: str, port: int, deadline: float) -> Connection:

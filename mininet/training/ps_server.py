@@ -61,9 +61,13 @@ class Reduction:
             self.unsent -= frames
             return self.unsent == 0
 
-    def missing(self) -> list[int]:
-        """The ranks whose shard has not arrived in full."""
-        return [rank for rank, arrived in enumerate(self.arrived) if arrived < self.total]
+    def behind(self) -> list[int]:
+        """The ranks that the others wait for: of whose shard the least has arrived; empty if all is here.
+
+        The others may have more to send, but not before the means of what they have sent.
+        """
+        least = min(self.arrived)
+        return [rank for rank, arrived in enumerate(self.arrived) if arrived == least < self.total]
 
     def _advance(self, offset: int, length: int) -> bool:
         index = offset // self._chunk
@@ -159,6 +163,8 @@ class Server:
                     raise PeerError(f"{connection.peer} is lost: it closed the connection before its last step")
                 if header.kind == Kind.BYE:
                     break
+                if header.kind == Kind.ERROR:
+                    raise PeerError(connection.receive_text(header))
                 self._check(connection, header, last)
                 reduction = self._reduction(header, connection)
                 offset, length = header.offset, header.length
@@ -241,9 +247,9 @@ class Server:
         limit = self._config.timeout * 0.75
         now = time.monotonic()
         with self._lock:
-            stalled = [r for r in self._open.values() if now - r.last_arrival > limit and r.missing()]
+            stalled = [r for r in self._open.values() if now - r.last_arrival > limit and r.behind()]
         if stalled:
-            ranks = min(stalled, key=lambda reduction: reduction.sequence).missing()
+            ranks = min(stalled, key=lambda reduction: reduction.sequence).behind()
             late = ", ".join(str(self._config.worker(rank)) for rank in ranks)
             self._fail(PeerError(f"no gradient for {limit:g} s from worker {late}"))
 

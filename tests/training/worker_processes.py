@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts the processes of a run as children of a server that has imported PyTorch, which takes seconds, once."""
+
+import multiprocessing
+import os
+import sys
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+from training.config import Config
+
+MININET = Path(__file__).parents[2] / "mininet"
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["torch", "torch.distributed", "torch._dynamo"])
+
+Process = ForkServerProcess
+
+
+def start(config: Config, folder: Path) -> list[Process]:
+    """The workers in rank order, then the servers if the arm has any; `folder` takes their records and errors."""
+    folder.mkdir(exist_ok=True)
+    config.save(folder / "run.json")
+    roles = [("worker", node) for node in config.workers]
+    if config.effective_arm.servers:
+        roles += [("server", node) for node in config.servers]
+    started: list[Process] = []
+    for role, node in roles:
+        files = ["--config", str(folder / "run.json"), "--out", str(folder / f"{node.rank}.jsonl")]
+        arguments = [role, "--rank", str(node.rank), *files]
+        process = _CONTEXT.Process(target=_run, args=(arguments, folder / f"{node.rank}.err"), daemon=True)
+        process.start()
+        started.append(process)
+    return started
+
+
+def _run(arguments: list[str], errors: Path) -> None:
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), 2)
+    sys.path.insert(0, str(MININET))
+    import train
+
+    sys.exit(train.main(arguments))
