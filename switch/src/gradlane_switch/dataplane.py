@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import threading
@@ -16,6 +17,7 @@ from gradlane_switch.pipeline import Pipeline
 from gradlane_switch.ports import PortConfig, PortSpec, check_buffer, open_socket
 from gradlane_switch.state import Lock
 
+_LOG = logging.getLogger("gradlane-switch")
 _PACKET_MEMORY = 512 << 20
 _HEADERS = 18  # Ethernet and a VLAN tag
 
@@ -63,6 +65,11 @@ class DataPlane:
         """Starts forwarding. `failed` is called, in the thread, with the reason if it ends on its own."""
 
         def run() -> None:
+            try:
+                # A switch is not late because its hosts are busy.
+                os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+            except OSError as error:
+                _LOG.warning("forwarding without real-time priority (CAP_SYS_NICE): %s", error.strerror)
             result = runtime().gl_run(self._handle)
             if result:
                 failed(f"forwarding stopped: {os.strerror(result)}")

@@ -396,7 +396,7 @@ int gl_run(gl_dataplane *dp) {
         if (fds[dp->count].revents && read(dp->wake_fd, &reasons, sizeof reasons) > 0 && (uint32_t)reasons) {
             return 0;
         }
-        gl_acquire_forwarder(dp->lock);
+        gl_acquire(dp->lock);
         uint64_t now = clock_ns(CLOCK_MONOTONIC), offset = clock_ns(CLOCK_REALTIME) - now;
         for (uint32_t i = 0; i < dp->count; i++) {
             if (fds[i].revents) {

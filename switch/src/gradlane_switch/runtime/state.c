@@ -9,9 +9,14 @@ enum { FIRST_CAPACITY = 16 };
 
 gl_lock *gl_lock_new(void) {
     gl_lock *lock = calloc(1, sizeof *lock);
-    if (lock) {
-        pthread_mutex_init(&lock->mutex, NULL);
+    if (!lock) {
+        return NULL;
     }
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
+    pthread_mutex_init(&lock->mutex, &attributes);
+    pthread_mutexattr_destroy(&attributes);
     return lock;
 }
 
