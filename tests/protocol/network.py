@@ -59,6 +59,7 @@ class Cluster:
         rate: int = 100_000_000,
         base: int = 0xFFFFFF00,
         memory: int = 1 << 26,
+        buffer: int = 64_000,
     ) -> None:
         self.workers, self.servers, self.ranks = workers, servers, workers + servers
         self.slice_bytes, self.impairment = slice_bytes, impairment
@@ -82,6 +83,7 @@ class Cluster:
                     "element_type": element_type, "mean_of_arrived": mean_of_arrived, "token": TOKEN,
                     "message_base": base, "window": window, "rate": rate, "push_loss": round(push_loss * 1e6),
                     "pull_loss": round(pull_loss * 1e6), "multicast": group, "memory": memory,
+                    "buffer": buffer,
                 },
             )  # fmt: skip
             engine = lib.gl_engine_new(config, addresses)

@@ -124,8 +124,8 @@ def test_a_tail_lost_altogether_is_probed_for_and_repaired():
 
 def test_losses_within_the_budget_are_not_repaired():
     cluster = Cluster(2, push_loss=0.1)
-    cluster.filter = lambda source, to, header: not (
-        header.kind == Kind.DATA and not header.flags & Flag.PULL and header.slice == 1
+    cluster.filter = lambda source, to, header: (
+        not (header.kind == Kind.DATA and not header.flags & Flag.PULL and header.slice == 1)
     )
     inputs = [values_of(r, 0, 0, 64 * 16) for r in range(2)]
     [cluster.submit(r, 0, 0, inputs[r]) for r in range(2)]
@@ -230,9 +230,12 @@ def test_garbage_never_harms(data, header, kind, flags):
     if header:
         # Whoever knows the token too can still only answer messages that there are not.
         token = TOKEN if kind in (Kind.BITMAP, Kind.STOP, Kind.REPORT) else TOKEN ^ 1
-        data = Header(
-            kind=kind, job=JOB, source=1, message=0x7777, token=token, flags=flags, slices=10, length=len(data)
-        ).pack() + data
+        data = (
+            Header(
+                kind=kind, job=JOB, source=1, message=0x7777, token=token, flags=flags, slices=10, length=len(data)
+            ).pack()
+            + data
+        )
     cluster.receive(0, data)
     results.append(cluster.submit(1, 0, 0, inputs[1]))
     cluster.run(until=lambda: cluster.all_completed(1))

@@ -12,13 +12,14 @@ from pathlib import Path
 
 from gradlane import toml_file
 from gradlane.toml_file import FileError, Table
-from gradlane.units import parse_rate
+from gradlane.units import parse_rate, parse_size
 
 MAX_LAYER = 65535
 MAX_MAGNITUDE = 255
 BUDGET_SLOTS = 65536  # BUDGET_SLOTS of p4src/shared/types.p4
 HIGHEST_GRADIENT_CLASS = 6  # 7 is the control class, so that no STOP waits behind the incast that it should end
 MAX_SLICE_BYTES = 8936  # a 9000-byte IP packet less the IPv4, UDP and Gradlane headers (20 + 8 + 36 bytes)
+DEFAULT_BUFFER = "64kB"
 ELEMENT_BYTES = {"float32": 4, "float16": 2}
 
 _TOKEN = re.compile(r"[0-9A-Fa-f]{16}\Z")
@@ -41,11 +42,14 @@ class Member:
 class Transport:
     """How gradients travel. `rate` is the rate of each host's link in bit/s; `slice_bytes` the payload of a datagram.
 
+    `buffer` is what a port of the fabric can hold, in bytes: the rate control lets queues grow to half of it.
+
     `multicast` is the address to which aggregator 0 sends its results; aggregator k sends to `multicast` + k.
     None: aggregators send to each worker.
     """
 
     rate: int
+    buffer: int
     slice_bytes: int
     wire: str
     multicast: IPv4Address | None
@@ -215,7 +219,8 @@ def _transport(table: Table, aggregators: int) -> Transport:
     if slice_bytes % ELEMENT_BYTES[wire]:
         raise table.error("slice_bytes", f"is {slice_bytes}; it must be a multiple of {ELEMENT_BYTES[wire]} for {wire}")
     multicast = table.multicast_address("multicast", aggregators) if table.has("multicast") else None
-    transport = Transport(table.quantity("rate", parse_rate), slice_bytes, wire, multicast)
+    buffer = table.quantity("buffer", parse_size, DEFAULT_BUFFER)
+    transport = Transport(table.quantity("rate", parse_rate), buffer, slice_bytes, wire, multicast)
     table.finish()
     return transport
 

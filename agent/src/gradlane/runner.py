@@ -152,6 +152,7 @@ class Runner:
                 # Two messages in flight never share a budget slot of the switch.
                 "window": max(1, min(MAX_WINDOW, (job.slots.mask + 1) // len(job.members))),
                 "rate": job.transport.rate,
+                "buffer": job.transport.buffer,
                 "push_loss": round(job.loss.push * 1e6),
                 "pull_loss": round(job.loss.pull * 1e6),
                 "multicast": 0 if group is None else int(group),

@@ -106,9 +106,9 @@ class Table:
             raise wrong
         return first, last
 
-    def quantity(self, key: str, parse: Callable[[str], int]) -> int:
+    def quantity(self, key: str, parse: Callable[[str], int], default: str | None = None) -> int:
         """What `parse` (of `gradlane.units`) makes of a string such as "100mbit" or "64kB"."""
-        value = self._take(key, None)
+        value = self._take(key, default)
         if not isinstance(value, str):
             raise self.error(key, f"is {value!r}; it must be a string with a unit")
         try:

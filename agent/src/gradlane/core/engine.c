@@ -40,6 +40,7 @@ gl_engine *gl_engine_new(const gl_config *config, const uint32_t *addresses) {
                     : config->rank >= config->workers ? (unsigned)(config->rank - config->workers)
                                                       : e->aggregators;
     e->rate = (double)config->rate / 8e6;
+    e->queue_time = (double)config->buffer / 2 / e->rate;
     e->timer = UINT64_MAX;
     e->waiting_tail = &e->waiting;
     e->controls_tail = &e->controls;

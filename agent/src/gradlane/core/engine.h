@@ -23,6 +23,7 @@ typedef struct {
     uint32_t message_base;                /* the same at all ranks; message = base + sequence * ranks + rank */
     uint32_t window;                      /* messages in flight of one source */
     uint64_t rate;                        /* bit/s of this host's link */
+    uint64_t buffer;                      /* bytes that a port of the fabric holds; queues may grow to half of it */
     uint32_t push_loss, pull_loss;        /* tolerated loss, parts per million */
     uint32_t multicast;                   /* this aggregator's group, 0 = unicast to each worker */
     uint64_t memory;                      /* bytes for contributions that wait for aggregation */

@@ -16,9 +16,8 @@ enum {
     RING = 4096,             /* messages of one source that are remembered, so that a late PROBE gets its STOP */
     FRAME_OVERHEAD = 42,     /* bytes of Ethernet, IPv4 and UDP headers */
     REPORT_EVERY = 8,        /* slices, or as soon as the number of incoming streams changes */
-    STREAM_IDLE = 8000,      /* us without a slice after which a stream counts as over */
+    STREAM_IDLE = 4000,      /* us without a slice after which a stream counts as over */
     REPORT_BYTES = 12,
-    TARGET_QUEUE = 28,       /* slices of this link's rate that may stand in queues on the way */
     INITIAL_RTT = 1000,      /* us */
     PROBE_WAIT_MAX = 100000, /* us */
     REORDER_MIN = 300,       /* us */
@@ -148,7 +147,8 @@ struct gl_engine {
     path paths[GL_MAX_RANKS + 1]; /* by rank; then multicast */
     unsigned turn;
     uint64_t next_send, timer;
-    double rate; /* bytes per us */
+    double rate;       /* bytes per us */
+    double queue_time; /* us that slices may spend in queues on the way */
     uint32_t next_sequence, oldest_sequence;
     tx_message *sent[RING];
     tx_message *waiting, **waiting_tail;

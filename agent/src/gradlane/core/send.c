@@ -10,13 +10,10 @@ static const double DELAY_GAIN = 0.4, DECREASE_MAX = 0.3;
 static const double RECOVERY = 1.0 / 2;      /* of what a path is short of its share, each round */
 static const double PROBING = 1.0 / 24;      /* of its share, to find what others leave */
 static const double FLOOR = 1.0 / 4;
+static const double HOST_NOISE = 3000;        /* us that busy hosts add to a round trip; queues shorter than that show in marks */
+
 static const double QUANTUM = 600;           /* us of a path's rate that one batch may carry */
 static const uint64_t ROUND_MIN = 1000;      /* us */
-
-/* Microseconds that a whole slice takes on this host's link, with its Ethernet, IPv4 and UDP headers. */
-static double slice_time(const gl_engine *e) {
-    return (FRAME_OVERHEAD + GL_HEADER + e->config.slice_bytes) / e->rate;
-}
 
 tx_message *tx_new(gl_engine *e, path *p, unsigned targets, uint32_t slices) {
     (void)e;
@@ -121,7 +118,7 @@ void send_control(gl_engine *e, unsigned rank, unsigned kind, const uint8_t *lik
 
 static void arm_probe(gl_engine *e, target *t, uint64_t now) {
     /* A PROBE overtakes slices that still queue, so it waits for the queues that the rate control allows. */
-    t->probe_wait = 2 * e->peers[t->rank].srtt + (uint32_t)(TARGET_QUEUE / 2 * slice_time(e));
+    t->probe_wait = 2 * e->peers[t->rank].srtt + (uint32_t)(e->queue_time / 2);
     t->probe_at = now + t->probe_wait;
     due(e, t->probe_at);
 }
@@ -197,7 +194,7 @@ static void adapt(gl_engine *e, path *p, const peer *from, uint32_t delivered, u
         if (fraction > 1) fraction = 1;
         p->congestion += GAIN * (fraction - p->congestion);
         double decrease = p->round_congested ? p->congestion / 2 : 0;
-        const double target = from->base_rtt + TARGET_QUEUE * slice_time(e);
+        const double target = from->base_rtt + (e->queue_time > HOST_NOISE ? e->queue_time : HOST_NOISE);
         if (p->round_rtt != UINT32_MAX && p->round_rtt > target) {
             double excess = DELAY_GAIN * (p->round_rtt - target) / p->round_rtt;
             if (excess > DECREASE_MAX) excess = DECREASE_MAX;
@@ -352,7 +349,7 @@ static tx_message *next_message(path *p) {
 
 /* When the next batch is due. A late wake-up may be made good by sending faster, up to what queues are to hold. */
 static uint64_t advance(const gl_engine *e, uint64_t next, uint64_t now, double bytes, double rate) {
-    const uint64_t credit = (uint64_t)(TARGET_QUEUE * slice_time(e));
+    const uint64_t credit = (uint64_t)e->queue_time;
     const uint64_t from = next + credit > now ? next : now - credit;
     return from + (uint64_t)(bytes / rate);
 }
