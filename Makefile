@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+# Two commands need nothing prepared on Debian 12: `make demo` (as root) and `make test`.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+# Settings of a demo: empty means the scenario's own.
+SWITCH ?= gradlane
+SCENARIO ?=
+WORKERS ?=
+SERVERS ?=
+RATE ?=
+BUFFER ?=
+STEPS ?=
+SEED ?=
+ARMS ?=
+MODEL ?=
+
+# What pip is asked for; elsewhere e.g. TORCH="torch --index-url https://download.pytorch.org/whl/cpu" for a small build.
+TORCH ?= torch==2.13.0
+# Debian's mininet package is for Debian's own Python, 3.11 at most.
+PYTHON ?= /usr/bin/python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PACKAGES := gcc python3-dev python3-venv mininet iproute2 ethtool
+
+option = $(if $($(1)),--$(2) $($(1)))
+DEMO_OPTIONS = --switch $(SWITCH) $(call option,SCENARIO,scenario) $(call option,WORKERS,workers) \
+	$(call option,SERVERS,servers) $(call option,RATE,rate) $(call option,BUFFER,buffer) \
+	$(call option,STEPS,steps) $(call option,SEED,seed) $(call option,ARMS,arms) $(call option,MODEL,model)
+
+.PHONY: help
+help: ## Show this
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+.PHONY: demo
+demo: $(VENV)/.ready ## Train a model over a congested P4 switch, several ways side by side (root; SCENARIO= SWITCH= ...)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python mininet/demo.py $(DEMO_OPTIONS)
+
+.PHONY: bench-training
+bench-training: $(VENV)/.ready ## Every scenario x arm x 3 seeds -> out/bench/training.json (root; about an hour)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/training.py
+
+.PHONY: test
+test: $(VENV)/.ready-test ## Lint, types, and all tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest
+
+.PHONY: p4
+p4: ## Compile the P4 program with p4c into p4src/build
+	python3 p4src/build.py
+
+.PHONY: format
+format: $(VENV)/.ready-test ## Format the Python code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+.PHONY: clean
+clean: ## Remove what was built and measured
+	rm -rf $(VENV) out agent/build switch/build controller/build agent/src/gradlane/_core*
+
+# Debian's packages are asked for only where one is missing, so a prepared machine needs no root here.
+$(VENV)/bin/python:
+	@missing=$$(for p in $(PACKAGES); do dpkg -s $$p >/dev/null 2>&1 || echo $$p; done); \
+	if [ -n "$$missing" ]; then \
+		echo "Installing Debian packages:" $$missing; \
+		if [ "$$(id -u)" != 0 ]; then echo "make: error: run as root, or apt-get install" $$missing; exit 2; fi; \
+		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $$missing; \
+	fi
+	@echo "Making the Python environment $(VENV)"
+	$(PYTHON) -m venv $(VENV)
+	ln -sfn /usr/lib/python3/dist-packages/mininet "$$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])')/mininet"
+
+SOURCES := $(wildcard agent/pyproject.toml agent/*.py agent/src/gradlane/wire.py agent/src/gradlane/core/* \
+	switch/pyproject.toml controller/pyproject.toml)
+
+$(VENV)/.ready: $(VENV)/bin/python $(SOURCES)
+	@echo "Installing Gradlane and PyTorch into $(VENV)"
+	$(BIN)/pip install -q --disable-pip-version-check $(TORCH)
+	$(BIN)/pip install -q --disable-pip-version-check -e agent -e switch -e controller -r mininet/requirements.txt
+	touch $@
+
+$(VENV)/.ready-test: $(VENV)/.ready tests/requirements.txt
+	@echo "Installing the tools of the tests into $(VENV)"
+	$(BIN)/pip install -q --disable-pip-version-check -r tests/requirements.txt
+	touch $@
