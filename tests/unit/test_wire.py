@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The wire header: packed and read back, its limits, and that P4 means the same by it."""
+
+import re
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gradlane import wire
+from gradlane.wire import Header
+
+P4_SHARED = Path(__file__).parents[2] / "p4src" / "shared"
+TYPES = (P4_SHARED / "types.p4").read_text()
+
+headers = st.builds(Header, **{name: st.integers(0, 2**bits - 1) for name, bits in wire.FIELDS})
+
+
+@given(headers, st.binary(max_size=8))
+def test_a_header_is_read_back_as_it_was_packed(header: Header, payload: bytes) -> None:
+    packed = header.pack()
+    assert len(packed) == wire.HEADER_BYTES == 36
+    assert Header.unpack(packed + payload) == header
+
+
+@given(st.binary(min_size=wire.HEADER_BYTES, max_size=wire.HEADER_BYTES))
+def test_any_bytes_are_packed_as_they_were_read(data: bytes) -> None:
+    assert Header.unpack(data).pack() == data
+
+
+def test_the_layout_is_big_endian_in_the_documented_order() -> None:
+    header = Header(
+        version=1, kind=5, magnitude=2, job=0x0304, source=0x0506, layer=0x0708, step=0x090A0B0C, tensor=0x0D0E,
+        flags=0x0F, element_type=0x10, message=0x11121314, slice=0x1516, slices=0x1718, budget=0x191A, length=0x1B1C,
+        token=0x1D1E1F2021222324,
+    )  # fmt: skip
+    assert header.pack() == b"\x15" + bytes(range(2, 0x25))
+    fixed = struct.unpack(">BBHHHIHBBIHHHHQ", header.pack())
+    assert fixed[1:] == tuple(getattr(header, name) for name, _ in wire.FIELDS[2:])
+
+
+@given(st.data())
+def test_a_value_that_does_not_fit_is_refused_by_the_fields_name(data: st.DataObject) -> None:
+    name, bits = data.draw(st.sampled_from(wire.FIELDS))
+    value = data.draw(st.one_of(st.integers(min_value=2**bits), st.integers(max_value=-1)))
+    fields = {"kind": 0, "job": 1, "source": 0, "message": 0, "token": 1} | {name: value}
+    with pytest.raises(ValueError, match=rf"^{name} = {value} does not fit {bits} bits$"):
+        Header(**fields).pack()
+
+
+@pytest.mark.parametrize("length", [0, 1, wire.HEADER_BYTES - 1])
+def test_too_few_bytes_are_no_header(length: int) -> None:
+    with pytest.raises(ValueError, match=f"^{length} bytes are no Gradlane header: it has 36$"):
+        Header.unpack(bytes(length))
+
+
+def test_every_kind_flag_and_element_type_fits_its_field() -> None:
+    bits = dict(wire.FIELDS)
+    assert max(wire.Kind) < 2 ** bits["kind"]
+    assert sum(wire.Flag) < 2 ** bits["flags"]
+    assert max(wire.ElementType) < 2 ** bits["element_type"]
+    assert 2 ** bits["slices"] > wire.MAX_SLICES
+
+
+def test_p4_has_the_same_fields_in_the_same_order_and_width() -> None:
+    text = re.sub(r"//.*", "", (P4_SHARED / "headers.p4").read_text())
+    body = re.search(r"header gradlane_h \{(.*?)\}", text, re.DOTALL)
+    assert body
+    fields = re.findall(r"bit<(\d+)>\s+(\w+);", body[1])
+    assert tuple((name, int(bits)) for bits, name in fields) == wire.FIELDS
+    assert body[1].count(";") == len(fields), "every declaration must have been understood"
+
+
+def constant(name: str) -> int:
+    found = re.search(rf"^const bit<\d+> {name} = (\w+);", TYPES, re.MULTILINE)
+    assert found, f"no constant {name} in types.p4"
+    return int(found[1], 0)
+
+
+def test_p4_has_the_same_port_version_and_kinds() -> None:
+    assert constant("GRADLANE_UDP_PORT") == wire.UDP_PORT
+    assert constant("GRADLANE_VERSION") == wire.VERSION
+    kinds = dict(re.findall(r"^const bit<4> KIND_(\w+) = (\d+);", TYPES, re.MULTILINE))
+    assert {name: int(value) for name, value in kinds.items()} == {
+        kind.name: kind.value for kind in (wire.Kind.DATA, wire.Kind.REPAIR)
+    }
+
+
+def test_p4_takes_a_datagram_for_a_gradient_from_the_length_of_both_headers_on() -> None:
+    parser = (P4_SHARED.parent / "v1model" / "parser.p4").read_text()
+    assert f"(GRADLANE_UDP_PORT, 0 .. {8 + wire.HEADER_BYTES - 1}): accept;" in parser
