@@ -45,6 +45,7 @@ class Fabric:
         self._switch: Any = None
         self._hosts: dict[str, Any] = {}
         self._links: list[Any] = []
+        self._janitor: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> "Fabric":
         try:
@@ -66,12 +67,16 @@ class Fabric:
                 node.terminate()
         self._hosts.clear()
         self._switch = None
+        if self._janitor is not None:
+            self._janitor.communicate(b"done\n")
+            self._janitor = None
 
     def inside(self, host: str, argv: Sequence[str]) -> list[str]:
         """The command line that runs `argv` on that host."""
         return ["mnexec", "-a", str(self._hosts[host].pid), *argv]
 
     def _build(self) -> None:
+        self._janitor = _start_janitor([host.port_interface for host in self.plan.hosts])
         self._switch = _P4Switch(SWITCH, inNamespace=False)
         for host in self.plan.hosts:
             node = self._hosts[host.name] = _Host(host.name)
@@ -80,6 +85,17 @@ class Fabric:
             )
             _run(self.inside(host.name, ["sh", "-ec", _host_script(host, self.plan)]), f"host {host.name}")
             _run(["sh", "-ec", _port_script(host, self.plan, self._shape_ports)], f"switch port {host.number}")
+
+
+def _start_janitor(interfaces: Sequence[str]) -> "subprocess.Popen[bytes]":
+    """A process that removes the interfaces if the runner dies without a word.
+
+    Then every other process dies too, but the kernel keeps a namespace, and with it the links into it, until the last
+    TCP connection that was open in it has timed out.
+    """
+    script = 'read -r word || for interface; do ip link delete dev "$interface"; done'
+    command = ["sh", "-c", script, "janitor", *interfaces]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
 
 
 def _run(argv: Sequence[str], what: str) -> None:

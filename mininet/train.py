@@ -17,7 +17,7 @@ from gradlane.errors import GradlaneError
 from gradlane.units import parse_rate
 from training import bursts, config
 from training.config import Config, ConfigError
-from training.records import Records, culprit
+from training.records import Records, explain
 
 EXAMPLES = """examples:
   python mininet/train.py worker --config run.json --rank 0 --out worker0.jsonl
@@ -116,8 +116,7 @@ def _bursts(options: argparse.Namespace) -> int:
 
 def _leave(run: Config, rank: int, records: Records, problem: Exception) -> NoReturn:
     """Records the error and ends the process at once: threads of Gloo may wait for a dead peer for ever."""
-    message = " ".join(str(problem).split()) or type(problem).__name__
-    who = culprit(run, rank, message)
+    message, who = explain(run, rank, problem)
     records.write(
         "error",
         error=message,

@@ -8,10 +8,13 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import IO
 
 import pytest
+from liveness import gone
 
 REPOSITORY = Path(__file__).parents[2]
 # A network and a /run of its own, so that the test never meets another run of this machine.
@@ -94,6 +97,26 @@ def test_sigterm_tears_everything_down(running_demo: "subprocess.Popen[str]") ->
     assert running_demo.returncode == 128 + signal.SIGTERM
     assert "stopped by SIGTERM" in error
     assert not [pid for pid in before if Path(f"/proc/{pid}").exists()]
+
+
+@needs_root
+@needs_mininet
+def test_nothing_outlives_a_killed_runner(running_demo: "subprocess.Popen[str]") -> None:
+    before = children(running_demo.pid)
+    with Path(f"/proc/{running_demo.pid}/ns/net").open() as namespace:
+        assert "s1-eth2" in interfaces(namespace)
+        running_demo.kill()
+        running_demo.wait()
+        deadline = time.monotonic() + 5
+        while interfaces(namespace) != ["lo"] or not all(map(gone, before)):
+            assert time.monotonic() < deadline, (interfaces(namespace), before)
+
+
+def interfaces(namespace: IO[str]) -> list[str]:
+    """The names of the interfaces in a network namespace, without the other ends of their links."""
+    command = ["nsenter", f"--net=/proc/{os.getpid()}/fd/{namespace.fileno()}", "ip", "-json", "link", "show"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [link["ifname"] for link in json.loads(done.stdout)]
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
+from liveness import gone
 
 from errors import ProcessError
 from processes import Supervisor, wait_for_exit
 
 SLEEP = ["sleep", "60"]
-
-
-def gone(pid: int) -> bool:
-    """Whether no such process runs any more (one that nobody has waited for yet does not run)."""
-    stat = Path(f"/proc/{pid}/stat")
-    return not stat.exists() or stat.read_text().rsplit(")", 1)[1].split()[0] == "Z"
 
 
 def test_a_killed_process_is_named_before_one_that_gave_up(tmp_path: Path) -> None:
