@@ -106,14 +106,14 @@ def draw_match(data: st.DataObject, shape: list[tuple[str, int]]) -> Match:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(data=st.data())
 def test_lookup_is_what_the_match_kinds_mean(name: str, data: st.DataObject) -> None:
     shape = SHAPES[name]
     switch = load(document(name))
     model: dict[tuple[tuple[tuple[int, int], ...], int], Match] = {}
     lpm = next((index for index, (kind, _) in enumerate(shape) if kind == "lpm"), None)
-    for step in range(data.draw(st.integers(1, 30))):
+    for step in range(data.draw(st.integers(1, 20))):
         match = draw_match(data, shape)
         if model and data.draw(st.booleans()):
             match = data.draw(st.sampled_from(sorted(model.values(), key=lambda item: item.age)))
