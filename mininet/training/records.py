@@ -12,6 +12,12 @@ from training.config import Config, Node
 
 _ADDRESS = re.compile(r"(?<![0-9.])\d{1,3}(?:\.\d{1,3}){3}(?![0-9.])")
 _RANK = re.compile(r"\brank (\d+)\b")
+# What PyTorch and Gloo put around a message: that it came through a callback, the source line, advice, a stack.
+_WRAPPING = re.compile(
+    r"Got the following error when running the callback: (?:\w+: )?|\[\S+\.cc:\d+\] |\.? This is typically caused by .*"
+    r"|\s+At:\s.*",
+    re.DOTALL,
+)
 
 
 class Records:
@@ -34,6 +40,15 @@ class Records:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._file.close()
+
+
+def explain(config: Config, rank: int, problem: Exception) -> tuple[str, Node | None]:
+    """One line about an error, and the rank it blames, which the line names in any case."""
+    message = " ".join(_WRAPPING.sub("", str(problem)).split()) or type(problem).__name__
+    who = culprit(config, rank, message)
+    if who is not None and f"rank {who.rank} " not in message:
+        message = f"{who} is lost: {message}"
+    return message, who
 
 
 def culprit(config: Config, rank: int, message: str) -> Node | None:

@@ -16,7 +16,7 @@ import worker_processes
 from worker_processes import Process
 
 from training.config import Config, Node
-from training.records import culprit
+from training.records import explain
 
 TRAIN = Path(__file__).parents[2] / "mininet" / "train.py"
 PATIENCE = 60.0
@@ -99,21 +99,32 @@ def test_a_dead_peer_ends_the_run_with_its_name(
         assert error["culprit"] == {"rank": 1, "host": "w1", "address": "127.0.0.1"}
 
 
+GLOO = (
+    "Got the following error when running the callback: RuntimeError: [/src/gloo/transport/tcp/pair.cc:553] Connection "
+    "closed by peer [10.0.2.2]:45042. This is typically caused by a worker crashing.\n\nAt:\n  hooks.py(31): then"
+)
+
+
 @pytest.mark.parametrize(
-    ("message", "rank"),
+    ("message", "rank", "line"),
     [
-        ("[/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.2.2]:45042", 1),
-        ("Connection closed by peer [::ffff:10.0.3.2]:45042", 2),
-        ("rank 2 (h3) has sent nothing", 2),
-        ("10.0.1.2 lost rank 1", 1),  # its own address is no culprit
-        ("10.0.2.20 is nobody's address", None),
-        ("timed out after 8000 ms", None),
+        (GLOO, 1, "rank 1 (h2, 10.0.2.2) is lost: Connection closed by peer [10.0.2.2]:45042"),
+        (
+            "closed by peer [::ffff:10.0.3.2]:4",
+            2,
+            "rank 2 (h3, 10.0.3.2) is lost: closed by peer [::ffff:10.0.3.2]:4",
+        ),
+        ("rank 2 (h3) has sent nothing\nfor 8 s", 2, "rank 2 (h3) has sent nothing for 8 s"),
+        ("10.0.1.2 lost rank 1 (h2)", 1, "10.0.1.2 lost rank 1 (h2)"),  # its own address is no culprit
+        ("10.0.2.20 is nobody's address", None, "10.0.2.20 is nobody's address"),
+        ("", None, "RuntimeError"),
     ],
 )
-def test_the_culprit_is_found_in_a_message(message: str, rank: int | None) -> None:
+def test_an_error_becomes_a_line_that_names_the_culprit(message: str, rank: int | None, line: str) -> None:
     nodes = tuple(Node(r, f"h{r + 1}", f"10.0.{r + 1}.2", "eth0") for r in range(3))
-    found = culprit(Config("ddp-gloo", 1, "cnn", 8, 1, 1, nodes), 0, message)
+    text, found = explain(Config("ddp-gloo", 1, "cnn", 8, 1, 1, nodes), 0, RuntimeError(message))
     assert (None if found is None else found.rank) == rank
+    assert text == line
 
 
 def await_step(path: Path, process: Process) -> None:
