@@ -3,12 +3,12 @@
 
 import pytest
 from bench import GREEN, YELLOW, Bench, job_file
+from finsy import P4MeterConfig, P4MeterEntry
+from finsy.proto import p4r
 from gradlane_packets import H1, H2, H3, H4, Host, gradient, ip
 from scapy.layers.inet import IP, UDP
 
 from gradlane.wire import Flag, Kind
-from finsy import P4MeterConfig, P4MeterEntry
-from finsy.proto import p4r
 from gradlane_controller.counters import Reason
 
 MULTICAST = 'multicast = "239.1.0.1"'

@@ -34,7 +34,8 @@ ORDINARY = {
     "an empty datagram": to_port(UDP(dport=wire.UDP_PORT)),
     "another port": to_port(UDP(dport=wire.UDP_PORT + 1) / Raw(HEADER)),
     "the port as source": to_port(UDP(sport=wire.UDP_PORT, dport=999) / Raw(HEADER)),
-    "TCP": to_port(TCP(dport=wire.UDP_PORT) / Raw(HEADER)),
+    # Its bytes read as UDP would be a long datagram of version 1.
+    "TCP": to_port(TCP(dport=wire.UDP_PORT, seq=100 << 16, ack=wire.VERSION << 28) / Raw(HEADER)),
     "a first fragment": to_port(UDP(dport=wire.UDP_PORT) / Raw(HEADER), flags="MF"),
     "a later fragment": to_port(UDP(dport=wire.UDP_PORT) / Raw(HEADER), frag=100),
     "a last fragment with an offset above 4095": to_port(UDP(dport=wire.UDP_PORT) / Raw(HEADER), frag=4096),
