@@ -93,7 +93,7 @@ def _check_range(name: str, value: int, limits: tuple[int, int], unit: str) -> N
 _BASE = Scenario(
     name="clean",
     summary="no other traffic: what the transport itself is worth",
-    arms=("gradlane", "ddp-gloo", "ddp-gloo-fp16"),
+    arms=("gradlane", "gradlane-fp32", "ddp-gloo", "ddp-gloo-fp16"),
     workers=4,
     servers=0,
     rate=parse_rate("100mbit"),
@@ -109,22 +109,24 @@ SCENARIOS: Mapping[str, Scenario] = {
             _BASE,
             name="incast",
             summary="many workers push to one parameter server through a shallow buffer",
-            arms=("gradlane-ps", "ps-tcp", "ps-tcp-fp16"),
-            workers=6,
+            arms=("gradlane-ps", "gradlane-ps-fp16", "ps-tcp", "ps-tcp-fp16"),
+            workers=8,
             servers=1,
+            # About twice what the path itself holds, which is what a shallow-buffered switch has per port.
+            buffer=parse_size("16kB"),
         ),
         dataclasses.replace(
             _BASE,
             name="burst",
             summary="bursts of other traffic take the workers' ports again and again",
-            arms=("gradlane", "ddp-gloo", "ddp-gloo-fp16", "ddp-gloo-prio"),
+            arms=("gradlane", "no-drop", "no-priority", "lossless", "ddp-gloo", "ddp-gloo-fp16", "ddp-gloo-prio"),
             bursts=Bursts("worker", rate_share=1.5, period=0.1, duty=0.4, stagger=False),
         ),
         dataclasses.replace(
             _BASE,
             name="gray",
             summary="one worker's link silently loses 1 % of the frames",
-            arms=("gradlane", "ddp-gloo", "ddp-gloo-fp16", "ddp-gloo-prio"),
+            arms=("gradlane", "lossless", "ddp-gloo", "ddp-gloo-fp16"),
             loss=0.01,
         ),
     )

@@ -42,6 +42,7 @@ gl_engine *gl_engine_new(const gl_config *config, const uint32_t *addresses) {
     e->rate = (double)config->rate / 8e6;
     e->queue_time = (double)config->buffer / 2 / e->rate;
     e->timer = UINT64_MAX;
+    e->streams = 1;
     e->waiting_tail = &e->waiting;
     e->controls_tail = &e->controls;
     e->events_tail = &e->events;

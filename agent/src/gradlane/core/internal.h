@@ -16,7 +16,8 @@ enum {
     RING = 4096,             /* messages of one source that are remembered, so that a late PROBE gets its STOP */
     FRAME_OVERHEAD = 42,     /* bytes of Ethernet, IPv4 and UDP headers */
     REPORT_EVERY = 8,        /* slices, or as soon as the number of incoming streams changes */
-    STREAM_IDLE = 4000,      /* us without a slice after which a stream counts as over */
+    STREAM_IDLE = 6000,      /* us without a slice after which a stream counts as over */
+    TELL_STREAMS = 2000,     /* us: a change of that number is told at most this often before its time */
     REPORT_BYTES = 12,
     INITIAL_RTT = 1000,      /* us */
     PROBE_WAIT_MAX = 100000, /* us */
@@ -159,6 +160,7 @@ struct gl_engine {
     control *in_batch;
     gl_event *events, **events_tail;
     unsigned streams; /* that come in at present */
+    uint64_t tell_streams_at;
     uint64_t memory;
     gl_statistics statistics;
 };

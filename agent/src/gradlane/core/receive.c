@@ -5,6 +5,8 @@
  */
 #include "internal.h"
 
+static const double USABLE = 0.98; /* of a link, so that a queue that has grown drains again */
+
 static uint32_t reorder_delay(const gl_engine *e, unsigned rank) {
     const uint32_t half = e->peers[rank].srtt / 2;
     return half > REORDER_MIN ? half : REORDER_MIN;
@@ -190,12 +192,14 @@ static rx_message *find_message(gl_engine *e, unsigned source, const uint8_t *h)
 /* How many streams share this host's port now. A stream is over with the last slice of its message, or when it falls
  * silent; the next message's first slice revives it. */
 static void count_streams(gl_engine *e, unsigned source, bool multicast, bool end, uint64_t now) {
-    e->peers[source].active_until[multicast] = end ? 0 : now + STREAM_IDLE;
+    e->peers[source].active_until[multicast] = now + (end ? STREAM_IDLE / 4 : STREAM_IDLE);
     unsigned streams = 0;
     for (unsigned rank = 0; rank < e->ranks; rank++)
         streams += (e->peers[rank].active_until[0] > now) + (e->peers[rank].active_until[1] > now);
-    if (streams == e->streams) return;
+    if (streams == e->streams || !streams) return;
     e->streams = streams;
+    if (now < e->tell_streams_at) return;
+    e->tell_streams_at = now + TELL_STREAMS;
     for (unsigned rank = 0; rank < e->ranks; rank++)
         e->peers[rank].unreported[0] = e->peers[rank].unreported[1] = REPORT_EVERY;
 }
@@ -212,7 +216,7 @@ static void report(gl_engine *e, unsigned source, const uint8_t *h, bool congest
     from->unreported[multicast] = 0;
     uint8_t payload[REPORT_BYTES];
     put32(payload, from->received[multicast]), put32(payload + 4, from->marked[multicast]);
-    put32(payload + 8, (uint32_t)(e->config.rate / 1000 / (e->streams ? e->streams : 1)));
+    put32(payload + 8, (uint32_t)(USABLE * (double)e->config.rate / 1000 / e->streams));
     send_control(e, source, GL_KIND_REPORT, h, payload, sizeof payload);
     e->statistics.reports_sent++;
 }

@@ -9,7 +9,7 @@ static const double GAIN = 1.0 / 4;          /* of the congestion estimate */
 static const double DELAY_GAIN = 0.4, DECREASE_MAX = 0.3;
 static const double RECOVERY = 1.0 / 2;      /* of what a path is short of its share, each round */
 static const double PROBING = 1.0 / 24;      /* of its share, to find what others leave */
-static const double FLOOR = 1.0 / 4;
+static const double FLOOR = 1.0 / 4, CEILING = 1.25;
 static const double HOST_NOISE = 3000;        /* us that busy hosts add to a round trip; queues shorter than that show in marks */
 
 static const double QUANTUM = 600;           /* us of a path's rate that one batch may carry */
@@ -205,6 +205,7 @@ static void adapt(gl_engine *e, path *p, const peer *from, uint32_t delivered, u
         else
             p->rate += p->rate < p->share ? (p->share - p->rate) * RECOVERY + p->share * PROBING : p->share * PROBING;
         if (p->rate < p->share * FLOOR) p->rate = p->share * FLOOR;
+        if (p->rate > p->share * CEILING) p->rate = p->share * CEILING;
         if (p->rate > e->rate) p->rate = e->rate;
     }
     p->round_delivered = p->round_congested = 0;
@@ -354,6 +355,11 @@ static uint64_t advance(const gl_engine *e, uint64_t next, uint64_t now, double 
     return from + (uint64_t)(bytes / rate);
 }
 
+/* A step starts at all workers at once: their slices are to meet evenly spaced, not all together, at a shallow port. */
+static uint64_t phase(const gl_engine *e, const path *p) {
+    return (uint64_t)((FRAME_OVERHEAD + GL_HEADER + e->config.slice_bytes) / p->rate * e->config.rank / e->ranks);
+}
+
 int gl_transmit(gl_engine *e, gl_batch *b, uint64_t now) {
     if (now >= e->timer) {
         e->timer = UINT64_MAX;
@@ -379,7 +385,7 @@ int gl_transmit(gl_engine *e, gl_batch *b, uint64_t now) {
         if (p->backlog && !p->busy) {
             /* Credit for late wake-ups is not for what was never late. */
             p->busy = true;
-            if (p->next_send < now) p->next_send = now;
+            if (p->next_send < now) p->next_send = now + phase(e, p);
         }
         if (!p->backlog || now < p->next_send) continue;
         unsigned limit = (unsigned)(p->rate * QUANTUM / (GL_HEADER + e->config.slice_bytes));
