@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The virtual queue of each port: what fills it, what turns yellow and red, what is dropped and what is marked."""
 
+from dataclasses import replace
+
 import pytest
 from bench import GREEN, POLICY, YELLOW, Bench, fabric_file, job_file
+from finsy import Action, P4TableEntry
 from gradlane_packets import H1, H2, H3, H4, gradient, ip
 from packet_targets import InProcess
 from scapy.layers.inet import IP, UDP
@@ -10,6 +13,7 @@ from scapy.packet import Raw
 
 from gradlane.wire import Kind
 from gradlane_controller.counters import Reason
+from gradlane_controller.policy import Entity
 
 NOT_CAPABLE, ECT_1, ECT_0, CONGESTED = 0, 1, 2, 3
 PROTECTED = {"layer": 1, "magnitude": 255, "budget": 100}
@@ -202,3 +206,17 @@ def test_the_queue_drains_at_the_rate_of_the_port(in_process: InProcess, schema)
     in_process.switch.now += 60_000_000_000
     marks = [ecn(bench, gradient(**PROTECTED)) for _ in range(GREEN + 1)]
     assert marks == [ECT_0] * GREEN + [CONGESTED], "however long it was idle, the burst is the threshold"
+
+
+def test_precedence_0_is_protected_whatever_the_thresholds_say(bench: Bench) -> None:
+    """P4Runtime takes a threshold of 0, which no job file can state."""
+
+    def drop_everything(entity: Entity) -> Entity:
+        if not isinstance(entity, P4TableEntry) or entity.table_id != "port_policies":
+            return entity
+        return replace(entity, action=Action("set_policy", lowest_metered_class=0, yellow=0, red=0))
+
+    bench.install(job_file(), change=drop_everything)
+    for _ in range(GREEN + YELLOW + 5):
+        assert len(bench.process(H1, gradient(**PROTECTED))) == 1
+    assert bench.process(H1, droppable(1)) == []
