@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bench import Bench
 from finsy import P4Schema
+from packet_bench import Bench
 from packet_targets import Bmv2, InProcess, Target
 
 BUILD = Path(__file__).parents[2] / "p4src" / "build" / "v1model"

@@ -4,9 +4,9 @@
 from dataclasses import replace
 
 import pytest
-from bench import GREEN, YELLOW, Bench, job_file
 from finsy import Action, P4TableEntry
 from gradlane_packets import H1, H2, H3, H4, Host, gradient
+from packet_bench import GREEN, YELLOW, Bench, job_file
 
 from gradlane.wire import Kind
 from gradlane_controller.counters import Reason

@@ -4,9 +4,9 @@
 from dataclasses import replace
 
 import pytest
-from bench import GREEN, POLICY, YELLOW, Bench, fabric_file, job_file
 from finsy import Action, P4TableEntry
 from gradlane_packets import H1, H2, H3, H4, gradient, ip
+from packet_bench import GREEN, POLICY, YELLOW, Bench, fabric_file, job_file
 from packet_targets import InProcess
 from scapy.layers.inet import IP, UDP
 from scapy.packet import Raw

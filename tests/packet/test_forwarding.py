@@ -2,10 +2,10 @@
 """Ordinary forwarding: routes, TTL, checksum, and what can't be forwarded."""
 
 import pytest
-from bench import Bench, Count, job_file
 from finsy import Action, Match, P4TableEntry
 from finsy.proto import p4r
 from gradlane_packets import H1, H2, H4, gradient, ip
+from packet_bench import Bench, Count, job_file
 from scapy.layers.inet import ICMP, IP, TCP, UDP, IPOption_Router_Alert
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import ARP, Dot1Q, Ether

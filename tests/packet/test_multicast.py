@@ -2,10 +2,10 @@
 """An aggregator's results go once into the switch and come out at every worker but the aggregator itself."""
 
 import pytest
-from bench import GREEN, YELLOW, Bench, job_file
 from finsy import P4MeterConfig, P4MeterEntry
 from finsy.proto import p4r
 from gradlane_packets import H1, H2, H3, H4, Host, gradient, ip
+from packet_bench import GREEN, YELLOW, Bench, job_file
 from scapy.layers.inet import IP, UDP
 
 from gradlane.wire import Flag, Kind

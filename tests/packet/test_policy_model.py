@@ -4,10 +4,10 @@
 from collections import Counter
 from dataclasses import replace
 
-from bench import POLICY, Bench, fabric_file, job_file
 from gradlane_packets import H1, H2, H3, H4, HOSTS, gradient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from packet_bench import POLICY, Bench, fabric_file, job_file
 from packet_targets import InProcess, Sent
 from policy_model import Model, Slice, Verdict
 from scapy.layers.inet import IP

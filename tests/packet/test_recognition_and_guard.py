@@ -4,9 +4,9 @@
 from typing import Any
 
 import pytest
-from bench import Bench, Count, job_file
 from finsy import Match, P4TableEntry
 from gradlane_packets import H1, H2, H3, H4, Gradlane, gradient, ip
+from packet_bench import Bench, Count, job_file
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from bench import POLICY, Bench, job_file
 from gradlane_packets import H1, H2, H4, Host, gradient, ip
+from packet_bench import POLICY, Bench, job_file
 from scapy.layers.inet import IP, TCP, UDP
 
 from gradlane.wire import CONTROL_DSCP, Kind
