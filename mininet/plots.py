@@ -141,9 +141,9 @@ def _plain_number(value: float, _position: int) -> str:
 
 
 def _plain_minor_number(value: float, _position: int) -> str:
-    """Labels 2 and 5 of a decade only."""
+    """Labels those of a decade that stay apart."""
     leading = value / 10 ** np.floor(np.log10(value))
-    return f"{value:g}" if round(leading) in (2, 5) else ""
+    return f"{value:g}" if round(leading) in (2, 3, 4, 6, 8) else ""
 
 
 def _metric_text(metric: str, value: float) -> str:
