@@ -135,7 +135,7 @@ def test_load_names_a_file_that_is_missing(tmp_path: Path) -> None:
         ('rate = "100mbit"', 'rate = "fast"', "transport.rate", "'fast'"),
         ('rate = "100mbit"', "rate = 100", "transport.rate", "string with a unit"),
         ('rate = "100mbit"\n', "", "transport.rate", "is missing"),
-        ("slice_bytes = 1432", "slice_bytes = 1431", "transport.slice_bytes", "multiple of 2 for float16"),
+        ("slice_bytes = 1432", "slice_bytes = 1431", "transport.slice_bytes", "multiple of 4"),
         ("slice_bytes = 1432", "slice_bytes = 9000", "transport.slice_bytes", "from 64 to 8936"),
         ('"float16"', '"bfloat16"', "transport.wire", "'float32', 'float16'"),
         ('"239.1.0.1"', '"10.1.0.1"', "transport.multicast", "224.0.1.0 to 239.255.255.255"),

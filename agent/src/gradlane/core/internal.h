@@ -17,7 +17,7 @@ enum {
     FRAME_OVERHEAD = 42,     /* bytes of Ethernet, IPv4 and UDP headers */
     REPORT_EVERY = 8,        /* slices, or as soon as the number of incoming streams changes */
     STREAM_IDLE = 6000,      /* us without a slice after which a stream counts as over */
-    TELL_STREAMS = 2000,     /* us: a change of that number is told at most this often before its time */
+    TELL_STREAMS = 5000,     /* us: a change of that number is told at most this often before its time */
     REPORT_BYTES = 12,
     INITIAL_RTT = 1000,      /* us */
     PROBE_WAIT_MAX = 100000, /* us */
