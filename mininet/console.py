@@ -32,6 +32,7 @@ class ProgressLine:
         self._console = console
         self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
         self._last = 0.0
+        self._shown: Progress | None = None
 
     def __enter__(self) -> "ProgressLine":
         if self._live is not None:
@@ -50,8 +51,8 @@ class ProgressLine:
         """The state of the arm that runs."""
         if self._live is not None:
             self._live.update(Text(describe(progress), no_wrap=True, overflow="ellipsis"), refresh=True)
-        elif time.monotonic() - self._last >= _LINE_SECONDS:
-            self._last = time.monotonic()
+        elif progress != self._shown and time.monotonic() - self._last >= _LINE_SECONDS:
+            self._shown, self._last = progress, time.monotonic()
             self.say(describe(progress))
 
 
@@ -60,6 +61,8 @@ def describe(progress: Progress) -> str:
     parts = [f"{progress.arm:14} step {progress.step:4}/{progress.steps}  {progress.seconds:6.1f} s"]
     if progress.loss is not None:
         parts.append(f"loss {progress.loss:6.3f}")
+    if progress.step == progress.steps:
+        parts.append("evaluating")
     if progress.delivered:
         parts.append(
             f"slices: {progress.delivered:,} delivered, {progress.dropped:,} dropped by the switch, "
@@ -77,7 +80,7 @@ def print_tables(console: Console, shown: Sequence[TextTable]) -> None:
 def _table(text: TextTable) -> Table:
     table = Table(title=text.title, title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD)
     for index, column in enumerate(text.columns):
-        table.add_column(column, justify="right" if index else "left", vertical="bottom")
+        table.add_column(column, justify="left" if index == 0 or column == "arm" else "right", vertical="bottom")
     for row in text.rows:
         table.add_row(*(Text(cell) for cell in row))
     return table

@@ -74,7 +74,8 @@ class Experiment:
         if gradlane:
             self._controller.put_job(run.write_job())
         before = read_switch(self._controller, self._admin)
-        run.execute(report, self._policy_drops if gradlane else lambda: 0)
+        already = self._policy_drops()
+        run.execute(report, (lambda: self._policy_drops() - already) if gradlane else lambda: 0)
         after = read_switch(self._controller, self._admin)
         if gradlane:
             self._controller.delete_job(arm)

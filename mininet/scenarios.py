@@ -98,7 +98,7 @@ _BASE = Scenario(
     servers=0,
     rate=parse_rate("100mbit"),
     buffer=parse_size("64kB"),
-    steps=120,
+    steps=100,
 )
 
 SCENARIOS: Mapping[str, Scenario] = {

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real agents on loopback addresses: a job from its rendezvous to its end, and what is said when something is wrong."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gradlane import wire
+from gradlane.client import Connection
+from gradlane.errors import AgentError
+
+# Far from 127.0.0.1, so that agents of the machine itself are not met.
+NETWORK = "127.47.4"
+
+
+class Host:
+    """An agent's process with its address and socket."""
+
+    def __init__(self, number: int, folder: Path) -> None:
+        self.address = f"{NETWORK}.{number + 1}"
+        self.socket = folder / f"{number}.sock"
+        command = [sys.executable, "-m", "gradlane.cli", "agent", "--address", self.address]
+        self.process = subprocess.Popen(
+            [*command, "--socket", str(self.socket)], stderr=subprocess.PIPE, text=True, env={**os.environ}
+        )
+        assert self.process.stderr is not None
+        line = self.process.stderr.readline()
+        assert "ready" in line, line
+        threading.Thread(target=self.process.stderr.read, daemon=True).start()  # so that it never blocks on its log
+
+    def end(self) -> int:
+        if self.process.poll() is None:
+            self.process.terminate()
+        return self.process.wait(10)
+
+
+@contextlib.contextmanager
+def hosts(count: int, folder: Path) -> Iterator[list[Host]]:
+    started: list[Host] = []
+    try:
+        for number in range(count):
+            started.append(Host(number, folder))
+        yield started
+    finally:
+        for host in started:
+            host.end()
+
+
+def job_file(folder: Path, workers: int, servers: int = 0, name: str = "job.toml", **changes: str) -> Path:
+    values = {"token": "00112233445566aa", "push": "0.0", "wire": "float32", "id": "7"} | changes
+    text = f'[job]\nname = "trial"\nid = {values["id"]}\ntoken = "{values["token"]}"\n'
+    for rank in range(workers + servers):
+        kind = "worker" if rank < workers else "server"
+        text += f'[[{kind}]]\nrank = {rank}\nhost = "h{rank}"\naddress = "{NETWORK}.{rank + 1}"\n'
+    text += f'[transport]\nrate = "1gbit"\nwire = "{values["wire"]}"\n[loss]\npush = {values["push"]}\n'
+    path = folder / name
+    path.write_text(text + "[policy]\n[slots]\nbase = 0\nmask = 4095\n")
+    return path
+
+
+def join(files: Sequence[Path], agents: Sequence[Host]) -> list[Connection]:
+    """One connection per file, all at the same time; raises the first error."""
+    with ThreadPoolExecutor(len(files)) as pool:
+        futures = [pool.submit(Connection, file, r, agents[r].socket) for r, file in enumerate(files)]
+        return [future.result() for future in futures]
+
+
+def all_reduce(connections: Sequence[Connection], shared, step: int) -> None:
+    """Runs one all-reduce of tensor 0 at every worker; raises the first error."""
+    futures: list[Future[None]] = [Future() for _ in connections]
+    for connection, future in zip(connections, futures, strict=True):
+
+        def done(error: AgentError | None, future: Future[None] = future) -> None:
+            future.set_exception(error) if error else future.set_result(None)
+
+        connection.reduce(step, 0, done)
+    for future in futures:
+        future.result(20)
+
+
+def close(connections: Sequence[Connection]) -> list[dict]:
+    with ThreadPoolExecutor(len(connections)) as pool:
+        return list(pool.map(Connection.close, connections))
+
+
+@pytest.mark.parametrize(("wire_type", "servers"), [("float32", 0), ("float16", 0), ("float32", 1)])
+def test_the_mean_is_exact_and_one_job_follows_another(tmp_path: Path, wire_type: str, servers: int) -> None:
+    elements = 100_003
+    with hosts(3 + servers, tmp_path) as agents:
+        for number in (1, 2):
+            file = job_file(tmp_path, 3, servers, wire=wire_type, id=str(number))
+            command = [sys.executable, "-m", "gradlane.cli", "serve", "--job", str(file), "--rank", "3"]
+            server = subprocess.Popen([*command, "--socket", str(agents[3].socket)]) if servers else None
+            connections = join([file] * 3, agents)
+            shared = [c.share(0, elements, [(0, 0), (50_000, 1)]) for c in connections]
+            for step in range(3):
+                for rank, (contribution, _) in enumerate(shared):
+                    contribution[:] = np.random.default_rng([rank, step]).standard_normal(elements)
+                all_reduce(connections, shared, step)
+                total = np.zeros(elements, np.float32)
+                for contribution, _ in shared:
+                    total += contribution
+                expected = (total / np.float32(3)).astype(shared[0][0].dtype)
+                for _, result in shared:
+                    np.testing.assert_array_equal(result, expected)
+            counts = close(connections)
+            assert all(c["budget_violations"] == 0 and c["slices_lost"] == 0 for c in counts)
+            if server is not None:
+                assert server.wait(10) == 0
+        assert [agent.end() for agent in agents] == [0] * (3 + servers)
+
+
+def test_a_killed_agent_is_named_within_ten_seconds(tmp_path: Path) -> None:
+    with hosts(3, tmp_path) as agents:
+        connections = join([job_file(tmp_path, 3)] * 3, agents)
+        [c.share(0, 1000, [(0, 0)]) for c in connections]
+        agents[1].process.kill()
+        began = time.monotonic()
+        for rank in (0, 2):
+            failed: Future[AgentError | None] = Future()
+            try:
+                connections[rank].reduce(0, 0, failed.set_result)
+                error = failed.result(10)
+            except AgentError as raised:
+                error = raised
+            assert "rank 1 (h1, 127.47.4.2)" in str(error)
+        assert time.monotonic() - began < 10
+
+
+def test_a_silent_agent_is_named_within_ten_seconds(tmp_path: Path) -> None:
+    with hosts(3, tmp_path) as agents:
+        connections = join([job_file(tmp_path, 3)] * 3, agents)
+        [c.share(0, 1000, [(0, 0)]) for c in connections]
+        agents[2].process.send_signal(signal.SIGSTOP)
+        try:
+            failed: Future[AgentError | None] = Future()
+            connections[0].reduce(0, 0, failed.set_result)
+            error = str(failed.result(10))
+        finally:
+            agents[2].process.send_signal(signal.SIGCONT)
+        assert "rank 2 (h2, 127.47.4.3)" in error
+        assert "no answer" in error
+
+
+def test_a_training_process_that_ends_without_a_word_is_named(tmp_path: Path) -> None:
+    file = job_file(tmp_path, 2)
+    script = (
+        "import os, sys; from gradlane.client import Connection; "
+        "Connection(sys.argv[1], 1, sys.argv[2]); os._exit(3)"
+    )
+    with hosts(2, tmp_path) as agents:
+        other = subprocess.Popen([sys.executable, "-c", script, str(file), str(agents[1].socket)])
+        connection = Connection(file, 0, agents[0].socket)
+        assert other.wait(10) == 3
+        connection.share(0, 1000, [(0, 0)])
+        failed: Future[AgentError | None] = Future()
+        try:
+            connection.reduce(0, 0, failed.set_result)
+            error = failed.result(10)
+        except AgentError as raised:
+            error = raised
+        assert "rank 1 (h1, 127.47.4.2): its training process ended" in str(error)
+
+
+def test_another_token_or_job_file_is_refused_and_named(tmp_path: Path) -> None:
+    good = job_file(tmp_path, 2)
+    for name, changes, words in (
+        ("token.toml", {"token": "00112233445566ab"}, "does not know the token"),
+        ("loss.toml", {"push": "0.1"}, "reads another job file"),
+    ):
+        with hosts(2, tmp_path) as agents, pytest.raises(AgentError, match=words):
+            join([good, job_file(tmp_path, 2, name=name, **changes)], agents)
+
+
+def test_different_models_are_named(tmp_path: Path) -> None:
+    with hosts(2, tmp_path) as agents:
+        connections = join([job_file(tmp_path, 2)] * 2, agents)
+        connections[0].share(0, 5_000, [(0, 0)])
+        connections[1].share(0, 90_000, [(0, 0)])
+        with pytest.raises(AgentError, match="disagree about the size of tensor 0 in step 0"):
+            all_reduce(connections, None, 0)
+
+
+def test_what_an_agent_refuses(tmp_path: Path) -> None:
+    file = job_file(tmp_path, 2)
+    with hosts(1, tmp_path) as agents:
+        with pytest.raises(
+            AgentError, match=r"rank 1 has address 127\.47\.4\.2, but this is the agent of 127\.47\.4\.1"
+        ):
+            Connection(file, 1, agents[0].socket)
+        second = subprocess.run(
+            [sys.executable, "-m", "gradlane.cli", "agent", "--address", agents[0].address, "--socket", "/tmp/none"],
+            capture_output=True, text=True, timeout=20, check=False,
+        )  # fmt: skip
+        assert second.returncode == 1
+        assert f"TCP port {wire.CONTROL_PORT} of {agents[0].address} is in use" in second.stderr
+        # A message that is none ends that client, not the agent.
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+            sock.connect(str(agents[0].socket))
+            sock.send(b"\xff\x00 no JSON")
+            assert "error" in json.loads(sock.recv(65536))["op"]
+        status = subprocess.run(
+            [sys.executable, "-m", "gradlane.cli", "status", "--socket", str(agents[0].socket), "--json"],
+            capture_output=True, text=True, timeout=20, check=True,
+        )  # fmt: skip
+        assert json.loads(status.stdout)["address"] == agents[0].address
+    with pytest.raises(AgentError, match="no agent listens"):
+        Connection(file, 0, tmp_path / "nobody.sock")
