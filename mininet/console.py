@@ -13,7 +13,8 @@ from rich.text import Text
 from metrics import Progress
 from tables import TextTable
 
-_FILE_WIDTH = 132
+_FILE_WIDTH = 160
+_WIDEST_CELL = 40  # longer ones break into lines
 _LINE_SECONDS = 2.0  # between two lines where there is no terminal to refresh one
 
 
@@ -72,15 +73,27 @@ def describe(progress: Progress) -> str:
 
 
 def print_tables(console: Console, shown: Sequence[TextTable]) -> None:
-    """The tables at the end."""
+    """The tables at the end. One that is too wide for the terminal continues below, with its first column again."""
     for table in shown:
-        console.print(_table(table))
+        for part in _parts(table, console.width):
+            console.print(part)
 
 
-def _table(text: TextTable) -> Table:
-    table = Table(title=text.title, title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD)
-    for index, column in enumerate(text.columns):
-        table.add_column(column, justify="left" if index == 0 or column == "arm" else "right", vertical="bottom")
+def _parts(text: TextTable, width: int) -> list[Table]:
+    widths = [min(max(map(len, column)), _WIDEST_CELL) + 2 for column in zip(text.columns, *text.rows, strict=True)]
+    groups: list[list[int]] = [[0]]
+    for index in range(1, len(widths)):
+        if len(groups[-1]) > 1 and sum(widths[i] for i in groups[-1]) + widths[index] > width - 2:
+            groups.append([0])
+        groups[-1].append(index)
+    return [_part(text, group, text.title if group is groups[0] else None) for group in groups]
+
+
+def _part(text: TextTable, columns: Sequence[int], title: str | None) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=SIMPLE_HEAD)
+    for index in columns:
+        name = text.columns[index]
+        table.add_column(name, justify="left" if index == 0 or name == "arm" else "right")
     for row in text.rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(row[index]) for index in columns))
     return table

@@ -144,4 +144,6 @@ def metric(name: str, value: float) -> str:
 
 def claim_value(claim: Claim) -> str:
     """What was measured for a claim."""
-    return "not measured" if claim.value is None else f"{claim.value:.3g}"
+    if claim.value is None:
+        return "not measured"
+    return str(claim.value) if isinstance(claim.value, int) else f"{claim.value:.3g}"
