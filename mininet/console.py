@@ -80,7 +80,7 @@ def print_tables(console: Console, shown: Sequence[TextTable]) -> None:
 
 
 def _parts(text: TextTable, width: int) -> list[Table]:
-    widths = [min(max(map(len, column)), _WIDEST_CELL) + 2 for column in zip(text.columns, *text.rows, strict=True)]
+    widths = [min(max(map(len, column)), _WIDEST_CELL) + 3 for column in zip(text.columns, *text.rows, strict=True)]
     groups: list[list[int]] = [[0]]
     for index in range(1, len(widths)):
         if len(groups[-1]) > 1 and sum(widths[i] for i in groups[-1]) + widths[index] > width - 2:
