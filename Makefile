@@ -45,7 +45,7 @@ bench-training: $(VENV)/.ready ## Every scenario x arm x 3 seeds -> out/bench/tr
 test: $(VENV)/.ready-test ## Lint, types, and all tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest
 
 .PHONY: p4

@@ -157,8 +157,7 @@ def test_a_silent_agent_is_named_within_ten_seconds(tmp_path: Path) -> None:
 def test_a_training_process_that_ends_without_a_word_is_named(tmp_path: Path) -> None:
     file = job_file(tmp_path, 2)
     script = (
-        "import os, sys; from gradlane.client import Connection; "
-        "Connection(sys.argv[1], 1, sys.argv[2]); os._exit(3)"
+        "import os, sys; from gradlane.client import Connection; Connection(sys.argv[1], 1, sys.argv[2]); os._exit(3)"
     )
     with hosts(2, tmp_path) as agents:
         other = subprocess.Popen([sys.executable, "-c", script, str(file), str(agents[1].socket)])
