@@ -45,9 +45,10 @@ class Config:
     from the announcement of the start (in the worker's records) to step 0, for whoever else must start then.
     rendezvous: path where the workers find each other, a file that does not exist before the run; `save` makes it up.
     discard_port: UDP port on which workers and servers discard the background bursts at no cost; 0 for none.
-    bucket_bytes and congestion_control replace the arm's own.
+    bucket_bytes, congestion_control and min_rto_ms replace the arm's own.
     chunk_bytes, chunk_credits: unit of the pipeline of the ps arms, and how many of them a worker has on the way to one
-    server: enough to fill the path, and few enough that no flow runs ahead of those that it must be summed with.
+    server: enough to fill the path, few enough that an incast loses little in a shallow buffer, and that no flow runs
+    ahead of those that it must be summed with.
     """
 
     arm: str
@@ -68,8 +69,9 @@ class Config:
     discard_port: int = 0
     bucket_bytes: int = 0
     congestion_control: str = ""
-    chunk_bytes: int = parse_size("16KiB")
-    chunk_credits: int = 4
+    min_rto_ms: int = 0
+    chunk_bytes: int = parse_size("8KiB")
+    chunk_credits: int = 2
 
     @property
     def effective_arm(self) -> Arm:
@@ -79,6 +81,7 @@ class Config:
             arm,
             bucket_bytes=self.bucket_bytes or arm.bucket_bytes,
             congestion_control=self.congestion_control or arm.congestion_control,
+            min_rto_ms=self.min_rto_ms or arm.min_rto_ms,
         )
 
     @property
@@ -150,6 +153,7 @@ def _parse(root: Table) -> Config:
         discard_port=root.integer("discard_port", 0, 65535, 0),
         bucket_bytes=root.integer("bucket_bytes", 0, 2**30, 0),
         congestion_control=_optional_text(root, "congestion_control"),
+        min_rto_ms=root.integer("min_rto_ms", 0, 200, 0),
         chunk_bytes=root.integer("chunk_bytes", 1024, 2**24, Config.chunk_bytes),
         chunk_credits=root.integer("chunk_credits", 1, 2**20, Config.chunk_credits),
     )

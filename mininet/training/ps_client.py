@@ -63,7 +63,7 @@ class Client:
         deadline = time.monotonic() + config.join_timeout
         for server in config.servers:
             connection = _connect(server, source, config.server_port, deadline)
-            tune(connection.socket, arm.congestion_control, arm.dscp)
+            tune(connection.socket, arm)
             # The server notices a late worker at three quarters of the timeout, and names it; this is the backstop.
             set_timeouts(connection.socket, receive=config.timeout, send=config.timeout)
             self._connections.append(connection)

@@ -137,7 +137,7 @@ class Server:
             except TimeoutError:
                 late = [str(worker) for worker in self._config.workers if worker.rank not in self._connections]
                 raise PeerError(f"never joined within {self._config.join_timeout} s: {', '.join(late)}") from None
-            tune(sock, self._arm.congestion_control, self._arm.dscp)
+            tune(sock, self._arm)
             set_timeouts(sock, receive=self._config.timeout, send=self._config.timeout)
             hello = Connection(sock, f"client at {address[0]}").receive_header()
             if hello is None or hello.kind != Kind.HELLO or hello.sequence >= len(self._config.workers):

@@ -2,10 +2,15 @@
 """Options of TCP sockets, also of those that belong to a library which offers no way to set them."""
 
 import os
+import platform
 import socket
 import struct
 from pathlib import Path
 
+from training.arms import Arm
+
+_TCP_RTO_MIN_US = 45  # linux/tcp.h
+_TCP_DELACK_MAX_US = 46
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 
 
@@ -16,18 +21,31 @@ def check_congestion_control(name: str) -> None:
         raise ValueError(f"congestion control {name!r} is not in this kernel; it has {', '.join(available)}")
 
 
-def tune(connection: socket.socket, congestion_control: str, dscp: int = 0) -> None:
-    """Sets congestion control and DSCP (0-63) of one TCP socket; both work on a socket that is connected already."""
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion_control.encode())
+def tune(connection: socket.socket, arm: Arm) -> None:
+    """Sets what the arm asks of a TCP socket; all of it works on a socket that is connected already.
+
+    Raises ValueError if this kernel can't set the least retransmission timeout.
+    """
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, arm.congestion_control.encode())
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if dscp:
-        connection.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, dscp << 2)
+    if arm.dscp:
+        connection.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, arm.dscp << 2)
+    if arm.min_rto_ms:
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, _TCP_RTO_MIN_US, arm.min_rto_ms * 1000)
+            # A timeout below the peer's delayed acknowledgement would retransmit what has arrived.
+            connection.setsockopt(socket.IPPROTO_TCP, _TCP_DELACK_MAX_US, arm.min_rto_ms * 500)
+        except OSError as problem:
+            raise ValueError(
+                f"arm {arm.name} needs the socket option TCP_RTO_MIN_US, of Linux 6.15; this kernel is "
+                f"{platform.release()}: {problem.strerror}"
+            ) from None
 
 
-def tune_process(local_address: str, congestion_control: str, dscp: int) -> int:
+def tune_process(local_address: str, arm: Arm) -> int:
     """Tunes every connected TCP socket of this process that is bound to `local_address`; returns their number.
 
-    Gloo opens its own sockets and has no option for DSCP or congestion control. The options belong to the socket, not
+    Gloo opens its own sockets and has no such options. The options belong to the socket, not
     to the file descriptor, so a duplicate of each descriptor is enough to set them. IPv4-mapped IPv6 sockets carry
     IPv4 packets, so their IP_TOS counts.
     """
@@ -38,7 +56,7 @@ def tune_process(local_address: str, congestion_control: str, dscp: int) -> int:
             continue
         with connection:
             if connection.getsockname()[0].removeprefix("::ffff:") == local_address:
-                tune(connection, congestion_control, dscp)
+                tune(connection, arm)
                 tuned += 1
     return tuned
 

@@ -94,7 +94,7 @@ def run(config: Config, rank: int, records: Records) -> None:
     )
     parallel.register_comm_hook(link.state, clock.hook)
     dist.barrier()  # every connection exists now, so that they all can be tuned
-    if not tune_process(node.address, arm.congestion_control, arm.dscp) and len(config.workers) > 1:
+    if not tune_process(node.address, arm) and len(config.workers) > 1:
         raise RuntimeError(f"no TCP connection of this process is bound to {node.address}: is it {node.interface}'s?")
     start = _agree_on_start(config)
     size = sum(p.numel() for p in model.parameters())

@@ -2,14 +2,18 @@
 """Options on the sockets of a library that has no options for them."""
 
 import os
+import platform
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
+from training.arms import Arm
 from training.sockets import check_congestion_control, set_timeouts, tune_process
 
 TOS_OF_EF = 46 << 2
+RENO_EF = Arm("test", "gloo", "", dscp=46, congestion_control="reno")
 
 
 @pytest.fixture
@@ -33,7 +37,7 @@ def test_connected_sockets_of_the_address_are_tuned(
     pair: tuple[socket.socket, socket.socket, socket.socket],
 ) -> None:
     client, server, listener = pair
-    assert tune_process("127.0.3.2", "reno", 46) == 1
+    assert tune_process("127.0.3.2", RENO_EF) == 1
     assert (tos(client), congestion_control(client)) == (TOS_OF_EF, b"reno")
     assert (tos(server), tos(listener)) == (0, 0)
     client.sendall(b"still alive")
@@ -43,7 +47,7 @@ def test_connected_sockets_of_the_address_are_tuned(
 @pytest.mark.skipif(os.geteuid() != 0, reason="watching the packets needs root")
 def test_the_kernel_marks_the_packets(pair: tuple[socket.socket, socket.socket, socket.socket]) -> None:
     client, _, _ = pair
-    tune_process("127.0.3.2", "cubic", 46)
+    tune_process("127.0.3.2", RENO_EF)
     with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x0800)) as watcher:
         watcher.bind(("lo", 0x0800))
         watcher.settimeout(5)
@@ -57,7 +61,7 @@ def test_the_kernel_marks_the_packets(pair: tuple[socket.socket, socket.socket, 
 
 def test_other_addresses_are_left_alone(pair: tuple[socket.socket, socket.socket, socket.socket]) -> None:
     client, server, _ = pair
-    assert tune_process("127.0.3.9", "reno", 46) == 0
+    assert tune_process("127.0.3.9", RENO_EF) == 0
     assert (tos(client), tos(server)) == (0, 0)
 
 
@@ -68,8 +72,23 @@ def test_ipv4_in_ipv6_counts() -> None:
     ):
         server, _ = listener.accept()
         with server:
-            assert tune_process("127.0.3.4", "reno", 46) == 1
+            assert tune_process("127.0.3.4", RENO_EF) == 1
             assert tos(server) == TOS_OF_EF
+
+
+def test_the_retransmission_timeout_is_tuned_or_refused(
+    pair: tuple[socket.socket, socket.socket, socket.socket],
+) -> None:
+    client, _, _ = pair
+    arm = replace(RENO_EF, min_rto_ms=20)
+    release = tuple(int(part) for part in platform.release().split(".")[:2])
+    if release < (6, 15):
+        with pytest.raises(ValueError, match=r"arm test needs the socket option TCP_RTO_MIN_US, of Linux 6\.15"):
+            tune_process("127.0.3.2", arm)
+    else:
+        assert client.getsockopt(socket.IPPROTO_TCP, 45) == 200_000
+        assert tune_process("127.0.3.2", arm) == 1
+        assert client.getsockopt(socket.IPPROTO_TCP, 45) == pytest.approx(20_000, abs=10_000)  # in the kernel's ticks
 
 
 def test_an_unknown_congestion_control_names_the_known() -> None:
