@@ -34,7 +34,7 @@ class Arm:
     servers: bool = False
     dscp: int = 0
     job: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
-    bucket_bytes: int = parse_size("256KiB")
+    bucket_bytes: int = parse_size("512KiB")
     congestion_control: str = "cubic"
     min_rto_ms: int = 0
 
@@ -42,14 +42,26 @@ class Arm:
 ARMS: Mapping[str, Arm] = {
     arm.name: arm
     for arm in (
-        Arm("ddp-gloo", "gloo", "stock DistributedDataParallel: Gloo's ring all-reduce over TCP"),
-        Arm("ddp-gloo-fp16", "gloo", "the same with PyTorch's fp16_compress_hook", wire="float16"),
+        Arm(
+            "ddp-gloo",
+            "gloo",
+            "stock DistributedDataParallel: Gloo's ring all-reduce over TCP",
+            bucket_bytes=parse_size("1MiB"),
+        ),
+        Arm(
+            "ddp-gloo-fp16",
+            "gloo",
+            "the same with PyTorch's fp16_compress_hook",
+            wire="float16",
+            bucket_bytes=parse_size("1MiB"),
+        ),
         Arm(
             "ddp-gloo-prio",
             "gloo",
             "float16, and every TCP packet in a class above best effort (DSCP EF)",
             wire="float16",
             dscp=EXPEDITED_FORWARDING,
+            bucket_bytes=parse_size("1MiB"),
         ),
         Arm(
             "ddp-gloo-tuned",
@@ -57,9 +69,23 @@ ARMS: Mapping[str, Arm] = {
             "float16, and TCP's least retransmission timeout at 20 ms instead of 200 (needs Linux 6.15)",
             wire="float16",
             min_rto_ms=20,
+            bucket_bytes=parse_size("1MiB"),
         ),
-        Arm("ps-tcp", "ps", "sharded parameter server over TCP, pipelined in chunks", servers=True),
-        Arm("ps-tcp-fp16", "ps", "the same with float16 on the wire", wire="float16", servers=True),
+        Arm(
+            "ps-tcp",
+            "ps",
+            "sharded parameter server over TCP, pipelined in chunks",
+            servers=True,
+            bucket_bytes=parse_size("256KiB"),
+        ),
+        Arm(
+            "ps-tcp-fp16",
+            "ps",
+            "the same with float16 on the wire",
+            wire="float16",
+            servers=True,
+            bucket_bytes=parse_size("256KiB"),
+        ),
         Arm(
             "gradlane",
             "gradlane",

@@ -20,6 +20,8 @@ from gradlane.session import Session
 
 log = logging.getLogger("gradlane")
 
+NICE = -10
+
 
 class Client:
     """A training process on the Unix socket."""
@@ -225,4 +227,9 @@ class Agent:
 
 def run(address: IPv4Address, socket_path: Path) -> None:
     """Runs an agent until it is told to stop. Raises AgentError."""
+    # It does little, and the training waits for it: a bucket must not queue behind the backward pass of its neighbours.
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, NICE)
+    except PermissionError:
+        log.warning("not permitted to run at nice %d: busy training processes will delay it (CAP_SYS_NICE)", NICE)
     asyncio.run(Agent(address, socket_path).serve())

@@ -9,7 +9,7 @@ static const double GAIN = 1.0 / 4;          /* of the congestion estimate */
 static const double DELAY_GAIN = 0.4, DECREASE_MAX = 0.3;
 static const double RECOVERY = 1.0 / 2;      /* of what a path is short of its share, each round */
 static const double PROBING = 1.0 / 24;      /* of its share, to find what others leave */
-static const double FLOOR = 1.0 / 4, CEILING = 1.25;
+static const double FLOOR = 1.0 / 4, CEILING = 1.05;
 static const double HOST_NOISE = 3000;        /* us that busy hosts add to a round trip; queues shorter than that show in marks */
 
 static const double QUANTUM = 600;           /* us of a path's rate that one batch may carry */
