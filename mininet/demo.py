@@ -21,7 +21,7 @@ from runner import ready_machine, run_scenario, settings_of
 from scenarios import SCENARIOS, Scenario, ScenarioError
 from training.arms import ARMS
 
-DEFAULT_SCENARIO = "burst"
+DEFAULT_SCENARIO = "incast"
 
 _EXAMPLES = """examples:
   sudo python mininet/demo.py

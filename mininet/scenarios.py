@@ -109,9 +109,10 @@ SCENARIOS: Mapping[str, Scenario] = {
             _BASE,
             name="incast",
             summary="many workers push to one parameter server through a shallow buffer",
-            arms=("gradlane-ps", "gradlane-ps-fp16", "ps-tcp", "ps-tcp-fp16"),
+            arms=("gradlane-ps", "ps-tcp"),
             workers=8,
             servers=1,
+            steps=60,
             # About twice what the path itself holds, which is what a shallow-buffered switch has per port.
             buffer=parse_size("16kB"),
         ),
