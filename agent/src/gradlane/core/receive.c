@@ -197,8 +197,9 @@ static void count_streams(gl_engine *e, unsigned source, bool multicast, bool en
     for (unsigned rank = 0; rank < e->ranks; rank++)
         streams += (e->peers[rank].active_until[0] > now) + (e->peers[rank].active_until[1] > now);
     if (streams == e->streams || !streams) return;
+    /* A stream more fills the port's buffer within milliseconds; one less only leaves it idle for as long. */
+    if (streams < e->streams && now < e->tell_streams_at) return;
     e->streams = streams;
-    if (now < e->tell_streams_at) return;
     e->tell_streams_at = now + TELL_STREAMS;
     for (unsigned rank = 0; rank < e->ranks; rank++)
         e->peers[rank].unreported[0] = e->peers[rank].unreported[1] = REPORT_EVERY;

@@ -9,7 +9,7 @@ static const double GAIN = 1.0 / 4;          /* of the congestion estimate */
 static const double DELAY_GAIN = 0.4, DECREASE_MAX = 0.3;
 static const double RECOVERY = 1.0 / 2;      /* of what a path is short of its share, each round */
 static const double PROBING = 1.0 / 24;      /* of its share, to find what others leave */
-static const double FLOOR = 1.0 / 4, CEILING = 1.05;
+static const double FLOOR = 1.0 / 4, CEILING = 1.25;
 static const double HOST_NOISE = 3000;        /* us that busy hosts add to a round trip; queues shorter than that show in marks */
 
 static const double QUANTUM = 600;           /* us of a path's rate that one batch may carry */
@@ -153,6 +153,37 @@ void on_stop(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *bit
     finish_target(e, m, t, bits);
 }
 
+static unsigned magnitude_of(const tx_message *m, uint32_t slice) { return m->magnitudes ? m->magnitudes[slice] : 255; }
+
+/* Repairs what a BITMAP misses beyond the budget, the largest magnitudes first: the budget is for the rest. */
+static void queue_repairs(gl_engine *e, tx_message *m, target *t, const uint8_t *bits, uint64_t now) {
+    const uint32_t in_flight = e->peers[t->rank].srtt * 5 / 4;
+    uint16_t missing[GL_MAX_SLICES];
+    uint32_t count = 0, by_magnitude[256] = {0};
+    for (uint32_t i = 0; i < m->sent; i++) {
+        const uint32_t slice = m->queue ? m->queue[i] : i;
+        const uint32_t last = t->repaired_at[slice] ? t->repaired_at[slice] : m->sent_at[slice];
+        if (bits[slice >> 3] >> (slice & 7) & 1 || test_bit(t->todo, slice) || (uint32_t)now - last < in_flight)
+            continue;
+        missing[count++] = (uint16_t)slice;
+        by_magnitude[magnitude_of(m, slice)]++;
+    }
+    if (count <= m->budget) return;
+    uint32_t need = count - m->budget;
+    unsigned least = 255;
+    for (uint32_t above = by_magnitude[255]; above < need; above += by_magnitude[least]) least--;
+    uint32_t of_least = need;
+    for (unsigned magnitude = least + 1; magnitude < 256; magnitude++) of_least -= by_magnitude[magnitude];
+    for (uint32_t i = 0; i < count; i++) {
+        const unsigned magnitude = magnitude_of(m, missing[i]);
+        if (magnitude < least || (magnitude == least && !of_least)) continue;
+        of_least -= magnitude == least;
+        set_bit(t->todo, missing[i]);
+        t->repairs++;
+        e->paths[t->rank].backlog++;
+    }
+}
+
 void on_bitmap(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *bits, uint64_t now) {
     tx_message *m = find_sent(e, get32(h + GL_AT_MESSAGE));
     target *t = m ? find_target(m, source) : NULL;
@@ -169,16 +200,7 @@ void on_bitmap(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *b
             return;
         }
     }
-    const uint32_t in_flight = e->peers[source].srtt * 5 / 4;
-    for (uint32_t i = 0; i < m->sent; i++) {
-        const uint32_t slice = m->queue ? m->queue[i] : i;
-        if (bits[slice >> 3] >> (slice & 7) & 1 || test_bit(t->todo, slice)) continue;
-        const uint32_t last = t->repaired_at[slice] ? t->repaired_at[slice] : m->sent_at[slice];
-        if ((uint32_t)now - last < in_flight) continue;
-        set_bit(t->todo, slice);
-        t->repairs++;
-        e->paths[t->rank].backlog++;
-    }
+    queue_repairs(e, m, t, bits, now);
     if (m->sent == m->slices) arm_probe(e, t, now);
 }
 
