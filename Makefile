@@ -38,7 +38,7 @@ demo: $(VENV)/.ready ## Train a model over a congested P4 switch, several ways s
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python mininet/demo.py $(DEMO_OPTIONS)
 
 .PHONY: bench-training
-bench-training: $(VENV)/.ready ## Every scenario x arm x 3 seeds -> out/bench/training.json (root; about an hour)
+bench-training: $(VENV)/.ready ## Every scenario x arm x 3 seeds -> out/bench/training.json (root; takes long)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/training.py
 
 .PHONY: test
