@@ -5,6 +5,7 @@ import functools
 
 import numpy as np
 import pytest
+from gradlane._core import ffi, lib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from network import JOB, TOKEN, Cluster, Impairment
@@ -14,6 +15,12 @@ from gradlane.wire import ElementType, Flag, Header, Kind
 
 def values_of(rank: int, step: int, tensor: int, size: int, dtype=np.float32) -> np.ndarray:
     return np.random.default_rng([rank, step, tensor]).standard_normal(size).astype(dtype)
+
+
+def path_rate(cluster, rank, to):
+    rate, srtt = ffi.new("uint64_t *"), ffi.new("uint32_t *")
+    lib.gl_path_state(cluster.engines[rank], to, rate, srtt)
+    return rate[0]
 
 
 def mean_in_rank_order(contributions: list[np.ndarray]) -> np.ndarray:
@@ -199,6 +206,51 @@ FOREIGN = [
     ("bad_budget", {"budget": 5}),
     ("bad_message", {"message": 0xFFFFFF00}),
 ]
+
+
+def test_message_numbers_wrap():
+    # Three ranks: their number does not divide 2^32, where numbers begin anew.
+    cluster = Cluster(3, base=0xFFFFFFFF - 20)
+    for step in range(12):
+        inputs = [values_of(r, step, 0, 300) for r in range(3)]
+        results = [cluster.submit(r, step, 0, inputs[r]) for r in range(3)]
+        cluster.run(until=functools.partial(cluster.all_completed, step + 1))
+        for result in results:
+            np.testing.assert_array_equal(result, mean_in_rank_order(inputs))
+    assert sum(cluster.statistics(r).bad_message for r in range(3)) == 0
+
+
+def test_a_stream_that_rests_leaves_its_part_to_the_others():
+    cluster = Cluster(2, servers=1, slice_bytes=1432)
+    for rank in range(2):
+        cluster.submit(rank, 0, 0, values_of(rank, 0, 0, 100_000))
+    with pytest.raises(TimeoutError):
+        cluster.run(until=lambda: False, limit=8_000)
+    link = 100_000_000
+    together = [path_rate(cluster, rank, to=2) for rank in range(2)]
+    assert all(0.3 * link < rate < 0.65 * link for rate in together)
+    cluster.filter = lambda source, to, header: source != 1
+    with pytest.raises(TimeoutError):
+        cluster.run(until=lambda: False, limit=10_000)
+    assert path_rate(cluster, 0, to=2) > 0.8 * link
+
+
+def test_what_was_told_before_a_pause_does_not_count_after_it():
+    cluster = Cluster(2, servers=1, slice_bytes=1432)
+    alone = cluster.submit(0, 0, 0, values_of(0, 0, 0, 50_000))
+    with pytest.raises(TimeoutError):
+        cluster.run(until=lambda: False, limit=10_000)
+    link = 100_000_000
+    assert path_rate(cluster, 0, to=2) > 0.8 * link
+    cluster.submit(1, 0, 0, values_of(1, 0, 0, 50_000))
+    cluster.run(until=lambda: cluster.all_completed(1))
+    assert np.isfinite(alone).all()
+    cluster.now += 20_000
+    for rank in range(2):
+        cluster.submit(rank, 1, 0, values_of(rank, 1, 0, 50_000))
+    with pytest.raises(TimeoutError):
+        cluster.run(until=lambda: False, limit=200)
+    assert all(path_rate(cluster, rank, to=2) <= 0.65 * link for rank in range(2))
 
 
 @pytest.mark.parametrize(("counter", "change"), FOREIGN)

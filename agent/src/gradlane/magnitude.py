@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from gradlane._core import lib
+from gradlane import wire
+from gradlane._core import ffi, lib
 
 
 def slice_count(elements: int, per_slice: int) -> int:
@@ -24,16 +25,18 @@ def shards(slices: int, aggregators: int) -> list[tuple[int, int]]:
 def magnitudes(values: npt.NDArray[np.floating], per_slice: int, aggregators: int) -> npt.NDArray[np.uint8]:
     """The quantile (0-255) of each slice's mean absolute value among the slices of its message.
 
-    `values`: 1-D gradient. Returns one number per slice. A quantile is free of scale, so it needs no threshold per
-    model; a non-finite slice ranks highest.
+    `values`: 1-D gradient, float32 or float16. Returns one number per slice. A quantile is free of scale, so it needs
+    no threshold per model; a non-finite slice ranks highest.
     """
     slices = slice_count(values.size, per_slice)
-    whole = values.size // per_slice
     means = np.empty(slices, dtype=np.float32)
-    absolute = np.abs(values[: whole * per_slice].reshape(whole, per_slice), dtype=np.float32)
-    means[:whole] = absolute.mean(axis=1)
-    if whole < slices:
-        means[whole] = np.abs(values[whole * per_slice :], dtype=np.float32).mean()
+    lib.gl_mean_absolute(
+        ffi.from_buffer("uint8_t[]", values),
+        values.size,
+        per_slice,
+        wire.ElementType.FLOAT16 if values.dtype == np.float16 else wire.ElementType.FLOAT32,
+        ffi.from_buffer("float[]", means, require_writable=True),
+    )
     result = np.empty(slices, dtype=np.uint8)
     for first, count in shards(slices, aggregators):
         # NaN sorts last, as the largest.

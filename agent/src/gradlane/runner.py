@@ -2,6 +2,7 @@
 """The C core on this host's sockets, in a thread of its own (the GIL is released while it runs)."""
 
 import errno
+import logging
 import os
 import socket
 import threading
@@ -18,6 +19,8 @@ from gradlane._core import ffi, lib
 from gradlane.errors import AgentError
 from gradlane.job import Job
 
+log = logging.getLogger("gradlane")
+
 # A sequence window of this many messages of one source is more than a step of any model has under way.
 MAX_WINDOW = 2048
 # Contributions that wait for the slowest worker; beyond it datagrams are dropped, and repaired later.
@@ -30,6 +33,8 @@ _IP_MTU_DISCOVER = 10
 _IP_PMTUDISC_DO = 2
 _SO_RCVBUFFORCE = 33
 _SO_SNDBUFFORCE = 32
+_UDP_GRO = 104
+_REALTIME_PRIORITY = 1
 
 ELEMENT_TYPES = {"float32": wire.ElementType.FLOAT32, "float16": wire.ElementType.FLOAT16}
 # float32 or float16 arrays: the job decides.
@@ -48,12 +53,12 @@ class Completed:
 
 
 @dataclass(frozen=True)
-class Released:
-    """A push is over. `lost`: the tensor's slices of which this worker's contribution did not count."""
+class Lost:
+    """A push is over. `slices`: those of the tensor of which this worker's contribution did not count."""
 
     step: int
     tensor: int
-    lost: npt.NDArray[np.int64]
+    slices: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ class Mismatch:
     source: int
 
 
-Event = Completed | Released | Mismatch
+Event = Completed | Lost | Mismatch
 
 
 def _bind(address: IPv4Address, port: int) -> socket.socket:
@@ -77,6 +82,10 @@ def _bind(address: IPv4Address, port: int) -> socket.socket:
             sock.setsockopt(socket.SOL_SOCKET, plain, SOCKET_BUFFER)
     sock.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
     sock.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)  # a slice is never fragmented
+    try:
+        sock.setsockopt(socket.IPPROTO_UDP, _UDP_GRO, 1)
+    except OSError as error:
+        log.warning("UDP_GRO (Linux 5.0): %s; each datagram is received by itself, at more CPU time", error.strerror)
     try:
         sock.bind((str(address), port))
     except OSError as error:
@@ -149,8 +158,8 @@ class Runner:
                 "mean_of_arrived": job.aggregation == "mean",
                 "token": job.token,
                 "message_base": message_base,
-                # Two messages in flight never share a budget slot of the switch.
-                "window": max(1, min(MAX_WINDOW, (job.slots.mask + 1) // len(job.members))),
+                # Two messages in flight never share a budget slot of the switch; numbers are a power of two apart.
+                "window": max(1, min(MAX_WINDOW, (job.slots.mask + 1) >> (len(job.members) - 1).bit_length())),
                 "rate": job.transport.rate,
                 "buffer": job.transport.buffer,
                 "push_loss": round(job.loss.push * 1e6),
@@ -165,6 +174,11 @@ class Runner:
         return engine
 
     def _run(self) -> None:
+        # As the kernel's TCP does, this thread goes before the training that waits for it.
+        try:
+            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(_REALTIME_PRIORITY))
+        except PermissionError:
+            log.warning("no real-time priority (CAP_SYS_NICE): a busy host makes the transport's pace uneven")
         code = lib.gl_runner_run(self._runner)
         if code:
             self.failure = f"the transport's socket loop ended: {os.strerror(code)}"
@@ -202,12 +216,10 @@ class Runner:
             try:
                 if event.kind == lib.GL_EVENT_COMPLETED:
                     yield Completed(event.step, event.tensor)
-                elif event.kind == lib.GL_EVENT_RELEASED:
-                    lost = np.empty(0, dtype=np.int64)
-                    if event.lost_slices:
-                        bits = np.frombuffer(ffi.buffer(event.lost, (event.slices + 7) // 8), dtype=np.uint8)
-                        lost = np.flatnonzero(np.unpackbits(bits, bitorder="little")[: event.slices])
-                    yield Released(event.step, event.tensor, lost + event.first_slice)
+                elif event.kind == lib.GL_EVENT_LOST:
+                    bits = np.frombuffer(ffi.buffer(event.lost, (event.slices + 7) // 8), dtype=np.uint8)
+                    lost = np.flatnonzero(np.unpackbits(bits, bitorder="little")[: event.slices])
+                    yield Lost(event.step, event.tensor, lost + event.first_slice)
                 else:
                     yield Mismatch(event.step, event.tensor, event.source)
             finally:

@@ -17,7 +17,7 @@ from gradlane import ipc, magnitude
 from gradlane.errors import AgentError
 from gradlane.job import ELEMENT_BYTES, Job
 from gradlane.peers import Peers
-from gradlane.runner import NUMPY_TYPES, Completed, Mismatch, Released, Runner, Values
+from gradlane.runner import NUMPY_TYPES, Completed, Lost, Mismatch, Runner, Values
 
 JOIN_SECONDS = 60.0
 LEAVE_SECONDS = 5.0
@@ -177,15 +177,15 @@ class Session:
             if isinstance(event, Completed):
                 del self._under_way[event.step, event.tensor]
                 self._tell({"op": "done", "step": event.step, "tensor": event.tensor})
-            elif isinstance(event, Released):
+            elif isinstance(event, Lost):
                 self._keep_residual(event)
             else:
                 self._mismatch(event)
                 return
 
-    def _keep_residual(self, event: Released) -> None:
+    def _keep_residual(self, event: Lost) -> None:
         tensor = self._tensors[event.tensor]
-        for slice_number in event.lost.tolist():
+        for slice_number in event.slices.tolist():
             begin = slice_number * self.per_slice
             tensor.residual[slice_number] = tensor.contribution[begin : begin + self.per_slice].copy()
 

@@ -64,10 +64,15 @@ void shard_done(gl_engine *e, operation *o) {
 }
 
 void push_released(gl_engine *e, tx_message *m, const uint8_t *received) {
-    gl_event *event = add_event(e, GL_EVENT_RELEASED, m->step, m->tensor, m->slices);
-    event->first_slice = m->first;
-    for (uint32_t i = 0; i < m->slices; i++)
-        if (!(received[i >> 3] >> (i & 7) & 1)) event->lost[i >> 3] |= (uint8_t)(1 << (i & 7)), event->lost_slices++;
+    uint32_t arrived = 0;
+    for (uint32_t i = 0; i < m->slices; i++) arrived += received[i >> 3] >> (i & 7) & 1;
+    if (arrived < m->slices) {
+        gl_event *event = add_event(e, GL_EVENT_LOST, m->step, m->tensor, m->slices);
+        event->first_slice = m->first;
+        event->lost_slices = m->slices - arrived;
+        for (uint32_t i = 0; i < m->slices; i++)
+            if (!(received[i >> 3] >> (i & 7) & 1)) event->lost[i >> 3] |= (uint8_t)(1 << (i & 7));
+    }
     m->operation->pushes_open--;
     maybe_complete(e, m->operation);
 }

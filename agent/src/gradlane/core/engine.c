@@ -6,7 +6,7 @@
 
 static void path_new(gl_engine *e, path *p, uint32_t address, double share) {
     p->address = address;
-    p->share = p->rate = e->rate * (share < 1 ? share : 1);
+    p->initial = p->share = p->rate = e->rate * (share < 1 ? share : 1);
     p->round_rtt = UINT32_MAX;
 }
 
@@ -35,6 +35,7 @@ gl_engine *gl_engine_new(const gl_config *config, const uint32_t *addresses) {
     if (!e) return NULL;
     e->config = *config;
     e->ranks = ranks;
+    for (e->stride = 1; e->stride < ranks;) e->stride *= 2;
     e->aggregators = config->servers ? config->servers : config->workers;
     e->aggregator = !config->servers                  ? config->rank
                     : config->rank >= config->workers ? (unsigned)(config->rank - config->workers)
@@ -43,6 +44,7 @@ gl_engine *gl_engine_new(const gl_config *config, const uint32_t *addresses) {
     e->queue_time = (double)config->buffer / 2 / e->rate;
     e->timer = UINT64_MAX;
     e->streams = 1;
+    e->share = e->told_share = e->rate;
     e->waiting_tail = &e->waiting;
     e->controls_tail = &e->controls;
     e->events_tail = &e->events;

@@ -20,7 +20,7 @@ typedef struct {
     uint8_t element_type;
     uint8_t mean_of_arrived;              /* else the zero-filled sum, over the number of workers */
     uint64_t token;
-    uint32_t message_base;                /* the same at all ranks; message = base + sequence * ranks + rank */
+    uint32_t message_base;                /* the same at all ranks; message = base + sequence * stride + rank */
     uint32_t window;                      /* messages in flight of one source */
     uint64_t rate;                        /* bit/s of this host's link */
     uint64_t buffer;                      /* bytes that a port of the fabric holds; queues may grow to half of it */
@@ -40,10 +40,11 @@ typedef struct {
     uint64_t messages_sent, messages_received;
 } gl_statistics;
 
-enum { GL_EVENT_COMPLETED = 1, GL_EVENT_RELEASED = 2, GL_EVENT_MISMATCH = 3 };
+enum { GL_EVENT_COMPLETED = 1, GL_EVENT_LOST = 2, GL_EVENT_MISMATCH = 3 };
 
 /* COMPLETED: the result of (step, tensor) is in `out`.
- * RELEASED: one push of (step, tensor) is over; `lost` has a bit set for each of its `slices` that did not count.
+ * LOST: a push of (step, tensor) is over; `lost` has a bit set for each of its `slices` that did not count. None is told
+ * of a push that arrived whole.
  * MISMATCH: `source` disagrees about the shape of (step, tensor); the operation can't complete. */
 typedef struct gl_event {
     struct gl_event *next;
@@ -70,7 +71,7 @@ typedef struct gl_engine gl_engine;
 gl_engine *gl_engine_new(const gl_config *config, const uint32_t *addresses);
 void gl_engine_free(gl_engine *engine);
 
-/* Starts the all-reduce of `elements` values in `in` (which stays untouched until its pushes are RELEASED); the
+/* Starts the all-reduce of `elements` values in `in` (which stays untouched until it is COMPLETED); the
  * result goes to `out`. `layers` and `magnitudes`: one per slice. 0, or -1 if that operation is already under way, has
  * too many slices, or memory is out. */
 int gl_submit(gl_engine *engine, uint32_t step, uint16_t tensor, uint64_t elements, const uint8_t *in, uint8_t *out,
@@ -78,11 +79,16 @@ int gl_submit(gl_engine *engine, uint32_t step, uint16_t tensor, uint64_t elemen
 /* First slice of aggregator `index`'s shard of a tensor of `slices` slices. */
 uint32_t gl_shard_start(uint32_t slices, uint32_t index, uint32_t aggregators);
 
+/* The mean absolute value of each slice of `per_slice` elements (the last may be shorter). */
+void gl_mean_absolute(const uint8_t *values, uint64_t elements, uint32_t per_slice, unsigned element_type, float *means);
+
 void gl_receive(gl_engine *engine, const uint8_t *datagram, uint32_t length, int congested, uint64_t now);
 /* Datagrams to send now, or 0. The batch's memory is valid until the next call of any function. */
 int gl_transmit(gl_engine *engine, gl_batch *batch, uint64_t now);
 /* When gl_transmit may next have something to send if nothing arrives before; UINT64_MAX = never. */
 uint64_t gl_deadline(const gl_engine *engine, uint64_t now);
+/* How long (us) arrivals may be left to gather, so that one wake-up serves many: little of a round trip. */
+uint64_t gl_patience(const gl_engine *engine);
 
 int gl_engine_has_event(const gl_engine *engine);
 gl_event *gl_next_event(gl_engine *engine); /* the caller frees it with gl_event_free */

@@ -17,11 +17,13 @@ enum {
     FRAME_OVERHEAD = 42,     /* bytes of Ethernet, IPv4 and UDP headers */
     REPORT_EVERY = 8,        /* slices, or as soon as the number of incoming streams changes */
     STREAM_IDLE = 6000,      /* us without a slice after which a stream counts as over */
-    TELL_STREAMS = 5000,     /* us: a change of that number is told at most this often before its time */
+    SHARE_WINDOW = 2000,     /* us over which a port's use is measured */
     REPORT_BYTES = 12,
     INITIAL_RTT = 1000,      /* us */
     PROBE_WAIT_MAX = 100000, /* us */
     REORDER_MIN = 300,       /* us */
+    PATIENCE = 4,            /* of the shortest round trip: one part may pass before arrivals are looked at */
+    PATIENCE_MAX = 500,      /* us */
 };
 
 typedef struct operation operation;
@@ -116,8 +118,9 @@ typedef struct {
 struct path {
     uint32_t address;
     bool multicast;
-    double rate, share; /* bytes per us; share: what the pattern of the collective leaves for this path */
+    double rate, share, initial; /* bytes per us; share: what its receivers leave it; initial: by the pattern of the collective */
     bool busy;
+    uint64_t idle_since;
     double congestion;            /* DCTCP's alpha */
     uint64_t next_send, round_end;
     uint32_t sequence, backlog;
@@ -142,7 +145,7 @@ typedef struct control {
 
 struct gl_engine {
     gl_config config;
-    unsigned ranks, aggregators, aggregator; /* aggregator: own index, or == aggregators if none */
+    unsigned ranks, stride, aggregators, aggregator; /* aggregator: own index, or == aggregators if none */
     uint32_t addresses[GL_MAX_RANKS];
     peer peers[GL_MAX_RANKS];
     path paths[GL_MAX_RANKS + 1]; /* by rank; then multicast */
@@ -160,7 +163,8 @@ struct gl_engine {
     control *in_batch;
     gl_event *events, **events_tail;
     unsigned streams; /* that come in at present */
-    uint64_t tell_streams_at;
+    double share, told_share; /* of the port for each of them, bytes per us */
+    uint64_t window_start, window_bytes;
     uint64_t memory;
     gl_statistics statistics;
 };

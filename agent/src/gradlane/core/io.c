@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sockets around an engine: UDP_SEGMENT out, UDP_GRO in (Linux 4.18 and 5.0), one poll loop. Where the kernel or the
- * interface refuses segmentation, the same batches go out by sendmmsg.
+ * Sockets around an engine: UDP_SEGMENT out, UDP_GRO in where it is on (Linux 4.18 and 5.0), one poll loop. Where the
+ * kernel or the interface refuses segmentation, the same batches go out by sendmmsg.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,10 +68,6 @@ gl_runner *gl_runner_new(gl_engine *engine, const int *sockets, int count, uint1
     }
     for (int i = 0; i < count; i++) r->sockets[i] = (struct pollfd){.fd = sockets[i], .events = POLLIN};
     r->sockets[count] = (struct pollfd){.fd = r->wake, .events = POLLIN};
-    for (int i = 0; i < count; i++) {
-        const int on = 1;
-        setsockopt(sockets[i], IPPROTO_UDP, UDP_GRO, &on, sizeof on); /* without it datagrams come one by one */
-    }
     return r;
 }
 
@@ -163,22 +158,25 @@ static void send_batch(gl_runner *r, const gl_batch *b) {
         r->send_errors += b->datagrams, r->last_error = errno;
 }
 
+/* Returns an errno, or 0. */
+static int wait_for(struct pollfd *descriptors, int count, uint64_t us) {
+    const struct timespec timeout = {(time_t)(us / 1000000), (long)(us % 1000000) * 1000};
+    return ppoll(descriptors, (nfds_t)count, &timeout, NULL) < 0 && errno != EINTR ? errno : 0;
+}
+
 int gl_runner_run(gl_runner *r) {
     prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul); /* ns: pacing needs finer sleeps than the default 50 us */
-    /* As the kernel's TCP does, this thread goes before the training that waits for it. Where that is not permitted, it
-     * works at ordinary priority, less evenly. */
-    const struct sched_param priority = {.sched_priority = 1};
-    pthread_setschedparam(pthread_self(), SCHED_RR, &priority);
     gl_batch *batch = malloc(sizeof *batch);
     if (!batch) return ENOMEM;
     int error = 0;
     pthread_mutex_lock(&r->lock);
-    while (!r->stopping) {
-        bool more = false;
+    while (!r->stopping && !error) {
+        bool more = false, received = false;
         for (int round = 0; round < ROUNDS; round++) {
             more = false;
             for (int i = 0; i < r->count; i++) {
                 if (!r->sockets[i].revents) continue;
+                received = true;
                 if (receive(r, r->sockets[i].fd))
                     more = true;
                 else
@@ -190,17 +188,19 @@ int gl_runner_run(gl_runner *r) {
         }
         if (gl_engine_has_event(r->engine)) signal_fd(r->notify);
         const uint64_t now = clock_us(), deadline = gl_deadline(r->engine, now);
-        const uint64_t wait = more ? 0 : deadline == UINT64_MAX ? 1000000 : deadline - now;
+        uint64_t wait = more ? 0 : deadline == UINT64_MAX ? 1000000 : deadline - now;
+        const uint64_t patience = received ? gl_patience(r->engine) : 0;
         pthread_mutex_unlock(&r->lock);
-        const struct timespec timeout = {(time_t)(wait / 1000000), (long)(wait % 1000000) * 1000};
-        const int n = ppoll(r->sockets, (nfds_t)r->count + 1, &timeout, NULL);
-        if (n < 0 && errno != EINTR) error = errno;
-        if (n > 0 && r->sockets[r->count].revents) {
+        if (wait && patience) {
+            error = wait_for(&r->sockets[r->count], 1, wait < patience ? wait : patience);
+            wait = wait < patience ? 0 : wait - patience;
+        }
+        if (!error) error = wait_for(r->sockets, r->count + 1, r->sockets[r->count].revents ? 0 : wait);
+        if (r->sockets[r->count].revents) {
             uint64_t drained;
             if (read(r->wake, &drained, sizeof drained) < 0 && errno != EAGAIN) error = errno;
         }
         pthread_mutex_lock(&r->lock);
-        if (error) break;
     }
     pthread_mutex_unlock(&r->lock);
     free(batch);

@@ -5,6 +5,10 @@
  */
 #include "internal.h"
 
+static const double SHARE_GAIN = 1.0 / 2;    /* of the spare fraction, each SHARE_WINDOW */
+static const double SHARE_SPARE = 1.0 / 16;  /* less than that is a full port */
+static const double SHARE_REACTION = 4000;   /* us until a new share has slowed its streams */
+static const double SHARE_NEWS = 1.0 / 16;   /* a change that is told before its time */
 static const double USABLE = 0.98; /* of a link, so that a queue that has grown drains again */
 
 static uint32_t reorder_delay(const gl_engine *e, unsigned rank) {
@@ -160,8 +164,8 @@ static bool attach_pull(gl_engine *e, rx_message *m) {
 /* The message that a DATA, REPAIR or PROBE header speaks of; made if it is new. NULL: not (or no longer) wanted. */
 static rx_message *find_message(gl_engine *e, unsigned source, const uint8_t *h) {
     const uint32_t id = get32(h + GL_AT_MESSAGE), distance = id - e->config.message_base - source;
-    if (distance % e->ranks) return e->statistics.bad_message++, NULL;
-    rx_message **slot = &e->peers[source].ring[distance / e->ranks % RING];
+    if (distance % e->stride) return e->statistics.bad_message++, NULL;
+    rx_message **slot = &e->peers[source].ring[distance / e->stride % RING];
     rx_message *m = *slot;
     if (m && m->id == id) {
         if (m->slices == get16(h + GL_AT_SLICES) && m->step == get32(h + GL_AT_STEP) &&
@@ -189,27 +193,72 @@ static rx_message *find_message(gl_engine *e, unsigned source, const uint8_t *h)
     return m;
 }
 
-/* How many streams share this host's port now. A stream is over with the last slice of its message, or when it falls
- * silent; the next message's first slice revives it. */
-static void count_streams(gl_engine *e, unsigned source, bool multicast, bool end, uint64_t now) {
-    e->peers[source].active_until[multicast] = now + (end ? STREAM_IDLE / 4 : STREAM_IDLE);
-    unsigned streams = 0;
-    for (unsigned rank = 0; rank < e->ranks; rank++)
-        streams += (e->peers[rank].active_until[0] > now) + (e->peers[rank].active_until[1] > now);
-    if (streams == e->streams || !streams) return;
-    /* A stream more fills the port's buffer within milliseconds; one less only leaves it idle for as long. */
-    if (streams < e->streams && now < e->tell_streams_at) return;
-    e->streams = streams;
-    e->tell_streams_at = now + TELL_STREAMS;
+/* Tells every sender the share as soon as something of its stream arrives. */
+static void tell_all(gl_engine *e) {
+    e->told_share = e->share;
     for (unsigned rank = 0; rank < e->ranks; rank++)
         e->peers[rank].unreported[0] = e->peers[rank].unreported[1] = REPORT_EVERY;
 }
 
+/* How many streams share this host's port now. A stream is over with the last slice of its message, or when it falls
+ * silent; the next message's first slice revives it. */
+static unsigned count_streams(gl_engine *e, unsigned source, bool multicast, bool end, uint64_t now) {
+    e->peers[source].active_until[multicast] = now + (end ? STREAM_IDLE / 4 : STREAM_IDLE);
+    unsigned streams = 0;
+    for (unsigned rank = 0; rank < e->ranks; rank++)
+        streams += (e->peers[rank].active_until[0] > now) + (e->peers[rank].active_until[1] > now);
+    return streams ? streams : 1;
+}
+
+/* The one rate that all streams into this port are told, as in RCP (Dukkipati, 2007): it follows what the port has to
+ * spare, so streams that wait for something else leave their part to the others; never below an equal part. */
+static void share_port(gl_engine *e, unsigned source, bool multicast, bool end, uint32_t bytes, uint64_t now) {
+    const double usable = USABLE * e->rate;
+    const unsigned streams = count_streams(e, source, multicast, end, now);
+    const uint64_t elapsed = now - e->window_start;
+    if (elapsed > STREAM_IDLE) {
+        /* After a pause all streams of the pattern are to be expected, whichever comes first. */
+        const unsigned expected = !e->config.servers                    ? 2 * (e->config.workers - 1u)
+                                  : e->config.rank < e->config.workers ? e->config.servers
+                                                                       : e->config.workers;
+        e->streams = streams > expected ? streams : expected;
+        e->share = usable / e->streams;
+        e->window_start = now, e->window_bytes = bytes;
+        tell_all(e);
+        return;
+    }
+    if (streams > e->streams) {
+        /* A stream more fills the port's buffer within milliseconds. */
+        e->share *= (double)e->streams / streams;
+        if (e->share < usable / streams) e->share = usable / streams;
+        e->streams = streams;
+        tell_all(e);
+    }
+    e->window_bytes += bytes;
+    if (elapsed < SHARE_WINDOW) return;
+    e->streams = streams;
+    if (elapsed < 2 * SHARE_WINDOW) {
+        /* A full port looks the same however much too fast its senders are, so what is above the equal part must go. */
+        const double spare = 1 - (double)e->window_bytes / (double)elapsed / usable, equal = usable / streams;
+        if (spare > SHARE_SPARE)
+            e->share *= 1 + SHARE_GAIN * spare;
+        else
+            e->share -= (e->share - equal) / 2;
+    }
+    if (e->share < usable / streams) e->share = usable / streams;
+    /* Streams that rest come back all at once: no more than the buffer takes until the others have heard of it. */
+    const double most = usable / streams * (1 + e->queue_time / SHARE_REACTION);
+    if (e->share > most) e->share = most;
+    if (e->share > usable) e->share = usable;
+    e->window_start = now, e->window_bytes = 0;
+    if (e->share < e->told_share * (1 - SHARE_NEWS) || e->share > e->told_share * (1 + SHARE_NEWS)) tell_all(e);
+}
+
 /* Tells the sender how its stream gets through, and which part of this host's port is its. */
-static void report(gl_engine *e, unsigned source, const uint8_t *h, bool congested, uint64_t now) {
+static void report(gl_engine *e, unsigned source, const uint8_t *h, uint32_t bytes, bool congested, uint64_t now) {
     peer *from = &e->peers[source];
     const bool multicast = h[GL_AT_FLAGS] & GL_FLAG_MULTICAST, end = h[GL_AT_FLAGS] & GL_FLAG_END;
-    count_streams(e, source, multicast, end, now);
+    share_port(e, source, multicast, end, bytes + FRAME_OVERHEAD, now);
     from->received[multicast]++;
     from->marked[multicast] += congested;
     e->statistics.ecn_marked += congested;
@@ -217,7 +266,7 @@ static void report(gl_engine *e, unsigned source, const uint8_t *h, bool congest
     from->unreported[multicast] = 0;
     uint8_t payload[REPORT_BYTES];
     put32(payload, from->received[multicast]), put32(payload + 4, from->marked[multicast]);
-    put32(payload + 8, (uint32_t)(USABLE * (double)e->config.rate / 1000 / e->streams));
+    put32(payload + 8, (uint32_t)(e->share * 8e3));
     send_control(e, source, GL_KIND_REPORT, h, payload, sizeof payload);
     e->statistics.reports_sent++;
 }
@@ -304,7 +353,7 @@ void gl_receive(gl_engine *e, const uint8_t *h, uint32_t bytes, int congested, u
             s->bad_length++;
             return;
         }
-        if (kind == GL_KIND_DATA) report(e, source, h, congested, now);
+        if (kind == GL_KIND_DATA) report(e, source, h, bytes, congested, now);
         on_slice(e, source, h, length, now);
     } else if (kind == GL_KIND_PROBE)
         on_probe(e, source, h, now);

@@ -12,7 +12,7 @@ static const double PROBING = 1.0 / 24;      /* of its share, to find what other
 static const double FLOOR = 1.0 / 4, CEILING = 1.25;
 static const double HOST_NOISE = 3000;        /* us that busy hosts add to a round trip; queues shorter than that show in marks */
 
-static const double QUANTUM = 600;           /* us of a path's rate that one batch may carry */
+static const double BURST = 1;               /* of the queues' time: what one batch may carry of a path's rate */
 static const uint64_t ROUND_MIN = 1000;      /* us */
 
 tx_message *tx_new(gl_engine *e, path *p, unsigned targets, uint32_t slices) {
@@ -33,13 +33,17 @@ void tx_free(tx_message *m) {
     free(m->queue), free(m->sent_at), free(m->path_sequence), free(m);
 }
 
+static tx_message **slot_of(gl_engine *e, uint32_t id) {
+    return &e->sent[(id - e->config.message_base - e->config.rank) / e->stride % RING];
+}
+
 /* Gives waiting messages their numbers, as far as the window reaches. */
 static void activate(gl_engine *e) {
     while (e->oldest_sequence != e->next_sequence && !e->sent[e->oldest_sequence % RING]) e->oldest_sequence++;
     while (e->waiting && e->next_sequence - e->oldest_sequence < e->config.window) {
         tx_message *m = e->waiting;
         if (!(e->waiting = m->next)) e->waiting_tail = &e->waiting;
-        m->id = e->config.message_base + e->next_sequence * e->ranks + e->config.rank;
+        m->id = e->config.message_base + e->next_sequence * e->stride + e->config.rank;
         e->sent[e->next_sequence++ % RING] = m;
         tx_message **at = &m->path->messages;
         while (*at) at = &(*at)->next;
@@ -59,9 +63,7 @@ void tx_start(gl_engine *e, tx_message *m, uint64_t now) {
     activate(e);
 }
 
-static bool is_active(const gl_engine *e, const tx_message *m) {
-    return e->sent[(m->id - e->config.message_base - e->config.rank) / e->ranks % RING] == m;
-}
+static bool is_active(gl_engine *e, const tx_message *m) { return *slot_of(e, m->id) == m; }
 
 void tx_ready(gl_engine *e, tx_message *m, uint32_t slice) {
     m->queue[m->ready++] = (uint16_t)slice;
@@ -69,7 +71,7 @@ void tx_ready(gl_engine *e, tx_message *m, uint32_t slice) {
 }
 
 static tx_message *find_sent(gl_engine *e, uint32_t id) {
-    tx_message *m = e->sent[(id - e->config.message_base - e->config.rank) / e->ranks % RING];
+    tx_message *m = *slot_of(e, id);
     return m && m->id == id ? m : NULL;
 }
 
@@ -132,7 +134,7 @@ static void finish_target(gl_engine *e, tx_message *m, target *t, const uint8_t 
     tx_message **at = &m->path->messages;
     while (*at != m) at = &(*at)->next;
     *at = m->next;
-    e->sent[(m->id - e->config.message_base - e->config.rank) / e->ranks % RING] = NULL;
+    *slot_of(e, m->id) = NULL;
     if (m->operation)
         push_released(e, m, received);
     else
@@ -244,6 +246,14 @@ static void take_share(gl_engine *e, path *p) {
     }
     p->rate *= share / p->share;
     p->share = share;
+}
+
+/* What was told before a pause is about streams of then. */
+static void forget_share(gl_engine *e, path *p) {
+    for (unsigned rank = 0; rank < e->ranks; rank++)
+        if (p->multicast || p == &e->paths[rank]) e->peers[rank].feedback[p->multicast].share = 0;
+    p->rate *= p->initial / p->share;
+    p->share = p->initial;
 }
 
 void on_report(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *payload, uint64_t now) {
@@ -372,7 +382,7 @@ static tx_message *next_message(path *p) {
 
 /* When the next batch is due. A late wake-up may be made good by sending faster, up to what queues are to hold. */
 static uint64_t advance(const gl_engine *e, uint64_t next, uint64_t now, double bytes, double rate) {
-    const uint64_t credit = (uint64_t)e->queue_time;
+    const uint64_t credit = (uint64_t)(e->queue_time / 2);
     const uint64_t from = next + credit > now ? next : now - credit;
     return from + (uint64_t)(bytes / rate);
 }
@@ -403,14 +413,15 @@ int gl_transmit(gl_engine *e, gl_batch *b, uint64_t now) {
     for (unsigned i = 0; i <= e->ranks; i++) {
         const unsigned turn = (e->turn + i) % (e->ranks + 1);
         path *p = &e->paths[turn];
-        if (!p->backlog) p->busy = false;
+        if (!p->backlog && p->busy) p->busy = false, p->idle_since = now;
         if (p->backlog && !p->busy) {
-            /* Credit for late wake-ups is not for what was never late. */
             p->busy = true;
+            if (now - p->idle_since > STREAM_IDLE) forget_share(e, p);
+            /* Credit for late wake-ups is not for what was never late. */
             if (p->next_send < now) p->next_send = now + phase(e, p);
         }
         if (!p->backlog || now < p->next_send) continue;
-        unsigned limit = (unsigned)(p->rate * QUANTUM / (GL_HEADER + e->config.slice_bytes));
+        unsigned limit = (unsigned)(p->rate * e->queue_time * BURST / (GL_HEADER + e->config.slice_bytes));
         limit = limit < 1 ? 1 : limit > GL_BATCH ? GL_BATCH : limit;
         tx_message *m = NULL;
         target *t = NULL;
@@ -430,6 +441,13 @@ int gl_transmit(gl_engine *e, gl_batch *b, uint64_t now) {
         return b->datagrams;
     }
     return 0;
+}
+
+uint64_t gl_patience(const gl_engine *e) {
+    uint32_t shortest = PATIENCE_MAX * PATIENCE;
+    for (unsigned rank = 0; rank < e->ranks; rank++)
+        if (rank != e->config.rank && e->peers[rank].srtt < shortest) shortest = e->peers[rank].srtt;
+    return shortest / PATIENCE;
 }
 
 uint64_t gl_deadline(const gl_engine *e, uint64_t now) {
