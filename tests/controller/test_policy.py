@@ -97,11 +97,11 @@ def test_each_aggregator_has_a_group_of_all_workers(entities: Callable[..., list
     with_servers = job_text("ps", 2, hosts=(1, 2), servers=(3,), base=8192, transport='multicast = "239.2.0.1"')
     it = entities(direct, with_servers)
     groups = {entity.multicast_group_id: entity.replicas for entity in it if isinstance(entity, P4MulticastGroupEntry)}
-    assert groups == {1: (1, 2), 2: (1, 2), 8193: (1, 2)}
+    assert groups == {1: (1, 2), 2: (1, 2), 4097: (1, 2)}
     replicated = {
         match["destination"]: args["group"] for match, name, args in rows(it, "routes") if name == "replicate"
     }
-    assert replicated == {"239.1.0.1/32": 1, "239.1.0.2/32": 2, "239.2.0.1/32": 8193}
+    assert replicated == {"239.1.0.1/32": 1, "239.1.0.2/32": 2, "239.2.0.1/32": 4097}
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_each_aggregator_has_a_group_of_all_workers(entities: Callable[..., list
     [
         ({"name": "demo"}, "job.name", "have the same name"),
         ({"number": 1}, "job.id", "both have id 1"),
-        ({"base": 4095, "mask": 3}, "slots.base", "overlap in budget slots: 0-4095 and 4095-4098"),
+        ({"base": 4095, "mask": 7}, "slots.base", "overlap in budget slots: 0-4095 and 4095-4102"),
         ({"transport": 'multicast = "239.1.0.2"'}, "transport.multicast", "from 239.1.0.1 and 239.1.0.2 on"),
         ({"policy": "priority = false"}, "policy.priority", "share the port of host 'h1'"),
         ({"policy": "red = 2"}, "policy.red", "need the same red: 1 and 2"),

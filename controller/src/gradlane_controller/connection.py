@@ -17,7 +17,7 @@ START_SECONDS = 5.0  # how long the switch may take to appear when the controlle
 ATTEMPT_SECONDS = 4.0  # how long it may take to answer one attempt
 PROGRAM_SECONDS = 60.0  # how long a switch that answers may take to load the program, which it may have to compile
 RETRY_SECONDS = 0.5
-HEARTBEAT_SECONDS = 5.0
+HEARTBEAT_SECONDS = 2.0
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -64,6 +64,7 @@ class Connection:
         self._switch: Switch | None = None
         self._lost = asyncio.Event()
         self._was_ready = False
+        self._settled = False  # this session has its pipeline and its state, so requests are answered at once
         self._failure: BaseException | None = None
         self._finsy_log = _FinsyLog()
         finsy_logger = logging.getLogger("finsy")
@@ -102,11 +103,11 @@ class Connection:
         while True:
             left = max(begin + START_SECONDS - loop.time(), 1.0)
             answered = await self._run_session(ATTEMPT_SECONDS if self._was_ready else min(ATTEMPT_SECONDS, left))
-            failure = self._failure or self._finsy_log.failure
-            reason = f"{self._name}: {describe(failure) if failure else 'the connection was closed'}"
+            reason = f"{self._name}: {self._why_lost()}"
             if not self._was_ready:
                 patience = PROGRAM_SECONDS if answered else START_SECONDS
-                if _is_refusal(failure) or loop.time() + RETRY_SECONDS >= begin + patience:
+                late = loop.time() + RETRY_SECONDS >= begin + patience
+                if late or _is_refusal(self._failure or self._finsy_log.failure):
                     raise SwitchError(reason)
             self._on_lost(reason)
             await asyncio.sleep(RETRY_SECONDS)
@@ -121,7 +122,7 @@ class Connection:
         try:
             await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
             if lost.is_set():
-                raise SwitchError(f"{self._name} was lost meanwhile")
+                raise SwitchError(f"{self._name} was lost meanwhile: {self._why_lost()}")
             return task.result()
         except P4ClientError as problem:
             raise SwitchError(f"{self._name}: {describe(problem)}") from None
@@ -134,9 +135,14 @@ class Connection:
     def _name(self) -> str:
         return f"switch {self._where.name!r} at {self._where.address}"
 
+    def _why_lost(self) -> str:
+        failure = self._failure or self._finsy_log.failure
+        return describe(failure) if failure else "the connection was closed"
+
     async def _run_session(self, answer_seconds: float) -> bool:
         """One session from the first try to the end; whether the switch answered."""
         self._failure = None
+        self._settled = False
         self._finsy_log.failure = None
         self._lost = asyncio.Event()
         answered = asyncio.Event()
@@ -176,15 +182,22 @@ class Connection:
                 try:
                     await asyncio.wait_for(lost.wait(), HEARTBEAT_SECONDS)
                 except asyncio.TimeoutError:
-                    # A switch that hangs or vanishes closes nothing; only an unanswered request tells.
-                    await read_all(switch, P4TableEntry("port_policies"))
+                    if self._settled:
+                        await self._heartbeat(switch)
+
+    async def _heartbeat(self, switch: Switch) -> None:
+        """A switch that hangs or vanishes closes nothing; only an unanswered request tells."""
+        try:
+            await asyncio.wait_for(read_all(switch, P4TableEntry("port_policies")), ATTEMPT_SECONDS)
+        except asyncio.TimeoutError:
+            self._fail(SwitchError(f"no answer in {ATTEMPT_SECONDS:g} s"))
 
     async def _ready(self, switch: Switch) -> None:
         """finsy's ready handler. Ends the session by the event, as an exception here would only reach finsy's log."""
         self._switch = switch
         try:
             await self._on_ready(switch)
-            self._was_ready = True
+            self._was_ready = self._settled = True
         except P4ClientError as problem:
             self._fail(problem)
 

@@ -34,12 +34,12 @@ def check_jobs(fabric: Fabric, jobs: Iterable[Job]) -> None:
     for job in jobs:
         for member in job.members:
             _check_member(fabric, job, member)
-        if job.transport.multicast is not None and len(job.aggregators) > job.slots.mask:
+        if job.transport.multicast is not None and 2 * len(job.aggregators) > job.slots.mask:
             raise JobError(
                 job.file,
                 "slots.mask",
-                f"is {job.slots.mask}, but the job has {len(job.aggregators)} aggregators with multicast, which take "
-                "their groups' numbers from the slot range; mask must be at least that number",
+                f"is {job.slots.mask}, but the job has {len(job.aggregators)} aggregators with multicast, whose groups "
+                "are numbered by half of the slot range; mask must be at least twice that number",
             )
     for a, b in combinations(jobs, 2):
         _check_pair(a, b)
@@ -210,14 +210,17 @@ def _ranges(**ranges: tuple[int, int]) -> dict[str, tuple[int, int]]:
 
 
 def _multicast(fabric: Fabric, job: Job) -> list[Entity]:
-    """A group per aggregator. Slot ranges are disjoint, so a group's number from the range is the job's alone."""
+    """A group per aggregator. Slot ranges are disjoint, so half of the range numbers groups of the job's alone.
+
+    Half, because BMv2 refuses groups from 32768 on.
+    """
     entities: list[Entity] = []
     replicas = tuple(sorted(port.number for port in _ports(fabric, job.workers)))
     for index in range(len(job.aggregators)):
         address = job.multicast_address(index)
         if address is None:
             break
-        group = job.slots.base + index + 1
+        group = (job.slots.base + 1) // 2 + index + 1
         entities.append(P4MulticastGroupEntry(group, replicas=replicas))
         entities.append(
             P4TableEntry("routes", match=Match(destination=f"{address}/32"), action=Action("replicate", group=group))
