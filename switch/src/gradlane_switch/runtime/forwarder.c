@@ -15,7 +15,7 @@
 
 #include "port.h"
 
-enum { VLAN_TAG = 4, SHORTEST_FRAME = 14, GATHER = 100000 /* ns */ };
+enum { VLAN_TAG = 4, SHORTEST_FRAME = 14, GATHER = 200000 /* ns */ };
 
 /* What is added to the wake descriptor's counter. */
 static const uint64_t STOP = 1, WAKE = UINT64_C(1) << 32;
