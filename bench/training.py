@@ -18,7 +18,9 @@ from errors import ExperimentError
 from preconditions import PreconditionError
 from results import ArmResult
 from runner import ready_machine, run_scenario, settings_of
-from scenarios import SCENARIOS, ScenarioError
+from scenarios import SCENARIOS, Scenario, ScenarioError
+from training.arms import ARMS
+from training.sockets import minimum_timeout_is_settable
 
 _EXAMPLES = """examples:
   sudo python bench/training.py
@@ -33,20 +35,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = make_console(to_stderr=options.json)
     began = time.monotonic()
     found: list[ArmResult] = []
+    failures: list[str] = []
     try:
         unknown = [name for name in options.scenarios if name not in SCENARIOS]
         if unknown:
             raise ScenarioError(f"scenario {unknown[0]!r} is unknown; the scenarios are {', '.join(SCENARIOS)}")
-        scenarios = [SCENARIOS[name].with_settings(steps=options.steps) for name in options.scenarios]
+        scenarios = [_with_all_arms(SCENARIOS[name], options.steps) for name in options.scenarios]
         with ready_machine(options.switch, scenarios), ProgressLine(console) as line:
             for scenario in scenarios:
-                found += run_scenario(scenario, options.model, options.switch, options.seeds, options.out, line)
+                try:
+                    for result in run_scenario(
+                        scenario, options.model, options.switch, options.seeds, options.out, line
+                    ):
+                        found.append(result)
+                except ExperimentError as problem:
+                    failures.append(f"{scenario.name}: {problem}")
+                    line.say(f"error: {failures[-1]}; going on with the next scenario")
     except (ScenarioError, PreconditionError) as problem:
         print(f"training: error: {problem}", file=sys.stderr)
         return 2
-    except ExperimentError as problem:
-        print(f"training: error: {problem}", file=sys.stderr)
-        return 1
     checked = claims.evaluate(found)
     settings = {
         "scenarios": [settings_of(scenario, options.switch, options.model, options.seeds) for scenario in scenarios],
@@ -58,7 +65,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console.print(f"figures: {options.out / 'training.json'}", soft_wrap=True)
     if options.json:
         print(json.dumps(document, indent=1))
-    return 0
+    for failure in failures:
+        print(f"training: error: {failure}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def _with_all_arms(scenario: Scenario, steps: int | None) -> Scenario:
+    """The scenario with the further arms that this kernel can run; the others are named."""
+    further = [name for name in scenario.further_arms if not ARMS[name].min_rto_ms or minimum_timeout_is_settable()]
+    for name in set(scenario.further_arms).difference(further):
+        print(f"training: arm {name} is left out: this kernel lacks TCP_RTO_MIN_US (Linux 6.15)", file=sys.stderr)
+    return scenario.with_settings(arms=(*scenario.arms, *further), steps=steps)
 
 
 def _parser() -> argparse.ArgumentParser:

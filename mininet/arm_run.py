@@ -36,14 +36,14 @@ Report = Callable[[Progress], None]
 
 @dataclass(frozen=True)
 class Task:
-    """What is trained, the same for every arm: the model, its width, and the examples of one worker in one step."""
+    """What is trained, the same for every arm: the model, its width, and the examples of all workers in one step."""
 
     model: str
     width: int
-    batch: int
+    global_batch: int
 
 
-TASKS = {"cnn": Task("cnn", 256, 16), "transformer": Task("transformer", 96, 8)}
+TASKS = {"cnn": Task("cnn", 256, 128), "transformer": Task("transformer", 96, 32)}
 
 
 class ArmRun:
@@ -107,7 +107,7 @@ class ArmRun:
             seed=self._seed,
             model=task.model,
             width=task.width,
-            batch=task.batch,
+            batch=max(1, round(task.global_batch / plan.workers)),
             steps=self._scenario.steps,
             workers=nodes[: plan.workers],
             servers=nodes[plan.workers :],

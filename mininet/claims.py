@@ -35,6 +35,7 @@ def evaluate(results: Sequence[ArmResult]) -> list[Claim]:
 
 def _incast(results: Sequence[ArmResult]) -> Iterator[Claim]:
     yield from _faster(results, "gradlane-ps", ["ps-tcp"], INCAST_SPEED_UP)
+    yield from _faster(results, "gradlane-ps", ["ps-tcp-tuned"], INCAST_SPEED_UP)
 
 
 def _burst(results: Sequence[ArmResult]) -> Iterator[Claim]:

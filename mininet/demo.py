@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for other in SCENARIOS.values():
                 if other.name != scenario.name:
                     line.say(f"   (other: --scenario {other.name}: {other.summary})")
-            found = run_scenario(scenario, options.model, options.switch, [options.seed], options.out, line)
+            found = list(run_scenario(scenario, options.model, options.switch, [options.seed], options.out, line))
     except (ScenarioError, PreconditionError) as problem:
         print(f"demo: error: {problem}", file=sys.stderr)
         return 2

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the demonstration and the benchmark have in common: preparing the machine, running scenarios, settings."""
 
+import platform
 import shutil
 import signal
 import sys
@@ -13,9 +14,11 @@ import preconditions
 from console import ProgressLine
 from gradlane.units import format_rate
 from plan import FabricPlan
+from preconditions import PreconditionError
 from results import ArmResult
 from scenarios import Scenario, ScenarioError
 from training.arms import ARMS
+from training.sockets import minimum_timeout_is_settable
 
 P4RUNTIME_PORT = 9559
 HTTP_PORT = 9560
@@ -36,6 +39,11 @@ def ready_machine(switch: str, scenarios: Sequence[Scenario]) -> Generator[None,
                 "runner does not use the netem qdisc for it: choose --switch gradlane"
             )
     preconditions.check_root()
+    tuned = [arm for scenario in scenarios for arm in scenario.arms if ARMS[arm].min_rto_ms]
+    if tuned and not minimum_timeout_is_settable():
+        raise PreconditionError(
+            f"arm {tuned[0]!r} needs the socket option TCP_RTO_MIN_US, of Linux 6.15; this is {platform.release()}"
+        )
     with preconditions.lock():
         interfaces = {host.port_interface for scenario in scenarios for host in FabricPlan.of(scenario).hosts}
         preconditions.check(switch, (P4RUNTIME_PORT, HTTP_PORT), sorted(interfaces), PIPELINE)
@@ -54,10 +62,10 @@ def _stop(number: int, _frame: object) -> None:
 
 def run_scenario(
     scenario: Scenario, model: str, switch: str, seeds: Sequence[int], out: Path, line: ProgressLine
-) -> list[ArmResult]:
+) -> Generator[ArmResult, None, None]:
     """Runs every arm of the scenario with every seed on one fabric. What the processes leave is in `out`/run.
 
-    Raises ExperimentError.
+    Yields each run's result. Raises ExperimentError.
     """
     # Imported only now: preconditions says it better than an ImportError if Mininet is missing.
     from arm_run import TASKS
@@ -66,13 +74,11 @@ def run_scenario(
     run = out / "run" / scenario.name
     if run.exists():
         shutil.rmtree(run)
-    results: list[ArmResult] = []
     with Experiment(scenario, TASKS[model], switch, seeds[0], run) as experiment:
         for seed in seeds:
             for arm in scenario.arms:
                 line.say(f"{scenario.name}, seed {seed}, arm {arm}: {ARMS[arm].summary}")
-                results.append(experiment.run(arm, seed, line.show))
-    return results
+                yield experiment.run(arm, seed, line.show)
 
 
 def settings_of(scenario: Scenario, switch: str, model: str, seeds: Sequence[int]) -> dict[str, Any]:

@@ -38,6 +38,7 @@ class Bursts:
 @dataclass(frozen=True)
 class Scenario:
     """One scenario. `arms` are compared on the same fabric; the first is the one that the others are measured against.
+    `further_arms` are those that only the benchmark adds: baselines with settings that few users make.
 
     rate in bit/s of every link, buffer in bytes of every switch port. loss: probability that a frame is lost on the
     first worker's link, in each direction. steps: of training, the same for every arm.
@@ -53,6 +54,7 @@ class Scenario:
     steps: int
     loss: float = 0.0
     bursts: Bursts | None = None
+    further_arms: tuple[str, ...] = ()
 
     def with_settings(
         self,
@@ -110,9 +112,10 @@ SCENARIOS: Mapping[str, Scenario] = {
             name="incast",
             summary="many workers push to one parameter server through a shallow buffer",
             arms=("gradlane-ps", "ps-tcp"),
+            further_arms=("ps-tcp-tuned",),
             workers=8,
             servers=1,
-            steps=60,
+            steps=80,
             # About twice what the path itself holds, which is what a shallow-buffered switch has per port.
             buffer=parse_size("16kB"),
         ),
@@ -128,6 +131,7 @@ SCENARIOS: Mapping[str, Scenario] = {
             name="gray",
             summary="one worker's link silently loses 1 % of the frames",
             arms=("gradlane", "lossless", "ddp-gloo", "ddp-gloo-fp16"),
+            further_arms=("ddp-gloo-tuned",),
             loss=0.01,
         ),
     )

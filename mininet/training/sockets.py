@@ -21,6 +21,16 @@ def check_congestion_control(name: str) -> None:
         raise ValueError(f"congestion control {name!r} is not in this kernel; it has {', '.join(available)}")
 
 
+def minimum_timeout_is_settable() -> bool:
+    """Whether this kernel has TCP_RTO_MIN_US, of Linux 6.15."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        try:
+            probe.setsockopt(socket.IPPROTO_TCP, _TCP_RTO_MIN_US, 200_000)
+        except OSError:
+            return False
+    return True
+
+
 def tune(connection: socket.socket, arm: Arm) -> None:
     """Sets what the arm asks of a TCP socket; all of it works on a socket that is connected already.
 

@@ -183,7 +183,7 @@ def _train(
         began = time.monotonic()
         clock.reset()
         for group in optimizer.param_groups:
-            group["lr"] = task.rate(step)
+            group["lr"] = task.rate(step, config.steps)
         optimizer.zero_grad()
         loss = task.loss(model, *_examples(dataset, sampler.indices(step)))
         loss.backward()

@@ -91,6 +91,17 @@ def test_a_model_starts_equal_and_learns(name: str, width: int) -> None:
         assert after < before - 1.5
 
 
+def test_the_learning_rate_rises_and_then_falls_to_nothing() -> None:
+    task = TASKS["cnn"]
+    rates = [task.rate(step, 100) for step in range(100)]
+    top = rates.index(max(rates))
+    assert top == task.warmup
+    assert rates[: top + 1] == sorted(rates[: top + 1])
+    assert rates[top:] == sorted(rates[top:], reverse=True)
+    assert 0.9 * task.learning_rate < rates[top] <= task.learning_rate
+    assert rates[-1] < 0.01 * task.learning_rate
+
+
 def test_transformer_sees_no_later_byte() -> None:
     model = TASKS["transformer"].build(16)
     inputs = torch.randint(0, 256, (1, data.CONTEXT))
