@@ -19,7 +19,6 @@ from training.config import Config, Node
 from training.records import explain
 
 TRAIN = Path(__file__).parents[2] / "mininet" / "train.py"
-PATIENCE = 60.0
 
 
 @pytest.fixture
@@ -57,7 +56,7 @@ def test_arms_train_the_same_model_alike(tmp_path: Path, started: list[Process])
         processes = worker_processes.start(make(arm, 8, 47510 + number), tmp_path / arm)
         started += processes
         for rank, process in enumerate(processes):
-            process.join(PATIENCE)
+            process.join(worker_processes.PATIENCE)
             assert process.exitcode == 0, (tmp_path / arm / f"{rank}.err").read_text()
         lines = [records(tmp_path / arm, rank) for rank in range(2)]
         finals = [of("final", of_rank)[0] for of_rank in lines]
@@ -91,7 +90,7 @@ def test_a_dead_peer_ends_the_run_with_its_name(
     assert victim.pid is not None
     os.kill(victim.pid, by)
     died = time.monotonic()
-    survivor.join(PATIENCE)
+    survivor.join(worker_processes.PATIENCE)
     assert survivor.exitcode == 1
     (error,) = of("error", records(tmp_path, 0))
     assert died <= error["at"] < died + 10
@@ -129,7 +128,7 @@ def test_an_error_becomes_a_line_that_names_the_culprit(message: str, rank: int 
 
 
 def await_step(path: Path, process: Process) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + worker_processes.PATIENCE
     while not (path.exists() and '"step"' in path.read_text()):
         assert time.monotonic() < deadline
         assert process.exitcode is None
@@ -139,7 +138,7 @@ def await_step(path: Path, process: Process) -> None:
 def test_a_wrong_run_file_is_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
     argv = [sys.executable, str(TRAIN), "worker", "--config", str(tmp_path / "run.json"), "--rank", "0", "--out", "x"]
-    result = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=PATIENCE)
+    result = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=worker_processes.PATIENCE)
     assert result.returncode == 2
     assert result.stderr.startswith("train.py: error: ")
     assert "run.json: arm: is missing" in result.stderr
@@ -148,6 +147,6 @@ def test_a_wrong_run_file_is_a_usage_error(tmp_path: Path) -> None:
 def test_bursts_report_what_they_sent(tmp_path: Path) -> None:
     options = ["--to", "127.0.5.9", "--rate", "10mbit", "--period", "0.05", "--duty", "0.5", "--seconds", "0.2"]
     argv = [sys.executable, str(TRAIN), "bursts", *options, "--port", "40011"]
-    result = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=PATIENCE)
+    result = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=worker_processes.PATIENCE)
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["bursts"] == 4

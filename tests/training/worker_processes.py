@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts the processes of a run as children of a server that has imported PyTorch, which takes seconds, once."""
 
+import faulthandler
 import multiprocessing
 import os
 import sys
@@ -14,6 +15,7 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["torch", "torch.distributed", "torch._dynamo"])
 
 Process = ForkServerProcess
+PATIENCE = 60.0  # seconds that a process may take; before that it says where it hangs
 
 
 def start(config: Config, folder: Path) -> list[Process]:
@@ -35,6 +37,7 @@ def start(config: Config, folder: Path) -> list[Process]:
 
 def _run(arguments: list[str], errors: Path) -> None:
     os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), 2)
+    faulthandler.dump_traceback_later(PATIENCE - 5, file=2)
     sys.path.insert(0, str(MININET))
     import train
 
