@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the writers of P4Runtime entities share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from finsy.proto import p4r
+
+from gradlane_switch.match import invalid
+from gradlane_switch.state import CounterValue
+
+INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
+CHUNK = 512
+"""Cells or entries that a read takes at a time."""
+
+
+def modify_only(kind: int, what: str) -> None:
+    """Raises EntityError if an update is not a MODIFY."""
+    if kind != MODIFY:
+        raise invalid(f"a {what} can only be modified")
+
+
+def counter_value(data: Any) -> CounterValue:
+    """The counts in a p4.v1.CounterData. Raises EntityError."""
+    if data.packet_count < 0 or data.byte_count < 0:
+        raise invalid("a counter can't be negative")
+    return CounterValue(data.packet_count, data.byte_count)
