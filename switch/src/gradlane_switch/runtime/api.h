@@ -24,6 +24,7 @@ typedef struct {
     uint32_t action;       /* position in the table's list of actions */
     int32_t priority;
     gl_counter counter;
+    uint64_t hash;         /* of the key, in a hash table */
     uint64_t arguments[];
 } gl_entry;
 

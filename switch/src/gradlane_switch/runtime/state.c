@@ -136,8 +136,9 @@ static void place(gl_table *table, const uint64_t *row) {
     memcpy(row_at(table, i), row, sizeof(uint64_t) * table->row_words);
 }
 
-/* Makes room for one row more, in a hash table by half, in a list by one. */
-static int grow(gl_table *table) {
+/* Makes room for one row more, in a hash table by half, in a list by one. The larger table is filled without the lock,
+ * which is only taken to put it in place: forwarding reads rows, and there is one writer at a time. */
+static int grow(gl_state *state, gl_table *table) {
     int hashed = table->kind != GL_TABLE_LIST;
     if (hashed ? 2 * (table->used + 1) <= table->capacity : table->used < table->capacity) {
         return 0;
@@ -157,8 +158,12 @@ static int grow(gl_table *table) {
     if (!hashed) {
         memcpy(larger.rows, table->rows, sizeof(uint64_t) * table->row_words * table->used);
     }
-    free(table->rows);
-    *table = larger;
+    uint64_t *old = table->rows;
+    gl_acquire(state->lock);
+    table->rows = larger.rows;
+    table->capacity = larger.capacity;
+    gl_release(state->lock);
+    free(old);
     return 0;
 }
 
@@ -194,11 +199,23 @@ static void set_action(gl_entry *entry, uint32_t action, uint32_t arguments, con
     }
 }
 
-static void insert_ordered(gl_table *table, gl_entry *entry, const uint64_t *key, const uint64_t *operand) {
-    uint32_t at = table->used;
-    while (at > 0 && ((gl_entry *)(uintptr_t)row_at(table, at - 1)[0])->priority < entry->priority) {
-        at--;
+/* The first row of a list whose priority is at most (with `below`, less than) a priority. */
+static uint32_t list_position(const gl_table *table, int32_t priority, int below) {
+    uint32_t low = 0, high = table->used;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        int32_t found = ((const gl_entry *)(uintptr_t)row_at(table, middle)[0])->priority;
+        if (below ? found >= priority : found > priority) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
     }
+    return low;
+}
+
+static void insert_ordered(gl_table *table, gl_entry *entry, uint32_t at, const uint64_t *key,
+                           const uint64_t *operand) {
     uint64_t *row = row_at(table, at);
     memmove(row + table->row_words, row, sizeof(uint64_t) * table->row_words * (table->used - at));
     row[0] = (uintptr_t)entry;
@@ -216,16 +233,17 @@ gl_entry *gl_table_insert(gl_state *state, uint32_t index, const uint64_t *key, 
     }
     entry->priority = priority;
     set_action(entry, action, arguments, values);
-    gl_acquire(state->lock);
-    if (grow(table)) {
-        gl_release(state->lock);
+    if (grow(state, table)) {
         free(entry);
         return NULL;
     }
     if (table->kind == GL_TABLE_LIST) {
-        insert_ordered(table, entry, key, operand);
+        uint32_t at = list_position(table, priority, 1);
+        gl_acquire(state->lock);
+        insert_ordered(table, entry, at, key, operand);
     } else {
         uint64_t row[table->row_words];
+        gl_acquire(state->lock);
         row[0] = (uintptr_t)entry;
         memcpy(row + 1, key, sizeof(uint64_t) * (table->words - (table->kind == GL_TABLE_LPM)));
         if (table->kind == GL_TABLE_LPM) {
@@ -233,6 +251,7 @@ gl_entry *gl_table_insert(gl_state *state, uint32_t index, const uint64_t *key, 
             row[table->words] = prefix;
             count_prefix(table, prefix, 1);
         }
+        entry->hash = gl_hash(row + 1, table->words);
         place(table, row);
     }
     table->used++;
@@ -247,26 +266,30 @@ void gl_entry_set(gl_state *state, gl_entry *entry, uint32_t action, uint32_t ar
     gl_release(state->lock);
 }
 
+static uint32_t row_of(const gl_table *table, const gl_entry *entry) {
+    int listed = table->kind == GL_TABLE_LIST;
+    uint32_t mask = listed ? UINT32_MAX : table->capacity - 1;
+    uint32_t i = listed ? list_position(table, entry->priority, 0) : (uint32_t)entry->hash & mask;
+    while (row_at(table, i)[0] != (uintptr_t)entry) {
+        i = (i + 1) & mask;
+    }
+    return i;
+}
+
 void gl_table_remove(gl_state *state, uint32_t index, gl_entry *entry) {
     gl_table *table = &state->tables[index];
+    uint32_t i = row_of(table, entry);
+    uint64_t *row = row_at(table, i);
     gl_acquire(state->lock);
-    uint32_t rows = table->kind == GL_TABLE_LIST ? table->used : table->capacity;
-    for (uint32_t i = 0; i < rows; i++) {
-        uint64_t *row = row_at(table, i);
-        if (row[0] != (uintptr_t)entry) {
-            continue;
-        }
-        if (table->kind == GL_TABLE_LPM) {
-            count_prefix(table, (uint32_t)row[table->words], -1);
-        }
-        if (table->kind == GL_TABLE_LIST) {
-            memmove(row, row + table->row_words, sizeof(uint64_t) * table->row_words * (rows - i - 1));
-        } else {
-            close_gap(table, i);
-        }
-        table->used--;
-        break;
+    if (table->kind == GL_TABLE_LPM) {
+        count_prefix(table, (uint32_t)row[table->words], -1);
     }
+    if (table->kind == GL_TABLE_LIST) {
+        memmove(row, row + table->row_words, sizeof(uint64_t) * table->row_words * (table->used - i - 1));
+    } else {
+        close_gap(table, i);
+    }
+    table->used--;
     gl_release(state->lock);
     free(entry);
 }
