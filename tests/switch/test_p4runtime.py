@@ -308,12 +308,12 @@ def test_direct_counters_belong_to_entries(primary: Controller, names: dict[str,
 
 
 def test_what_is_not_supported_is_named(primary: Controller) -> None:
-    register = p4r.Entity(register_entry=p4r.RegisterEntry())
-    assert failures(primary.insert, register, p4r.Entity())[0] == (
+    extern = p4r.Entity(extern_entry=p4r.ExternEntry(extern_type_id=1))
+    assert failures(primary.insert, extern, p4r.Entity())[0] == (
         rpc_code.UNIMPLEMENTED,
-        "writing a register_entry is not supported",
+        "writing an extern_entry is not supported",
     )
-    assert failures(primary.read, register) == [(rpc_code.UNIMPLEMENTED, "reading a register_entry is not supported")]
+    assert failures(primary.read, extern) == [(rpc_code.UNIMPLEMENTED, "reading an extern_entry is not supported")]
     atomic = p4r.WriteRequest(**primary.identity, atomicity=p4r.WriteRequest.DATAPLANE_ATOMIC)
     assert failure(primary.stub.Write, atomic)[0] is grpc.StatusCode.UNIMPLEMENTED
     clone = p4r.PacketReplicationEngineEntry(clone_session_entry=p4r.CloneSessionEntry(session_id=1))

@@ -4,24 +4,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from finsy.proto import p4r, rpc_code
 
+from gradlane_switch.bytestrings import invalid
 from gradlane_switch.errors import EntityError
-from gradlane_switch.match import invalid
+from gradlane_switch.p4data import decode_data, encode_data
 from gradlane_switch.pipeline import Pipeline
 from gradlane_switch.schema import ArraySchema
 from gradlane_switch.state import MeterRates
-from gradlane_switch.updates import CHUNK, counter_value, modify_only
+from gradlane_switch.updates import counter_value, modify_only, pieces
 
 _MAX_METER = 1 << 53
+_Array = TypeVar("_Array", bound=ArraySchema)
 
 
-def _array(arrays: dict[int, ArraySchema], kind: str, number: int) -> ArraySchema:
+def _array(arrays: dict[int, _Array], kind: str, number: int) -> _Array:
     if number not in arrays:
-        raise EntityError(rpc_code.NOT_FOUND, f"there is no {kind} with the id {number}")
+        names = ", ".join(f"{item.name} ({item.id:#x})" for item in arrays.values())
+        raise EntityError(rpc_code.NOT_FOUND, f"there is no {kind} with the id {number:#x}: there are {names or 'none'}")
     return arrays[number]
+
+
+def _selected(arrays: dict[int, _Array], kind: str, number: int, request: Any) -> list[tuple[_Array, int, int]]:
+    """The arrays that a read means (id 0: all of them), with the first cell and the number of cells of each."""
+    if number == 0:
+        if request.HasField("index"):
+            raise invalid(f"a read of every {kind} has no index")
+        return [(array, 0, array.size) for array in arrays.values()]
+    array = _array(arrays, kind, number)
+    return [(array, *_cells(array, request))]
 
 
 def _cells(array: ArraySchema, message: Any) -> tuple[int, int]:
@@ -42,19 +55,16 @@ def write_counter(pipeline: Pipeline, kind: int, message: Any) -> None:
     array = _array(pipeline.schema.counters, "counter", message.counter_id)
     first, count = _cells(array, message)
     if message.HasField("data"):
-        pipeline.state.write_counters(array.index, first, count, counter_value(message.data))
+        value = counter_value(message.data)
+        for start, part in pieces(first, count):
+            pipeline.state.write_counters(array.index, start, part, value)
 
 
 def read_counters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
     """The cells of indirect counters that a request asks for. Raises EntityError."""
-    if request.counter_id == 0:
-        arrays = list(pipeline.schema.counters.values())
-    else:
-        arrays = [_array(pipeline.schema.counters, "counter", request.counter_id)]
-    for array in arrays:
-        first, count = _cells(array, request) if request.counter_id else (0, array.size)
-        for start in range(first, first + count, CHUNK):
-            values = pipeline.state.read_counters(array.index, start, min(CHUNK, first + count - start))
+    for array, first, count in _selected(pipeline.schema.counters, "counter", request.counter_id, request):
+        for start, part in pieces(first, count):
+            values = pipeline.state.read_counters(array.index, start, part)
             for index, value in enumerate(values, start):
                 message = p4r.CounterEntry(counter_id=array.id)
                 message.index.index = index
@@ -66,9 +76,15 @@ def read_counters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
                 yield message
 
 
+def _refuse_colours(message: Any) -> None:
+    if message.HasField("counter_data"):
+        raise EntityError(rpc_code.UNIMPLEMENTED, "meters do not count by colour: leave counter_data unset")
+
+
 def write_meter(pipeline: Pipeline, kind: int, message: Any) -> None:
     """Configures cells of an indirect meter. Raises EntityError."""
     modify_only(kind, "meter")
+    _refuse_colours(message)
     array = _array(pipeline.schema.meters, "meter", message.meter_id)
     first, count = _cells(array, message)
     rates = None
@@ -88,12 +104,8 @@ def write_meter(pipeline: Pipeline, kind: int, message: Any) -> None:
 
 def read_meters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
     """The cells of indirect meters that a request asks for. Raises EntityError."""
-    if request.meter_id == 0:
-        arrays = list(pipeline.schema.meters.values())
-    else:
-        arrays = [_array(pipeline.schema.meters, "meter", request.meter_id)]
-    for array in arrays:
-        first, count = _cells(array, request) if request.meter_id else (0, array.size)
+    _refuse_colours(request)
+    for array, first, count in _selected(pipeline.schema.meters, "meter", request.meter_id, request):
         for cell in range(first, first + count):
             message = p4r.MeterEntry(meter_id=array.id)
             message.index.index = cell
@@ -102,3 +114,24 @@ def read_meters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
                 message.config.cir, message.config.cburst = rates.cir, rates.cburst
                 message.config.pir, message.config.pburst = rates.pir, rates.pburst
             yield message
+
+
+def write_register(pipeline: Pipeline, kind: int, message: Any) -> None:
+    """Sets cells of a register: one, or without an index all. Raises EntityError."""
+    modify_only(kind, "register")
+    array = _array(pipeline.schema.registers, "register", message.register_id)
+    first, count = _cells(array, message)
+    value = decode_data(message.data, array.data, array.name)
+    for start, part in pieces(first, count):
+        pipeline.state.write_registers(array.index, start, part, value)
+
+
+def read_registers(pipeline: Pipeline, request: Any) -> Iterator[Any]:
+    """The cells of registers that a request asks for. Raises EntityError."""
+    for array, first, count in _selected(pipeline.schema.registers, "register", request.register_id, request):
+        for start, part in pieces(first, count):
+            values = pipeline.state.read_registers(array.index, start, part)
+            for index, value in enumerate(values, start):
+                message = p4r.RegisterEntry(register_id=array.id, data=encode_data(value, array.data))
+                message.index.index = index
+                yield message

@@ -13,8 +13,8 @@ from typing import Any
 from finsy.proto import p4r, rpc_code
 
 from gradlane_switch import cells, replication, table_entries
+from gradlane_switch.bytestrings import invalid
 from gradlane_switch.errors import EntityError
-from gradlane_switch.match import invalid
 from gradlane_switch.pipeline import Pipeline
 from gradlane_switch.updates import DELETE, INSERT, MODIFY
 
@@ -23,6 +23,7 @@ _WRITERS: dict[str, Callable[[Pipeline, int, Any], None]] = {
     "direct_counter_entry": table_entries.write_direct_counter,
     "counter_entry": cells.write_counter,
     "meter_entry": cells.write_meter,
+    "register_entry": cells.write_register,
     "packet_replication_engine_entry": replication.write_replication,
 }
 _READERS: dict[str, Callable[[Pipeline, Any], Iterator[Any]]] = {
@@ -30,6 +31,7 @@ _READERS: dict[str, Callable[[Pipeline, Any], Iterator[Any]]] = {
     "direct_counter_entry": table_entries.read_direct_counters,
     "counter_entry": cells.read_counters,
     "meter_entry": cells.read_meters,
+    "register_entry": cells.read_registers,
     "packet_replication_engine_entry": replication.read_replication,
 }
 # Entities of features that are refused at load, and the field that is 0 when a read asks for all of them.
@@ -38,6 +40,7 @@ _NEVER_THERE = {
     "action_profile_group": "action_profile_id",
     "value_set_entry": "value_set_id",
     "digest_entry": "digest_id",
+    "extern_entry": "extern_type_id",
 }
 
 
@@ -49,7 +52,7 @@ def write(pipeline: Pipeline, update: Any) -> None:
     if kind is None:
         raise invalid("the update has no entity")
     if kind not in _WRITERS:
-        raise EntityError(rpc_code.UNIMPLEMENTED, f"writing a {kind} is not supported")
+        raise EntityError(rpc_code.UNIMPLEMENTED, f"writing {_article(kind)} is not supported")
     _WRITERS[kind](pipeline, update.type, getattr(update.entity, kind))
 
 
@@ -61,6 +64,10 @@ def read(pipeline: Pipeline, entity: Any) -> Iterator[Any]:
     if kind in _NEVER_THERE and not getattr(getattr(entity, kind), _NEVER_THERE[kind]):
         return  # Every entity of a kind that no pipeline here can have: there are none.
     if kind not in _READERS:
-        raise EntityError(rpc_code.UNIMPLEMENTED, f"reading a {kind} is not supported")
+        raise EntityError(rpc_code.UNIMPLEMENTED, f"reading {_article(kind)} is not supported")
     for message in _READERS[kind](pipeline, getattr(entity, kind)):
         yield p4r.Entity(**{kind: message})
+
+
+def _article(kind: str) -> str:
+    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"

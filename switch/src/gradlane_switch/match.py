@@ -8,30 +8,11 @@ from typing import Any
 
 from finsy.proto import p4r, rpc_code
 
+from gradlane_switch.bytestrings import decode, encode, invalid
 from gradlane_switch.errors import EntityError
 from gradlane_switch.layout import prefix_mask
 from gradlane_switch.program import ActionCall, FieldKey, MatchKind
 from gradlane_switch.schema import ActionSchema, FieldSchema, TableSchema
-
-
-def invalid(message: str) -> EntityError:
-    """INVALID_ARGUMENT."""
-    return EntityError(rpc_code.INVALID_ARGUMENT, message)
-
-
-def encode(value: int) -> bytes:
-    """The shortest big-endian byte string of a number: P4Runtime's canonical form."""
-    return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")
-
-
-def decode(text: bytes, width: int, what: str) -> int:
-    """The number in a byte string. Raises EntityError (OUT_OF_RANGE) if it is empty or has more than `width` bits."""
-    if not text:
-        raise EntityError(rpc_code.OUT_OF_RANGE, f"{what}: an empty byte string is not a value")
-    value = int.from_bytes(text, "big")
-    if value.bit_length() > width:
-        raise EntityError(rpc_code.OUT_OF_RANGE, f"{what}: {value:#x} does not fit in {width} bits")
-    return value
 
 
 def decode_match(schema: TableSchema, matches: Iterable[Any]) -> tuple[FieldKey, ...]:

@@ -8,8 +8,8 @@ from typing import Any
 
 from finsy.proto import p4r, rpc_code
 
+from gradlane_switch.bytestrings import encode, invalid
 from gradlane_switch.errors import EntityError
-from gradlane_switch.match import encode, invalid
 from gradlane_switch.pipeline import Pipeline
 from gradlane_switch.state import Group, Replica
 from gradlane_switch.updates import DELETE, INSERT

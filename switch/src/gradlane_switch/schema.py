@@ -9,6 +9,7 @@ from typing import Any
 from finsy.proto import p4i
 
 from gradlane_switch.errors import ProgramError
+from gradlane_switch.p4data import DataType, data_type
 from gradlane_switch.program import Key, MatchKind, Program, Table
 
 # What a P4Info may hold that this switch can't serve, by field name.
@@ -82,6 +83,13 @@ class ArraySchema:
     counts_bytes: bool = True
 
 
+@dataclass(frozen=True, kw_only=True)
+class RegisterSchema(ArraySchema):
+    """A register, and the type of its cells."""
+
+    data: DataType
+
+
 @dataclass(frozen=True)
 class Schema:
     """Everything that controllers may name, by id."""
@@ -89,7 +97,7 @@ class Schema:
     tables: dict[int, TableSchema]
     counters: dict[int, ArraySchema]
     meters: dict[int, ArraySchema]
-    registers: dict[int, ArraySchema]
+    registers: dict[int, RegisterSchema]
 
 
 def join(info: Any, program: Program) -> Schema:
@@ -106,7 +114,7 @@ def join(info: Any, program: Program) -> Schema:
         {item.id: item for item in tables},
         _join_arrays("counter", info.counters, [(item.name, item.size) for item in program.counters]),
         _join_arrays("meter", info.meters, [(item.name, item.size) for item in program.meters]),
-        _join_arrays("register", info.registers, [(item.name, item.size) for item in program.registers]),
+        _join_registers(info, program),
     )
 
 
@@ -185,4 +193,20 @@ def _join_arrays(kind: str, items: Any, known: list[tuple[str, int]]) -> dict[in
             counts_packets=unit in (p4i.CounterSpec.PACKETS, p4i.CounterSpec.BOTH),
             counts_bytes=unit in (p4i.CounterSpec.BYTES, p4i.CounterSpec.BOTH),
         )
+    return result
+
+
+def _join_registers(info: Any, program: Program) -> dict[int, RegisterSchema]:
+    result: dict[int, RegisterSchema] = {}
+    names = [item.name for item in program.registers]
+    for item in info.registers:
+        name = item.preamble.name
+        if name not in names:
+            raise ProgramError(f"P4Info names a register that the program lacks: {name}")
+        index = names.index(name)
+        known = program.registers[index]
+        kind = data_type(item.type_spec, info.type_info, name)
+        if kind.width != known.width:
+            raise ProgramError(f"P4Info and the program disagree on {name}: {kind}, and cells of {known.width} bits")
+        result[item.preamble.id] = RegisterSchema(item.preamble.id, name, index, known.size, data=kind)
     return result

@@ -8,8 +8,9 @@ from typing import Any
 
 from finsy.proto import p4r, rpc_code
 
+from gradlane_switch.bytestrings import invalid
 from gradlane_switch.errors import EntityError
-from gradlane_switch.match import decode_action, decode_match, encode_action, encode_match, invalid
+from gradlane_switch.match import decode_action, decode_match, encode_action, encode_match
 from gradlane_switch.pipeline import Pipeline
 from gradlane_switch.schema import TableSchema
 from gradlane_switch.state import CounterValue, Entry, EntryKey, TableState

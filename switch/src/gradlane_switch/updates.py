@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from finsy.proto import p4r
 
-from gradlane_switch.match import invalid
+from gradlane_switch.bytestrings import invalid
 from gradlane_switch.state import CounterValue
 
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
-CHUNK = 512
-"""Cells or entries that a read takes at a time."""
+_PIECE = 4096  # cells; what is read or written in one go, while forwarding waits
 
 
 def modify_only(kind: int, what: str) -> None:
@@ -26,3 +26,9 @@ def counter_value(data: Any) -> CounterValue:
     if data.packet_count < 0 or data.byte_count < 0:
         raise invalid("a counter can't be negative")
     return CounterValue(data.packet_count, data.byte_count)
+
+
+def pieces(first: int, count: int) -> Iterator[tuple[int, int]]:
+    """(first cell, number of cells) of the pieces in which `count` cells are read or written."""
+    for start in range(first, first + count, _PIECE):
+        yield start, min(_PIECE, first + count - start)
