@@ -13,8 +13,8 @@ from gradlane_switch.errors import EntityError
 from gradlane_switch.p4data import decode_data, encode_data
 from gradlane_switch.pipeline import Pipeline
 from gradlane_switch.schema import ArraySchema
-from gradlane_switch.state import MeterRates
-from gradlane_switch.updates import counter_value, modify_only, pieces
+from gradlane_switch.state import CounterValue, MeterRates
+from gradlane_switch.updates import counter_data, counter_value, modify_only, pieces
 
 _MAX_METER = 1 << 53
 _Array = TypeVar("_Array", bound=ArraySchema)
@@ -66,13 +66,9 @@ def read_counters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
         for start, part in pieces(first, count):
             values = pipeline.state.read_counters(array.index, start, part)
             for index, value in enumerate(values, start):
-                message = p4r.CounterEntry(counter_id=array.id)
+                packets, octets = value.packets * array.counts_packets, value.bytes * array.counts_bytes
+                message = p4r.CounterEntry(counter_id=array.id, data=counter_data(CounterValue(packets, octets)))
                 message.index.index = index
-                message.data.SetInParent()
-                if array.counts_packets:
-                    message.data.packet_count = value.packets
-                if array.counts_bytes:
-                    message.data.byte_count = value.bytes
                 yield message
 
 

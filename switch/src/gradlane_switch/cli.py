@@ -10,13 +10,14 @@ import signal
 import sys
 from pathlib import Path
 
-from gradlane.units import format_rate
+from gradlane.units import format_rate, parse_size
 from gradlane_switch.admin import Admin
 from gradlane_switch.dataplane import DataPlane
 from gradlane_switch.errors import PortError, ProgramError, SwitchError
 from gradlane_switch.pipeline import Pipeline
 from gradlane_switch.ports import PortSpec, parse_port
-from gradlane_switch.service import Service, make_server
+from gradlane_switch.server import DEFAULT_MAX_MESSAGE, MIN_MAX_MESSAGE, Server, Tls
+from gradlane_switch.service import Service
 from gradlane_switch.state import Lock
 from gradlane_switch.switch import read_p4info, read_program
 
@@ -45,6 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--grpc-server-addr", default="127.0.0.1:9559", metavar="ADDRESS:PORT", help="P4Runtime server; or unix:PATH"
     )
+    _add_tls(parser)
     parser.add_argument("--admin", type=Path, metavar="PATH", help="Unix socket for statistics and link settings")
     parser.add_argument(
         "-i", "--interface", action="append", default=[], metavar="PORT", dest="ports", help="a port, see below"
@@ -55,6 +57,49 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _add_tls(parser: argparse.ArgumentParser) -> None:
+    """Flags of the gRPC server, named as those of simple_switch_grpc."""
+    group = parser.add_argument_group("gRPC server")
+    group.add_argument("--grpc-server-ssl", action="store_true", help="TLS: needs a certificate and its key")
+    group.add_argument("--grpc-server-cert", type=Path, metavar="PEM", help="the switch's certificate")
+    group.add_argument("--grpc-server-key", type=Path, metavar="PEM", help="the certificate's private key")
+    group.add_argument("--grpc-server-cacert", type=Path, metavar="PEM", help="whose client certificates are trusted")
+    group.add_argument(
+        "--grpc-server-with-client-auth", action="store_true", help="mutual TLS: controllers need a certificate"
+    )
+    group.add_argument(
+        "--grpc-server-max-message",
+        type=_size,
+        default=DEFAULT_MAX_MESSAGE,
+        metavar="SIZE",
+        help="longest request: a pipeline or a batch (default 64MiB)",
+    )
+
+
+def _tls(args: argparse.Namespace, parser: argparse.ArgumentParser) -> Tls | None:
+    """What the flags say about TLS. Ends the program if they contradict one another."""
+    if args.grpc_server_max_message < MIN_MAX_MESSAGE:
+        parser.error("--grpc-server-max-message must be at least 4MiB, the least that P4Runtime wants")
+    if not args.grpc_server_ssl:
+        for name in ("cert", "key", "cacert", "with_client_auth"):
+            if getattr(args, f"grpc_server_{name}"):
+                parser.error(f"--grpc-server-{name.replace('_', '-')} needs --grpc-server-ssl")
+        return None
+    if args.grpc_server_cert is None or args.grpc_server_key is None:
+        parser.error("--grpc-server-ssl needs --grpc-server-cert and --grpc-server-key")
+    if args.grpc_server_with_client_auth and args.grpc_server_cacert is None:
+        parser.error("--grpc-server-with-client-auth needs --grpc-server-cacert")
+    authority, mutual = args.grpc_server_cacert, args.grpc_server_with_client_auth
+    return Tls(args.grpc_server_cert, args.grpc_server_key, authority, mutual)
+
+
 def main() -> int:
     """Runs the switch until SIGTERM or SIGINT. 2: bad flags, program or ports; 1: it failed while running."""
     logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s", stream=sys.stderr)
@@ -62,9 +107,10 @@ def main() -> int:
     args = parser.parse_args()
     if (args.program is None) != (args.p4info is None):
         parser.error("--program and --p4info go together")
+    tls = _tls(args, parser)
     try:
         ports = [parse_port(text) for text in args.ports]
-        return asyncio.run(_run(args, ports))
+        return asyncio.run(_run(args, ports, tls))
     except (ProgramError, PortError) as error:
         print(f"gradlane-switch: error: {error}", file=sys.stderr)
         return 2
@@ -73,7 +119,7 @@ def main() -> int:
         return 1
 
 
-async def _run(args: argparse.Namespace, ports: list[PortSpec]) -> int:
+async def _run(args: argparse.Namespace, ports: list[PortSpec], tls: Tls | None) -> int:
     loop = asyncio.get_running_loop()
     stopped: asyncio.Future[str | None] = loop.create_future()
 
@@ -99,7 +145,7 @@ async def _run(args: argparse.Namespace, ports: list[PortSpec]) -> int:
     server = None
     admin = Admin(dataplane, args.admin) if args.admin else None
     try:
-        server, address = make_server(service, args.grpc_server_addr)
+        server = Server(service, args.grpc_server_addr, tls, args.grpc_server_max_message)
         if admin is not None:
             await admin.start()
         if pipeline is not None:
@@ -107,7 +153,7 @@ async def _run(args: argparse.Namespace, ports: list[PortSpec]) -> int:
         loop.add_reader(dataplane.event_fd, log_events)
         dataplane.start(failed)
         await server.start()
-        _announce(args.device_id, address, ports)
+        _announce(args.device_id, server.address, ports)
         reason = await stopped
     finally:
         loop.remove_reader(dataplane.event_fd)

@@ -34,6 +34,11 @@ _READERS: dict[str, Callable[[Pipeline, Any], Iterator[Any]]] = {
     "register_entry": cells.read_registers,
     "packet_replication_engine_entry": replication.read_replication,
 }
+# What an update finds, where a read with the same key may find more.
+_SNAPSHOTS: dict[str, Callable[[Pipeline, Any], Iterator[Any]]] = {
+    "table_entry": table_entries.snapshot_entry,
+    "direct_counter_entry": table_entries.snapshot_direct_counter,
+}
 # Entities of features that are refused at load, and the field that is 0 when a read asks for all of them.
 _NEVER_THERE = {
     "action_profile_member": "action_profile_id",
@@ -67,6 +72,22 @@ def read(pipeline: Pipeline, entity: Any) -> Iterator[Any]:
         raise EntityError(rpc_code.UNIMPLEMENTED, f"reading {_article(kind)} is not supported")
     for message in _READERS[kind](pipeline, getattr(entity, kind)):
         yield p4r.Entity(**{kind: message})
+
+
+def inverse(pipeline: Pipeline, update: Any) -> list[Any]:
+    """The updates that undo an update which has not been applied yet; none if it can't be applied."""
+    kind = update.entity.WhichOneof("entity")
+    if kind not in _WRITERS or update.type not in (INSERT, MODIFY, DELETE):
+        return []
+    look = _SNAPSHOTS.get(kind) or _READERS[kind]
+    try:
+        before = list(look(pipeline, getattr(update.entity, kind)))
+    except EntityError:
+        return []
+    if update.type == INSERT:
+        return [p4r.Update(type=DELETE, entity=update.entity)]
+    back = INSERT if update.type == DELETE else MODIFY
+    return [p4r.Update(type=back, entity=p4r.Entity(**{kind: item})) for item in before]
 
 
 def _article(kind: str) -> str:

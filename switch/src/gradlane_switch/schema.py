@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from finsy.proto import p4i
@@ -62,13 +63,26 @@ class TableSchema:
     direct_counter: int | None
     """Id of the table's direct counter."""
 
+    @cached_property
+    def by_field(self) -> dict[int, FieldSchema]:
+        """The match fields by their ids."""
+        return {item.id: item for item in self.fields}
+
+    @cached_property
+    def _by_id(self) -> dict[int, ActionSchema]:
+        return {item.id: item for item in self.actions}
+
+    @cached_property
+    def _by_index(self) -> dict[int, ActionSchema]:
+        return {item.index: item for item in self.actions}
+
     def action(self, number: int) -> ActionSchema | None:
         """The action with a P4Runtime id."""
-        return next((item for item in self.actions if item.id == number), None)
+        return self._by_id.get(number)
 
     def action_by_index(self, index: int) -> ActionSchema | None:
         """The action with an index of the program."""
-        return next((item for item in self.actions if item.index == index), None)
+        return self._by_index.get(index)
 
 
 @dataclass(frozen=True)

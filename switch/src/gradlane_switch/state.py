@@ -135,6 +135,13 @@ class TableState:
         call = self.table.default
         self.set_default(None if call is None else Entry((), 0, call, constant=self.table.const_default))
 
+    @property
+    def default_is_initial(self) -> bool:
+        """Whether a miss does what the program said, and no controller has changed it."""
+        entry = self.default
+        call = self.table.default
+        return entry == (None if call is None else Entry((), 0, call, constant=self.table.const_default))
+
     def read_counter(self, key: EntryKey | None) -> CounterValue:
         """The direct counter of an entry, or of the default entry."""
         out = ffi.new("gl_counter *")

@@ -3,78 +3,111 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from finsy.proto import p4r, rpc_code
 
 from gradlane_switch.bytestrings import invalid
 from gradlane_switch.errors import EntityError
-from gradlane_switch.match import decode_action, decode_match, encode_action, encode_match
+from gradlane_switch.match import decode_action, decode_match, encode_action, encode_match, find_action
 from gradlane_switch.pipeline import Pipeline
 from gradlane_switch.schema import TableSchema
 from gradlane_switch.state import CounterValue, Entry, EntryKey, TableState
-from gradlane_switch.updates import DELETE, INSERT, MODIFY, counter_value, modify_only
+from gradlane_switch.updates import DELETE, INSERT, MODIFY, counter_data, counter_value, modify_only
 
 
 def _table(pipeline: Pipeline, number: int) -> tuple[TableSchema, TableState]:
     schema = pipeline.schema.tables.get(number)
     if schema is None:
-        raise EntityError(rpc_code.NOT_FOUND, f"there is no table with the id {number}")
+        names = ", ".join(f"{item.name} ({item.id:#x})" for item in pipeline.schema.tables.values())
+        raise EntityError(rpc_code.NOT_FOUND, f"there is no table with the id {number:#x}: there are {names or 'none'}")
     return schema, pipeline.state.tables[schema.index]
 
 
 def _key(schema: TableSchema, message: Any) -> EntryKey:
     match = decode_match(schema, message.match)
-    if schema.ordered and message.priority <= 0:
+    _check_priority(schema, message.priority)
+    if schema.ordered and not message.priority:
         raise invalid(f"{schema.name}: an entry with ternary, range or optional fields needs a priority above 0")
-    if not schema.ordered and message.priority != 0:
-        raise invalid(f"{schema.name}: priority {message.priority} in a table whose fields are all exact or lpm")
     return match, message.priority
+
+
+def _check_priority(schema: TableSchema, priority: int) -> None:
+    if not schema.ordered and priority:
+        raise invalid(f"{schema.name}: priority {priority} in a table whose fields are all exact or lpm: leave it 0")
+    if priority < 0:
+        raise invalid(f"{schema.name}: priority {priority} is negative")
+
+
+def _no_such_entry(schema: TableSchema) -> EntityError:
+    return EntityError(rpc_code.NOT_FOUND, f"{schema.name} has no such entry")
+
+
+# Writing
 
 
 def write_table_entry(pipeline: Pipeline, kind: int, message: Any) -> None:
     """Applies an update of a table entry or a default entry. Raises EntityError."""
     schema, table = _table(pipeline, message.table_id)
-    if message.idle_timeout_ns or message.HasField("time_since_last_hit"):
-        raise invalid(f"{schema.name} has no idle timeout")
-    if message.HasField("meter_config") or message.HasField("meter_counter_data"):
-        raise invalid(f"{schema.name} has no direct meter")
-    if message.HasField("counter_data") and schema.direct_counter is None:
-        raise invalid(f"{schema.name} has no direct counter")
     if message.is_default_action:
         _write_default(schema, table, kind, message)
         return
-    if schema.constant:
-        raise EntityError(rpc_code.PERMISSION_DENIED, f"{schema.name} is a constant table")
+    if schema.constant and kind != MODIFY:
+        text = f"{schema.name} is a constant table: only counters of its entries and its default entry can be modified"
+        raise EntityError(rpc_code.PERMISSION_DENIED, text)
     key = _key(schema, message)
-    exists = key in table.entries
-    if kind == INSERT and exists:
-        raise EntityError(rpc_code.ALREADY_EXISTS, f"{schema.name} has that entry already")
-    if kind != INSERT and not exists:
-        raise EntityError(rpc_code.NOT_FOUND, f"{schema.name} has no such entry")
-    if kind == DELETE:
-        table.delete(key)
-        return
-    call = decode_action(schema, message.action, default=False)
-    entry = Entry(*key, call, message.metadata, message.controller_metadata)
+    old = table.entries.get(key)
     if kind == INSERT:
+        if old is not None:
+            raise EntityError(rpc_code.ALREADY_EXISTS, f"{schema.name} has that entry already")
         if len(table.entries) >= schema.size:
             raise EntityError(rpc_code.RESOURCE_EXHAUSTED, f"{schema.name} is full: {schema.size} entries")
-        table.insert(entry)
+        counter = _counter_to_set(schema, message)
+        call = decode_action(schema, message.action, default=False)
+        table.insert(Entry(*key, call, message.metadata, message.controller_metadata))
     else:
-        table.modify(entry)
-    if message.HasField("counter_data"):
-        table.write_counter(key, counter_value(message.counter_data))
+        if old is None:
+            raise _no_such_entry(schema)
+        if old.constant and (kind == DELETE or message.HasField("action")):
+            text = f"{schema.name}: this entry is constant: of it only counters can be modified, with the action unset"
+            raise EntityError(rpc_code.PERMISSION_DENIED, text)
+        if kind == DELETE:
+            table.delete(key)
+            return
+        counter = _counter_to_set(schema, message)
+        if message.HasField("action"):
+            call = decode_action(schema, message.action, default=False)
+            table.modify(Entry(*key, call, message.metadata, message.controller_metadata))
+    if counter is not None:
+        table.write_counter(key, counter)
+
+
+def _counter_to_set(schema: TableSchema, message: Any) -> CounterValue | None:
+    """The direct counter's value that an update carries. Raises EntityError for resources that the table lacks."""
+    if message.idle_timeout_ns or message.HasField("time_since_last_hit"):
+        raise invalid(f"{schema.name} has no idle timeout: leave idle_timeout_ns and time_since_last_hit unset")
+    if message.HasField("meter_config") or message.HasField("meter_counter_data"):
+        raise invalid(f"{schema.name} has no direct meter: leave meter_config and meter_counter_data unset")
+    if not message.HasField("counter_data"):
+        return None
+    if schema.direct_counter is None:
+        raise invalid(f"{schema.name} has no direct counter: leave counter_data unset")
+    return counter_value(message.counter_data)
+
+
+def _check_default(schema: TableSchema, message: Any) -> None:
+    if message.match or message.priority:
+        raise invalid(f"the default entry of {schema.name} has neither match fields nor a priority")
 
 
 def _write_default(schema: TableSchema, table: TableState, kind: int, message: Any) -> None:
     if kind != MODIFY:
-        raise invalid(f"the default entry of {schema.name} can only be modified")
-    if message.match or message.priority:
-        raise invalid(f"the default entry of {schema.name} has neither match fields nor a priority")
+        raise invalid(f"the default entry of {schema.name} can only be modified: it is always there")
+    _check_default(schema, message)
     if table.table.const_default:
         raise EntityError(rpc_code.PERMISSION_DENIED, f"the default entry of {schema.name} is constant")
+    counter = _counter_to_set(schema, message)
     if message.HasField("action"):
         call = decode_action(schema, message.action, default=True)
         table.set_default(Entry((), 0, call, message.metadata, message.controller_metadata))
@@ -82,43 +115,80 @@ def _write_default(schema: TableSchema, table: TableState, kind: int, message: A
         table.reset_default()
         if schema.direct_counter is not None:
             table.write_counter(None, CounterValue())
-    if message.HasField("counter_data"):
-        table.write_counter(None, counter_value(message.counter_data))
+    if counter is not None:
+        table.write_counter(None, counter)
+
+
+# Reading
 
 
 def read_table_entries(pipeline: Pipeline, request: Any) -> Iterator[Any]:
     """The table entries that a request asks for. Raises EntityError."""
     if request.table_id == 0:
         schemas = list(pipeline.schema.tables.values())
-        if request.match or request.priority:
-            raise invalid("a read of every table has no match fields and no priority")
+        if request.match or request.priority or request.HasField("action"):
+            raise invalid("a read of every table (table_id 0) has no match fields, no priority and no action")
     else:
         schemas = [_table(pipeline, request.table_id)[0]]
+        _check_filters(schemas[0], request)
     for schema in schemas:
         table = pipeline.state.tables[schema.index]
         counters = request.HasField("counter_data") and schema.direct_counter is not None
-        if request.is_default_action:
-            if table.default is not None:
-                yield _table_message(schema, table, table.default, counters=counters, default=True)
-        elif request.match:
-            found = table.entries.get(_key(schema, request))
-            if found is not None and _wanted(request, schema, found):
-                yield _table_message(schema, table, found, counters=counters)
-        else:
-            for entry in list(table.entries.values()):
-                if _wanted(request, schema, entry):
-                    yield _table_message(schema, table, entry, counters=counters)
+        for entry in _selected(schema, table, request):
+            if _wanted(request, schema, entry):
+                yield _table_message(schema, table, entry, counters=counters, default=request.is_default_action)
+
+
+def snapshot_entry(pipeline: Pipeline, message: Any) -> Iterator[Any]:
+    """The entry that an update means, as it is, with its direct resources; none if there is none. Raises EntityError."""
+    schema, table = _table(pipeline, message.table_id)
+    counters = schema.direct_counter is not None
+    if message.is_default_action:
+        entry = table.default
+    else:
+        entry = table.entries.get(_key(schema, message))
+    if entry is not None:
+        found = _table_message(schema, table, entry, counters=counters, default=message.is_default_action)
+        if entry.constant:
+            found.ClearField("action")
+        yield found
+
+
+def _check_filters(schema: TableSchema, request: Any) -> None:
+    """Raises EntityError if one of the fields that narrow a read of a table can't be what it is."""
+    if request.is_default_action:
+        _check_default(schema, request)
+    _check_priority(schema, request.priority)
+    if request.HasField("time_since_last_hit"):
+        raise invalid(f"{schema.name} has no idle timeout: leave time_since_last_hit unset")
+    if request.HasField("action"):
+        if request.action.WhichOneof("type") != "action":
+            raise invalid(f"{schema.name}: entries can be selected by an action, not by {request.action.WhichOneof('type')}")
+        find_action(schema, request.action.action.action_id)
+
+
+def _selected(schema: TableSchema, table: TableState, request: Any) -> Iterable[Entry]:
+    """The entries that the key fields of a request select."""
+    if request.is_default_action:
+        return [] if table.default is None else [table.default]
+    if not request.match:
+        return list(table.entries.values())
+    match = decode_match(schema, request.match)
+    if schema.ordered and not request.priority:
+        return [entry for entry in table.entries.values() if entry.match == match]
+    found = table.entries.get((match, request.priority))
+    return [] if found is None else [found]
 
 
 def _wanted(request: Any, schema: TableSchema, entry: Entry) -> bool:
-    """Whether an entry passes the filters of a wildcard read."""
+    """Whether an entry passes the other filters of a read."""
     if request.priority and request.priority != entry.priority:
         return False
     if request.metadata and request.metadata != entry.metadata:
         return False
     if request.controller_metadata and request.controller_metadata != entry.controller_metadata:
         return False
-    if request.action.WhichOneof("type") == "action":
+    if request.HasField("action"):
         action = schema.action_by_index(entry.call.action)
         return action is not None and action.id == request.action.action.action_id
     return True
@@ -140,8 +210,11 @@ def _table_message(
         message.match.extend(encode_match(schema, entry.match))
     if counters:
         value = table.read_counter(None if default else (entry.match, entry.priority))
-        message.counter_data.packet_count, message.counter_data.byte_count = value.packets, value.bytes
+        message.counter_data.CopyFrom(counter_data(value))
     return message
+
+
+# Direct counters
 
 
 def _direct_counter(pipeline: Pipeline, number: int) -> tuple[TableSchema, TableState]:
@@ -155,9 +228,9 @@ def write_direct_counter(pipeline: Pipeline, kind: int, message: Any) -> None:
     """Sets the direct counter of an entry. Raises EntityError."""
     modify_only(kind, "direct counter")
     schema, table = _direct_counter(pipeline, message.table_entry.table_id)
-    key = None if message.table_entry.is_default_action else _key(schema, message.table_entry)
+    key = _counted_key(schema, message.table_entry)
     if key is not None and key not in table.entries:
-        raise EntityError(rpc_code.NOT_FOUND, f"{schema.name} has no such entry")
+        raise _no_such_entry(schema)
     if message.HasField("data"):
         table.write_counter(key, counter_value(message.data))
 
@@ -166,27 +239,46 @@ def read_direct_counters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
     """The direct counters that a request asks for. Raises EntityError."""
     wanted = request.table_entry
     if wanted.table_id == 0:
-        pairs = [_table(pipeline, schema.id) for schema in pipeline.schema.tables.values()]
-        pairs = [(schema, table) for schema, table in pairs if schema.direct_counter is not None]
+        if wanted.match or wanted.priority:
+            raise invalid("a read of every direct counter (table_id 0) has no match fields and no priority")
+        schemas = [schema for schema in pipeline.schema.tables.values() if schema.direct_counter is not None]
     else:
-        pairs = [_direct_counter(pipeline, wanted.table_id)]
-    for schema, table in pairs:
-        if wanted.is_default_action:
-            entries = [] if table.default is None else [table.default]
-        elif wanted.match:
-            key = _key(schema, wanted)
-            if key not in table.entries:
-                raise EntityError(rpc_code.NOT_FOUND, f"{schema.name} has no such entry")
-            entries = [table.entries[key]]
-        else:
-            entries = list(table.entries.values())
+        schemas = [_direct_counter(pipeline, wanted.table_id)[0]]
+        _check_priority(schemas[0], wanted.priority)
+    if wanted.is_default_action and schemas:
+        _check_default(schemas[0], wanted)
+    for schema in schemas:
+        table = pipeline.state.tables[schema.index]
+        entries = [entry for entry in _selected(schema, table, wanted) if wanted.priority in (0, entry.priority)]
+        if wanted.match and not entries:
+            raise _no_such_entry(schema)
         for entry in entries:
-            value = table.read_counter(None if wanted.is_default_action else (entry.match, entry.priority))
-            message = p4r.DirectCounterEntry()
-            message.table_entry.table_id = schema.id
-            message.table_entry.priority = entry.priority
-            message.table_entry.is_default_action = wanted.is_default_action
-            if not wanted.is_default_action:
-                message.table_entry.match.extend(encode_match(schema, entry.match))
-            message.data.packet_count, message.data.byte_count = value.packets, value.bytes
-            yield message
+            yield _counter_message(schema, table, entry, default=wanted.is_default_action)
+
+
+def snapshot_direct_counter(pipeline: Pipeline, message: Any) -> Iterator[Any]:
+    """The direct counter that an update means, as it is; none if there is no such entry. Raises EntityError."""
+    schema, table = _direct_counter(pipeline, message.table_entry.table_id)
+    key = _counted_key(schema, message.table_entry)
+    entry = table.default if key is None else table.entries.get(key)
+    if entry is not None:
+        yield _counter_message(schema, table, entry, default=key is None)
+
+
+def _counted_key(schema: TableSchema, message: Any) -> EntryKey | None:
+    """The key of the entry whose counter is meant; None is the default entry."""
+    if not message.is_default_action:
+        return _key(schema, message)
+    _check_default(schema, message)
+    return None
+
+
+def _counter_message(schema: TableSchema, table: TableState, entry: Entry, *, default: bool) -> Any:
+    value = table.read_counter(None if default else (entry.match, entry.priority))
+    message = p4r.DirectCounterEntry(data=counter_data(value))
+    message.table_entry.table_id = schema.id
+    message.table_entry.priority = entry.priority
+    message.table_entry.is_default_action = default
+    if not default:
+        message.table_entry.match.extend(encode_match(schema, entry.match))
+    return message

@@ -12,6 +12,7 @@ from gradlane_switch.bytestrings import invalid
 from gradlane_switch.state import CounterValue
 
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
+_MAX_COUNT = (1 << 63) - 1
 _PIECE = 4096  # cells; what is read or written in one go, while forwarding waits
 
 
@@ -26,6 +27,11 @@ def counter_value(data: Any) -> CounterValue:
     if data.packet_count < 0 or data.byte_count < 0:
         raise invalid("a counter can't be negative")
     return CounterValue(data.packet_count, data.byte_count)
+
+
+def counter_data(value: CounterValue) -> Any:
+    """A p4.v1.CounterData. Its numbers are signed: beyond their range they stay at the end of it."""
+    return p4r.CounterData(packet_count=min(value.packets, _MAX_COUNT), byte_count=min(value.bytes, _MAX_COUNT))
 
 
 def pieces(first: int, count: int) -> Iterator[tuple[int, int]]:
