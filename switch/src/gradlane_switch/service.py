@@ -50,7 +50,11 @@ class Service(p4r_grpc.P4RuntimeServicer):
 
     async def Capabilities(self, request: Any, context: Any) -> Any:
         """The version of P4Runtime."""
-        del request, context
+        try:
+            if request.device_id:
+                self._arbiter.require_device(request)
+        except EntityError as error:
+            await _abort(context, error.code, str(error))
         return p4r.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
 
     async def SetForwardingPipelineConfig(self, request: Any, context: Any) -> Any:
