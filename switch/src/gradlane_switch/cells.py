@@ -13,17 +13,18 @@ from gradlane_switch.errors import EntityError
 from gradlane_switch.p4data import decode_data, encode_data
 from gradlane_switch.pipeline import Pipeline
 from gradlane_switch.schema import ArraySchema
-from gradlane_switch.state import CounterValue, MeterRates
-from gradlane_switch.updates import counter_data, counter_value, modify_only, pieces
+from gradlane_switch.state import CounterValue
+from gradlane_switch.updates import counter_data, counter_value, meter_config, meter_rates, modify_only, pieces
 
-_MAX_METER = 1 << 53
 _Array = TypeVar("_Array", bound=ArraySchema)
 
 
 def _array(arrays: dict[int, _Array], kind: str, number: int) -> _Array:
     if number not in arrays:
         names = ", ".join(f"{item.name} ({item.id:#x})" for item in arrays.values())
-        raise EntityError(rpc_code.NOT_FOUND, f"there is no {kind} with the id {number:#x}: there are {names or 'none'}")
+        raise EntityError(
+            rpc_code.NOT_FOUND, f"there is no {kind} with the id {number:#x}: there are {names or 'none'}"
+        )
     return arrays[number]
 
 
@@ -83,17 +84,7 @@ def write_meter(pipeline: Pipeline, kind: int, message: Any) -> None:
     _refuse_colours(message)
     array = _array(pipeline.schema.meters, "meter", message.meter_id)
     first, count = _cells(array, message)
-    rates = None
-    if message.HasField("config"):
-        config = message.config
-        if config.eburst:
-            raise invalid(f"{array.name}: eburst is for single-rate meters")
-        rates = MeterRates(config.cir, config.cburst, config.pir, config.pburst)
-        for name in ("cir", "cburst", "pir", "pburst"):
-            if not 0 <= getattr(rates, name) <= _MAX_METER:
-                raise invalid(f"{array.name}: {name} = {getattr(rates, name)} is not in 0..{_MAX_METER}")
-        if rates.cir > rates.pir:
-            raise invalid(f"{array.name}: cir = {rates.cir} is above pir = {rates.pir}")
+    rates = meter_rates(message.config, array.name) if message.HasField("config") else None
     for cell in range(first, first + count):
         pipeline.state.write_meter(array.index, cell, rates)
 
@@ -107,8 +98,7 @@ def read_meters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
             message.index.index = cell
             rates = pipeline.state.meters.get((array.index, cell))
             if rates is not None:
-                message.config.cir, message.config.cburst = rates.cir, rates.cburst
-                message.config.pir, message.config.pburst = rates.pir, rates.pburst
+                message.config.CopyFrom(meter_config(rates))
             yield message
 
 

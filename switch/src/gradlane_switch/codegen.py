@@ -140,7 +140,9 @@ class _Generator:
                 held = ", ".join(expression(value) for value in values) or "0"
                 return f"{{ const uint64_t v[] = {{ {held} }}; gl_log(s, {message}, now, v, {len(values)}); }}"
             case MarkToDrop():
-                return standard.write(self.program, "egress_spec", str(DROP_PORT)) + standard.write(self.program, "mcast_grp", "0")
+                return standard.write(self.program, "egress_spec", str(DROP_PORT)) + standard.write(
+                    self.program, "mcast_grp", "0"
+                )
             case Count(counter, index):
                 return f"gl_count(s, {counter}, {clamped(index)}, length);"
             case ExecuteMeter(meter, index, target):
@@ -283,7 +285,9 @@ class _Generator:
             yield "if (hit) e->last_hit = now;"
         if table.profile is not None:
             selector = self.program.profiles[table.profile].selector
-            chosen = "0" if selector is None else f"e->choice->count > 1 ? c{selector}(s, h, NULL) % e->choice->count : 0"
+            chosen = (
+                "0" if selector is None else f"e->choice->count > 1 ? c{selector}(s, h, NULL) % e->choice->count : 0"
+            )
             # An empty group does nothing, and the packet goes on as after a hit.
             yield f"if (e->choice && e->choice->count) e = e->choice->members[{chosen}];"
         yield "switch (e->action) {"
@@ -293,7 +297,11 @@ class _Generator:
             yield "}"
         yield "default:;"
         yield "}"
-        yield f"if (hit) {_follow(table.next_hit)} else {_follow(table.next_miss)}" if table.by_hit else _follow(table.next_miss)
+        yield (
+            f"if (hit) {_follow(table.next_hit)} else {_follow(table.next_miss)}"
+            if table.by_hit
+            else _follow(table.next_miss)
+        )
 
     def call(self, table: Table, action: int, arguments: str, hit: str) -> Iterator[str]:
         words = sum(words_of(width) for width in self.program.actions[action].params)

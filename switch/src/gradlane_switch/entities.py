@@ -12,7 +12,7 @@ from typing import Any
 
 from finsy.proto import p4r, rpc_code
 
-from gradlane_switch import cells, replication, table_entries
+from gradlane_switch import cells, digest_entries, profile_entries, replication, table_entries, value_set_entries
 from gradlane_switch.bytestrings import invalid
 from gradlane_switch.errors import EntityError
 from gradlane_switch.pipeline import Pipeline
@@ -21,44 +21,52 @@ from gradlane_switch.updates import DELETE, INSERT, MODIFY
 _WRITERS: dict[str, Callable[[Pipeline, int, Any], None]] = {
     "table_entry": table_entries.write_table_entry,
     "direct_counter_entry": table_entries.write_direct_counter,
+    "direct_meter_entry": table_entries.write_direct_meter,
     "counter_entry": cells.write_counter,
     "meter_entry": cells.write_meter,
     "register_entry": cells.write_register,
     "packet_replication_engine_entry": replication.write_replication,
+    "action_profile_member": profile_entries.write_member,
+    "action_profile_group": profile_entries.write_group,
+    "digest_entry": digest_entries.write_digest,
+    "value_set_entry": value_set_entries.write_value_set,
 }
 _READERS: dict[str, Callable[[Pipeline, Any], Iterator[Any]]] = {
     "table_entry": table_entries.read_table_entries,
     "direct_counter_entry": table_entries.read_direct_counters,
+    "direct_meter_entry": table_entries.read_direct_meters,
     "counter_entry": cells.read_counters,
     "meter_entry": cells.read_meters,
     "register_entry": cells.read_registers,
     "packet_replication_engine_entry": replication.read_replication,
+    "action_profile_member": profile_entries.read_members,
+    "action_profile_group": profile_entries.read_groups,
+    "digest_entry": digest_entries.read_digests,
+    "value_set_entry": value_set_entries.read_value_sets,
 }
 # What an update finds, where a read with the same key may find more.
 _SNAPSHOTS: dict[str, Callable[[Pipeline, Any], Iterator[Any]]] = {
     "table_entry": table_entries.snapshot_entry,
     "direct_counter_entry": table_entries.snapshot_direct_counter,
-}
-# Entities of features that are refused at load, and the field that is 0 when a read asks for all of them.
-_NEVER_THERE = {
-    "action_profile_member": "action_profile_id",
-    "action_profile_group": "action_profile_id",
-    "value_set_entry": "value_set_id",
-    "digest_entry": "digest_id",
-    "extern_entry": "extern_type_id",
+    "direct_meter_entry": table_entries.snapshot_direct_meter,
 }
 
 
 def write(pipeline: Pipeline, update: Any) -> None:
     """Applies one p4.v1.Update, whole or not at all. Raises EntityError."""
-    if update.type not in (INSERT, MODIFY, DELETE):
+    apply(pipeline, update.type, update.entity)
+
+
+def apply(pipeline: Pipeline, change: int, entity: Any) -> None:
+    """Does to a p4.v1.Entity what an update of a type says, whole or not at all. Raises EntityError."""
+    if change not in (INSERT, MODIFY, DELETE):
         raise invalid("the update has no type: INSERT, MODIFY or DELETE is wanted")
-    kind = update.entity.WhichOneof("entity")
+    kind = entity.WhichOneof("entity")
     if kind is None:
         raise invalid("the update has no entity")
     if kind not in _WRITERS:
         raise EntityError(rpc_code.UNIMPLEMENTED, f"writing {_article(kind)} is not supported")
-    _WRITERS[kind](pipeline, update.type, getattr(update.entity, kind))
+    _WRITERS[kind](pipeline, change, getattr(entity, kind))
 
 
 def read(pipeline: Pipeline, entity: Any) -> Iterator[Any]:
@@ -66,7 +74,7 @@ def read(pipeline: Pipeline, entity: Any) -> Iterator[Any]:
     kind = entity.WhichOneof("entity")
     if kind is None:
         raise invalid("the request has no entity")
-    if kind in _NEVER_THERE and not getattr(getattr(entity, kind), _NEVER_THERE[kind]):
+    if kind == "extern_entry" and not entity.extern_entry.extern_type_id:
         return  # Every entity of a kind that no pipeline here can have: there are none.
     if kind not in _READERS:
         raise EntityError(rpc_code.UNIMPLEMENTED, f"reading {_article(kind)} is not supported")
@@ -74,8 +82,8 @@ def read(pipeline: Pipeline, entity: Any) -> Iterator[Any]:
         yield p4r.Entity(**{kind: message})
 
 
-def inverse(pipeline: Pipeline, update: Any) -> list[Any]:
-    """The updates that undo an update which has not been applied yet; none if it can't be applied."""
+def inverse(pipeline: Pipeline, update: Any) -> list[tuple[int, Any]]:
+    """What undoes an update that has not been applied yet, for `apply`; nothing if it can't be applied."""
     kind = update.entity.WhichOneof("entity")
     if kind not in _WRITERS or update.type not in (INSERT, MODIFY, DELETE):
         return []
@@ -85,9 +93,9 @@ def inverse(pipeline: Pipeline, update: Any) -> list[Any]:
     except EntityError:
         return []
     if update.type == INSERT:
-        return [p4r.Update(type=DELETE, entity=update.entity)]
+        return [(DELETE, update.entity)]
     back = INSERT if update.type == DELETE else MODIFY
-    return [p4r.Update(type=back, entity=p4r.Entity(**{kind: item})) for item in before]
+    return [(back, p4r.Entity(**{kind: item})) for item in before]
 
 
 def _article(kind: str) -> str:

@@ -178,7 +178,9 @@ class _Loader:
         for statement, item in zip(body, primitives, strict=True):
             if isinstance(statement, Jump) and not 0 <= statement.destination <= len(body):
                 raise item.refuse(f"a jump to {statement.destination}, in an action of {len(body)} primitives")
-        return Action(node.text("name"), params, body, tuple(item.text("name") for item in node.children("runtime_data")))
+        return Action(
+            node.text("name"), params, body, tuple(item.text("name") for item in node.children("runtime_data"))
+        )
 
     def _load_statement(self, node: Node, scope: Scope) -> Statement:
         op = node.text("op")
@@ -326,7 +328,8 @@ class _Loader:
     def _log(self, node: Node, args: list[Node], scope: Scope) -> Log:
         values: list[Expr] = []
         signed: list[bool] = []
-        for item in args[1].children("value") if args[1:] else ():
+        # p4c writes a message without values with an empty object for their list.
+        for item in args[1].children("value") if args[1:] and args[1].raw("value") else ():
             value = parse_value(item, scope)
             known = shape(value)
             if known is None or known.width > 64:

@@ -11,15 +11,11 @@ from finsy.proto import p4i
 
 from gradlane_switch.errors import ProgramError
 from gradlane_switch.p4data import DataType, data_type
+from gradlane_switch.packet_io import PacketHeader, packet_headers
 from gradlane_switch.program import Key, MatchKind, Program, Table
 
 # What a P4Info may hold that this switch can't serve, by field name.
 _UNSUPPORTED = {
-    "action_profiles": "action profiles",
-    "direct_meters": "direct meters",
-    "controller_packet_metadata": "packet-in and packet-out",
-    "value_sets": "parser value sets",
-    "digests": "digests",
     "externs": "externs",
 }
 
@@ -62,6 +58,10 @@ class TableSchema:
     """True if entries need a priority."""
     direct_counter: int | None
     """Id of the table's direct counter."""
+    direct_meter: int | None = None
+    """Id of the table's direct meter."""
+    profile: int | None = None
+    """Id of the table's action profile."""
 
     @cached_property
     def by_field(self) -> dict[int, FieldSchema]:
@@ -105,6 +105,41 @@ class RegisterSchema(ArraySchema):
 
 
 @dataclass(frozen=True)
+class ProfileSchema:
+    """An action profile, and one of its tables, which all have the same actions. A size of 0 is no limit."""
+
+    id: int
+    name: str
+    index: int
+    size: int
+    max_group_size: int
+    with_selector: bool
+    table: TableSchema
+
+
+@dataclass(frozen=True)
+class DigestSchema:
+    """A digest: the types of its members, and whether they are in a `struct`, a `tuple` or, one alone, in a `scalar`."""
+
+    id: int
+    name: str
+    index: int
+    shape: str
+    types: tuple[DataType, ...]
+
+
+@dataclass(frozen=True)
+class ValueSetSchema:
+    """A parser value set: (id, name, width in bits) of its fields in order, and how many members it may have."""
+
+    id: int
+    name: str
+    index: int
+    size: int
+    fields: tuple[tuple[int, str, int], ...]
+
+
+@dataclass(frozen=True)
 class Schema:
     """Everything that controllers may name, by id."""
 
@@ -112,6 +147,10 @@ class Schema:
     counters: dict[int, ArraySchema]
     meters: dict[int, ArraySchema]
     registers: dict[int, RegisterSchema]
+    value_sets: dict[int, ValueSetSchema]
+    profiles: dict[int, ProfileSchema]
+    digests: dict[int, DigestSchema]
+    packet_headers: dict[str, PacketHeader]
 
 
 def join(info: Any, program: Program) -> Schema:
@@ -129,6 +168,10 @@ def join(info: Any, program: Program) -> Schema:
         _join_arrays("counter", info.counters, [(item.name, item.size) for item in program.counters]),
         _join_arrays("meter", info.meters, [(item.name, item.size) for item in program.meters]),
         _join_registers(info, program),
+        _join_value_sets(info, program),
+        _join_profiles(info, program, tables),
+        _join_digests(info, program),
+        packet_headers(info),
     )
 
 
@@ -138,12 +181,15 @@ def _join_table(item: Any, program: Program, actions: dict[int, Any]) -> TableSc
     if index is None:
         raise ProgramError(f"P4Info names a table that the program lacks: {name}")
     table = program.tables[index]
-    if item.implementation_id:
-        raise ProgramError(f"tables with an action profile are not supported: {name}")
+    if bool(item.implementation_id) != (table.profile is not None):
+        raise ProgramError(f"P4Info and the program disagree on the action profile of {name}")
     if len(item.match_fields) != len(table.keys):
         raise ProgramError(f"P4Info and the program disagree on the match fields of {name}")
     fields = tuple(_join_field(field, key, name) for field, key in zip(item.match_fields, table.keys, strict=True))
-    counters = [number for number in item.direct_resource_ids if number >> 24 == p4i.P4Ids.DIRECT_COUNTER]
+    counters, meters = (
+        [number for number in item.direct_resource_ids if number >> 24 == kind]
+        for kind in (p4i.P4Ids.DIRECT_COUNTER, p4i.P4Ids.DIRECT_METER)
+    )
     return TableSchema(
         id=item.preamble.id,
         name=name,
@@ -155,6 +201,8 @@ def _join_table(item: Any, program: Program, actions: dict[int, Any]) -> TableSc
         constant=item.is_const_table or table.immutable,
         ordered=any(key.kind in (MatchKind.TERNARY, MatchKind.RANGE, MatchKind.OPTIONAL) for key in table.keys),
         direct_counter=counters[0] if counters and table.direct_counter else None,
+        direct_meter=meters[0] if meters and table.direct_meter is not None else None,
+        profile=item.implementation_id or None,
     )
 
 
@@ -223,4 +271,69 @@ def _join_registers(info: Any, program: Program) -> dict[int, RegisterSchema]:
         if kind.width != known.width:
             raise ProgramError(f"P4Info and the program disagree on {name}: {kind}, and cells of {known.width} bits")
         result[item.preamble.id] = RegisterSchema(item.preamble.id, name, index, known.size, data=kind)
+    return result
+
+
+def _join_profiles(info: Any, program: Program, tables: list[TableSchema]) -> dict[int, ProfileSchema]:
+    names = [item.name for item in program.profiles]
+    result: dict[int, ProfileSchema] = {}
+    for item in info.action_profiles:
+        number, name = item.preamble.id, item.preamble.name
+        if name not in names:
+            raise ProgramError(f"P4Info names an action profile that the program lacks: {name}")
+        index = names.index(name)
+        if item.with_selector != (program.profiles[index].selector is not None):
+            raise ProgramError(f"P4Info and the program disagree on the selector of {name}")
+        users = [table for table in tables if table.profile == number]
+        if not users or any(table.table.profile != index for table in users):
+            raise ProgramError(f"P4Info and the program disagree on the tables of {name}")
+        result[number] = ProfileSchema(
+            number, name, index, item.size, item.max_group_size, item.with_selector, users[0]
+        )
+    return result
+
+
+def _join_digests(info: Any, program: Program) -> dict[int, DigestSchema]:
+    names = [item.name for item in program.digests]
+    result: dict[int, DigestSchema] = {}
+    for item in info.digests:
+        number, name = item.preamble.id, item.preamble.name
+        if name not in names:
+            raise ProgramError(f"P4Info names a digest that the program lacks: {name}")
+        index = names.index(name)
+        shape, specs = _members(item.type_spec, info.type_info, name)
+        types = tuple(data_type(spec, info.type_info, name) for spec in specs)
+        widths = {tuple(field.width for field in found.fields) for found in program.digests if found.name == name}
+        if {tuple(kind.width for kind in types)} != widths:
+            raise ProgramError(f"P4Info and the program disagree on the members of {name}")
+        result[number] = DigestSchema(number, name, index, shape, types)
+    return result
+
+
+def _members(spec: Any, types: Any, what: str) -> tuple[str, list[Any]]:
+    kind = spec.WhichOneof("type_spec")
+    if kind == "struct":
+        if spec.struct.name not in types.structs:
+            raise ProgramError(f"P4Info has no type {spec.struct.name}, the type of {what}")
+        return "struct", [member.type_spec for member in types.structs[spec.struct.name].members]
+    if kind == "tuple":
+        return "tuple", list(spec.tuple.members)
+    return "scalar", [spec]
+
+
+def _join_value_sets(info: Any, program: Program) -> dict[int, ValueSetSchema]:
+    result: dict[int, ValueSetSchema] = {}
+    names = [item.name for item in program.value_sets]
+    for item in info.value_sets:
+        name = item.preamble.name
+        if name not in names:
+            raise ProgramError(f"P4Info names a value set that the program lacks: {name}")
+        index = names.index(name)
+        for field in item.match:
+            if field.match_type != p4i.MatchField.EXACT:
+                raise ProgramError(f"value sets that do not match exactly are not supported: {name}.{field.name}")
+        fields = tuple((field.id, field.name, field.bitwidth) for field in item.match)
+        if sum(width for _, _, width in fields) != program.value_sets[index].width:
+            raise ProgramError(f"P4Info and the program disagree on the fields of {name}")
+        result[item.preamble.id] = ValueSetSchema(item.preamble.id, name, index, item.size, fields)
     return result

@@ -19,6 +19,14 @@ DEFAULT_MAX_MESSAGE = 64 << 20
 """Bytes of a request: a pipeline, or a batch of some hundred thousand updates."""
 MIN_MAX_MESSAGE = 4 << 20
 """The least that the P4Runtime specification wants a server to take."""
+_MAX_CALLS = 1024
+"""Calls and streams at a time; who comes beyond gets RESOURCE_EXHAUSTED."""
+# A controller whose machine is gone without a word stops being primary after a quarter of a minute.
+_KEEPALIVE = (
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
 _P4RUNTIME = "p4.v1.P4Runtime"
 
 
@@ -41,14 +49,13 @@ class Server:
     def __init__(
         self, service: Service, address: str, tls: Tls | None = None, max_message: int = DEFAULT_MAX_MESSAGE
     ) -> None:
-        options = [("grpc.max_receive_message_length", max_message), ("grpc.so_reuseport", 0)]
-        self._server = grpc.aio.server(options=options)
+        self._service = service
+        options = [("grpc.max_receive_message_length", max_message), ("grpc.so_reuseport", 0), *_KEEPALIVE]
+        self._server = grpc.aio.server(options=options, maximum_concurrent_rpcs=_MAX_CALLS)
         p4r_grpc.add_P4RuntimeServicer_to_server(service, self._server)
         self._health = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        reflection.enable_server_reflection(
-            (_P4RUNTIME, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
-        )
+        reflection.enable_server_reflection((_P4RUNTIME, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server)
         try:
             if tls is None:
                 bound = self._server.add_insecure_port(address)
@@ -68,11 +75,13 @@ class Server:
         for name in ("", _P4RUNTIME):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
         await self._server.start()
+        self._service.start()
 
     async def stop(self, grace: float) -> None:
         """Says that it stops, and lets what is under way go on for `grace` seconds."""
         await self._health.enter_graceful_shutdown()
         await self._server.stop(grace)
+        await self._service.stop()
 
 
 def _credentials(tls: Tls) -> grpc.ServerCredentials:

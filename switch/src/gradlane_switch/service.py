@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
@@ -15,7 +16,10 @@ from finsy.proto import p4r, p4r_grpc, rpc_code, rpc_status
 from gradlane_switch import batch
 from gradlane_switch.arbitration import Arbiter, Client
 from gradlane_switch.bytestrings import invalid
-from gradlane_switch.errors import BuildError, EntityError, ProgramError
+from gradlane_switch.digest_entries import acknowledge
+from gradlane_switch.errors import BuildError, EntityError, PortError, ProgramError
+from gradlane_switch.notifications import next_time, notifications
+from gradlane_switch.packet_io import packet_out
 from gradlane_switch.pipeline import Pipeline
 from gradlane_switch.reconcile import reconcile
 from gradlane_switch.state import Lock
@@ -23,6 +27,9 @@ from gradlane_switch.state import Lock
 API_VERSION = "1.5.0"
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 _ACTIONS = p4r.SetForwardingPipelineConfigRequest
+
+_LONGEST_OUTBOX = 4096  # messages to one controller
+_SHORTEST_WAIT = 1_000_000  # ns between looks at what is due
 
 Install = Callable[[Pipeline], None]
 _Result = TypeVar("_Result")
@@ -35,10 +42,25 @@ class _End:
     failure: EntityError | None
 
 
+@dataclass(frozen=True)
+class CpuPort:
+    """The port between program and controller; `inject` gives the program a frame that enters a port."""
+
+    number: int
+    inject: Callable[[int, bytes], None]
+
+
 class Service(p4r_grpc.P4RuntimeServicer):
     """One device. `install` makes a pipeline the one that forwards."""
 
-    def __init__(self, device_id: int, lock: Lock, install: Install, pipeline: Pipeline | None = None) -> None:
+    def __init__(
+        self,
+        device_id: int,
+        lock: Lock,
+        install: Install,
+        pipeline: Pipeline | None = None,
+        cpu: CpuPort | None = None,
+    ) -> None:
         self._arbiter = Arbiter(device_id)
         self._lock = lock
         self._install = install
@@ -47,6 +69,11 @@ class Service(p4r_grpc.P4RuntimeServicer):
         self._pipeline = pipeline
         # One request at a time looks at or changes the state; the loop stays free for the streams.
         self._busy = asyncio.Lock()
+        self._cpu = cpu
+        self._teller: asyncio.Task[None] | None = None
+        self._news = asyncio.Event()
+        if pipeline is not None:
+            self._attach(pipeline)
 
     async def Capabilities(self, request: Any, context: Any) -> Any:
         """The version of P4Runtime."""
@@ -101,8 +128,10 @@ class Service(p4r_grpc.P4RuntimeServicer):
         if action == _ACTIONS.RECONCILE_AND_COMMIT and self._forwarding is not None:
             await asyncio.to_thread(reconcile, self._forwarding, pipeline)
         if action != _ACTIONS.VERIFY_AND_SAVE:
+            self._attach(pipeline)
             self._install(pipeline)
             self._forwarding = pipeline
+            self._news.set()
         self._pipeline = pipeline
 
     async def GetForwardingPipelineConfig(self, request: Any, context: Any) -> Any:
@@ -132,6 +161,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
             batch.require_mode(request.atomicity)
             parts = (request.updates, request.atomicity)
             errors = await self._alone(request, lambda: asyncio.to_thread(batch.write, self._current(), *parts))
+            self._news.set()
         except EntityError as error:
             await _abort(context, error.code, str(error))
         if errors:
@@ -168,9 +198,15 @@ class Service(p4r_grpc.P4RuntimeServicer):
         return await asyncio.shield(run())
 
     async def StreamChannel(self, request_iterator: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-        """Arbitration. Packet I/O and digests are answered with a stream error."""
+        """Arbitration, packets in and out, digests and idle entries."""
         outbox: asyncio.Queue[Any] = asyncio.Queue()
-        client = Client(outbox.put_nowait)
+
+        def send(message: Any) -> None:
+            # A controller that does not keep up loses packets and notifications, not its place.
+            if outbox.qsize() < _LONGEST_OUTBOX or message.WhichOneof("update") == "arbitration":
+                outbox.put_nowait(message)
+
+        client = Client(send)
         listener = asyncio.create_task(self._listen(request_iterator, client, outbox))
         try:
             while not isinstance(message := await outbox.get(), _End):
@@ -191,11 +227,89 @@ class Service(p4r_grpc.P4RuntimeServicer):
                         async with self._busy:
                             self._arbiter.tell(client)
                 else:
-                    client.send(_stream_error(request))
+                    await self._serve(client, request)
         except EntityError as error:
             failure = error
         finally:
             outbox.put_nowait(_End(failure))
+
+    async def _serve(self, client: Client, request: Any) -> None:
+        """A message of a stream other than arbitration."""
+        try:
+            if not client.is_primary:
+                raise EntityError(rpc_code.PERMISSION_DENIED, "only a primary controller sends packets and acks")
+            kind = request.WhichOneof("update")
+            async with self._busy:
+                if kind == "packet":
+                    await self._send_packet(request.packet)
+                elif kind == "digest_ack":
+                    pipeline = self._forwarding_now()
+                    # What was learned before the ack came is still a repetition.
+                    self._tell_now(pipeline)
+                    acknowledge(pipeline, request.digest_ack)
+                else:
+                    raise EntityError(rpc_code.UNIMPLEMENTED, f"{kind or 'an empty message'} is not supported here")
+        except EntityError as error:
+            client.send(_stream_error(request, error))
+
+    async def _send_packet(self, message: Any) -> None:
+        header = self._forwarding_now().schema.packet_headers.get("packet_out")
+        frame = packet_out(header, message)
+        if self._cpu is None:
+            raise EntityError(rpc_code.FAILED_PRECONDITION, "the switch has no CPU port: start it with --cpu-port")
+        try:
+            await asyncio.to_thread(self._cpu.inject, self._cpu.number, frame)
+        except PortError as error:
+            raise EntityError(rpc_code.RESOURCE_EXHAUSTED, str(error)) from None
+
+    # What controllers are told
+
+    def start(self) -> None:
+        """Begins to tell controllers, and the log, what the program has for them."""
+        self._teller = asyncio.create_task(self._tell())
+
+    async def stop(self) -> None:
+        """Ends that."""
+        if self._teller is not None:
+            self._teller.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._teller
+
+    def _attach(self, pipeline: Pipeline) -> None:
+        pipeline.state.set_cpu_port(None if self._cpu is None else self._cpu.number)
+
+    async def _tell(self) -> None:
+        """Sends what the program has for controllers to each primary one."""
+        loop = asyncio.get_running_loop()
+        watched: Pipeline | None = None
+        while True:
+            pipeline = self._forwarding
+            if pipeline is not watched:
+                if watched is not None:
+                    loop.remove_reader(watched.state.mail_fd)
+                if pipeline is not None:
+                    loop.add_reader(pipeline.state.mail_fd, self._news.set)
+                watched = pipeline
+            self._news.clear()
+            wait = None
+            if pipeline is not None:
+                async with self._busy:
+                    self._tell_now(pipeline)
+                    due = next_time(pipeline)
+                if due is not None:
+                    wait = max(due - pipeline.state.clock(), _SHORTEST_WAIT) / 1e9
+            with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
+                await asyncio.wait_for(self._news.wait(), wait)
+
+    def _tell_now(self, pipeline: Pipeline) -> None:
+        for message in notifications(pipeline, pipeline.state.clock()):
+            for client in self._arbiter.primaries:
+                client.send(message)
+
+    def _forwarding_now(self) -> Pipeline:
+        if self._forwarding is None:
+            raise EntityError(rpc_code.FAILED_PRECONDITION, "no forwarding pipeline is set")
+        return self._forwarding
 
     def _current(self) -> Pipeline:
         if self._pipeline is None:
@@ -203,11 +317,11 @@ class Service(p4r_grpc.P4RuntimeServicer):
         return self._pipeline
 
 
-def _stream_error(request: Any) -> Any:
+def _stream_error(request: Any, error: EntityError) -> Any:
     kind = request.WhichOneof("update")
     response = p4r.StreamMessageResponse()
-    response.error.canonical_code = rpc_code.UNIMPLEMENTED
-    response.error.message = f"{kind} is not supported on this stream"
+    response.error.canonical_code = error.code
+    response.error.message = str(error)
     response.error.space = "gradlane-switch"
     if kind == "packet":
         response.error.packet_out.packet_out.CopyFrom(request.packet)

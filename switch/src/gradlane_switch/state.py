@@ -319,11 +319,14 @@ class State:
             ProfileState(self.handle, program, _actions_of(program, number)) for number in range(len(program.profiles))
         ]
         self.tables = [
-            TableState(self.handle, index, program, table, None if table.profile is None else self.profiles[table.profile])
+            TableState(
+                self.handle, index, program, table, None if table.profile is None else self.profiles[table.profile]
+            )
             for index, table in enumerate(program.tables)
         ]
         self.value_sets = [
-            ValueSetState(self.handle, index, item) for index, item in enumerate(program.value_sets, len(program.tables))
+            ValueSetState(self.handle, index, item)
+            for index, item in enumerate(program.value_sets, len(program.tables))
         ]
         for index, counter in enumerate(program.counters):
             _check(library.gl_state_counter(self.handle, index, counter.size))
@@ -390,7 +393,6 @@ class State:
             self.groups.pop(number, None)
         else:
             self.groups[number] = group
-
 
     def set_session(self, number: int, session: CloneSession | None) -> None:
         """Creates, replaces or (None) removes a clone session."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table entries, default entries and their direct counters, as P4Runtime writes and reads them."""
+"""Table entries, default entries, their direct counters and meters, as P4Runtime writes and reads them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,23 @@ from finsy.proto import p4r, rpc_code
 
 from gradlane_switch.bytestrings import invalid
 from gradlane_switch.errors import EntityError
-from gradlane_switch.match import decode_action, decode_match, encode_action, encode_match, find_action
+from gradlane_switch.match import decode_action, decode_match, encode_match, find_action
 from gradlane_switch.pipeline import Pipeline
+from gradlane_switch.profile_entries import decode_entry_action, encode_entry_action
+from gradlane_switch.profiles import Chosen
+from gradlane_switch.program import ActionCall
 from gradlane_switch.schema import TableSchema
-from gradlane_switch.state import CounterValue, Entry, EntryKey, TableState
-from gradlane_switch.updates import DELETE, INSERT, MODIFY, counter_data, counter_value, modify_only
+from gradlane_switch.state import CounterValue, Entry, EntryKey, MeterRates, TableState
+from gradlane_switch.updates import (
+    DELETE,
+    INSERT,
+    MODIFY,
+    counter_data,
+    counter_value,
+    meter_config,
+    meter_rates,
+    modify_only,
+)
 
 
 def _table(pipeline: Pipeline, number: int) -> tuple[TableSchema, TableState]:
@@ -63,9 +75,9 @@ def write_table_entry(pipeline: Pipeline, kind: int, message: Any) -> None:
             raise EntityError(rpc_code.ALREADY_EXISTS, f"{schema.name} has that entry already")
         if len(table.entries) >= schema.size:
             raise EntityError(rpc_code.RESOURCE_EXHAUSTED, f"{schema.name} is full: {schema.size} entries")
-        counter = _counter_to_set(schema, message)
-        call = decode_action(schema, message.action, default=False)
-        table.insert(Entry(*key, call, message.metadata, message.controller_metadata))
+        counter, rates = _resources(schema, message)
+        call = decode_entry_action(pipeline, schema, message.action)
+        table.insert(_entry(key, call, message))
     else:
         if old is None:
             raise _no_such_entry(schema)
@@ -75,20 +87,43 @@ def write_table_entry(pipeline: Pipeline, kind: int, message: Any) -> None:
         if kind == DELETE:
             table.delete(key)
             return
-        counter = _counter_to_set(schema, message)
+        counter, rates = _resources(schema, message)
         if message.HasField("action"):
-            call = decode_action(schema, message.action, default=False)
-            table.modify(Entry(*key, call, message.metadata, message.controller_metadata))
+            call = decode_entry_action(pipeline, schema, message.action)
+            table.modify(_entry(key, call, message))
     if counter is not None:
         table.write_counter(key, counter)
+    if rates is not None or key in table.meters:
+        table.write_meter(key, rates)
+    if schema.table.timeout:
+        table.touch(key, pipeline.state.clock())
+
+
+def _entry(key: EntryKey, call: ActionCall | Chosen, message: Any) -> Entry:
+    idle = message.idle_timeout_ns
+    return Entry(*key, call, message.metadata, message.controller_metadata, idle_timeout=idle)
+
+
+def _resources(schema: TableSchema, message: Any) -> tuple[CounterValue | None, MeterRates | None]:
+    """What an update sets an entry's direct counter and meter to. Raises EntityError for what the table lacks."""
+    if message.HasField("time_since_last_hit"):
+        raise invalid(f"{schema.name}: time_since_last_hit can only be read")
+    if message.idle_timeout_ns and not schema.table.timeout:
+        raise invalid(f"{schema.name} has no idle timeout: leave idle_timeout_ns unset")
+    if message.idle_timeout_ns < 0:
+        raise invalid(f"{schema.name}: idle_timeout_ns = {message.idle_timeout_ns} is negative")
+    if message.HasField("meter_counter_data"):
+        raise invalid(f"{schema.name} counts no colours: leave meter_counter_data unset")
+    rates = None
+    if message.HasField("meter_config"):
+        if schema.direct_meter is None:
+            raise invalid(f"{schema.name} has no direct meter: leave meter_config unset")
+        rates = meter_rates(message.meter_config, schema.name)
+    return _counter_to_set(schema, message), rates
 
 
 def _counter_to_set(schema: TableSchema, message: Any) -> CounterValue | None:
     """The direct counter's value that an update carries. Raises EntityError for resources that the table lacks."""
-    if message.idle_timeout_ns or message.HasField("time_since_last_hit"):
-        raise invalid(f"{schema.name} has no idle timeout: leave idle_timeout_ns and time_since_last_hit unset")
-    if message.HasField("meter_config") or message.HasField("meter_counter_data"):
-        raise invalid(f"{schema.name} has no direct meter: leave meter_config and meter_counter_data unset")
     if not message.HasField("counter_data"):
         return None
     if schema.direct_counter is None:
@@ -99,6 +134,10 @@ def _counter_to_set(schema: TableSchema, message: Any) -> CounterValue | None:
 def _check_default(schema: TableSchema, message: Any) -> None:
     if message.match or message.priority:
         raise invalid(f"the default entry of {schema.name} has neither match fields nor a priority")
+    if message.idle_timeout_ns or message.HasField("time_since_last_hit"):
+        raise invalid(f"the default entry of {schema.name} has no idle timeout")
+    if message.HasField("meter_config") or message.HasField("meter_counter_data"):
+        raise invalid(f"the default entry of {schema.name} has no meter: a miss is not metered")
 
 
 def _write_default(schema: TableSchema, table: TableState, kind: int, message: Any) -> None:
@@ -134,9 +173,22 @@ def read_table_entries(pipeline: Pipeline, request: Any) -> Iterator[Any]:
     for schema in schemas:
         table = pipeline.state.tables[schema.index]
         counters = request.HasField("counter_data") and schema.direct_counter is not None
+        default = request.is_default_action
         for entry in _selected(schema, table, request):
             if _wanted(request, schema, entry):
-                yield _table_message(schema, table, entry, counters=counters, default=request.is_default_action)
+                message = _table_message(schema, table, entry, counters=counters, default=default)
+                if request.HasField("meter_config") and not default:
+                    _add_meter(table, entry, message)
+                if request.HasField("time_since_last_hit") and schema.table.timeout:
+                    elapsed = pipeline.state.clock() - table.last_hit((entry.match, entry.priority))
+                    message.time_since_last_hit.elapsed_ns = max(elapsed, 0)
+                yield message
+
+
+def _add_meter(table: TableState, entry: Entry, message: Any) -> None:
+    rates = table.meters.get((entry.match, entry.priority))
+    if rates is not None:
+        message.meter_config.CopyFrom(meter_config(rates))
 
 
 def snapshot_entry(pipeline: Pipeline, message: Any) -> Iterator[Any]:
@@ -151,6 +203,7 @@ def snapshot_entry(pipeline: Pipeline, message: Any) -> Iterator[Any]:
         found = _table_message(schema, table, entry, counters=counters, default=message.is_default_action)
         if entry.constant:
             found.ClearField("action")
+        _add_meter(table, entry, found)
         yield found
 
 
@@ -159,11 +212,13 @@ def _check_filters(schema: TableSchema, request: Any) -> None:
     if request.is_default_action:
         _check_default(schema, request)
     _check_priority(schema, request.priority)
-    if request.HasField("time_since_last_hit"):
+    if request.HasField("time_since_last_hit") and not schema.table.timeout:
         raise invalid(f"{schema.name} has no idle timeout: leave time_since_last_hit unset")
     if request.HasField("action"):
         if request.action.WhichOneof("type") != "action":
-            raise invalid(f"{schema.name}: entries can be selected by an action, not by {request.action.WhichOneof('type')}")
+            raise invalid(
+                f"{schema.name}: entries can be selected by an action, not by {request.action.WhichOneof('type')}"
+            )
         find_action(schema, request.action.action.action_id)
 
 
@@ -189,6 +244,8 @@ def _wanted(request: Any, schema: TableSchema, entry: Entry) -> bool:
     if request.controller_metadata and request.controller_metadata != entry.controller_metadata:
         return False
     if request.HasField("action"):
+        if not isinstance(entry.call, ActionCall):
+            return False
         action = schema.action_by_index(entry.call.action)
         return action is not None and action.id == request.action.action.action_id
     return True
@@ -199,10 +256,11 @@ def _table_message(
 ) -> Any:
     message = p4r.TableEntry(
         table_id=schema.id,
-        action=encode_action(schema, entry.call),
+        action=encode_entry_action(schema, entry.call),
         priority=entry.priority,
         metadata=entry.metadata,
         controller_metadata=entry.controller_metadata,
+        idle_timeout_ns=entry.idle_timeout,
         is_default_action=default,
         is_const=entry.constant,
     )
@@ -239,11 +297,20 @@ def read_direct_counters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
     """The direct counters that a request asks for. Raises EntityError."""
     wanted = request.table_entry
     if wanted.table_id == 0:
-        if wanted.match or wanted.priority:
-            raise invalid("a read of every direct counter (table_id 0) has no match fields and no priority")
         schemas = [schema for schema in pipeline.schema.tables.values() if schema.direct_counter is not None]
     else:
         schemas = [_direct_counter(pipeline, wanted.table_id)[0]]
+    for schema, table, entry in _direct(pipeline, schemas, wanted):
+        yield _counter_message(schema, table, entry, default=wanted.is_default_action)
+
+
+def _direct(
+    pipeline: Pipeline, schemas: list[TableSchema], wanted: Any
+) -> Iterator[tuple[TableSchema, TableState, Entry]]:
+    """The entries of tables whose direct resources a request asks for. Raises EntityError."""
+    if wanted.table_id == 0 and (wanted.match or wanted.priority):
+        raise invalid("a read of the direct resources of every table (table_id 0) has no match fields and no priority")
+    if wanted.table_id:
         _check_priority(schemas[0], wanted.priority)
     if wanted.is_default_action and schemas:
         _check_default(schemas[0], wanted)
@@ -253,7 +320,7 @@ def read_direct_counters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
         if wanted.match and not entries:
             raise _no_such_entry(schema)
         for entry in entries:
-            yield _counter_message(schema, table, entry, default=wanted.is_default_action)
+            yield schema, table, entry
 
 
 def snapshot_direct_counter(pipeline: Pipeline, message: Any) -> Iterator[Any]:
@@ -281,4 +348,58 @@ def _counter_message(schema: TableSchema, table: TableState, entry: Entry, *, de
     message.table_entry.is_default_action = default
     if not default:
         message.table_entry.match.extend(encode_match(schema, entry.match))
+    return message
+
+
+# Direct meters
+
+
+def _direct_meter(pipeline: Pipeline, message: Any) -> tuple[TableSchema, TableState]:
+    schema, table = _table(pipeline, message.table_entry.table_id)
+    if schema.direct_meter is None:
+        raise invalid(f"{schema.name} has no direct meter")
+    if message.table_entry.is_default_action:
+        raise invalid(f"the default entry of {schema.name} has no meter: a miss is not metered")
+    if message.HasField("counter_data"):
+        raise invalid(f"{schema.name} counts no colours: leave counter_data unset")
+    return schema, table
+
+
+def write_direct_meter(pipeline: Pipeline, kind: int, message: Any) -> None:
+    """Configures the direct meter of an entry. Raises EntityError."""
+    modify_only(kind, "direct meter")
+    schema, table = _direct_meter(pipeline, message)
+    key = _key(schema, message.table_entry)
+    if key not in table.entries:
+        raise _no_such_entry(schema)
+    table.write_meter(key, meter_rates(message.config, schema.name) if message.HasField("config") else None)
+
+
+def read_direct_meters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
+    """The direct meters that a request asks for. Raises EntityError."""
+    wanted = request.table_entry
+    if wanted.table_id == 0:
+        schemas = [schema for schema in pipeline.schema.tables.values() if schema.direct_meter is not None]
+    else:
+        schemas = [_direct_meter(pipeline, request)[0]]
+    for schema, table, entry in _direct(pipeline, schemas, wanted):
+        yield _meter_message(schema, table, entry)
+
+
+def snapshot_direct_meter(pipeline: Pipeline, message: Any) -> Iterator[Any]:
+    """The direct meter that an update means, as it is; none if there is no such entry. Raises EntityError."""
+    schema, table = _direct_meter(pipeline, message)
+    entry = table.entries.get(_key(schema, message.table_entry))
+    if entry is not None:
+        yield _meter_message(schema, table, entry)
+
+
+def _meter_message(schema: TableSchema, table: TableState, entry: Entry) -> Any:
+    message = p4r.DirectMeterEntry()
+    message.table_entry.table_id = schema.id
+    message.table_entry.priority = entry.priority
+    message.table_entry.match.extend(encode_match(schema, entry.match))
+    rates = table.meters.get((entry.match, entry.priority))
+    if rates is not None:
+        message.config.CopyFrom(meter_config(rates))
     return message
