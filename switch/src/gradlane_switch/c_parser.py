@@ -126,7 +126,7 @@ class ParserWriter:
             else:
                 yield f"if ({self.case(transition, state.widths)}) goto {target};"
         else:
-            yield self.fail("NoMatch")
+            yield "goto done;"
         if state.keys:
             yield "}"
 

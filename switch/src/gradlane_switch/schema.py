@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -119,7 +119,7 @@ class ProfileSchema:
 
 @dataclass(frozen=True)
 class DigestSchema:
-    """A digest: the types of its members, and whether they are in a `struct`, a `tuple` or, one alone, in a `scalar`."""
+    """A digest: the types of its members, and their `shape`: `struct`, `tuple`, or `scalar` for one alone."""
 
     id: int
     name: str
@@ -210,6 +210,8 @@ def _join_field(field: Any, key: Key, table: str) -> FieldSchema:
     kind = p4i.MatchField.MatchType.Name(field.match_type)
     if field.HasField("type_name") and field.bitwidth == 0:
         raise ProgramError(f"translated types are not supported: {table}.{field.name}")
+    if (kind, key.kind) == ("OPTIONAL", MatchKind.TERNARY):
+        key = replace(key, kind=MatchKind.OPTIONAL)  # p4c has no word for it in BMv2's JSON.
     if field.bitwidth != key.width or kind != key.kind.name:
         raise ProgramError(
             f"P4Info and the program disagree on {table}.{field.name}: "
