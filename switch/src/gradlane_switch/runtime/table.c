@@ -15,14 +15,15 @@ static gl_entry *new_entry(const gl_table *table) {
 int gl_state_table(gl_state *state, uint32_t index, const gl_table_shape *shape) {
     gl_table *table = &state->tables[index];
     table->shape = *shape;
-    table->row_words = shape->kind == GL_TABLE_LIST ? GL_LIST_KEY + 2 * shape->words : 1 + shape->words;
+    table->row_words = 1 + shape->words * (shape->kind == GL_TABLE_LIST ? 2 : 1);
     table->capacity = FIRST_CAPACITY;
     for (uint32_t i = 0; i < shape->indexed; i++) {
         table->order[i] = (uint16_t)i;
     }
     table->rows = calloc((size_t)table->capacity * table->row_words, sizeof(uint64_t));
+    table->ranks = calloc(table->capacity, sizeof(uint64_t));
     table->fallback = new_entry(table);
-    return table->rows && table->fallback ? 0 : -1;
+    return table->rows && table->ranks && table->fallback ? 0 : -1;
 }
 
 static uint64_t *row_at(const gl_table *table, uint32_t i) {
@@ -50,6 +51,7 @@ void gl_table_free(gl_table *table) {
     }
     free(table->blocks);
     free(table->rows);
+    free(table->ranks);
     free_entry(table->fallback);
 }
 
@@ -74,7 +76,10 @@ static int grow(gl_state *state, gl_table *table) {
     gl_table larger = *table;
     larger.capacity = 2 * table->capacity;
     larger.rows = calloc((size_t)larger.capacity * table->row_words, sizeof(uint64_t));
-    if (!larger.rows) {
+    larger.ranks = calloc(hashed ? 1 : larger.capacity, sizeof(uint64_t));
+    if (!larger.rows || !larger.ranks) {
+        free(larger.rows);
+        free(larger.ranks);
         return -1;
     }
     for (uint32_t i = 0; hashed && i < table->capacity; i++) {
@@ -85,13 +90,16 @@ static int grow(gl_state *state, gl_table *table) {
     }
     if (!hashed) {
         memcpy(larger.rows, table->rows, sizeof(uint64_t) * table->row_words * table->used);
+        memcpy(larger.ranks, table->ranks, sizeof(uint64_t) * table->used);
     }
-    uint64_t *old = table->rows;
+    uint64_t *rows = table->rows, *ranks = table->ranks;
     gl_acquire(state->lock);
     table->rows = larger.rows;
+    table->ranks = larger.ranks;
     table->capacity = larger.capacity;
     gl_release(state->lock);
-    free(old);
+    free(rows);
+    free(ranks);
     return 0;
 }
 
@@ -166,7 +174,7 @@ typedef struct {
  * can be told apart from the others. */
 static condition condition_of(const gl_table *table, const uint64_t *row, uint32_t place) {
     uint32_t words = table->shape.words, word = place / 8, shift = 8 * (place % 8);
-    const uint64_t *values = row + GL_LIST_KEY, *operands = values + words;
+    const uint64_t *values = row + 1, *operands = values + words;
     uint8_t value = (uint8_t)(values[word] >> shift), operand = (uint8_t)(operands[word] >> shift);
     if (!(table->shape.ranges >> word & 1)) {
         return (condition){operand, value, 0, 255};
@@ -246,10 +254,10 @@ static void insert_listed(gl_state *state, gl_table *table, gl_entry *entry, con
     gl_acquire(state->lock);
     uint64_t *row = row_at(table, slot);
     row[0] = (uintptr_t)entry;
+    memcpy(row + 1, key, sizeof(uint64_t) * table->shape.words);
+    memcpy(row + 1 + table->shape.words, operand, sizeof(uint64_t) * table->shape.words);
     /* Of entries with the same priority the oldest is the best. */
-    row[1] = (uint64_t)(uint32_t)entry->priority << 32 | (UINT32_MAX - table->sequence++);
-    memcpy(row + GL_LIST_KEY, key, sizeof(uint64_t) * table->shape.words);
-    memcpy(row + GL_LIST_KEY + table->shape.words, operand, sizeof(uint64_t) * table->shape.words);
+    table->ranks[slot] = (uint64_t)(uint32_t)entry->priority << 32 | (UINT32_MAX - table->sequence++);
     if (table->blocks) {
         mark(table, slot, 1);
         sort_bytes(table);
@@ -270,6 +278,7 @@ static void remove_listed(gl_state *state, gl_table *table, const gl_entry *entr
     }
     if (slot != last) {
         memcpy(row_at(table, slot), row_at(table, last), sizeof(uint64_t) * table->row_words);
+        table->ranks[slot] = table->ranks[last];
         entry_at(table, slot)->place = slot;
         if (table->blocks) {
             mark(table, slot, 1);

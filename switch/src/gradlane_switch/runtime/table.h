@@ -3,10 +3,10 @@
  * unroll.
  *
  * Exact and LPM tables hash: open addressing, rows of (entry, key words), linear probing, at most half full; an LPM
- * table's key ends with the prefix length. A list has rows of (entry, rank, key words, operand words) in no order. Once
- * it has more than GL_SCAN of them, an index tells for each byte of the key which rows accept each of its 256 values, as
- * a bit per row; what all bytes accept is then compared in full. So a lookup's cost depends on the number of rows alone,
- * whatever their masks and ranges are: some ten cache lines per 512 rows at worst. */
+ * table's key ends with the prefix length. A list has rows of (entry, key words, operand words) in no order, and the
+ * rank of each, which is the higher the better. Once it has more than GL_SCAN rows, an index tells for each byte of the
+ * key which rows accept each of its 256 values, as a bit per row; what all bytes accept is then compared in full. So a
+ * lookup's cost depends on the number of rows, and hardly on their masks and ranges: a few cache lines per 512 rows. */
 #ifndef GL_TABLE_H
 #define GL_TABLE_H
 
@@ -19,12 +19,12 @@
 enum {
     GL_SCAN = 16,          /* rows that are looked through without an index */
     GL_BLOCK = 512,        /* rows that share a block of the index: a cache line of bits */
-    GL_LINE = GL_BLOCK / 64,
-    GL_LIST_KEY = 2        /* where the key begins in a list's row */
+    GL_LINE = GL_BLOCK / 64
 };
 
 struct gl_table {
     uint64_t *rows;
+    uint64_t *ranks;         /* of a list's rows */
     gl_entry *fallback;
     uint32_t used;
     uint32_t capacity;       /* rows; a power of two in a hash table */
@@ -94,7 +94,7 @@ GL_INLINE gl_entry *gl_find_longest(const gl_table *table, uint64_t *key, uint32
 GL_INLINE int gl_accepts(const uint64_t *row, const uint64_t *key, uint32_t words, uint64_t ranges, uint64_t continued) {
     int matches = 1, above = 1, below = 1;
     for (uint32_t i = 0; i < words; i++) {
-        uint64_t value = row[GL_LIST_KEY + i], operand = row[GL_LIST_KEY + words + i];
+        uint64_t value = row[1 + i], operand = row[1 + words + i];
         if (ranges >> i & 1) {
             int first = !(continued >> i & 1);
             above = value < key[i] || (value == key[i] && (first || above));
@@ -118,6 +118,7 @@ GL_INLINE gl_entry *gl_find_indexed(const gl_table *table, const uint64_t *key, 
         lines[c] = (byte * 256 + (uint32_t)(key[place / 8] >> 8 * (place % 8) & 0xff)) * GL_LINE;
     }
     const uint64_t *best = NULL;
+    uint64_t rank = 0;
     for (uint32_t b = 0; b * GL_BLOCK < table->used; b++) {
         uint64_t set[GL_LINE], any = 1;
         for (uint32_t i = 0; i < GL_LINE; i++) {
@@ -133,9 +134,10 @@ GL_INLINE gl_entry *gl_find_indexed(const gl_table *table, const uint64_t *key, 
         for (uint32_t i = 0; any && i < GL_LINE; i++) {
             for (uint64_t rest = set[i]; rest; rest &= rest - 1) {
                 uint32_t slot = b * GL_BLOCK + 64 * i + (uint32_t)__builtin_ctzll(rest);
-                const uint64_t *row = table->rows + (size_t)slot * (GL_LIST_KEY + 2 * words);
-                if ((!best || row[1] > best[1]) && gl_accepts(row, key, words, ranges, continued)) {
+                const uint64_t *row = table->rows + (size_t)slot * (1 + 2 * words);
+                if (table->ranks[slot] >= rank && gl_accepts(row, key, words, ranges, continued)) {
                     best = row;
+                    rank = table->ranks[slot];
                 }
             }
         }
@@ -149,9 +151,11 @@ GL_INLINE gl_entry *gl_find_first(const gl_table *table, const uint64_t *key, ui
         return gl_find_indexed(table, key, words, ranges, continued);
     }
     const uint64_t *row = table->rows, *best = NULL;
-    for (uint32_t n = table->used; n; n--, row += GL_LIST_KEY + 2 * words) {
-        if (gl_accepts(row, key, words, ranges, continued) && (!best || row[1] > best[1])) {
+    uint64_t rank = 0;
+    for (uint32_t i = 0; i < table->used; i++, row += 1 + 2 * words) {
+        if (gl_accepts(row, key, words, ranges, continued) && table->ranks[i] >= rank) {
             best = row;
+            rank = table->ranks[i];
         }
     }
     return best ? (gl_entry *)(uintptr_t)best[0] : NULL;
