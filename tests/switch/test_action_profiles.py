@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Action profiles: members, groups with a selector, and sets of actions, as a controller writes them and packets see them."""
+"""Action profiles: members, groups with a selector, and sets of actions, as controllers write and packets see them."""
 
 from collections import Counter
 from typing import Any

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """C for a packet's way through a program: parser, ingress, copies, egress, deparser, in simple_switch's order.
 
-After ingress: clone, then digest, then what comes first of resubmit, multicast, drop, unicast. After egress: clone, then
-what comes first of drop, recirculate, send. A clone or a packet that passes again keeps a field list, the rest of its
-metadata is zero. A packet that comes back, and a clone made in egress, waits until the packet in hand has left.
+After ingress: clone, then digest, then the first that applies of resubmit, multicast, drop, unicast. After egress:
+clone, then the first that applies of drop, recirculate, send. A clone or a packet that passes again keeps a field list,
+and the rest of its metadata is zero. A packet that comes back, and a clone made in egress, waits until the packet in
+hand has left.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Members and groups of action profiles, and the actions of entries that use them, as P4Runtime writes and reads them."""
+"""Members and groups of action profiles, and what entries take from them, as P4Runtime writes and reads them."""
 
 from __future__ import annotations
 

@@ -192,13 +192,10 @@ def _add_meter(table: TableState, entry: Entry, message: Any) -> None:
 
 
 def snapshot_entry(pipeline: Pipeline, message: Any) -> Iterator[Any]:
-    """The entry that an update means, as it is, with its direct resources; none if there is none. Raises EntityError."""
+    """The entry that an update means, as it is, with its direct resources, if there is one. Raises EntityError."""
     schema, table = _table(pipeline, message.table_id)
     counters = schema.direct_counter is not None
-    if message.is_default_action:
-        entry = table.default
-    else:
-        entry = table.entries.get(_key(schema, message))
+    entry = table.default if message.is_default_action else table.entries.get(_key(schema, message))
     if entry is not None:
         found = _table_message(schema, table, entry, counters=counters, default=message.is_default_action)
         if entry.constant:

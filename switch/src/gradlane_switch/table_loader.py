@@ -25,7 +25,7 @@ from gradlane_switch.program import (
 
 @dataclass(frozen=True)
 class Attached:
-    """What tables have besides entries: names of those with direct counters, direct meters by table, profiles by name."""
+    """What tables have besides entries: those with direct counters, direct meters by table, profiles by name."""
 
     counters: set[str]
     meters: dict[str, int]
@@ -103,13 +103,18 @@ class _TableReader:
         by_hit = "__HIT__" in following or "__MISS__" in following
         by_name = {} if by_hit else following
         default = node.child("default_entry") if node.has("default_entry") else None
+        call = self._call(default) if default else None
+        entries = self._entries(list(node.children("entries")), keys)
+        for used in (*(entry.call for entry in entries), *([call] if call else [])):
+            if used.action not in numbers:
+                raise node.refuse(f"{name} has an entry with {self.actions[used.action].name}, which it does not list")
         return Table(
             name=name,
             keys=keys,
             actions=numbers,
-            default=self._call(default) if default else None,
+            default=call,
             const_default=default is not None and (default.flag("action_entry_const") or default.flag("action_const")),
-            entries=self._entries(list(node.children("entries")), keys),
+            entries=entries,
             size=node.integer("max_size"),
             direct_counter=name in self.attached.counters or node.flag("with_counters"),
             next_by_action={number: self.follow(by_name.get(self.actions[number].name)) for number in numbers},
@@ -168,7 +173,10 @@ class _TableReader:
         raw = node.raw("key")
         value = int(raw) if isinstance(raw, bool) else hex_value(node.text("key"), node)
         if key.kind is MatchKind.LPM:
-            return FieldKey(value & full, node.integer("prefix_length"))
+            length = node.integer("prefix_length")
+            if not 0 <= length <= key.width:
+                raise node.refuse(f"a prefix of {length} bits in a field of {key.width}")
+            return FieldKey(value & full, length)
         if key.kind in (MatchKind.TERNARY, MatchKind.OPTIONAL):
             mask = hex_value(node.text("mask"), node) & full
             return FieldKey(value & mask, mask)
