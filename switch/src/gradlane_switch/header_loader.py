@@ -48,6 +48,9 @@ class HeaderReader:
             if not 0 < len(stack.elements) <= _MOST_ELEMENTS:
                 size = len(stack.elements)
                 raise item.refuse(f"header stack {stack.name} has {size} elements: 1 to {_MOST_ELEMENTS} are supported")
+            kinds = {tuple(self._kind(header) for header in element) for element in stack.elements}
+            if len(kinds) != 1 or (stack.names is not None and len(stack.names) != len(stack.elements[0])):
+                raise item.refuse(f"the elements of header stack {stack.name} are not of one type")
         fields = {
             (header.name, item.name): Field(number, position, item.width, item.signed)
             for number, header in enumerate(self.headers)
@@ -77,8 +80,16 @@ class HeaderReader:
             stack_list=self.stacks,
         )
 
+    def _kind(self, header: int) -> tuple[object, ...]:
+        """What two headers have in common if they are of the same type."""
+        found = self.headers[header]
+        return found.metadata, tuple((item.width, item.signed) for item in found.fields), found.variable
+
     def _members(self, node: Node, key: str) -> tuple[int, ...]:
-        return tuple(self._by_id[number] for number in node.sequence(key))
+        members = tuple(self._by_id[number] for number in node.sequence(key))
+        if any(self.headers[header].metadata for header in members):
+            raise node.refuse(f"metadata in {node.text('name')} is not supported: headers are")
+        return members
 
 
 def _header(node: Node, kind: Node) -> Header:
@@ -118,7 +129,7 @@ def _variable(kind: Node, path: str, name: str, position: int, offset: int, othe
 def _standard_metadata(root: Node, fields: dict[tuple[str, str], Field]) -> dict[str, Field]:
     standard = {name: found for (header, name), found in fields.items() if header == "standard_metadata"}
     for alias, (header, name) in root.sequence("field_aliases"):
-        standard[alias.rpartition(".")[2]] = fields[header, name]
+        standard[str(alias).rpartition(".")[2]] = fields[header, name]
     for needed in ("ingress_port", "egress_spec", "egress_port"):
         if needed not in standard:
             raise ProgramError(f"the program has no standard_metadata.{needed}: is it a v1model program?")
