@@ -127,21 +127,21 @@ def checksum(algorithm: str, *inputs: Json, **rest: Any) -> dict[str, Any]:
     }
 
 
-def summed(fields: list[tuple[str, int]], *before: Json, **parts: Any) -> Switch:
+def summed(fields: list[tuple[str, int]], *before: Json, width: int = 16, **parts: Any) -> Switch:
     body = [*before, assign(field("h", "error"), field("standard_metadata", "checksum_error")), SEND]
     run = action(0, "run", [], *body)
-    return load(program([*fields, ("sum", 16), ("error", 8)], [run], [table(0, "t", [], [run], run)], **parts))
+    return load(program([*fields, ("sum", width), ("error", 8)], [run], [table(0, "t", [], [run], run)], **parts))
 
 
-@pytest.mark.parametrize("algorithm", ["csum16", "crc16"])
+@pytest.mark.parametrize("algorithm", ["csum16", "crc16", "crc32", "xor16", "identity"])
 @pytest.mark.parametrize("octets", [2, 3])
 @pytest.mark.parametrize("payload", [b"", b"\xff", b"even", b"uneven!"])
 def test_a_checksum_may_cover_the_payload(algorithm: str, octets: int, payload: bytes) -> None:
-    switch = summed([("a", 8 * octets)], **checksum(algorithm, field("h", "a"), {"type": "payload"}))
+    switch = summed([("a", 8 * octets)], width=64, **checksum(algorithm, field("h", "a"), {"type": "payload"}))
     head = bytes(range(250, 250 + octets))
-    good = REFERENCE[algorithm](head + payload).to_bytes(2, "big")
+    good = REFERENCE[algorithm](head + payload).to_bytes(8, "big")
     assert switch.process(0, head + good + b"\x00" + payload) == [(1, head + good + b"\x00" + payload)]
-    bad = bytes([good[0] ^ 1, good[1]])
+    bad = bytes([good[0] ^ 1, *good[1:]])
     assert switch.process(0, head + bad + b"\x00" + payload) == [(1, head + good + b"\x01" + payload)]
 
 

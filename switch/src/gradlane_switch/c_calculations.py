@@ -110,7 +110,11 @@ def _result(calculation: Calculation, octets: str) -> Iterator[str]:
         payload = f" + gl_sum(p->data, gl_payload(p, h->m.limit), {octets} % 2)" if calculation.payload else ""
         yield f"return gl_fold(gl_sum(b, {octets}, 0){payload}) ^ 0xffff;"
     else:
-        yield f"return gl_{calculation.algorithm}(b, {octets});"
+        yield f"uint64_t result = gl_{calculation.algorithm}(0, b, {octets}, 0);"
+        if calculation.payload:
+            payload = f"p->data, gl_payload(p, h->m.limit), {octets}"
+            yield f"result = gl_{calculation.algorithm}(result, {payload});"
+        yield "return result;"
 
 
 def checksums(program: Program) -> Iterator[str]:

@@ -45,10 +45,7 @@ class ExternReader:
             raise node.refuse(f"hash algorithm {algorithm!r} is not supported: {', '.join(ALGORITHMS)} are")
         kinds = [item.text("type") for item in node.children("input")]
         inputs = tuple(found for item in node.children("input") for found in self._inputs(item))
-        payload = "payload" in kinds
-        if payload and algorithm in ("xor16", "identity"):
-            raise node.refuse(f"{algorithm} of a payload is not supported")
-        return Calculation(name, algorithm, inputs, payload)
+        return Calculation(name, algorithm, inputs, payload="payload" in kinds)
 
     def _inputs(self, node: Node) -> Iterator[CalculationInput]:
         match node.text("type"):

@@ -59,19 +59,17 @@ GL_INLINE uint32_t gl_crc(const uint32_t *table, uint32_t remainder, const uint8
     return remainder;
 }
 
-/* The XOR of 16-bit words, the last one padded with zeros. */
-GL_INLINE uint64_t gl_xor16(const uint8_t *bytes, uint32_t length) {
-    uint32_t result = 0;
+/* The XOR of 16-bit words, the last one padded with zeros; `result` is that of the `before` bytes in front. */
+GL_INLINE uint64_t gl_xor16(uint64_t result, const uint8_t *bytes, uint32_t length, uint32_t before) {
     for (uint32_t i = 0; i < length; i++) {
-        result ^= i % 2 ? bytes[i] : (uint32_t)bytes[i] << 8;
+        result ^= (before + i) % 2 ? bytes[i] : (uint64_t)bytes[i] << 8;
     }
     return result;
 }
 
-/* The first 8 bytes as a number. */
-GL_INLINE uint64_t gl_identity(const uint8_t *bytes, uint32_t length) {
-    uint64_t result = 0;
-    for (uint32_t i = 0; i < length && i < 8; i++) {
+/* The first 8 bytes as a number; `result` is that of the `before` bytes in front. */
+GL_INLINE uint64_t gl_identity(uint64_t result, const uint8_t *bytes, uint32_t length, uint32_t before) {
+    for (uint32_t i = 0; i < length && before + i < 8; i++) {
         result = result << 8 | bytes[i];
     }
     return result;
