@@ -6,12 +6,13 @@ The C side holds what packets need; this side holds what a controller wrote, so 
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gradlane_switch.digests import DigestBuffer
@@ -47,10 +48,11 @@ class MeterRates:
 
 @dataclass(frozen=True)
 class Replica:
-    """One copy of a multicast packet."""
+    """One copy of a multicast packet. `numbered`: the controller wrote the port as a number, as before P4Runtime 1.4."""
 
     port: int
     instance: int
+    numbered: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -73,9 +75,9 @@ class CloneSession:
 class Losses:
     """What the program asked for in vain.
 
-    `out_of_range`: accesses beyond the end of a counter, meter or register, which change nothing. `endless`: packets that
-    were resubmitted, recirculated or cloned too often. `mail`: messages to the controller that found no room. `log`:
-    messages of the program to the log that were too many. `assertions`: packets for which an assertion did not hold.
+    `out_of_range`: accesses beyond the end of a counter, meter or register, which change nothing. `endless`: packets
+    that were resubmitted, recirculated or cloned too often. `mail`: messages to the controller that found no room.
+    `log`: messages of the program to the log that were too many. `assertions`: packets for which one did not hold.
     """
 
     out_of_range: int
@@ -422,10 +424,8 @@ class State:
     def mail(self) -> Iterator[Mail]:
         """Takes what the program has told the controller, oldest first."""
         head = self._mail_head
-        try:
+        with contextlib.suppress(BlockingIOError):  # Nobody has called; looking costs little.
             os.eventfd_read(self.mail_fd)
-        except BlockingIOError:
-            pass  # Nobody has called; looking costs little.
         while runtime().gl_mail_take(self.handle, head, self._mail_bytes, _LONGEST_MAIL) > 0:
             content = bytes(ffi.buffer(self._mail_bytes, head.length))
             if head.kind == runtime().GL_MAIL_PACKET:
@@ -438,8 +438,8 @@ class State:
 
     def _learned(self, digest: int, content: bytes) -> tuple[int, ...]:
         values: list[int] = []
-        for field in self.program.digests[digest].fields:
-            octets = (field.width + 7) // 8
+        for item in self.program.digests[digest].fields:
+            octets = (item.width + 7) // 8
             values.append(int.from_bytes(content[:octets], "big"))
             content = content[octets:]
         return tuple(values)

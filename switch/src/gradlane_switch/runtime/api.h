@@ -226,7 +226,7 @@ typedef struct {
 typedef struct {
     gl_traffic lost, duplicated;
     uint64_t corrupted, delayed, reordered;
-    uint64_t in_flight;      /* packets on the link now */
+    uint64_t in_flight;      /* packets on the link now, or just come from it */
 } gl_impaired;
 
 /* offered = enqueued + tail_dropped - pushed_out; enqueued = sent to the link + pushed_out + flushed + waiting. */
@@ -288,7 +288,8 @@ int gl_port_add(gl_dataplane *dp, uint32_t number, uint32_t kind, int fd, uint32
 /* Drops what waits at the port. Its descriptor may be closed from then on. */
 void gl_port_remove(gl_dataplane *dp, uint32_t number);
 void gl_port_configure(gl_dataplane *dp, uint32_t number, gl_port_config config);
-void gl_port_statistics(gl_dataplane *dp, uint32_t number, gl_port_stats *out);
+/* Of `count` ports at one and the same moment. */
+void gl_port_statistics(gl_dataplane *dp, uint32_t count, const uint32_t *numbers, gl_port_stats *out);
 void gl_port_clear(gl_dataplane *dp, uint32_t number);
 /* Processes a frame as if it came from a port now, whether or not there is one. -1 if it is too long or memory is out. */
 int gl_inject(gl_dataplane *dp, uint32_t port, const uint8_t *frame, uint32_t length);
