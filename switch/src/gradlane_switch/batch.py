@@ -60,15 +60,15 @@ def read(pipeline: Pipeline, requests: Iterable[Any]) -> tuple[list[Any], list[A
 
 
 def _write_all_or_none(pipeline: Pipeline, updates: list[Any]) -> list[Any]:
-    undo: list[Any] = []
+    undo: list[tuple[int, Any]] = []
     for number, update in enumerate(updates):
         before = entities.inverse(pipeline, update)
         error = _attempt(entities.write, pipeline, update)
         if error is None:
             undo.extend(before)
             continue
-        for item in reversed(undo):
-            entities.write(pipeline, item)
+        for change, entity in reversed(undo):
+            entities.apply(pipeline, change, entity)
         text = f"not applied, because update {number} of the batch failed"
         aborted = p4r.Error(canonical_code=rpc_code.ABORTED, message=text, space=_SPACE)
         return [error if other == number else aborted for other in range(len(updates))]

@@ -42,7 +42,7 @@ def _decode_field(schema: TableSchema, field: FieldSchema, item: Any) -> FieldKe
         return FieldKey(0, full) if kind is MatchKind.RANGE else FieldKey(0, 0)
     given = item.WhichOneof("field_match_type")
     if given != kind.value:
-        raise invalid(f"{what} is matched as {kind.value}, not {given}")
+        raise invalid(f"{what} is matched as {kind.value}, not as {given or 'nothing'}")
     match kind:
         case MatchKind.EXACT:
             return FieldKey(decode(item.exact.value, width, what))

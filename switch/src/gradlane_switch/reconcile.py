@@ -31,6 +31,22 @@ _KEPT = (
 )
 
 
+# What has an id in a P4Info.
+_NAMED = (
+    "tables",
+    "actions",
+    "action_profiles",
+    "counters",
+    "direct_counters",
+    "meters",
+    "direct_meters",
+    "controller_packet_metadata",
+    "value_sets",
+    "registers",
+    "digests",
+)
+
+
 def reconcile(old: Pipeline, new: Pipeline) -> None:
     """Gives a fresh pipeline the state of another one.
 
@@ -59,7 +75,7 @@ def reconcile(old: Pipeline, new: Pipeline) -> None:
 
 def _write(new: Pipeline, kind: int, entity: Any) -> None:
     try:
-        entities.write(new, p4r.Update(type=kind, entity=entity))
+        entities.apply(new, kind, entity)
     except EntityError as error:
         raise invalid(f"the new program can't keep the state: {error}") from None
 
@@ -92,12 +108,9 @@ def _require_same_names(old: Pipeline, new: Pipeline) -> None:
 
 
 def _names(info: Any) -> Iterator[tuple[tuple[int, ...], str]]:
-    for descriptor in info.DESCRIPTOR.fields:
-        items = getattr(info, descriptor.name)
-        if not isinstance(items, str) and hasattr(items, "__iter__"):
-            for item in items:
-                if hasattr(item, "preamble"):
-                    yield (item.preamble.id,), item.preamble.name
+    for kind in _NAMED:
+        for item in getattr(info, kind):
+            yield (item.preamble.id,), item.preamble.name
     for table in info.tables:
         for item in table.match_fields:
             yield (table.preamble.id, item.id), item.name

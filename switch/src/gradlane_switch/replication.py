@@ -77,12 +77,13 @@ def _replicas(what: str, items: Any) -> tuple[Replica, ...]:
 def _replica(what: str, item: Any) -> Replica:
     if item.backup_replicas:
         raise EntityError(rpc_code.UNIMPLEMENTED, f"{what}: backup replicas are not supported")
-    port = int.from_bytes(item.port, "big") if item.WhichOneof("port_kind") == "port" else item.egress_port
+    numbered = item.WhichOneof("port_kind") == "egress_port"
+    port = item.egress_port if numbered else int.from_bytes(item.port, "big")
     if not 0 < port < 511:
         raise invalid(f"{what}: {port} is not a port number (1..510)")
     if item.instance > _MAX_INSTANCE:
         raise invalid(f"{what}: instance {item.instance} is above {_MAX_INSTANCE}")
-    return Replica(port, item.instance)
+    return Replica(port, item.instance, numbered)
 
 
 def read_replication(pipeline: Pipeline, request: Any) -> Iterator[Any]:
@@ -116,4 +117,8 @@ def _read_sessions(pipeline: Pipeline, wanted: int) -> Iterator[Any]:
 
 def _add_replicas(message: Any, replicas: tuple[Replica, ...]) -> None:
     for item in replicas:
-        message.replicas.add(port=encode(item.port), instance=item.instance)
+        replica = message.replicas.add(instance=item.instance)
+        if item.numbered:
+            replica.egress_port = item.port
+        else:
+            replica.port = encode(item.port)

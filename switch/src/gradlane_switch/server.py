@@ -43,7 +43,7 @@ class Tls:
 class Server:
     """Serves P4Runtime, and with it server reflection and the gRPC health protocol. Raises SwitchError.
 
-    The address is `HOST:PORT`, port 0 for one that the system chooses, or `unix:PATH`. `address` is the one it has then.
+    The address is `HOST:PORT`, port 0 for one that the system chooses, or `unix:PATH`; `address` is the one it got.
     """
 
     def __init__(

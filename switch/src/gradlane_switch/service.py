@@ -102,7 +102,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
     async def _set_pipeline(self, request: Any) -> None:
         action, config = request.action, request.config
         if action == _ACTIONS.UNSPECIFIED or action not in _ACTIONS.Action.values():
-            names = ", ".join(name for name in _ACTIONS.Action.keys() if name != "UNSPECIFIED")
+            names = ", ".join(name for name, _ in _ACTIONS.Action.items() if name != "UNSPECIFIED")
             raise invalid(f"the request's action is {action}: it must be one of {names}")
         given = request.HasField("config")
         if given == (action == _ACTIONS.COMMIT):
@@ -120,7 +120,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
         await self._alone(request, lambda: self._realize(action, pipeline))
 
     async def _realize(self, action: int, pipeline: Pipeline | None) -> None:
-        """Makes a pipeline, or the saved one, the one that controllers see, and, but for VERIFY_AND_SAVE, that forwards."""
+        """Makes a pipeline, or the saved one, what controllers see, and, but for VERIFY_AND_SAVE, what forwards."""
         if pipeline is None:
             if self._pipeline is self._forwarding or self._pipeline is None:
                 raise EntityError(rpc_code.NOT_FOUND, "no config is saved: VERIFY_AND_SAVE saves one")
