@@ -240,6 +240,8 @@ def _action(item: Mapping[str, Any]) -> Any:
         return P4IndirectAction(member_id=item["member_id"])
     if "group_id" in item:
         return P4IndirectAction(group_id=item["group_id"])
+    if "one_shot" in item:
+        return P4IndirectAction([(weight, P4TableAction(name, **args)) for weight, name, args in item["one_shot"]])
     return P4TableAction(item["action"], **item.get("args", {}))
 
 

@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known not to agree, by program. Both tables are exact: a test fails when an entry is no longer true."""
-
-# Programs whose feature gradlane-switch lacks: a part of the message that refuses them.
-REFUSALS = {
-    "queue_metadata": "queue metadata",
-}
+"""What is known not to agree. The table is exact: a test fails when an entry is no longer true."""
 
 # Programs on which gradlane-switch and BMv2 differ: the reason, which docs/limitations.md gives at more length.
 DISAGREEMENTS = {

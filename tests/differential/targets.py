@@ -34,12 +34,12 @@ class Outcome:
 
     windows: what left for each window, as (port, frame), in order on each port
     state: counters and registers by name, cells in order; direct counters by table, entries in order of their match
-    digests: the members of each digest, in order
+    digests: by name of the kind, the members of each digest, in order
     """
 
     windows: list[Window]
     state: dict[str, list[list[int]]]
-    digests: list[list[int]]
+    digests: dict[str, list[list[int]]]
 
 
 def _by_port(frames: Iterable[tuple[int, bytes]]) -> Window:
@@ -51,7 +51,7 @@ def run_gradlane(program: Program) -> Outcome:
     switch = Switch.load(program.json_path, program.p4info_path)
     switch.write(*program.updates, *program.value_set_updates)
     windows: list[Window] = []
-    digests: list[list[int]] = []
+    digests = _no_digests(program)
     rounds = 0
     for window in program.windows:
         sent = [copy for port, frame in window for copy in switch.process(port, frame)]
@@ -60,7 +60,8 @@ def run_gradlane(program: Program) -> Outcome:
             for frame in program.markers(rounds):
                 switch.process(_MARKER_PORT, frame)
         for response in switch.notifications():
-            digests += [member for member in _members(response.digest) if member[0] >> 32 != _MARKER_SOURCE]
+            kind = program.schema.digests[response.digest.digest_id].alias
+            digests[kind] += [member for member in _members(response.digest) if member[0] >> 32 != _MARKER_SOURCE]
             switch.acknowledge(_acknowledgement(response.digest).digest_ack)
         windows.append(_by_port(copy for copy in sent if marker_round(copy[1]) is None))
     registers = {item.name: (item.width, item.size) for item in switch.pipeline.program.registers}
@@ -85,7 +86,7 @@ class _Bmv2Run:
         self._program = program
         self._process = process
         self._rounds = 0
-        self._digests: list[list[int]] = []
+        self._digests = _no_digests(program)
 
     def run(self) -> Outcome:
         if self._program.updates:
@@ -123,7 +124,7 @@ class _Bmv2Run:
             self._process.session.send(_acknowledgement(message))
             for member in _members(message):
                 if member[0] >> 32 != _MARKER_SOURCE:
-                    self._digests.append(member)
+                    self._digests[self._program.schema.digests[message.digest_id].alias].append(member)
                 elif member[0] & 0xFFFFFFFF == self._rounds:
                     return
 
@@ -163,6 +164,10 @@ class _Bmv2Run:
         if answer.returncode or "Error" in answer.stdout or "Invalid" in answer.stdout:
             raise AssertionError(f"simple_switch_CLI: {answer.stdout}{answer.stderr}")
         return answer.stdout
+
+
+def _no_digests(program: Program) -> dict[str, list[list[int]]]:
+    return {digest.preamble.alias: [] for digest in program.schema.p4info.digests}
 
 
 def _members(digest: Any) -> list[list[int]]:

@@ -6,6 +6,7 @@ interfaces nor privileges.
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -115,6 +116,7 @@ class Bmv2Process:
         method = channels[1].stream_stream(
             "/p4.bm.DataplaneInterface/PacketStream", _Frame.SerializeToString, _Frame.FromString
         )
+        _wait_until_started(method)
         self._frames = Stream(method)
         self._cleanup.callback(self._frames.close)
 
@@ -157,6 +159,19 @@ class Bmv2Process:
         """The next frame that leaves, as (port, frame). AssertionError, naming `what` was expected, when none comes."""
         answer = self._frames.receive(what)
         return answer.port, answer.packet
+
+
+def _wait_until_started(method: Any) -> None:
+    """BMv2 answers P4Runtime before it takes frames; until then it ends a stream of frames as unavailable."""
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            list(method(iter(())))
+        except grpc.RpcError as error:
+            if error.code() != grpc.StatusCode.UNAVAILABLE or time.monotonic() > deadline:
+                raise
+        else:
+            return
 
 
 def _details(error: Any) -> str:

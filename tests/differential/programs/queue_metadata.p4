@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Queue depths of a switch that holds one frame at a time.
+// The queue that a frame finds in a switch that holds one frame at a time.
 #define OWN_EGRESS
 #include "include/base.p4"
 
-header subject_t { bit<8> a; bit<32> enqueued; bit<32> dequeued; }
+header subject_t { bit<8> a; bit<32> enqueued; }
 HEADERS
 NO_METADATA
 
@@ -13,10 +13,7 @@ INGRESS {
 
 EGRESS {
     apply {
-        if (h.subject.isValid()) {
-            h.subject.enqueued = (bit<32>)s.enq_qdepth;
-            h.subject.dequeued = (bit<32>)s.deq_qdepth;
-        }
+        if (h.subject.isValid()) { h.subject.enqueued = (bit<32>)s.enq_qdepth; }
     }
 }
 
