@@ -112,7 +112,7 @@ UPDATES = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=80)
 @given(before=st.lists(UPDATES, max_size=12), updates=st.lists(UPDATES, min_size=1, max_size=12))
 def test_a_rolled_back_batch_leaves_everything_as_it_was(before: list[Any], updates: list[Any]) -> None:
     switch, other = load(document()), load(document())

@@ -76,7 +76,7 @@ def gradlane_switch() -> Switch:
     return Switch.load(PROGRAM, P4INFO)
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_update_and_any_read_is_done_or_refused(gradlane_switch: Switch, data: st.DataObject) -> None:
     pipeline = gradlane_switch.pipeline
@@ -142,7 +142,7 @@ def call(channel: grpc.Channel, method: str, request: bytes) -> grpc.StatusCode:
     return grpc.StatusCode.OK
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_every_method_answers_any_message(served: Process, client: Controller, data: st.DataObject) -> None:
     method = data.draw(st.sampled_from(sorted(METHODS)))
@@ -170,7 +170,7 @@ def test_every_method_answers_any_bytes(served: Process, seed: int) -> None:
     assert served.running
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_stream_answers_any_message(served: Process, data: st.DataObject) -> None:
     request = data.draw(messages(p4r.StreamMessageRequest))

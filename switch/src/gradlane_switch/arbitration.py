@@ -124,7 +124,7 @@ class Arbiter:
         response.arbitration.device_id = self.device_id
         name, number = role.key
         if name or number:
-            response.arbitration.role.name, response.arbitration.role.id = name, number
+            response.arbitration.role.CopyFrom(p4r.Role(name=name, id=number))
         if role.highest is not None:
             response.arbitration.election_id.CopyFrom(U128.encode(role.highest))
         if role.primary is client:

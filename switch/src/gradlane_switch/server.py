@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -28,6 +29,8 @@ _KEEPALIVE = (
     ("grpc.http2.max_pings_without_data", 0),
 )
 _P4RUNTIME = "p4.v1.P4Runtime"
+# Its types do not know the servicer for asyncio.
+_HEALTH: Any = health
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Server:
         options = [("grpc.max_receive_message_length", max_message), ("grpc.so_reuseport", 0), *_KEEPALIVE]
         self._server = grpc.aio.server(options=options, maximum_concurrent_rpcs=_MAX_CALLS)
         p4r_grpc.add_P4RuntimeServicer_to_server(service, self._server)
-        self._health = health.aio.HealthServicer()
+        self._health: Any = _HEALTH.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection((_P4RUNTIME, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server)
         try:

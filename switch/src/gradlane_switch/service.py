@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 import grpc
-import grpc.aio
 from finsy.proto import p4r, p4r_grpc, rpc_code, rpc_status
 
 from gradlane_switch import batch

@@ -48,7 +48,7 @@ class MeterRates:
 
 @dataclass(frozen=True)
 class Replica:
-    """One copy of a multicast packet. `numbered`: the controller wrote the port as a number, as before P4Runtime 1.4."""
+    """One copy of a multicast packet. `numbered`: the controller wrote the port as a number, as before version 1.4."""
 
     port: int
     instance: int
