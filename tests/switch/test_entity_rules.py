@@ -10,6 +10,7 @@ from small_programs import SEND, Json, action, assign, encode, entry, field, p4i
 
 from gradlane_switch import EntityError, Switch
 from gradlane_switch.pipeline import Pipeline
+from gradlane_switch.reconcile import reconcile
 from gradlane_switch.state import Lock
 
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
@@ -32,12 +33,13 @@ def document(*, const_default: bool = False, entries: list[Json] | None = None) 
     return program([("a", 16), ("b", 8), ("c", 32), ("out", 16)], [hit, miss], tables)
 
 
-def make(source: Json) -> Switch:
+def make(source: Json, *, initial: bool = False) -> Switch:
     info = p4info(source)
     counter = info.direct_counters.add(direct_table_id=COUNTED)
     counter.preamble.id, counter.preamble.name = 0x13000001, "u_counter"
     info.tables[1].direct_resource_ids.append(0x13000001)
     info.tables[0].action_refs[1].scope = 2  # DEFAULT_ONLY
+    info.tables[0].has_initial_entries = initial
     return Switch(Pipeline(json.dumps(source).encode(), info, Lock()))
 
 
@@ -267,6 +269,20 @@ def test_a_constant_table_takes_no_updates_but_of_its_default_entry() -> None:
     default.action.action.action_id = HIT
     default.action.action.params.add(param_id=1, value=b"\x01")
     update(switch, MODIFY, p4r.Entity(table_entry=default))
+
+
+def test_entries_that_a_table_only_begins_with_are_like_any_others() -> None:
+    switch = make(document(entries=ENTRIES), initial=True)
+    first, second = ask(switch)
+    assert not first.table_entry.is_const
+    first.table_entry.action.action.params[0].value = b"\x09"
+    update(switch, MODIFY, first)
+    update(switch, DELETE, second)
+    update(switch, INSERT, row())
+    assert ask(switch) == [first, row()]
+    after = make(document(entries=ENTRIES), initial=True)
+    reconcile(switch.pipeline, after.pipeline)
+    assert ask(after) == [first, row()]
 
 
 def with_counter(entity: Any) -> Any:

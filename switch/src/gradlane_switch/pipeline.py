@@ -24,6 +24,9 @@ class Pipeline:
         self.schema: Schema = join(info, self.program)
         self.loaded = LoadedProgram(generate(self.program))
         self.state = State(self.program, lock)
+        for table in self.schema.tables.values():
+            if not table.constant:
+                self.state.tables[table.index].free_entries()
 
     @cached_property
     def traced(self) -> LoadedProgram:

@@ -54,6 +54,10 @@ def reconcile(old: Pipeline, new: Pipeline) -> None:
     Counters and registers, which packets change, are kept where the new program has them under the same name.
     """
     _require_same_names(old, new)
+    for number in old.schema.tables.keys() & new.schema.tables.keys():
+        table = new.state.tables[new.schema.tables[number].index]
+        for key in [key for key, entry in table.entries.items() if not entry.constant]:
+            table.delete(key)  # What a table begins with; the old one has what has become of it.
     for kind, wanted in _KEPT:
         for entity in entities.read(old, wanted):
             if _is_written(entity):

@@ -198,7 +198,7 @@ def _join_table(item: Any, program: Program, actions: dict[int, Any]) -> TableSc
         fields=fields,
         actions=tuple(_join_action(reference, actions, table, program) for reference in item.action_refs),
         size=item.size or table.size,
-        constant=item.is_const_table or table.immutable,
+        constant=item.is_const_table or (table.immutable and not item.has_initial_entries),
         ordered=any(key.kind in (MatchKind.TERNARY, MatchKind.RANGE, MatchKind.OPTIONAL) for key in table.keys),
         direct_counter=counters[0] if counters and table.direct_counter else None,
         direct_meter=meters[0] if meters and table.direct_meter is not None else None,

@@ -12,7 +12,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gradlane_switch.digests import DigestBuffer
@@ -202,6 +202,11 @@ class TableState:
         self.meters.pop(key, None)
         self._idle_end.pop(key, None)
         self._release(key)
+
+    def free_entries(self) -> None:
+        """Lets controllers change the entries of the program: they are what the table begins with, and not constant."""
+        for key, entry in self.entries.items():
+            self.entries[key] = replace(entry, constant=False)
 
     def set_default(self, entry: Entry | None) -> None:
         """What a miss does; None is nothing at all."""
