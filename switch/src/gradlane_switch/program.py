@@ -283,7 +283,7 @@ class DirectMeter:
 
 @dataclass(frozen=True)
 class ActionProfile:
-    """Actions that entries of tables share. `selector`: the calculation that picks a member of a group, if it has groups."""
+    """Actions that entries of tables share. `selector`: the calculation that picks from a group, if it has groups."""
 
     name: str
     size: int
