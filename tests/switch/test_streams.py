@@ -9,7 +9,7 @@ import pytest
 from compiled import PROGRAMS
 from finsy.proto import p4i, p4r, rpc_code
 from google.protobuf import text_format
-from running import Controller, Process
+from running import Controller, Process, admin
 
 CPU = 500
 
@@ -119,3 +119,14 @@ def test_without_a_cpu_port_a_packet_out_is_refused() -> None:
         lonely.set_pipeline(*files("packet_paths"))
         lonely.send(packet(b"hello"))
         assert "--cpu-port" in next(lonely.stream).error.message
+
+
+def test_packets_without_end_are_counted_at_the_admin_socket(tmp_path: Path) -> None:
+    path = tmp_path / "admin"
+    with Process("--cpu-port", str(CPU), "--admin", str(path)) as process, Controller(process.address, 1) as lonely:
+        assert admin(path, {"op": "program"}) == {"program": {}}
+        lonely.arbitrate()
+        lonely.set_pipeline(*files("packet_paths"))
+        lonely.send(packet(bytes([14]) + bytes(70)))
+        lonely.arbitrate()  # Answered once the packet has been dealt with.
+        assert admin(path, {"op": "program"})["program"]["endless"] == 1
