@@ -232,7 +232,7 @@ def test_unions_are_equal_if_the_same_header_is_valid_and_equal_in_both() -> Non
     assert switch.process(0, b"ab") == [(1, b"\x00\x01bb")]
 
 
-def test_a_stack_of_unions_is_parsed_by_kind() -> None:
+def test_a_stack_of_unions_is_parsed_by_kind_and_popped() -> None:
     members = [(f"u[{n}].{name}", f"{name}_t") for n in range(2) for name in ("short", "long")]
     parts = {
         "header_union_types": UNION_PARTS["header_union_types"],
@@ -248,6 +248,9 @@ def test_a_stack_of_unions_is_parsed_by_kind() -> None:
         state("short", [extract("union_stack", ["u", "short"])], [], (None, "start")),
         state("long", [extract("union_stack", ["u", "long"])], [last], ("0x020202", None), (None, "start")),
     ]
+    pop = {"op": "pop", "parameters": [{"type": "header_union_stack", "value": "u"}, const(1)]}
+    switch = build(UNION_TYPES, [UNION[0], *members], states, [pop, *TELL], **parts)
+    assert switch.process(0, b"\x01\x02ab\x09") == [(1, b"\x00\x00\x02ab\x09")]
     switch = build(UNION_TYPES, [UNION[0], *members], states, TELL, **parts)
     assert switch.process(0, b"\x01\x02ab\x09") == [(1, b"\x00\x00\x01\x02ab\x09")]
     assert switch.process(0, b"\x02\x02\x02\x01") == [(1, b"\x00\x00\x02\x02\x02\x01")]
