@@ -45,6 +45,10 @@ demo: $(VENV)/.ready ## Train a model over a congested P4 switch, several ways s
 bench-training: $(VENV)/.ready ## Every scenario x arm x 3 seeds -> out/bench/training.json (root; takes long)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/training.py
 
+.PHONY: bench-switch
+bench-switch: $(VENV)/.ready ## Packets per second of gradlane-switch, BMv2 and a bare copy loop, side by side (root)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/switch.py
+
 .PHONY: test
 test: $(VENV)/.ready-test ## Lint, types, and all tests
 	$(BIN)/ruff check .
