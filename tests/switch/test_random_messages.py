@@ -166,8 +166,14 @@ def test_every_method_answers_any_bytes(served: Process, seed: int) -> None:
         for method in (*METHODS, "StreamChannel", "NoSuchMethod"):
             code = call(channel, method, randoms.randbytes(randoms.randrange(200)))
             assert code is not grpc.StatusCode.DEADLINE_EXCEEDED
-    served.unread()
     assert served.running
+    assert b"Traceback" not in served.unread()
+
+
+def test_a_request_that_is_no_message_is_an_invalid_argument(served: Process) -> None:
+    with grpc.insecure_channel(served.address) as channel:
+        for method in ("Write", "Read", "StreamChannel"):
+            assert call(channel, method, b"\x0f") is grpc.StatusCode.INVALID_ARGUMENT
 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))

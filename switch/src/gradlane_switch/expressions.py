@@ -216,6 +216,8 @@ def words_of(width: int) -> int:
 
 def split_words(value: int, count: int) -> list[int]:
     """The low `count` words of a value, the lowest first."""
+    if count == 1:  # What nearly every write of an entry asks for, several times.
+        return [value & ((1 << 64) - 1)]
     return [value >> (64 * index) & ((1 << 64) - 1) for index in range(count)]
 
 

@@ -15,6 +15,7 @@ from grpc_reflection.v1alpha import reflection
 
 from gradlane_switch.errors import SwitchError
 from gradlane_switch.service import Service
+from gradlane_switch.unreadable import RefuseUnreadable
 
 DEFAULT_MAX_MESSAGE = 64 << 20
 """Bytes of a request: a pipeline, or a batch of some hundred thousand updates."""
@@ -54,7 +55,9 @@ class Server:
     ) -> None:
         self._service = service
         options = [("grpc.max_receive_message_length", max_message), ("grpc.so_reuseport", 0), *_KEEPALIVE]
-        self._server = grpc.aio.server(options=options, maximum_concurrent_rpcs=_MAX_CALLS)
+        self._server = grpc.aio.server(
+            interceptors=[RefuseUnreadable(_P4RUNTIME)], options=options, maximum_concurrent_rpcs=_MAX_CALLS
+        )
         p4r_grpc.add_P4RuntimeServicer_to_server(service, self._server)
         self._health: Any = _HEALTH.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
