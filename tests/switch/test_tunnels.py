@@ -76,6 +76,7 @@ def test_ports_come_and_go_while_packets_are_forwarded(lab: Callable[..., Tunnel
             made.hosts[1].send(frame(3, 0, 1500, n))  # They wait when the port goes.
         made.wait_until(lambda ports: waiting(ports[3]) > 0)
         assert made.admin(op="remove", port=3) == {"ok": True}
+        made.process.wait_for(f"port 3 ({third.interface}) removed")
         assert 3 not in made.ports()
         made.hosts[1].send(frame(2, 0, 60, 3))
         assert made.hosts[2].receive(1) == [frame(2, 0, 60, 3)]
@@ -108,6 +109,7 @@ def test_a_port_that_is_down_drops_what_comes_either_way(lab: Callable[..., Tunn
     made.wait_until(lambda ports: ports[2]["queues"][4]["enqueued"]["packets"] == 5)
     assert made.admin(op="set", port=2, up=False) == {"ok": True}
     assert not made.ports()[2]["up"]
+    made.process.wait_for(f"port 2 ({made.hosts[2].interface}) set down")
     made.hosts[1].send(frame(2, 0, 60))
     made.hosts[2].send(frame(3, 0, 60))
     ports = made.wait_until(

@@ -97,6 +97,7 @@ class DataPlane:
             except PortError:
                 connection.close()
                 raise
+            _LOG.info("port %d (%s) added", spec.number, spec.interface)
 
     def remove(self, number: int) -> None:
         """Removes a port with what waits there. Raises PortError."""
@@ -104,6 +105,7 @@ class DataPlane:
             self.config(number)
             runtime().gl_port_remove(self._handle, number)
             self._connections.pop(number).close()
+            _LOG.info("port %d (%s) removed", number, self._specs[number].interface)
             del self._specs[number], self._configs[number]
 
     def start(self, failed: Callable[[str], None]) -> None:
@@ -213,6 +215,8 @@ class DataPlane:
             self.config(number)
             check_buffer(self._specs[number], config, self._connections[number].mtu)
             runtime().gl_port_configure(self._handle, number, _native(config))
+            if config.up != self._configs[number].up:
+                _LOG.info("port %d (%s) set %s", number, self._specs[number].interface, "up" if config.up else "down")
             self._configs[number] = config
 
     def clear(self) -> None:
