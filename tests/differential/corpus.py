@@ -46,6 +46,7 @@ MAGIC = bytes.fromhex("d1ff0e4e7e571ab1e0facade5eed5eed")  # what markers, and n
 _KEYS = {
     "packets",
     "lockstep",
+    "delete_every",
     "passes",
     "marker",
     "values",
@@ -117,6 +118,13 @@ class Program:
     def updates(self) -> list[p4r.Update]:
         """What the control plane writes before the first frame, but for value sets."""
         return list(_updates(self.settings, self.schema))
+
+    @property
+    def deletions(self) -> list[p4r.Update]:
+        """What the control plane deletes after half of the windows: every n-th table entry."""
+        step = self.settings.get("delete_every")
+        written = [update.entity for update in self.updates if update.entity.HasField("table_entry")]
+        return [p4r.Update(type=p4r.Update.DELETE, entity=entity) for entity in written[1::step]] if step else []
 
     @cached_property
     def value_sets(self) -> Mapping[str, list[tuple[int, ...]]]:

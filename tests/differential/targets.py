@@ -53,7 +53,9 @@ def run_gradlane(program: Program) -> Outcome:
     windows: list[Window] = []
     digests = _no_digests(program)
     rounds = 0
-    for window in program.windows:
+    for number, window in enumerate(program.windows):
+        if number == len(program.windows) // 2:
+            switch.write(*program.deletions)
         sent = [copy for port, frame in window for copy in switch.process(port, frame)]
         for _ in range(program.passes):
             rounds += 1
@@ -92,7 +94,11 @@ class _Bmv2Run:
         if self._program.updates:
             self._process.write(self._program.updates)
         self._add_value_sets()
-        windows = [self._window(window) for window in self._program.windows]
+        windows: list[Window] = []
+        for number, window in enumerate(self._program.windows):
+            if number == len(self._program.windows) // 2 and self._program.deletions:
+                self._process.write(self._program.deletions)
+            windows.append(self._window(window))
         state = _counters(self._program, self._process.read)
         state.update(self._registers())
         return Outcome(windows, state, self._digests)
