@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches: each update on its own, or all of them or none."""
 
+import json
 import resource
 from typing import Any
 
@@ -9,7 +10,7 @@ from finsy.proto import p4r, rpc_code
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from running import Controller, failure, failures
-from small_programs import SEND, Json, action, assign, encode, entry, field, load, param, program, table
+from small_programs import SEND, Json, action, assign, encode, entry, field, load, p4info, param, program, table
 
 from gradlane_switch import Switch, batch
 
@@ -165,19 +166,40 @@ def test_a_batch_without_updates_does_nothing(primary: Controller) -> None:
     primary.write(atomicity=ROLLBACK)
 
 
-@pytest.mark.parametrize("atomicity", [CONTINUE, ROLLBACK])
-def test_a_large_batch_takes_bounded_memory(atomicity: int) -> None:
-    """100,000 entries; 1.5 kB of memory for each, with the request, is enough."""
+def large_document() -> Json:
+    """As above, with an exact key of 32 bits and room for 100,000 entries."""
     source = document()
     source["pipelines"][0]["tables"][0] |= {"max_size": 100_000, "match_type": "exact"}
     source["pipelines"][0]["tables"][0]["key"][0]["match_type"] = "exact"
     source["header_types"][-1]["fields"][0][1] = 32
-    switch = load(source)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    request = p4r.WriteRequest(atomicity=atomicity)
-    for number in range(100_000):
+    return source
+
+
+def fill(request: Any, count: int) -> None:
+    for number in range(count):
         match = p4r.FieldMatch(field_id=1, exact=p4r.FieldMatch.Exact(value=encode(number)))
         request.updates.add(type=INSERT, entity=entry(1, [match], 1, (number % 65536,)))
+
+
+def test_a_batch_whose_caller_gives_up_is_still_done_whole_or_not_begun(controller: Controller) -> None:
+    source = large_document()
+    made = p4r.ForwardingPipelineConfig(p4info=p4info(source), p4_device_config=json.dumps(source).encode())
+    everything = p4r.Entity(table_entry=p4r.TableEntry())
+    for timeout in (0.2, 0.4):
+        controller.set_config(p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT, made)
+        request = p4r.WriteRequest(**controller.identity)
+        fill(request, 100_000)
+        assert failure(controller.stub.Write, request, timeout=timeout)[0].name == "DEADLINE_EXCEEDED"
+        assert len(controller.read(everything)) in (0, 100_000)
+
+
+@pytest.mark.parametrize("atomicity", [CONTINUE, ROLLBACK])
+def test_a_large_batch_takes_bounded_memory(atomicity: int) -> None:
+    """100,000 entries; 1.5 kB of memory for each, with the request, is enough."""
+    switch = load(large_document())
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    request = p4r.WriteRequest(atomicity=atomicity)
+    fill(request, 100_000)
     assert batch.write(switch.pipeline, request.updates, atomicity) == []
     grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
     assert grown < 150_000_000
