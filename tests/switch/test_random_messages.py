@@ -18,15 +18,21 @@ from gradlane_switch import Switch, batch
 
 BUILD = Path(__file__).parents[2] / "p4src" / "build" / "v1model"
 PROGRAM, P4INFO = BUILD / "gradlane.json", BUILD / "gradlane.p4info.txtpb"
+# Between them they have every kind of entity.
+PROGRAMS = (BUILD / "gradlane", *(Path(__file__).parent / "programs" / name for name in ("attached", "packet_paths")))
 _NUMBERS = st.one_of(st.integers(-2, 3), st.sampled_from([-(1 << 63), (1 << 63) - 1, 1 << 31, 255, 511, 65535]))
 
 
 @cache
 def known_ids() -> list[int]:
-    """The ids in the P4Info, and 0; so that random messages often mean something."""
-    info = text_format.Parse(P4INFO.read_text(), p4i.P4Info())
-    items = [*info.tables, *info.actions, *info.counters, *info.direct_counters, *info.meters, *info.registers]
-    return [0, *(item.preamble.id for item in items)]
+    """The ids in the P4Infos, and 0; so that random messages often mean something."""
+    ids = {0}
+    for program in PROGRAMS:
+        info = text_format.Parse(Path(f"{program}.p4info.txtpb").read_text(), p4i.P4Info())
+        for items in (info.tables, info.actions, info.action_profiles, info.counters, info.meters, info.registers):
+            ids |= {item.preamble.id for item in items}
+        ids |= {item.preamble.id for item in info.digests}
+    return sorted(ids)
 
 
 def scalars(field: Any) -> st.SearchStrategy[Any]:
@@ -71,15 +77,15 @@ def messages(draw: st.DrawFn, kind: Any, depth: int = 6) -> Any:
     return made
 
 
-@pytest.fixture(scope="module")
-def gradlane_switch() -> Switch:
-    return Switch.load(PROGRAM, P4INFO)
+@pytest.fixture(scope="module", params=PROGRAMS, ids=[program.name for program in PROGRAMS])
+def loaded(request: pytest.FixtureRequest) -> Switch:
+    return Switch.load(f"{request.param}.json", f"{request.param}.p4info.txtpb")
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_any_update_and_any_read_is_done_or_refused(gradlane_switch: Switch, data: st.DataObject) -> None:
-    pipeline = gradlane_switch.pipeline
+def test_any_update_and_any_read_is_done_or_refused(loaded: Switch, data: st.DataObject) -> None:
+    pipeline = loaded.pipeline
     updates = data.draw(st.lists(messages(p4r.Update), min_size=1, max_size=4))
     for update in updates:
         update.type = data.draw(st.sampled_from([1, 2, 3, 1, 2, 0]))
@@ -87,19 +93,19 @@ def test_any_update_and_any_read_is_done_or_refused(gradlane_switch: Switch, dat
     assert len(errors) in (0, len(updates))
     found, errors = batch.read(pipeline, data.draw(st.lists(messages(p4r.Entity), max_size=3)))
     assert all(message.entities for message in found)
-    gradlane_switch.process(1, data.draw(st.binary(min_size=14, max_size=100)))
+    loaded.process(1, data.draw(st.binary(min_size=14, max_size=100)))
 
 
-def test_what_was_written_reads_back_and_can_be_written_again(gradlane_switch: Switch) -> None:
+def test_what_was_written_reads_back_and_can_be_written_again(loaded: Switch) -> None:
     """After the updates above, whatever of them was taken is in canonical form."""
-    for entity in gradlane_switch.read(p4r.Entity(table_entry=p4r.TableEntry(counter_data=p4r.CounterData()))):
+    for entity in loaded.read(p4r.Entity(table_entry=p4r.TableEntry(counter_data=p4r.CounterData()))):
         if not entity.table_entry.is_const:
-            gradlane_switch.write(p4r.Update(type=p4r.Update.MODIFY, entity=entity))
+            loaded.write(p4r.Update(type=p4r.Update.MODIFY, entity=entity))
             key = p4r.TableEntry(table_id=entity.table_entry.table_id, match=entity.table_entry.match)
             key.priority = entity.table_entry.priority
             if key.match:
                 key.counter_data.SetInParent()
-                assert gradlane_switch.read(p4r.Entity(table_entry=key)) == [entity]
+                assert loaded.read(p4r.Entity(table_entry=key)) == [entity]
 
 
 # Over gRPC
