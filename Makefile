@@ -21,6 +21,10 @@ TORCH ?= torch==2.13.0
 # Debian's mininet package is for Debian's own Python, 3.11 at most.
 PYTHON ?= /usr/bin/python3
 VENV ?= .venv
+# p4runtime-shell wants a protobuf that is older than everything else here.
+SHELL_VENV := $(VENV)/p4runtime-shell
+ADDRESS ?= 127.0.0.1:9559
+DEVICE ?= 1
 BIN := $(VENV)/bin
 PACKAGES := gcc python3-dev python3-venv mininet iproute2 ethtool
 
@@ -41,6 +45,10 @@ demo: $(VENV)/.ready ## Train a model over a congested P4 switch, several ways s
 bench-training: $(VENV)/.ready ## Every scenario x arm x 3 seeds -> out/bench/training.json (root; takes long)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/training.py
 
+.PHONY: bench-switch
+bench-switch: $(VENV)/.ready ## Packets per second of gradlane-switch, BMv2 and a bare copy loop, side by side (root)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/switch.py
+
 .PHONY: test
 test: $(VENV)/.ready-test ## Lint, types, and all tests
 	$(BIN)/ruff check .
@@ -49,8 +57,12 @@ test: $(VENV)/.ready-test ## Lint, types, and all tests
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest
 
 .PHONY: p4
-p4: ## Compile the P4 program with p4c into p4src/build
+p4: ## Compile the P4 program, and the tests' programs that changed, with p4c
 	python3 p4src/build.py
+
+.PHONY: shell
+shell: $(SHELL_VENV)/.ready ## Open p4runtime-shell on a running switch (ADDRESS=127.0.0.1:9559 DEVICE=1)
+	$(SHELL_VENV)/bin/python -m p4runtime_sh --grpc-addr $(ADDRESS) --device-id $(DEVICE) --election-id 0,1
 
 .PHONY: format
 format: $(VENV)/.ready-test ## Format the Python code
@@ -82,7 +94,13 @@ $(VENV)/.ready: $(VENV)/bin/python $(SOURCES)
 	$(BIN)/pip install -q --disable-pip-version-check -e agent -e switch -e controller -r mininet/requirements.txt
 	touch $@
 
-$(VENV)/.ready-test: $(VENV)/.ready tests/requirements.txt
+$(SHELL_VENV)/.ready: $(VENV)/bin/python tests/requirements-shell.txt
+	@echo "Installing p4runtime-shell into $(SHELL_VENV)"
+	$(PYTHON) -m venv $(SHELL_VENV)
+	$(SHELL_VENV)/bin/pip install -q --disable-pip-version-check -r tests/requirements-shell.txt
+	touch $@
+
+$(VENV)/.ready-test: $(VENV)/.ready $(SHELL_VENV)/.ready tests/requirements.txt
 	@echo "Installing the tools of the tests into $(VENV)"
 	$(BIN)/pip install -q --disable-pip-version-check -r tests/requirements.txt
 	touch $@

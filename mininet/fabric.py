@@ -11,22 +11,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from mininet.link import Link
-from mininet.node import Host, Switch
+from mininet.node import Host
 
 from errors import FabricError
+from gradlane_node import TiedSwitch
 from plan import SWITCH, FabricPlan, HostPlan
 from processes import END_WITH_PARENT
 
 
 class _Host(Host):
     """A Mininet host whose shell, and with it the namespace, ends with the runner, however that ends."""
-
-    def _popen(self, cmd: Sequence[str], **params: Any) -> Any:
-        return super()._popen([*END_WITH_PARENT, *cmd], **params)
-
-
-class _P4Switch(Switch):
-    """A place for the switch's ends of the links, in the root namespace; the switch process is started apart."""
 
     def _popen(self, cmd: Sequence[str], **params: Any) -> Any:
         return super()._popen([*END_WITH_PARENT, *cmd], **params)
@@ -77,7 +71,8 @@ class Fabric:
 
     def _build(self) -> None:
         self._janitor = _start_janitor([host.port_interface for host in self.plan.hosts])
-        self._switch = _P4Switch(SWITCH, inNamespace=False)
+        # A place for the switch's ends of the links; the switch process, of either kind, is started apart and watched.
+        self._switch = TiedSwitch(SWITCH, inNamespace=False)
         for host in self.plan.hosts:
             node = self._hosts[host.name] = _Host(host.name)
             self._links.append(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import pytest
 from finsy.proto import U128, p4i, p4r, p4r_grpc, rpc_status
 from google.protobuf import text_format
 
@@ -24,9 +25,15 @@ COMMAND = [sys.executable, "-m", "gradlane_switch"]
 class Process:
     """Started, ready, and ended by SIGTERM. `prefix` runs it elsewhere, e.g. in a network namespace."""
 
-    def __init__(self, *arguments: str, prefix: tuple[str, ...] = (), address: str = "127.0.0.1:0") -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        prefix: tuple[str, ...] = (),
+        address: str = "127.0.0.1:0",
+        environment: dict[str, str] | None = None,
+    ) -> None:
         command = [*prefix, *COMMAND, "--grpc-server-addr", address, *arguments]
-        self._process = subprocess.Popen(command, stderr=subprocess.PIPE)
+        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, env=environment)
         assert self._process.stderr is not None
         self._stderr = self._process.stderr
         self._selector = selectors.DefaultSelector()
@@ -46,13 +53,32 @@ class Process:
             assert more, f"ended without {text!r}: {self.log!r}"
             self.log += more
 
+    def unread(self) -> bytes:
+        """What the log has got since it was looked at, without waiting."""
+        more = b""
+        while self._selector.select(0) and (part := self._stderr.read1(65536)):
+            more += part
+        self.log += more
+        return more
+
     @property
     def running(self) -> bool:
         return self._process.poll() is None
 
+    def terminate_and_read(self) -> str:
+        """Everything it says until it has ended after SIGTERM."""
+        self._process.send_signal(signal.SIGTERM)
+        self.log += self._stderr.read()
+        self.stop()
+        return self.log.decode()
+
+    def terminate(self) -> None:
+        """Sends SIGTERM, and does not wait."""
+        self._process.send_signal(signal.SIGTERM)
+
     def stop(self) -> int:
         """Exit code after SIGTERM."""
-        self._process.send_signal(signal.SIGTERM)
+        self.terminate()
         code = self._process.wait(20)
         self._selector.close()
         self._stderr.close()
@@ -66,11 +92,13 @@ class Process:
 
 
 class Controller:
-    """A P4Runtime client with one stream."""
+    """A P4Runtime client with one stream. `options` are those of the gRPC channel."""
 
-    def __init__(self, address: str, election_id: int, device_id: int = 1) -> None:
-        self.election_id, self.device_id = election_id, device_id
-        self.channel = grpc.insecure_channel(address)
+    def __init__(
+        self, address: str, election_id: int, device_id: int = 1, role: str = "", options: list[Any] | None = None
+    ) -> None:
+        self.election_id, self.device_id, self.role = election_id, device_id, role
+        self.channel = grpc.insecure_channel(address, options)
         self.stub: Any = p4r_grpc.P4RuntimeStub(self.channel)
         self._requests: queue.Queue[Any] = queue.Queue()
         self.stream: Any = self.stub.StreamChannel(iter(self._requests.get, None), timeout=60)
@@ -83,6 +111,8 @@ class Controller:
         if election_id is not None:
             self.election_id = election_id
         update = p4r.MasterArbitrationUpdate(device_id=self.device_id, election_id=U128.encode(self.election_id))
+        if self.role:
+            update.role.name = self.role
         self.send(p4r.StreamMessageRequest(arbitration=update))
         return self.next()
 
@@ -92,24 +122,32 @@ class Controller:
 
     @property
     def identity(self) -> dict[str, Any]:
-        return {"device_id": self.device_id, "election_id": U128.encode(self.election_id)}
+        return {"device_id": self.device_id, "election_id": U128.encode(self.election_id), "role": self.role}
 
     def set_pipeline(self, program: Path, p4info: Path, cookie: int = 0) -> None:
         info = text_format.Parse(p4info.read_text(), p4i.P4Info())
         config = p4r.ForwardingPipelineConfig(p4info=info, p4_device_config=program.read_bytes())
         config.cookie.cookie = cookie
-        action = p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT
+        self.set_config(p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT, config)
+
+    def set_config(self, action: int, config: Any = None) -> None:
+        """Any action of SetForwardingPipelineConfig."""
         request = p4r.SetForwardingPipelineConfigRequest(**self.identity, action=action, config=config)
         self.stub.SetForwardingPipelineConfig(request, timeout=60)
 
-    def write(self, *updates: Any) -> None:
-        self.stub.Write(p4r.WriteRequest(**self.identity, updates=updates), timeout=20)
+    def get_config(self) -> Any:
+        request = p4r.GetForwardingPipelineConfigRequest(device_id=self.device_id)
+        return self.stub.GetForwardingPipelineConfig(request, timeout=20).config
+
+    def write(self, *updates: Any, atomicity: int = 0) -> None:
+        self.stub.Write(p4r.WriteRequest(**self.identity, updates=updates, atomicity=atomicity), timeout=60)
 
     def insert(self, *wanted: Any) -> None:
         self.write(*(p4r.Update(type=p4r.Update.INSERT, entity=item) for item in wanted))
 
     def read(self, *wanted: Any) -> list[Any]:
-        answers = self.stub.Read(p4r.ReadRequest(device_id=self.device_id, entities=wanted), timeout=20)
+        request = p4r.ReadRequest(device_id=self.device_id, entities=wanted, role=self.role)
+        answers = self.stub.Read(request, timeout=60)
         return [item for answer in answers for item in answer.entities]
 
     def close(self) -> None:
@@ -141,3 +179,20 @@ def admin(path: Path, request: dict[str, Any]) -> dict[str, Any]:
         connection.sendall(json.dumps(request).encode() + b"\n")
         with connection.makefile() as lines:
             return json.loads(lines.readline())
+
+
+def failure(call: Any, *args: Any, **options: Any) -> tuple[grpc.StatusCode, str]:
+    """Code and message of an RPC that must fail."""
+    with pytest.raises(grpc.RpcError) as caught:
+        call(*args, **options)
+    error: Any = caught.value
+    return error.code(), error.details()
+
+
+def failures(call: Any, *args: Any, **options: Any) -> list[tuple[int, str]]:
+    """(code, message) of each part of a Write or Read that must fail."""
+    with pytest.raises(grpc.RpcError) as caught:
+        call(*args, **options)
+    error: Any = caught.value
+    assert error.code() is grpc.StatusCode.UNKNOWN, error
+    return update_errors(error)

@@ -202,6 +202,10 @@ def p4info(document: Json) -> Any:
     for number, item in enumerate(document["meter_arrays"], 1):
         found = info.meters.add(size=item["size"])
         found.preamble.id, found.preamble.name = 0x15000000 + number, item["name"]
+    for number, item in enumerate(document["register_arrays"], 1):
+        found = info.registers.add(size=item["size"])
+        found.preamble.id, found.preamble.name = 0x16000000 + number, item["name"]
+        found.type_spec.bitstring.bit.bitwidth = item["bitwidth"]
     for number, item in enumerate(document["counter_arrays"], 1):
         found = info.counters.add(size=item["size"])
         found.preamble.id, found.preamble.name = 0x12000000 + number, item["name"]

@@ -127,3 +127,21 @@ def test_jumps_and_exit() -> None:
     switch = load(program([("a", 8), ("b", 8)], [run, late], tables))
     assert switch.process(0, b"\x00\x00") == [(1, b"\x00\x02")]
     assert switch.process(0, b"\x05\x00") == [(1, b"\x05\x01")]
+
+
+def test_a_loop_in_an_action_runs_as_long_as_its_condition_holds_and_not_forever() -> None:
+    again = expression("d2b", None, field("h", "a"))
+    body = [
+        {"op": "_jump_if_zero", "parameters": [again, const(4)]},
+        assign(field("h", "b"), binary("+", field("h", "b"), field("h", "a"))),
+        assign(field("h", "a"), binary("-", field("h", "a"), const(1))),
+        {"op": "_jump", "parameters": [const(0)]},
+        SEND,
+    ]
+    run = action(0, "run", [], *body)
+    switch = load(program([("a", 8), ("b", 16)], [run], [table(0, "t", [], [run], run)]))
+    assert switch.process(0, b"\x0a\x00\x00") == [(1, b"\x00\x00\x37")]
+    endless = action(0, "run", [], SEND, {"op": "_jump", "parameters": [const(0)]})
+    switch = load(program([("a", 8)], [endless], [table(0, "t", [], [endless], endless)]))
+    assert switch.process(0, b"x") == []
+    assert switch.pipeline.state.losses.endless == 1

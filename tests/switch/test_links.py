@@ -210,7 +210,7 @@ def test_settings_change_while_it_runs(lab: Callable[..., Lab]) -> None:
     assert made.admin(op="set", port=3, loss=1) == {"ok": True}
     send(sender, 3, 10, 100)
     assert receive(receiver, 10, silence=0.1) == []
-    assert made.port(3)["tx_link"]["lost"] == 10
+    assert made.port(3)["tx_link"]["lost"]["packets"] == 10
     assert made.admin(op="set", port=3, loss=0, rate=1_000_000, buffer=50_000, **{"rx-delay": "2ms"}) == {"ok": True}
     settings = made.port(3)
     assert (settings["rate"], settings["buffer"], settings["rx_link"]["delay"]) == (1_000_000, 50_000, 2_000_000)
@@ -239,7 +239,7 @@ def test_offloads_left_on_are_named(lab: Callable[..., Lab]) -> None:
         sender.setsockopt(socket.IPPROTO_UDP, 103, 0)
         sender.sendto(bytes(100), ("10.0.3.2", 9))
         made.process.wait_for("frame without checksum")
-        assert made.port(1)["oversize"] == 1
+        assert made.port(1)["oversize"]["packets"] == 1
         assert made.port(1)["no_checksum"] == 1
         assert receive(receiver, 1, silence=0.05) == []
     finally:
@@ -262,7 +262,7 @@ def test_a_vlan_tag_stays_in_the_frame(lab: Callable[..., Lab]) -> None:
     receiver = made.network.udp(3)
     send(made.network.udp(1), 3, 1, 100)
     assert len(receive(receiver, 1)) == 1
-    assert made.port(1)["program_drops"] == 2
+    assert made.port(1)["drops"]["program"]["packets"] == 2
     assert made.port(3)["tx"]["packets"] == 2
 
 
@@ -290,7 +290,7 @@ def test_an_interface_that_vanishes_takes_only_its_port_down(lab: Callable[..., 
     send(sender, 3, 5, 100)
     assert len(receive(receiver, 5)) == 5
     assert not made.port(2)["up"]
-    assert made.port(2)["tx_errors"] == 3
+    assert made.port(2)["drops"]["tx_errors"]["packets"] == 3
 
 
 def test_random_traffic_is_accounted_for(lab: Callable[..., Lab]) -> None:
@@ -304,14 +304,14 @@ def test_random_traffic_is_accounted_for(lab: Callable[..., Lab]) -> None:
     arrivals: list[Arrival] = receive_all(receiver)
     ports = {number: made.port(number) for number in (1, 2, 3)}
     out = ports[3]
-    entered = sum(ports[number]["rx"]["packets"] - ports[number]["rx_link"]["lost"] for number in (1, 2))
+    entered = sum(ports[number]["rx"]["packets"] - ports[number]["rx_link"]["lost"]["packets"] for number in (1, 2))
     enqueued = sum(queue["enqueued"]["packets"] for queue in out["queues"])
     dropped = sum(queue["tail_dropped"]["packets"] for queue in out["queues"])
     assert ports[1]["rx"]["packets"] + ports[2]["rx"]["packets"] == 600
     assert out["depth_bytes"] == 0
     assert out["tx"]["packets"] == len(arrivals)
     # A packet that was pushed out counts as enqueued and as dropped; one that found no place only as dropped.
-    assert out["tx"]["packets"] + out["tx_link"]["lost"] + dropped == entered
+    assert out["tx"]["packets"] + out["tx_link"]["lost"]["packets"] + dropped == entered
     assert enqueued <= entered
     assert out["max_depth_bytes"] <= 8000
 
@@ -326,3 +326,34 @@ def receive_all(receiver: socket.socket) -> list[Arrival]:
         except TimeoutError:
             return arrivals
         arrivals.append(Arrival(payload, 0.0))
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/net/tun"), reason="needs /dev/net/tun")
+def test_a_tap_interface_is_a_port(network: Network, tmp_path: Path, program_json: Path, program_p4info: Path) -> None:
+    """The host of a TAP port is the machine itself, here the switch's namespace."""
+    address, path = f"unix:{tmp_path}/p4runtime.sock", tmp_path / "admin.sock"
+    ports = ("-i", "1@s1", "-i", "3@tap:gltap3,loss=0", "--admin", str(path))
+    with Process(*ports, prefix=("ip", "netns", "exec", network.switch), address=address):
+        with Controller(address, 1) as controller:
+            controller.arbitrate()
+            controller.set_pipeline(program_json, program_p4info)
+            controller.insert(*entries(text_format.Parse(program_p4info.read_text(), p4i.P4Info())))
+        with socket_in(network.switch, socket.AF_PACKET, socket.SOCK_RAW, 0x0300) as raw:
+            raw.bind(("gltap3", 3))
+            raw.settimeout(5)
+            host = network.udp(1)
+            send(host, 3, 1, 100)
+            received = raw.recv(2048)
+            while received[12:14] != b"\x08\x00" or received[30:34] != b"\x0a\0\3\2":
+                received = raw.recv(2048)
+            assert len(received) == 100 + HEADERS
+            # And back: what the machine sends on the interface comes in at the port.
+            back = bytearray(received)
+            back[26:30], back[30:34] = received[30:34], b"\x0a\0\1\2"
+            raw.send(bytes(back))
+            assert len(receive(host, 1)) == 1
+        [_, tap] = admin(path, {"op": "ports"})["ports"]
+        assert (tap["port"], tap["interface"], tap["up"]) == (3, "tap:gltap3", True)
+        assert tap["tx"]["packets"] >= 1
+        assert tap["rx"]["packets"] >= 1
+    network.close_sockets()

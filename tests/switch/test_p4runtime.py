@@ -8,57 +8,8 @@ from typing import Any
 
 import finsy
 import grpc
-import pytest
-from finsy.proto import U128, p4i, p4r, rpc_code
-from google.protobuf import text_format
-from running import Controller, Process, update_errors
-
-
-@pytest.fixture(scope="module")
-def switch() -> Iterator[Process]:
-    with Process("--device-id", "1") as process:
-        yield process
-
-
-@pytest.fixture(scope="module")
-def ids() -> Iterator[Any]:
-    """Election ids that only grow, as the switch wants them of new primaries."""
-    return iter(range(10, 1 << 30, 10))
-
-
-@pytest.fixture
-def controller(switch: Process, ids: Iterator[int]) -> Iterator[Controller]:
-    with Controller(switch.address, next(ids)) as made:
-        assert made.arbitrate().status.code == rpc_code.OK
-        yield made
-
-
-@pytest.fixture
-def primary(controller: Controller, program_json: Path, program_p4info: Path) -> Controller:
-    controller.set_pipeline(program_json, program_p4info, cookie=77)
-    return controller
-
-
-@pytest.fixture(scope="module")
-def names(program_p4info: Path) -> dict[str, int]:
-    info = text_format.Parse(program_p4info.read_text(), p4i.P4Info())
-    parts = [*info.tables, *info.actions, *info.counters, *info.direct_counters, *info.meters, *info.registers]
-    return {item.preamble.alias: item.preamble.id for item in parts}
-
-
-def failure(call: Any, *args: Any) -> tuple[grpc.StatusCode, str]:
-    with pytest.raises(grpc.RpcError) as caught:
-        call(*args)
-    error: Any = caught.value
-    return error.code(), error.details()
-
-
-def failures(call: Any, *args: Any) -> list[tuple[int, str]]:
-    with pytest.raises(grpc.RpcError) as caught:
-        call(*args)
-    error: Any = caught.value
-    assert error.code() is grpc.StatusCode.UNKNOWN
-    return update_errors(error)
+from finsy.proto import U128, p4r, rpc_code
+from running import Controller, Process, failure, failures
 
 
 def route(names: dict[str, int], network: int = 2, port: bytes = b"\x02", length: int = 24) -> Any:
@@ -98,18 +49,11 @@ def test_the_highest_election_id_is_primary_and_the_others_hear_of_it(switch: Pr
         assert first.arbitrate(low + 2).status.code == rpc_code.OK
 
 
-def test_a_used_election_id_a_wrong_device_and_a_role_end_the_stream(controller: Controller, switch: Process) -> None:
+def test_a_used_election_id_and_a_wrong_device_end_the_stream(controller: Controller, switch: Process) -> None:
     with Controller(switch.address, controller.election_id) as other:
         assert failure(other.arbitrate)[0] is grpc.StatusCode.INVALID_ARGUMENT
     with Controller(switch.address, 1, device_id=9) as other:
         assert failure(other.arbitrate) == (grpc.StatusCode.NOT_FOUND, "device 9 is not here: this is device 1")
-    with Controller(switch.address, 1) as other:
-        update = p4r.MasterArbitrationUpdate(device_id=1, role=p4r.Role(name="admin"))
-        other.send(p4r.StreamMessageRequest(arbitration=update))
-        assert failure(other.next) == (
-            grpc.StatusCode.INVALID_ARGUMENT,
-            "roles are not supported: leave the role unset",
-        )
     # None of this cost the primary its place.
     assert controller.arbitrate().status.code == rpc_code.OK
 
@@ -117,7 +61,7 @@ def test_a_used_election_id_a_wrong_device_and_a_role_end_the_stream(controller:
 def test_packet_out_is_answered_with_a_stream_error(controller: Controller) -> None:
     controller.send(p4r.StreamMessageRequest(packet=p4r.PacketOut(payload=b"x")))
     error = next(controller.stream).error
-    assert error.canonical_code == rpc_code.UNIMPLEMENTED
+    assert error.canonical_code == rpc_code.FAILED_PRECONDITION
     assert error.packet_out.packet_out.payload == b"x"
 
 
@@ -167,7 +111,7 @@ def test_setting_a_pipeline_clears_the_state(
     assert primary.read(everything) == []
 
 
-def test_unsupported_actions_and_bad_programs_are_refused_and_change_nothing(primary: Controller) -> None:
+def test_unknown_actions_and_bad_programs_are_refused_and_change_nothing(primary: Controller) -> None:
     kinds = p4r.SetForwardingPipelineConfigRequest
     config = p4r.ForwardingPipelineConfig(p4_device_config=b"{}")
     config.p4info.SetInParent()
@@ -176,13 +120,14 @@ def test_unsupported_actions_and_bad_programs_are_refused_and_change_nothing(pri
         request = kinds(**{**primary.identity, "action": action, "config": config, **changes})
         return failure(primary.stub.SetForwardingPipelineConfig, request)
 
-    for action in (kinds.VERIFY_AND_SAVE, kinds.COMMIT, kinds.RECONCILE_AND_COMMIT):
-        code, message = attempt(action)
-        assert code is grpc.StatusCode.UNIMPLEMENTED
-        assert kinds.Action.Name(action) in message
-    for action in (kinds.VERIFY, kinds.VERIFY_AND_COMMIT):
+    for action in (kinds.VERIFY, kinds.VERIFY_AND_SAVE, kinds.VERIFY_AND_COMMIT, kinds.RECONCILE_AND_COMMIT):
         assert attempt(action)[0] is grpc.StatusCode.INVALID_ARGUMENT
-    assert attempt(kinds.VERIFY, config=None) == (grpc.StatusCode.INVALID_ARGUMENT, "the request has no config")
+        name = kinds.Action.Name(action)
+        assert attempt(action, config=None) == (grpc.StatusCode.INVALID_ARGUMENT, f"{name} needs a config")
+    for action in (kinds.UNSPECIFIED, 77):
+        code, message = attempt(action)
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        assert "it must be one of VERIFY, VERIFY_AND_SAVE," in message
     low = U128.encode(1)
     assert attempt(kinds.VERIFY, election_id=low)[0] is grpc.StatusCode.PERMISSION_DENIED
     get = p4r.GetForwardingPipelineConfigRequest(device_id=1)
@@ -308,17 +253,19 @@ def test_direct_counters_belong_to_entries(primary: Controller, names: dict[str,
 
 
 def test_what_is_not_supported_is_named(primary: Controller) -> None:
-    register = p4r.Entity(register_entry=p4r.RegisterEntry())
-    assert failures(primary.insert, register, p4r.Entity())[0] == (
+    extern = p4r.Entity(extern_entry=p4r.ExternEntry(extern_type_id=1))
+    assert failures(primary.insert, extern, p4r.Entity())[0] == (
         rpc_code.UNIMPLEMENTED,
-        "writing a register_entry is not supported",
+        "writing an extern_entry is not supported",
     )
-    assert failures(primary.read, register) == [(rpc_code.UNIMPLEMENTED, "reading a register_entry is not supported")]
+    assert failures(primary.read, extern) == [(rpc_code.UNIMPLEMENTED, "reading an extern_entry is not supported")]
     atomic = p4r.WriteRequest(**primary.identity, atomicity=p4r.WriteRequest.DATAPLANE_ATOMIC)
     assert failure(primary.stub.Write, atomic)[0] is grpc.StatusCode.UNIMPLEMENTED
-    clone = p4r.PacketReplicationEngineEntry(clone_session_entry=p4r.CloneSessionEntry(session_id=1))
+    clone = p4r.PacketReplicationEngineEntry(
+        clone_session_entry=p4r.CloneSessionEntry(session_id=1, class_of_service=1)
+    )
     errors = failures(primary.insert, p4r.Entity(packet_replication_engine_entry=clone))
-    assert errors == [(rpc_code.UNIMPLEMENTED, "clone sessions are not supported")]
+    assert errors == [(rpc_code.UNIMPLEMENTED, "clone session 1: a class of service is not supported")]
     clone.clone_session_entry.session_id = 0
     digests = p4r.Entity(digest_entry=p4r.DigestEntry())
     assert primary.read(p4r.Entity(packet_replication_engine_entry=clone), digests) == []

@@ -10,15 +10,28 @@ import pytest
 from running import COMMAND, Process, admin
 
 from gradlane_switch import PortError, ProgramError, build
-from gradlane_switch.ports import Impairment, PortConfig, PortSpec, parse_port
+from gradlane_switch.ports import BurstLoss, Impairment, PortConfig, PortSpec, parse_port
 from gradlane_switch.switch import read_p4info
 
 
 def test_a_port_with_everything() -> None:
     text = "3@s1-eth3,rate=100mbit,buffer=64kB,loss=0.01,delay=1ms,jitter=50us,reorder=0.1,reorder-delay=2ms,rx-loss=1"
     tx = Impairment(loss=0.01, delay=1_000_000, jitter=50_000, reorder=0.1, reorder_delay=2_000_000)
-    assert parse_port(text) == PortSpec(3, "s1-eth3", PortConfig(100_000_000, 64_000, tx, Impairment(loss=1.0)))
+    assert parse_port(text) == PortSpec(3, "s1-eth3", PortConfig(100_000_000, 64_000, tx=tx, rx=Impairment(loss=1.0)))
     assert parse_port("1@eth0") == PortSpec(1, "eth0", PortConfig())
+    text = "2@udp:127.0.0.1:5001-[::1]:5002,mtu=9000,weights=1:1:1:1:2:2:4:8,ecn=30kB,up=no"
+    text += ",burst-loss=0.01:0.3,rx-corrupt=1"
+    config = PortConfig(
+        ecn=30_000,
+        weights=(1, 1, 1, 1, 2, 2, 4, 8),
+        up=False,
+        tx=Impairment(burst_loss=BurstLoss(0.01, 0.3)),
+        rx=Impairment(corrupt=1.0),
+    )
+    assert parse_port(text) == PortSpec(2, "udp:127.0.0.1:5001-[::1]:5002", config, 9000)
+    assert parse_port("1@pcap:in.pcap,out.pcap,rate=1mbit").interface == "pcap:in.pcap,out.pcap"
+    assert parse_port("1@pcap:,out.pcap").interface == "pcap:,out.pcap"
+    assert parse_port("1@pcap:in.pcap,rate=1mbit").interface == "pcap:in.pcap"
 
 
 @pytest.mark.parametrize(
@@ -34,6 +47,13 @@ def test_a_port_with_everything() -> None:
         ("1@eth0,loss=1.5", "'1.5' is not a probability"),
         ("1@eth0,delay=3", "'3' is not a time"),
         ("1@eth0,rx-rate=1mbit", "'rx-rate' is not a port setting"),
+        ("1@eth0,weights=1:2:3", "'1:2:3' are not weights: write 8 numbers"),
+        ("1@eth0,weights=0:1:1:1:1:1:1:1", "are not weights"),
+        ("1@eth0,ecn=1", "'1' is not a size"),
+        ("1@eth0,up=maybe", "'maybe' is neither yes nor no"),
+        ("1@eth0,burst-loss=0.1", "'0.1' is not a burst loss: write ENTER:LEAVE"),
+        ("1@eth0,burst-loss=0.1:2", "'2' is not a probability"),
+        ("1@eth0,mtu=9000", "an interface has its own, see `ip link set eth0 mtu`"),
     ],
 )
 def test_a_bad_port_is_named(text: str, message: str) -> None:
@@ -48,6 +68,15 @@ def test_a_bad_port_is_named(text: str, message: str) -> None:
         (["-i", "1@lo,rate=x"], "port 1@lo: 'x' is not a rate"),
         (["-i", "1@nosuch0"], "nosuch0: no such interface"),
         (["-i", "1@lo", "-i", "1@eth9"], "two ports have the same number"),
+        (["-i", "1@vxlan:lo"], "'vxlan' is not a kind of port: there are tap, udp and pcap"),
+        (["-i", "1@udp:localhost:1-localhost:2"], "is not a tunnel: write udp:LOCAL:PORT-PEER:PORT"),
+        (["-i", "1@udp:127.0.0.1:1-127.0.0.1:99999"], "is not a tunnel"),
+        (["-i", "1@udp:192.0.2.1:5001-192.0.2.2:5001"], "udp:192.0.2.1:5001-192.0.2.2:5001: Cannot assign"),
+        (["-i", "1@tap:a-name-that-is-too-long"], "an interface's name has 1 to 15 characters"),
+        (["--metrics", "9561"], "'9561' is not ADDRESS:PORT"),
+        (["--drain", "2"], "'2' is not a time"),
+        (["--entries", "e.txtpb"], "--entries needs --program"),
+        (["-i", "1@pcap:,/tmp/x"], "pcap ports need --program"),
         (["--program", "p.json"], "--program and --p4info go together"),
         (["--program", "/nosuch.json", "--p4info", "/nosuch.txtpb"], "/nosuch.json: No such file or directory"),
         (["--bogus"], "unrecognized arguments: --bogus"),

@@ -4,6 +4,7 @@
 from dataclasses import dataclass
 from dataclasses import field as of
 from functools import cache
+from random import Random
 from typing import Any
 
 import pytest
@@ -23,6 +24,10 @@ SHAPES: dict[str, list[tuple[str, int]]] = {
     "ternary": [("ternary", 8), ("exact", 4)],
     "range": [("exact", 4), ("range", 8), ("range", 6)],
     "all": [("range", 6), ("ternary", 7), ("exact", 3), ("lpm", 8)],
+    "wide exact": [("exact", 128), ("exact", 9), ("exact", 65)],
+    "wide lpm": [("exact", 9), ("lpm", 128)],
+    "wide list": [("ternary", 130), ("range", 72), ("exact", 12), ("lpm", 96), ("range", 10)],
+    "widest": [("ternary", 1100), ("exact", 4)],
 }
 
 
@@ -148,6 +153,62 @@ def test_lookup_is_what_the_match_kinds_mean(name: str, data: st.DataObject) -> 
     for item in found:
         switch.write(p4r.Update(type=p4r.Update.DELETE, entity=item))
     assert lookup(switch, shape, [0] * len(shape)) == MISS
+
+
+@pytest.mark.parametrize("name", ["ternary", "range", "all", "wide list", "widest"])
+def test_a_long_list_finds_the_entry_of_the_highest_priority(name: str) -> None:
+    shape = SHAPES[name]
+    switch = load(with_table(document(name), max_size=4096))
+    random = Random(7)
+    model: dict[int, Match] = {}
+    for step in range(1300):
+        wanted, fields = random_match(random, shape)
+        key = Match(wanted, random.randint(1, 1 << 30), step, step, fields)
+        switch.insert(entry(1, key.fields, 1, (step,), key.priority))
+        model[step] = key
+        if step % 3 == 0:
+            gone = model.pop(random.choice(list(model)))
+            switch.write(p4r.Update(type=p4r.Update.DELETE, entity=entry(1, gone.fields, 1, (0,), gone.priority)))
+        if step % 5 == 0:
+            # A key that some entry accepts, more often than not.
+            near = random.choice(list(model.values())) if model else key
+            keys = [
+                random.choice((value, value | random.getrandbits(width) & ~operand, random.getrandbits(width)))
+                if kind == "ternary"
+                else random.choice((value, operand if kind == "range" else value, random.getrandbits(width)))
+                for (kind, width), (value, operand) in zip(shape, near.wanted, strict=True)
+            ]
+            hits = [item for item in model.values() if item.accepts(shape, keys)]
+            best = max(hits, key=lambda item: item.priority, default=None)
+            assert lookup(switch, shape, keys) == (best.result if best else MISS)
+
+
+def random_match(random: Random, shape: list[tuple[str, int]]) -> tuple[list[tuple[int, int]], list[Any]]:
+    """Field values and operands of an entry, and its match fields."""
+    wanted: list[tuple[int, int]] = []
+    fields: list[Any] = []
+    for number, (kind, width) in enumerate(shape, 1):
+        full = (1 << width) - 1
+        value = random.getrandbits(min(width, random.choice((3, width))))
+        message = p4r.FieldMatch(field_id=number)
+        operand = full
+        if kind == "exact":
+            message.exact.value = encode(value)
+        elif kind == "lpm":
+            operand = random.randint(1, width)
+            value = value >> (width - operand) << (width - operand)
+            message.lpm.value, message.lpm.prefix_len = encode(value), operand
+        elif kind == "ternary":
+            operand = random.choice((full, 0xF << random.randrange(width - 3), random.getrandbits(width) | 1)) & full
+            value &= operand
+            message.ternary.value, message.ternary.mask = encode(value), encode(operand)
+        else:
+            value, operand = sorted((value, random.getrandbits(width)))
+            message.range.low, message.range.high = encode(value), encode(operand)
+        wanted.append((value, operand))
+        if kind != "range" or (value, operand) != (0, full):
+            fields.append(message)
+    return wanted, fields
 
 
 def test_many_entries_survive_growth_and_deletion() -> None:

@@ -77,11 +77,15 @@ def test_select_by_value_mask_and_several_keys() -> None:
     assert {frame: switch.process(0, bytes.fromhex(frame))[0][1].hex()[0] for frame in expected} == expected
 
 
-def test_no_matching_transition_is_a_parser_error() -> None:
-    states = [state("start", [EXTRACT], [field("h", "a")], ("0x01", None, None))]
-    body = [assign(field("h", "a"), field("standard_metadata", "parser_error")), SEND]
-    switch = one_action([("a", 8)], *body, parsers=parser_with(states))
-    assert [switch.process(0, frame)[0][1] for frame in (b"\x01", b"\x05")] == [b"\x00", b"\x02"]
+def test_no_matching_transition_accepts_as_on_bmv2() -> None:
+    states = [
+        state("start", [EXTRACT], [field("h", "a")], ("0x01", None, "more")),
+        state("more", [{"op": "set", "parameters": [field("scalars", "m0"), const(7)]}], [], (None, None, None)),
+    ]
+    error = assign(field("h", "error"), field("standard_metadata", "parser_error"))
+    body = [assign(field("h", "a"), field("scalars", "m0")), error, SEND]
+    switch = one_action([("a", 8), ("error", 8)], *body, parsers=parser_with(states))
+    assert [switch.process(0, frame)[0][1] for frame in (b"\x01!", b"\x05!")] == [b"\x07\x00", b"\x00\x00"]
 
 
 def test_verify_and_advance() -> None:

@@ -4,8 +4,10 @@
 import importlib.util
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -23,30 +25,52 @@ def load_build() -> ModuleType:
 
 
 build = load_build()
+TREES = pytest.mark.parametrize("tree", [build.GRADLANE, build.CORPUS], ids=["gradlane", "corpus"])
 
 
-def test_the_committed_output_was_made_from_these_sources() -> None:
-    assert build.DIGEST.read_text() == build.sources_digest(), "p4src has changed: run `python3 p4src/build.py`"
+@TREES
+def test_the_committed_output_was_made_from_these_sources(tree: Any) -> None:
+    assert tree.digest_file.read_text() == tree.sources_digest(), "sources changed: run `python3 p4src/build.py`"
+    assert not tree.stale()
 
 
-def test_the_digest_covers_every_source_file_and_no_other() -> None:
-    named = {line.split()[1] for line in build.sources_digest().splitlines()}
-    on_disk = {p.relative_to(P4_SOURCE).as_posix() for p in P4_SOURCE.rglob("*.p4") if "tna" not in p.parts}
+@TREES
+def test_the_digest_covers_every_source_file_and_no_other(tree: Any) -> None:
+    named = {line.split()[1] for line in tree.sources_digest().splitlines()}
+    on_disk = {p.relative_to(tree.root).as_posix() for p in tree.root.rglob("*.p4") if "tna" not in p.parts}
     assert named == on_disk
 
 
-def test_a_rebuild_gives_the_committed_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@TREES
+def test_a_rebuild_gives_the_committed_output(tree: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiler = shutil.which("p4c-bm2-ss")
     if compiler is None:
         pytest.skip("p4c-bm2-ss is not on PATH: whether p4c still gives the committed output was not checked")
-    here = tmp_path / "p4src"
-    for folder in ("shared", "v1model"):
-        shutil.copytree(P4_SOURCE / folder, here / folder)
-    monkeypatch.setattr(build, "HERE", here)
-    monkeypatch.setattr(build, "OUTPUT", here / "build" / "v1model")
-    monkeypatch.setattr(build, "DIGEST", here / "build" / "v1model" / "sources.sha256")
-    assert build.main() == 0
+    root = tmp_path / tree.root.name
+    for source in tree.sources:
+        (root / source).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(tree.root / source, root / source)
+    monkeypatch.setattr(build, "HERE", root)
+    rebuilt = replace(tree, root=root, output=root / tree.output.relative_to(tree.root))
+    assert rebuilt.build(compiler) == 0
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-    for name in ("gradlane.json", "gradlane.p4info.txtpb", "sources.sha256"):
-        committed = (P4_SOURCE / "build" / "v1model" / name).read_text()
-        assert (here / "build" / "v1model" / name).read_text() == committed, f"{name} differs; built with {version}"
+    assert {p.name for p in rebuilt.output.iterdir()} == {p.name for p in tree.output.iterdir()}
+    for path in rebuilt.output.iterdir():
+        assert path.read_text() == (tree.output / path.name).read_text(), f"{path.name} differs; built with {version}"
+
+
+def test_only_what_changed_is_stale(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    for source in ("a.p4", "b.p4", "shared/c.p4"):
+        (tmp_path / source).write_text(source)
+    tree = build.Tree(tmp_path, tmp_path / "build", ("a.p4", "b.p4", "shared/c.p4"), ("a.p4", "b.p4"))
+    assert tree.stale() == ["a.p4", "b.p4"]
+    tree.output.mkdir()
+    for path in (*tree.outputs("a.p4"), *tree.outputs("b.p4")):
+        path.touch()
+    tree.digest_file.write_text(tree.sources_digest())
+    assert tree.stale() == []
+    (tmp_path / "a.p4").write_text("changed")
+    assert tree.stale() == ["a.p4"]
+    (tmp_path / "shared" / "c.p4").write_text("changed")
+    assert tree.stale() == ["a.p4", "b.p4"]

@@ -6,19 +6,27 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, cast
 
 from gradlane_switch.dataplane import DataPlane
-from gradlane_switch.errors import PortError, SwitchError
-from gradlane_switch.ports import changed
+from gradlane_switch.errors import SwitchError
+from gradlane_switch.ports import changed, parse_port, parse_time
+from gradlane_switch.tracing import TraceBuffer
 
-_OPERATIONS = "ports, set and clear"
+_OPERATIONS = "ports, program, add, remove, set, clear and trace"
 _MAX_LINE = 64 << 10
+_Answers = AsyncGenerator[dict[str, Any], None]
+_TRACE_INTERVAL = 0.05  # s
 
 
 class Admin:
-    """Answers {"op": "ports"}, {"op": "set", "port": N, ...} and {"op": "clear"} on a Unix socket."""
+    """Answers {"op": "ports"}, {"op": "program"}, {"op": "add", "port": "N@INTERFACE,..."}, {"op": "remove", "port":
+    N}, {"op": "set", "port": N, ...}, {"op": "clear"} and {"op": "trace", "port": N, "packets": N, "time": "5s"} on a
+    Unix socket."""
 
     def __init__(self, dataplane: DataPlane, path: Path) -> None:
         self._dataplane = dataplane
@@ -44,38 +52,87 @@ class Admin:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while line := await reader.readline():
-                writer.write(json.dumps(self.answer(line)).encode() + b"\n")
-                await writer.drain()
+                async with aclosing(self._answers(line, reader.at_eof)) as answers:
+                    async for answer in answers:
+                        writer.write(json.dumps(answer).encode() + b"\n")
+                        await writer.drain()
         except (ConnectionError, ValueError, asyncio.LimitOverrunError):
             return  # The peer went away, or sent a line without end.
         finally:
             writer.close()
 
-    def answer(self, line: bytes) -> dict[str, Any]:
-        """The answer to one request; a bad one gets {"error": ...} and changes nothing."""
+    async def _answers(self, line: bytes, gone: Callable[[], bool]) -> _Answers:
+        """The answer to one request, or all of a trace; a bad one gets {"error": ...} and changes nothing."""
         try:
             request = json.loads(line)
         except ValueError as error:
-            return {"error": f"the request is not JSON: {error}"}
+            yield {"error": f"the request is not JSON: {error}"}
+            return
         if not isinstance(request, dict):
-            return {"error": "the request is not a JSON object"}
+            yield {"error": "the request is not a JSON object"}
+            return
         fields = cast("dict[str, Any]", request)
         try:
-            return self._perform(fields)
-        except (PortError, ValueError) as error:
-            return {"error": str(error)}
+            if fields.get("op") == "trace":
+                async with aclosing(self._trace(fields, gone)) as packets:
+                    async for packet in packets:
+                        yield packet
+            else:
+                yield self._perform(fields)
+        except (SwitchError, ValueError) as error:
+            yield {"error": str(error)}
+
+    async def _trace(self, request: dict[str, Any], gone: Callable[[], bool]) -> _Answers:
+        """Traced packets, up to a number of them or for a time, then {"ok": true, ...}."""
+        port = request.get("port")
+        if port is not None:
+            self._dataplane.config(_number(dict(request), '{"op": "trace", "port": 2}'))
+        frame = bytes.fromhex(_text("inject", request["inject"])) if "inject" in request else None
+        if frame is not None and port is None:
+            raise ValueError('"inject" needs the port where the packet comes in')
+        wanted = 1 if frame is not None else request.get("packets", 1)
+        if not isinstance(wanted, int) or wanted < 1:
+            raise ValueError(f"packets: {wanted!r} is not a positive number")
+        deadline = time.monotonic() + parse_time(_text("time", request.get("time", "3600s"))) / 1e9
+        buffer = TraceBuffer()
+        pipeline = await asyncio.to_thread(self._dataplane.trace, port, buffer)
+        try:
+            if frame is not None:
+                self._dataplane.inject(cast("int", port), frame)
+            found = lost = 0
+            while found < wanted and time.monotonic() < deadline and not gone():
+                packets, missing = self._dataplane.traced(buffer, pipeline)
+                lost += missing
+                for packet in packets[: wanted - found]:
+                    if frame is None or frame.hex().startswith(packet["bytes"]):
+                        yield packet
+                        found += 1
+                if found < wanted:
+                    await asyncio.sleep(_TRACE_INTERVAL)
+            yield {"ok": True, "packets": found, "lost_events": lost}
+        finally:
+            self._dataplane.end_trace(buffer)
 
     def _perform(self, request: dict[str, Any]) -> dict[str, Any]:
         match request.pop("op", None):
             case "ports":
                 return {"ports": self._dataplane.statistics()}
+            case "program":
+                return {"program": self._dataplane.losses()}
             case "clear":
                 self._dataplane.clear()
                 return {"ok": True}
+            case "add":
+                description = request.pop("port", None)
+                if not isinstance(description, str):
+                    raise ValueError('"add" needs a port as -i has it, e.g. {"op": "add", "port": "4@s1-eth4"}')
+                self._dataplane.add(parse_port(description))
+                return {"ok": True}
+            case "remove":
+                self._dataplane.remove(_number(request, '{"op": "remove", "port": 2}'))
+                return {"ok": True}
             case "set":
-                number = request.pop("port", None)
-                if not isinstance(number, int):
-                    raise ValueError('"set" needs a port number, e.g. {"op": "set", "port": 2, "loss": 0.01}')
+                number = _number(request, '{"op": "set", "port": 2, "loss": 0.01}')
                 config = self._dataplane.config(number)
                 for key, value in request.items():
                     config = changed(config, key, _text(key, value))
@@ -85,14 +142,27 @@ class Admin:
                 raise ValueError(f"{other!r} is not an operation: there are {_OPERATIONS}")
 
 
+def _number(request: dict[str, Any], example: str) -> int:
+    number = request.pop("port", None)
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise ValueError(f'"{json.loads(example)["op"]}" needs a port number, e.g. {example}')
+    return number
+
+
 def _text(key: str, value: Any) -> str:
     """A value as the command line would have it: numbers are bit/s, bytes or probabilities; times are strings."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{key}: {value!r} is neither text nor a number")
-    units = {"rate": "bit", "buffer": "B"}
-    return f"{value:f}{units[key]}" if key in units else str(value)
+    match value:
+        case str():
+            return value
+        case bool():
+            return "yes" if value else "no"
+        case int() | float():
+            unit = {"rate": "bit", "buffer": "B", "ecn": "B"}.get(key)
+            return str(value) if unit is None else f"{value:f}{unit}"
+        case list():
+            return ":".join(str(item) for item in cast("list[Any]", value))
+        case _:
+            raise ValueError(f"{key}: {value!r} is neither text nor a number")
 
 
 def _answers(path: Path) -> bool:

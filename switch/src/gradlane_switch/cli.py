@@ -5,66 +5,57 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import logging
 import signal
 import sys
-from pathlib import Path
 
 from gradlane.units import format_rate
 from gradlane_switch.admin import Admin
+from gradlane_switch.commands import port_command, table
 from gradlane_switch.dataplane import DataPlane
 from gradlane_switch.errors import PortError, ProgramError, SwitchError
+from gradlane_switch.flags import make_parser, tls_of
+from gradlane_switch.interfaces import is_file
+from gradlane_switch.metrics import MetricsServer
+from gradlane_switch.notify import notify
 from gradlane_switch.pipeline import Pipeline
 from gradlane_switch.ports import PortSpec, parse_port
-from gradlane_switch.service import Service, make_server
+from gradlane_switch.server import Server, Tls
+from gradlane_switch.service import CpuPort, Service
 from gradlane_switch.state import Lock
-from gradlane_switch.switch import read_p4info, read_program
+from gradlane_switch.switch import read_p4info, read_program, write_file
+from gradlane_switch.trace_command import trace_command
 
 _LOG = logging.getLogger("gradlane-switch")
-
-_EPILOG = """\
-A port is NUMBER@INTERFACE with settings after commas:
-  rate=100mbit  buffer=64kB        towards the host; eight strict-priority queues share the buffer
-  loss=0.01  delay=1ms  jitter=200us  reorder=0.01  reorder-delay=1ms
-                                   what the link to the host does; with rx- in front, the link from the host
-
-examples:
-  gradlane-switch --grpc-server-addr 127.0.0.1:9559 -i 1@s1-eth1,rate=100mbit,buffer=64kB -i 2@s1-eth2
-  gradlane-switch --program gradlane.json --p4info gradlane.p4info.txtpb -i 1@s1-eth1 -i 2@s1-eth2,loss=0.01 --seed 7
-"""
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="gradlane-switch",
-        description="A software switch that runs the BMv2 JSON of a v1model P4 program and speaks P4Runtime.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--device-id", type=int, default=1, help="P4Runtime device id (default 1)")
-    parser.add_argument(
-        "--grpc-server-addr", default="127.0.0.1:9559", metavar="ADDRESS:PORT", help="P4Runtime server; or unix:PATH"
-    )
-    parser.add_argument("--admin", type=Path, metavar="PATH", help="Unix socket for statistics and link settings")
-    parser.add_argument(
-        "-i", "--interface", action="append", default=[], metavar="PORT", dest="ports", help="a port, see below"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the links' impairments (default 0)")
-    parser.add_argument("--program", type=Path, metavar="JSON", help="start with this program; needs --p4info")
-    parser.add_argument("--p4info", type=Path, metavar="TXTPB", help="the program's P4Info in text format")
-    return parser
+_LOG_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
 
 
 def main() -> int:
     """Runs the switch until SIGTERM or SIGINT. 2: bad flags, program or ports; 1: it failed while running."""
-    logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s", stream=sys.stderr)
-    parser = _parser()
+    match sys.argv[1:]:
+        case ["port", *arguments]:
+            return port_command(arguments)
+        case ["trace", *arguments]:
+            return trace_command(arguments)
+        case _:
+            return _switch_command()
+
+
+def _switch_command() -> int:
+    parser = make_parser()
     args = parser.parse_args()
+    logging.basicConfig(level=args.log_level.upper(), format=_LOG_FORMAT, datefmt="%H:%M:%S", stream=sys.stderr)
     if (args.program is None) != (args.p4info is None):
         parser.error("--program and --p4info go together")
+    if args.entries is not None and args.program is None:
+        parser.error("--entries needs --program")
+    tls = tls_of(args, parser)
     try:
         ports = [parse_port(text) for text in args.ports]
-        return asyncio.run(_run(args, ports))
+        if any(is_file(port) for port in ports):
+            return _replay(args, ports)
+        return asyncio.run(_run(args, ports, tls))
     except (ProgramError, PortError) as error:
         print(f"gradlane-switch: error: {error}", file=sys.stderr)
         return 2
@@ -73,7 +64,32 @@ def main() -> int:
         return 1
 
 
-async def _run(args: argparse.Namespace, ports: list[PortSpec]) -> int:
+def _load(args: argparse.Namespace, lock: Lock) -> Pipeline:
+    pipeline = Pipeline(read_program(args.program), read_p4info(args.p4info), lock)
+    if args.entries is not None:
+        write_file(pipeline, args.entries)
+    return pipeline
+
+
+def _replay(args: argparse.Namespace, ports: list[PortSpec]) -> int:
+    """Forwards what is in files, without a controller, and prints the counts."""
+    if args.program is None:
+        raise PortError("pcap ports need --program: there is no time to wait for a controller")
+    lock = Lock()
+    dataplane = DataPlane(lock, ports, args.seed)
+    try:
+        dataplane.install(_load(args, lock))
+        dataplane.replay()
+        for text in dataplane.events():
+            _LOG.warning("%s", text)
+        statistics = dataplane.statistics()
+    finally:
+        dataplane.stop()
+    print(json.dumps({"ports": statistics}, indent=2) if args.json else table(statistics))
+    return 0
+
+
+async def _run(args: argparse.Namespace, ports: list[PortSpec], tls: Tls | None) -> int:
     loop = asyncio.get_running_loop()
     stopped: asyncio.Future[str | None] = loop.create_future()
 
@@ -91,15 +107,18 @@ async def _run(args: argparse.Namespace, ports: list[PortSpec]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     lock = Lock()
-    pipeline = None
-    if args.program is not None:
-        pipeline = Pipeline(read_program(args.program), read_p4info(args.p4info), lock)
+    pipeline = _load(args, lock) if args.program is not None else None
     dataplane = DataPlane(lock, ports, args.seed)
-    service = Service(args.device_id, lock, dataplane.install, pipeline)
-    server = None
+    cpu = None if args.cpu_port is None else CpuPort(args.cpu_port, dataplane.inject)
+    service = Service(args.device_id, lock, dataplane.install, pipeline, cpu)
+    server = metrics = None
     admin = Admin(dataplane, args.admin) if args.admin else None
     try:
-        server, address = make_server(service, args.grpc_server_addr)
+        server = Server(service, args.grpc_server_addr, tls, args.grpc_server_max_message)
+        if args.metrics is not None:
+            host, port = args.metrics
+            metrics = MetricsServer(host, port, dataplane.statistics)
+            _LOG.info("metrics at http://%s/metrics", metrics.address)
         if admin is not None:
             await admin.start()
         if pipeline is not None:
@@ -107,15 +126,21 @@ async def _run(args: argparse.Namespace, ports: list[PortSpec]) -> int:
         loop.add_reader(dataplane.event_fd, log_events)
         dataplane.start(failed)
         await server.start()
-        _announce(args.device_id, address, ports)
+        _announce(args.device_id, server.address, ports)
+        notify("READY=1")
         reason = await stopped
+        notify("STOPPING=1")
     finally:
         loop.remove_reader(dataplane.event_fd)
         if admin is not None:
             await admin.stop()
         if server is not None:
             await server.stop(0.2)
-        dataplane.stop()
+        if metrics is not None:
+            metrics.close()
+        waiting = dataplane.stop(args.drain / 1e9)
+    if waiting:
+        _LOG.warning("%d packets still waited after %g s, and are lost", waiting, args.drain / 1e9)
     if reason is not None:
         raise SwitchError(reason)
     return 0

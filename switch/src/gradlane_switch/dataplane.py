@@ -3,63 +3,110 @@
 
 from __future__ import annotations
 
+import heapq
 import logging
 import os
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
 
-from gradlane_switch.errors import PortError
+from gradlane_switch import pcap
+from gradlane_switch.errors import PortError, SwitchError
+from gradlane_switch.interfaces import DEFAULT_MTU, VLAN_TAG, Connection, connect, is_file
 from gradlane_switch.native import NULL, ffi, runtime
 from gradlane_switch.pipeline import Pipeline
-from gradlane_switch.ports import PortConfig, PortSpec, check_buffer, open_socket
+from gradlane_switch.ports import ETHERNET, QUEUES, PortConfig, PortSpec, check_buffer
 from gradlane_switch.state import Lock
+from gradlane_switch.tracing import TraceBuffer, packets
 
 _LOG = logging.getLogger("gradlane-switch")
 _PACKET_MEMORY = 512 << 20
-_HEADERS = 18  # Ethernet and a VLAN tag
+
+DROPS = ("rx_down", "program", "no_port", "rx_no_memory", "tx_down", "tx_no_memory", "tx_errors")
+"""Reasons for drops that a port counts beside those of its queues and links; see runtime/api.h."""
 
 
 class DataPlane:
-    """Ports, and the thread that forwards between them with the GIL released. Raises PortError."""
+    """Ports, and the thread that forwards between them with the GIL released. Raises PortError.
+
+    Frames are at most as long as those of the first ports, or of an MTU of 1500 bytes. Methods may be called from any
+    thread.
+    """
 
     def __init__(self, lock: Lock, specs: list[PortSpec], seed: int) -> None:
+        if len({is_file(spec) for spec in specs}) > 1:
+            raise PortError("pcap ports have a clock of their own: they can't be beside other kinds of ports")
         self.lock = lock
-        self._specs = {spec.number: spec for spec in specs}
-        if len(self._specs) != len(specs):
-            raise PortError("two ports have the same number")
-        if len({spec.interface for spec in specs}) != len(specs):
-            raise PortError("two ports have the same interface")
-        self._configs = {spec.number: spec.config for spec in specs}
-        self._sockets: dict[int, socket.socket] = {}
-        self._mtus: dict[int, int] = {}
+        self._changing = threading.RLock()
+        self._specs: dict[int, PortSpec] = {}
+        self._configs: dict[int, PortConfig] = {}
+        self._connections: dict[int, Connection] = {}
         self._pipeline: Pipeline | None = None
+        self._tracing: TraceBuffer | None = None
         self._thread: threading.Thread | None = None
         self.event_fd, self._event_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        opened: dict[int, Connection] = {}
         try:
+            _check_distinct(specs)
             for spec in specs:
-                self._sockets[spec.number], self._mtus[spec.number] = open_socket(spec.interface)
-                check_buffer(spec, spec.config, self._mtus[spec.number])
+                opened[spec.number] = connect(spec)
+                check_buffer(spec, spec.config, opened[spec.number].mtu)
+            longest = max([DEFAULT_MTU, *(item.mtu for item in opened.values())])
+            self._frame_size = longest + ETHERNET + VLAN_TAG
             self._handle = self._create(seed)
+            for spec in specs:
+                self._attach(spec, opened[spec.number])
         except PortError:
+            for connection in opened.values():
+                connection.close()
             self._close()
             raise
 
     def _create(self, seed: int) -> Any:
         library = runtime()
-        frame = max(self._mtus.values(), default=1500) + _HEADERS
         seed %= 1 << 32
-        handle = library.gl_dataplane_new(self.lock.handle, frame, _PACKET_MEMORY, seed, self._event_writer)
+        handle = library.gl_dataplane_new(self.lock.handle, self._frame_size, _PACKET_MEMORY, seed, self._event_writer)
         if handle == NULL:
             raise PortError("the switch is out of memory or of file descriptors")
-        handle = ffi.gc(handle, library.gl_dataplane_free)
-        for spec in self._specs.values():
-            descriptor = self._sockets[spec.number].fileno()
-            if library.gl_port_add(handle, spec.number, descriptor, self._mtus[spec.number], _native(spec.config)):
-                raise PortError(f"port {spec.number}: out of memory")
-        return handle
+        return ffi.gc(handle, library.gl_dataplane_free)
+
+    def _attach(self, spec: PortSpec, connection: Connection) -> None:
+        limit, native = connection.frame_limit, _native(spec.config)
+        if runtime().gl_port_add(self._handle, spec.number, connection.kind, connection.descriptor, limit, native):
+            raise PortError(f"port {spec.number}: out of memory")
+        self._specs[spec.number] = spec
+        self._configs[spec.number] = spec.config
+        self._connections[spec.number] = connection
+
+    def add(self, spec: PortSpec) -> None:
+        """Adds a port while packets are forwarded. Raises PortError."""
+        with self._changing:
+            if is_file(spec):
+                raise PortError(f"port {spec.number}: pcap ports are there from the start, or not at all")
+            _check_distinct([*self._specs.values(), spec])
+            connection = connect(spec)
+            try:
+                check_buffer(spec, spec.config, connection.mtu)
+                if connection.mtu + ETHERNET + VLAN_TAG > self._frame_size:
+                    raise PortError(
+                        f"port {spec.number}: its MTU of {connection.mtu} is more than the switch was started for "
+                        f"({self._frame_size - ETHERNET - VLAN_TAG}): start it with a port of that MTU"
+                    )
+                self._attach(spec, connection)
+            except PortError:
+                connection.close()
+                raise
+            _LOG.info("port %d (%s) added", spec.number, spec.interface)
+
+    def remove(self, number: int) -> None:
+        """Removes a port with what waits there. Raises PortError."""
+        with self._changing:
+            self.config(number)
+            runtime().gl_port_remove(self._handle, number)
+            self._connections.pop(number).close()
+            _LOG.info("port %d (%s) removed", number, self._specs[number].interface)
+            del self._specs[number], self._configs[number]
 
     def start(self, failed: Callable[[str], None]) -> None:
         """Starts forwarding. `failed` is called, in the thread, with the reason if it ends on its own."""
@@ -77,54 +124,132 @@ class DataPlane:
         self._thread = threading.Thread(target=run, name="forwarding")
         self._thread.start()
 
-    def stop(self) -> None:
-        """Stops forwarding and closes the ports."""
+    def stop(self, patience: float = 0.0) -> int:
+        """Takes no more packets in, sends those that wait for up to `patience` seconds, and closes the ports.
+
+        Returns the number of packets that still waited.
+        """
+        waiting = 0
         if self._thread is not None:
-            runtime().gl_stop(self._handle)
+            runtime().gl_stop(self._handle, round(patience * 1e9))
             self._thread.join()
+            waiting = runtime().gl_waiting(self._handle)
         self._close()
+        return waiting
 
     def _close(self) -> None:
-        for opened in self._sockets.values():
-            opened.close()
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
         os.close(self.event_fd)
         os.close(self._event_writer)
 
+    def losses(self) -> dict[str, int]:
+        """What the program has asked for in vain, by kind; empty without a program."""
+        return {} if self._pipeline is None else asdict(self._pipeline.state.losses)
+
+    def inject(self, port: int, frame: bytes) -> None:
+        """Gives the program a frame as if it had entered a port, which need not exist. Raises PortError."""
+        if runtime().gl_inject(self._handle, port, frame, len(frame)):
+            raise PortError(f"a frame of {len(frame)} bytes is too long, or the switch is out of memory")
+
     def install(self, pipeline: Pipeline) -> None:
         """Forwards by another pipeline from the next batch of packets on."""
-        runtime().gl_dataplane_program(self._handle, pipeline.loaded.process, pipeline.state.handle)
-        self._pipeline = pipeline  # The old one may go only now.
+        with self._changing:
+            runtime().gl_dataplane_program(self._handle, pipeline.loaded.process, pipeline.state.handle)
+            self._pipeline = pipeline  # The old one may go only now.
+            self._tracing = None
+
+    def trace(self, port: int | None, buffer: TraceBuffer) -> Pipeline:
+        """Traces packets that come in at a port, or at all, until `end_trace` or another pipeline is installed.
+
+        Returns the pipeline that forwards. Raises SwitchError if there is none, or another trace runs.
+        """
+        pipeline = self._pipeline
+        if pipeline is None:
+            raise SwitchError("there is no program to trace")
+        traced = pipeline.traced
+        with self._changing:
+            if pipeline is not self._pipeline:
+                raise SwitchError("another program was loaded")
+            if self._tracing is not None:
+                raise SwitchError("another trace runs")
+            self._tracing = buffer
+            number = runtime().GL_PORTS if port is None else port
+            runtime().gl_dataplane_trace(self._handle, traced.process, buffer.handle, number)
+        return pipeline
+
+    def traced(self, buffer: TraceBuffer, pipeline: Pipeline) -> tuple[list[dict[str, Any]], int]:
+        """The packets traced since the last call, and the number of events that were lost.
+
+        Raises SwitchError once another pipeline is installed.
+        """
+        if pipeline is not self._pipeline:
+            raise SwitchError("the trace ended: another program was loaded")
+        words, lost = buffer.take(self._handle)
+        return packets(words, pipeline), lost
+
+    def end_trace(self, buffer: TraceBuffer) -> None:
+        """Ends a trace."""
+        with self._changing:
+            if self._tracing is buffer:
+                runtime().gl_dataplane_trace(self._handle, NULL, NULL, 0)
+                self._tracing = None
 
     @property
     def specs(self) -> list[PortSpec]:
         """The ports as they were made."""
-        return list(self._specs.values())
+        with self._changing:
+            return list(self._specs.values())
 
     def config(self, number: int) -> PortConfig:
         """A port's settings now. Raises PortError."""
-        if number not in self._configs:
-            raise PortError(f"there is no port {number}: there are {', '.join(map(str, self._configs))}")
-        return self._configs[number]
+        with self._changing:
+            if number not in self._configs:
+                raise PortError(f"there is no port {number}: there are {', '.join(map(str, self._configs)) or 'none'}")
+            return self._configs[number]
 
     def configure(self, number: int, config: PortConfig) -> None:
         """Changes a port's settings while it runs. Raises PortError."""
-        self.config(number)
-        check_buffer(self._specs[number], config, self._mtus[number])
-        runtime().gl_port_configure(self._handle, number, _native(config))
-        self._configs[number] = config
+        with self._changing:
+            self.config(number)
+            check_buffer(self._specs[number], config, self._connections[number].mtu)
+            runtime().gl_port_configure(self._handle, number, _native(config))
+            if config.up != self._configs[number].up:
+                _LOG.info("port %d (%s) set %s", number, self._specs[number].interface, "up" if config.up else "down")
+            self._configs[number] = config
 
     def clear(self) -> None:
         """Zeroes the ports' statistics."""
-        for number in self._specs:
-            runtime().gl_port_clear(self._handle, number)
+        with self._changing:
+            for number in self._specs:
+                runtime().gl_port_clear(self._handle, number)
+
+    def replay(self) -> None:
+        """Forwards what is in the files of pcap ports, in order of time, until all of it has left. Raises PortError."""
+        sources = [
+            _numbered(number, pcap.frames(connection.source))
+            for number, connection in self._connections.items()
+            if connection.source is not None
+        ]
+        epoch = None
+        for time, number, frame in heapq.merge(*sources, key=lambda item: item[:2]):
+            if epoch is None:
+                epoch = time
+                runtime().gl_epoch(self._handle, epoch)
+            runtime().gl_feed(self._handle, number, time - epoch, frame, len(frame))
+        error = runtime().gl_finish(self._handle)
+        if error:
+            raise PortError(f"a pcap file can't be written: {os.strerror(error)}")
 
     def statistics(self) -> list[dict[str, Any]]:
-        """Settings and counts of every port: packets, bytes, and what happened to them."""
-        return [self._port_statistics(spec) for spec in self._specs.values()]
+        """Settings and counts of every port at one moment: packets, bytes, and what happened to them."""
+        with self._changing:
+            out = ffi.new("gl_port_stats[]", len(self._specs))
+            runtime().gl_port_statistics(self._handle, len(self._specs), list(self._specs), out)
+            return [self._port_statistics(spec, out[place]) for place, spec in enumerate(self._specs.values())]
 
-    def _port_statistics(self, spec: PortSpec) -> dict[str, Any]:
-        out = ffi.new("gl_port_stats *")
-        runtime().gl_port_statistics(self._handle, spec.number, out)
+    def _port_statistics(self, spec: PortSpec, out: Any) -> dict[str, Any]:
         config = self._configs[spec.number]
         return {
             "port": spec.number,
@@ -132,27 +257,21 @@ class DataPlane:
             "up": bool(out.up),
             "rate": config.rate,
             "buffer": config.buffer,
+            "ecn": config.ecn,
+            "weights": list(config.weights),
             "rx": _traffic(out.rx),
             "tx": _traffic(out.tx),
-            "queues": [
-                {
-                    "queue": number,
-                    "enqueued": _traffic(out.enqueued[number]),
-                    "tail_dropped": _traffic(out.tail_dropped[number]),
-                    "depth_bytes": out.depth[number],
-                }
-                for number in range(8)
-            ],
-            "depth_bytes": out.depth_total,
+            "queues": [_queue(number, out.queues[number]) for number in range(QUEUES)],
+            "depth_bytes": out.depth,
             "max_depth_bytes": out.depth_max,
             "tx_link": asdict(config.tx) | _impaired(out.tx_impaired),
             "rx_link": asdict(config.rx) | _impaired(out.rx_impaired),
-            "oversize": out.oversize,
+            "drops": {name: _traffic(getattr(out, name)) for name in DROPS},
+            "copies": _traffic(out.copies),
+            "replaced": _traffic(out.replaced),
+            "uncopied": _traffic(out.uncopied),
+            "oversize": _traffic(out.oversize),
             "no_checksum": out.no_checksum,
-            "program_drops": out.program_drops,
-            "no_port": out.no_port,
-            "no_memory": out.no_memory,
-            "tx_errors": out.tx_errors,
         }
 
     def events(self) -> Iterator[str]:
@@ -166,12 +285,15 @@ class DataPlane:
             yield self._describe(ffi.from_buffer("gl_event *", raw))
 
     def _describe(self, event: Any) -> str:
-        spec = self._specs[event.port]
         library = runtime()
+        with self._changing:
+            spec, connection = self._specs.get(event.port), self._connections.get(event.port)
+        if spec is None or connection is None:
+            return f"port {event.port} had an event before it was removed"
         offloads = f"turn off offloads on {spec.interface} and its peer (ethtool -K ... tx off tso off gso off gro off)"
         match event.kind:
             case library.GL_EVENT_OVERSIZE:
-                what = f"oversize frame of {event.length} bytes, MTU {self._mtus[spec.number]}: {offloads}"
+                what = f"oversize frame of {event.length} bytes, MTU {connection.mtu}: {offloads}"
             case library.GL_EVENT_NO_CHECKSUM:
                 what = f"frame without checksum: {offloads}"
             case library.GL_EVENT_DOWN:
@@ -183,13 +305,39 @@ class DataPlane:
         return f"port {spec.number} ({spec.interface}): {what}"
 
 
+def _check_distinct(specs: list[PortSpec]) -> None:
+    if len({spec.number for spec in specs}) != len(specs):
+        raise PortError("two ports have the same number")
+    if len({spec.interface for spec in specs}) != len(specs):
+        raise PortError("two ports have the same interface")
+
+
+def _numbered(number: int, frames: Iterator[tuple[int, bytes]]) -> Iterator[tuple[int, int, bytes]]:
+    return ((time, number, frame) for time, frame in frames)
+
+
 def _native(config: PortConfig) -> dict[str, Any]:
-    return asdict(config)
+    # cffi leaves what is not given as it was in memory, so the weights are all there.
+    return asdict(config) | {"weights": config.weights or [0] * QUEUES}
 
 
 def _traffic(value: Any) -> dict[str, int]:
     return {"packets": value.packets, "bytes": value.bytes}
 
 
-def _impaired(value: Any) -> dict[str, int]:
-    return {"lost": value.lost, "delayed": value.delayed, "reordered": value.reordered}
+def _queue(number: int, value: Any) -> dict[str, Any]:
+    counted = ("enqueued", "tail_dropped", "pushed_out", "flushed", "marked")
+    return {
+        "queue": number,
+        **{name: _traffic(getattr(value, name)) for name in counted},
+        "depth_packets": value.depth.packets,
+        "depth_bytes": value.depth.bytes,
+    }
+
+
+def _impaired(value: Any) -> dict[str, Any]:
+    return {
+        "lost": _traffic(value.lost),
+        "duplicated": _traffic(value.duplicated),
+        **{name: getattr(value, name) for name in ("corrupted", "delayed", "reordered", "in_flight")},
+    }

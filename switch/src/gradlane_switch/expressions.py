@@ -1,28 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Expressions of the BMv2 JSON as typed trees, and how many bits their values can have.
+"""Expressions of the BMv2 JSON as typed trees, and what is known of their values.
 
-BMv2 computes with unbounded integers and truncates on assignment; the generated C computes modulo 2**64. Both agree
-wherever an expression's value is known to fit in 64 bits, or only its low bits are used. `bits` tells which is the
-case, and what it can't vouch for is refused.
+BMv2 computes with unbounded integers and truncates on assignment; the generated C computes modulo a power of two. Both
+agree on the low bits of sums, products and bitwise operations, whatever the operands are; a comparison, a right shift
+or a saturating cast needs its operand whole. `shape` bounds a value, so that it is known how many words hold it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from gradlane_switch.document import Node
-
-MAX_WIDTH = 64
+MAX_WIDTH = 2048
+"""Bits of the widest field, parameter, constant or register cell."""
+MAX_COMPUTED = 2 * MAX_WIDTH
+"""Bits of the widest intermediate value: a product of two of the widest fields."""
 
 
 @dataclass(frozen=True)
 class Const:
-    """A constant. A negative one is held modulo 2**64 and its width is unknown."""
+    """A constant, of any sign."""
 
     value: int
-    negative: bool = False
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Field:
     header: int
     field: int
     width: int
+    signed: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,9 @@ class Valid:
 
 @dataclass(frozen=True)
 class Param:
-    """An action's parameter, by index."""
+    """An action's parameter. `word` is where its value begins among the words of an entry's arguments."""
 
-    index: int
+    word: int
     width: int
 
 
@@ -55,6 +56,24 @@ class Lookahead:
 
     offset: int
     width: int
+
+
+@dataclass(frozen=True)
+class LastIndex:
+    """Index of the element of a stack that was extracted last, -1 modulo 2**64 if there is none."""
+
+    stack: int
+
+
+@dataclass(frozen=True)
+class Element:
+    """A field of the header that an index selects; no such header reads as 0 and ignores writes."""
+
+    headers: tuple[int, ...]
+    index: Expr
+    field: int
+    width: int
+    signed: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,168 +102,140 @@ class Choice:
     right: Expr
 
 
-Expr: TypeAlias = Const | Field | Valid | Param | Lookahead | Unary | Binary | Choice
+@dataclass(frozen=True)
+class Wrap:
+    """The low `width` bits as a two's complement number."""
 
-_COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
-_LOGIC = ("and", "or")
-_ARITHMETIC = ("+", "-", "*", "<<", ">>", "&", "|", "^")
+    operand: Expr
+    width: int
 
 
 @dataclass(frozen=True)
-class Scope:
-    """What names mean while an expression is read: fields by (header, field), headers, parameters' widths.
+class Saturate:
+    """The nearest value that `width` bits hold."""
 
-    `withheld` holds the fields that exist but that this switch does not fill in.
-    """
-
-    fields: Mapping[tuple[str, str], Field]
-    headers: Mapping[str, int]
-    params: tuple[int, ...] = ()
-    withheld: frozenset[Field] = frozenset()
+    operand: Expr
+    width: int
+    signed: bool
 
 
-def bits(expr: Expr) -> int | None:
-    """Upper bound of the value's width in bits; None if only its low 64 bits are known."""
+Expr: TypeAlias = (
+    Const | Field | Valid | Param | Lookahead | LastIndex | Element | Unary | Binary | Choice | Wrap | Saturate
+)
+
+COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+LOGIC = ("and", "or")
+ARITHMETIC = ("+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Bounds of a value: 0 <= value < 2**width, or if signed -2**(width-1) <= value < 2**(width-1)."""
+
+    width: int
+    signed: bool = False
+
+    @property
+    def signed_width(self) -> int:
+        """Bits that hold the value as a two's complement number."""
+        return self.width if self.signed else self.width + 1
+
+
+def shape(expr: Expr) -> Shape | None:
+    """Bounds of an expression's value; None if there are none, so that only its low bits can be computed."""
+    found = _shape(expr)
+    return None if found is None or found.width > MAX_COMPUTED else found
+
+
+def _shape(expr: Expr) -> Shape | None:
     match expr:
-        case Const(value, negative):
-            return None if negative else value.bit_length()
-        case Field(width=width) | Param(width=width) | Lookahead(width=width):
-            return width
+        case Const(value):
+            return Shape(value.bit_length()) if value >= 0 else Shape((~value).bit_length() + 1, True)
+        case Field(width=width, signed=signed) | Element(width=width, signed=signed):
+            return Shape(width, signed)
+        case Param(width=width) | Lookahead(width=width):
+            return Shape(width)
+        case LastIndex():
+            return Shape(64)
         case Valid() | Unary(op="not"):
-            return 1
-        case Unary():
-            return None
+            return Shape(1)
+        case Unary(_, operand):
+            known = shape(operand)
+            return None if known is None else Shape(known.signed_width, True)
         case Choice(_, left, right):
-            return _widest(bits(left), bits(right))
+            a, b = shape(left), shape(right)
+            return None if a is None or b is None else _both(a, b)
+        case Wrap(_, width):
+            return Shape(width, True)
+        case Saturate(_, width, signed):
+            return Shape(width, signed)
         case Binary(op, left, right):
-            return _binary_bits(op, left, right)
+            return Shape(1) if op in COMPARISONS or op in LOGIC else _arithmetic(op, left, right)
 
 
-def _binary_bits(op: str, left: Expr, right: Expr) -> int | None:
-    if op in _COMPARISONS or op in _LOGIC:
-        return 1
-    a, b = bits(left), bits(right)
+def _both(a: Shape, b: Shape) -> Shape:
+    """The shape of values that have one shape or the other."""
+    if a.signed or b.signed:
+        return Shape(max(a.signed_width, b.signed_width), True)
+    return Shape(max(a.width, b.width))
+
+
+def _arithmetic(op: str, left: Expr, right: Expr) -> Shape | None:
+    a, b = shape(left), shape(right)
     if op == "&":
-        known = [width for width in (a, b) if width is not None]
-        return min(known) if known else None
-    if op == "-" or a is None or b is None:
+        positive = [known.width for known in (a, b) if known is not None and not known.signed]
+        if positive:
+            return Shape(min(positive))
+    if a is None or b is None:
         return None
-    if op in ("|", "^"):
-        return max(a, b)
-    if op == ">>":
-        return max(a - right.value, 0) if isinstance(right, Const) else a
-    if op == "<<":
-        total = a + right.value if isinstance(right, Const) else MAX_WIDTH + 1
-    else:
-        total = max(a, b) + 1 if op == "+" else a + b
-    return total if total <= MAX_WIDTH else None
+    match op:
+        case "&" | "|" | "^":
+            return _both(a, b)
+        case "+":
+            sum_of = _both(a, b)
+            return Shape(sum_of.width + 1, sum_of.signed)
+        case "-":
+            return Shape(_both(a, b).width + 1, True)
+        case "*":
+            return Shape(a.signed_width + b.signed_width, True) if a.signed or b.signed else Shape(a.width + b.width)
+        case "/":
+            return a
+        case "%":
+            return Shape(min(a.width, b.width))
+        case ">>":
+            distance = right.value if isinstance(right, Const) else 0
+            return Shape(max(a.width - distance, 1 if a.signed else 0), a.signed)
+        case _:
+            return Shape(a.width + right.value, a.signed) if isinstance(right, Const) else None
 
 
-def _widest(a: int | None, b: int | None) -> int | None:
-    return None if a is None or b is None else max(a, b)
+def words_of(width: int) -> int:
+    """How many 64-bit words hold a value of `width` bits; at least one."""
+    return max((width + 63) // 64, 1)
 
 
-def require_exact(expr: Expr, node: Node, where: str) -> Expr:
-    """The expression, if its value is known exactly; raises ProgramError otherwise."""
-    if bits(expr) is None:
-        raise node.refuse(f"arithmetic of more than {MAX_WIDTH} bits, or on signed values, in {where} is not supported")
-    return expr
+def split_words(value: int, count: int) -> list[int]:
+    """The low `count` words of a value, the lowest first."""
+    if count == 1:  # What nearly every write of an entry asks for, several times.
+        return [value & ((1 << 64) - 1)]
+    return [value >> (64 * index) & ((1 << 64) - 1) for index in range(count)]
 
 
-def parse_value(node: Node, scope: Scope) -> Expr:
-    """The expression that a type-value object stands for. Raises ProgramError for unsupported types."""
-    kind = node.text("type")
-    if kind == "expression":
-        inner = node.child("value")
-        return parse_value(inner, scope) if inner.has("type") else _parse_operation(inner, scope)
-    if kind == "hexstr":
-        return _constant(node)
-    if kind == "bool":
-        return Const(int(node.flag("value")))
-    if kind == "field":
-        return parse_field(node, scope)
-    if kind in ("local", "runtime_data"):
-        index = node.integer("value")
-        if not 0 <= index < len(scope.params):
-            raise node.refuse(f"action parameter {index} does not exist")
-        return Param(index, scope.params[index])
-    if kind == "lookahead":
-        offset, width = node.sequence("value")
-        if width > MAX_WIDTH:
-            raise node.refuse(f"a lookahead of {width} bits is not supported (at most {MAX_WIDTH})")
-        return Lookahead(offset, width)
-    raise node.refuse(f"values of type {kind!r} are not supported")
+def join_words(words: Sequence[int]) -> int:
+    """The value of words, the lowest first."""
+    return sum(word << (64 * index) for index, word in enumerate(words))
 
 
-def parse_field(node: Node, scope: Scope) -> Field | Valid:
-    """The field that a type-value object of type `field` names."""
-    value = node.sequence("value")
-    return find_field(value, node, scope)
-
-
-def find_field(value: list[str], node: Node, scope: Scope) -> Field | Valid:
-    """The field that a pair (header, field) names; the hidden field `$valid$` is the header's validity."""
-    header, name = value
-    if name == "$valid$" and header in scope.headers:
-        return Valid(scope.headers[header])
-    found = scope.fields.get((header, name))
-    if found is None:
-        raise node.refuse(f"field {header}.{name} does not exist")
-    if found in scope.withheld:
-        raise node.refuse(
-            f"queue metadata ({header}.{name}) is not supported: the egress pipeline runs at enqueue time"
-        )
-    return found
-
-
-def find_header(node: Node, scope: Scope) -> int:
-    """Index of the header that a type-value object of type `header` names."""
-    if node.text("type") != "header":
-        raise node.refuse(f"headers of type {node.text('type')!r} are not supported")
-    name = node.text("value")
-    if name not in scope.headers:
-        raise node.refuse(f"header {name} does not exist")
-    return scope.headers[name]
-
-
-def hex_value(text: str, node: Node) -> int:
-    """The integer that a hexstr stands for."""
-    try:
-        return int(text, 16)
-    except ValueError:
-        raise node.refuse(f"{text!r} is not a hexadecimal number") from None
-
-
-def _constant(node: Node) -> Const:
-    value = hex_value(node.text("value"), node)
-    if value.bit_length() > MAX_WIDTH:
-        raise node.refuse(f"a constant of {value.bit_length()} bits is not supported (at most {MAX_WIDTH})")
-    return Const(value % (1 << MAX_WIDTH), value < 0)
-
-
-def _parse_operation(node: Node, scope: Scope) -> Expr:
-    op = node.text("op")
-    if op == "valid":
-        return Valid(find_header(node.child("right"), scope))
-    if op == "?":
-        condition = require_exact(parse_value(node.child("cond"), scope), node, "a condition")
-        return Choice(condition, parse_value(node.child("left"), scope), parse_value(node.child("right"), scope))
-    if op in ("not", "~", "d2b", "b2d"):
-        operand = parse_value(node.child("right"), scope)
-        if op == "b2d":
-            return operand
-        if op == "d2b":
-            return Binary("!=", require_exact(operand, node, "a conversion to bool"), Const(0))
-        return Unary(op, require_exact(operand, node, "a condition") if op == "not" else operand)
-    if op == "-" and not node.has("left"):
-        return Binary("-", Const(0), parse_value(node.child("right"), scope))
-    if op not in _COMPARISONS + _LOGIC + _ARITHMETIC:
-        raise node.refuse(f"operator {op!r} is not supported")
-    left, right = parse_value(node.child("left"), scope), parse_value(node.child("right"), scope)
-    if op in _COMPARISONS or op in _LOGIC:
-        return Binary(op, require_exact(left, node, repr(op)), require_exact(right, node, repr(op)))
-    if op == ">>":
-        left = require_exact(left, node, "a right shift")
-    if op in ("<<", ">>"):
-        right = require_exact(right, node, "a shift's distance")
-    return Binary(op, left, right)
+def operands(expr: Expr) -> tuple[Expr, ...]:
+    """The expressions that an expression is made of."""
+    match expr:
+        case Unary(_, operand) | Wrap(operand) | Saturate(operand):
+            return (operand,)
+        case Element(index=index):
+            return (index,)
+        case Binary(_, left, right):
+            return (left, right)
+        case Choice(condition, left, right):
+            return (condition, left, right)
+        case _:
+            return ()

@@ -5,8 +5,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
+from gradlane_switch.expressions import split_words, words_of
 from gradlane_switch.program import FieldKey, Key, MatchKind, Table
+
+_MOST_WORDS = 64
+_MOST_INDEXED = 64  # GL_INDEXED
 
 
 class TableKind(IntEnum):
@@ -19,7 +24,7 @@ class TableKind(IntEnum):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a key field is: word, and distance of its lowest bit from the word's lowest."""
+    """Where a key field is: its lowest word, and distance of its lowest bit from the word's lowest."""
 
     word: int
     shift: int
@@ -27,22 +32,45 @@ class Place:
 
 @dataclass(frozen=True)
 class Layout:
-    """Key layout of one table. `words` does not count the prefix length that an LPM table appends."""
+    """Key layout of one table. `words` does not count the prefix length that an LPM table appends.
+
+    `ranges` has a bit for each word of a range field, `continued` for those but the lowest; `indexed` are the bytes of
+    the key, 8 * word + byte, that a list's index knows.
+    """
 
     kind: TableKind
     words: int
     places: tuple[Place, ...]
     ranges: int
+    continued: int
     prefix_field: int | None
+    indexed: tuple[int, ...]
 
     @property
     def stored_words(self) -> int:
         """Words of a key as the table stores it."""
         return self.words + (1 if self.kind is TableKind.LPM else 0)
 
+    def shape(self, argument_words: int) -> dict[str, Any]:
+        """A gl_table_shape for a table whose entries have at most so many words of arguments."""
+        return {
+            "kind": int(self.kind),
+            "words": self.stored_words,
+            "argument_words": argument_words,
+            "indexed": len(self.indexed),
+            "ranges": self.ranges,
+            "continued": self.continued,
+            "bytes": list(self.indexed),
+        }
+
+
+def fits(keys: tuple[Key, ...]) -> bool:
+    """Whether a key is not too long for a table."""
+    return sum(words_of(key.width) for key in keys) < _MOST_WORDS
+
 
 def layout_of(table: Table) -> Layout:
-    """The layout of a table: fields share words, except that a range, and the prefix of an LPM table, has its own."""
+    """The layout of a table: narrow fields share words; a wide one, a range, and the prefix of an LPM table do not."""
     kinds = {key.kind for key in table.keys}
     if kinds <= {MatchKind.EXACT}:
         kind = TableKind.EXACT
@@ -54,7 +82,7 @@ def layout_of(table: Table) -> Layout:
     free: list[int] = []
     alone: list[int] = []
     for number, key in enumerate(table.keys):
-        if key.kind is MatchKind.RANGE or (kind is TableKind.LPM and key.kind is MatchKind.LPM):
+        if key.width > 64 or key.kind is MatchKind.RANGE or (kind is TableKind.LPM and key.kind is MatchKind.LPM):
             alone.append(number)
             continue
         word = next((index for index, used in enumerate(free) if used + key.width <= 64), len(free))
@@ -62,27 +90,51 @@ def layout_of(table: Table) -> Layout:
             free.append(0)
         places[number] = Place(word, free[word])
         free[word] += key.width
-    ranges = 0
-    for offset, number in enumerate(alone):
-        places[number] = Place(len(free) + offset, 0)
+    words, ranges, continued = len(free), 0, 0
+    # The prefix of an LPM table comes last: see gl_find_longest.
+    for number in sorted(alone, key=lambda number: table.keys[number].kind is MatchKind.LPM):
+        count = words_of(table.keys[number].width)
+        places[number] = Place(words, 0)
         if table.keys[number].kind is MatchKind.RANGE:
-            ranges |= 1 << places[number].word
+            ranges |= ((1 << count) - 1) << words
+            continued |= ((1 << count) - 2) << words
+        words += count
     prefix = next((number for number, key in enumerate(table.keys) if key.kind is MatchKind.LPM), None)
+    ordered = tuple(places[number] for number in range(len(table.keys)))
     return Layout(
         kind,
-        len(free) + len(alone),
-        tuple(places[number] for number in range(len(table.keys))),
+        words,
+        ordered,
         ranges,
+        continued,
         prefix if kind is TableKind.LPM else None,
+        _indexed(table.keys, ordered) if kind is TableKind.LIST else (),
     )
 
 
+def _indexed(keys: tuple[Key, ...], places: tuple[Place, ...]) -> tuple[int, ...]:
+    """The bytes of the key that hold a field; of more than an index can know, those spread over the key."""
+    used: set[int] = set()
+    for key, place in zip(keys, places, strict=True):
+        first = 64 * place.word + place.shift
+        used |= set(range(first // 8, (first + key.width - 1) // 8 + 1))
+    ordered = sorted(used)
+    count = min(len(ordered), _MOST_INDEXED)
+    return tuple(ordered[index * len(ordered) // count] for index in range(count))
+
+
 def pack(layout: Layout, keys: tuple[Key, ...], match: tuple[FieldKey, ...]) -> tuple[list[int], list[int]]:
-    """Words of an entry's key and, for a list, of its operands (masks and upper ends)."""
+    """Words of an entry's key, as the table stores it, and for a list of its operands (masks and upper ends)."""
     values, operands = [0] * layout.words, [0] * layout.words
     for key, place, wanted in zip(keys, layout.places, match, strict=True):
-        values[place.word] |= wanted.value << place.shift
-        operands[place.word] |= _operand(key, wanted) << place.shift
+        operand = _operand(key, wanted)
+        value = wanted.value if key.kind is MatchKind.RANGE else wanted.value & operand
+        count = words_of(key.width)
+        for word, (low, high) in enumerate(zip(split_words(value, count), split_words(operand, count), strict=True)):
+            values[place.word + word] |= low << place.shift
+            operands[place.word + word] |= high << place.shift
+    if layout.prefix_field is not None:
+        values.append(match[layout.prefix_field].operand)
     return values, operands
 
 
@@ -98,3 +150,9 @@ def _operand(key: Key, wanted: FieldKey) -> int:
 def prefix_mask(length: int, width: int) -> int:
     """The mask of a prefix of `length` bits in a field of `width`."""
     return ((1 << length) - 1) << (width - length)
+
+
+def argument_words(widths: tuple[int, ...], arguments: tuple[int, ...]) -> list[int]:
+    """An action's arguments in words, one after the other."""
+    pairs = zip(arguments, widths, strict=True)
+    return [word for value, width in pairs for word in split_words(value, words_of(width))]

@@ -8,43 +8,29 @@ from typing import Any
 
 from finsy.proto import p4r, rpc_code
 
+from gradlane_switch.bytestrings import decode, encode, invalid
 from gradlane_switch.errors import EntityError
 from gradlane_switch.layout import prefix_mask
 from gradlane_switch.program import ActionCall, FieldKey, MatchKind
 from gradlane_switch.schema import ActionSchema, FieldSchema, TableSchema
 
 
-def invalid(message: str) -> EntityError:
-    """INVALID_ARGUMENT."""
-    return EntityError(rpc_code.INVALID_ARGUMENT, message)
-
-
-def encode(value: int) -> bytes:
-    """The shortest big-endian byte string of a number: P4Runtime's canonical form."""
-    return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")
-
-
-def decode(text: bytes, width: int, what: str) -> int:
-    """The number in a byte string. Raises EntityError (OUT_OF_RANGE) if it is empty or has more than `width` bits."""
-    if not text:
-        raise EntityError(rpc_code.OUT_OF_RANGE, f"{what}: an empty byte string is not a value")
-    value = int.from_bytes(text, "big")
-    if value.bit_length() > width:
-        raise EntityError(rpc_code.OUT_OF_RANGE, f"{what}: {value:#x} does not fit in {width} bits")
-    return value
-
-
 def decode_match(schema: TableSchema, matches: Iterable[Any]) -> tuple[FieldKey, ...]:
     """The entry's key fields in the table's order. Raises EntityError naming the field."""
     given: dict[int, Any] = {}
-    known = {field.id: field for field in schema.fields}
     for item in matches:
-        if item.field_id not in known:
-            raise invalid(f"{schema.name} has no match field {item.field_id}")
-        if item.field_id in given:
-            raise invalid(f"{schema.name}.{known[item.field_id].name} is given twice")
-        given[item.field_id] = item
-    return tuple(_decode_field(schema, field, given.get(field.id)) for field in schema.fields)
+        number = item.field_id
+        if number in given or number not in schema.by_field:
+            raise _bad_field(schema, number)
+        given[number] = item
+    return tuple([_decode_field(schema, field, given.get(field.id)) for field in schema.fields])
+
+
+def _bad_field(schema: TableSchema, number: int) -> EntityError:
+    if number in schema.by_field:
+        return invalid(f"{schema.name}.{schema.by_field[number].name} is given twice")
+    names = ", ".join(f"{field.id} ({field.name})" for field in schema.fields)
+    return invalid(f"{schema.name} has no match field {number}: it has {names or 'none'}")
 
 
 def _decode_field(schema: TableSchema, field: FieldSchema, item: Any) -> FieldKey:
@@ -56,7 +42,7 @@ def _decode_field(schema: TableSchema, field: FieldSchema, item: Any) -> FieldKe
         return FieldKey(0, full) if kind is MatchKind.RANGE else FieldKey(0, 0)
     given = item.WhichOneof("field_match_type")
     if given != kind.value:
-        raise invalid(f"{what} is matched as {kind.value}, not {given}")
+        raise invalid(f"{what} is matched as {kind.value}, not as {given or 'nothing'}")
     match kind:
         case MatchKind.EXACT:
             return FieldKey(decode(item.exact.value, width, what))
@@ -119,14 +105,20 @@ def decode_action(schema: TableSchema, table_action: Any, *, default: bool) -> A
     if table_action.WhichOneof("type") != "action":
         raise invalid(f"{schema.name} is a direct table: its entries need an action")
     message = table_action.action
-    action = schema.action(message.action_id)
-    if action is None:
-        names = ", ".join(item.name for item in schema.actions)
-        raise invalid(f"{schema.name} has no action {message.action_id}: it has {names}")
+    action = find_action(schema, message.action_id)
     if not (action.in_default if default else action.in_entries):
         where = "the default entry" if default else "entries"
         raise EntityError(rpc_code.PERMISSION_DENIED, f"{action.name} is not allowed in {where} of {schema.name}")
     return ActionCall(action.index, _decode_params(action, message.params))
+
+
+def find_action(schema: TableSchema, number: int) -> ActionSchema:
+    """The action with an id. Raises EntityError if the table has no such action."""
+    action = schema.action(number)
+    if action is None:
+        names = ", ".join(f"{item.name} ({item.id:#x})" for item in schema.actions)
+        raise invalid(f"{schema.name} has no action {number:#x}: it has {names or 'none'}")
+    return action
 
 
 def _decode_params(action: ActionSchema, params: Iterable[Any]) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 from gradlane_switch.codegen import generate
@@ -23,6 +24,14 @@ class Pipeline:
         self.schema: Schema = join(info, self.program)
         self.loaded = LoadedProgram(generate(self.program))
         self.state = State(self.program, lock)
+        for table in self.schema.tables.values():
+            if not table.constant:
+                self.state.tables[table.index].free_entries()
+
+    @cached_property
+    def traced(self) -> LoadedProgram:
+        """The same program, compiled to tell what it does. Raises BuildError."""
+        return LoadedProgram(generate(self.program, traced=True))
 
     @classmethod
     def verify(cls, device_config: bytes, info: Any) -> None:

@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ports as flags describe them, and the packet sockets behind them."""
+"""Ports as flags describe them: their numbers, what they are connected to, and their settings."""
 
 from __future__ import annotations
 
-import fcntl
 import re
-import socket
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -16,18 +13,25 @@ from gradlane_switch.errors import PortError
 
 MAX_PORT = 510
 """511 is v1model's drop port."""
-_ETHERNET = 14
-
-_SIOCGIFMTU = 0x8921
-_ETH_P_ALL = 3
-_SOL_PACKET = 263
-_PACKET_ADD_MEMBERSHIP, _PACKET_MR_PROMISC = 1, 1
-_PACKET_AUXDATA, _PACKET_QDISC_BYPASS, _PACKET_IGNORE_OUTGOING = 8, 20, 23
-_SO_TIMESTAMPNS = 35
-_SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
-_SOCKET_BUFFER = 8 << 20
+ETHERNET = 14
+"""Bytes of an Ethernet header, without a VLAN tag."""
+QUEUES = 8
+_MOST_WEIGHT = 1000
 
 _TIME_UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
+
+
+@dataclass(frozen=True)
+class BurstLoss:
+    """Losses in bursts (Gilbert and Elliott), as probabilities.
+
+    Per packet: to go from the good state to the bad one (`enter`) and back (`leave`), and to be lost in each.
+    """
+
+    enter: float = 0.0
+    leave: float = 0.0
+    bad: float = 1.0
+    good: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -35,33 +39,50 @@ class Impairment:
     """What one direction of a link does to packets. Probabilities 0..1, times in ns.
 
     `reorder` is the share of packets that are held back by `reorder_delay` more, so that later ones overtake them;
-    `jitter` adds a time drawn uniformly from [0, jitter) to each packet's delay.
+    `jitter` adds a time drawn uniformly from [0, jitter) to each packet's delay; `corrupt` is the share of packets that
+    get one wrong bit.
     """
 
     loss: float = 0.0
+    burst_loss: BurstLoss = field(default_factory=BurstLoss)
     delay: int = 0
     jitter: int = 0
     reorder: float = 0.0
     reorder_delay: int = 1_000_000
+    duplicate: float = 0.0
+    corrupt: float = 0.0
 
 
 @dataclass(frozen=True)
 class PortConfig:
-    """What can change while the switch runs. `rate` (bit/s, 0: no limit) and `buffer` (bytes) are towards the host."""
+    """What can change while the switch runs. All but `rx` is about what goes towards the host.
+
+    `rate` is in bit/s (0: no limit), `buffer` in bytes that the port's queues share. `ecn` is the length of a queue in
+    bytes above which ECN-capable packets get CE (0: never). `weights` are those of deficit round robin, queue 0 first;
+    without any, the queues have strict priority, 7 first. A port that is not `up` drops what comes either way.
+    """
 
     rate: int = 0
     buffer: int = 128_000
+    ecn: int = 0
+    weights: tuple[int, ...] = ()
+    up: bool = True
     tx: Impairment = field(default_factory=Impairment)
     rx: Impairment = field(default_factory=Impairment)
 
 
 @dataclass(frozen=True)
 class PortSpec:
-    """A port: its number in the P4 program, its interface, its settings."""
+    """A port: its number in the P4 program, what it is connected to, its settings.
+
+    `interface` is the name of a network interface, or tap:NAME, udp:LOCAL:PORT-PEER:PORT or pcap:IN,OUT. Only the
+    latter two have an `mtu` (bytes) of their own; interfaces have theirs.
+    """
 
     number: int
     interface: str
     config: PortConfig
+    mtu: int | None = None
 
 
 def parse_time(text: str) -> int:
@@ -87,30 +108,74 @@ def _parse_limit(text: str) -> int:
     return 0 if text == "unlimited" else parse_rate(text)
 
 
-_PARSERS: dict[str, Callable[[str], Any]] = {
+def _parse_burst_loss(text: str) -> BurstLoss:
+    if text == "0":
+        return BurstLoss()
+    parts = text.split(":")
+    if not 2 <= len(parts) <= 4:
+        raise ValueError(
+            f"{text!r} is not a burst loss: write ENTER:LEAVE[:LOSS-IN-BAD[:LOSS-IN-GOOD]], e.g. '0.01:0.3', or 0"
+        )
+    return BurstLoss(*(parse_share(part) for part in parts))
+
+
+def _parse_weights(text: str) -> tuple[int, ...]:
+    if text == "strict":
+        return ()
+    weights = tuple(int(part) if part.isdecimal() else 0 for part in text.split(":"))
+    if len(weights) != QUEUES or not all(0 < weight <= _MOST_WEIGHT for weight in weights):
+        raise ValueError(
+            f"{text!r} are not weights: write {QUEUES} numbers from 1 to {_MOST_WEIGHT}, queue 0 first, "
+            "e.g. '1:1:1:1:2:2:4:8', or strict"
+        )
+    return weights
+
+
+def _parse_flag(text: str) -> bool:
+    if text not in ("yes", "no"):
+        raise ValueError(f"{text!r} is neither yes nor no")
+    return text == "yes"
+
+
+def _parse_threshold(text: str) -> int:
+    return 0 if text == "off" else parse_size(text)
+
+
+_PORT_PARSERS: dict[str, Callable[[str], Any]] = {
+    "rate": _parse_limit,
+    "buffer": parse_size,
+    "ecn": _parse_threshold,
+    "weights": _parse_weights,
+    "up": _parse_flag,
+}
+
+_LINK_PARSERS: dict[str, Callable[[str], Any]] = {
     "loss": parse_share,
+    "burst_loss": _parse_burst_loss,
     "delay": parse_time,
     "jitter": parse_time,
     "reorder": parse_share,
     "reorder_delay": parse_time,
+    "duplicate": parse_share,
+    "corrupt": parse_share,
 }
 
 
 def changed(config: PortConfig, key: str, value: str) -> PortConfig:
-    """The settings with one changed: rate, buffer, or an impairment, `rx-` in front if it is of what the host sends.
+    """The settings with one changed: the port's, or an impairment, `rx-` in front if it is of what the host sends.
 
     Raises ValueError naming the key or the value.
     """
-    if key == "rate":
-        return replace(config, rate=_parse_limit(value))
-    if key == "buffer":
-        return replace(config, buffer=parse_size(value))
+    if key in _PORT_PARSERS:
+        return replace(config, **{key: _PORT_PARSERS[key](value)})
     direction, name = ("rx", key[3:]) if key.startswith("rx-") else ("tx", key)
     name = name.replace("-", "_")
-    if name not in _PARSERS:
+    if name not in _LINK_PARSERS:
         names = [item.name.replace("_", "-") for item in fields(Impairment)]
-        raise ValueError(f"{key!r} is not a port setting: use rate, buffer, {', '.join(names)} or rx-{names[0]} ...")
-    impairment = replace(getattr(config, direction), **{name: _PARSERS[name](value)})
+        raise ValueError(
+            f"{key!r} is not a port setting: use {', '.join([*_PORT_PARSERS, *names])} or rx-{names[0]} ..."
+        )
+    impairment = replace(getattr(config, direction), **{name: _LINK_PARSERS[name](value)})
     return replace(config, **{direction: impairment})
 
 
@@ -122,57 +187,35 @@ def parse_port(text: str) -> PortSpec:
         raise PortError(f"{text!r} is not a port: write NUMBER@INTERFACE, e.g. 1@s1-eth1,rate=100mbit,buffer=64kB")
     if not 0 < int(number) <= MAX_PORT:
         raise PortError(f"{text!r}: port numbers go from 1 to {MAX_PORT}")
-    config = PortConfig()
+    if interface.startswith("pcap:") and settings and "=" not in settings[0]:
+        interface += f",{settings.pop(0)}"
+    spec = PortSpec(int(number), interface, PortConfig())
     for setting in settings:
         key, equals, value = setting.partition("=")
         try:
             if not equals:
                 raise ValueError(f"{setting!r} has no value: write KEY=VALUE")
-            config = changed(config, key, value)
+            if key == "mtu":
+                spec = replace(spec, mtu=_parse_mtu(interface, value))
+            else:
+                spec = replace(spec, config=changed(spec.config, key, value))
         except ValueError as error:
             raise PortError(f"port {head}: {error}") from None
-    return PortSpec(int(number), interface, config)
+    return spec
+
+
+def _parse_mtu(interface: str, text: str) -> int:
+    if not interface.startswith(("udp:", "pcap:")):
+        raise ValueError(f"mtu={text}: an interface has its own, see `ip link set {interface} mtu`")
+    if not text.isdecimal() or not 68 <= int(text) <= 65_000:
+        raise ValueError(f"{text!r} is not an MTU: write bytes from 68 to 65000")
+    return int(text)
 
 
 def check_buffer(spec: PortSpec, config: PortConfig, mtu: int) -> None:
     """Raises PortError if the buffer can't hold one frame."""
-    if config.buffer < mtu + _ETHERNET:
+    if config.buffer < mtu + ETHERNET:
         raise PortError(
             f"port {spec.number}: buffer={config.buffer} is less than one frame of {spec.interface} "
-            f"({mtu + _ETHERNET} bytes)"
+            f"({mtu + ETHERNET} bytes)"
         )
-
-
-def _index(interface: str) -> int:
-    try:
-        return socket.if_nametoindex(interface)
-    except OSError:
-        raise PortError(f"{interface}: no such interface") from None
-
-
-def open_socket(interface: str) -> tuple[socket.socket, int]:
-    """A packet socket on an interface, promiscuous, and the interface's MTU. Raises PortError naming the interface."""
-    try:
-        opened = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)
-    except PermissionError:
-        raise PortError(f"{interface}: packet sockets need root or CAP_NET_RAW") from None
-    try:
-        index = _index(interface)
-        request = fcntl.ioctl(opened, _SIOCGIFMTU, struct.pack("16sI12x", interface.encode(), 0))
-        mtu = struct.unpack("16sI12x", request)[1]
-        opened.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
-        opened.setsockopt(_SOL_PACKET, _PACKET_AUXDATA, 1)
-        opened.setsockopt(_SOL_PACKET, _PACKET_QDISC_BYPASS, 1)
-        opened.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-        opened.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _SOCKET_BUFFER)
-        opened.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _SOCKET_BUFFER)
-        membership = struct.pack("iHH8s", index, _PACKET_MR_PROMISC, 0, b"")
-        opened.setsockopt(_SOL_PACKET, _PACKET_ADD_MEMBERSHIP, membership)
-        opened.bind((interface, _ETH_P_ALL))
-    except OSError as error:
-        opened.close()
-        raise PortError(f"{interface}: {error.strerror or error}") from None
-    except PortError:
-        opened.close()
-        raise
-    return opened, mtu

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from gradlane_switch.expressions import Expr, Field, Valid
+from gradlane_switch.statements import Statement
 
 DROP_PORT = 511
 
@@ -29,141 +31,55 @@ class FieldDef:
     name: str
     width: int
     offset: int
+    signed: bool = False
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A header's variable-length field. It lies in front of the field `position`, and has at most `octets` bytes."""
+
+    name: str
+    position: int
+    octets: int
 
 
 @dataclass(frozen=True)
 class Header:
-    """A header or metadata instance."""
+    """A header or metadata instance. `fields` are those of fixed length; offsets do not count the variable one."""
 
     name: str
     metadata: bool
     fields: tuple[FieldDef, ...]
+    variable: Variable | None = None
 
     @property
     def octets(self) -> int:
-        """Length on the wire in bytes."""
+        """Length on the wire in bytes, without the variable-length field."""
         return sum(item.width for item in self.fields) // 8
 
-
-@dataclass(frozen=True)
-class Assign:
-    """Target = value, truncated to the target's width."""
-
-    target: Field
-    value: Expr
+    @property
+    def most_octets(self) -> int:
+        """Length on the wire in bytes, at most."""
+        return self.octets + (self.variable.octets if self.variable else 0)
 
 
 @dataclass(frozen=True)
-class MarkToDrop:
-    """egress_spec = the drop port, no multicast."""
+class Stack:
+    """A stack of headers, or of header unions: the headers of each element, and the names of a union's members."""
 
-
-@dataclass(frozen=True)
-class Count:
-    """One packet on a cell of an indirect counter."""
-
-    counter: int
-    index: Expr
-
-
-@dataclass(frozen=True)
-class ExecuteMeter:
-    """Target = colour that a cell of an indirect meter gives the packet."""
-
-    meter: int
-    index: Expr
-    target: Field
-
-
-@dataclass(frozen=True)
-class RegisterRead:
-    """Target = a cell of a register."""
-
-    target: Field
-    register: int
-    index: Expr
-
-
-@dataclass(frozen=True)
-class RegisterWrite:
-    """A cell of a register = value."""
-
-    register: int
-    index: Expr
-    value: Expr
-
-
-@dataclass(frozen=True)
-class SetValid:
-    """Makes a header valid (its fields zero if it was not) or invalid."""
-
-    header: int
-    valid: bool
-
-
-@dataclass(frozen=True)
-class CopyHeader:
-    """All fields and the validity of one header into another of its type."""
-
-    target: int
-    source: int
-
-
-@dataclass(frozen=True)
-class HashTo:
-    """Target = base + digest % modulus (base itself if the modulus is 0)."""
-
-    target: Field
-    base: Expr
-    calculation: int
-    modulus: Expr
-
-
-@dataclass(frozen=True)
-class RandomTo:
-    """Target = a number between low and high, both included."""
-
-    target: Field
-    low: Expr
-    high: Expr
-
-
-@dataclass(frozen=True)
-class Jump:
-    """Continues at another statement of the action; only if the condition, when there is one, is zero."""
-
-    destination: int
-    condition: Expr | None = None
-
-
-@dataclass(frozen=True)
-class Exit:
-    """Ends the pipeline."""
-
-
-Statement: TypeAlias = (
-    Assign
-    | MarkToDrop
-    | Count
-    | ExecuteMeter
-    | RegisterRead
-    | RegisterWrite
-    | SetValid
-    | CopyHeader
-    | HashTo
-    | RandomTo
-    | Jump
-    | Exit
-)
+    name: str
+    elements: tuple[tuple[int, ...], ...]
+    names: tuple[str, ...] | None
 
 
 @dataclass(frozen=True)
 class Action:
-    """An action: widths of its parameters in bits, and what it does."""
+    """An action: widths of its parameters in bits, what it does, and the parameters' names."""
 
     name: str
     params: tuple[int, ...]
     body: tuple[Statement, ...]
+    param_names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -185,8 +101,7 @@ class ActionCall:
     arguments: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class FieldKey:
+class FieldKey(NamedTuple):
     """What an entry wants of one key field. `operand`: prefix length, mask, or upper end, by the field's kind."""
 
     value: int
@@ -219,15 +134,20 @@ class Table:
     next_miss: int | None = None
     by_hit: bool = False
     immutable: bool = False
+    profile: int | None = None
+    """The action profile that entries choose from, if it is not their own action."""
+    direct_meter: int | None = None
+    timeout: bool = False
 
 
 @dataclass(frozen=True)
 class Conditional:
-    """A branch of the control flow."""
+    """A branch of the control flow; `source` is its place in the P4 source."""
 
     condition: Expr
     if_true: int | None
     if_false: int | None
+    source: str
 
 
 Node: TypeAlias = Table | Conditional
@@ -245,9 +165,19 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Extract:
-    """Consumes a header."""
+    """Consumes a header; `length` is that of its variable-length field in bits."""
 
     header: int
+    length: Expr | None = None
+
+
+@dataclass(frozen=True)
+class ExtractNext:
+    """Consumes the next header of a stack: the `member`-th of the union, in a stack of unions."""
+
+    stack: int
+    member: int
+    length: Expr | None = None
 
 
 @dataclass(frozen=True)
@@ -265,33 +195,52 @@ class Advance:
     distance: Expr
 
 
-ParserOperation: TypeAlias = Extract | Verify | Advance | Assign | SetValid | CopyHeader
+ParserOperation: TypeAlias = Extract | ExtractNext | Verify | Advance | Statement
 
 
 @dataclass(frozen=True)
 class Transition:
-    """One case of a select: (value, mask) per key, or no cases for the default. `state` None is accept."""
+    """One case of a select: (value, mask) per key, membership in a value set, or neither for the default.
+
+    `state` None is accept.
+    """
 
     cases: tuple[tuple[int, int], ...] | None
     state: int | None
+    value_set: int | None = None
 
 
 @dataclass(frozen=True)
 class ParserState:
     """A state of the parser."""
 
+    name: str
     operations: tuple[ParserOperation, ...]
     keys: tuple[Expr, ...]
+    widths: tuple[int, ...]
     transitions: tuple[Transition, ...]
 
 
 @dataclass(frozen=True)
+class CalculationInput:
+    """A value and its width in bits; None: the variable-length field of the header.
+
+    It is left out while `header` is invalid, if there is one.
+    """
+
+    value: Expr | None
+    width: int
+    header: int | None
+
+
+@dataclass(frozen=True)
 class Calculation:
-    """Named calculation: the algorithm and its input, (value, width in bits) in order."""
+    """The algorithm and its input, in order; `payload`: what follows the headers comes after it."""
 
     name: str
     algorithm: str
-    inputs: tuple[tuple[Expr, int], ...]
+    inputs: tuple[CalculationInput, ...]
+    payload: bool = False
 
 
 @dataclass(frozen=True)
@@ -323,6 +272,25 @@ class MeterArray:
 
 
 @dataclass(frozen=True)
+class DirectMeter:
+    """A meter in each entry of a table, of bytes or of packets. A hit puts its colour in the target."""
+
+    name: str
+    table: str
+    counts_bytes: bool
+    target: Field
+
+
+@dataclass(frozen=True)
+class ActionProfile:
+    """Actions that entries of tables share. `selector`: the calculation that picks from a group, if it has groups."""
+
+    name: str
+    size: int
+    selector: int | None
+
+
+@dataclass(frozen=True)
 class RegisterArray:
     """Register; width of a cell in bits."""
 
@@ -332,10 +300,56 @@ class RegisterArray:
 
 
 @dataclass(frozen=True)
+class ValueSet:
+    """A parser value set: bits of a member (the select's keys, one after the other), and how many it may have."""
+
+    name: str
+    width: int
+    size: int
+
+
+@dataclass(frozen=True)
+class Message:
+    """Something for the log: its text, in which each {} stands for a value, and where in the program it comes from."""
+
+    text: str
+    source: str
+    signed: tuple[bool, ...] = ()
+
+    def filled(self, values: Sequence[int]) -> str:
+        """The text with values in its places, each given modulo 2**64."""
+        parts = self.text.split("{}")
+        numbers = [
+            value - (1 << 64) if signed and value >> 63 else value
+            for value, signed in zip(values, self.signed, strict=True)
+        ]
+        return parts[0] + "".join(f"{value}{part}" for value, part in zip(numbers, parts[1:], strict=True))
+
+
+@dataclass(frozen=True)
+class FieldList:
+    """Metadata that a clone, a resubmitted or a recirculated packet keeps."""
+
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True)
+class DigestList:
+    """What a digest tells the controller."""
+
+    name: str
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True)
 class Program:
     """A whole program. `standard` maps the names of BMv2's standard metadata to the fields that the program has."""
 
     headers: tuple[Header, ...]
+    stacks: tuple[Stack, ...]
+    unions: tuple[tuple[int, ...], ...]
+    value_sets: tuple[ValueSet, ...]
+    messages: tuple[Message, ...]
     errors: dict[str, int]
     parser_start: int | None
     parser: tuple[ParserState, ...]
@@ -347,7 +361,11 @@ class Program:
     checksums: tuple[Checksum, ...]
     counters: tuple[CounterArray, ...]
     meters: tuple[MeterArray, ...]
+    direct_meters: tuple[DirectMeter, ...]
+    profiles: tuple[ActionProfile, ...]
     registers: tuple[RegisterArray, ...]
+    field_lists: tuple[FieldList, ...]
+    digests: tuple[DigestList, ...]
     standard: dict[str, Field]
     tables: tuple[Table, ...] = field(init=False)
 
@@ -359,3 +377,8 @@ class Program:
                 assert isinstance(table, Table)
                 by_index[index] = table
         object.__setattr__(self, "tables", tuple(by_index[index] for index in range(len(by_index))))
+
+    def rivals(self, header: int) -> tuple[int, ...]:
+        """The headers that become invalid when a header becomes valid: the others of its union."""
+        union = next((members for members in self.unions if header in members), ())
+        return tuple(other for other in union if other != header)

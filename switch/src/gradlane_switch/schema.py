@@ -3,21 +3,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from finsy.proto import p4i
 
 from gradlane_switch.errors import ProgramError
+from gradlane_switch.p4data import DataType, data_type
+from gradlane_switch.packet_io import PacketHeader, packet_headers
 from gradlane_switch.program import Key, MatchKind, Program, Table
 
 # What a P4Info may hold that this switch can't serve, by field name.
 _UNSUPPORTED = {
-    "action_profiles": "action profiles",
-    "direct_meters": "direct meters",
-    "controller_packet_metadata": "packet-in and packet-out",
-    "value_sets": "parser value sets",
-    "digests": "digests",
     "externs": "externs",
 }
 
@@ -60,14 +58,31 @@ class TableSchema:
     """True if entries need a priority."""
     direct_counter: int | None
     """Id of the table's direct counter."""
+    direct_meter: int | None = None
+    """Id of the table's direct meter."""
+    profile: int | None = None
+    """Id of the table's action profile."""
+
+    @cached_property
+    def by_field(self) -> dict[int, FieldSchema]:
+        """The match fields by their ids."""
+        return {item.id: item for item in self.fields}
+
+    @cached_property
+    def _by_id(self) -> dict[int, ActionSchema]:
+        return {item.id: item for item in self.actions}
+
+    @cached_property
+    def _by_index(self) -> dict[int, ActionSchema]:
+        return {item.index: item for item in self.actions}
 
     def action(self, number: int) -> ActionSchema | None:
         """The action with a P4Runtime id."""
-        return next((item for item in self.actions if item.id == number), None)
+        return self._by_id.get(number)
 
     def action_by_index(self, index: int) -> ActionSchema | None:
         """The action with an index of the program."""
-        return next((item for item in self.actions if item.index == index), None)
+        return self._by_index.get(index)
 
 
 @dataclass(frozen=True)
@@ -82,6 +97,48 @@ class ArraySchema:
     counts_bytes: bool = True
 
 
+@dataclass(frozen=True, kw_only=True)
+class RegisterSchema(ArraySchema):
+    """A register, and the type of its cells."""
+
+    data: DataType
+
+
+@dataclass(frozen=True)
+class ProfileSchema:
+    """An action profile, and one of its tables, which all have the same actions. A size of 0 is no limit."""
+
+    id: int
+    name: str
+    index: int
+    size: int
+    max_group_size: int
+    with_selector: bool
+    table: TableSchema
+
+
+@dataclass(frozen=True)
+class DigestSchema:
+    """A digest: the types of its members, and their `shape`: `struct`, `tuple`, or `scalar` for one alone."""
+
+    id: int
+    name: str
+    index: int
+    shape: str
+    types: tuple[DataType, ...]
+
+
+@dataclass(frozen=True)
+class ValueSetSchema:
+    """A parser value set: (id, name, width in bits) of its fields in order, and how many members it may have."""
+
+    id: int
+    name: str
+    index: int
+    size: int
+    fields: tuple[tuple[int, str, int], ...]
+
+
 @dataclass(frozen=True)
 class Schema:
     """Everything that controllers may name, by id."""
@@ -89,7 +146,11 @@ class Schema:
     tables: dict[int, TableSchema]
     counters: dict[int, ArraySchema]
     meters: dict[int, ArraySchema]
-    registers: dict[int, ArraySchema]
+    registers: dict[int, RegisterSchema]
+    value_sets: dict[int, ValueSetSchema]
+    profiles: dict[int, ProfileSchema]
+    digests: dict[int, DigestSchema]
+    packet_headers: dict[str, PacketHeader]
 
 
 def join(info: Any, program: Program) -> Schema:
@@ -106,7 +167,11 @@ def join(info: Any, program: Program) -> Schema:
         {item.id: item for item in tables},
         _join_arrays("counter", info.counters, [(item.name, item.size) for item in program.counters]),
         _join_arrays("meter", info.meters, [(item.name, item.size) for item in program.meters]),
-        _join_arrays("register", info.registers, [(item.name, item.size) for item in program.registers]),
+        _join_registers(info, program),
+        _join_value_sets(info, program),
+        _join_profiles(info, program, tables),
+        _join_digests(info, program),
+        packet_headers(info),
     )
 
 
@@ -116,12 +181,15 @@ def _join_table(item: Any, program: Program, actions: dict[int, Any]) -> TableSc
     if index is None:
         raise ProgramError(f"P4Info names a table that the program lacks: {name}")
     table = program.tables[index]
-    if item.implementation_id:
-        raise ProgramError(f"tables with an action profile are not supported: {name}")
+    if bool(item.implementation_id) != (table.profile is not None):
+        raise ProgramError(f"P4Info and the program disagree on the action profile of {name}")
     if len(item.match_fields) != len(table.keys):
         raise ProgramError(f"P4Info and the program disagree on the match fields of {name}")
     fields = tuple(_join_field(field, key, name) for field, key in zip(item.match_fields, table.keys, strict=True))
-    counters = [number for number in item.direct_resource_ids if number >> 24 == p4i.P4Ids.DIRECT_COUNTER]
+    counters, meters = (
+        [number for number in item.direct_resource_ids if number >> 24 == kind]
+        for kind in (p4i.P4Ids.DIRECT_COUNTER, p4i.P4Ids.DIRECT_METER)
+    )
     return TableSchema(
         id=item.preamble.id,
         name=name,
@@ -130,9 +198,11 @@ def _join_table(item: Any, program: Program, actions: dict[int, Any]) -> TableSc
         fields=fields,
         actions=tuple(_join_action(reference, actions, table, program) for reference in item.action_refs),
         size=item.size or table.size,
-        constant=item.is_const_table or table.immutable,
+        constant=item.is_const_table or (table.immutable and not item.has_initial_entries),
         ordered=any(key.kind in (MatchKind.TERNARY, MatchKind.RANGE, MatchKind.OPTIONAL) for key in table.keys),
         direct_counter=counters[0] if counters and table.direct_counter else None,
+        direct_meter=meters[0] if meters and table.direct_meter is not None else None,
+        profile=item.implementation_id or None,
     )
 
 
@@ -140,6 +210,8 @@ def _join_field(field: Any, key: Key, table: str) -> FieldSchema:
     kind = p4i.MatchField.MatchType.Name(field.match_type)
     if field.HasField("type_name") and field.bitwidth == 0:
         raise ProgramError(f"translated types are not supported: {table}.{field.name}")
+    if (kind, key.kind) == ("OPTIONAL", MatchKind.TERNARY):
+        key = replace(key, kind=MatchKind.OPTIONAL)  # p4c has no word for it in BMv2's JSON.
     if field.bitwidth != key.width or kind != key.kind.name:
         raise ProgramError(
             f"P4Info and the program disagree on {table}.{field.name}: "
@@ -185,4 +257,85 @@ def _join_arrays(kind: str, items: Any, known: list[tuple[str, int]]) -> dict[in
             counts_packets=unit in (p4i.CounterSpec.PACKETS, p4i.CounterSpec.BOTH),
             counts_bytes=unit in (p4i.CounterSpec.BYTES, p4i.CounterSpec.BOTH),
         )
+    return result
+
+
+def _join_registers(info: Any, program: Program) -> dict[int, RegisterSchema]:
+    result: dict[int, RegisterSchema] = {}
+    names = [item.name for item in program.registers]
+    for item in info.registers:
+        name = item.preamble.name
+        if name not in names:
+            raise ProgramError(f"P4Info names a register that the program lacks: {name}")
+        index = names.index(name)
+        known = program.registers[index]
+        kind = data_type(item.type_spec, info.type_info, name)
+        if kind.width != known.width:
+            raise ProgramError(f"P4Info and the program disagree on {name}: {kind}, and cells of {known.width} bits")
+        result[item.preamble.id] = RegisterSchema(item.preamble.id, name, index, known.size, data=kind)
+    return result
+
+
+def _join_profiles(info: Any, program: Program, tables: list[TableSchema]) -> dict[int, ProfileSchema]:
+    names = [item.name for item in program.profiles]
+    result: dict[int, ProfileSchema] = {}
+    for item in info.action_profiles:
+        number, name = item.preamble.id, item.preamble.name
+        if name not in names:
+            raise ProgramError(f"P4Info names an action profile that the program lacks: {name}")
+        index = names.index(name)
+        if item.with_selector != (program.profiles[index].selector is not None):
+            raise ProgramError(f"P4Info and the program disagree on the selector of {name}")
+        users = [table for table in tables if table.profile == number]
+        if not users or any(table.table.profile != index for table in users):
+            raise ProgramError(f"P4Info and the program disagree on the tables of {name}")
+        result[number] = ProfileSchema(
+            number, name, index, item.size, item.max_group_size, item.with_selector, users[0]
+        )
+    return result
+
+
+def _join_digests(info: Any, program: Program) -> dict[int, DigestSchema]:
+    names = [item.name for item in program.digests]
+    result: dict[int, DigestSchema] = {}
+    for item in info.digests:
+        number, name = item.preamble.id, item.preamble.name
+        if name not in names:
+            raise ProgramError(f"P4Info names a digest that the program lacks: {name}")
+        index = names.index(name)
+        shape, specs = _members(item.type_spec, info.type_info, name)
+        types = tuple(data_type(spec, info.type_info, name) for spec in specs)
+        widths = {tuple(field.width for field in found.fields) for found in program.digests if found.name == name}
+        if {tuple(kind.width for kind in types)} != widths:
+            raise ProgramError(f"P4Info and the program disagree on the members of {name}")
+        result[number] = DigestSchema(number, name, index, shape, types)
+    return result
+
+
+def _members(spec: Any, types: Any, what: str) -> tuple[str, list[Any]]:
+    kind = spec.WhichOneof("type_spec")
+    if kind == "struct":
+        if spec.struct.name not in types.structs:
+            raise ProgramError(f"P4Info has no type {spec.struct.name}, the type of {what}")
+        return "struct", [member.type_spec for member in types.structs[spec.struct.name].members]
+    if kind == "tuple":
+        return "tuple", list(spec.tuple.members)
+    return "scalar", [spec]
+
+
+def _join_value_sets(info: Any, program: Program) -> dict[int, ValueSetSchema]:
+    result: dict[int, ValueSetSchema] = {}
+    names = [item.name for item in program.value_sets]
+    for item in info.value_sets:
+        name = item.preamble.name
+        if name not in names:
+            raise ProgramError(f"P4Info names a value set that the program lacks: {name}")
+        index = names.index(name)
+        for field in item.match:
+            if field.match_type != p4i.MatchField.EXACT:
+                raise ProgramError(f"value sets that do not match exactly are not supported: {name}.{field.name}")
+        fields = tuple((field.id, field.name, field.bitwidth) for field in item.match)
+        if sum(width for _, _, width in fields) != program.value_sets[index].width:
+            raise ProgramError(f"P4Info and the program disagree on the fields of {name}")
+        result[item.preamble.id] = ValueSetSchema(item.preamble.id, name, index, item.size, fields)
     return result

@@ -4,26 +4,34 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import grpc
-import grpc.aio
 from finsy.proto import p4r, p4r_grpc, rpc_code, rpc_status
 
-from gradlane_switch import entities
+from gradlane_switch import batch
 from gradlane_switch.arbitration import Arbiter, Client
-from gradlane_switch.errors import BuildError, EntityError, ProgramError, SwitchError
+from gradlane_switch.bytestrings import invalid
+from gradlane_switch.digest_entries import acknowledge
+from gradlane_switch.errors import BuildError, EntityError, PortError, ProgramError
+from gradlane_switch.notifications import next_time, notifications
+from gradlane_switch.packet_io import packet_out
 from gradlane_switch.pipeline import Pipeline
+from gradlane_switch.reconcile import reconcile
 from gradlane_switch.state import Lock
 
-API_VERSION = "1.4.1"
-_CHUNK = 256  # entities per message of a read
-_MAX_MESSAGE = 64 << 20
+API_VERSION = "1.5.0"
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
+_ACTIONS = p4r.SetForwardingPipelineConfigRequest
+
+_LONGEST_OUTBOX = 4096  # messages to one controller
+_SHORTEST_WAIT = 1_000_000  # ns between looks at what is due
 
 Install = Callable[[Pipeline], None]
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -33,51 +41,97 @@ class _End:
     failure: EntityError | None
 
 
+@dataclass(frozen=True)
+class CpuPort:
+    """The port between program and controller; `inject` gives the program a frame that enters a port."""
+
+    number: int
+    inject: Callable[[int, bytes], None]
+
+
 class Service(p4r_grpc.P4RuntimeServicer):
     """One device. `install` makes a pipeline the one that forwards."""
 
-    def __init__(self, device_id: int, lock: Lock, install: Install, pipeline: Pipeline | None = None) -> None:
+    def __init__(
+        self,
+        device_id: int,
+        lock: Lock,
+        install: Install,
+        pipeline: Pipeline | None = None,
+        cpu: CpuPort | None = None,
+    ) -> None:
         self._arbiter = Arbiter(device_id)
         self._lock = lock
         self._install = install
+        self._forwarding = pipeline
+        # What reads and writes mean: the pipeline that forwards, or one that was saved and waits for COMMIT.
         self._pipeline = pipeline
         # One request at a time looks at or changes the state; the loop stays free for the streams.
         self._busy = asyncio.Lock()
+        self._cpu = cpu
+        self._teller: asyncio.Task[None] | None = None
+        self._news = asyncio.Event()
+        if pipeline is not None:
+            self._attach(pipeline)
 
     async def Capabilities(self, request: Any, context: Any) -> Any:
         """The version of P4Runtime."""
-        del request, context
+        try:
+            if request.device_id:
+                self._arbiter.require_device(request)
+        except EntityError as error:
+            await _abort(context, error.code, str(error))
         return p4r.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
 
     async def SetForwardingPipelineConfig(self, request: Any, context: Any) -> Any:
-        """Verifies a pipeline, and with VERIFY_AND_COMMIT forwards by it, with empty tables."""
-        actions = p4r.SetForwardingPipelineConfigRequest
+        """Verifies, saves or realizes a pipeline."""
         try:
             self._arbiter.require_primary(request)
-            if request.action not in (actions.VERIFY, actions.VERIFY_AND_COMMIT):
-                name = actions.Action.Name(request.action) if request.action in actions.Action.values() else "?"
-                code = rpc_code.UNIMPLEMENTED if request.action else rpc_code.INVALID_ARGUMENT
-                raise EntityError(code, f"{name} is not supported: VERIFY and VERIFY_AND_COMMIT are")
-            if not request.HasField("config"):
-                raise EntityError(rpc_code.INVALID_ARGUMENT, "the request has no config")
-            config = request.config
-            async with self._busy:
-                if request.action == actions.VERIFY:
-                    await asyncio.to_thread(Pipeline.verify, config.p4_device_config, config.p4info)
-                else:
-                    cookie = config.cookie.cookie if config.HasField("cookie") else None
-                    parts = (config.p4_device_config, config.p4info, self._lock, cookie)
-                    pipeline = await asyncio.to_thread(Pipeline, *parts)
-                    self._arbiter.require_primary(request)
-                    self._install(pipeline)
-                    self._pipeline = pipeline
+            await self._set_pipeline(request)
         except EntityError as error:
             await _abort(context, error.code, str(error))
         except ProgramError as error:
             await _abort(context, rpc_code.INVALID_ARGUMENT, str(error))
-        except (BuildError, MemoryError) as error:
+        except BuildError as error:
             await _abort(context, rpc_code.INTERNAL, str(error))
+        except MemoryError as error:
+            await _abort(context, rpc_code.RESOURCE_EXHAUSTED, str(error))
         return p4r.SetForwardingPipelineConfigResponse()
+
+    async def _set_pipeline(self, request: Any) -> None:
+        action, config = request.action, request.config
+        if action == _ACTIONS.UNSPECIFIED or action not in _ACTIONS.Action.values():
+            names = ", ".join(name for name, _ in _ACTIONS.Action.items() if name != "UNSPECIFIED")
+            raise invalid(f"the request's action is {action}: it must be one of {names}")
+        given = request.HasField("config")
+        if given == (action == _ACTIONS.COMMIT):
+            name = _ACTIONS.Action.Name(action)
+            text = "takes no config: it realizes the one that was saved" if given else "needs a config"
+            raise invalid(f"{name} {text}")
+        if action == _ACTIONS.VERIFY:
+            await asyncio.to_thread(Pipeline.verify, config.p4_device_config, config.p4info)
+            return
+        pipeline = None
+        if given:
+            cookie = config.cookie.cookie if config.HasField("cookie") else None
+            parts = (config.p4_device_config, config.p4info, self._lock, cookie)
+            pipeline = await asyncio.to_thread(Pipeline, *parts)
+        await self._alone(request, lambda: self._realize(action, pipeline))
+
+    async def _realize(self, action: int, pipeline: Pipeline | None) -> None:
+        """Makes a pipeline, or the saved one, what controllers see, and, but for VERIFY_AND_SAVE, what forwards."""
+        if pipeline is None:
+            if self._pipeline is self._forwarding or self._pipeline is None:
+                raise EntityError(rpc_code.NOT_FOUND, "no config is saved: VERIFY_AND_SAVE saves one")
+            pipeline = self._pipeline
+        if action == _ACTIONS.RECONCILE_AND_COMMIT and self._forwarding is not None:
+            await asyncio.to_thread(reconcile, self._forwarding, pipeline)
+        if action != _ACTIONS.VERIFY_AND_SAVE:
+            self._attach(pipeline)
+            self._install(pipeline)
+            self._forwarding = pipeline
+            self._news.set()
+        self._pipeline = pipeline
 
     async def GetForwardingPipelineConfig(self, request: Any, context: Any) -> Any:
         """The pipeline that was set, as it was set; no config if there is none."""
@@ -99,19 +153,17 @@ class Service(p4r_grpc.P4RuntimeServicer):
         return response
 
     async def Write(self, request: Any, context: Any) -> Any:
-        """Applies updates one by one; each that fails has its own error in the status details."""
+        """Applies updates; each that fails has its own error in the status details."""
         errors: list[Any] = []
         try:
             self._arbiter.require_primary(request)
-            if request.atomicity != p4r.WriteRequest.CONTINUE_ON_ERROR:
-                raise EntityError(rpc_code.UNIMPLEMENTED, "only CONTINUE_ON_ERROR is supported")
-            async with self._busy:
-                pipeline = self._current()
-                self._arbiter.require_primary(request)
-                errors = await asyncio.to_thread(_write_all, pipeline, list(request.updates))
+            batch.require_mode(request.atomicity)
+            parts = (request.updates, request.atomicity)
+            errors = await self._alone(request, lambda: asyncio.to_thread(batch.write, self._current(), *parts))
+            self._news.set()
         except EntityError as error:
             await _abort(context, error.code, str(error))
-        if any(error.canonical_code for error in errors):
+        if errors:
             await _abort(context, rpc_code.UNKNOWN, "some updates failed", errors)
         return p4r.WriteResponse()
 
@@ -120,22 +172,40 @@ class Service(p4r_grpc.P4RuntimeServicer):
         found: list[Any] = []
         errors: list[Any] = []
         try:
-            self._arbiter.require_device(request)
-            if request.role:
-                raise EntityError(rpc_code.NOT_FOUND, "roles are not supported: leave the role unset")
-            async with self._busy:
-                found, errors = await asyncio.to_thread(_read_all, self._current(), list(request.entities))
+            self._arbiter.require_reader(request)
+            requests = request.entities
+            found, errors = await self._alone(None, lambda: asyncio.to_thread(batch.read, self._current(), requests))
         except EntityError as error:
             await _abort(context, error.code, str(error))
-        for start in range(0, len(found), _CHUNK):
-            yield p4r.ReadResponse(entities=found[start : start + _CHUNK])
-        if any(error.canonical_code for error in errors):
+        for message in found:
+            yield message
+        if errors:
             await _abort(context, rpc_code.UNKNOWN, "some reads failed", errors)
 
+    async def _alone(self, request: Any, work: Callable[[], Awaitable[_Result]]) -> _Result:
+        """Does `work` while no other request has the state, and to its end even if the caller goes away.
+
+        `request`, if there is one, is checked to be of a primary controller once it is its turn. Raises EntityError.
+        """
+
+        async def run() -> _Result:
+            async with self._busy:
+                if request is not None:
+                    self._arbiter.require_primary(request)
+                return await work()
+
+        return await asyncio.shield(run())
+
     async def StreamChannel(self, request_iterator: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-        """Arbitration. Packet I/O and digests are answered with a stream error."""
+        """Arbitration, packets in and out, digests and idle entries."""
         outbox: asyncio.Queue[Any] = asyncio.Queue()
-        client = Client(outbox.put_nowait)
+
+        def send(message: Any) -> None:
+            # A controller that does not keep up loses packets and notifications, not its place.
+            if outbox.qsize() < _LONGEST_OUTBOX or message.WhichOneof("update") == "arbitration":
+                outbox.put_nowait(message)
+
+        client = Client(send)
         listener = asyncio.create_task(self._listen(request_iterator, client, outbox))
         try:
             while not isinstance(message := await outbox.get(), _End):
@@ -151,13 +221,94 @@ class Service(p4r_grpc.P4RuntimeServicer):
         try:
             async for request in requests:
                 if request.WhichOneof("update") == "arbitration":
-                    self._arbiter.update(client, request.arbitration)
+                    if self._arbiter.update(client, request.arbitration):
+                        # What an earlier primary had begun to write is over before the new one hears that it may.
+                        async with self._busy:
+                            self._arbiter.tell(client)
                 else:
-                    client.send(_stream_error(request))
+                    await self._serve(client, request)
         except EntityError as error:
             failure = error
         finally:
             outbox.put_nowait(_End(failure))
+
+    async def _serve(self, client: Client, request: Any) -> None:
+        """A message of a stream other than arbitration."""
+        try:
+            if not client.is_primary:
+                raise EntityError(rpc_code.PERMISSION_DENIED, "only a primary controller sends packets and acks")
+            kind = request.WhichOneof("update")
+            async with self._busy:
+                if kind == "packet":
+                    await self._send_packet(request.packet)
+                elif kind == "digest_ack":
+                    pipeline = self._forwarding_now()
+                    # What was learned before the ack came is still a repetition.
+                    self._tell_now(pipeline)
+                    acknowledge(pipeline, request.digest_ack)
+                else:
+                    raise EntityError(rpc_code.UNIMPLEMENTED, f"{kind or 'an empty message'} is not supported here")
+        except EntityError as error:
+            client.send(_stream_error(request, error))
+
+    async def _send_packet(self, message: Any) -> None:
+        header = self._forwarding_now().schema.packet_headers.get("packet_out")
+        frame = packet_out(header, message)
+        if self._cpu is None:
+            raise EntityError(rpc_code.FAILED_PRECONDITION, "the switch has no CPU port: start it with --cpu-port")
+        try:
+            await asyncio.to_thread(self._cpu.inject, self._cpu.number, frame)
+        except PortError as error:
+            raise EntityError(rpc_code.RESOURCE_EXHAUSTED, str(error)) from None
+
+    # What controllers are told
+
+    def start(self) -> None:
+        """Begins to tell controllers, and the log, what the program has for them."""
+        self._teller = asyncio.create_task(self._tell())
+
+    async def stop(self) -> None:
+        """Ends that."""
+        if self._teller is not None:
+            self._teller.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._teller
+
+    def _attach(self, pipeline: Pipeline) -> None:
+        pipeline.state.set_cpu_port(None if self._cpu is None else self._cpu.number)
+
+    async def _tell(self) -> None:
+        """Sends what the program has for controllers to each primary one."""
+        loop = asyncio.get_running_loop()
+        watched: Pipeline | None = None
+        while True:
+            pipeline = self._forwarding
+            if pipeline is not watched:
+                if watched is not None:
+                    loop.remove_reader(watched.state.mail_fd)
+                if pipeline is not None:
+                    loop.add_reader(pipeline.state.mail_fd, self._news.set)
+                watched = pipeline
+            self._news.clear()
+            wait = None
+            if pipeline is not None:
+                async with self._busy:
+                    self._tell_now(pipeline)
+                    due = next_time(pipeline)
+                if due is not None:
+                    wait = max(due - pipeline.state.clock(), _SHORTEST_WAIT) / 1e9
+            with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
+                await asyncio.wait_for(self._news.wait(), wait)
+
+    def _tell_now(self, pipeline: Pipeline) -> None:
+        for message in notifications(pipeline, pipeline.state.clock()):
+            for client in self._arbiter.primaries:
+                client.send(message)
+
+    def _forwarding_now(self) -> Pipeline:
+        if self._forwarding is None:
+            raise EntityError(rpc_code.FAILED_PRECONDITION, "no forwarding pipeline is set")
+        return self._forwarding
 
     def _current(self) -> Pipeline:
         if self._pipeline is None:
@@ -165,53 +316,11 @@ class Service(p4r_grpc.P4RuntimeServicer):
         return self._pipeline
 
 
-def make_server(service: Service, address: str) -> tuple[grpc.aio.Server, str]:
-    """A server for the service, not started yet, and its address, with the port that the system chose for port 0.
-
-    Raises SwitchError if it can't listen on the address.
-    """
-    options = [("grpc.max_receive_message_length", _MAX_MESSAGE), ("grpc.so_reuseport", 0)]
-    server = grpc.aio.server(options=options)
-    p4r_grpc.add_P4RuntimeServicer_to_server(service, server)
-    try:
-        bound = server.add_insecure_port(address)
-    except RuntimeError:
-        bound = 0
-    if not bound:
-        raise SwitchError(f"can't listen on {address}: it is in use, or not an address of this machine")
-    return server, address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{bound}"
-
-
-def _write_all(pipeline: Pipeline, updates: list[Any]) -> list[Any]:
-    return [_attempt(entities.write, pipeline, update) for update in updates]
-
-
-def _read_all(pipeline: Pipeline, requests: list[Any]) -> tuple[list[Any], list[Any]]:
-    found: list[Any] = []
-
-    def read(request: Any) -> None:
-        found.extend(entities.read(pipeline, request))
-
-    errors = [_attempt(read, request) for request in requests]
-    return found, errors
-
-
-def _attempt(action: Callable[..., None], *args: Any) -> Any:
-    """p4.v1.Error of one part of a request; code OK if it went well."""
-    try:
-        action(*args)
-    except EntityError as error:
-        return p4r.Error(canonical_code=error.code, message=str(error), space="gradlane-switch")
-    except MemoryError as error:
-        return p4r.Error(canonical_code=rpc_code.RESOURCE_EXHAUSTED, message=str(error), space="gradlane-switch")
-    return p4r.Error()
-
-
-def _stream_error(request: Any) -> Any:
+def _stream_error(request: Any, error: EntityError) -> Any:
     kind = request.WhichOneof("update")
     response = p4r.StreamMessageResponse()
-    response.error.canonical_code = rpc_code.UNIMPLEMENTED
-    response.error.message = f"{kind} is not supported on this stream"
+    response.error.canonical_code = error.code
+    response.error.message = str(error)
     response.error.space = "gradlane-switch"
     if kind == "packet":
         response.error.packet_out.packet_out.CopyFrom(request.packet)

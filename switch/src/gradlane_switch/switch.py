@@ -9,11 +9,14 @@ from typing import Any
 from finsy.proto import p4i, p4r
 from google.protobuf import text_format
 
-from gradlane_switch import entities
-from gradlane_switch.errors import ProgramError, SwitchError
-from gradlane_switch.native import ffi, runtime
+from gradlane_switch import entities, tracing
+from gradlane_switch.digest_entries import acknowledge
+from gradlane_switch.errors import EntityError, ProgramError, SwitchError
+from gradlane_switch.native import NULL, LoadedProgram, ffi, runtime
+from gradlane_switch.notifications import notifications
+from gradlane_switch.packet_io import packet_out
 from gradlane_switch.pipeline import Pipeline
-from gradlane_switch.state import CounterValue, Lock
+from gradlane_switch.state import CounterValue, Lock, Losses
 
 _MAX_COPIES = 512
 _MAX_FRAME = 9216
@@ -37,6 +40,20 @@ def read_program(path: str | Path) -> bytes:
         raise ProgramError(f"{path}: {error.strerror}") from None
 
 
+def write_file(pipeline: Pipeline, path: str | Path) -> None:
+    """Applies the updates of a p4.v1.WriteRequest in a text-format file. Raises ProgramError naming file and update."""
+    request = p4r.WriteRequest()
+    try:
+        text_format.Parse(Path(path).read_text(), request)
+    except (OSError, text_format.ParseError, UnicodeDecodeError) as error:
+        raise ProgramError(f"{path}: not a readable p4.v1.WriteRequest in text format: {error}") from None
+    for number, update in enumerate(request.updates):
+        try:
+            entities.write(pipeline, update)
+        except EntityError as error:
+            raise ProgramError(f"{path}: updates[{number}]: {error}") from None
+
+
 class Switch:
     """A program that packets can be put through one by one. Queues, rates and links are bypassed.
 
@@ -46,13 +63,45 @@ class Switch:
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
         self.now = 0
+        pipeline.state.clock = lambda: self.now
+        self._cpu_port: int | None = None
         self._sent = ffi.new("gl_sent[]", _MAX_COPIES)
-        self._out = ffi.new("uint8_t[]", (_MAX_FRAME + 512) * _MAX_COPIES)
+        self._out = ffi.new("uint8_t[]", (_MAX_FRAME + runtime().GL_HEADROOM) * _MAX_COPIES)
 
     @classmethod
     def load(cls, program: str | Path, p4info: str | Path) -> Switch:
         """A switch that runs a BMv2 JSON file with its P4Info (text format). Raises ProgramError or BuildError."""
         return cls(Pipeline(read_program(program), read_p4info(p4info), Lock()))
+
+    @property
+    def cpu_port(self) -> int | None:
+        """The port through which packets go to and from the controller; None: there is none."""
+        return self._cpu_port
+
+    @cpu_port.setter
+    def cpu_port(self, port: int | None) -> None:
+        self._cpu_port = port
+        self.pipeline.state.set_cpu_port(port)
+
+    def notifications(self) -> list[Any]:
+        """What controllers are told by now: p4.v1.StreamMessageResponse with packets, digests and idle entries."""
+        return list(notifications(self.pipeline, self.now))
+
+    def packet_out(self, message: Any) -> list[tuple[int, bytes]]:
+        """What leaves when a controller sends a p4.v1.PacketOut. Raises EntityError or SwitchError."""
+        if self._cpu_port is None:
+            raise SwitchError("there is no CPU port: set cpu_port")
+        frame = packet_out(self.pipeline.schema.packet_headers.get("packet_out"), message)
+        return self.process(self._cpu_port, frame)
+
+    def acknowledge(self, message: Any) -> None:
+        """Takes a p4.v1.DigestListAck. Raises EntityError."""
+        acknowledge(self.pipeline, message)
+
+    @property
+    def losses(self) -> Losses:
+        """What the program has asked for in vain: indices out of range, packets without end, lost messages."""
+        return self.pipeline.state.losses
 
     def process(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
         """What leaves, as (port, frame) in order, when a frame enters a port. Raises SwitchError."""
@@ -60,12 +109,30 @@ class Switch:
 
     def process_queued(self, port: int, frame: bytes) -> list[tuple[int, int, bytes]]:
         """As `process`, as (port, queue, frame)."""
+        return self._run(self.pipeline.loaded, port, frame, NULL)
+
+    def trace(self, port: int, frame: bytes) -> dict[str, Any]:
+        """What happens to a frame: its port, time, length and bytes, and "events", as `tracing.packets` has them.
+
+        State changes as when the frame is processed. Raises SwitchError.
+        """
+        buffer = tracing.TraceBuffer()
+        sent = self._run(self.pipeline.traced, port, frame, buffer.handle)
+        [packet] = tracing.packets(buffer.words(), self.pipeline)
+        if buffer.handle.lost:
+            raise SwitchError("what happens to the packet does not fit in memory")
+        leaving = (event for event in packet["events"] if event["event"] == "sent")
+        for event, (_, _, data) in zip(leaving, sent, strict=True):
+            event["bytes"] = data.hex()
+        return packet
+
+    def _run(self, program: LoadedProgram, port: int, frame: bytes, tracer: Any) -> list[tuple[int, int, bytes]]:
         if not 0 <= port < 512:
             raise SwitchError(f"{port} is not a port number (0..511)")
         if len(frame) > _MAX_FRAME:
             raise SwitchError(f"a frame of {len(frame)} bytes is too long (at most {_MAX_FRAME})")
         count = runtime().gl_process_one(
-            self.pipeline.loaded.process,
+            program.process,
             self.pipeline.state.handle,
             port,
             frame,
@@ -75,6 +142,7 @@ class Switch:
             _MAX_COPIES,
             self._out,
             len(self._out),
+            tracer,
         )
         if count < 0:
             raise SwitchError("the packet's copies do not fit in memory")

@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gradlane_switch import program as p4
 from gradlane_switch.document import Node
-from gradlane_switch.expressions import Scope, Valid, find_field, hex_value, parse_value, require_exact
+from gradlane_switch.expression_loader import Scope, find_field, hex_value, parse_value, require_exact
+from gradlane_switch.expressions import Valid
+from gradlane_switch.layout import fits
 from gradlane_switch.program import (
     Action,
     ActionCall,
@@ -19,27 +23,36 @@ from gradlane_switch.program import (
 )
 
 
+@dataclass(frozen=True)
+class Attached:
+    """What tables have besides entries: those with direct counters, direct meters by table, profiles by name."""
+
+    counters: set[str]
+    meters: dict[str, int]
+    profiles: dict[str, int]
+
+
 def load_pipeline(
     node: Node,
     scope: Scope,
     actions: tuple[Action, ...],
     action_indices: dict[int, int],
-    direct_counters: set[str],
+    attached: Attached,
     first_table: int,
 ) -> Pipeline:
     """One pipeline. `first_table` is the program-wide index of its first table. Raises ProgramError."""
-    for profile in node.children("action_profiles"):
-        raise profile.refuse(f"action profiles and selectors are not supported: {profile.text('name')}")
     for call in node.children("action_calls"):
         raise call.refuse(f"action calls outside tables are not supported: {call.text('name')}")
     tables, conditionals = list(node.children("tables")), list(node.children("conditionals"))
     indices = {item.text("name"): index for index, item in enumerate([*tables, *conditionals])}
-    reader = _TableReader(scope, actions, action_indices, direct_counters, indices)
+    reader = _TableReader(scope, actions, action_indices, attached, indices)
     nodes: list[p4.Node] = [reader.table(item) for item in tables]
     for item in conditionals:
         condition = require_exact(parse_value(item.child("expression"), scope), item, "a condition")
         nodes.append(
-            Conditional(condition, reader.follow(item.raw("true_next")), reader.follow(item.raw("false_next")))
+            Conditional(
+                condition, reader.follow(item.raw("true_next")), reader.follow(item.raw("false_next")), item.source
+            )
         )
     start = node.optional_text("init_table")
     numbers = {index: first_table + index for index in range(len(tables))}
@@ -59,13 +72,13 @@ class _TableReader:
         scope: Scope,
         actions: tuple[Action, ...],
         action_indices: dict[int, int],
-        direct_counters: set[str],
+        attached: Attached,
         nodes: dict[str, int],
     ) -> None:
         self.scope = scope
         self.actions = actions
         self.action_indices = action_indices
-        self.direct_counters = direct_counters
+        self.attached = attached
         self.nodes = nodes
 
     def follow(self, name: str | None) -> int | None:
@@ -74,13 +87,15 @@ class _TableReader:
 
     def table(self, node: Node) -> Table:
         name = node.text("name")
-        if node.text("type") != "simple":
-            raise node.refuse(f"tables with an action profile are not supported: {name}")
-        if node.flag("support_timeout"):
-            raise node.refuse(f"idle timeouts are not supported: {name}")
-        if node.has("direct_meters"):
-            raise node.refuse(f"direct meters are not supported: {name}")
+        kind = node.text("type")
+        if kind not in ("simple", "indirect", "indirect_ws"):
+            raise node.refuse(f"tables of type {kind!r} are not supported: {name}")
+        profile = None if kind == "simple" else self._attached(node, "action_profile", self.attached.profiles)
+        if node.has("direct_meters") and name not in self.attached.meters:
+            raise node.refuse(f"direct meter {node.text('direct_meters')} of {name} does not exist")
         keys = tuple(self._key(item, name) for item in node.children("key"))
+        if not fits(keys):
+            raise node.refuse(f"a key of so many bits is not supported: {name}")
         if sum(key.kind is MatchKind.LPM for key in keys) > 1:
             raise node.refuse(f"more than one lpm field in a table is not supported: {name}")
         numbers = tuple(self.action_indices[number] for number in node.sequence("action_ids"))
@@ -88,21 +103,35 @@ class _TableReader:
         by_hit = "__HIT__" in following or "__MISS__" in following
         by_name = {} if by_hit else following
         default = node.child("default_entry") if node.has("default_entry") else None
+        call = self._call(default) if default else None
+        entries = self._entries(list(node.children("entries")), keys)
+        for used in (*(entry.call for entry in entries), *([call] if call else [])):
+            if used.action not in numbers:
+                raise node.refuse(f"{name} has an entry with {self.actions[used.action].name}, which it does not list")
         return Table(
             name=name,
             keys=keys,
             actions=numbers,
-            default=self._call(default) if default else None,
+            default=call,
             const_default=default is not None and (default.flag("action_entry_const") or default.flag("action_const")),
-            entries=tuple(self._entry(item, keys) for item in node.children("entries")),
+            entries=entries,
             size=node.integer("max_size"),
-            direct_counter=name in self.direct_counters or node.flag("with_counters"),
+            direct_counter=name in self.attached.counters or node.flag("with_counters"),
             next_by_action={number: self.follow(by_name.get(self.actions[number].name)) for number in numbers},
             next_hit=self.follow(following.get("__HIT__")),
-            next_miss=self.follow(following.get("__MISS__")),
+            next_miss=self.follow(following.get("__MISS__") if by_hit else node.optional_text("base_default_next")),
             by_hit=by_hit,
             immutable=node.has("entries"),
+            profile=profile,
+            direct_meter=self.attached.meters.get(name),
+            timeout=node.flag("support_timeout"),
         )
+
+    @staticmethod
+    def _attached(node: Node, key: str, known: dict[str, int]) -> int:
+        if node.text(key) not in known:
+            raise node.refuse(f"{key} {node.text(key)} does not exist")
+        return known[node.text(key)]
 
     def _key(self, node: Node, table: str) -> Key:
         kind = node.text("match_type")
@@ -127,11 +156,15 @@ class _TableReader:
             index, tuple(value & ((1 << width) - 1) for value, width in zip(arguments, widths, strict=True))
         )
 
-    def _entry(self, node: Node, keys: tuple[Key, ...]) -> ConstEntry:
-        match = tuple(self._field_key(item, key) for item, key in zip(node.children("match_key"), keys, strict=True))
+    def _entries(self, nodes: list[Node], keys: tuple[Key, ...]) -> tuple[ConstEntry, ...]:
         # BMv2's priorities are the other way round than P4Runtime's: there the lowest number wins.
-        priority = node.integer("priority") if node.has("priority") else 0
-        return ConstEntry(match, self._call(node.child("action_entry")), (1 << 24) - priority)
+        numbers = [item.integer("priority") if item.has("priority") else 0 for item in nodes]
+        highest = max(numbers, default=0) + 1
+        return tuple(self._entry(item, keys, highest - number) for item, number in zip(nodes, numbers, strict=True))
+
+    def _entry(self, node: Node, keys: tuple[Key, ...], priority: int) -> ConstEntry:
+        match = tuple(self._field_key(item, key) for item, key in zip(node.children("match_key"), keys, strict=True))
+        return ConstEntry(match, self._call(node.child("action_entry")), priority)
 
     def _field_key(self, node: Node, key: Key) -> FieldKey:
         full = (1 << key.width) - 1
@@ -140,7 +173,10 @@ class _TableReader:
         raw = node.raw("key")
         value = int(raw) if isinstance(raw, bool) else hex_value(node.text("key"), node)
         if key.kind is MatchKind.LPM:
-            return FieldKey(value & full, node.integer("prefix_length"))
+            length = node.integer("prefix_length")
+            if not 0 <= length <= key.width:
+                raise node.refuse(f"a prefix of {length} bits in a field of {key.width}")
+            return FieldKey(value & full, length)
         if key.kind in (MatchKind.TERNARY, MatchKind.OPTIONAL):
             mask = hex_value(node.text("mask"), node) & full
             return FieldKey(value & mask, mask)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A port towards a host: eight strict-priority queues that share a byte buffer, drained at the port's rate onto a link.
+ * A port towards a host: eight queues that share a byte buffer, drained at the port's rate onto a link.
  *
  * Departures follow a schedule of absolute times, as on a wire: a packet starts when the one before it has ended, or
  * when it arrives at an idle port. A thread that wakes late sends late, but neither loses rate nor sends bursts that the
@@ -9,8 +9,6 @@
 #include <unistd.h>
 
 #include "port.h"
-
-static const uint64_t NS = 1000000000u;
 
 void gl_tell(gl_dataplane *dp, gl_port *port, uint32_t kind, int error, uint32_t length) {
     if (port->told >> kind & 1) {
@@ -24,7 +22,8 @@ void gl_tell(gl_dataplane *dp, gl_port *port, uint32_t kind, int error, uint32_t
 
 /* ---- Queues ---- */
 
-static void append(gl_queue *queue, gl_packet *packet) {
+static void append(gl_port *port, uint32_t number, gl_packet *packet) {
+    gl_queue *queue = &port->queues[number];
     packet->next = NULL;
     packet->prev = queue->tail;
     if (queue->tail) {
@@ -34,9 +33,12 @@ static void append(gl_queue *queue, gl_packet *packet) {
     }
     queue->tail = packet;
     queue->bytes += packet->length;
+    queue->packets++;
+    port->depth += packet->length;
 }
 
-static gl_packet *take_head(gl_queue *queue) {
+static gl_packet *take_head(gl_port *port, uint32_t number) {
+    gl_queue *queue = &port->queues[number];
     gl_packet *packet = queue->head;
     queue->head = packet->next;
     if (queue->head) {
@@ -45,10 +47,13 @@ static gl_packet *take_head(gl_queue *queue) {
         queue->tail = NULL;
     }
     queue->bytes -= packet->length;
+    queue->packets--;
+    port->depth -= packet->length;
     return packet;
 }
 
-static gl_packet *take_tail(gl_queue *queue) {
+static gl_packet *take_tail(gl_port *port, uint32_t number) {
+    gl_queue *queue = &port->queues[number];
     gl_packet *packet = queue->tail;
     queue->tail = packet->prev;
     if (queue->tail) {
@@ -57,37 +62,102 @@ static gl_packet *take_tail(gl_queue *queue) {
         queue->head = NULL;
     }
     queue->bytes -= packet->length;
+    queue->packets--;
+    port->depth -= packet->length;
     return packet;
 }
 
-static void count(gl_traffic *traffic, uint32_t length) {
-    traffic->packets++;
-    traffic->bytes += length;
+static int weighted(const gl_port *port) {
+    return port->config.weights[0] != 0;
 }
 
-/* Makes room for a packet of a class by dropping the tails of lower classes, lowest first. 0 if that can't be enough. */
-static int make_room(gl_dataplane *dp, gl_port *port, uint32_t queue, uint32_t length) {
-    if (port->depth + length <= port->config.buffer) {
-        return 1;
-    }
-    uint64_t lower = 0;
-    for (uint32_t i = 0; i < queue; i++) {
-        lower += port->queues[i].bytes;
-    }
-    if (port->depth - lower + length > port->config.buffer) {
-        return 0;
-    }
-    for (uint32_t i = 0; port->depth + length > port->config.buffer;) {
-        if (!port->queues[i].tail) {
-            i++;
+/* The queue whose tail goes first, if `length` more bytes were in queue `arriving`. Strict priority: the lowest class
+ * that has packets. Deficit round robin: the one with most bytes for its weight, so that none takes others' share of
+ * the buffer (the longest-queue drop of fair queueing). */
+static uint32_t victim(const gl_port *port, uint32_t arriving, uint32_t length) {
+    const uint32_t *weights = port->config.weights;
+    uint32_t worst = GL_QUEUES;
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < GL_QUEUES; i++) {
+        uint64_t bytes = port->queues[i].bytes + (i == arriving ? length : 0);
+        if (bytes == 0) {
             continue;
         }
-        gl_packet *packet = take_tail(&port->queues[i]);
-        port->depth -= packet->length;
-        count(&port->stats.tail_dropped[i], packet->length);
-        gl_pool_put(&dp->pool, packet);
+        if (!weighted(port)) {
+            return i;
+        }
+        if (worst == GL_QUEUES || bytes * weights[worst] > most * weights[i]) {
+            worst = i;
+            most = bytes;
+        }
+    }
+    return worst;
+}
+
+static void push_out(gl_dataplane *dp, gl_port *port, uint32_t queue) {
+    gl_packet *packet = take_tail(port, queue);
+    gl_note(&port->stats.queues[queue].tail_dropped, packet->length);
+    gl_note(&port->stats.queues[queue].pushed_out, packet->length);
+    gl_pool_put(&dp->pool, packet);
+}
+
+/* Makes room for a packet by dropping tails of other queues. 0 if there is none to be made. */
+static int make_room(gl_dataplane *dp, gl_port *port, uint32_t queue, uint32_t length) {
+    uint64_t buffer = port->config.buffer;
+    if (port->depth + length <= buffer) {
+        return 1;
+    }
+    if (length > buffer) {
+        return 0;
+    }
+    if (!weighted(port)) {
+        uint64_t lower = 0;
+        for (uint32_t i = 0; i < queue; i++) {
+            lower += port->queues[i].bytes;
+        }
+        if (port->depth - lower + length > buffer) {
+            return 0;
+        }
+    }
+    while (port->depth + length > buffer) {
+        uint32_t worst = victim(port, queue, length);
+        if (worst == queue) {
+            return 0;
+        }
+        push_out(dp, port, worst);
     }
     return 1;
+}
+
+/* ---- Scheduling ---- */
+
+static uint32_t next_class(const gl_port *port) {
+    uint32_t i = GL_QUEUES - 1;
+    while (!port->queues[i].head) {
+        i--;
+    }
+    return i;
+}
+
+/* Deficit round robin (Shreedhar and Varghese, 1996). A quantum is a whole frame or more, so a turn sends something. */
+static uint32_t next_turn(gl_port *port) {
+    for (;;) {
+        gl_queue *queue = &port->queues[port->turn];
+        if (queue->head) {
+            if (!port->granted) {
+                queue->deficit += (uint64_t)port->config.weights[port->turn] * port->frame_limit;
+                port->granted = 1;
+            }
+            if (queue->deficit >= queue->head->length) {
+                queue->deficit -= queue->head->length;
+                return port->turn;
+            }
+        } else {
+            queue->deficit = 0;
+        }
+        port->turn = (port->turn + 1) % GL_QUEUES;
+        port->granted = 0;
+    }
 }
 
 /* ---- Sending ---- */
@@ -96,15 +166,16 @@ void gl_port_flush(gl_dataplane *dp, gl_port *port) {
     gl_batch *batch = &port->tx;
     uint32_t done = 0;
     while (done < batch->count) {
-        int sent = sendmmsg(port->fd, batch->messages + done, batch->count - done, MSG_DONTWAIT);
+        int sent = port->io->send(port, done);
         for (int i = 0; i < sent; i++) {
-            count(&port->stats.tx, batch->packets[done + (uint32_t)i]->length);
+            gl_note(&port->stats.tx, batch->packets[done + (uint32_t)i]->length);
         }
         if (sent > 0) {
             done += (uint32_t)sent;
-        } else if (errno != EINTR) {
-            /* The first of the rest is refused: a full interface queue, or no interface. */
-            port->stats.tx_errors++;
+        } else if (errno != EINTR && errno != ECONNREFUSED) {
+            /* The first of the rest is refused: a full interface queue, or no interface. (A refused connection is an
+             * earlier datagram's: the tunnel's other end is not there yet.) */
+            gl_note(&port->stats.tx_errors, batch->packets[done]->length);
             gl_tell(dp, port, GL_EVENT_TX_ERROR, errno, batch->packets[done]->length);
             done++;
         }
@@ -126,14 +197,18 @@ static void transmit(gl_dataplane *dp, gl_port *port, gl_packet *packet) {
 }
 
 static void onto_link(gl_dataplane *dp, gl_port *port, gl_packet *packet, uint64_t at) {
-    switch (gl_link_enter(&port->tx_link, packet, at)) {
+    gl_packet *twin;
+    switch (gl_link_enter(&port->tx_link, &dp->pool, packet, at, &twin)) {
     case GL_LINK_NOW:
         transmit(dp, port, packet);
+        if (twin) {
+            transmit(dp, port, twin);
+        }
         break;
     case GL_LINK_LATER:
         break;
     case GL_LINK_NO_MEMORY:
-        port->stats.no_memory++;
+        gl_note(&port->stats.tx_no_memory, packet->length);
         gl_pool_put(&dp->pool, packet);
         break;
     case GL_LINK_LOST:
@@ -142,17 +217,23 @@ static void onto_link(gl_dataplane *dp, gl_port *port, gl_packet *packet, uint64
     }
 }
 
+/* When a packet that starts now will have ended. Fractions of a ns are kept, or a fast port would be faster than that. */
+static void occupy(gl_port *port, uint32_t length) {
+    if (port->config.rate) {
+        uint64_t work = length * 8 * GL_SECOND + port->free_rest;
+        port->free_at += work / port->config.rate;
+        port->free_rest = work % port->config.rate;
+    }
+}
+
 void gl_port_advance(gl_dataplane *dp, gl_port *port, uint64_t now) {
     while (port->depth && port->free_at <= now) {
-        int i = GL_QUEUES - 1;
-        while (!port->queues[i].head) {
-            i--;
-        }
-        gl_packet *packet = take_head(&port->queues[i]);
-        port->depth -= packet->length;
+        gl_packet *packet = take_head(port, weighted(port) ? next_turn(port) : next_class(port));
         uint64_t start = port->free_at;
-        if (port->config.rate) {
-            port->free_at += packet->length * 8 * NS / port->config.rate;
+        occupy(port, packet->length);
+        /* Links deliver in order of time: what arrived at the host before this started goes first. */
+        for (gl_packet *earlier; (earlier = gl_link_due(&port->tx_link, start));) {
+            transmit(dp, port, earlier);
         }
         onto_link(dp, port, packet, start);
     }
@@ -172,21 +253,107 @@ uint64_t gl_port_next(const gl_port *port) {
     return next;
 }
 
-void gl_port_enqueue(gl_dataplane *dp, gl_port *port, gl_packet *packet, uint32_t queue, uint64_t now) {
+void gl_port_enqueue(gl_dataplane *dp, gl_port *port, gl_packet *packet, uint32_t number, uint64_t now) {
+    gl_queue_stats *stats = &port->stats.queues[number];
     gl_port_advance(dp, port, now);
-    if (!make_room(dp, port, queue, packet->length)) {
-        count(&port->stats.tail_dropped[queue], packet->length);
+    if (!port->config.up || !make_room(dp, port, number, packet->length)) {
+        gl_note(port->config.up ? &stats->tail_dropped : &port->stats.tx_down, packet->length);
+        uint64_t reason = port->config.up ? GL_DROP_TAIL : GL_DROP_DOWN;
+        GL_NOTE(dp->host.tracer, GL_TRACE_DROPPED, reason, port->number, number);
         gl_pool_put(&dp->pool, packet);
         return;
     }
-    count(&port->stats.enqueued[queue], packet->length);
+    gl_note(&stats->enqueued, packet->length);
     if (port->depth == 0 && port->free_at < now) {
         port->free_at = now;
+        port->free_rest = 0;
     }
-    append(&port->queues[queue], packet);
-    port->depth += packet->length;
+    append(port, number, packet);
+    if (port->config.ecn && port->queues[number].bytes > port->config.ecn && gl_mark_ce(packet->data, packet->length)) {
+        gl_note(&stats->marked, packet->length);
+    }
+    GL_NOTE(dp->host.tracer, GL_TRACE_QUEUED, port->number, number, packet->length, port->queues[number].bytes,
+            port->depth);
     if (port->depth > port->stats.depth_max) {
         port->stats.depth_max = port->depth;
     }
     gl_port_advance(dp, port, now);
+}
+
+/* ---- Settings, coming and going ---- */
+
+static void flush_queues(gl_dataplane *dp, gl_port *port) {
+    for (uint32_t i = 0; i < GL_QUEUES; i++) {
+        while (port->queues[i].head) {
+            gl_packet *packet = take_head(port, i);
+            gl_note(&port->stats.queues[i].flushed, packet->length);
+            gl_pool_put(&dp->pool, packet);
+        }
+    }
+}
+
+void gl_port_apply(gl_dataplane *dp, gl_port *port, gl_port_config config) {
+    port->config = config;
+    gl_link_configure(&port->tx_link, config.tx);
+    gl_link_configure(&port->rx_link, config.rx);
+    port->free_rest = 0;
+    if (!config.up) {
+        flush_queues(dp, port);
+    }
+    while (port->depth > config.buffer) {
+        push_out(dp, port, victim(port, GL_QUEUES, 0));
+    }
+}
+
+gl_port *gl_port_new(uint32_t number, uint32_t kind, int fd, uint32_t frame_limit, uint64_t seed) {
+    gl_port *port = calloc(1, sizeof *port);
+    if (!port) {
+        return NULL;
+    }
+    port->number = number;
+    port->io = &gl_kinds[kind];
+    port->fd = fd;
+    port->frame_limit = frame_limit;
+    port->stats.up = 1;
+    port->tx_link.seed = seed * 2 * GL_PORTS + 2 * number;
+    port->rx_link.seed = seed * 2 * GL_PORTS + 2 * number + 1;
+    port->control = calloc(GL_BATCH, sizeof *port->control);
+    if (kind == GL_PORT_FILE && fd >= 0) {
+        int own = dup(fd);
+        port->file = own < 0 ? NULL : fdopen(own, "ab");
+        if (!port->file && own >= 0) {
+            close(own);
+        }
+    }
+    if (!port->control || (kind == GL_PORT_FILE && fd >= 0 && !port->file)) {
+        free(port->control);
+        free(port);
+        return NULL;
+    }
+    for (int i = 0; i < GL_BATCH; i++) {
+        port->rx.messages[i].msg_hdr = (struct msghdr){
+            .msg_iov = &port->rx.vectors[i], .msg_iovlen = 1, .msg_control = port->control[i],
+        };
+        port->tx.messages[i].msg_hdr = (struct msghdr){.msg_iov = &port->tx.vectors[i], .msg_iovlen = 1};
+    }
+    return port;
+}
+
+void gl_port_free(gl_dataplane *dp, gl_port *port) {
+    flush_queues(dp, port);
+    gl_link_clear(&port->tx_link, &dp->pool);
+    gl_link_clear(&port->rx_link, &dp->pool);
+    for (uint32_t i = 0; i < port->tx.count; i++) {
+        gl_pool_put(&dp->pool, port->tx.packets[i]);
+    }
+    for (uint32_t i = 0; i < GL_BATCH; i++) {
+        if (port->rx.packets[i]) {
+            gl_pool_put(&dp->pool, port->rx.packets[i]);
+        }
+    }
+    if (port->file) {
+        fclose(port->file);
+    }
+    free(port->control);
+    free(port);
 }

@@ -3,10 +3,18 @@
 #ifndef GL_PORT_H
 #define GL_PORT_H
 
+#include <stdio.h>
 #include <sys/socket.h>
 
 #include "lock.h"
 #include "runtime.h"
+
+static const uint64_t GL_SECOND = 1000000000u;
+
+static inline void gl_note(gl_traffic *traffic, uint32_t length) {
+    traffic->packets++;
+    traffic->bytes += length;
+}
 
 /* ---- Packet buffers ---- */
 
@@ -26,12 +34,14 @@ static inline void gl_pool_put(gl_pool *pool, gl_packet *packet) {
     pool->free = packet;
 }
 
-/* ---- Links: loss, delay and reordering of one direction ---- */
+/* ---- Links: what happens to packets in one direction ---- */
 
 typedef struct {
     gl_impairment config;
-    uint64_t random;
+    int impaired;            /* the configuration does anything */
+    uint64_t seed;
     uint64_t sequence;       /* of the next packet that enters */
+    int bad;                 /* the state of burst loss */
     uint64_t delivered;      /* highest sequence delivered, plus one */
     gl_packet **heap;        /* in flight, earliest first */
     uint32_t count, capacity;
@@ -40,17 +50,19 @@ typedef struct {
 
 typedef enum { GL_LINK_NOW, GL_LINK_LATER, GL_LINK_LOST, GL_LINK_NO_MEMORY } gl_link_result;
 
-/* Puts a packet on the link at time `now`. GL_LINK_LATER: the link holds it. */
-gl_link_result gl_link_enter(gl_link *link, gl_packet *packet, uint64_t now);
+void gl_link_configure(gl_link *link, gl_impairment config);
+/* Puts a packet on the link at time `now`. GL_LINK_NOW: it has arrived, and then so has `twin` unless that is NULL;
+ * GL_LINK_LATER: the link holds it, and its twin. */
+gl_link_result gl_link_enter(gl_link *link, gl_pool *pool, gl_packet *packet, uint64_t now, gl_packet **twin);
 /* The earliest packet if it is due by `now`, else NULL. */
 gl_packet *gl_link_due(gl_link *link, uint64_t now);
-void gl_link_seed(gl_link *link, uint64_t seed);
+void gl_link_clear(gl_link *link, gl_pool *pool);
 
 /* ---- Ports ---- */
 
-enum { GL_BATCH = 32, GL_CONTROL = 128 };
+enum { GL_BATCH = 32, GL_CONTROL = 128, GL_VLAN_TAG = 4 };
 
-/* One direction of a socket: what recvmmsg fills and sendmmsg reads. */
+/* One direction of a port: what recvmmsg fills and sendmmsg reads. */
 typedef struct {
     struct mmsghdr messages[GL_BATCH];
     struct iovec vectors[GL_BATCH];
@@ -60,23 +72,43 @@ typedef struct {
 
 typedef struct {
     gl_packet *head, *tail;
-    uint64_t bytes;
+    uint64_t bytes, packets;
+    uint64_t deficit;        /* bytes that it may still send in its turn */
 } gl_queue;
 
+typedef struct gl_port gl_port;
+
+/* How a kind of port gets frames in and out. */
 typedef struct {
+    /* As recvmmsg does: fills the first `room` messages; how many, or -1 and errno. */
+    int (*receive)(gl_port *port, uint32_t room);
+    /* As sendmmsg does: sends messages from `first` on; how many, or -1 and errno. */
+    int (*send)(gl_port *port, uint32_t first);
+} gl_io;
+
+/* By GL_PORT_SOCKET ... */
+extern const gl_io gl_kinds[3];
+
+struct gl_port {
     uint32_t number;
+    const gl_io *io;
     int fd;
-    uint32_t frame_limit;    /* bytes, without a VLAN tag */
+    FILE *file;              /* of a pcap port; NULL: what it sends goes nowhere */
+    uint64_t epoch;          /* ns: what the file's times count from */
+    uint32_t frame_limit;    /* bytes */
     gl_port_config config;
     gl_queue queues[GL_QUEUES];
     uint64_t depth;          /* bytes in all queues */
+    uint32_t turn;           /* deficit round robin: the queue whose turn it is */
+    int granted;             /* and whether it has got its quantum */
     uint64_t free_at;        /* ns: when the link to the host has sent what it was given */
+    uint64_t free_rest;      /* and what is left of a ns, in bit * ns */
     gl_link tx_link, rx_link;
     gl_batch rx, tx;
     uint8_t (*control)[GL_CONTROL];
     gl_port_stats stats;
     uint8_t told;            /* events already reported, one bit per kind */
-} gl_port;
+};
 
 struct gl_dataplane {
     gl_host host;
@@ -87,20 +119,35 @@ struct gl_dataplane {
     gl_port *ports[GL_PORTS];
     gl_port *list[GL_PORTS];
     uint32_t count;
-    gl_process *process;
+    uint32_t generation;     /* of the list of ports */
+    uint64_t epoch;
+    gl_process *process, *traced;
     gl_state *state;
+    gl_tracer *tracer;       /* gets what `traced` says of packets from `trace_port`; NULL: none are traced */
+    uint32_t trace_port;     /* GL_PORTS: all */
     int event_fd, wake_fd;
+    uint64_t stop_at;        /* ns: nothing comes in any more, and forwarding ends then at the latest; 0: it runs */
     uint64_t clock;          /* ns: time of the packet in hand; never goes back */
 };
 
+/* NULL for want of memory. */
+gl_port *gl_port_new(uint32_t number, uint32_t kind, int fd, uint32_t frame_limit, uint64_t seed);
+void gl_port_free(gl_dataplane *dp, gl_port *port);
+void gl_port_apply(gl_dataplane *dp, gl_port *port, gl_port_config config);
 /* Sends what is due from a port's queues until `now`. */
 void gl_port_advance(gl_dataplane *dp, gl_port *port, uint64_t now);
 /* When the port next has something to do, or UINT64_MAX. */
 uint64_t gl_port_next(const gl_port *port);
-/* Queues a packet, or drops it, or a lower class's in its place. */
+/* Queues a packet, or drops it, or others in its place. */
 void gl_port_enqueue(gl_dataplane *dp, gl_port *port, gl_packet *packet, uint32_t queue, uint64_t now);
-/* Hands the batch to the socket. */
+/* Hands the batch to the interface. */
 void gl_port_flush(gl_dataplane *dp, gl_port *port);
+/* Wakes the forwarding thread. */
+void gl_wake(const gl_dataplane *dp);
+/* Reports an event for the log, once. */
 void gl_tell(gl_dataplane *dp, gl_port *port, uint32_t kind, int error, uint32_t length);
+
+/* Sets CE (RFC 3168) in an ECN-capable IPv4 or IPv6 frame; 0 if it is not one, or has it already. */
+int gl_mark_ce(uint8_t *frame, uint32_t length);
 
 #endif

@@ -7,9 +7,11 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "api.h"
 
 #define GL_INLINE static inline __attribute__((always_inline))
+
+#include "table.h"
+#include "wide.h"
 
 /* ---- Packets ---- */
 
@@ -25,37 +27,84 @@ struct gl_packet {
 };
 
 struct gl_host {
-    /* A copy that has what follows `offset`, and as much room in front; NULL for want of memory. */
+    /* A copy that has what follows `offset`, and GL_HEADROOM in front; NULL for want of memory, or if it is too long. */
     gl_packet *(*copy)(gl_host *host, const gl_packet *packet, uint32_t offset);
+    /* Packets that wait in a queue of a port now. */
+    uint32_t (*depth)(gl_host *host, uint32_t port, uint32_t queue, uint64_t now);
     void (*emit)(gl_host *host, gl_packet *packet, uint32_t port, uint32_t queue, uint64_t now);
     /* `by_program`: a decision of the program, rather than the end of a packet that was copied. */
     void (*discard)(gl_host *host, gl_packet *packet, int by_program);
+    gl_tracer *tracer;       /* NULL: nobody looks */
+};
+
+/* ---- Tracing: what a program says in it is compiled only with GL_TRACED ---- */
+
+GL_INLINE void gl_trace(gl_tracer *tracer, uint32_t kind, const uint64_t *head, uint32_t heads, const uint64_t *rest,
+                        uint32_t rests) {
+    if (!tracer) {
+        return;
+    }
+    if (tracer->capacity - tracer->used < 1 + heads + rests) {
+        tracer->lost++;
+        return;
+    }
+    uint64_t *at = tracer->words + tracer->used;
+    *at++ = (uint64_t)kind << 32 | (heads + rests);
+    memcpy(at, head, heads * sizeof *at);
+    memcpy(at + heads, rest, rests * sizeof *at);
+    tracer->used += 1 + heads + rests;
+}
+
+#define GL_NOTE_WORDS(tracer, kind, words, count, ...)                                                                 \
+    do {                                                                                                               \
+        const uint64_t head_[] = {__VA_ARGS__};                                                                        \
+        gl_trace(tracer, kind, head_, sizeof head_ / sizeof *head_, words, count);                                     \
+    } while (0)
+#define GL_NOTE(tracer, kind, ...) GL_NOTE_WORDS(tracer, kind, head_, 0, __VA_ARGS__)
+
+GL_INLINE void gl_trace_packet(gl_tracer *tracer, const gl_packet *packet, uint64_t now) {
+    uint64_t bytes[16] = {0};
+    memcpy(bytes, packet->data, packet->length < sizeof bytes ? packet->length : sizeof bytes);
+    GL_NOTE_WORDS(tracer, GL_TRACE_PACKET, bytes, 16, packet->port, now, packet->length);
+}
+
+#ifdef GL_TRACED
+static __thread gl_tracer *gl_traced;
+#define GL_TRACE_START(to, packet, now) (gl_traced = (to), gl_trace_packet(to, packet, now))
+#define GL_TRACE(kind, ...) GL_NOTE(gl_traced, kind, __VA_ARGS__)
+#define GL_TRACE_WORDS(kind, words, count, ...) GL_NOTE_WORDS(gl_traced, kind, words, count, __VA_ARGS__)
+#else
+#define GL_TRACE_START(...) ((void)0)
+#define GL_TRACE(...) ((void)0)
+#define GL_TRACE_WORDS(...) ((void)0)
+#endif
+
+/* What a packet is to do when its pipeline ends, and its lengths in bytes. The lists count from 1; 0 is none. */
+typedef struct {
+    uint32_t length;         /* as it entered ingress: what counters and meters count */
+    uint32_t size;           /* v1model's packet_length: and what headers have been added since, less those removed */
+    uint32_t limit;          /* of truncate */
+    uint16_t clone;          /* session, with GL_CLONED set */
+    uint16_t clone_fields, resubmit, recirculate, digest;
+    uint8_t failed;          /* an assertion: the packet is to be dropped */
+} gl_marks;
+
+enum { GL_CLONED = 0x8000 };
+
+/* One member of an action profile, or a group's. */
+struct gl_choice {
+    uint32_t count;
+    gl_entry **members;
 };
 
 /* ---- State ---- */
 
-/* Exact and LPM: open addressing, rows of (entry, key words), linear probing, at most half full.
- * List: rows of (entry, key words, operand words), highest priority first. */
-struct gl_table {
-    uint64_t *rows;
-    uint32_t kind;
-    uint32_t words;          /* of the key; an LPM table's key ends with the prefix length */
-    uint32_t row_words;
-    uint32_t used;
-    uint32_t capacity;       /* rows; a power of two in a hash table */
-    uint32_t max_arguments;
-    uint32_t prefixes[65];   /* entries per prefix length */
-    uint8_t lengths[65];     /* those in use, longest first */
-    uint32_t length_count;
-    gl_entry *fallback;
-};
-
-typedef struct {
+struct gl_meter {
     uint64_t cir, pir;                      /* units per second */
     unsigned __int128 cbs, pbs, tc, tp;     /* units * 1e9, so that rate * ns needs no division */
     uint64_t last;                          /* ns */
     uint32_t configured;
-} gl_meter;
+};
 
 typedef struct {
     uint32_t size;
@@ -68,14 +117,24 @@ typedef struct {
 } gl_meter_array;
 
 typedef struct {
-    uint32_t size;
+    uint32_t size, words;                   /* of a cell, the lowest first */
     uint64_t *cells;
 } gl_register_array;
 
 typedef struct {
     uint32_t count;
+    uint32_t limit;          /* of a clone session: bytes of a packet */
     gl_replica replicas[];
 } gl_group;
+
+/* What the controller is told of, oldest first. */
+typedef struct gl_mail gl_mail;
+
+typedef struct {
+    gl_mail *first, *last;
+    uint64_t bytes;
+    int event_fd;            /* gets 1 when the first of them comes */
+} gl_mailbox;
 
 struct gl_state {
     gl_lock *lock;
@@ -84,76 +143,16 @@ struct gl_state {
     gl_counter_array *counters;
     gl_meter_array *meters;
     gl_register_array *registers;
-    gl_group **groups;
+    gl_group **groups, **sessions;
     uint64_t random;
+    uint32_t cpu_port;       /* GL_PORTS: there is none */
+    gl_mailbox mailbox;
+    gl_losses losses;
+    uint64_t log_time;       /* ns: messages of the program to the log, at most GL_LOGGED in a second */
+    uint32_t log_count;
+    /* Tells the controller; the generated code has no other way to call the runtime. */
+    void (*post)(gl_state *state, uint32_t kind, uint32_t id, uint64_t now, const uint8_t *bytes, uint32_t length);
 };
-
-/* ---- Lookup. The counts and kinds are constants where these are called, so the loops unroll. ---- */
-
-GL_INLINE uint64_t gl_hash(const uint64_t *key, uint32_t words) {
-    uint64_t h = 0x9e3779b97f4a7c15u;
-    for (uint32_t i = 0; i < words; i++) {
-        h = (h ^ key[i]) * 0xff51afd7ed558ccdu;
-        h ^= h >> 32;
-    }
-    return h;
-}
-
-GL_INLINE int gl_same(const uint64_t *a, const uint64_t *b, uint32_t words) {
-    uint64_t difference = 0;
-    for (uint32_t i = 0; i < words; i++) {
-        difference |= a[i] ^ b[i];
-    }
-    return difference == 0;
-}
-
-GL_INLINE gl_entry *gl_find(const gl_table *table, const uint64_t *key, uint32_t words) {
-    uint32_t mask = table->capacity - 1;
-    for (uint32_t i = (uint32_t)gl_hash(key, words) & mask;; i = (i + 1) & mask) {
-        const uint64_t *row = table->rows + (size_t)i * (words + 1);
-        if (!row[0]) {
-            return NULL;
-        }
-        if (gl_same(row + 1, key, words)) {
-            return (gl_entry *)(uintptr_t)row[0];
-        }
-    }
-}
-
-GL_INLINE uint64_t gl_prefix_mask(uint32_t length, uint32_t width) {
-    return length == 0 ? 0 : (~UINT64_C(0) << (64 - length)) >> (64 - width);
-}
-
-/* `key` has its prefix in the last but one word; the last is scratch. */
-GL_INLINE gl_entry *gl_find_longest(const gl_table *table, uint64_t *key, uint32_t words, uint32_t width) {
-    uint64_t value = key[words - 2];
-    for (uint32_t i = 0; i < table->length_count; i++) {
-        uint32_t length = table->lengths[i];
-        key[words - 2] = value & gl_prefix_mask(length, width);
-        key[words - 1] = length;
-        gl_entry *entry = gl_find(table, key, words);
-        if (entry) {
-            return entry;
-        }
-    }
-    return NULL;
-}
-
-/* Bit i of `ranges`: word i is a range (value <= key <= operand), otherwise a mask (key & operand == value). */
-GL_INLINE gl_entry *gl_find_first(const gl_table *table, const uint64_t *key, uint32_t words, uint64_t ranges) {
-    const uint64_t *row = table->rows;
-    for (uint32_t n = table->used; n; n--, row += 1 + 2 * words) {
-        int matches = 1;
-        for (uint32_t i = 0; i < words; i++) {
-            uint64_t value = row[1 + i], operand = row[1 + words + i];
-            matches &= (ranges >> i & 1) ? (value <= key[i] && key[i] <= operand) : ((key[i] & operand) == value);
-        }
-        if (matches) {
-            return (gl_entry *)(uintptr_t)row[0];
-        }
-    }
-    return NULL;
-}
 
 /* ---- What actions do ---- */
 
@@ -165,17 +164,18 @@ GL_INLINE void gl_tally(gl_counter *counter, uint32_t length) {
 GL_INLINE void gl_count(gl_state *state, uint32_t array, uint64_t index, uint32_t length) {
     if (index < state->counters[array].size) {
         gl_tally(&state->counters[array].cells[index], length);
+    } else {
+        state->losses.out_of_range++;
     }
 }
 
-GL_INLINE uint64_t gl_register_read(const gl_state *state, uint32_t array, uint64_t index) {
-    return index < state->registers[array].size ? state->registers[array].cells[index] : 0;
-}
-
-GL_INLINE void gl_register_write(gl_state *state, uint32_t array, uint64_t index, uint64_t value) {
+/* The cell, or NULL if there is none with that index. */
+GL_INLINE uint64_t *gl_register(gl_state *state, uint32_t array, uint64_t index, uint32_t words) {
     if (index < state->registers[array].size) {
-        state->registers[array].cells[index] = value;
+        return state->registers[array].cells + index * words;
     }
+    state->losses.out_of_range++;
+    return NULL;
 }
 
 GL_INLINE void gl_refill(unsigned __int128 *tokens, unsigned __int128 burst, uint64_t rate, uint64_t elapsed) {
@@ -183,37 +183,59 @@ GL_INLINE void gl_refill(unsigned __int128 *tokens, unsigned __int128 burst, uin
     *tokens = filled < burst ? filled : burst;
 }
 
-/* RFC 2698, colour-blind: 0 green, 1 yellow, 2 red. */
-GL_INLINE uint64_t gl_execute_meter(gl_state *state, uint32_t array, uint64_t index, uint32_t length, uint64_t now) {
-    gl_meter_array *meters = &state->meters[array];
-    if (index >= meters->size || !meters->cells[index].configured) {
-        return 0;
+enum { GL_GREEN = 0, GL_YELLOW = 1, GL_RED = 2 };
+
+/* RFC 2698, colour-blind; `units` are what the packet costs. */
+GL_INLINE uint64_t gl_meter_colour(gl_meter *meter, uint32_t units, uint64_t now) {
+    if (!meter->configured) {
+        return GL_GREEN;
     }
-    gl_meter *meter = &meters->cells[index];
     if (now > meter->last) {
         uint64_t elapsed = now - meter->last;
         gl_refill(&meter->tc, meter->cbs, meter->cir, elapsed);
         gl_refill(&meter->tp, meter->pbs, meter->pir, elapsed);
         meter->last = now;
     }
-    unsigned __int128 cost = (unsigned __int128)(meters->counts_bytes ? length : 1) * 1000000000u;
+    unsigned __int128 cost = (unsigned __int128)units * 1000000000u;
     if (meter->tp < cost) {
-        return 2;
+        return GL_RED;
     }
     meter->tp -= cost;
     if (meter->tc < cost) {
-        return 1;
+        return GL_YELLOW;
     }
     meter->tc -= cost;
-    return 0;
+    return GL_GREEN;
 }
 
-GL_INLINE uint64_t gl_shift_left(uint64_t value, uint64_t distance) {
-    return distance < 64 ? value << distance : 0;
+/* The meter, or NULL if there is none with that index. */
+GL_INLINE gl_meter *gl_meter_at(gl_state *state, uint32_t array, uint64_t index) {
+    if (index < state->meters[array].size) {
+        return &state->meters[array].cells[index];
+    }
+    state->losses.out_of_range++;
+    return NULL;
 }
 
-GL_INLINE uint64_t gl_shift_right(uint64_t value, uint64_t distance) {
-    return distance < 64 ? value >> distance : 0;
+enum { GL_LOGGED = 100 };
+
+/* What the program says, to the log. What is too much is counted only. */
+GL_INLINE void gl_log(gl_state *state, uint32_t message, uint64_t now, const uint64_t *values, uint32_t count) {
+    if (now - state->log_time >= 1000000000u || now < state->log_time) {
+        state->log_time = now;
+        state->log_count = 0;
+    }
+    if (state->log_count == GL_LOGGED) {
+        state->losses.log++;
+        return;
+    }
+    state->log_count++;
+    state->post(state, GL_MAIL_LOG, message, now, (const uint8_t *)values, 8 * count);
+}
+
+GL_INLINE void gl_assertion_failed(gl_state *state, uint32_t message, uint64_t now) {
+    state->losses.assertions++;
+    gl_log(state, message, now, NULL, 0);
 }
 
 /* xorshift64* (Vigna). The state is never 0. */
@@ -234,37 +256,6 @@ GL_INLINE uint64_t gl_random_between(gl_state *state, uint64_t low, uint64_t hig
     }
     uint64_t span = high - low + 1;
     return span == 0 ? random : low + (uint64_t)(((unsigned __int128)random * span) >> 64);
-}
-
-/* The Internet checksum's folding: a sum of 16-bit words, however wide it has grown, to 16 bits. */
-GL_INLINE uint64_t gl_fold(uint64_t sum) {
-    sum = (sum & 0xffffffffu) + (sum >> 32);
-    sum = (sum & 0xffff) + (sum >> 16);
-    sum = (sum & 0xffff) + (sum >> 16);
-    return (sum & 0xffff) + (sum >> 16);
-}
-
-/* CRC-16/ARC and CRC-32 as BMv2 computes them, over bytes. */
-GL_INLINE uint64_t gl_crc16(const uint8_t *bytes, uint32_t length) {
-    uint32_t crc = 0;
-    for (uint32_t i = 0; i < length; i++) {
-        crc ^= bytes[i];
-        for (int bit = 0; bit < 8; bit++) {
-            crc = crc & 1 ? (crc >> 1) ^ 0xa001u : crc >> 1;
-        }
-    }
-    return crc;
-}
-
-GL_INLINE uint64_t gl_crc32(const uint8_t *bytes, uint32_t length) {
-    uint32_t crc = 0xffffffffu;
-    for (uint32_t i = 0; i < length; i++) {
-        crc ^= bytes[i];
-        for (int bit = 0; bit < 8; bit++) {
-            crc = crc & 1 ? (crc >> 1) ^ 0xedb88320u : crc >> 1;
-        }
-    }
-    return crc ^ 0xffffffffu;
 }
 
 #endif

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tables, counters, meters, registers and multicast groups as the control plane changes them. */
+ * A program's state as a whole, and a switch without ports. */
 #include <stdlib.h>
 
 #include "lock.h"
+#include "mailbox.h"
 #include "runtime.h"
-
-enum { FIRST_CAPACITY = 16 };
 
 gl_lock *gl_lock_new(void) {
     gl_lock *lock = calloc(1, sizeof *lock);
@@ -36,35 +35,26 @@ gl_state *gl_state_new(gl_lock *lock, uint32_t tables, uint32_t counters, uint32
     }
     *state = (gl_state){
         .lock = lock, .table_count = tables, .counter_count = counters, .meter_count = meters,
-        .register_count = registers, .random = 0x9e3779b97f4a7c15u,
+        .register_count = registers, .random = 0x9e3779b97f4a7c15u, .cpu_port = GL_PORTS,
+        .mailbox = {.event_fd = -1}, .post = gl_post,
     };
     state->tables = array_of(tables, sizeof *state->tables);
     state->counters = array_of(counters, sizeof *state->counters);
     state->meters = array_of(meters, sizeof *state->meters);
     state->registers = array_of(registers, sizeof *state->registers);
     state->groups = array_of(GL_GROUPS, sizeof(gl_group *));
-    if (!state->tables || !state->counters || !state->meters || !state->registers || !state->groups) {
+    state->sessions = array_of(GL_SESSIONS, sizeof(gl_group *));
+    if (!state->tables || !state->counters || !state->meters || !state->registers || !state->groups ||
+        !state->sessions) {
         gl_state_free(state);
         return NULL;
     }
     return state;
 }
 
-static void free_table(gl_table *table) {
-    if (!table->rows) {
-        return;
-    }
-    uint32_t rows = table->kind == GL_TABLE_LIST ? table->used : table->capacity;
-    for (uint32_t i = 0; i < rows; i++) {
-        free((void *)(uintptr_t)table->rows[(size_t)i * table->row_words]);
-    }
-    free(table->rows);
-    free(table->fallback);
-}
-
 void gl_state_free(gl_state *state) {
     for (uint32_t i = 0; state->tables && i < state->table_count; i++) {
-        free_table(&state->tables[i]);
+        gl_table_free(&state->tables[i]);
     }
     for (uint32_t i = 0; state->counters && i < state->counter_count; i++) {
         free(state->counters[i].cells);
@@ -82,24 +72,13 @@ void gl_state_free(gl_state *state) {
     free(state->counters);
     free(state->meters);
     free(state->registers);
+    for (uint32_t i = 0; state->sessions && i < GL_SESSIONS; i++) {
+        free(state->sessions[i]);
+    }
     free(state->groups);
+    free(state->sessions);
+    gl_mailbox_clear(&state->mailbox);
     free(state);
-}
-
-static gl_entry *new_entry(uint32_t max_arguments) {
-    return calloc(1, sizeof(gl_entry) + sizeof(uint64_t) * max_arguments);
-}
-
-int gl_state_table(gl_state *state, uint32_t index, uint32_t kind, uint32_t words, uint32_t max_arguments) {
-    gl_table *table = &state->tables[index];
-    table->kind = kind;
-    table->words = words;
-    table->row_words = 1 + words * (kind == GL_TABLE_LIST ? 2 : 1);
-    table->capacity = FIRST_CAPACITY;
-    table->max_arguments = max_arguments;
-    table->rows = calloc((size_t)table->capacity * table->row_words, sizeof(uint64_t));
-    table->fallback = new_entry(max_arguments);
-    return table->rows && table->fallback ? 0 : -1;
 }
 
 int gl_state_counter(gl_state *state, uint32_t index, uint32_t size) {
@@ -115,237 +94,11 @@ int gl_state_meter(gl_state *state, uint32_t index, uint32_t size, uint32_t coun
     return state->meters[index].cells ? 0 : -1;
 }
 
-int gl_state_register(gl_state *state, uint32_t index, uint32_t size) {
-    state->registers[index].cells = array_of(size, sizeof(uint64_t));
+int gl_state_register(gl_state *state, uint32_t index, uint32_t size, uint32_t words) {
+    state->registers[index].cells = array_of(size, sizeof(uint64_t) * words);
     state->registers[index].size = size;
+    state->registers[index].words = words;
     return state->registers[index].cells ? 0 : -1;
-}
-
-/* ---- Hash tables ---- */
-
-static uint64_t *row_at(const gl_table *table, uint32_t i) {
-    return table->rows + (size_t)i * table->row_words;
-}
-
-static void place(gl_table *table, const uint64_t *row) {
-    uint32_t mask = table->capacity - 1;
-    uint32_t i = (uint32_t)gl_hash(row + 1, table->words) & mask;
-    while (row_at(table, i)[0]) {
-        i = (i + 1) & mask;
-    }
-    memcpy(row_at(table, i), row, sizeof(uint64_t) * table->row_words);
-}
-
-/* Makes room for one row more, in a hash table by half, in a list by one. */
-static int grow(gl_table *table) {
-    int hashed = table->kind != GL_TABLE_LIST;
-    if (hashed ? 2 * (table->used + 1) <= table->capacity : table->used < table->capacity) {
-        return 0;
-    }
-    gl_table larger = *table;
-    larger.capacity = 2 * table->capacity;
-    larger.rows = calloc((size_t)larger.capacity * table->row_words, sizeof(uint64_t));
-    if (!larger.rows) {
-        return -1;
-    }
-    for (uint32_t i = 0; i < table->capacity; i++) {
-        const uint64_t *row = row_at(table, i);
-        if (hashed && row[0]) {
-            place(&larger, row);
-        }
-    }
-    if (!hashed) {
-        memcpy(larger.rows, table->rows, sizeof(uint64_t) * table->row_words * table->used);
-    }
-    free(table->rows);
-    *table = larger;
-    return 0;
-}
-
-/* Closes the gap at row i, so that no probe stops short. */
-static void close_gap(gl_table *table, uint32_t i) {
-    uint32_t mask = table->capacity - 1;
-    for (uint32_t j = (i + 1) & mask; row_at(table, j)[0]; j = (j + 1) & mask) {
-        uint32_t home = (uint32_t)gl_hash(row_at(table, j) + 1, table->words) & mask;
-        if (((j - home) & mask) >= ((j - i) & mask)) {
-            memcpy(row_at(table, i), row_at(table, j), sizeof(uint64_t) * table->row_words);
-            i = j;
-        }
-    }
-    memset(row_at(table, i), 0, sizeof(uint64_t) * table->row_words);
-}
-
-static void count_prefix(gl_table *table, uint32_t length, int change) {
-    table->prefixes[length] += (uint32_t)change;
-    table->length_count = 0;
-    for (uint32_t i = 65; i-- > 0;) {
-        if (table->prefixes[i]) {
-            table->lengths[table->length_count++] = (uint8_t)i;
-        }
-    }
-}
-
-/* ---- Entries ---- */
-
-static void set_action(gl_entry *entry, uint32_t action, uint32_t arguments, const uint64_t *values) {
-    entry->action = action;
-    if (arguments) {
-        memcpy(entry->arguments, values, sizeof(uint64_t) * arguments);
-    }
-}
-
-static void insert_ordered(gl_table *table, gl_entry *entry, const uint64_t *key, const uint64_t *operand) {
-    uint32_t at = table->used;
-    while (at > 0 && ((gl_entry *)(uintptr_t)row_at(table, at - 1)[0])->priority < entry->priority) {
-        at--;
-    }
-    uint64_t *row = row_at(table, at);
-    memmove(row + table->row_words, row, sizeof(uint64_t) * table->row_words * (table->used - at));
-    row[0] = (uintptr_t)entry;
-    memcpy(row + 1, key, sizeof(uint64_t) * table->words);
-    memcpy(row + 1 + table->words, operand, sizeof(uint64_t) * table->words);
-}
-
-gl_entry *gl_table_insert(gl_state *state, uint32_t index, const uint64_t *key, const uint64_t *operand,
-                          uint32_t prefix, uint32_t prefix_width, int32_t priority, uint32_t action,
-                          uint32_t arguments, const uint64_t *values) {
-    gl_table *table = &state->tables[index];
-    gl_entry *entry = new_entry(table->max_arguments);
-    if (!entry) {
-        return NULL;
-    }
-    entry->priority = priority;
-    set_action(entry, action, arguments, values);
-    gl_acquire(state->lock);
-    if (grow(table)) {
-        gl_release(state->lock);
-        free(entry);
-        return NULL;
-    }
-    if (table->kind == GL_TABLE_LIST) {
-        insert_ordered(table, entry, key, operand);
-    } else {
-        uint64_t row[table->row_words];
-        row[0] = (uintptr_t)entry;
-        memcpy(row + 1, key, sizeof(uint64_t) * (table->words - (table->kind == GL_TABLE_LPM)));
-        if (table->kind == GL_TABLE_LPM) {
-            row[table->words - 1] &= gl_prefix_mask(prefix, prefix_width);
-            row[table->words] = prefix;
-            count_prefix(table, prefix, 1);
-        }
-        place(table, row);
-    }
-    table->used++;
-    gl_release(state->lock);
-    return entry;
-}
-
-void gl_entry_set(gl_state *state, gl_entry *entry, uint32_t action, uint32_t arguments,
-                  const uint64_t *values) {
-    gl_acquire(state->lock);
-    set_action(entry, action, arguments, values);
-    gl_release(state->lock);
-}
-
-void gl_table_remove(gl_state *state, uint32_t index, gl_entry *entry) {
-    gl_table *table = &state->tables[index];
-    gl_acquire(state->lock);
-    uint32_t rows = table->kind == GL_TABLE_LIST ? table->used : table->capacity;
-    for (uint32_t i = 0; i < rows; i++) {
-        uint64_t *row = row_at(table, i);
-        if (row[0] != (uintptr_t)entry) {
-            continue;
-        }
-        if (table->kind == GL_TABLE_LPM) {
-            count_prefix(table, (uint32_t)row[table->words], -1);
-        }
-        if (table->kind == GL_TABLE_LIST) {
-            memmove(row, row + table->row_words, sizeof(uint64_t) * table->row_words * (rows - i - 1));
-        } else {
-            close_gap(table, i);
-        }
-        table->used--;
-        break;
-    }
-    gl_release(state->lock);
-    free(entry);
-}
-
-gl_entry *gl_table_default(gl_state *state, uint32_t index) {
-    return state->tables[index].fallback;
-}
-
-/* ---- Cells ---- */
-
-void gl_counters_read(gl_state *state, uint32_t index, uint32_t first, uint32_t count, gl_counter *out) {
-    gl_acquire(state->lock);
-    memcpy(out, state->counters[index].cells + first, sizeof *out * count);
-    gl_release(state->lock);
-}
-
-void gl_counters_write(gl_state *state, uint32_t index, uint32_t first, uint32_t count, gl_counter value) {
-    gl_acquire(state->lock);
-    for (uint32_t i = 0; i < count; i++) {
-        state->counters[index].cells[first + i] = value;
-    }
-    gl_release(state->lock);
-}
-
-void gl_entry_counter_read(gl_state *state, const gl_entry *entry, gl_counter *out) {
-    gl_acquire(state->lock);
-    *out = entry->counter;
-    gl_release(state->lock);
-}
-
-void gl_entry_counter_write(gl_state *state, gl_entry *entry, gl_counter value) {
-    gl_acquire(state->lock);
-    entry->counter = value;
-    gl_release(state->lock);
-}
-
-void gl_meter_write(gl_state *state, uint32_t index, uint32_t cell, gl_meter_config config) {
-    gl_acquire(state->lock);
-    gl_meter *meter = &state->meters[index].cells[cell];
-    const unsigned __int128 scale = 1000000000u;
-    *meter = (gl_meter){
-        .cir = config.cir, .pir = config.pir, .cbs = config.cbs * scale, .pbs = config.pbs * scale,
-        .last = meter->last, .configured = config.configured,
-    };
-    meter->tc = meter->cbs;
-    meter->tp = meter->pbs;
-    gl_release(state->lock);
-}
-
-void gl_registers_read(gl_state *state, uint32_t index, uint32_t first, uint32_t count, uint64_t *out) {
-    gl_acquire(state->lock);
-    memcpy(out, state->registers[index].cells + first, sizeof *out * count);
-    gl_release(state->lock);
-}
-
-void gl_registers_write(gl_state *state, uint32_t index, uint32_t first, uint32_t count, uint64_t value) {
-    gl_acquire(state->lock);
-    for (uint32_t i = 0; i < count; i++) {
-        state->registers[index].cells[first + i] = value;
-    }
-    gl_release(state->lock);
-}
-
-int gl_group_set(gl_state *state, uint32_t group, uint32_t count, const gl_replica *replicas) {
-    gl_group *fresh = NULL;
-    if (count) {
-        fresh = malloc(sizeof *fresh + sizeof *replicas * count);
-        if (!fresh) {
-            return -1;
-        }
-        fresh->count = count;
-        memcpy(fresh->replicas, replicas, sizeof *replicas * count);
-    }
-    gl_acquire(state->lock);
-    gl_group *old = state->groups[group];
-    state->groups[group] = fresh;
-    gl_release(state->lock);
-    free(old);
-    return 0;
 }
 
 /* ---- Without ports ---- */
@@ -356,7 +109,6 @@ typedef struct {
     uint32_t capacity, count;
     uint8_t *out;
     uint32_t out_size, out_used;
-    uint32_t frame_size;
     int failed;
 } gl_collector;
 
@@ -370,7 +122,7 @@ static gl_packet *new_packet(uint32_t frame_size) {
 
 static gl_packet *collector_copy(gl_host *host, const gl_packet *packet, uint32_t offset) {
     gl_collector *collector = (gl_collector *)host;
-    gl_packet *copy = new_packet(collector->frame_size);
+    gl_packet *copy = new_packet(packet->length - offset);
     if (!copy) {
         collector->failed = 1;
         return NULL;
@@ -381,9 +133,18 @@ static gl_packet *collector_copy(gl_host *host, const gl_packet *packet, uint32_
     return copy;
 }
 
+static uint32_t collector_depth(gl_host *host, uint32_t port, uint32_t queue, uint64_t now) {
+    (void)host;
+    (void)port;
+    (void)queue;
+    (void)now;
+    return 0;
+}
+
 static void collector_emit(gl_host *host, gl_packet *packet, uint32_t port, uint32_t queue, uint64_t now) {
     gl_collector *collector = (gl_collector *)host;
     (void)now;
+    GL_NOTE(host->tracer, GL_TRACE_SENT, port, queue, packet->length);
     if (collector->count == collector->capacity || packet->length > collector->out_size - collector->out_used) {
         collector->failed = 1;
     } else {
@@ -401,10 +162,10 @@ static void collector_discard(gl_host *host, gl_packet *packet, int by_program) 
 }
 
 int gl_process_one(gl_process *process, gl_state *state, uint32_t port, const uint8_t *frame, uint32_t length,
-                   uint64_t now, gl_sent *sent, uint32_t capacity, uint8_t *out, uint32_t out_size) {
+                   uint64_t now, gl_sent *sent, uint32_t capacity, uint8_t *out, uint32_t out_size, gl_tracer *tracer) {
     gl_collector collector = {
-        .host = {collector_copy, collector_emit, collector_discard},
-        .sent = sent, .capacity = capacity, .out = out, .out_size = out_size, .frame_size = length,
+        .host = {collector_copy, collector_depth, collector_emit, collector_discard, tracer},
+        .sent = sent, .capacity = capacity, .out = out, .out_size = out_size,
     };
     gl_packet *packet = new_packet(length);
     if (!packet) {

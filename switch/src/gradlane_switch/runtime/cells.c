@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Counters, meters, registers, action profiles, multicast groups and clone sessions as the control plane changes them. */
+#include <stdlib.h>
+
+#include "lock.h"
+#include "runtime.h"
+
+void gl_counters_read(gl_state *state, uint32_t index, uint32_t first, uint32_t count, gl_counter *out) {
+    gl_acquire(state->lock);
+    memcpy(out, state->counters[index].cells + first, sizeof *out * count);
+    gl_release(state->lock);
+}
+
+void gl_counters_write(gl_state *state, uint32_t index, uint32_t first, uint32_t count, gl_counter value) {
+    gl_acquire(state->lock);
+    for (uint32_t i = 0; i < count; i++) {
+        state->counters[index].cells[first + i] = value;
+    }
+    gl_release(state->lock);
+}
+
+void gl_entry_counter_read(gl_state *state, const gl_entry *entry, gl_counter *out) {
+    gl_acquire(state->lock);
+    *out = entry->counter;
+    gl_release(state->lock);
+}
+
+void gl_entry_counter_write(gl_state *state, gl_entry *entry, gl_counter value) {
+    gl_acquire(state->lock);
+    entry->counter = value;
+    gl_release(state->lock);
+}
+
+static void configure(gl_meter *meter, gl_meter_config config) {
+    const unsigned __int128 scale = 1000000000u;
+    *meter = (gl_meter){
+        .cir = config.cir, .pir = config.pir, .cbs = config.cbs * scale, .pbs = config.pbs * scale,
+        .last = meter->last, .configured = config.configured,
+    };
+    meter->tc = meter->cbs;
+    meter->tp = meter->pbs;
+}
+
+void gl_meter_write(gl_state *state, uint32_t index, uint32_t cell, gl_meter_config config) {
+    gl_acquire(state->lock);
+    configure(&state->meters[index].cells[cell], config);
+    gl_release(state->lock);
+}
+
+int gl_entry_meter_write(gl_state *state, gl_entry *entry, gl_meter_config config) {
+    gl_meter *meter = entry->meter ? entry->meter : calloc(1, sizeof *meter);
+    if (!meter) {
+        return -1;
+    }
+    gl_acquire(state->lock);
+    configure(meter, config);
+    entry->meter = meter;
+    gl_release(state->lock);
+    return 0;
+}
+
+void gl_registers_read(gl_state *state, uint32_t index, uint32_t first, uint32_t count, uint64_t *out) {
+    const gl_register_array *array = &state->registers[index];
+    gl_acquire(state->lock);
+    memcpy(out, array->cells + (size_t)first * array->words, sizeof *out * count * array->words);
+    gl_release(state->lock);
+}
+
+void gl_registers_write(gl_state *state, uint32_t index, uint32_t first, uint32_t count, const uint64_t *value) {
+    gl_register_array *array = &state->registers[index];
+    gl_acquire(state->lock);
+    for (uint32_t i = 0; i < count; i++) {
+        memcpy(array->cells + (size_t)(first + i) * array->words, value, sizeof *value * array->words);
+    }
+    gl_release(state->lock);
+}
+
+/* ---- Action profiles ---- */
+
+gl_entry *gl_member_new(uint32_t max_arguments) {
+    return calloc(1, sizeof(gl_entry) + sizeof(uint64_t) * max_arguments);
+}
+
+void gl_member_free(gl_entry *member) {
+    free(member);
+}
+
+gl_choice *gl_choice_new(void) {
+    return calloc(1, sizeof(gl_choice));
+}
+
+int gl_choice_set(gl_state *state, gl_choice *choice, uint32_t count, gl_entry **members) {
+    gl_entry **fresh = calloc(count ? count : 1, sizeof *fresh);
+    if (!fresh) {
+        return -1;
+    }
+    memcpy(fresh, members, sizeof *fresh * count);
+    gl_acquire(state->lock);
+    gl_entry **old = choice->members;
+    choice->members = fresh;
+    choice->count = count;
+    gl_release(state->lock);
+    free(old);
+    return 0;
+}
+
+void gl_choice_free(gl_choice *choice) {
+    free(choice->members);
+    free(choice);
+}
+
+/* ---- Copies ---- */
+
+static int set_replicas(gl_state *state, gl_group **where, uint32_t count, const gl_replica *replicas, uint32_t limit) {
+    gl_group *fresh = NULL;
+    if (count) {
+        fresh = malloc(sizeof *fresh + sizeof *replicas * count);
+        if (!fresh) {
+            return -1;
+        }
+        fresh->count = count;
+        fresh->limit = limit;
+        memcpy(fresh->replicas, replicas, sizeof *replicas * count);
+    }
+    gl_acquire(state->lock);
+    gl_group *old = *where;
+    *where = fresh;
+    gl_release(state->lock);
+    free(old);
+    return 0;
+}
+
+int gl_group_set(gl_state *state, uint32_t group, uint32_t count, const gl_replica *replicas) {
+    return set_replicas(state, &state->groups[group], count, replicas, UINT32_MAX);
+}
+
+int gl_session_set(gl_state *state, uint32_t session, uint32_t count, const gl_replica *replicas, uint32_t limit) {
+    return set_replicas(state, &state->sessions[session], count, replicas, limit);
+}
+
+void gl_losses_read(gl_state *state, gl_losses *out) {
+    gl_acquire(state->lock);
+    *out = state->losses;
+    gl_release(state->lock);
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The ports and the program between them: what the program calls, and what changes while packets are forwarded. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "port.h"
+
+enum { SHORTEST_FRAME = 14 };
+
+void gl_wake(const gl_dataplane *dp) {
+    const uint64_t one = 1;
+    /* This fails only when the counter is full, and then the thread wakes anyway. */
+    (void)!write(dp->wake_fd, &one, sizeof one);
+}
+
+/* ---- What the program calls ---- */
+
+/* Counts for the port that a packet came from, unless that has been removed meanwhile. */
+#define COUNT_ORIGIN(dp, packet, what)                                            \
+    do {                                                                          \
+        gl_port *origin = (dp)->ports[(packet)->port];                            \
+        if (origin) {                                                             \
+            gl_note(&origin->stats.what, (packet)->length);                       \
+        }                                                                         \
+    } while (0)
+
+static gl_packet *host_copy(gl_host *host, const gl_packet *packet, uint32_t offset) {
+    gl_dataplane *dp = (gl_dataplane *)host;
+    uint32_t length = packet->length - offset;
+    gl_packet *copy = length <= dp->frame_size ? gl_pool_get(&dp->pool) : NULL;
+    if (!copy) {
+        COUNT_ORIGIN(dp, packet, uncopied);
+        return NULL;
+    }
+    COUNT_ORIGIN(dp, packet, copies);
+    copy->port = packet->port;
+    copy->length = length;
+    memcpy(copy->data, packet->data + offset, length);
+    return copy;
+}
+
+static uint32_t host_depth(gl_host *host, uint32_t number, uint32_t queue, uint64_t now) {
+    gl_dataplane *dp = (gl_dataplane *)host;
+    gl_port *port = number < GL_PORTS ? dp->ports[number] : NULL;
+    if (!port) {
+        return 0;
+    }
+    gl_port_advance(dp, port, now);
+    return (uint32_t)port->queues[queue < GL_QUEUES ? queue : GL_QUEUES - 1].packets;
+}
+
+static void host_discard(gl_host *host, gl_packet *packet, int by_program) {
+    gl_dataplane *dp = (gl_dataplane *)host;
+    if (by_program) {
+        COUNT_ORIGIN(dp, packet, program);
+    } else {
+        COUNT_ORIGIN(dp, packet, replaced);
+    }
+    gl_pool_put(&dp->pool, packet);
+}
+
+static void host_emit(gl_host *host, gl_packet *packet, uint32_t number, uint32_t queue, uint64_t now) {
+    gl_dataplane *dp = (gl_dataplane *)host;
+    gl_port *port = number < GL_PORTS ? dp->ports[number] : NULL;
+    if (!port) {
+        GL_NOTE(dp->host.tracer, GL_TRACE_DROPPED, GL_DROP_NO_PORT, number, queue);
+        COUNT_ORIGIN(dp, packet, no_port);
+        gl_pool_put(&dp->pool, packet);
+    } else if (packet->length < SHORTEST_FRAME) {
+        GL_NOTE(dp->host.tracer, GL_TRACE_DROPPED, GL_DROP_RUNT, number, queue);
+        host_discard(host, packet, 1);
+    } else {
+        gl_port_enqueue(dp, port, packet, queue < GL_QUEUES ? queue : GL_QUEUES - 1, now);
+    }
+}
+
+/* ---- Set-up ---- */
+
+gl_dataplane *gl_dataplane_new(gl_lock *lock, uint32_t frame_size, uint64_t memory, uint64_t seed, int event_fd) {
+    gl_dataplane *dp = calloc(1, sizeof *dp);
+    if (!dp) {
+        return NULL;
+    }
+    dp->host = (gl_host){host_copy, host_depth, host_emit, host_discard, NULL};
+    dp->lock = lock;
+    dp->frame_size = frame_size;
+    dp->pool.packet_size = (sizeof(gl_packet) + GL_HEADROOM + dp->frame_size + 63) & ~(size_t)63;
+    dp->pool.limit = memory;
+    dp->seed = seed;
+    dp->event_fd = event_fd;
+    dp->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (dp->wake_fd < 0) {
+        free(dp);
+        return NULL;
+    }
+    return dp;
+}
+
+void gl_dataplane_free(gl_dataplane *dp) {
+    for (uint32_t i = 0; i < dp->count; i++) {
+        gl_port_free(dp, dp->list[i]);
+    }
+    gl_pool_clear(&dp->pool);
+    close(dp->wake_fd);
+    free(dp);
+}
+
+int gl_port_add(gl_dataplane *dp, uint32_t number, uint32_t kind, int fd, uint32_t frame_limit, gl_port_config config) {
+    gl_port *port = number < GL_DROP_PORT ? gl_port_new(number, kind, fd, frame_limit, dp->seed) : NULL;
+    if (!port) {
+        return -1;
+    }
+    gl_acquire(dp->lock);
+    int taken = dp->ports[number] != NULL;
+    if (taken) {
+        gl_port_free(dp, port);
+    } else {
+        port->epoch = dp->epoch;
+        gl_port_apply(dp, port, config);
+        dp->ports[number] = dp->list[dp->count++] = port;
+        dp->generation++;
+    }
+    gl_release(dp->lock);
+    gl_wake(dp);
+    return taken ? -1 : 0;
+}
+
+void gl_port_remove(gl_dataplane *dp, uint32_t number) {
+    gl_acquire(dp->lock);
+    uint32_t i = 0;
+    while (dp->list[i]->number != number) {
+        i++;
+    }
+    gl_port *port = dp->list[i];
+    memmove(&dp->list[i], &dp->list[i + 1], sizeof *dp->list * (dp->count - i - 1));
+    dp->count--;
+    dp->ports[number] = NULL;
+    dp->generation++;
+    gl_port_free(dp, port);
+    gl_release(dp->lock);
+    gl_wake(dp);
+}
+
+void gl_port_configure(gl_dataplane *dp, uint32_t number, gl_port_config config) {
+    gl_acquire(dp->lock);
+    gl_port_apply(dp, dp->ports[number], config);
+    gl_release(dp->lock);
+    /* The thread may sleep towards a departure that the new rate brings forward. */
+    gl_wake(dp);
+}
+
+static void statistics(const gl_port *port, gl_port_stats *out) {
+    *out = port->stats;
+    out->up = port->stats.up && port->config.up;
+    out->depth = port->depth;
+    out->tx_impaired = port->tx_link.statistics;
+    out->rx_impaired = port->rx_link.statistics;
+    out->tx_impaired.in_flight = port->tx_link.count;
+    out->rx_impaired.in_flight = port->rx_link.count + (port->rx.count - port->rx.next);
+    for (int i = 0; i < GL_QUEUES; i++) {
+        out->queues[i].depth = (gl_traffic){port->queues[i].packets, port->queues[i].bytes};
+    }
+}
+
+void gl_port_statistics(gl_dataplane *dp, uint32_t count, const uint32_t *numbers, gl_port_stats *out) {
+    gl_acquire(dp->lock);
+    for (uint32_t i = 0; i < count; i++) {
+        statistics(dp->ports[numbers[i]], &out[i]);
+    }
+    gl_release(dp->lock);
+}
+
+void gl_port_clear(gl_dataplane *dp, uint32_t number) {
+    gl_acquire(dp->lock);
+    gl_port *port = dp->ports[number];
+    port->stats = (gl_port_stats){.up = port->stats.up, .depth_max = port->depth};
+    port->tx_link.statistics = port->rx_link.statistics = (gl_impaired){0};
+    port->told = 0;
+    gl_release(dp->lock);
+}
+
+void gl_dataplane_program(gl_dataplane *dp, gl_process *process, gl_state *state) {
+    gl_acquire(dp->lock);
+    dp->process = process;
+    dp->state = state;
+    dp->tracer = NULL;
+    gl_release(dp->lock);
+}
+
+void gl_dataplane_trace(gl_dataplane *dp, gl_process *traced, gl_tracer *tracer, uint32_t port) {
+    gl_acquire(dp->lock);
+    dp->traced = traced;
+    dp->tracer = tracer;
+    dp->trace_port = port;
+    gl_release(dp->lock);
+}
+
+uint32_t gl_trace_take(gl_dataplane *dp, gl_tracer *tracer, uint64_t *out, uint32_t *lost) {
+    gl_acquire(dp->lock);
+    uint32_t words = tracer->used;
+    memcpy(out, tracer->words, words * sizeof *out);
+    *lost = tracer->lost;
+    tracer->used = tracer->lost = 0;
+    gl_release(dp->lock);
+    return words;
+}
+
+uint64_t gl_waiting(gl_dataplane *dp) {
+    uint64_t packets = 0;
+    gl_acquire(dp->lock);
+    for (uint32_t i = 0; i < dp->count; i++) {
+        const gl_port *port = dp->list[i];
+        packets += port->rx_link.count + port->tx_link.count + (port->rx.count - port->rx.next);
+        for (int queue = 0; queue < GL_QUEUES; queue++) {
+            packets += port->queues[queue].packets;
+        }
+    }
+    gl_release(dp->lock);
+    return packets;
+}

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * How each kind of port gets frames in and out: sockets, TAP interfaces, pcap files. */
+#include <errno.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "port.h"
+
+/* ---- AF_PACKET and UDP sockets ---- */
+
+static int socket_receive(gl_port *port, uint32_t room) {
+    return recvmmsg(port->fd, port->rx.messages, room, MSG_DONTWAIT | MSG_TRUNC, NULL);
+}
+
+static int socket_send(gl_port *port, uint32_t first) {
+    return sendmmsg(port->fd, port->tx.messages + first, port->tx.count - first, MSG_DONTWAIT);
+}
+
+/* ---- TAP interfaces: a frame per call ---- */
+
+static int tap_receive(gl_port *port, uint32_t room) {
+    for (uint32_t i = 0; i < room; i++) {
+        ssize_t size = readv(port->fd, &port->rx.vectors[i], 1);
+        if (size < 0) {
+            return i ? (int)i : -1;
+        }
+        port->rx.messages[i].msg_len = (unsigned)size;
+        port->rx.messages[i].msg_hdr.msg_flags = 0;
+        port->rx.messages[i].msg_hdr.msg_controllen = 0;
+    }
+    return (int)room;
+}
+
+static int tap_send(gl_port *port, uint32_t first) {
+    return writev(port->fd, &port->tx.vectors[first], 1) < 0 ? -1 : 1;
+}
+
+/* ---- pcap files: frames are fed in, and written with the time of their departure ---- */
+
+typedef struct {
+    uint32_t seconds, nanoseconds, kept, length;
+} record;
+
+static int file_receive(gl_port *port, uint32_t room) {
+    (void)port;
+    (void)room;
+    errno = EAGAIN;
+    return -1;
+}
+
+static int file_send(gl_port *port, uint32_t first) {
+    const gl_packet *packet = port->tx.packets[first];
+    if (!port->file) {
+        return 1;
+    }
+    uint64_t at = port->epoch + packet->due;
+    record header = {(uint32_t)(at / GL_SECOND), (uint32_t)(at % GL_SECOND), packet->length, packet->length};
+    int whole = fwrite(&header, sizeof header, 1, port->file) == 1 &&
+                fwrite(packet->data, 1, packet->length, port->file) == packet->length;
+    return whole ? 1 : -1;
+}
+
+const gl_io gl_kinds[] = {
+    [GL_PORT_SOCKET] = {socket_receive, socket_send},
+    [GL_PORT_TAP] = {tap_receive, tap_send},
+    [GL_PORT_FILE] = {file_receive, file_send},
+};

@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a packet went where it went: what a program that is compiled for tracing said, as dictionaries and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gradlane_switch.expressions import join_words, words_of
+from gradlane_switch.layout import layout_of
+from gradlane_switch.native import ffi, runtime
+from gradlane_switch.pipeline import Pipeline
+from gradlane_switch.program import Conditional, FieldKey, Key, MatchKind
+from gradlane_switch.state import Entry
+
+Event = dict[str, Any]
+
+_CAPACITY = 1 << 17  # words
+_SHOWN = 128  # bytes of a packet
+
+_REASONS = (
+    "dropped in ingress",
+    "dropped in egress",
+    "multicast group does not exist",
+    "port does not exist",
+    "shorter than an Ethernet header",
+    "no room in the port's buffer",
+    "port is down",
+    "resubmitted, recirculated or cloned too often",
+    "assertion failed",
+)
+
+
+class TraceBuffer:
+    """Memory that the C side writes events to."""
+
+    def __init__(self) -> None:
+        self._words = ffi.new("uint64_t[]", _CAPACITY)
+        self.handle: Any = ffi.new("gl_tracer *", {"words": self._words, "capacity": _CAPACITY})
+        self._out = ffi.new("uint64_t[]", _CAPACITY)
+        self._lost = ffi.new("uint32_t *")
+
+    def take(self, dataplane: Any) -> tuple[list[int], int]:
+        """The events of a data plane's packets since the last call, in words, and the number of those without room."""
+        count = runtime().gl_trace_take(dataplane, self.handle, self._out, self._lost)
+        return list(self._out[0:count]), self._lost[0]
+
+    def words(self) -> list[int]:
+        """All events, where nobody writes any more."""
+        return list(self._words[0 : self.handle.used])
+
+
+def packets(words: Sequence[int], pipeline: Pipeline) -> list[dict[str, Any]]:
+    """The packets that were traced: port, time in ns, length, first bytes in hex, and the events of each in order."""
+    found: list[dict[str, Any]] = []
+    reader = _Reader(pipeline)
+    for kind, content in _split(words):
+        if kind == runtime().GL_TRACE_PACKET:
+            port, time, length, *data = content
+            shown = b"".join(word.to_bytes(8, "little") for word in data)[: min(length, _SHOWN)]
+            found.append({"port": port, "time": time, "length": length, "bytes": shown.hex(), "events": []})
+        elif found:
+            reader.add(found[-1]["events"], kind, content)
+    return found
+
+
+def _split(words: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
+    at = 0
+    while at < len(words):
+        kind, count = words[at] >> 32, words[at] & 0xFFFFFFFF
+        yield kind, words[at + 1 : at + 1 + count]
+        at += 1 + count
+
+
+class _Reader:
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self._program = pipeline.program
+        self._errors = {number: name for name, number in self._program.errors.items()}
+        self._layouts = [layout_of(table) for table in self._program.tables]
+
+    def add(self, events: list[Event], kind: int, content: Sequence[int]) -> None:
+        """Appends an event; that of a table's entry completes the one of its key."""
+        library = runtime()
+        if kind == library.GL_TRACE_ENTRY:
+            self._complete(events[-1], *content)
+            return
+        events.append(self._event(kind, content))
+
+    def _event(self, kind: int, content: Sequence[int]) -> Event:
+        library, program = runtime(), self._program
+        match kind:
+            case library.GL_TRACE_STATE:
+                return {"event": "state", "name": program.parser[content[0]].name}
+            case library.GL_TRACE_PARSED:
+                return {"event": "parsed", "error": self._errors.get(content[0], str(content[0])), "bytes": content[1]}
+            case library.GL_TRACE_BRANCH:
+                pipeline, index, holds = content
+                node = (program.ingress, program.egress)[pipeline].nodes[index]
+                source = node.source if isinstance(node, Conditional) else ""
+                return {"event": "condition", "source": source, "holds": bool(holds)}
+            case library.GL_TRACE_TABLE:
+                return self._table(*content)
+            case library.GL_TRACE_ACTION:
+                return self._action(*content)
+            case library.GL_TRACE_EGRESS:
+                return {"event": "egress", "port": content[0]}
+            case library.GL_TRACE_CLONE:
+                return {"event": "clone", "session": content[0], "copies": content[1]}
+            case library.GL_TRACE_GROUP:
+                return {"event": "multicast", "group": content[0], "copies": content[1]}
+            case library.GL_TRACE_AGAIN:
+                return {"event": "recirculate" if content[0] else "resubmit"}
+            case library.GL_TRACE_DIGEST:
+                return {"event": "digest", "name": program.digests[content[0]].name}
+            case library.GL_TRACE_DROPPED:
+                where = {"port": content[1], "queue": content[2]} if len(content) > 1 else {}
+                return {"event": "dropped", "reason": _REASONS[content[0]], **where}
+            case library.GL_TRACE_QUEUED:
+                names = ("port", "queue", "length", "queue_bytes", "port_bytes")
+                return {"event": "queued", **dict(zip(names, content, strict=True))}
+            case library.GL_TRACE_SENT:
+                return {"event": "sent", **dict(zip(("port", "queue", "length"), content, strict=True))}
+            case library.GL_TRACE_CONTROLLER:
+                return {"event": "packet-in", "length": content[0]}
+            case _:
+                raise AssertionError(f"an event of the unknown kind {kind}")
+
+    def _table(self, index: int, *words: int) -> Event:
+        table, layout = self._program.tables[index], self._layouts[index]
+        key: dict[str, str] = {}
+        for item, place in zip(table.keys, layout.places, strict=True):
+            value = join_words(words[place.word : place.word + words_of(item.width)]) >> place.shift
+            key[item.name] = hex(value & ((1 << item.width) - 1))
+        return {"event": "table", "name": table.name, "number": index, "key": key}
+
+    def _complete(self, event: Event, hit: int, address: int) -> None:
+        index = event.pop("number", None)
+        if index is None:
+            return  # There was no room for the table's event.
+        event["hit"] = bool(hit)
+        if hit:
+            state = self._pipeline.state.tables[index]
+            entry = state.at(address)
+            event["entry"] = None if entry is None else _match(state.table.keys, entry)
+
+    def _action(self, index: int, *words: int) -> Event:
+        action, data, at = self._program.actions[index], dict[str, str](), 0
+        for name, width in zip(action.param_names, action.params, strict=True):
+            count = words_of(width)
+            data[name] = hex(join_words(words[at : at + count]))
+            at += count
+        return {"event": "action", "name": action.name, "data": data}
+
+
+def _match(keys: tuple[Key, ...], entry: Entry) -> dict[str, Any]:
+    match = {key.name: _field(key, item) for key, item in zip(keys, entry.match, strict=True)}
+    return {"match": match, "priority": entry.priority} if entry.priority else {"match": match}
+
+
+def _field(key: Key, item: FieldKey) -> str:
+    match key.kind:
+        case MatchKind.LPM:
+            return f"{item.value:#x}/{item.operand}"
+        case MatchKind.TERNARY:
+            return f"{item.value:#x} &&& {item.operand:#x}"
+        case MatchKind.RANGE:
+            return f"{item.value:#x}..{item.operand:#x}"
+        case MatchKind.OPTIONAL:
+            return f"{item.value:#x}" if item.operand else "any"
+        case MatchKind.EXACT:
+            return f"{item.value:#x}"
+
+
+def text(packet: dict[str, Any]) -> str:
+    """A traced packet for people, a line for each event."""
+    seconds = packet["time"] / 1e9
+    lines = [f"packet of {packet['length']} bytes at port {packet['port']}, {seconds:.6f} s"]
+    return "\n".join([*lines, *(f"  {_line(event)}" for event in packet["events"])])
+
+
+def _line(event: Event) -> str:
+    match event["event"]:
+        case "state":
+            return f"parser state {event['name']}"
+        case "parsed":
+            return f"parser ended after {event['bytes']} bytes: {event['error']}"
+        case "condition":
+            return f"condition at {event['source'] or '?'}: {'true' if event['holds'] else 'false'}"
+        case "table":
+            return f"table {event['name']}{_pairs(event['key'])}: {_outcome(event)}"
+        case "action":
+            return f"  action {event['name']}{_pairs(event['data'])}"
+        case "egress":
+            return f"egress for port {event['port']}"
+        case "clone":
+            return f"clone to session {event['session']}: {event['copies']} copies"
+        case "multicast":
+            return f"multicast to group {event['group']}: {event['copies']} copies"
+        case "digest":
+            return f"digest {event['name']}"
+        case "dropped":
+            where = f" (port {event['port']}, queue {event['queue']})" if "port" in event else ""
+            return f"dropped: {event['reason']}{where}"
+        case "queued":
+            return (
+                f"queued at port {event['port']}, queue {event['queue']}: {event['length']} bytes; "
+                f"the queue has {event['queue_bytes']}, the port {event['port_bytes']}"
+            )
+        case "sent":
+            return f"sent to port {event['port']}, queue {event['queue']}: {event['length']} bytes: {event['bytes']}"
+        case "packet-in":
+            return f"to the controller: {event['length']} bytes"
+        case other:
+            return str(other)
+
+
+def _pairs(values: dict[str, str]) -> str:
+    return f" ({', '.join(f'{name} = {value}' for name, value in values.items())})" if values else ""
+
+
+def _outcome(event: Event) -> str:
+    if not event["hit"]:
+        return "miss"
+    entry = event["entry"]
+    if entry is None:
+        return "hit, an entry that is gone"
+    priority = f", priority {entry['priority']}" if "priority" in entry else ""
+    return f"hit{_pairs(entry['match'])}{priority}"

@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The corpus: P4 programs, what the control plane writes into each (a TOML file of the program's name), and frames."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from finsy import (
+    P4ActionProfileGroup,
+    P4ActionProfileMember,
+    P4CloneSessionEntry,
+    P4DigestEntry,
+    P4DirectMeterEntry,
+    P4Member,
+    P4MeterConfig,
+    P4MeterEntry,
+    P4MulticastGroupEntry,
+    P4Schema,
+    P4TableAction,
+    P4TableEntry,
+    P4TableMatch,
+    P4ValueSetEntry,
+)
+from finsy.p4entity import P4IndirectAction, P4ValueSetMember
+from finsy.proto import p4r
+from packets import PORTS, Generator, Name, Sample
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+HERE = Path(__file__).resolve().parent
+SOURCES = HERE / "programs"
+BUILD = HERE / "build"
+SUBJECT = 0x1234
+MAGIC = bytes.fromhex("d1ff0e4e7e571ab1e0facade5eed5eed")  # what markers, and no other frames, have in them
+
+_KEYS = {
+    "packets",
+    "lockstep",
+    "delete_every",
+    "passes",
+    "marker",
+    "values",
+    "entry",
+    "default",
+    "member",
+    "group",
+    "multicast",
+    "clone",
+    "meter",
+    "direct_meter",
+    "value_set",
+    "digest",
+}
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program of the corpus."""
+
+    name: str
+
+    @property
+    def json_path(self) -> Path:
+        """The BMv2 JSON."""
+        return BUILD / f"{self.name}.json"
+
+    @property
+    def p4info_path(self) -> Path:
+        """The P4Info, text format."""
+        return BUILD / f"{self.name}.p4info.txtpb"
+
+    @cached_property
+    def document(self) -> Mapping[str, Any]:
+        """The BMv2 JSON, read."""
+        return json.loads(self.json_path.read_text())
+
+    @cached_property
+    def schema(self) -> P4Schema:
+        """The P4Info and the program, for P4Runtime."""
+        return P4Schema(self.p4info_path, self.json_path.read_bytes())
+
+    @cached_property
+    def settings(self) -> Mapping[str, Any]:
+        """What the program's TOML file holds; nothing if it has none."""
+        path = SOURCES / f"{self.name}.toml"
+        settings = tomllib.loads(path.read_text()) if path.exists() else {}
+        if unknown := settings.keys() - _KEYS:
+            raise ValueError(f"{path}: unknown keys {sorted(unknown)}: {sorted(_KEYS)} are known")
+        return settings
+
+    @property
+    def window(self) -> int:
+        """How many frames may be in BMv2 at a time. 1 where their ways through it may cross."""
+        return 1 if self.settings.get("lockstep") else 12
+
+    @property
+    def passes(self) -> int:
+        """How many times a frame goes through egress at most."""
+        return self.settings.get("passes", 1)
+
+    def markers(self, number: int) -> list[bytes]:
+        """Round `number` of frames that tell that earlier ones are through: together they leave at each of `PORTS`."""
+        source = b"\x02\xdd" + number.to_bytes(4, "big")
+        rest = bytes.fromhex(self.settings.get("marker", "9999")) + MAGIC + number.to_bytes(4, "big")
+        return [b"\x02\x00\x00\x00\x00" + bytes([port - 1]) + source + rest for port in PORTS]
+
+    @cached_property
+    def updates(self) -> list[p4r.Update]:
+        """What the control plane writes before the first frame, but for value sets."""
+        return list(_updates(self.settings, self.schema))
+
+    @property
+    def deletions(self) -> list[p4r.Update]:
+        """What the control plane deletes after half of the windows: every n-th table entry."""
+        step = self.settings.get("delete_every")
+        written = [update.entity for update in self.updates if update.entity.HasField("table_entry")]
+        return [p4r.Update(type=p4r.Update.DELETE, entity=entity) for entity in written[1::step]] if step else []
+
+    @cached_property
+    def value_sets(self) -> Mapping[str, list[tuple[int, ...]]]:
+        """The members of each parser value set, as the values of its fields."""
+        return {
+            item["name"]: [tuple(member) for member in item["members"]] for item in self.settings.get("value_set", [])
+        }
+
+    @cached_property
+    def value_set_updates(self) -> list[p4r.Update]:
+        """The value sets as P4Runtime has them."""
+        updates: list[p4r.Update] = []
+        for name, members in self.value_sets.items():
+            fields = [field.alias for field in self.schema.value_sets[name].match]
+            entry = P4ValueSetEntry(
+                name, members=[P4ValueSetMember(dict(zip(fields, member, strict=True))) for member in members]
+            )
+            updates.append(p4r.Update(type=p4r.Update.MODIFY, entity=entry.encode(self.schema)))
+        return updates
+
+    def generator(self) -> Generator:
+        """What makes the program's frames. It always makes the same."""
+        return Generator(self.document, self._samples(), self.value_sets, f"gradlane/{self.name}")
+
+    @cached_property
+    def frames(self) -> list[tuple[int, bytes]]:
+        """The frames that the program gets, as (ingress port, frame)."""
+        return list(self.generator().frames(self.settings.get("packets", 1500)))
+
+    @property
+    def windows(self) -> list[list[tuple[int, bytes]]]:
+        """The frames, as many at a time as may be in BMv2."""
+        return [self.frames[start : start + self.window] for start in range(0, len(self.frames), self.window)]
+
+    def digest(self) -> str:
+        """A digest of everything that BMv2's results depend on: program, what is written, frames."""
+        state = hashlib.sha256(self.json_path.read_bytes())
+        state.update(self.p4info_path.read_bytes())
+        state.update(json.dumps(self.settings, sort_keys=True).encode())
+        state.update(f"{self.window} {self.passes}".encode())
+        for port, frame in self.frames:
+            state.update(f"{port} {frame.hex()}\n".encode())
+        return state.hexdigest()
+
+    def _samples(self) -> dict[Name, list[Sample]]:
+        """Values that fields should often have: those of entries, constant or written, and of the settings."""
+        samples: dict[Name, list[Sample]] = {("ethernet", "type"): [Sample(SUBJECT, 0xFFFF)]}
+        targets: dict[tuple[str, str], tuple[Name, int]] = {}
+        for pipeline in self.document["pipelines"]:
+            for table in pipeline["tables"]:
+                widths = [self._width(key["target"]) for key in table["key"]]
+                names = [(key["target"][0], key["target"][1]) for key in table["key"]]
+                for key, name, width in zip(table["key"], names, widths, strict=True):
+                    targets[table["name"], key.get("name", "")] = (name, width)  # tables of switch statements have none
+                for entry in table.get("entries", []):
+                    for part, name, width in zip(entry["match_key"], names, widths, strict=True):
+                        samples.setdefault(name, []).extend(_constant(part, width))
+        for update in self.updates:
+            if update.entity.HasField("table_entry"):
+                table = self.schema.tables[update.entity.table_entry.table_id]
+                for field in update.entity.table_entry.match:
+                    name, width = targets[table.name, table.match_fields[field.field_id].name]
+                    samples.setdefault(name, []).extend(_written(field, width))
+        for name, values in self.settings.get("values", {}).items():
+            header, field = name.rsplit(".", 1)
+            samples.setdefault((header, field), []).extend(_hint(value) for value in values)
+        return samples
+
+    def _width(self, target: Sequence[str]) -> int:
+        types = {item["name"]: item for item in self.document["header_types"]}
+        instances = {item["name"]: item["header_type"] for item in self.document["headers"]}
+        if target[1] == "$valid$":
+            return 1
+        found = {field[0]: field[1] for field in types[instances[target[0]]]["fields"]}
+        return int(found[target[1]])
+
+
+def marker_round(frame: bytes) -> int | None:
+    """The round of markers that a frame belongs to; None if it is no marker."""
+    _, magic, rest = frame.partition(MAGIC)
+    return int.from_bytes(rest[:4], "big") if magic else None
+
+
+def _updates(settings: Mapping[str, Any], schema: P4Schema) -> Iterator[p4r.Update]:
+    insert, modify = p4r.Update.INSERT, p4r.Update.MODIFY
+
+    def update(kind: p4r.Update.Type, entity: Any) -> p4r.Update:
+        return p4r.Update(type=kind, entity=entity.encode(schema))
+
+    for item in settings.get("member", []):
+        member = P4ActionProfileMember(item["profile"], member_id=item["id"], action=_action(item))
+        yield update(insert, member)
+    for item in settings.get("group", []):
+        members = [P4Member(member, weight=weight) for member, weight in item["members"]]
+        yield update(insert, P4ActionProfileGroup(item["profile"], group_id=item["id"], max_size=8, members=members))
+    for item in settings.get("multicast", []):
+        replicas = [(port, instance) for port, instance in item["replicas"]]
+        yield update(insert, P4MulticastGroupEntry(item["id"], replicas=replicas))
+    for item in settings.get("clone", []):
+        replicas = [(port, instance) for port, instance in item["replicas"]]
+        length = item.get("length", 0)
+        yield update(insert, P4CloneSessionEntry(item["id"], packet_length_bytes=length, replicas=replicas))
+    for item in settings.get("default", []):
+        yield update(modify, P4TableEntry(item["table"], action=_action(item), is_default_action=True))
+    for item in settings.get("entry", []):
+        entry = P4TableEntry(
+            item["table"], match=P4TableMatch(item["match"]), action=_action(item), priority=item.get("priority", 0)
+        )
+        yield update(insert, entry)
+    for item in settings.get("meter", []):
+        yield update(modify, P4MeterEntry(item["name"], index=item["index"], config=_rates(item["rates"])))
+    for item in settings.get("direct_meter", []):
+        entry = P4TableEntry(item["table"], match=P4TableMatch(item["match"]))
+        yield update(modify, P4DirectMeterEntry(table_entry=entry, config=_rates(item["rates"])))
+    for name in settings.get("digest", []):
+        yield update(insert, P4DigestEntry(name, max_list_size=1))
+
+
+def _action(item: Mapping[str, Any]) -> Any:
+    if "member_id" in item:
+        return P4IndirectAction(member_id=item["member_id"])
+    if "group_id" in item:
+        return P4IndirectAction(group_id=item["group_id"])
+    if "one_shot" in item:
+        return P4IndirectAction([(weight, P4TableAction(name, **args)) for weight, name, args in item["one_shot"]])
+    return P4TableAction(item["action"], **item.get("args", {}))
+
+
+def _rates(numbers: Sequence[int]) -> P4MeterConfig:
+    cir, cburst, pir, pburst = numbers
+    return P4MeterConfig(cir=cir, cburst=cburst, pir=pir, pburst=pburst)
+
+
+def _constant(part: Mapping[str, Any], width: int) -> list[Sample]:
+    whole = (1 << width) - 1
+    match part["match_type"]:
+        case "exact":
+            key = part["key"]
+            return [Sample(int(key) if isinstance(key, bool) else int(key, 16), whole)]
+        case "lpm":
+            return [Sample(int(part["key"], 16), _prefix(part["prefix_length"], width))]
+        case "ternary":
+            return [Sample(int(part["key"], 16), int(part["mask"], 16))]
+        case "range":
+            return [Sample(int(part["start"], 16), whole), Sample(int(part["end"], 16), whole)]
+        case _:
+            return []
+
+
+def _written(field: Any, width: int) -> list[Sample]:
+    whole = (1 << width) - 1
+
+    def number(value: bytes) -> int:
+        return int.from_bytes(value, "big")
+
+    match field.WhichOneof("field_match_type"):
+        case "exact":
+            return [Sample(number(field.exact.value), whole)]
+        case "optional":
+            return [Sample(number(field.optional.value), whole)]
+        case "lpm":
+            return [Sample(number(field.lpm.value), _prefix(field.lpm.prefix_len, width))]
+        case "ternary":
+            return [Sample(number(field.ternary.value), number(field.ternary.mask))]
+        case "range":
+            return [Sample(number(field.range.low), whole), Sample(number(field.range.high), whole)]
+        case kind:
+            raise ValueError(f"a match field of kind {kind}")
+
+
+def _prefix(length: int, width: int) -> int:
+    return (1 << width) - (1 << (width - length))
+
+
+def _hint(value: int | str) -> Sample:
+    """A number, or "value &&& mask"."""
+    if isinstance(value, int):
+        return Sample(value, -1)
+    number, _, mask = value.partition("&&&")
+    return Sample(int(number, 0), int(mask, 0) if mask else -1)

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs in `programs/`, as p4c-bm2-ss compiled them: make them anew with `python tests/switch/compiled.py`."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from finsy.proto import p4r
+
+from gradlane_switch import Switch
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+
+def load(name: str) -> Switch:
+    return Switch.load(PROGRAMS / f"{name}.json", PROGRAMS / f"{name}.p4info.txtpb")
+
+
+def ids(switch: Switch) -> dict[str, int]:
+    """P4Runtime ids by alias."""
+    info = switch.pipeline.info
+    parts = (info.tables, info.actions, info.action_profiles, info.digests, info.direct_meters)
+    return {item.preamble.alias: item.preamble.id for part in parts for item in part}
+
+
+def modify(switch: Switch, entity: Any) -> None:
+    switch.write(p4r.Update(type=p4r.Update.MODIFY, entity=entity))
+
+
+def delete(switch: Switch, entity: Any) -> None:
+    switch.write(p4r.Update(type=p4r.Update.DELETE, entity=entity))
+
+
+if __name__ == "__main__":
+    for source in sorted(PROGRAMS.glob("*.p4")):
+        outputs = ["-o", f"{source.stem}.json", "--p4runtime-files", f"{source.stem}.p4info.txtpb"]
+        subprocess.run(["p4c-bm2-ss", "--arch", "v1model", *outputs, source.name], cwd=PROGRAMS, check=True)

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""log_msg, assert and assume: what a program says to the log, and what it stakes a packet on."""
+
+import pytest
+from small_programs import SEND, Json, action, const, expression, field, load, program, table
+
+from gradlane_switch import ProgramError, Switch
+from gradlane_switch.state import LogMessage
+
+PLACE = {"source_info": {"filename": "small.p4", "line": 23}}
+
+
+def one_action(*primitives: Json) -> Switch:
+    run = action(0, "run", [], *primitives)
+    document = program([("a", 8), ("b", 16)], [run], [table(0, "t", [], [run], run)])
+    document["header_types"][2]["fields"][1][2] = True
+    return load(document)
+
+
+def log(text: str, *values: Json) -> Json:
+    vector = {"type": "parameters_vector", "value": list(values)}
+    return {"op": "log_msg", "parameters": [{"type": "string", "value": text}, vector], **PLACE}
+
+
+def claim(op: str) -> Json:
+    return {"op": op, "parameters": [expression("b2d", None, expression("<", field("h", "a"), const(9)))], **PLACE}
+
+
+def test_a_message_has_its_values_and_its_place() -> None:
+    switch = one_action(log("a {} b {}!", field("h", "a"), field("h", "b")), log("again"), SEND)
+    assert switch.process(0, b"\x07\xff\xfe") == [(1, b"\x07\xff\xfe")]
+    assert list(switch.pipeline.state.mail()) == [
+        LogMessage("a 7 b -2!", "small.p4:23"),
+        LogMessage("again", "small.p4:23"),
+    ]
+
+
+def test_messages_are_limited_to_a_hundred_in_a_second() -> None:
+    switch = one_action(log("a"), SEND)
+    for _ in range(250):
+        switch.process(0, bytes(3))
+    assert len(list(switch.pipeline.state.mail())) == 100
+    assert switch.pipeline.state.losses.log == 150
+    switch.now = 1_000_000_000
+    switch.process(0, bytes(3))
+    assert len(list(switch.pipeline.state.mail())) == 1
+
+
+@pytest.mark.parametrize("op", ["assert", "assume"])
+def test_a_packet_that_breaks_an_assertion_is_dropped_counted_and_logged(op: str) -> None:
+    switch = one_action(SEND, claim(op))
+    assert switch.process(0, b"\x08bc") == [(1, b"\x08bc")]
+    assert switch.process(0, b"\x09bc") == []
+    assert switch.pipeline.state.losses.assertions == 1
+    assert list(switch.pipeline.state.mail()) == [LogMessage(f"{op} failed", "small.p4:23")]
+
+
+def test_a_message_with_more_places_than_values_is_refused() -> None:
+    with pytest.raises(ProgramError, match=r"2 places for 1 values in log_msg \(small.p4:23\)"):
+        one_action(log("{} {}", field("h", "a")))
