@@ -4,5 +4,11 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 for folder in ("protocol", "packet"):
     sys.path.insert(0, str(Path(__file__).parent / folder))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all-on-bmv2", action="store_true", help="run the whole corpus on BMv2, not only a sample")
