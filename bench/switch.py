@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -184,12 +185,11 @@ def configure(address: str, seconds: float) -> None:
         stub: Any = p4r_grpc.P4RuntimeStub(channel)
         identity: dict[str, Any] = {"device_id": 1, "election_id": U128.encode(1)}
         hello = p4r.StreamMessageRequest(arbitration=p4r.MasterArbitrationUpdate(**identity))
-        ended = False
+        ended = threading.Event()
 
         def requests() -> Iterator[Any]:
             yield hello
-            while not ended:
-                time.sleep(0.05)
+            ended.wait()  # the stream's end would be the end of being primary
 
         stream = stub.StreamChannel(requests())
         next(stream)
@@ -203,7 +203,7 @@ def configure(address: str, seconds: float) -> None:
         request.device_id = 1
         request.election_id.CopyFrom(identity["election_id"])
         stub.Write(request)
-        ended = True
+        ended.set()
         stream.cancel()
 
 
