@@ -8,11 +8,11 @@ import socket
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from finsy.proto import p4i, p4r
+from finsy.proto import p4i
 from google.protobuf import text_format
+from lab import HOSTS, Lab, entries, laboratory
 from namespaces import Arrival, Network, ip, numbers, receive, send, socket_in
 from running import Controller, Process, admin
 
@@ -23,52 +23,6 @@ pytestmark = [
 
 HEADERS = 14 + 20 + 8  # of a datagram's frame
 LOW, HIGH = 0, 46 << 2  # IP_TOS; DSCP 46 is of queue class 5 here
-HOSTS = 3
-
-
-class Lab:
-    """A switch in the network, with routes to every host."""
-
-    def __init__(self, network: Network, folder: Path, program: Path, p4info: Path, *settings: str, seed: int) -> None:
-        self.network = network
-        self.admin_path = folder / "admin.sock"
-        address = f"unix:{folder / 'p4runtime.sock'}"
-        flags = ["--seed", str(seed), "--admin", str(self.admin_path)]
-        for number, text in enumerate(settings, 1):
-            flags += ["-i", f"{number}@s{number}{text and ','}{text}"]
-        self.process = Process(*flags, prefix=("ip", "netns", "exec", network.switch), address=address)
-        with Controller(address, 1) as controller:
-            controller.arbitrate()
-            controller.set_pipeline(program, p4info)
-            controller.insert(*entries(text_format.Parse(p4info.read_text(), p4i.P4Info())))
-
-    def admin(self, **request: Any) -> dict[str, Any]:
-        return admin(self.admin_path, request)
-
-    def port(self, number: int) -> dict[str, Any]:
-        return next(item for item in self.admin(op="ports")["ports"] if item["port"] == number)
-
-    def stop(self) -> None:
-        self.network.close_sockets()
-        assert self.process.stop() == 0
-
-
-def entries(info: Any) -> list[Any]:
-    """Routes to the hosts, and a queue class for DSCP 46."""
-    ids = {item.preamble.alias: item.preamble.id for item in [*info.tables, *info.actions]}
-    made: list[Any] = []
-    for host in range(1, HOSTS + 1):
-        lpm = p4r.FieldMatch.LPM(value=bytes([10, 0, host, 0]), prefix_len=24)
-        message = p4r.TableEntry(table_id=ids["routes"], match=[p4r.FieldMatch(field_id=1, lpm=lpm)])
-        message.action.action.action_id = ids["forward"]
-        for number, value in enumerate([bytes([host]), b"\x02\0\0\0\0" + bytes([host]), b"\x02\0\0\0\0\xff"], 1):
-            message.action.action.params.add(param_id=number, value=value)
-        made.append(p4r.Entity(table_entry=message))
-    exact = p4r.FieldMatch(field_id=1, exact=p4r.FieldMatch.Exact(value=b"\x2e"))
-    message = p4r.TableEntry(table_id=ids["dscp_classes"], match=[exact])
-    message.action.action.action_id = ids["set_queue_class"]
-    message.action.action.params.add(param_id=1, value=b"\x05")
-    return [*made, p4r.Entity(table_entry=message)]
 
 
 @pytest.fixture(scope="module")
@@ -80,18 +34,7 @@ def network() -> Iterator[Network]:
 
 @pytest.fixture
 def lab(network: Network, tmp_path: Path, program_json: Path, program_p4info: Path) -> Iterator[Callable[..., Lab]]:
-    running: list[Lab] = []
-
-    def start(*settings: str, seed: int = 0, where: Network = network) -> Lab:
-        folder = tmp_path / str(len(running))
-        folder.mkdir()
-        running.append(Lab(where, folder, program_json, program_p4info, *settings, seed=seed))
-        return running[-1]
-
-    yield start
-    for made in running:
-        if made.process.running:
-            made.stop()
+    yield from laboratory(network, tmp_path, program_json, program_p4info)
 
 
 def test_a_port_sends_at_its_rate(lab: Callable[..., Lab]) -> None:
@@ -225,27 +168,6 @@ def test_settings_change_while_it_runs(lab: Callable[..., Lab]) -> None:
         assert message in made.admin(**request)["error"]
     assert made.admin(op="clear") == {"ok": True}
     assert made.port(3)["tx"] == {"packets": 0, "bytes": 0}
-
-
-def test_offloads_left_on_are_named(lab: Callable[..., Lab]) -> None:
-    made = lab("", "", "")
-    host = made.network.host(1)
-    try:
-        made.network.run(host, "ethtool", "-K", "eth0", "tx", "on", "sg", "on", "gso", "on")
-        sender, receiver = made.network.udp(1), made.network.udp(3)
-        sender.setsockopt(socket.IPPROTO_UDP, 103, 1000)  # UDP_SEGMENT
-        sender.sendto(bytes(8000), ("10.0.3.2", 9))
-        assert "oversize frame of 8042 bytes, MTU 1500: turn off offloads on s1" in made.process.wait_for("oversize")
-        sender.setsockopt(socket.IPPROTO_UDP, 103, 0)
-        sender.sendto(bytes(100), ("10.0.3.2", 9))
-        made.process.wait_for("frame without checksum")
-        assert made.port(1)["oversize"]["packets"] == 1
-        assert made.port(1)["no_checksum"] == 1
-        assert receive(receiver, 1, silence=0.05) == []
-    finally:
-        made.network.run(host, "ethtool", "-K", "eth0", "tx", "off", "sg", "off", "gso", "off")
-    send(made.network.udp(1), 3, 1, 100)
-    assert len(receive(receiver, 1)) == 1
 
 
 def test_a_vlan_tag_stays_in_the_frame(lab: Callable[..., Lab]) -> None:

@@ -16,7 +16,7 @@ from gradlane_switch.errors import PortError, SwitchError
 from gradlane_switch.interfaces import DEFAULT_MTU, VLAN_TAG, Connection, connect, is_file
 from gradlane_switch.native import NULL, ffi, runtime
 from gradlane_switch.pipeline import Pipeline
-from gradlane_switch.ports import ETHERNET, QUEUES, PortConfig, PortSpec, check_buffer
+from gradlane_switch.ports import DEFAULT_COALESCE, ETHERNET, QUEUES, PortConfig, PortSpec, check_buffer
 from gradlane_switch.state import Lock
 from gradlane_switch.tracing import TraceBuffer, packets
 
@@ -34,7 +34,7 @@ class DataPlane:
     thread.
     """
 
-    def __init__(self, lock: Lock, specs: list[PortSpec], seed: int) -> None:
+    def __init__(self, lock: Lock, specs: list[PortSpec], seed: int, coalesce: int = DEFAULT_COALESCE) -> None:
         if len({is_file(spec) for spec in specs}) > 1:
             raise PortError("pcap ports have a clock of their own: they can't be beside other kinds of ports")
         self.lock = lock
@@ -54,7 +54,7 @@ class DataPlane:
                 check_buffer(spec, spec.config, opened[spec.number].mtu)
             longest = max([DEFAULT_MTU, *(item.mtu for item in opened.values())])
             self._frame_size = longest + ETHERNET + VLAN_TAG
-            self._handle = self._create(seed)
+            self._handle = self._create(seed, coalesce)
             for spec in specs:
                 self._attach(spec, opened[spec.number])
         except PortError:
@@ -63,10 +63,12 @@ class DataPlane:
             self._close()
             raise
 
-    def _create(self, seed: int) -> Any:
+    def _create(self, seed: int, coalesce: int) -> Any:
         library = runtime()
         seed %= 1 << 32
-        handle = library.gl_dataplane_new(self.lock.handle, self._frame_size, _PACKET_MEMORY, seed, self._event_writer)
+        handle = library.gl_dataplane_new(
+            self.lock.handle, self._frame_size, _PACKET_MEMORY, coalesce, seed, self._event_writer
+        )
         if handle == NULL:
             raise PortError("the switch is out of memory or of file descriptors")
         return ffi.gc(handle, library.gl_dataplane_free)
@@ -271,7 +273,6 @@ class DataPlane:
             "replaced": _traffic(out.replaced),
             "uncopied": _traffic(out.uncopied),
             "oversize": _traffic(out.oversize),
-            "no_checksum": out.no_checksum,
         }
 
     def events(self) -> Iterator[str]:
@@ -292,10 +293,12 @@ class DataPlane:
             return f"port {event.port} had an event before it was removed"
         offloads = f"turn off offloads on {spec.interface} and its peer (ethtool -K ... tx off tso off gso off gro off)"
         match event.kind:
+            case library.GL_EVENT_OVERSIZE if event.error:
+                what = f"a frame whose segmentation offload this kernel can't describe: {offloads}"
             case library.GL_EVENT_OVERSIZE:
-                what = f"oversize frame of {event.length} bytes, MTU {connection.mtu}: {offloads}"
-            case library.GL_EVENT_NO_CHECKSUM:
-                what = f"frame without checksum: {offloads}"
+                what = (
+                    f"oversize frame of {event.length} bytes, MTU {connection.mtu}: the sender's MTU must not be larger"
+                )
             case library.GL_EVENT_DOWN:
                 what = f"down: {os.strerror(event.error)}"
             case library.GL_EVENT_UP:

@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 
 from gradlane.units import parse_size
-from gradlane_switch.ports import parse_time
+from gradlane_switch.ports import DEFAULT_COALESCE, parse_time
 from gradlane_switch.server import DEFAULT_MAX_MESSAGE, MIN_MAX_MESSAGE, Tls
 
 _EPILOG = """\
@@ -60,6 +60,14 @@ def make_parser() -> argparse.ArgumentParser:
         "--cpu-port", type=_port_number, metavar="NUMBER", help="port of packets to and from the controller"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the links' impairments (default 0)")
+    parser.add_argument(
+        "--coalesce",
+        type=_time,
+        default=DEFAULT_COALESCE,
+        metavar="TIME",
+        help="let packets gather so long before they are taken in together, as rx-usecs of ethtool: less CPU time "
+        f"for more latency (default {DEFAULT_COALESCE // 1000}us)",
+    )
     parser.add_argument("--program", type=Path, metavar="JSON", help="start with this program; needs --p4info")
     parser.add_argument("--p4info", type=Path, metavar="TXTPB", help="the program's P4Info in text format")
     parser.add_argument(

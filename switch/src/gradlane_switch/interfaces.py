@@ -31,14 +31,14 @@ _IFF_TAP, _IFF_NO_PI = 0x0002, 0x1000
 _ETH_P_ALL = 3
 _SOL_PACKET = 263
 _PACKET_ADD_MEMBERSHIP, _PACKET_MR_PROMISC = 1, 1
-_PACKET_AUXDATA, _PACKET_QDISC_BYPASS, _PACKET_IGNORE_OUTGOING = 8, 20, 23
+_PACKET_AUXDATA, _PACKET_VNET_HDR, _PACKET_QDISC_BYPASS, _PACKET_IGNORE_OUTGOING = 8, 15, 20, 23
 _SO_TIMESTAMPNS = 35
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
 _IP_MTU_DISCOVER, _IPV6_MTU_DISCOVER, _PMTUDISC_DONT = 10, 23, 0
 _SOCKET_BUFFER = 8 << 20
 _LONGEST_NAME = 15
 
-SOCKET, TAP, FILE = 0, 1, 2
+PACKET, UDP, TAP, FILE = 0, 1, 2, 3
 """Kinds of ports; the numbers are those of runtime/api.h."""
 
 
@@ -117,6 +117,7 @@ def _open_interface(interface: str) -> Connection:
         mtu = _mtu(opened, _name(interface))
         opened.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
         opened.setsockopt(_SOL_PACKET, _PACKET_AUXDATA, 1)
+        opened.setsockopt(_SOL_PACKET, _PACKET_VNET_HDR, 1)
         opened.setsockopt(_SOL_PACKET, _PACKET_QDISC_BYPASS, 1)
         opened.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         opened.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _SOCKET_BUFFER)
@@ -131,7 +132,7 @@ def _open_interface(interface: str) -> Connection:
         opened.close()
         raise
     # The kernel takes a VLAN tag out of a frame, and the runtime puts it back.
-    return Connection(SOCKET, opened, mtu, mtu + ETHERNET)
+    return Connection(PACKET, opened, mtu, mtu + ETHERNET)
 
 
 def _open_tap(interface: str) -> Connection:
@@ -197,7 +198,7 @@ def _open_tunnel(text: str, mtu: int) -> Connection:
     except OSError as error:
         opened.close()
         raise PortError(f"udp:{text}: {error.strerror or error}") from None
-    return Connection(SOCKET, opened, mtu, mtu + ETHERNET + VLAN_TAG)
+    return Connection(UDP, opened, mtu, mtu + ETHERNET + VLAN_TAG)
 
 
 def _address(host: str, port: str) -> tuple[str, int]:

@@ -16,6 +16,8 @@ MAX_PORT = 510
 ETHERNET = 14
 """Bytes of an Ethernet header, without a VLAN tag."""
 QUEUES = 8
+DEFAULT_COALESCE = 200_000
+"""Least time in ns from one round of forwarding to the next."""
 _MOST_WEIGHT = 1000
 
 _TIME_UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}

@@ -244,8 +244,8 @@ typedef struct {
     gl_queue_stats queues[8];
     uint64_t depth, depth_max;   /* bytes in all queues */
     gl_impaired tx_impaired, rx_impaired;
-    uint64_t no_checksum;    /* frames whose checksum the sender left to hardware: offloads left on */
-    /* Frames from the host that are not in `rx`: longer than the MTU, so offloads are left on. */
+    /* Frames from the host that are not in `rx`: longer than the MTU, and not a train of packets that a network card
+     * would cut it into. */
     gl_traffic oversize;
     /* Drops of frames that came from this port, each one in `rx` or a copy of it. */
     gl_traffic rx_down;      /* the port was down */
@@ -262,7 +262,7 @@ typedef struct {
     uint32_t up;             /* set so, and the interface is there */
 } gl_port_stats;
 
-enum { GL_EVENT_OVERSIZE = 1, GL_EVENT_NO_CHECKSUM = 2, GL_EVENT_DOWN = 3, GL_EVENT_UP = 4, GL_EVENT_TX_ERROR = 5 };
+enum { GL_EVENT_OVERSIZE = 1, GL_EVENT_DOWN = 2, GL_EVENT_UP = 3, GL_EVENT_TX_ERROR = 4 };
 
 /* Written to the event descriptor, for the log. */
 typedef struct {
@@ -275,12 +275,14 @@ typedef struct {
 typedef struct gl_dataplane gl_dataplane;
 
 /* `frame_size` is the longest frame of any port in bytes, with a VLAN tag; `memory` bounds the packet buffers in bytes;
+ * packets are taken in at least `coalesce` ns after those before them, unless a socket holds more than one batch;
  * events are written to `event_fd` (non-blocking). NULL for want of memory or descriptors. */
-gl_dataplane *gl_dataplane_new(gl_lock *lock, uint32_t frame_size, uint64_t memory, uint64_t seed, int event_fd);
+gl_dataplane *gl_dataplane_new(gl_lock *lock, uint32_t frame_size, uint64_t memory, uint64_t coalesce, uint64_t seed,
+                               int event_fd);
 void gl_dataplane_free(gl_dataplane *dp);
-/* Kinds of ports, by what `fd` is: a bound AF_PACKET or a connected UDP socket; a TAP interface; a pcap file that gets
- * what the port sends, or -1 for none. */
-enum { GL_PORT_SOCKET = 0, GL_PORT_TAP = 1, GL_PORT_FILE = 2 };
+/* Kinds of ports, by what `fd` is: a bound AF_PACKET socket with PACKET_VNET_HDR; a connected UDP socket; a TAP
+ * interface; a pcap file that gets what the port sends, or -1 for none. */
+enum { GL_PORT_PACKET = 0, GL_PORT_UDP = 1, GL_PORT_TAP = 2, GL_PORT_FILE = 3 };
 
 /* `fd` stays the caller's; `frame_limit` is the longest frame in bytes, at most the data plane's. Returns 0, or -1 for
  * want of memory or if the number is taken. */

@@ -34,21 +34,30 @@ GL_INLINE uint32_t gl_payload(const gl_packet *packet, uint32_t limit) {
     return packet->length < limit ? packet->length : limit;
 }
 
-/* The sum of 16-bit words, the last one padded with zeros; `odd`: the first byte is the low one of a word. */
-GL_INLINE uint64_t gl_sum(const uint8_t *bytes, uint32_t length, uint32_t odd) {
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < length; i++) {
-        sum += (i + odd) % 2 ? bytes[i] : (uint64_t)bytes[i] << 8;
-    }
-    return sum;
-}
-
 /* The Internet checksum's folding: a sum of 16-bit words, however wide it has grown, to 16 bits. */
 GL_INLINE uint64_t gl_fold(uint64_t sum) {
     sum = (sum & 0xffffffffu) + (sum >> 32);
     sum = (sum & 0xffff) + (sum >> 16);
     sum = (sum & 0xffff) + (sum >> 16);
     return (sum & 0xffff) + (sum >> 16);
+}
+
+/* The sum of 16-bit words, the last one padded with zeros; `odd`: the first byte is the low one of a word. Words are added
+ * in the machine's byte order, four bytes at a time, and their sum is swapped (RFC 1071). */
+GL_INLINE uint64_t gl_sum(const uint8_t *bytes, uint32_t length, uint32_t odd) {
+    uint64_t sum = odd && length ? *bytes : 0, native = 0;
+    uint32_t at = odd && length ? 1 : 0;
+    for (; length - at >= 4; at += 4) {
+        uint32_t word;
+        memcpy(&word, bytes + at, sizeof word);
+        native += word;
+    }
+    native = gl_fold(native);
+    sum += __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? (native & 0xff) << 8 | native >> 8 : native;
+    for (uint32_t i = 0; at + i < length; i++) {
+        sum += i % 2 ? bytes[at + i] : (uint64_t)bytes[at + i] << 8;
+    }
+    return sum;
 }
 
 /* A reflected CRC: the remainder, before it is XORed with the final value. */

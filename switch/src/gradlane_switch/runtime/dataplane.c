@@ -36,6 +36,8 @@ static gl_packet *host_copy(gl_host *host, const gl_packet *packet, uint32_t off
     }
     COUNT_ORIGIN(dp, packet, copies);
     copy->port = packet->port;
+    copy->origin = packet->origin;
+    copy->part = packet->part;
     copy->length = length;
     memcpy(copy->data, packet->data + offset, length);
     return copy;
@@ -78,7 +80,8 @@ static void host_emit(gl_host *host, gl_packet *packet, uint32_t number, uint32_
 
 /* ---- Set-up ---- */
 
-gl_dataplane *gl_dataplane_new(gl_lock *lock, uint32_t frame_size, uint64_t memory, uint64_t seed, int event_fd) {
+gl_dataplane *gl_dataplane_new(gl_lock *lock, uint32_t frame_size, uint64_t memory, uint64_t coalesce, uint64_t seed,
+                               int event_fd) {
     gl_dataplane *dp = calloc(1, sizeof *dp);
     if (!dp) {
         return NULL;
@@ -88,10 +91,16 @@ gl_dataplane *gl_dataplane_new(gl_lock *lock, uint32_t frame_size, uint64_t memo
     dp->frame_size = frame_size;
     dp->pool.packet_size = (sizeof(gl_packet) + GL_HEADROOM + dp->frame_size + 63) & ~(size_t)63;
     dp->pool.limit = memory;
+    dp->coalesce = coalesce;
     dp->seed = seed;
     dp->event_fd = event_fd;
+    dp->rests = malloc((size_t)GL_BATCH * GL_LONGEST);
     dp->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (dp->wake_fd < 0) {
+    if (!dp->rests || dp->wake_fd < 0) {
+        if (dp->wake_fd >= 0) {
+            close(dp->wake_fd);
+        }
+        free(dp->rests);
         free(dp);
         return NULL;
     }
@@ -104,6 +113,7 @@ void gl_dataplane_free(gl_dataplane *dp) {
     }
     gl_pool_clear(&dp->pool);
     close(dp->wake_fd);
+    free(dp->rests);
     free(dp);
 }
 
@@ -158,7 +168,7 @@ static void statistics(const gl_port *port, gl_port_stats *out) {
     out->tx_impaired = port->tx_link.statistics;
     out->rx_impaired = port->rx_link.statistics;
     out->tx_impaired.in_flight = port->tx_link.count;
-    out->rx_impaired.in_flight = port->rx_link.count + (port->rx.count - port->rx.next);
+    out->rx_impaired.in_flight = port->rx_link.count + port->arrived_count;
     for (int i = 0; i < GL_QUEUES; i++) {
         out->queues[i].depth = (gl_traffic){port->queues[i].packets, port->queues[i].bytes};
     }
@@ -212,7 +222,7 @@ uint64_t gl_waiting(gl_dataplane *dp) {
     gl_acquire(dp->lock);
     for (uint32_t i = 0; i < dp->count; i++) {
         const gl_port *port = dp->list[i];
-        packets += port->rx_link.count + port->tx_link.count + (port->rx.count - port->rx.next);
+        packets += port->rx_link.count + port->tx_link.count + port->arrived_count;
         for (int queue = 0; queue < GL_QUEUES; queue++) {
             packets += port->queues[queue].packets;
         }

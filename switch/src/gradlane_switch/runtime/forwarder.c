@@ -13,125 +13,10 @@
 
 #include "port.h"
 
-enum { GATHER = 200000 /* ns */ };
-
 static uint64_t clock_ns(clockid_t clock) {
     struct timespec time;
     clock_gettime(clock, &time);
     return (uint64_t)time.tv_sec * GL_SECOND + (uint64_t)time.tv_nsec;
-}
-
-/* ---- Receiving ---- */
-
-/* Posts buffers for a batch; how many there are. */
-static uint32_t post(gl_dataplane *dp, gl_batch *batch) {
-    uint32_t ready = 0;
-    while (ready < GL_BATCH) {
-        if (!batch->packets[ready]) {
-            batch->packets[ready] = gl_pool_get(&dp->pool);
-        }
-        gl_packet *packet = batch->packets[ready];
-        if (!packet) {
-            break;
-        }
-        batch->vectors[ready] = (struct iovec){packet->data, dp->frame_size};
-        batch->messages[ready].msg_hdr.msg_controllen = GL_CONTROL;
-        ready++;
-    }
-    return ready;
-}
-
-/* Puts back the VLAN tag that the kernel took out of the frame. */
-static void restore_tag(gl_packet *packet, const struct tpacket_auxdata *aux) {
-    uint16_t type = aux->tp_status & TP_STATUS_VLAN_TPID_VALID ? aux->tp_vlan_tpid : 0x8100;
-    const uint8_t tag[GL_VLAN_TAG] = {(uint8_t)(type >> 8), (uint8_t)type, (uint8_t)(aux->tp_vlan_tci >> 8),
-                                      (uint8_t)aux->tp_vlan_tci};
-    memmove(packet->data - GL_VLAN_TAG, packet->data, 12);
-    packet->data -= GL_VLAN_TAG;
-    packet->length += GL_VLAN_TAG;
-    memcpy(packet->data + 12, tag, sizeof tag);
-}
-
-/* Completes a received packet from its control messages. 0 if it can't be forwarded. */
-static int complete(gl_dataplane *dp, gl_port *port, gl_packet *packet, struct mmsghdr *message, uint64_t offset,
-                    uint64_t now) {
-    packet->length = message->msg_len;
-    packet->port = (uint16_t)port->number;
-    packet->due = now;
-    if (packet->length > port->frame_limit || message->msg_hdr.msg_flags & MSG_TRUNC) {
-        gl_note(&port->stats.oversize, packet->length);
-        gl_tell(dp, port, GL_EVENT_OVERSIZE, 0, packet->length);
-        return 0;
-    }
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(&message->msg_hdr); c; c = CMSG_NXTHDR(&message->msg_hdr, c)) {
-        if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_TIMESTAMPNS) {
-            struct timespec time;
-            memcpy(&time, CMSG_DATA(c), sizeof time);
-            uint64_t arrived = (uint64_t)time.tv_sec * GL_SECOND + (uint64_t)time.tv_nsec - offset;
-            packet->due = arrived < now ? arrived : now;
-        } else if (c->cmsg_level == SOL_PACKET && c->cmsg_type == PACKET_AUXDATA) {
-            struct tpacket_auxdata aux;
-            memcpy(&aux, CMSG_DATA(c), sizeof aux);
-            if (aux.tp_status & TP_STATUS_VLAN_VALID) {
-                restore_tag(packet, &aux);
-            }
-            if (aux.tp_status & TP_STATUS_CSUMNOTREADY) {
-                port->stats.no_checksum++;
-                gl_tell(dp, port, GL_EVENT_NO_CHECKSUM, 0, packet->length);
-            }
-        }
-    }
-    gl_note(&port->stats.rx, packet->length);
-    return 1;
-}
-
-static void note_error(gl_dataplane *dp, gl_port *port, int error) {
-    if (error == EAGAIN || error == EINTR || error == ECONNREFUSED) {
-        return;  /* Refused: nobody is at the other end of a tunnel yet. */
-    }
-    port->stats.up = 0;
-    port->told &= (uint8_t)~(1u << GL_EVENT_UP);
-    gl_tell(dp, port, GL_EVENT_DOWN, error, 0);
-}
-
-static int is_up(gl_port *port, const gl_packet *packet) {
-    if (!port->config.up) {
-        gl_note(&port->stats.rx_down, packet->length);
-    }
-    return port->config.up != 0;
-}
-
-/* Fills the port's batch if it is empty. */
-static void receive(gl_dataplane *dp, gl_port *port, uint64_t offset, uint64_t now) {
-    gl_batch *batch = &port->rx;
-    if (batch->next < batch->count) {
-        return;
-    }
-    batch->next = batch->count = 0;
-    uint32_t ready = post(dp, batch);
-    if (ready == 0) {
-        return;  /* What waits in the socket waits on, until a packet has left. */
-    }
-    int received = port->io->receive(port, ready);
-    if (received < 0) {
-        note_error(dp, port, errno);
-        return;
-    }
-    if (!port->stats.up) {
-        port->stats.up = 1;
-        port->told &= (uint8_t)~(1u << GL_EVENT_DOWN);
-        gl_tell(dp, port, GL_EVENT_UP, 0, 0);
-    }
-    for (uint32_t i = 0; i < (uint32_t)received; i++) {
-        gl_packet *packet = batch->packets[i];
-        batch->packets[i] = NULL;
-        if (complete(dp, port, packet, &batch->messages[i], offset, now) && is_up(port, packet)) {
-            /* Slots before i are free: their packets have moved to the front of the batch. */
-            batch->packets[batch->count++] = packet;
-        } else {
-            gl_pool_put(&dp->pool, packet);
-        }
-    }
 }
 
 /* ---- Processing ---- */
@@ -191,36 +76,36 @@ static void from_host(gl_dataplane *dp, gl_port *port, gl_packet *packet) {
 
 /* Processes received packets in order of arrival. A port whose batch was full may have more in its socket, so others'
  * packets that are later than its last wait for the next round. */
-static void process_batches(gl_dataplane *dp) {
+static void process_arrived(gl_dataplane *dp) {
     gl_port *active[GL_PORTS];
     uint32_t count = 0;
     uint64_t horizon = UINT64_MAX;
     for (uint32_t i = 0; i < dp->count; i++) {
-        gl_batch *batch = &dp->list[i]->rx;
-        if (batch->next < batch->count) {
-            active[count++] = dp->list[i];
-            uint64_t last = batch->packets[batch->count - 1]->due;
-            if (batch->count == GL_BATCH && last < horizon) {
-                horizon = last;
+        gl_port *port = dp->list[i];
+        if (port->arrived) {
+            active[count++] = port;
+            if (port->more && port->last_arrived->due < horizon) {
+                horizon = port->last_arrived->due;
             }
         }
     }
     while (count) {
         uint32_t first = 0;
         for (uint32_t i = 1; i < count; i++) {
-            if (active[i]->rx.packets[active[i]->rx.next]->due < active[first]->rx.packets[active[first]->rx.next]->due) {
+            if (active[i]->arrived->due < active[first]->arrived->due) {
                 first = i;
             }
         }
         gl_port *port = active[first];
-        gl_packet *packet = port->rx.packets[port->rx.next];
+        gl_packet *packet = port->arrived;
         if (packet->due > horizon) {
             return;
         }
-        port->rx.packets[port->rx.next++] = NULL;
+        port->arrived = packet->next;
+        port->arrived_count--;
         drain_rx_links(dp, packet->due);
         from_host(dp, port, packet);
-        if (port->rx.next == port->rx.count) {
+        if (!port->arrived) {
             active[first] = active[--count];
         }
     }
@@ -231,7 +116,7 @@ static uint64_t next_event(const gl_dataplane *dp) {
     uint64_t next = UINT64_MAX;
     for (uint32_t i = 0; i < dp->count; i++) {
         const gl_port *port = dp->list[i];
-        uint64_t at = port->rx.next < port->rx.count ? 0 : gl_port_next(port);
+        uint64_t at = port->arrived ? 0 : gl_port_next(port);
         next = at < next ? at : next;
     }
     return next;
@@ -239,7 +124,7 @@ static uint64_t next_event(const gl_dataplane *dp) {
 
 static void flush_all(gl_dataplane *dp) {
     for (uint32_t i = 0; i < dp->count; i++) {
-        if (dp->list[i]->tx.count) {
+        if (dp->list[i]->leaving_count) {
             gl_port_flush(dp, dp->list[i]);
         }
     }
@@ -267,8 +152,7 @@ static const struct timespec *until(uint64_t next, struct timespec *time) {
 
 /* Lets packets gather since the last round, unless that was long ago: a round per packet costs twice the CPU time. What
  * the switch decides does not depend on when it decides it. */
-static void gather(uint64_t last) {
-    uint64_t end = last + GATHER;
+static void gather(uint64_t end) {
     if (clock_ns(CLOCK_MONOTONIC) < end) {
         struct timespec time = {(time_t)(end / GL_SECOND), (long)(end % GL_SECOND)};
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, NULL);
@@ -290,7 +174,7 @@ int gl_run(gl_dataplane *dp) {
     gl_acquire(dp->lock);
     uint32_t generation = dp->generation, count = watch(dp, fds);
     gl_release(dp->lock);
-    for (uint64_t last = 0, next = 0;;) {
+    for (uint64_t next = 0, gathered = 0;;) {
         struct timespec time;
         if (ppoll(fds, count, until(next, &time), NULL) < 0 && errno != EINTR) {
             return errno;
@@ -299,16 +183,18 @@ int gl_run(gl_dataplane *dp) {
             uint64_t times;
             (void)!read(dp->wake_fd, &times, sizeof times);
         }
-        gather(last);
+        gather(gathered);
         gl_acquire(dp->lock);
-        uint64_t now = last = clock_ns(CLOCK_MONOTONIC), offset = clock_ns(CLOCK_REALTIME) - now;
-        int current = generation == dp->generation;
+        uint64_t now = clock_ns(CLOCK_MONOTONIC), offset = clock_ns(CLOCK_REALTIME) - now;
+        int current = generation == dp->generation, more = 0;
         for (uint32_t i = 0; current && !dp->stop_at && i < dp->count; i++) {
             if (fds[i + 1].revents) {
-                receive(dp, dp->list[i], offset, now);
+                gl_port_receive(dp, dp->list[i], offset, now);
+                more |= dp->list[i]->more;
             }
         }
-        process_batches(dp);
+        gathered = more ? 0 : now + dp->coalesce;
+        process_arrived(dp);
         advance_all(dp, now);
         next = next_event(dp);
         if (!current) {
@@ -377,9 +263,10 @@ static void feed(gl_dataplane *dp, gl_port *port, uint64_t now, const uint8_t *f
     packet->due = now;
     packet->length = length;
     memcpy(packet->data, frame, length);
-    if (is_up(port, packet)) {
+    if (port->config.up) {
         from_host(dp, port, packet);
     } else {
+        gl_note(&port->stats.rx_down, packet->length);
         gl_pool_put(&dp->pool, packet);
     }
 }

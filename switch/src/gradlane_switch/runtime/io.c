@@ -8,31 +8,33 @@
 
 /* ---- AF_PACKET and UDP sockets ---- */
 
-static int socket_receive(gl_port *port, uint32_t room) {
-    return recvmmsg(port->fd, port->rx.messages, room, MSG_DONTWAIT | MSG_TRUNC, NULL);
+static int socket_receive(gl_port *port, gl_inbox *inbox, uint32_t room) {
+    return recvmmsg(port->fd, inbox->messages, room, MSG_DONTWAIT | MSG_TRUNC, NULL);
 }
 
-static int socket_send(gl_port *port, uint32_t first) {
-    return sendmmsg(port->fd, port->tx.messages + first, port->tx.count - first, MSG_DONTWAIT);
+static int socket_send(gl_port *port, gl_outbox *outbox, uint32_t first, uint32_t end) {
+    return sendmmsg(port->fd, outbox->messages + first, end - first, MSG_DONTWAIT);
 }
 
 /* ---- TAP interfaces: a frame per call ---- */
 
-static int tap_receive(gl_port *port, uint32_t room) {
+static int tap_receive(gl_port *port, gl_inbox *inbox, uint32_t room) {
     for (uint32_t i = 0; i < room; i++) {
-        ssize_t size = readv(port->fd, &port->rx.vectors[i], 1);
+        struct mmsghdr *message = &inbox->messages[i];
+        ssize_t size = readv(port->fd, message->msg_hdr.msg_iov, 1);
         if (size < 0) {
             return i ? (int)i : -1;
         }
-        port->rx.messages[i].msg_len = (unsigned)size;
-        port->rx.messages[i].msg_hdr.msg_flags = 0;
-        port->rx.messages[i].msg_hdr.msg_controllen = 0;
+        message->msg_len = (unsigned)size;
+        message->msg_hdr.msg_flags = 0;
+        message->msg_hdr.msg_controllen = 0;
     }
     return (int)room;
 }
 
-static int tap_send(gl_port *port, uint32_t first) {
-    return writev(port->fd, &port->tx.vectors[first], 1) < 0 ? -1 : 1;
+static int tap_send(gl_port *port, gl_outbox *outbox, uint32_t first, uint32_t end) {
+    (void)end;
+    return writev(port->fd, outbox->messages[first].msg_hdr.msg_iov, 1) < 0 ? -1 : 1;
 }
 
 /* ---- pcap files: frames are fed in, and written with the time of their departure ---- */
@@ -41,15 +43,17 @@ typedef struct {
     uint32_t seconds, nanoseconds, kept, length;
 } record;
 
-static int file_receive(gl_port *port, uint32_t room) {
+static int file_receive(gl_port *port, gl_inbox *inbox, uint32_t room) {
     (void)port;
+    (void)inbox;
     (void)room;
     errno = EAGAIN;
     return -1;
 }
 
-static int file_send(gl_port *port, uint32_t first) {
-    const gl_packet *packet = port->tx.packets[first];
+static int file_send(gl_port *port, gl_outbox *outbox, uint32_t first, uint32_t end) {
+    (void)end;
+    const gl_packet *packet = *outbox->packets[first];
     if (!port->file) {
         return 1;
     }
@@ -61,7 +65,8 @@ static int file_send(gl_port *port, uint32_t first) {
 }
 
 const gl_io gl_kinds[] = {
-    [GL_PORT_SOCKET] = {socket_receive, socket_send},
-    [GL_PORT_TAP] = {tap_receive, tap_send},
-    [GL_PORT_FILE] = {file_receive, file_send},
+    [GL_PORT_PACKET] = {1, socket_receive, socket_send},
+    [GL_PORT_UDP] = {0, socket_receive, socket_send},
+    [GL_PORT_TAP] = {0, tap_receive, tap_send},
+    [GL_PORT_FILE] = {0, file_receive, file_send},
 };

@@ -162,38 +162,70 @@ static uint32_t next_turn(gl_port *port) {
 
 /* ---- Sending ---- */
 
+enum { ALONE = 1000000000 /* ns */ };
+
+/* Makes messages of the packets that are leaving, from one on; how many. */
+static uint32_t pack(gl_port *port, gl_outbox *outbox, uint32_t from, int join) {
+    struct iovec *vectors = outbox->vectors;
+    uint32_t messages = 0;
+    for (uint32_t i = from; i < port->leaving_count; i += outbox->counts[messages++]) {
+        gl_packet **packets = &port->leaving[i];
+        struct iovec *first = vectors;
+        uint32_t used = 1, count = 1;
+        if (port->io->offload) {
+            struct virtio_net_hdr *offload = &outbox->offloads[messages];
+            *vectors++ = (struct iovec){offload, sizeof *offload};
+            count = join ? port->leaving_count - i : 1;
+            count = gl_offload_join(packets, count, offload, outbox->headers[messages], vectors, &used);
+        } else {
+            *vectors = (struct iovec){packets[0]->data, packets[0]->length};
+        }
+        vectors += used;
+        outbox->packets[messages] = packets;
+        outbox->counts[messages] = count;
+        outbox->messages[messages].msg_hdr = (struct msghdr){.msg_iov = first, .msg_iovlen = (size_t)(vectors - first)};
+    }
+    return messages;
+}
+
 void gl_port_flush(gl_dataplane *dp, gl_port *port) {
-    gl_batch *batch = &port->tx;
+    gl_outbox *outbox = &dp->outbox;
     uint32_t done = 0;
-    while (done < batch->count) {
-        int sent = port->io->send(port, done);
-        for (int i = 0; i < sent; i++) {
-            gl_note(&port->stats.tx, batch->packets[done + (uint32_t)i]->length);
-        }
-        if (sent > 0) {
-            done += (uint32_t)sent;
-        } else if (errno != EINTR && errno != ECONNREFUSED) {
-            /* The first of the rest is refused: a full interface queue, or no interface. (A refused connection is an
-             * earlier datagram's: the tunnel's other end is not there yet.) */
-            gl_note(&port->stats.tx_errors, batch->packets[done]->length);
-            gl_tell(dp, port, GL_EVENT_TX_ERROR, errno, batch->packets[done]->length);
+    while (done < port->leaving_count) {
+        uint32_t messages = pack(port, outbox, done, dp->clock >= port->alone_until);
+        for (uint32_t message = 0; message < messages;) {
+            int sent = port->io->send(port, outbox, message, messages);
+            for (int i = 0; i < sent; i++) {
+                for (uint32_t end = done + outbox->counts[message++]; done < end; done++) {
+                    gl_note(&port->stats.tx, port->leaving[done]->length);
+                }
+            }
+            if (sent > 0 || errno == EINTR || errno == ECONNREFUSED) {
+                continue;  /* Refused: an earlier datagram; the tunnel's other end is not there yet. */
+            }
+            if (outbox->counts[message] > 1) {
+                /* An interface with its offloads off takes packets one by one only. */
+                port->alone_until = dp->clock + ALONE;
+                break;
+            }
+            /* A full interface queue, or no interface. */
+            gl_note(&port->stats.tx_errors, port->leaving[done]->length);
+            gl_tell(dp, port, GL_EVENT_TX_ERROR, errno, port->leaving[done]->length);
             done++;
+            message++;
         }
     }
-    for (uint32_t i = 0; i < batch->count; i++) {
-        gl_pool_put(&dp->pool, batch->packets[i]);
+    for (uint32_t i = 0; i < port->leaving_count; i++) {
+        gl_pool_put(&dp->pool, port->leaving[i]);
     }
-    batch->count = 0;
+    port->leaving_count = 0;
 }
 
 static void transmit(gl_dataplane *dp, gl_port *port, gl_packet *packet) {
-    gl_batch *batch = &port->tx;
-    if (batch->count == GL_BATCH) {
+    if (port->leaving_count == GL_BATCH) {
         gl_port_flush(dp, port);
     }
-    batch->packets[batch->count] = packet;
-    batch->vectors[batch->count] = (struct iovec){packet->data, packet->length};
-    batch->count++;
+    port->leaving[port->leaving_count++] = packet;
 }
 
 static void onto_link(gl_dataplane *dp, gl_port *port, gl_packet *packet, uint64_t at) {
@@ -317,7 +349,6 @@ gl_port *gl_port_new(uint32_t number, uint32_t kind, int fd, uint32_t frame_limi
     port->stats.up = 1;
     port->tx_link.seed = seed * 2 * GL_PORTS + 2 * number;
     port->rx_link.seed = seed * 2 * GL_PORTS + 2 * number + 1;
-    port->control = calloc(GL_BATCH, sizeof *port->control);
     if (kind == GL_PORT_FILE && fd >= 0) {
         int own = dup(fd);
         port->file = own < 0 ? NULL : fdopen(own, "ab");
@@ -325,16 +356,9 @@ gl_port *gl_port_new(uint32_t number, uint32_t kind, int fd, uint32_t frame_limi
             close(own);
         }
     }
-    if (!port->control || (kind == GL_PORT_FILE && fd >= 0 && !port->file)) {
-        free(port->control);
+    if (kind == GL_PORT_FILE && fd >= 0 && !port->file) {
         free(port);
         return NULL;
-    }
-    for (int i = 0; i < GL_BATCH; i++) {
-        port->rx.messages[i].msg_hdr = (struct msghdr){
-            .msg_iov = &port->rx.vectors[i], .msg_iovlen = 1, .msg_control = port->control[i],
-        };
-        port->tx.messages[i].msg_hdr = (struct msghdr){.msg_iov = &port->tx.vectors[i], .msg_iovlen = 1};
     }
     return port;
 }
@@ -343,17 +367,16 @@ void gl_port_free(gl_dataplane *dp, gl_port *port) {
     flush_queues(dp, port);
     gl_link_clear(&port->tx_link, &dp->pool);
     gl_link_clear(&port->rx_link, &dp->pool);
-    for (uint32_t i = 0; i < port->tx.count; i++) {
-        gl_pool_put(&dp->pool, port->tx.packets[i]);
+    for (uint32_t i = 0; i < port->leaving_count; i++) {
+        gl_pool_put(&dp->pool, port->leaving[i]);
     }
-    for (uint32_t i = 0; i < GL_BATCH; i++) {
-        if (port->rx.packets[i]) {
-            gl_pool_put(&dp->pool, port->rx.packets[i]);
-        }
+    while (port->arrived) {
+        gl_packet *packet = port->arrived;
+        port->arrived = packet->next;
+        gl_pool_put(&dp->pool, packet);
     }
     if (port->file) {
         fclose(port->file);
     }
-    free(port->control);
     free(port);
 }

@@ -3,6 +3,7 @@
 #ifndef GL_PORT_H
 #define GL_PORT_H
 
+#include <linux/virtio_net.h>
 #include <stdio.h>
 #include <sys/socket.h>
 
@@ -60,15 +61,32 @@ void gl_link_clear(gl_link *link, gl_pool *pool);
 
 /* ---- Ports ---- */
 
-enum { GL_BATCH = 32, GL_CONTROL = 128, GL_VLAN_TAG = 4 };
+enum { GL_BATCH = 128, GL_CONTROL = 128, GL_VLAN_TAG = 4, GL_LONGEST = 65536, GL_HEADERS = 128 };
 
-/* One direction of a port: what recvmmsg fills and sendmmsg reads. */
+/* Where a message of recvmmsg goes: to a packet's buffer, and what is longer (a frame that offloads have left whole,
+ * to be cut into packets) to `rest`. */
+typedef struct {
+    struct virtio_net_hdr offload;
+    gl_packet *packet;
+    uint8_t *rest;           /* GL_LONGEST bytes */
+    uint8_t control[GL_CONTROL];
+    struct iovec vectors[3]; /* those three, in that order */
+} gl_slot;
+
 typedef struct {
     struct mmsghdr messages[GL_BATCH];
-    struct iovec vectors[GL_BATCH];
-    gl_packet *packets[GL_BATCH];
-    uint32_t count, next;
-} gl_batch;
+    gl_slot slots[GL_BATCH];
+} gl_inbox;
+
+/* What sendmmsg reads: each message is a packet, or a run of packets that leave in one frame. */
+typedef struct {
+    struct mmsghdr messages[GL_BATCH];
+    struct virtio_net_hdr offloads[GL_BATCH];
+    uint8_t headers[GL_BATCH][GL_HEADERS];
+    struct iovec vectors[2 * GL_BATCH];
+    gl_packet **packets[GL_BATCH];   /* of a message */
+    uint32_t counts[GL_BATCH];
+} gl_outbox;
 
 typedef struct {
     gl_packet *head, *tail;
@@ -80,14 +98,15 @@ typedef struct gl_port gl_port;
 
 /* How a kind of port gets frames in and out. */
 typedef struct {
+    int offload;             /* frames have a virtio_net_hdr in front */
     /* As recvmmsg does: fills the first `room` messages; how many, or -1 and errno. */
-    int (*receive)(gl_port *port, uint32_t room);
-    /* As sendmmsg does: sends messages from `first` on; how many, or -1 and errno. */
-    int (*send)(gl_port *port, uint32_t first);
+    int (*receive)(gl_port *port, gl_inbox *inbox, uint32_t room);
+    /* As sendmmsg does: sends messages [first, end); how many, or -1 and errno. */
+    int (*send)(gl_port *port, gl_outbox *outbox, uint32_t first, uint32_t end);
 } gl_io;
 
-/* By GL_PORT_SOCKET ... */
-extern const gl_io gl_kinds[3];
+/* By GL_PORT_PACKET ... */
+extern const gl_io gl_kinds[4];
 
 struct gl_port {
     uint32_t number;
@@ -104,8 +123,12 @@ struct gl_port {
     uint64_t free_at;        /* ns: when the link to the host has sent what it was given */
     uint64_t free_rest;      /* and what is left of a ns, in bit * ns */
     gl_link tx_link, rx_link;
-    gl_batch rx, tx;
-    uint8_t (*control)[GL_CONTROL];
+    gl_packet *arrived, *last_arrived;   /* received, in order of time */
+    uint32_t arrived_count;
+    int more;                /* the socket may hold more */
+    gl_packet *leaving[GL_BATCH];
+    uint32_t leaving_count;
+    uint64_t alone_until;    /* ns: the interface has refused packets that were joined */
     gl_port_stats stats;
     uint8_t told;            /* events already reported, one bit per kind */
 };
@@ -128,6 +151,11 @@ struct gl_dataplane {
     int event_fd, wake_fd;
     uint64_t stop_at;        /* ns: nothing comes in any more, and forwarding ends then at the latest; 0: it runs */
     uint64_t clock;          /* ns: time of the packet in hand; never goes back */
+    uint64_t coalesce;       /* ns: the least time from one round of forwarding to the next */
+    uint32_t origins;        /* how many frames have been cut */
+    uint8_t *rests;
+    gl_inbox inbox;
+    gl_outbox outbox;
 };
 
 /* NULL for want of memory. */
@@ -140,12 +168,24 @@ void gl_port_advance(gl_dataplane *dp, gl_port *port, uint64_t now);
 uint64_t gl_port_next(const gl_port *port);
 /* Queues a packet, or drops it, or others in its place. */
 void gl_port_enqueue(gl_dataplane *dp, gl_port *port, gl_packet *packet, uint32_t queue, uint64_t now);
-/* Hands the batch to the interface. */
+/* Fills the port's list of arrived packets if it is empty. `offset`: of the clock of the kernel's times to ours, ns. */
+void gl_port_receive(gl_dataplane *dp, gl_port *port, uint64_t offset, uint64_t now);
+/* Hands what is leaving to the interface. */
 void gl_port_flush(gl_dataplane *dp, gl_port *port);
 /* Wakes the forwarding thread. */
 void gl_wake(const gl_dataplane *dp);
 /* Reports an event for the log, once. */
 void gl_tell(gl_dataplane *dp, gl_port *port, uint32_t kind, int error, uint32_t length);
+
+/* Makes packets of a frame that `slot` has whole: `length` bytes from packet->data on, the rest behind the first `room`
+ * of them in slot->rest. Completes checksums. NULL if the header contradicts itself; else the first, chained by `next`.
+ * `missing` counts the packets that there was no buffer for. */
+gl_packet *gl_offload_cut(gl_pool *pool, gl_slot *slot, uint32_t length, uint32_t room, uint32_t origin,
+                          gl_traffic *missing);
+/* How many packets, from the first on, can leave in one frame. Fills in what that needs: a header of GL_HEADERS bytes,
+ * and `used` vectors: one, or one more than there are packets. */
+uint32_t gl_offload_join(gl_packet **packets, uint32_t count, struct virtio_net_hdr *offload, uint8_t *header,
+                         struct iovec *vectors, uint32_t *used);
 
 /* Sets CE (RFC 3168) in an ECN-capable IPv4 or IPv6 frame; 0 if it is not one, or has it already. */
 int gl_mark_ce(uint8_t *frame, uint32_t length);

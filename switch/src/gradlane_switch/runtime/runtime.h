@@ -23,6 +23,8 @@ struct gl_packet {
     uint32_t length;
     uint16_t port;           /* where it came from */
     uint16_t queue;
+    uint32_t origin;         /* of packets that came in one frame, and 0 of those that came alone */
+    uint32_t part;           /* which of them it was */
     uint8_t room[];          /* GL_HEADROOM bytes, then the longest frame */
 };
 
