@@ -46,7 +46,7 @@ bench-training: $(VENV)/.ready ## Every scenario x arm x 3 seeds -> out/bench/tr
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/training.py
 
 .PHONY: bench-switch
-bench-switch: $(VENV)/.ready ## Packets per second of gradlane-switch, BMv2 and a bare copy loop, side by side (root)
+bench-switch: $(VENV)/.ready ## Packets per second of gradlane-switch, BMv2 and bare copy loops, side by side (root)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/switch.py
 
 .PHONY: test

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets per second of gradlane-switch, of BMv2, and of a loop that only copies: side by side, alternately, one core.
+"""Packets per second of gradlane-switch, of BMv2, and of loops that only copy: side by side, alternately, one core.
 
 Each target forwards between two veth links. The sender runs on a core of its own and the receiver drops at its
 interface. A target's capacity is the highest rate that it forwards with at most `LOSS` lost, found by bisection.
+Latency is from before the sender's system call to the receiver's interface, at 10,000 packets/s.
+
+Targets: gradlane; offload (the same, from a host that leaves segmentation to hardware: 40 datagrams in a frame); bmv2;
+and copy, copy-rings and copy-xdp: loops over the switch's own kind of sockets, over TPACKET_V3, and over AF_XDP.
 """
 
 import argparse
@@ -27,16 +31,22 @@ from finsy.proto import U128, p4i, p4r, p4r_grpc
 from google.protobuf import text_format
 
 PIPELINE = Path(__file__).resolve().parent.parent / "p4src" / "build" / "v1model"
+COPIES = {"copy": "sockets", "copy-rings": "rings", "copy-xdp": "xdp"}
+TARGETS = ("gradlane", "offload", "bmv2", *COPIES)
 LOSS = 0.001
 _SECONDS = 1.0  # of a trial
-_STEPS = 7  # of a bisection
-_MOST = 600_000  # packets/s; more than a copy loop does
+_STEPS = 8  # of a bisection
+_MOST = 1_200_000  # packets/s; more than a copy loop does
+_MOST_OFFLOAD = 8_000_000
+_TRAIN = 40  # datagrams in a frame
+_PROBE_RATE, _PROBE_SECONDS = 10_000, 1.0
 _SETTLE_SECONDS, _READY_SECONDS = 0.3, 60.0
 _SWITCH_CORE, _SENDER_CORE = 0, 1
 _HEADERS = 14 + 20 + 8
 _EXAMPLES = """examples:
   sudo python bench/switch.py
   sudo python bench/switch.py --targets gradlane,copy --sizes 64 --rounds 5 --json > switch.json
+  sudo python bench/switch.py --targets gradlane --rounds 1 --profile     (with perf: what the time goes into)
 """
 
 
@@ -48,7 +58,7 @@ class BenchError(Exception):
 class Result:
     """One bisection: datagrams of `size` bytes, packets/s without loss, CPU time of the target in us per packet.
 
-    `at_least`: the sender could not send faster, so the target may be faster too.
+    `at_least`: the sender could not send faster, so the target may be faster too. Latencies in us; 0: not measured.
     """
 
     target: str
@@ -57,6 +67,8 @@ class Result:
     packets_per_second: int
     cpu_us: float
     at_least: bool
+    p50_us: float
+    p99_us: float
 
 
 class Network:
@@ -76,8 +88,7 @@ class Network:
                 for namespace, side in ((self.switch, "switch"), (self.hosts, "host")):
                     interface = f"{side}-{name}"
                     self.run(namespace, "sysctl", "-qw", f"net.ipv6.conf.{interface}.disable_ipv6=1")
-                    offloads = [word for what in ("tx", "rx", "sg", "tso", "gso", "gro") for word in (what, "off")]
-                    self.run(namespace, "ethtool", "-K", interface, *offloads)
+                    self.run(namespace, "ethtool", "-K", interface, "rx", "off", "gro", "off")
                     _ip("-n", namespace, "link", "set", interface, "up")
         except BaseException:
             self.__exit__()
@@ -92,9 +103,17 @@ class Network:
         """Output of a command in a namespace. Raises BenchError."""
         return _run("ip", "netns", "exec", namespace, *command)
 
-    def received(self) -> int:
-        """Frames that have arrived at the receiver's interface."""
-        return int(self.run(self.hosts, "cat", "/sys/class/net/host-out/statistics/rx_packets"))
+    def offload(self, state: str) -> None:
+        """Turns the segmentation by hardware on or off, at the sender and at the switch's way out."""
+        words = [word for what in ("tx", "sg", "tso", "gso", "tx-udp-segmentation") for word in (what, state)]
+        for namespace, interface in ((self.hosts, "host-in"), (self.switch, "switch-out")):
+            self.run(namespace, "ethtool", "-K", interface, *words)
+
+    def received(self, size: int) -> int:
+        """Datagrams of `size` bytes that have arrived at the receiver's interface, alone or many in a frame."""
+        folder = "/sys/class/net/host-out/statistics"
+        packets, octets = map(int, self.run(self.hosts, "cat", f"{folder}/rx_packets", f"{folder}/rx_bytes").split())
+        return (octets - packets * _HEADERS) // size
 
 
 def _ip(*arguments: str) -> None:
@@ -112,11 +131,11 @@ def _run(*command: str) -> str:
 
 
 @contextmanager
-def target(name: str, network: Network, load: Path, folder: Path) -> Generator[int]:
+def target(name: str, network: Network, folder: Path) -> Generator[int]:
     """Runs a target on the switch's core; its process id. Raises BenchError."""
     address = f"127.0.0.1:{50_000 + os.getpid() % 10_000}"
     match name:
-        case "gradlane":
+        case "gradlane" | "offload":
             command = [_program("gradlane-switch"), "--grpc-server-addr", f"unix:{folder}/p4runtime.sock"]
             command += ["--program", f"{PIPELINE}/gradlane.json", "--p4info", f"{PIPELINE}/gradlane.p4info.txtpb"]
             command += ["--entries", str(_entries(folder)), "-i", "1@switch-in", "-i", "2@switch-out,buffer=8MB"]
@@ -124,9 +143,9 @@ def target(name: str, network: Network, load: Path, folder: Path) -> Generator[i
             command = [_program("simple_switch_grpc"), "--no-p4", "--log-level", "off", "--device-id", "1"]
             command += ["-i", "1@switch-in", "-i", "2@switch-out", "--", "--grpc-server-addr", address]
         case _:
-            command = [str(load), "copy", "switch-in", "switch-out"]
+            command = [f"{folder}/switch_copy", COPIES[name], "switch-in", "switch-out"]
     # gradlane-switch forwards with real-time priority, so the others get it as well.
-    fair = [] if name == "gradlane" else ["chrt", "--rr", "1"]
+    fair = ["chrt", "--rr", "1"] if name in COPIES or name == "bmv2" else []
     pinned = ["ip", "netns", "exec", network.switch, *fair, "taskset", "-c", str(_SWITCH_CORE), *command]
     log = folder / f"{name}.log"
     with log.open("wb") as output:
@@ -228,33 +247,69 @@ def _cpu(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _trial(network: Network, load: Path, pid: int, rate: int, size: int) -> tuple[int, int, float]:
-    """Frames sent, frames received, and CPU time of the target in s."""
-    before, cpu = network.received(), _cpu(pid)
-    words = ("taskset", "-c", str(_SENDER_CORE), str(load), "send", "host-in", str(rate), str(_SECONDS), _frame(size))
-    sent = int(network.run(network.hosts, *words))
-    time.sleep(_SETTLE_SECONDS)
-    return sent, network.received() - before, _cpu(pid) - cpu
+@dataclass(frozen=True)
+class Load:
+    """What is sent: datagrams of `size` bytes, `train` of them in a frame."""
+
+    network: Network
+    program: Path
+    size: int
+    train: int
+
+    def trial(self, pid: int, rate: int) -> tuple[int, int, float]:
+        """Datagrams sent at a rate, datagrams received, and CPU time of the target in s."""
+        before, cpu = self.network.received(self.size), _cpu(pid)
+        sent = int(
+            self._run("send", "host-in", str(rate), str(_SECONDS), str(self.train), _frame(self.size + _HEADERS))
+        )
+        time.sleep(_SETTLE_SECONDS)
+        return sent, self.network.received(self.size) - before, _cpu(pid) - cpu
+
+    def capacity(self, pid: int) -> tuple[int, float, bool]:
+        """The highest rate in packets/s that the target forwards, its CPU time in us per packet, and whether that is
+        the sender's limit."""
+        low, high, cost = 0, _MOST_OFFLOAD if self.train > 1 else _MOST, 0.0
+        self.trial(pid, 10_000)
+        for _ in range(_STEPS):
+            rate = (low + high) // 2
+            began = time.monotonic()
+            sent, received, cpu = self.trial(pid, rate)
+            took = time.monotonic() - began - _SETTLE_SECONDS
+            if received >= sent * (1 - LOSS):
+                # A sender that can't keep the rate up is the limit.
+                low, cost = min(rate, round(sent / took)), cpu / max(received, 1) * 1e6
+                if took > 1.2 * _SECONDS:
+                    return low, cost, True
+            else:
+                high = rate
+        return low, cost, False
+
+    def latency(self) -> tuple[float, float]:
+        """Median and 99th percentile in us. Raises BenchError if packets are lost."""
+        words = ("probe", "host-in", "host-out", str(_PROBE_RATE), str(_PROBE_SECONDS), _frame(self.size + _HEADERS))
+        found = sorted(int(line) / 1e3 for line in self._run(*words).split())
+        if len(found) < _PROBE_RATE * _PROBE_SECONDS * (1 - LOSS):
+            raise BenchError(f"{len(found)} of {_PROBE_RATE * _PROBE_SECONDS:.0f} packets arrived at a low rate")
+        return found[len(found) // 2], found[len(found) * 99 // 100]
+
+    def _run(self, *words: str) -> str:
+        return self.network.run(self.network.hosts, "taskset", "-c", str(_SENDER_CORE), str(self.program), *words)
 
 
-def capacity(network: Network, load: Path, pid: int, size: int) -> tuple[int, float, bool]:
-    """The highest rate in packets/s that the target forwards, its CPU time in us per packet, and whether that is
-    the sender's limit."""
-    low, high, cost = 0, _MOST, 0.0
-    _trial(network, load, pid, 10_000, size)
-    for _ in range(_STEPS):
-        rate = (low + high) // 2
-        began = time.monotonic()
-        sent, received, cpu = _trial(network, load, pid, rate, size)
-        took = time.monotonic() - began - _SETTLE_SECONDS
-        if received >= sent * (1 - LOSS):
-            # A sender that can't keep the rate up is the limit.
-            low, cost = min(rate, round(sent / took)), cpu / max(received, 1) * 1e6
-            if took > 1.2 * _SECONDS:
-                return low, cost, True
-        else:
-            high = rate
-    return low, cost, False
+def profile(load: Load, pid: int, rate: int, folder: Path) -> str:
+    """What the target's time goes into at a rate: share of each function, above 1 %. Raises BenchError."""
+    data = str(folder / "perf.data")
+    perf = shutil.which("perf")
+    if perf is None:
+        raise BenchError("--profile needs perf (Debian: linux-perf)")
+    recording = subprocess.Popen([perf, "record", "-q", "-F", "4999", "-o", data, "-p", str(pid)])
+    try:
+        load.trial(pid, rate)
+    finally:
+        recording.send_signal(signal.SIGINT)
+        recording.wait(30)
+    command = (perf, "report", "-i", data, "--stdio", "--percent-limit", "1", "--sort", "dso,symbol")
+    return "\n".join(line for line in _run(*command).splitlines() if line.strip() and not line.startswith("#"))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -269,17 +324,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise BenchError("it needs root, for network namespaces, and two cores")
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            load = folder / "switch_load"
-            _run("cc", "-O2", "-D_GNU_SOURCE", "-o", str(load), str(Path(__file__).with_name("switch_load.c")))
+            for name in ("switch_load", "switch_copy"):
+                source = Path(__file__).with_name(f"{name}.c")
+                _run("cc", "-O2", "-D_GNU_SOURCE", "-o", str(folder / name), str(source))
             network = stack.enter_context(Network())
             for round_number in range(options.rounds):
                 for size in options.sizes:
                     for name in options.targets:
-                        with target(name, network, load, folder) as pid:
-                            rate, cost, at_least = capacity(network, load, pid, size + _HEADERS)
-                        results.append(Result(name, size, round_number, rate, round(cost, 2), at_least))
-                        limit = "  (the sender's limit)" if at_least else ""
-                        print(f"{name:10} {size:5} B  {rate:8} packets/s  {cost:6.2f} us CPU{limit}", file=sys.stderr)
+                        train = max(1, min(_TRAIN, 60_000 // size)) if name == "offload" else 1
+                        load = Load(network, folder / "switch_load", size, train)
+                        network.offload("on" if train > 1 else "off")
+                        with target(name, network, folder) as pid:
+                            rate, cost, at_least = load.capacity(pid)
+                            median, tail = (0.0, 0.0) if train > 1 else load.latency()
+                            if options.profile:
+                                print(profile(load, pid, rate, folder), file=sys.stderr)
+                        results.append(Result(name, size, round_number, rate, round(cost, 2), at_least, median, tail))
+                        print(_line(results[-1]), file=sys.stderr)
     except BenchError as error:
         print(f"switch: error: {error}", file=sys.stderr)
         return 2
@@ -287,24 +348,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _line(item: Result) -> str:
+    limit = "  (the sender's limit)" if item.at_least else ""
+    cost = f"{item.packets_per_second:9} packets/s {item.cpu_us:6.2f} us CPU"
+    latency = f"  latency {item.p50_us:.0f} us, p99 {item.p99_us:.0f} us" if item.p50_us else ""
+    return f"{item.target:10} {item.size:5} B {cost}{latency}{limit}"
+
+
 def _median(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]
 
 
 def _table(results: list[Result]) -> str:
-    """Medians over the rounds, and their ratios to the copy loop's."""
-    lines = ["target      payload  packets/s  us CPU  of copy loop"]
+    """Medians over the rounds, and their ratios to the copy loop's and to BMv2's."""
+    lines = ["target      payload  packets/s  us CPU  of copy  of BMv2  latency p50   p99 us"]
     for size in sorted({item.size for item in results}):
+        same = [item for item in results if item.size == size]
         rates = {
-            name: _median([item.packets_per_second for item in results if (item.target, item.size) == (name, size)])
-            for name in dict.fromkeys(item.target for item in results)
+            name: _median([item.packets_per_second for item in same if item.target == name])
+            for name in dict.fromkeys(item.target for item in same)
         }
         for name, rate in rates.items():
-            cost = _median([item.cpu_us for item in results if (item.target, item.size) == (name, size)])
-            share = f"{rate / rates['copy']:12.0%}" if rates.get("copy") else ""
-            same = [item for item in results if (item.target, item.size) == (name, size)]
-            limit = "  at least: the sender's limit" if any(item.at_least for item in same) else ""
-            lines.append(f"{name:10} {size:6} B {rate:10.0f} {cost:7.2f}  {share}{limit}")
+            mine = [item for item in same if item.target == name]
+            cost, p50, p99 = (_median([getattr(item, key) for item in mine]) for key in ("cpu_us", "p50_us", "p99_us"))
+            copy = f"{rate / rates['copy']:8.0%}" if rates.get("copy") else " " * 8
+            bmv2 = f"{rate / rates['bmv2']:8.1f}x" if rates.get("bmv2") else " " * 9
+            latency = f"{p50:11.0f} {p99:8.0f}" if p50 else ""
+            limit = "  at least: the sender's limit" if any(item.at_least for item in mine) else ""
+            lines.append(f"{name:10} {size:6} B {rate:10.0f} {cost:7.2f} {copy} {bmv2} {latency}{limit}")
     return "\n".join(lines)
 
 
@@ -315,9 +386,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--targets",
         type=lambda text: text.split(","),
-        default=["gradlane", "bmv2", "copy"],
+        default=list(TARGETS),
         metavar="NAMES",
-        help="of gradlane, bmv2 and copy, in turn (default all)",
+        help=f"of {', '.join(TARGETS)}; in turn (default all)",
     )
     parser.add_argument(
         "--sizes",
@@ -327,6 +398,7 @@ def _parser() -> argparse.ArgumentParser:
         help="of the UDP payload (default 64,1448)",
     )
     parser.add_argument("--rounds", type=int, default=3, help="(default 3)")
+    parser.add_argument("--profile", action="store_true", help="a profile by perf of each target, at its capacity")
     parser.add_argument("--json", action="store_true", help="every bisection as JSON")
     parser.add_argument("--configure", nargs=2, help=argparse.SUPPRESS)
     return parser

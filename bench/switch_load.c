@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The benchmark's load, and the limit that it compares with: frames onto an interface at a rate, and a loop that does
- * nothing but copy frames from one interface to another, on the sockets that the switch uses.
+ * The benchmark's load: frames onto an interface at a rate, and how long they take to another one.
  *
- *   switch_load send INTERFACE PACKETS-PER-SECOND SECONDS HEX    prints how many frames it sent
- *   switch_load copy FROM TO                                     prints "ready", and copies until it is killed */
+ *   switch_load send INTERFACE PACKETS-PER-SECOND SECONDS TRAIN HEX   prints how many datagrams it sent
+ *   switch_load probe FROM TO PACKETS-PER-SECOND SECONDS HEX          prints a latency in ns per datagram that arrived
+ *
+ * HEX is a frame with a UDP datagram in IPv4. With a TRAIN above 1, so many of them go in one frame for a card to segment.
+ * Latencies are from before the system call to the kernel's receive timestamp. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/if_packet.h>
+#include <linux/virtio_net.h>
 #include <net/ethernet.h>
 #include <net/if.h>
-#include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +19,13 @@
 #include <sys/socket.h>
 #include <time.h>
 
-enum { BATCH = 32, LONGEST = 2048, BUFFER = 8 << 20 };
+enum { BATCH = 32, LONGEST = 65536, HEADERS = 14 + 20 + 8, SEND_BUFFER = 8 << 20, RECEIVE_BUFFER = 512 << 20, UDP_L4 = 5 };
+
+typedef struct {
+    struct virtio_net_hdr offload;
+    uint8_t frame[LONGEST];
+    size_t size;
+} load;
 
 static void fail(const char *what) {
     perror(what);
@@ -25,46 +33,81 @@ static void fail(const char *what) {
 }
 
 static int open_interface(const char *name, int receives) {
-    int fd = socket(AF_PACKET, SOCK_RAW, 0), one = 1, buffer = BUFFER;
+    int fd = socket(AF_PACKET, SOCK_RAW, 0), one = 1, room = receives ? RECEIVE_BUFFER : SEND_BUFFER;
     struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_ifindex = (int)if_nametoindex(name)};
-    address.sll_protocol = receives ? htons(ETH_P_ALL) : 0;
+    address.sll_protocol = receives ? htons(ETH_P_IP) : 0;
     struct packet_mreq promiscuous = {.mr_ifindex = address.sll_ifindex, .mr_type = PACKET_MR_PROMISC};
     if (fd < 0 || setsockopt(fd, SOL_PACKET, PACKET_QDISC_BYPASS, &one, sizeof one) ||
-        setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &one, sizeof one) ||
+        (!receives && setsockopt(fd, SOL_PACKET, PACKET_VNET_HDR, &one, sizeof one)) ||
         setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &promiscuous, sizeof promiscuous) ||
-        setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &buffer, sizeof buffer) ||
-        setsockopt(fd, SOL_SOCKET, SO_SNDBUFFORCE, &buffer, sizeof buffer) ||
+        setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &one, sizeof one) ||
+        setsockopt(fd, SOL_SOCKET, receives ? SO_RCVBUFFORCE : SO_SNDBUFFORCE, &room, sizeof room) ||
         bind(fd, (struct sockaddr *)&address, sizeof address)) {
         fail(name);
     }
     return fd;
 }
 
-static double now(void) {
+static uint64_t now_ns(clockid_t clock) {
     struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+    clock_gettime(clock, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
 }
 
-static void send_frames(const char *name, double rate, double seconds, const char *hex) {
-    static uint8_t frame[LONGEST];
-    size_t size = strlen(hex) / 2;
-    for (size_t i = 0; i < size && i < LONGEST; i++) {
+static uint32_t sum(const uint8_t *bytes, size_t count, uint32_t from) {
+    for (size_t i = 0; i < count; i += 2) {
+        from += (uint32_t)bytes[i] << 8 | bytes[i + 1];
+    }
+    from = (from & 0xffff) + (from >> 16);
+    return (from & 0xffff) + (from >> 16);
+}
+
+static void put16(uint8_t *at, uint32_t value) {
+    at[0] = (uint8_t)(value >> 8);
+    at[1] = (uint8_t)value;
+}
+
+static void read_frame(load *made, const char *hex) {
+    made->size = strlen(hex) / 2;
+    for (size_t i = 0; i < made->size && i < LONGEST; i++) {
         unsigned octet;
         if (sscanf(hex + 2 * i, "%2x", &octet) != 1) {
             exit(2);
         }
-        frame[i] = (uint8_t)octet;
+        made->frame[i] = (uint8_t)octet;
+    }
+}
+
+/* Makes one frame of `train` datagrams, for a card to cut into such as there was. */
+static void lengthen(load *made, uint32_t train) {
+    uint32_t payload = (uint32_t)made->size - HEADERS, length = 8 + train * payload;
+    uint8_t *network = made->frame + 14, *transport = network + 20;
+    put16(network + 2, 20 + length);
+    put16(network + 10, 0);
+    put16(network + 10, ~sum(network, 20, 0));
+    put16(transport + 4, length);
+    put16(transport + 6, sum(network + 12, 8, IPPROTO_UDP + length));
+    made->size = HEADERS + train * payload;
+    made->offload = (struct virtio_net_hdr){.flags = VIRTIO_NET_HDR_F_NEEDS_CSUM, .gso_type = UDP_L4, .hdr_len = HEADERS,
+                                            .gso_size = (uint16_t)payload, .csum_start = 34, .csum_offset = 6};
+}
+
+static void send_frames(const char *name, double rate, double seconds, uint32_t train, const char *hex) {
+    static load made;
+    read_frame(&made, hex);
+    if (train > 1) {
+        lengthen(&made, train);
     }
     int fd = open_interface(name, 0);
-    struct iovec vector = {frame, size};
+    struct iovec vectors[] = {{&made.offload, sizeof made.offload}, {made.frame, made.size}};
     struct mmsghdr messages[BATCH];
     for (int i = 0; i < BATCH; i++) {
-        messages[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &vector, .msg_iovlen = 1}};
+        messages[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = vectors, .msg_iovlen = 2}};
     }
-    uint64_t sent = 0, wanted = (uint64_t)(rate * seconds);
-    for (double start = now(); sent < wanted;) {
-        double due = (now() - start) * rate - (double)sent;
+    rate /= train;
+    uint64_t sent = 0, wanted = (uint64_t)(rate * seconds), start = now_ns(CLOCK_MONOTONIC);
+    while (sent < wanted) {
+        double due = (double)(now_ns(CLOCK_MONOTONIC) - start) * 1e-9 * rate - (double)sent;
         if (due < 1) {
             continue;
         }
@@ -76,41 +119,55 @@ static void send_frames(const char *name, double rate, double seconds, const cha
         }
         sent += done > 0 ? (uint64_t)done : 0;
     }
-    printf("%llu\n", (unsigned long long)sent);
+    printf("%llu\n", (unsigned long long)sent * train);
 }
 
-static void copy_frames(const char *from, const char *to) {
-    static uint8_t room[BATCH][LONGEST];
-    struct iovec vectors[BATCH];
-    struct mmsghdr messages[BATCH];
-    int in = open_interface(from, 1), out = open_interface(to, 0);
-    printf("ready\n");
-    fflush(stdout);
-    for (struct pollfd poll_in = {in, POLLIN, 0}; poll(&poll_in, 1, -1) > 0;) {
-        for (int i = 0; i < BATCH; i++) {
-            vectors[i] = (struct iovec){room[i], LONGEST};
-            messages[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &vectors[i], .msg_iovlen = 1}};
+static void take_arrivals(int fd) {
+    uint8_t frame[HEADERS + 8], control[128];
+    for (;;) {
+        struct iovec vector = {frame, sizeof frame};
+        struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+        if (recvmsg(fd, &message, MSG_DONTWAIT) < (ssize_t)sizeof frame) {
+            return;
         }
-        int count = recvmmsg(in, messages, BATCH, MSG_DONTWAIT, NULL);
-        for (int i = 0; i < count; i++) {
-            vectors[i].iov_len = messages[i].msg_len;
-        }
-        for (int done = 0; done < count;) {
-            int sent = sendmmsg(out, messages + done, (unsigned)(count - done), MSG_DONTWAIT);
-            done += sent > 0 ? sent : 1;
-        }
+        struct timespec time;
+        uint64_t left;
+        memcpy(&time, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof time);
+        memcpy(&left, frame + HEADERS, sizeof left);
+        printf("%lld\n", (long long)time.tv_sec * 1000000000 + time.tv_nsec - (long long)left);
     }
-    fail("poll");
+}
+
+static void probe(const char *from, const char *to, double rate, double seconds, const char *hex) {
+    static load made;
+    read_frame(&made, hex);
+    int out = open_interface(from, 0), in = open_interface(to, 1);
+    struct iovec vectors[] = {{&made.offload, sizeof made.offload}, {made.frame, made.size}};
+    struct msghdr message = {.msg_iov = vectors, .msg_iovlen = 2};
+    uint64_t start = now_ns(CLOCK_MONOTONIC), wanted = (uint64_t)(rate * seconds);
+    for (uint64_t sent = 0; sent < wanted;) {
+        if (now_ns(CLOCK_MONOTONIC) - start < (uint64_t)((double)sent / rate * 1e9)) {
+            continue;
+        }
+        uint64_t left = now_ns(CLOCK_REALTIME);
+        memcpy(made.frame + HEADERS, &left, sizeof left);
+        if (sendmsg(out, &message, 0) < 0) {
+            fail("sendmsg");
+        }
+        sent++;
+    }
+    nanosleep(&(struct timespec){0, 200000000}, NULL);
+    take_arrivals(in);
 }
 
 int main(int count, char **words) {
-    if (count == 6 && !strcmp(words[1], "send")) {
-        send_frames(words[2], atof(words[3]), atof(words[4]), words[5]);
-        return 0;
+    if (count == 7 && !strcmp(words[1], "send")) {
+        send_frames(words[2], atof(words[3]), atof(words[4]), (uint32_t)atoi(words[5]), words[6]);
+    } else if (count == 7 && !strcmp(words[1], "probe")) {
+        probe(words[2], words[3], atof(words[4]), atof(words[5]), words[6]);
+    } else {
+        fprintf(stderr, "usage: switch_load send INTERFACE RATE SECONDS TRAIN HEX | probe FROM TO RATE SECONDS HEX\n");
+        return 2;
     }
-    if (count == 4 && !strcmp(words[1], "copy")) {
-        copy_frames(words[2], words[3]);
-    }
-    fprintf(stderr, "usage: switch_load send INTERFACE RATE SECONDS HEX | copy FROM TO\n");
-    return 2;
+    return 0;
 }

@@ -18,7 +18,7 @@ RUNTIME = Path(__file__).parent / "runtime"
 _FLAGS = (
     "-std=gnu11",
     "-D_GNU_SOURCE",
-    "-O2",
+    "-O3",
     "-fPIC",
     "-shared",
     "-pthread",

@@ -43,16 +43,18 @@ GL_INLINE uint64_t gl_fold(uint64_t sum) {
 }
 
 /* The sum of 16-bit words, the last one padded with zeros; `odd`: the first byte is the low one of a word. Words are added
- * in the machine's byte order, four bytes at a time, and their sum is swapped (RFC 1071). */
+ * in the machine's byte order, eight bytes at a time, and their sum is swapped (RFC 1071). */
 GL_INLINE uint64_t gl_sum(const uint8_t *bytes, uint32_t length, uint32_t odd) {
-    uint64_t sum = odd && length ? *bytes : 0, native = 0;
-    uint32_t at = odd && length ? 1 : 0;
-    for (; length - at >= 4; at += 4) {
-        uint32_t word;
-        memcpy(&word, bytes + at, sizeof word);
-        native += word;
+    uint64_t sum = odd && length ? *bytes : 0, low = 0, high = 0;
+    uint32_t at = odd && length ? 1 : 0, eights = (length - at) / 8;
+    for (uint32_t i = 0; i < eights; i++) {
+        uint64_t word;
+        memcpy(&word, bytes + at + 8 * i, sizeof word);
+        low += (uint32_t)word;
+        high += word >> 32;
     }
-    native = gl_fold(native);
+    at += 8 * eights;
+    uint64_t native = gl_fold(gl_fold(low) + gl_fold(high));
     sum += __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? (native & 0xff) << 8 | native >> 8 : native;
     for (uint32_t i = 0; at + i < length; i++) {
         sum += i % 2 ? bytes[at + i] : (uint64_t)bytes[at + i] << 8;
