@@ -84,10 +84,6 @@ REFUSALS: list[tuple[Callable[[Json], None], str]] = [
         primitive("assign", field("h", "out"), expression("two_comp_mod", const(1), const(0))),
         r"a cast to a width that is not a constant in 1..2048 is not supported \(small.p4:42\)",
     ),
-    (
-        primitive("assign", field("h", "out"), field("standard_metadata", "deq_qdepth")),
-        r"queue metadata \(standard_metadata.deq_qdepth\) is not supported.*\(small.p4:42\)",
-    ),
     (primitive("assign", field("h", "nothing"), const(1)), r"field h.nothing does not exist \(small.p4:42\)"),
     (
         primitive("assign", field("h", "out"), expression(">>", expression("<<", const(1), field("h", "k")), const(1))),

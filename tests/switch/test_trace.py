@@ -184,8 +184,13 @@ def test_a_packet_is_traced_through_a_switch_that_runs(lab: Callable[..., Tunnel
     made = lab("", "rate=10mbit,buffer=2000B")
     done = trace(frame(2, 5, 100).hex(), "--port", "1", "--admin", str(made.path), "--json")
     assert done.returncode == 0, done.stderr
-    queued = {"event": "queued", "port": 2, "queue": 5, "length": 100, "queue_bytes": 100, "port_bytes": 100}
-    assert json.loads(done.stdout)["events"][-1] == queued
+    place = {"port": 2, "queue": 5}
+    assert json.loads(done.stdout)["events"][-4:] == [
+        {"event": "queued", **place, "length": 100, "queue_bytes": 100, "port_bytes": 100},
+        {"event": "dequeued", **place, "waited": 0},
+        {"event": "egress", "port": 2},
+        {"event": "sent", **place, "length": 100},
+    ]
     assert made.hosts[2].receive(1) == [frame(2, 5, 100)]
     for port, reason in [(9, "port does not exist"), (0, "dropped in ingress")]:
         done = trace(frame(port, 0, 100).hex(), "--port", "1", "--admin", str(made.path))
@@ -212,7 +217,7 @@ def test_packets_are_traced_as_they_come(lab: Callable[..., TunnelLab]) -> None:
     packets = [json.loads(line) for line in outputs[0].splitlines()]
     assert len(packets) == 4
     assert {item["port"] for item in packets} == {1}
-    assert all(item["events"][-1]["event"] in ("queued", "dropped") for item in packets)
+    assert all(item["events"][-1]["event"] in ("sent", "dropped") for item in packets)
     # The trace has ended: another may begin.
     answer = made.admin(op="trace", time="0ms", packets=1)
     assert answer == {"ok": True, "packets": 0, "lost_events": 0}

@@ -15,7 +15,6 @@ from typing import Any, cast
 from gradlane_switch.dataplane import DataPlane
 from gradlane_switch.errors import SwitchError
 from gradlane_switch.ports import changed, parse_port, parse_time
-from gradlane_switch.tracing import TraceBuffer
 
 _OPERATIONS = "ports, program, add, remove, set, clear and trace"
 _MAX_LINE = 64 << 10
@@ -94,24 +93,25 @@ class Admin:
         if not isinstance(wanted, int) or wanted < 1:
             raise ValueError(f"packets: {wanted!r} is not a positive number")
         deadline = time.monotonic() + parse_time(_text("time", request.get("time", "3600s"))) / 1e9
-        buffer = TraceBuffer()
-        pipeline = await asyncio.to_thread(self._dataplane.trace, port, buffer)
+        traces = await asyncio.to_thread(self._dataplane.trace, port)
         try:
             if frame is not None:
                 self._dataplane.inject(cast("int", port), frame)
             found = lost = 0
-            while found < wanted and time.monotonic() < deadline and not gone():
-                packets, missing = self._dataplane.traced(buffer, pipeline)
+            over = False
+            while found < wanted and not over and not gone():
+                over = time.monotonic() >= deadline
+                packets, missing = self._dataplane.traced(traces, unfinished=over)
                 lost += missing
                 for packet in packets[: wanted - found]:
                     if frame is None or frame.hex().startswith(packet["bytes"]):
                         yield packet
                         found += 1
-                if found < wanted:
+                if found < wanted and not over:
                     await asyncio.sleep(_TRACE_INTERVAL)
             yield {"ok": True, "packets": found, "lost_events": lost}
         finally:
-            self._dataplane.end_trace(buffer)
+            self._dataplane.end_trace(traces)
 
     def _perform(self, request: dict[str, Any]) -> dict[str, Any]:
         match request.pop("op", None):

@@ -18,7 +18,7 @@ from gradlane_switch.native import NULL, ffi, runtime
 from gradlane_switch.pipeline import Pipeline
 from gradlane_switch.ports import DEFAULT_COALESCE, ETHERNET, QUEUES, PortConfig, PortSpec, check_buffer
 from gradlane_switch.state import Lock
-from gradlane_switch.tracing import TraceBuffer, packets
+from gradlane_switch.tracing import Traces
 
 _LOG = logging.getLogger("gradlane-switch")
 _PACKET_MEMORY = 512 << 20
@@ -43,7 +43,7 @@ class DataPlane:
         self._configs: dict[int, PortConfig] = {}
         self._connections: dict[int, Connection] = {}
         self._pipeline: Pipeline | None = None
-        self._tracing: TraceBuffer | None = None
+        self._tracing: Traces | None = None
         self._thread: threading.Thread | None = None
         self.event_fd, self._event_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         opened: dict[int, Connection] = {}
@@ -162,10 +162,10 @@ class DataPlane:
             self._pipeline = pipeline  # The old one may go only now.
             self._tracing = None
 
-    def trace(self, port: int | None, buffer: TraceBuffer) -> Pipeline:
+    def trace(self, port: int | None) -> Traces:
         """Traces packets that come in at a port, or at all, until `end_trace` or another pipeline is installed.
 
-        Returns the pipeline that forwards. Raises SwitchError if there is none, or another trace runs.
+        Raises SwitchError if no pipeline forwards, or another trace runs.
         """
         pipeline = self._pipeline
         if pipeline is None:
@@ -176,25 +176,24 @@ class DataPlane:
                 raise SwitchError("another program was loaded")
             if self._tracing is not None:
                 raise SwitchError("another trace runs")
-            self._tracing = buffer
+            self._tracing = traces = Traces(pipeline)
             number = runtime().GL_PORTS if port is None else port
-            runtime().gl_dataplane_trace(self._handle, traced.process, buffer.handle, number)
-        return pipeline
+            runtime().gl_dataplane_trace(self._handle, traced.process, traces.handle, number)
+        return traces
 
-    def traced(self, buffer: TraceBuffer, pipeline: Pipeline) -> tuple[list[dict[str, Any]], int]:
-        """The packets traced since the last call, and the number of events that were lost.
+    def traced(self, traces: Traces, unfinished: bool) -> tuple[list[dict[str, Any]], int]:
+        """The packets that have ended since the last call, and the number of events that were lost.
 
-        Raises SwitchError once another pipeline is installed.
+        `unfinished`: those that still wait in queues as well. Raises SwitchError once another pipeline is installed.
         """
-        if pipeline is not self._pipeline:
+        if traces.pipeline is not self._pipeline:
             raise SwitchError("the trace ended: another program was loaded")
-        words, lost = buffer.take(self._handle)
-        return packets(words, pipeline), lost
+        return traces.take(self._handle, unfinished)
 
-    def end_trace(self, buffer: TraceBuffer) -> None:
+    def end_trace(self, traces: Traces) -> None:
         """Ends a trace."""
         with self._changing:
-            if self._tracing is buffer:
+            if self._tracing is traces:
                 runtime().gl_dataplane_trace(self._handle, NULL, NULL, 0)
                 self._tracing = None
 
@@ -329,7 +328,7 @@ def _traffic(value: Any) -> dict[str, int]:
 
 
 def _queue(number: int, value: Any) -> dict[str, Any]:
-    counted = ("enqueued", "tail_dropped", "pushed_out", "flushed", "marked")
+    counted = ("enqueued", "tail_dropped", "pushed_out", "flushed", "ended", "marked")
     return {
         "queue": number,
         **{name: _traffic(getattr(value, name)) for name in counted},

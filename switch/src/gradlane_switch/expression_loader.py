@@ -38,13 +38,12 @@ class Scope:
     """What names mean while an expression is read.
 
     `fields` by (header, field); `layouts` the fields of each header in order; `variable` the headers that have a
-    variable-length field, by (header, field); `withheld` the fields that exist but that this switch does not fill in.
+    variable-length field, by (header, field).
     """
 
     fields: Mapping[tuple[str, str], Field]
     headers: Mapping[str, int]
     params: tuple[Param, ...] = ()
-    withheld: frozenset[Field] = frozenset()
     layouts: Sequence[tuple[Field, ...]] = ()
     variable: Mapping[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
     unions: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
@@ -105,10 +104,6 @@ def find_field(value: list[Any], node: Node, scope: Scope) -> Field | Valid:
         raise node.refuse(f"{header}.{name} has a variable length: it can only be extracted, copied and hashed")
     if found is None:
         raise node.refuse(f"field {header}.{name} does not exist")
-    if found in scope.withheld:
-        raise node.refuse(
-            f"queue metadata ({header}.{name}) is not supported: the egress pipeline runs at enqueue time"
-        )
     return found
 
 

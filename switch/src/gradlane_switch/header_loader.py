@@ -60,12 +60,11 @@ class HeaderReader:
         self._fields = fields
         self._union_names = {item.text("name"): members for item, members in zip(union_nodes, self.unions, strict=True)}
 
-    def scope(self, withheld: tuple[str, ...]) -> Scope:
-        """What names mean in expressions. `withheld` are the fields of standard metadata that are not filled in."""
+    def scope(self) -> Scope:
+        """What names mean in expressions."""
         return Scope(
             self._fields,
             {header.name: number for number, header in enumerate(self.headers)},
-            withheld=frozenset(self.standard[name] for name in withheld if name in self.standard),
             layouts=tuple(
                 tuple(Field(number, position, item.width, item.signed) for position, item in enumerate(header.fields))
                 for number, header in enumerate(self.headers)

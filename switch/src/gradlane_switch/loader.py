@@ -58,7 +58,6 @@ from gradlane_switch.table_loader import Attached, load_pipeline, successors
 _UNSUPPORTED_PARTS = {
     "extern_instances": "extern instances",
 }
-_QUEUE_METADATA = ("deq_timedelta", "deq_qdepth")
 
 
 def load(text: str | bytes) -> Program:
@@ -86,7 +85,7 @@ class _Loader:
         self.reader = HeaderReader(root)
         self.headers = self.reader.headers
         self.standard = self.reader.standard
-        self.scope = self.reader.scope(_QUEUE_METADATA)
+        self.scope = self.reader.scope()
         self.messages: list[Message] = []
         self.errors = {str(name): int(value) for name, value in root.sequence("errors")}
         counters = list(root.children("counter_arrays"))

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """C for a packet's way through a program: parser, ingress, copies, egress, deparser, in simple_switch's order.
 
-After ingress: clone, then digest, then the first that applies of resubmit, multicast, drop, unicast. After egress:
-clone, then the first that applies of drop, recirculate, send. A clone or a packet that passes again keeps a field list,
-and the rest of its metadata is zero. A packet that comes back, and a clone made in egress, waits until the packet in
-hand has left.
+After ingress: clone, then digest, then the first that applies of resubmit, multicast, drop, unicast. Then the packet
+waits in a port's queue, unless it can leave at once, and egress begins when it leaves. After egress: clone, then the
+first that applies of drop, recirculate, send. A clone or a packet that passes again keeps a field list, and the rest of
+its metadata is zero. A packet that comes back, and a clone made in egress, is looked at when the packet in hand has
+left.
 """
 
 from __future__ import annotations
@@ -37,13 +38,14 @@ def packet_path(program: Program) -> Iterator[str]:
     yield from _renew(program)
     yield from _digests(program.digests)
     yield from _leave(program)
+    yield from _admit(program)
     yield from _clone_ingress(program)
     yield from _enter(program)
     yield from _program(program)
 
 
 def _waiting() -> Iterator[str]:
-    """Packets that wait for their turn: at the parser, or (with a port) at egress."""
+    """Packets that wait for their turn: at the parser, or (with a port) at a queue."""
     yield "typedef struct flight flight;"
     yield "struct flight { flight *next; gl_packet *packet; uint32_t port; int egress; headers h; };"
     yield "typedef struct {"
@@ -105,12 +107,11 @@ def _leave(program: Program) -> Iterator[str]:
     def put(name: str, value: str) -> str:
         return standard.write(program, name, value)
 
-    yield "static void leave(run *r, headers *h, gl_packet *p, uint32_t port) {"
-    yield "gl_state *s = r->s; gl_host *host = r->host; uint64_t now = r->now;"
-    yield f"uint32_t queue = (uint32_t){standard.read(program, 'priority')};"
-    yield put("enq_timestamp", "now / 1000")
-    if "enq_qdepth" in program.standard:
-        yield put("enq_qdepth", "host->depth(host, port, queue, now)")
+    yield "static void leave(run *r, headers *h, gl_packet *p) {"
+    yield "gl_state *s = r->s; gl_host *host = r->host; uint64_t now = r->now; uint32_t port = p->out;"
+    yield put("deq_timedelta", "now / 1000 - p->due / 1000")
+    yield put("deq_qdepth", "host->depth(host, p)")
+    yield put("qid", "p->queue")
     yield put("egress_port", "port")
     yield put("egress_spec", str(DROP_PORT + 1))
     yield put("egress_global_timestamp", "now / 1000")
@@ -154,7 +155,21 @@ def _leave(program: Program) -> Iterator[str]:
     yield "host->discard(host, p, 0);"
     yield "return;"
     yield "}"
-    yield "host->emit(host, p, port, queue, now);"
+    yield "host->emit(host, p);"
+    yield "}"
+
+
+def _admit(program: Program) -> Iterator[str]:
+    """Between ingress and egress: the queue."""
+    yield "static void admit(run *r, headers *h, gl_packet *p, uint32_t port) {"
+    yield "gl_host *host = r->host;"
+    yield "h->m.passes = (uint16_t)r->passes;"
+    yield "p->due = r->now; p->size = h->m.size < h->m.limit ? h->m.size : h->m.limit;"
+    yield f"uint64_t class = {standard.read(program, 'priority')};"
+    yield "p->out = (uint16_t)port; p->queue = class < GL_QUEUES ? (uint16_t)class : GL_QUEUES - 1;"
+    yield standard.write(program, "enq_timestamp", "r->now / 1000")
+    yield standard.write(program, "enq_qdepth", "host->depth(host, p)")
+    yield "if (host->enqueue(host, p, h, sizeof *h) == GL_NOW) leave(r, h, p);"
     yield "}"
 
 
@@ -205,14 +220,14 @@ def _enter(program: Program) -> Iterator[str]:
         yield "headers copy = *h;"
         yield "copy.m = (gl_marks){.length = h->m.length, .size = h->m.size, .limit = UINT32_MAX};"
         yield from _on("(&copy)", put("egress_rid", "g->replicas[i].instance"))
-        yield "leave(r, &copy, replica, g->replicas[i].port);"
+        yield "admit(r, &copy, replica, g->replicas[i].port);"
         yield "}"
         yield "host->discard(host, p, g == NULL);"
         yield "return; }"
     yield f"uint32_t port = (uint32_t){standard.read(program, 'egress_spec')};"
     yield f"if (port == {DROP_PORT}) {{ {_dropped('INGRESS')} host->discard(host, p, 1); return; }}"
     yield put("instance_type", str(int(InstanceType.NORMAL)))
-    yield "leave(r, h, p, port);"
+    yield "admit(r, h, p, port);"
     yield "}"
 
 
@@ -238,7 +253,7 @@ def _clone_ingress(program: Program) -> Iterator[str]:
     yield "if (!replica) break;"
     yield "headers copy = store;"
     yield from _on("(&copy)", put("egress_rid", "c->replicas[i].instance"))
-    yield "leave(r, &copy, replica, c->replicas[i].port);"
+    yield "admit(r, &copy, replica, c->replicas[i].port);"
     yield "}"
     yield "p->data += consumed; p->length -= consumed;"
     yield "}"
@@ -261,17 +276,25 @@ def _program(program: Program) -> Iterator[str]:
     yield "void gl_program(gl_state *s, gl_packet *p, uint64_t now, gl_host *host);"
     yield "void gl_program(gl_state *s, gl_packet *p, uint64_t now, gl_host *host) {"
     yield "run r = {.s = s, .host = host, .now = now, .last = &r.first};"
+    yield "GL_TRACE_TO(host->tracer);"
+    yield "if (p->kept) {"
+    yield "headers *h = p->kept;"
+    yield "p->kept = NULL;"
+    yield "r.passes = h->m.passes;"
+    yield "leave(&r, h, p);"
+    yield "} else {"
     yield "headers store, *h = &store; memset(h, 0, sizeof *h);"
     yield "h->m = (gl_marks){.length = p->length, .size = p->length, .limit = UINT32_MAX};"
     yield put("ingress_port", "p->port")
     yield put("packet_length", "p->length")
     yield put("ingress_global_timestamp", "now / 1000")
-    yield "GL_TRACE_START(host->tracer, p, now);"
+    yield "GL_TRACE_START(p, now);"
     yield "enter(&r, h, p);"
+    yield "}"
     yield "for (flight *f; (f = r.first);) {"
     yield "r.first = f->next;"
     yield "if (!r.first) r.last = &r.first;"
-    yield "if (f->egress) leave(&r, &f->h, f->packet, f->port); else enter(&r, &f->h, f->packet);"
+    yield "if (f->egress) admit(&r, &f->h, f->packet, f->port); else enter(&r, &f->h, f->packet);"
     yield "free(f);"
     yield "}"
     yield "}"

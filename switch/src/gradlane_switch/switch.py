@@ -116,10 +116,10 @@ class Switch:
 
         State changes as when the frame is processed. Raises SwitchError.
         """
-        buffer = tracing.TraceBuffer()
-        sent = self._run(self.pipeline.traced, port, frame, buffer.handle)
-        [packet] = tracing.packets(buffer.words(), self.pipeline)
-        if buffer.handle.lost:
+        traces = tracing.Traces(self.pipeline)
+        sent = self._run(self.pipeline.traced, port, frame, traces.handle)
+        [packet] = traces.all()
+        if traces.handle.lost:
             raise SwitchError("what happens to the packet does not fit in memory")
         leaving = (event for event in packet["events"] if event["event"] == "sent")
         for event, (_, _, data) in zip(leaving, sent, strict=True):

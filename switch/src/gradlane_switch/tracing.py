@@ -28,40 +28,68 @@ _REASONS = (
     "port is down",
     "resubmitted, recirculated or cloned too often",
     "assertion failed",
+    "pushed out of the queue",
+    "out of memory",
 )
 
 
-class TraceBuffer:
-    """Memory that the C side writes events to."""
+class Traces:
+    """Traced packets of a pipeline: `handle` is the gl_tracer that their events are written to.
 
-    def __init__(self) -> None:
+    A packet has its port, its time in ns, its length, its first bytes in hex, and "events" in order of time: those of
+    its copies as well.
+    """
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
         self._words = ffi.new("uint64_t[]", _CAPACITY)
         self.handle: Any = ffi.new("gl_tracer *", {"words": self._words, "capacity": _CAPACITY})
         self._out = ffi.new("uint64_t[]", _CAPACITY)
         self._lost = ffi.new("uint32_t *")
+        self._reader = _Reader(pipeline)
+        # By the packet's number, in order of arrival: the packet, and how many copies of it wait in queues.
+        self._packets: dict[int, tuple[dict[str, Any], int]] = {}
 
-    def take(self, dataplane: Any) -> tuple[list[int], int]:
-        """The events of a data plane's packets since the last call, in words, and the number of those without room."""
+    def take(self, dataplane: Any, unfinished: bool) -> tuple[list[dict[str, Any]], int]:
+        """The packets of a data plane that have ended since the last call, and the number of events without room.
+
+        `unfinished`: those that wait as well.
+        """
         count = runtime().gl_trace_take(dataplane, self.handle, self._out, self._lost)
-        return list(self._out[0:count]), self._lost[0]
+        self._read(list(self._out[0:count]))
+        # When events were lost, nobody knows what still waits.
+        everything = unfinished or self._lost[0]
+        ended = [number for number, (_, waiting) in self._packets.items() if everything or not waiting]
+        return [self._packets.pop(number)[0] for number in ended], self._lost[0]
 
-    def words(self) -> list[int]:
-        """All events, where nobody writes any more."""
-        return list(self._words[0 : self.handle.used])
+    def all(self) -> list[dict[str, Any]]:
+        """All packets, where nobody writes any more."""
+        self._read(list(self._words[0 : self.handle.used]))
+        return [packet for packet, _ in self._packets.values()]
+
+    def _read(self, words: Sequence[int]) -> None:
+        library = runtime()
+        current: int | None = None
+        for kind, content in _split(words):
+            if kind == library.GL_TRACE_PACKET:
+                current = content[0]
+                self._packets[current] = _packet(*content[1:]), 0
+                continue
+            number, rest, change = current, content, int(kind == library.GL_TRACE_QUEUED)
+            if kind in (library.GL_TRACE_DEQUEUED, library.GL_TRACE_FLUSHED):
+                number, rest, change = content[0], content[1:], -1
+            if kind == library.GL_TRACE_DEQUEUED:
+                current = number
+            if number is None or number not in self._packets:
+                continue  # There was no room for its beginning, or it has been taken.
+            packet, waiting = self._packets[number]
+            self._packets[number] = packet, waiting + change
+            self._reader.add(packet["events"], kind, rest)
 
 
-def packets(words: Sequence[int], pipeline: Pipeline) -> list[dict[str, Any]]:
-    """The packets that were traced: port, time in ns, length, first bytes in hex, and the events of each in order."""
-    found: list[dict[str, Any]] = []
-    reader = _Reader(pipeline)
-    for kind, content in _split(words):
-        if kind == runtime().GL_TRACE_PACKET:
-            port, time, length, *data = content
-            shown = b"".join(word.to_bytes(8, "little") for word in data)[: min(length, _SHOWN)]
-            found.append({"port": port, "time": time, "length": length, "bytes": shown.hex(), "events": []})
-        elif found:
-            reader.add(found[-1]["events"], kind, content)
-    return found
+def _packet(port: int, time: int, length: int, *data: int) -> dict[str, Any]:
+    shown = b"".join(word.to_bytes(8, "little") for word in data)[: min(length, _SHOWN)]
+    return {"port": port, "time": time, "length": length, "bytes": shown.hex(), "events": []}
 
 
 def _split(words: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
@@ -113,12 +141,14 @@ class _Reader:
                 return {"event": "recirculate" if content[0] else "resubmit"}
             case library.GL_TRACE_DIGEST:
                 return {"event": "digest", "name": program.digests[content[0]].name}
-            case library.GL_TRACE_DROPPED:
+            case library.GL_TRACE_DROPPED | library.GL_TRACE_FLUSHED:
                 where = {"port": content[1], "queue": content[2]} if len(content) > 1 else {}
                 return {"event": "dropped", "reason": _REASONS[content[0]], **where}
             case library.GL_TRACE_QUEUED:
                 names = ("port", "queue", "length", "queue_bytes", "port_bytes")
                 return {"event": "queued", **dict(zip(names, content, strict=True))}
+            case library.GL_TRACE_DEQUEUED:
+                return {"event": "dequeued", **dict(zip(("port", "queue", "waited"), content, strict=True))}
             case library.GL_TRACE_SENT:
                 return {"event": "sent", **dict(zip(("port", "queue", "length"), content, strict=True))}
             case library.GL_TRACE_CONTROLLER:
@@ -207,8 +237,11 @@ def _line(event: Event) -> str:
                 f"queued at port {event['port']}, queue {event['queue']}: {event['length']} bytes; "
                 f"the queue has {event['queue_bytes']}, the port {event['port_bytes']}"
             )
+        case "dequeued":
+            return f"leaves queue {event['queue']} of port {event['port']} after {event['waited'] / 1e3:g} us"
         case "sent":
-            return f"sent to port {event['port']}, queue {event['queue']}: {event['length']} bytes: {event['bytes']}"
+            shown = f": {event['bytes']}" if "bytes" in event else ""
+            return f"sent to port {event['port']}, queue {event['queue']}: {event['length']} bytes{shown}"
         case "packet-in":
             return f"to the controller: {event['length']} bytes"
         case other:

@@ -140,7 +140,8 @@ int gl_mail_take(gl_state *state, gl_mail_head *head, uint8_t *bytes, uint32_t s
 typedef struct gl_packet gl_packet;
 typedef struct gl_host gl_host;
 
-/* The program: parses the packet, runs the pipelines, and hands what leaves, and what is left over, to the host. */
+/* The program: parses the packet that came in, or goes on with one that has left its queue (`kept` is not NULL), runs
+ * the pipelines, and hands what leaves, and what is left over, to the host. It does not free what was kept. */
 typedef void gl_process(gl_state *state, gl_packet *packet, uint64_t now, gl_host *host);
 
 /* ---- Tracing ---- */
@@ -153,7 +154,7 @@ typedef struct {
 } gl_tracer;
 
 enum {
-    GL_TRACE_PACKET = 1,     /* port, time in ns, length; then its first bytes */
+    GL_TRACE_PACKET = 1,     /* number, port, time in ns, length; then its first bytes */
     GL_TRACE_STATE = 2,      /* parser state */
     GL_TRACE_PARSED = 3,     /* error, bytes consumed */
     GL_TRACE_BRANCH = 4,     /* pipeline, node, whether the condition holds */
@@ -168,13 +169,15 @@ enum {
     GL_TRACE_DROPPED = 12,   /* reason, see below; port, queue */
     GL_TRACE_QUEUED = 13,    /* port, queue, length, bytes in the queue, bytes at the port */
     GL_TRACE_CONTROLLER = 14, /* length: a packet-in */
-    GL_TRACE_SENT = 16       /* port, queue, length: without ports */
+    GL_TRACE_SENT = 16,      /* port, queue, length */
+    GL_TRACE_DEQUEUED = 17,  /* number, port, queue, ns that it waited: what follows is of that packet */
+    GL_TRACE_FLUSHED = 18    /* number, reason as of DROPPED, port, queue: another packet that waited */
 };
 
 enum {
     GL_DROP_INGRESS = 0, GL_DROP_EGRESS = 1, GL_DROP_NO_GROUP = 2, GL_DROP_NO_PORT = 3, GL_DROP_RUNT = 4,
     GL_DROP_TAIL = 5, GL_DROP_DOWN = 6, GL_DROP_ENDLESS = 7,
-    GL_DROP_ASSERT = 8
+    GL_DROP_ASSERT = 8, GL_DROP_PUSHED_OUT = 9, GL_DROP_NO_MEMORY = 10
 };
 
 /* ---- Without ports: one packet in, its copies out ---- */
@@ -229,12 +232,14 @@ typedef struct {
     uint64_t in_flight;      /* packets on the link now, or just come from it */
 } gl_impaired;
 
-/* offered = enqueued + tail_dropped - pushed_out; enqueued = sent to the link + pushed_out + flushed + waiting. */
+/* offered = enqueued + tail_dropped - pushed_out; enqueued = sent to the link + ended + pushed_out + flushed + waiting.
+ * Bytes are those of packets when they are queued, before egress. */
 typedef struct {
     gl_traffic enqueued;
     gl_traffic tail_dropped; /* found no place, or was pushed out */
     gl_traffic pushed_out;   /* had a place, and lost it to another class or to a smaller buffer */
     gl_traffic flushed;      /* waited when the port went down */
+    gl_traffic ended;        /* left, and egress dropped or recirculated them */
     gl_traffic marked;       /* CE */
     gl_traffic depth;        /* waiting now */
 } gl_queue_stats;
@@ -295,7 +300,8 @@ void gl_port_statistics(gl_dataplane *dp, uint32_t count, const uint32_t *number
 void gl_port_clear(gl_dataplane *dp, uint32_t number);
 /* Processes a frame as if it came from a port now, whether or not there is one. -1 if it is too long or memory is out. */
 int gl_inject(gl_dataplane *dp, uint32_t port, const uint8_t *frame, uint32_t length);
-/* NULL: packets are dropped until there is a program. */
+/* NULL: packets are dropped until there is a program. What waits in queues goes through the old one's egress now, and
+ * keeps its place. */
 void gl_dataplane_program(gl_dataplane *dp, gl_process *process, gl_state *state);
 /* Puts packets of one port, or of all (GL_PORTS), through `traced`, the same program compiled for tracing, until
  * gl_dataplane_program or a call with NULL. The tracer must stay until then. */

@@ -38,19 +38,27 @@ static gl_packet *host_copy(gl_host *host, const gl_packet *packet, uint32_t off
     copy->port = packet->port;
     copy->origin = packet->origin;
     copy->part = packet->part;
+    copy->traced = packet->traced;
     copy->length = length;
     memcpy(copy->data, packet->data + offset, length);
     return copy;
 }
 
-static uint32_t host_depth(gl_host *host, uint32_t number, uint32_t queue, uint64_t now) {
+/* Where a packet is to leave; NULL if there is no such port. */
+static gl_port *port_of(const gl_dataplane *dp, const gl_packet *packet) {
+    return packet->out < GL_PORTS ? dp->ports[packet->out] : NULL;
+}
+
+static uint32_t host_depth(gl_host *host, const gl_packet *packet) {
+    const gl_port *port = port_of((gl_dataplane *)host, packet);
+    return port ? (uint32_t)port->queues[packet->queue].packets : 0;
+}
+
+/* A port that is not there, or down, has no queue: what goes there may still be recirculated. */
+static gl_admission host_enqueue(gl_host *host, gl_packet *packet, const void *state, size_t bytes) {
     gl_dataplane *dp = (gl_dataplane *)host;
-    gl_port *port = number < GL_PORTS ? dp->ports[number] : NULL;
-    if (!port) {
-        return 0;
-    }
-    gl_port_advance(dp, port, now);
-    return (uint32_t)port->queues[queue < GL_QUEUES ? queue : GL_QUEUES - 1].packets;
+    gl_port *port = port_of(dp, packet);
+    return port && port->config.up ? gl_port_enqueue(dp, port, packet, state, bytes) : GL_NOW;
 }
 
 static void host_discard(gl_host *host, gl_packet *packet, int by_program) {
@@ -60,22 +68,50 @@ static void host_discard(gl_host *host, gl_packet *packet, int by_program) {
     } else {
         COUNT_ORIGIN(dp, packet, replaced);
     }
+    if (packet->queued) {
+        gl_note(&dp->ports[packet->out]->stats.queues[packet->queue].ended, packet->size);
+    }
+    if (packet->queued == GL_IN_QUEUE) {
+        gl_port_unlink(dp->ports[packet->out], packet);
+    }
     gl_pool_put(&dp->pool, packet);
 }
 
-static void host_emit(gl_host *host, gl_packet *packet, uint32_t number, uint32_t queue, uint64_t now) {
+static void host_emit(gl_host *host, gl_packet *packet) {
     gl_dataplane *dp = (gl_dataplane *)host;
-    gl_port *port = number < GL_PORTS ? dp->ports[number] : NULL;
+    gl_port *port = port_of(dp, packet);
     if (!port) {
-        GL_NOTE(dp->host.tracer, GL_TRACE_DROPPED, GL_DROP_NO_PORT, number, queue);
+        GL_NOTE(dp->host.tracer, GL_TRACE_DROPPED, GL_DROP_NO_PORT, packet->out, packet->queue);
         COUNT_ORIGIN(dp, packet, no_port);
         gl_pool_put(&dp->pool, packet);
     } else if (packet->length < SHORTEST_FRAME) {
-        GL_NOTE(dp->host.tracer, GL_TRACE_DROPPED, GL_DROP_RUNT, number, queue);
+        GL_NOTE(dp->host.tracer, GL_TRACE_DROPPED, GL_DROP_RUNT, packet->out, packet->queue);
         host_discard(host, packet, 1);
+    } else if (!port->config.up) {
+        GL_NOTE(dp->host.tracer, GL_TRACE_DROPPED, GL_DROP_DOWN, packet->out, packet->queue);
+        gl_note(&port->stats.tx_down, packet->length);
+        gl_pool_put(&dp->pool, packet);
+    } else if (packet->queued == GL_IN_QUEUE) {
+        packet->queued = GL_PASSED_QUEUE;
+    } else if (dp->settling) {
+        gl_port_append(port, packet);
     } else {
-        gl_port_enqueue(dp, port, packet, queue < GL_QUEUES ? queue : GL_QUEUES - 1, now);
+        gl_port_send(dp, port, packet);
     }
+}
+
+void gl_process_packet(gl_dataplane *dp, gl_packet *packet, uint64_t at) {
+    dp->clock = at > dp->clock ? at : dp->clock;
+    if (!dp->process) {
+        dp->host.discard(&dp->host, packet, 1);
+        return;
+    }
+    if (dp->tracer && !packet->kept && (dp->trace_port == GL_PORTS || dp->trace_port == packet->port)) {
+        packet->traced = ++dp->trace_last;
+    }
+    gl_tracer *tracer = dp->host.tracer = gl_tracer_of(dp, packet);
+    (tracer ? dp->traced : dp->process)(dp->state, packet, dp->clock, &dp->host);
+    dp->host.tracer = NULL;
 }
 
 /* ---- Set-up ---- */
@@ -86,7 +122,7 @@ gl_dataplane *gl_dataplane_new(gl_lock *lock, uint32_t frame_size, uint64_t memo
     if (!dp) {
         return NULL;
     }
-    dp->host = (gl_host){host_copy, host_depth, host_emit, host_discard, NULL};
+    dp->host = (gl_host){host_copy, host_depth, host_enqueue, host_emit, host_discard, NULL};
     dp->lock = lock;
     dp->frame_size = frame_size;
     dp->pool.packet_size = (sizeof(gl_packet) + GL_HEADROOM + dp->frame_size + 63) & ~(size_t)63;
@@ -193,9 +229,14 @@ void gl_port_clear(gl_dataplane *dp, uint32_t number) {
 
 void gl_dataplane_program(gl_dataplane *dp, gl_process *process, gl_state *state) {
     gl_acquire(dp->lock);
+    dp->tracer = NULL;
+    dp->settling = 1;
+    for (uint32_t i = 0; i < dp->count; i++) {
+        gl_port_settle(dp, dp->list[i]);
+    }
+    dp->settling = 0;
     dp->process = process;
     dp->state = state;
-    dp->tracer = NULL;
     gl_release(dp->lock);
 }
 
@@ -204,6 +245,7 @@ void gl_dataplane_trace(gl_dataplane *dp, gl_process *traced, gl_tracer *tracer,
     dp->traced = traced;
     dp->tracer = tracer;
     dp->trace_port = port;
+    dp->trace_first = dp->trace_last + 1;
     gl_release(dp->lock);
 }
 

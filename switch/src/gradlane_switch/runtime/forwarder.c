@@ -21,34 +21,32 @@ static uint64_t clock_ns(clockid_t clock) {
 
 /* ---- Processing ---- */
 
-static void process(gl_dataplane *dp, gl_packet *packet, uint64_t at) {
-    dp->clock = at > dp->clock ? at : dp->clock;
-    if (dp->tracer && (dp->trace_port == GL_PORTS || dp->trace_port == packet->port)) {
-        dp->host.tracer = dp->tracer;
-        dp->traced(dp->state, packet, dp->clock, &dp->host);
-        dp->host.tracer = NULL;
-    } else if (dp->process) {
-        dp->process(dp->state, packet, dp->clock, &dp->host);
-    } else {
-        dp->host.discard(&dp->host, packet, 1);
-    }
-}
-
-/* Processes what arrives by `now` from the hosts' links, in order of time. */
-static void drain_rx_links(gl_dataplane *dp, uint64_t now) {
+/* Does what happens by `now` without anything coming in: packets leave queues and arrive from the hosts' links, over
+ * all ports in order of time. Each may make others that wait or leave. */
+static void catch_up(gl_dataplane *dp, uint64_t now) {
     for (;;) {
         gl_port *first = NULL;
+        uint64_t earliest = UINT64_MAX;
+        int departs = 0;
         for (uint32_t i = 0; i < dp->count; i++) {
             gl_port *port = dp->list[i];
-            if (port->rx_link.count && (!first || port->rx_link.heap[0]->due < first->rx_link.heap[0]->due)) {
+            uint64_t departure = gl_port_departure(port);
+            uint64_t arrival = port->rx_link.count ? port->rx_link.heap[0]->due : UINT64_MAX;
+            uint64_t next = departure <= arrival ? departure : arrival;
+            if (next < earliest) {
                 first = port;
+                earliest = next;
+                departs = departure <= arrival;
             }
         }
-        gl_packet *packet = first ? gl_link_due(&first->rx_link, now) : NULL;
-        if (!packet) {
+        if (!first || earliest > now) {
             return;
         }
-        process(dp, packet, packet->due);
+        if (departs) {
+            gl_port_depart(dp, first);
+        } else {
+            gl_process_packet(dp, gl_link_due(&first->rx_link, earliest), earliest);
+        }
     }
 }
 
@@ -57,9 +55,9 @@ static void from_host(gl_dataplane *dp, gl_port *port, gl_packet *packet) {
     gl_packet *twin;
     switch (gl_link_enter(&port->rx_link, &dp->pool, packet, arrived, &twin)) {
     case GL_LINK_NOW:
-        process(dp, packet, arrived);
+        gl_process_packet(dp, packet, arrived);
         if (twin) {
-            process(dp, twin, arrived);
+            gl_process_packet(dp, twin, arrived);
         }
         break;
     case GL_LINK_LATER:
@@ -75,8 +73,8 @@ static void from_host(gl_dataplane *dp, gl_port *port, gl_packet *packet) {
 }
 
 /* Processes received packets in order of arrival. A port whose batch was full may have more in its socket, so others'
- * packets that are later than its last wait for the next round. */
-static void process_arrived(gl_dataplane *dp) {
+ * packets that are later than its last wait for the next round. Returns the time up to which none can be missing. */
+static uint64_t process_arrived(gl_dataplane *dp) {
     gl_port *active[GL_PORTS];
     uint32_t count = 0;
     uint64_t horizon = UINT64_MAX;
@@ -99,16 +97,17 @@ static void process_arrived(gl_dataplane *dp) {
         gl_port *port = active[first];
         gl_packet *packet = port->arrived;
         if (packet->due > horizon) {
-            return;
+            return horizon;
         }
         port->arrived = packet->next;
         port->arrived_count--;
-        drain_rx_links(dp, packet->due);
+        catch_up(dp, packet->due);
         from_host(dp, port, packet);
         if (!port->arrived) {
             active[first] = active[--count];
         }
     }
+    return horizon;
 }
 
 /* When there is something to do next: a departure, a delivery, or a packet that is already here. */
@@ -131,9 +130,9 @@ static void flush_all(gl_dataplane *dp) {
 }
 
 static void advance_all(gl_dataplane *dp, uint64_t now) {
-    drain_rx_links(dp, now);
+    catch_up(dp, now);
     for (uint32_t i = 0; i < dp->count; i++) {
-        gl_port_advance(dp, dp->list[i], now);
+        gl_port_deliver(dp, dp->list[i], now);
     }
     flush_all(dp);
 }
@@ -194,8 +193,8 @@ int gl_run(gl_dataplane *dp) {
             }
         }
         gathered = more ? 0 : now + dp->coalesce;
-        process_arrived(dp);
-        advance_all(dp, now);
+        uint64_t complete = process_arrived(dp);
+        advance_all(dp, complete < now ? complete : now);
         next = next_event(dp);
         if (!current) {
             generation = dp->generation;
@@ -239,7 +238,9 @@ int gl_inject(gl_dataplane *dp, uint32_t port, const uint8_t *frame, uint32_t le
         if (dp->ports[port]) {
             gl_note(&dp->ports[port]->stats.rx, length);
         }
-        process(dp, packet, clock_ns(CLOCK_MONOTONIC));
+        uint64_t now = clock_ns(CLOCK_MONOTONIC);
+        catch_up(dp, now);
+        gl_process_packet(dp, packet, now);
         flush_all(dp);
     }
     gl_release(dp->lock);
@@ -273,7 +274,7 @@ static void feed(gl_dataplane *dp, gl_port *port, uint64_t now, const uint8_t *f
 
 void gl_feed(gl_dataplane *dp, uint32_t port, uint64_t now, const uint8_t *frame, uint32_t length) {
     gl_acquire(dp->lock);
-    drain_rx_links(dp, now);
+    catch_up(dp, now);
     feed(dp, dp->ports[port], now, frame, length);
     gl_release(dp->lock);
 }

@@ -33,9 +33,7 @@ gl_packet *gl_pool_get(gl_pool *pool) {
     }
     gl_packet *packet = pool->free;
     pool->free = packet->next;
-    packet->data = packet->room + GL_HEADROOM;
-    packet->origin = 0;
-    return packet;
+    return gl_fresh(packet);
 }
 
 void gl_pool_clear(gl_pool *pool) {

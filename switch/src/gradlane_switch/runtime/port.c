@@ -22,8 +22,8 @@ void gl_tell(gl_dataplane *dp, gl_port *port, uint32_t kind, int error, uint32_t
 
 /* ---- Queues ---- */
 
-static void append(gl_port *port, uint32_t number, gl_packet *packet) {
-    gl_queue *queue = &port->queues[number];
+void gl_port_append(gl_port *port, gl_packet *packet) {
+    gl_queue *queue = &port->queues[packet->queue];
     packet->next = NULL;
     packet->prev = queue->tail;
     if (queue->tail) {
@@ -32,39 +32,28 @@ static void append(gl_port *port, uint32_t number, gl_packet *packet) {
         queue->head = packet;
     }
     queue->tail = packet;
-    queue->bytes += packet->length;
+    queue->bytes += packet->size;
     queue->packets++;
-    port->depth += packet->length;
+    port->depth += packet->size;
+    port->waiting++;
 }
 
-static gl_packet *take_head(gl_port *port, uint32_t number) {
-    gl_queue *queue = &port->queues[number];
-    gl_packet *packet = queue->head;
-    queue->head = packet->next;
-    if (queue->head) {
-        queue->head->prev = NULL;
-    } else {
-        queue->tail = NULL;
-    }
-    queue->bytes -= packet->length;
+void gl_port_unlink(gl_port *port, gl_packet *packet) {
+    gl_queue *queue = &port->queues[packet->queue];
+    *(packet->prev ? &packet->prev->next : &queue->head) = packet->next;
+    *(packet->next ? &packet->next->prev : &queue->tail) = packet->prev;
+    queue->bytes -= packet->size;
     queue->packets--;
-    port->depth -= packet->length;
-    return packet;
+    port->depth -= packet->size;
+    port->waiting--;
 }
 
-static gl_packet *take_tail(gl_port *port, uint32_t number) {
-    gl_queue *queue = &port->queues[number];
-    gl_packet *packet = queue->tail;
-    queue->tail = packet->prev;
-    if (queue->tail) {
-        queue->tail->next = NULL;
-    } else {
-        queue->head = NULL;
-    }
-    queue->bytes -= packet->length;
-    queue->packets--;
-    port->depth -= packet->length;
-    return packet;
+/* Drops a packet that waits. */
+static void drop(gl_dataplane *dp, gl_port *port, gl_packet *packet, uint64_t reason) {
+    gl_port_unlink(port, packet);
+    GL_NOTE(gl_tracer_of(dp, packet), GL_TRACE_FLUSHED, packet->traced, reason, port->number, packet->queue);
+    free(packet->kept);
+    gl_pool_put(&dp->pool, packet);
 }
 
 static int weighted(const gl_port *port) {
@@ -95,10 +84,10 @@ static uint32_t victim(const gl_port *port, uint32_t arriving, uint32_t length) 
 }
 
 static void push_out(gl_dataplane *dp, gl_port *port, uint32_t queue) {
-    gl_packet *packet = take_tail(port, queue);
-    gl_note(&port->stats.queues[queue].tail_dropped, packet->length);
-    gl_note(&port->stats.queues[queue].pushed_out, packet->length);
-    gl_pool_put(&dp->pool, packet);
+    gl_packet *packet = port->queues[queue].tail;
+    gl_note(&port->stats.queues[queue].tail_dropped, packet->size);
+    gl_note(&port->stats.queues[queue].pushed_out, packet->size);
+    drop(dp, port, packet, GL_DROP_PUSHED_OUT);
 }
 
 /* Makes room for a packet by dropping tails of other queues. 0 if there is none to be made. */
@@ -107,7 +96,7 @@ static int make_room(gl_dataplane *dp, gl_port *port, uint32_t queue, uint32_t l
     if (port->depth + length <= buffer) {
         return 1;
     }
-    if (length > buffer) {
+    if (length > buffer || dp->settling) {
         return 0;
     }
     if (!weighted(port)) {
@@ -148,8 +137,7 @@ static uint32_t next_turn(gl_port *port) {
                 queue->deficit += (uint64_t)port->config.weights[port->turn] * port->frame_limit;
                 port->granted = 1;
             }
-            if (queue->deficit >= queue->head->length) {
-                queue->deficit -= queue->head->length;
+            if (queue->deficit >= queue->head->size) {
                 return port->turn;
             }
         } else {
@@ -258,24 +246,44 @@ static void occupy(gl_port *port, uint32_t length) {
     }
 }
 
-void gl_port_advance(gl_dataplane *dp, gl_port *port, uint64_t now) {
-    while (port->depth && port->free_at <= now) {
-        gl_packet *packet = take_head(port, weighted(port) ? next_turn(port) : next_class(port));
-        uint64_t start = port->free_at;
-        occupy(port, packet->length);
-        /* Links deliver in order of time: what arrived at the host before this started goes first. */
-        for (gl_packet *earlier; (earlier = gl_link_due(&port->tx_link, start));) {
-            transmit(dp, port, earlier);
-        }
-        onto_link(dp, port, packet, start);
-    }
+void gl_port_deliver(gl_dataplane *dp, gl_port *port, uint64_t now) {
     for (gl_packet *packet; (packet = gl_link_due(&port->tx_link, now));) {
         transmit(dp, port, packet);
     }
 }
 
+void gl_port_send(gl_dataplane *dp, gl_port *port, gl_packet *packet) {
+    uint64_t start = port->free_at;
+    GL_NOTE(dp->host.tracer, GL_TRACE_SENT, port->number, packet->queue, packet->length);
+    if (packet->marked && gl_mark_ce(packet->data, packet->length)) {
+        gl_note(&port->stats.queues[packet->queue].marked, packet->length);
+    }
+    if (weighted(port)) {
+        uint64_t *deficit = &port->queues[packet->queue].deficit;
+        *deficit -= packet->size < *deficit ? packet->size : *deficit;
+    }
+    occupy(port, packet->length);
+    /* Links deliver in order of time: what arrived at the host before this started goes first. */
+    gl_port_deliver(dp, port, start);
+    onto_link(dp, port, packet, start);
+}
+
+void gl_port_depart(gl_dataplane *dp, gl_port *port) {
+    gl_packet *packet = port->queues[weighted(port) ? next_turn(port) : next_class(port)].head;
+    void *kept = packet->kept;
+    gl_port_unlink(port, packet);
+    if (kept) {
+        GL_NOTE(gl_tracer_of(dp, packet), GL_TRACE_DEQUEUED, packet->traced, port->number, packet->queue,
+                port->free_at - packet->due);
+        gl_process_packet(dp, packet, port->free_at);
+        free(kept);
+    } else {
+        gl_port_send(dp, port, packet);
+    }
+}
+
 uint64_t gl_port_next(const gl_port *port) {
-    uint64_t next = port->depth ? port->free_at : UINT64_MAX;
+    uint64_t next = gl_port_departure(port);
     const gl_link *links[] = {&port->tx_link, &port->rx_link};
     for (int i = 0; i < 2; i++) {
         if (links[i]->count && links[i]->heap[0]->due < next) {
@@ -285,41 +293,67 @@ uint64_t gl_port_next(const gl_port *port) {
     return next;
 }
 
-void gl_port_enqueue(gl_dataplane *dp, gl_port *port, gl_packet *packet, uint32_t number, uint64_t now) {
-    gl_queue_stats *stats = &port->stats.queues[number];
-    gl_port_advance(dp, port, now);
-    if (!port->config.up || !make_room(dp, port, number, packet->length)) {
-        gl_note(port->config.up ? &stats->tail_dropped : &port->stats.tx_down, packet->length);
-        uint64_t reason = port->config.up ? GL_DROP_TAIL : GL_DROP_DOWN;
-        GL_NOTE(dp->host.tracer, GL_TRACE_DROPPED, reason, port->number, number);
-        gl_pool_put(&dp->pool, packet);
-        return;
+static gl_admission refuse(gl_dataplane *dp, gl_port *port, gl_packet *packet, gl_traffic *count, uint64_t reason) {
+    gl_note(count, packet->size);
+    GL_NOTE(dp->host.tracer, GL_TRACE_DROPPED, reason, port->number, packet->queue);
+    gl_pool_put(&dp->pool, packet);
+    return GL_GONE;
+}
+
+gl_admission gl_port_enqueue(gl_dataplane *dp, gl_port *port, gl_packet *packet, const void *state, size_t bytes) {
+    gl_queue_stats *stats = &port->stats.queues[packet->queue];
+    if (!make_room(dp, port, packet->queue, packet->size)) {
+        return refuse(dp, port, packet, &stats->tail_dropped, GL_DROP_TAIL);
     }
-    gl_note(&stats->enqueued, packet->length);
-    if (port->depth == 0 && port->free_at < now) {
-        port->free_at = now;
+    int now = dp->settling || (!port->waiting && port->free_at <= packet->due);
+    if (!now) {
+        packet->kept = malloc(bytes);
+        if (!packet->kept) {
+            return refuse(dp, port, packet, &port->stats.tx_no_memory, GL_DROP_NO_MEMORY);
+        }
+        memcpy(packet->kept, state, bytes);
+    }
+    uint64_t in_queue = port->queues[packet->queue].bytes + packet->size, at_port = port->depth + packet->size;
+    packet->queued = GL_PASSED_QUEUE;
+    packet->marked = port->config.ecn && in_queue > port->config.ecn;
+    gl_note(&stats->enqueued, packet->size);
+    if (at_port > port->stats.depth_max) {
+        port->stats.depth_max = at_port;
+    }
+    GL_NOTE(dp->host.tracer, GL_TRACE_QUEUED, port->number, packet->queue, packet->size, in_queue, at_port);
+    if (!now) {
+        gl_port_append(port, packet);
+        return GL_WAITS;
+    }
+    if (!dp->settling && port->free_at < packet->due) {
+        port->free_at = packet->due;
         port->free_rest = 0;
     }
-    append(port, number, packet);
-    if (port->config.ecn && port->queues[number].bytes > port->config.ecn && gl_mark_ce(packet->data, packet->length)) {
-        gl_note(&stats->marked, packet->length);
+    GL_NOTE(dp->host.tracer, GL_TRACE_DEQUEUED, packet->traced, port->number, packet->queue, UINT64_C(0));
+    return GL_NOW;
+}
+
+void gl_port_settle(gl_dataplane *dp, gl_port *port) {
+    for (uint32_t i = 0; i < GL_QUEUES; i++) {
+        for (gl_packet *packet = port->queues[i].head, *next; packet; packet = next) {
+            next = packet->next;
+            void *kept = packet->kept;
+            if (kept) {
+                packet->queued = GL_IN_QUEUE;
+                gl_process_packet(dp, packet, dp->clock);
+                free(kept);
+            }
+        }
     }
-    GL_NOTE(dp->host.tracer, GL_TRACE_QUEUED, port->number, number, packet->length, port->queues[number].bytes,
-            port->depth);
-    if (port->depth > port->stats.depth_max) {
-        port->stats.depth_max = port->depth;
-    }
-    gl_port_advance(dp, port, now);
 }
 
 /* ---- Settings, coming and going ---- */
 
 static void flush_queues(gl_dataplane *dp, gl_port *port) {
     for (uint32_t i = 0; i < GL_QUEUES; i++) {
-        while (port->queues[i].head) {
-            gl_packet *packet = take_head(port, i);
-            gl_note(&port->stats.queues[i].flushed, packet->length);
-            gl_pool_put(&dp->pool, packet);
+        for (gl_packet *packet; (packet = port->queues[i].head);) {
+            gl_note(&port->stats.queues[i].flushed, packet->size);
+            drop(dp, port, packet, GL_DROP_DOWN);
         }
     }
 }

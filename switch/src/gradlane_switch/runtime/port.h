@@ -117,6 +117,7 @@ struct gl_port {
     uint32_t frame_limit;    /* bytes */
     gl_port_config config;
     gl_queue queues[GL_QUEUES];
+    uint64_t waiting;        /* packets in all queues */
     uint64_t depth;          /* bytes in all queues */
     uint32_t turn;           /* deficit round robin: the queue whose turn it is */
     int granted;             /* and whether it has got its quantum */
@@ -148,9 +149,11 @@ struct gl_dataplane {
     gl_state *state;
     gl_tracer *tracer;       /* gets what `traced` says of packets from `trace_port`; NULL: none are traced */
     uint32_t trace_port;     /* GL_PORTS: all */
+    uint64_t trace_first, trace_last;   /* numbers of packets in this trace */
+    int settling;            /* the program is being replaced: nothing new waits for egress */
     int event_fd, wake_fd;
     uint64_t stop_at;        /* ns: nothing comes in any more, and forwarding ends then at the latest; 0: it runs */
-    uint64_t clock;          /* ns: time of the packet in hand; never goes back */
+    uint64_t clock;          /* ns: time of what happens now; never goes back */
     uint64_t coalesce;       /* ns: the least time from one round of forwarding to the next */
     uint32_t origins;        /* how many frames have been cut */
     uint8_t *rests;
@@ -162,12 +165,31 @@ struct gl_dataplane {
 gl_port *gl_port_new(uint32_t number, uint32_t kind, int fd, uint32_t frame_limit, uint64_t seed);
 void gl_port_free(gl_dataplane *dp, gl_port *port);
 void gl_port_apply(gl_dataplane *dp, gl_port *port, gl_port_config config);
-/* Sends what is due from a port's queues until `now`. */
-void gl_port_advance(gl_dataplane *dp, gl_port *port, uint64_t now);
+/* When a packet next leaves a queue, or UINT64_MAX. */
+static inline uint64_t gl_port_departure(const gl_port *port) {
+    return port->waiting ? port->free_at : UINT64_MAX;
+}
+/* Takes a packet from its queue then, through egress, to `gl_port_send`. */
+void gl_port_depart(gl_dataplane *dp, gl_port *port);
+/* Hands what the link delivers until `now` to the interface. */
+void gl_port_deliver(gl_dataplane *dp, gl_port *port, uint64_t now);
 /* When the port next has something to do, or UINT64_MAX. */
 uint64_t gl_port_next(const gl_port *port);
-/* Queues a packet, or drops it, or others in its place. */
-void gl_port_enqueue(gl_dataplane *dp, gl_port *port, gl_packet *packet, uint32_t queue, uint64_t now);
+/* Queues a packet unless it can leave now; or drops it, or others in its place. See gl_host. */
+gl_admission gl_port_enqueue(gl_dataplane *dp, gl_port *port, gl_packet *packet, const void *state, size_t bytes);
+/* Puts a packet on the link; the wire is free. */
+void gl_port_send(gl_dataplane *dp, gl_port *port, gl_packet *packet);
+/* Takes what waits through the egress of the program, where it waits. */
+void gl_port_settle(gl_dataplane *dp, gl_port *port);
+/* Appends a packet that has been through egress to its queue, or takes one out. */
+void gl_port_append(gl_port *port, gl_packet *packet);
+void gl_port_unlink(gl_port *port, gl_packet *packet);
+/* Runs the program on a packet that came in, or left its queue, at a time in ns. */
+void gl_process_packet(gl_dataplane *dp, gl_packet *packet, uint64_t at);
+/* Whom to tell of a packet; NULL: nobody. */
+static inline gl_tracer *gl_tracer_of(const gl_dataplane *dp, const gl_packet *packet) {
+    return packet->traced >= dp->trace_first ? dp->tracer : NULL;
+}
 /* Fills the port's list of arrived packets if it is empty. `offset`: of the clock of the kernel's times to ours, ns. */
 void gl_port_receive(gl_dataplane *dp, gl_port *port, uint64_t offset, uint64_t now);
 /* Hands what is leaving to the interface. */

@@ -17,23 +17,54 @@
 
 struct gl_packet {
     gl_packet *next, *prev;
-    uint64_t due;            /* ns: when it arrived, or when it is to be delivered */
+    uint64_t due;            /* ns: when it arrived, was queued, or is to be delivered */
     uint64_t sequence;
+    uint64_t traced;         /* its number in traces; 0: nobody looks */
+    void *kept;              /* in a queue: what egress needs to know of it; NULL: it has been through egress */
     uint8_t *data;
     uint32_t length;
+    uint32_t size;           /* in a queue: bytes that it takes of the buffer */
     uint16_t port;           /* where it came from */
-    uint16_t queue;
+    uint16_t out, queue;     /* where it is to leave */
+    uint8_t queued;          /* GL_IN_QUEUE ... */
+    uint8_t marked;          /* it is to get CE */
     uint32_t origin;         /* of packets that came in one frame, and 0 of those that came alone */
     uint32_t part;           /* which of them it was */
     uint8_t room[];          /* GL_HEADROOM bytes, then the longest frame */
 };
 
+enum {
+    GL_NOT_QUEUED = 0,
+    GL_PASSED_QUEUE,
+    GL_IN_QUEUE              /* it goes through egress without leaving its place */
+};
+
+/* A packet that has a buffer, and nothing else yet. */
+GL_INLINE gl_packet *gl_fresh(gl_packet *packet) {
+    packet->traced = 0;
+    packet->origin = 0;
+    packet->kept = NULL;
+    packet->data = packet->room + GL_HEADROOM;
+    packet->queued = GL_NOT_QUEUED;
+    packet->marked = 0;
+    return packet;
+}
+
+/* What becomes of a packet that is to leave at a port. */
+typedef enum {
+    GL_NOW,                  /* it goes through egress at once, and then to `emit` or `discard` */
+    GL_WAITS,                /* the program gets it again when it leaves its queue */
+    GL_GONE                  /* it was dropped */
+} gl_admission;
+
 struct gl_host {
     /* A copy that has what follows `offset`, and GL_HEADROOM in front; NULL for want of memory, or if it is too long. */
     gl_packet *(*copy)(gl_host *host, const gl_packet *packet, uint32_t offset);
-    /* Packets that wait in a queue of a port now. */
-    uint32_t (*depth)(gl_host *host, uint32_t port, uint32_t queue, uint64_t now);
-    void (*emit)(gl_host *host, gl_packet *packet, uint32_t port, uint32_t queue, uint64_t now);
+    /* Packets that wait where this one is to leave. */
+    uint32_t (*depth)(gl_host *host, const gl_packet *packet);
+    /* Between ingress and egress: `due`, `size`, `out` and `queue` are set. If it waits, `bytes` at `state` are kept. */
+    gl_admission (*enqueue)(gl_host *host, gl_packet *packet, const void *state, size_t bytes);
+    void (*emit)(gl_host *host, gl_packet *packet);
     /* `by_program`: a decision of the program, rather than the end of a packet that was copied. */
     void (*discard)(gl_host *host, gl_packet *packet, int by_program);
     gl_tracer *tracer;       /* NULL: nobody looks */
@@ -67,15 +98,17 @@ GL_INLINE void gl_trace(gl_tracer *tracer, uint32_t kind, const uint64_t *head, 
 GL_INLINE void gl_trace_packet(gl_tracer *tracer, const gl_packet *packet, uint64_t now) {
     uint64_t bytes[16] = {0};
     memcpy(bytes, packet->data, packet->length < sizeof bytes ? packet->length : sizeof bytes);
-    GL_NOTE_WORDS(tracer, GL_TRACE_PACKET, bytes, 16, packet->port, now, packet->length);
+    GL_NOTE_WORDS(tracer, GL_TRACE_PACKET, bytes, 16, packet->traced, packet->port, now, packet->length);
 }
 
 #ifdef GL_TRACED
 static __thread gl_tracer *gl_traced;
-#define GL_TRACE_START(to, packet, now) (gl_traced = (to), gl_trace_packet(to, packet, now))
+#define GL_TRACE_TO(to) (gl_traced = (to))
+#define GL_TRACE_START(packet, now) gl_trace_packet(gl_traced, packet, now)
 #define GL_TRACE(kind, ...) GL_NOTE(gl_traced, kind, __VA_ARGS__)
 #define GL_TRACE_WORDS(kind, words, count, ...) GL_NOTE_WORDS(gl_traced, kind, words, count, __VA_ARGS__)
 #else
+#define GL_TRACE_TO(...) ((void)0)
 #define GL_TRACE_START(...) ((void)0)
 #define GL_TRACE(...) ((void)0)
 #define GL_TRACE_WORDS(...) ((void)0)
@@ -88,6 +121,7 @@ typedef struct {
     uint32_t limit;          /* of truncate */
     uint16_t clone;          /* session, with GL_CLONED set */
     uint16_t clone_fields, resubmit, recirculate, digest;
+    uint16_t passes;         /* how often it and its copies have come back by now */
     uint8_t failed;          /* an assertion: the packet is to be dropped */
 } gl_marks;
 

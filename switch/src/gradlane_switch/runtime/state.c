@@ -114,10 +114,7 @@ typedef struct {
 
 static gl_packet *new_packet(uint32_t frame_size) {
     gl_packet *packet = malloc(sizeof *packet + GL_HEADROOM + frame_size);
-    if (packet) {
-        packet->data = packet->room + GL_HEADROOM;
-    }
-    return packet;
+    return packet ? gl_fresh(packet) : NULL;
 }
 
 static gl_packet *collector_copy(gl_host *host, const gl_packet *packet, uint32_t offset) {
@@ -133,22 +130,27 @@ static gl_packet *collector_copy(gl_host *host, const gl_packet *packet, uint32_
     return copy;
 }
 
-static uint32_t collector_depth(gl_host *host, uint32_t port, uint32_t queue, uint64_t now) {
+static uint32_t collector_depth(gl_host *host, const gl_packet *packet) {
     (void)host;
-    (void)port;
-    (void)queue;
-    (void)now;
+    (void)packet;
     return 0;
 }
 
-static void collector_emit(gl_host *host, gl_packet *packet, uint32_t port, uint32_t queue, uint64_t now) {
+static gl_admission collector_enqueue(gl_host *host, gl_packet *packet, const void *state, size_t bytes) {
+    (void)host;
+    (void)packet;
+    (void)state;
+    (void)bytes;
+    return GL_NOW;
+}
+
+static void collector_emit(gl_host *host, gl_packet *packet) {
     gl_collector *collector = (gl_collector *)host;
-    (void)now;
-    GL_NOTE(host->tracer, GL_TRACE_SENT, port, queue, packet->length);
+    GL_NOTE(host->tracer, GL_TRACE_SENT, packet->out, packet->queue, packet->length);
     if (collector->count == collector->capacity || packet->length > collector->out_size - collector->out_used) {
         collector->failed = 1;
     } else {
-        collector->sent[collector->count++] = (gl_sent){port, queue, packet->length, collector->out_used};
+        collector->sent[collector->count++] = (gl_sent){packet->out, packet->queue, packet->length, collector->out_used};
         memcpy(collector->out + collector->out_used, packet->data, packet->length);
         collector->out_used += packet->length;
     }
@@ -164,7 +166,7 @@ static void collector_discard(gl_host *host, gl_packet *packet, int by_program) 
 int gl_process_one(gl_process *process, gl_state *state, uint32_t port, const uint8_t *frame, uint32_t length,
                    uint64_t now, gl_sent *sent, uint32_t capacity, uint8_t *out, uint32_t out_size, gl_tracer *tracer) {
     gl_collector collector = {
-        .host = {collector_copy, collector_depth, collector_emit, collector_discard, tracer},
+        .host = {collector_copy, collector_depth, collector_enqueue, collector_emit, collector_discard, tracer},
         .sent = sent, .capacity = capacity, .out = out, .out_size = out_size,
     };
     gl_packet *packet = new_packet(length);
