@@ -31,6 +31,26 @@ def delete(switch: Switch, entity: Any) -> None:
     switch.write(p4r.Update(type=p4r.Update.DELETE, entity=entity))
 
 
+def session(number: int, replicas: list[tuple[int, int]], length: int = 0) -> Any:
+    """A clone session: (port, instance) of each copy."""
+    entity = p4r.Entity()
+    entry = entity.packet_replication_engine_entry.clone_session_entry
+    entry.session_id, entry.packet_length_bytes = number, length
+    for port, instance in replicas:
+        entry.replicas.add(port=bytes([port]), instance=instance)
+    return entity
+
+
+def group(number: int, replicas: list[tuple[int, int]]) -> Any:
+    """A multicast group: (port, instance) of each copy."""
+    entity = p4r.Entity()
+    entry = entity.packet_replication_engine_entry.multicast_group_entry
+    entry.multicast_group_id = number
+    for port, instance in replicas:
+        entry.replicas.add(port=bytes([port]), instance=instance)
+    return entity
+
+
 if __name__ == "__main__":
     for source in sorted(PROGRAMS.glob("*.p4")):
         outputs = ["-o", f"{source.stem}.json", "--p4runtime-files", f"{source.stem}.p4info.txtpb"]

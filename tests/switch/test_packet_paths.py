@@ -4,7 +4,7 @@
 from typing import Any
 
 import pytest
-from compiled import delete, ids, load, modify
+from compiled import delete, group, ids, load, modify, session
 from finsy.proto import p4d, p4r, rpc_code
 
 from gradlane_switch import Switch
@@ -13,24 +13,6 @@ from gradlane_switch.state import Losses
 
 PAYLOAD = bytes(range(50))
 CLONES = [(3, 7), (4, 9)]
-
-
-def session(number: int, replicas: list[tuple[int, int]], length: int = 0) -> Any:
-    entity = p4r.Entity()
-    entry = entity.packet_replication_engine_entry.clone_session_entry
-    entry.session_id, entry.packet_length_bytes = number, length
-    for port, instance in replicas:
-        entry.replicas.add(port=bytes([port]), instance=instance)
-    return entity
-
-
-def group(number: int, replicas: list[tuple[int, int]]) -> Any:
-    entity = p4r.Entity()
-    entry = entity.packet_replication_engine_entry.multicast_group_entry
-    entry.multicast_group_id = number
-    for port, instance in replicas:
-        entry.replicas.add(port=bytes([port]), instance=instance)
-    return entity
 
 
 @pytest.fixture

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -233,11 +234,19 @@ class DataPlane:
             for number, connection in self._connections.items()
             if connection.source is not None
         ]
-        epoch = None
-        for time, number, frame in heapq.merge(*sources, key=lambda item: item[:2]):
-            if epoch is None:
-                epoch = time
-                runtime().gl_epoch(self._handle, epoch)
+        packets = heapq.merge(*sources, key=lambda item: item[:2])
+        first = next(packets, None)
+        if first is not None:
+            self.feed(itertools.chain([first], packets), epoch=first[0])
+
+    def feed(self, packets: Iterable[tuple[int, int, bytes]], epoch: int = 0) -> None:
+        """Forwards (time in ns, port, frame), in order of time, until all has left; for pcap ports. Raises PortError.
+
+        The switch's clock counts from the epoch.
+        """
+        runtime().gl_epoch(self._handle, epoch)
+        for time, number, frame in packets:
+            self.config(number)
             runtime().gl_feed(self._handle, number, time - epoch, frame, len(frame))
         error = runtime().gl_finish(self._handle)
         if error:

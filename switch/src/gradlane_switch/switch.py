@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from gradlane_switch.native import NULL, LoadedProgram, ffi, runtime
 from gradlane_switch.notifications import notifications
 from gradlane_switch.packet_io import packet_out
 from gradlane_switch.pipeline import Pipeline
+from gradlane_switch.replay import Replay, TimedFrame, replay
 from gradlane_switch.state import CounterValue, Lock, Losses
 
 _MAX_COPIES = 512
@@ -55,7 +57,7 @@ def write_file(pipeline: Pipeline, path: str | Path) -> None:
 
 
 class Switch:
-    """A program that packets can be put through one by one. Queues, rates and links are bypassed.
+    """A program that packets can be put through, one by one without ports, or many with `replay`.
 
     `now` is the clock in ns that meters and timestamps see; it stands still until it is set.
     """
@@ -110,6 +112,14 @@ class Switch:
     def process_queued(self, port: int, frame: bytes) -> list[tuple[int, int, bytes]]:
         """As `process`, as (port, queue, frame)."""
         return self._run(self.pipeline.loaded, port, frame, NULL)
+
+    def replay(self, packets: Iterable[TimedFrame], ports: Mapping[int, str], seed: int = 0) -> Replay:
+        """What leaves when frames enter ports at times: through queues, rates and links. Raises PortError.
+
+        packets: (time in ns, port, frame)
+        ports: settings by number, as the command line has them: {1: "", 2: "rate=10mbit,buffer=64kB"}
+        """
+        return replay(self.pipeline, packets, ports, seed)
 
     def trace(self, port: int, frame: bytes) -> dict[str, Any]:
         """What happens to a frame: its port, time, length and bytes, and "events", as `tracing.packets` has them.
