@@ -104,6 +104,18 @@ def made(port: dict[str, Any], unit: str = "packets") -> int:
     return port["rx"][unit] + twins + port["copies"][unit] - port["replaced"][unit]
 
 
+def queue_balance(port: dict[str, Any]) -> int:
+    """Packets that its queues took, less what has become of them: 0 if none is unaccounted for."""
+    ends = ("pushed_out", "flushed", "ended")
+    taken = sum(
+        queue["enqueued"]["packets"] - queue["depth_packets"] - sum(queue[end]["packets"] for end in ends)
+        for queue in port["queues"]
+    )
+    link = port["tx_link"]
+    sent = port["tx"]["packets"] + link["lost"]["packets"] + link["in_flight"] - link["duplicated"]["packets"]
+    return taken - sent
+
+
 def waiting(port: dict[str, Any]) -> int:
     """Packets in queues and on links."""
     queued = sum(queue["depth_packets"] for queue in port["queues"])

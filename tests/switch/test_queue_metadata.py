@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Egress runs when a packet leaves its queue, and sees what it found there. At 8 Mbit/s a byte takes a microsecond."""
 
+import random
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 from compiled import PROGRAMS, group, load, session
-from replaying import balance
+from replaying import balance, queue_balance
 
 from gradlane_switch import PortError, Switch, pcap
 from gradlane_switch.dataplane import DataPlane
@@ -276,6 +277,47 @@ def test_clones_that_egress_makes_when_the_program_is_replaced_are_queued_or_dro
     assert ports[3]["tx"]["packets"] == 2
     assert ports[2]["max_depth_bytes"] == 3000
     assert balance(list(ports.values())) == 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_egress_does_and_whatever_changes_nothing_is_lost_uncounted(lab: Lab, seed: int) -> None:
+    draw = random.Random(seed)
+    choices = {
+        "rate": ("1mbit", "50mbit", "unlimited"),
+        "buffer": ("2kB", "20kB"),
+        "weights": ("strict", "1:2:3:4:5:6:7:8"),
+        "up": ("yes", "yes", "no"),
+        "ecn": ("1kB", "off"),
+        "loss": ("0.1", "0"),
+        "delay": ("1ms", "0ms"),
+        "duplicate": ("0.2", "0"),
+    }
+    made: list[Pipeline] = [lab.first]
+
+    def prepare(pipeline: Pipeline) -> None:
+        Switch(pipeline).insert(session(5, [(2, 7), (3, 9), (9, 1)]))
+        Switch(pipeline).insert(group(5, [(3, 1), (2, 2), (2, 3)]))
+
+    def packets() -> Iterator[TimedFrame]:
+        for n in range(1500):
+            op = draw.choice((0, 0, 0, DROP, CLONE, RECIRCULATE, GROW, MULTICAST))
+            size, port = draw.randint(48, 1500), draw.choice((2, 2, 2, 3, 9))
+            yield n * 200 * US, 1, packet(n, op, port=port, queue=draw.randrange(8), argument=5, size=size)
+            if n % 40 == 0:
+                key, port = draw.choice(list(choices)), draw.choice((2, 3))
+                config = changed(lab.dataplane.config(port), key, draw.choice(choices[key]))
+                lab.dataplane.configure(port, config)
+            if n % 100 == 50:
+                made.append(lab.second())
+                prepare(made[-1])
+                lab.dataplane.install(made[-1])
+
+    prepare(lab.first)
+    lab.dataplane.feed(packets())
+    ports = lab.ports()
+    assert balance(list(ports.values())) == queue_balance(ports[2]) == queue_balance(ports[3]) == 0
+    assert [port["depth_bytes"] for port in ports.values()] == [0, 0, 0]
+    assert ports[2]["queues"][3]["ended"]["packets"] > 0
 
 
 def test_what_waits_when_the_port_goes_down_is_counted_and_never_meets_egress(lab: Lab) -> None:

@@ -202,6 +202,36 @@ def test_a_packet_is_traced_through_a_switch_that_runs(lab: Callable[..., Tunnel
     assert (done.returncode, "there is no port 7" in done.stderr) == (1, True)
 
 
+def test_a_trace_follows_a_packet_through_its_queue(lab: Callable[..., TunnelLab]) -> None:
+    made = lab("", "rate=80kbit,buffer=2950B")
+    found: list[dict[str, Any]] = []
+
+    def inject() -> threading.Thread:
+        """Traces a packet that has to wait 150 ms or less."""
+        made.hosts[1].send(frame(2, 0, 1500))
+        made.wait_until(lambda ports: ports[2]["queues"][0]["enqueued"]["packets"] == len(found) + 1)
+        request = {"op": "trace", "port": 1, "inject": frame(2, 5, 100).hex()}
+        tracer = threading.Thread(target=lambda: found.append(made.admin(**request)))
+        tracer.start()
+        return tracer
+
+    made.admin(op="trace", port=1, inject=frame(0, 0, 60).hex())  # Compiled from now on.
+    inject().join()
+    assert [event["event"] for event in found[0]["events"][-4:]] == ["queued", "dequeued", "egress", "sent"]
+    assert 0 < found[0]["events"][-3]["waited"] <= 150_000_000
+    changes: list[tuple[Callable[[], object], str]] = [
+        (lambda: [made.hosts[1].send(frame(2, 7, 1450, n)) for n in range(2)], "pushed out of the queue"),
+        (lambda: made.admin(op="set", port=2, up=False), "port is down"),
+    ]
+    for change, reason in changes:
+        made.wait_until(lambda ports: ports[2]["depth_bytes"] == 0)
+        tracer = inject()
+        made.wait_until(lambda ports: ports[2]["queues"][5]["depth_packets"] == 1)
+        change()
+        tracer.join()
+        assert found[-1]["events"][-1] == {"event": "dropped", "reason": reason, "port": 2, "queue": 5}
+
+
 def test_packets_are_traced_as_they_come(lab: Callable[..., TunnelLab]) -> None:
     made = lab("", "rate=1mbit,buffer=2000B", "")
     outputs: list[str] = []

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from replaying import balance, frame, number, waiting
-from running import COMMAND, admin
+from running import COMMAND, Controller, admin
 from tunnels import Host, TunnelLab
 
 _SO_TIMESTAMPNS = 35
@@ -134,6 +134,21 @@ def test_a_smaller_buffer_holds_at_once(lab: Callable[..., TunnelLab]) -> None:
     pushed = [queue["pushed_out"]["packets"] for queue in two["queues"][:2]]
     assert pushed[0] >= 9
     assert pushed[1] <= 5
+    assert balance(list(made.ports().values())) == 0
+
+
+def test_packets_all_leave_in_order_while_the_program_is_replaced(
+    lab: Callable[..., TunnelLab], tmp_path: Path
+) -> None:
+    made = lab("", "rate=4mbit,buffer=1MB")
+    with Controller(made.process.address, 1) as controller:
+        controller.arbitrate()
+        for n in range(200):
+            made.hosts[1].send(frame(2, 0, 1000, n))
+            if n % 50 == 25:
+                controller.set_pipeline(tmp_path / "0" / "p.json", tmp_path / "0" / "p.txtpb")
+        assert waiting(made.ports()[2]) > 20
+    assert [number(data) for data in made.hosts[2].receive(200)] == list(range(200))
     assert balance(list(made.ports().values())) == 0
 
 
