@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from compiled import PROGRAMS, session
 from replaying import balance, frame, number, waiting
 from running import COMMAND, Controller, admin
 from tunnels import Host, TunnelLab
@@ -149,6 +150,25 @@ def test_packets_all_leave_in_order_while_the_program_is_replaced(
                 controller.set_pipeline(tmp_path / "0" / "p.json", tmp_path / "0" / "p.txtpb")
         assert waiting(made.ports()[2]) > 20
     assert [number(data) for data in made.hosts[2].receive(200)] == list(range(200))
+    assert balance(list(made.ports().values())) == 0
+
+
+def test_what_egress_has_for_controllers_when_the_program_is_replaced_reaches_them(
+    lab: Callable[..., TunnelLab],
+) -> None:
+    made = lab("", "rate=16kbit", flags=("--cpu-port", "200"))
+    files = (PROGRAMS / "queues.json", PROGRAMS / "queues.p4info.txtpb")
+    with Controller(made.process.address, 1) as controller:
+        controller.arbitrate()
+        controller.set_pipeline(*files)
+        controller.insert(session(5, [(200, 1)]))
+        made.hosts[1].send(bytes([2]).ljust(1000, b"\0"))  # It takes half a second.
+        made.hosts[1].send(bytes([2, 0, 2, 5]).ljust(100, b"\0"))  # Egress clones it.
+        made.wait_until(lambda ports: waiting(ports[2]) == 1)
+        controller.set_pipeline(*files)
+        assert next(controller.stream).packet.payload[:4] == bytes([2, 0, 2, 5])
+        assert waiting(made.ports()[2]) == 1
+    assert [len(data) for data in made.hosts[2].receive(2, silence=2)] == [1000, 100]
     assert balance(list(made.ports().values())) == 0
 
 

@@ -129,6 +129,8 @@ class Service(p4r_grpc.P4RuntimeServicer):
         if action != _ACTIONS.VERIFY_AND_SAVE:
             self._attach(pipeline)
             self._install(pipeline)
+            if self._forwarding not in (None, pipeline):
+                self._tell_now(self._forwarding)  # What packets that waited had for controllers.
             self._forwarding = pipeline
             self._news.set()
         self._pipeline = pipeline
