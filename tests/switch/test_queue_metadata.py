@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Egress runs when a packet leaves its queue, and sees what it found there. At 8 Mbit/s a byte takes a microsecond."""
 
+import json
 import random
 import struct
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from gradlane_switch.dataplane import DataPlane
 from gradlane_switch.pipeline import Pipeline
 from gradlane_switch.ports import changed, parse_port
 from gradlane_switch.replay import TimedFrame
-from gradlane_switch.state import Losses
+from gradlane_switch.state import Lock, Losses
 from gradlane_switch.switch import read_p4info
 
 US = 1000  # ns
@@ -103,6 +104,22 @@ def test_each_queue_has_a_depth_of_its_own_and_egress_reads_the_priority(switch:
     assert [found[n].priority for n in range(8)] == [0, 7] * 4
     assert [found[n].ahead for n in (0, 1, 3, 5, 7)] == [0, 0, 1, 2, 3]
     assert [found[n].behind for n in (0, 1, 3, 5, 7, 2, 4, 6)] == [0, 3, 2, 1, 0, 2, 1, 0]
+
+
+def test_a_program_that_has_qid_reads_the_queue() -> None:
+    """v1model.p4 as it comes has no name for it; a program may add one, which simple_switch then fills in."""
+    text = json.dumps(json.loads((PROGRAMS / "queues.json").read_text()))
+    changes = [
+        ('["priority", 3, false]', '["priority", 3, false], ["qid", 8, false]'),
+        ('"field_aliases": [', '"field_aliases": [["queueing_metadata.qid", ["standard_metadata", "qid"]], '),
+        ('"value": ["standard_metadata", "enq_qdepth"]', '"value": ["standard_metadata", "qid"]'),
+    ]
+    for old, new in changes:
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    switch = Switch(Pipeline(text.encode(), read_p4info(PROGRAMS / "queues.p4info.txtpb"), Lock()))
+    sent = switch.replay(at_once(*(packet(n, queue=n) for n in range(8))), {1: "", 2: "rate=8mbit"}).sent
+    assert [note.ahead for _, note in sorted(notes(sent).items())] == list(range(8))
 
 
 def test_a_packet_that_egress_drops_does_not_occupy_the_wire(switch: Switch) -> None:
