@@ -148,6 +148,7 @@ void gl_dataplane_free(gl_dataplane *dp) {
         gl_port_free(dp, dp->list[i]);
     }
     gl_pool_clear(&dp->pool);
+    gl_store_clear(&dp->store);
     close(dp->wake_fd);
     free(dp->rests);
     free(dp);

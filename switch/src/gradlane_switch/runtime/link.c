@@ -44,6 +44,28 @@ void gl_pool_clear(gl_pool *pool) {
     }
 }
 
+void *gl_store_keep(gl_store *store, const void *state, size_t size) {
+    if (store->size != size) {
+        gl_store_clear(store);
+        store->size = size;
+    }
+    void *kept = store->free;
+    if (kept) {
+        store->free = *(void **)kept;
+    } else if (!(kept = malloc(size))) {
+        return NULL;
+    }
+    return memcpy(kept, state, size);
+}
+
+void gl_store_clear(gl_store *store) {
+    while (store->free) {
+        void *next = *(void **)store->free;
+        free(store->free);
+        store->free = next;
+    }
+}
+
 /* ---- Draws ---- */
 
 enum { LOSS, BURST, BURST_LOSS, JITTER, REORDER, DUPLICATE, CORRUPT, BIT, DRAWS };

@@ -52,7 +52,7 @@ void gl_port_unlink(gl_port *port, gl_packet *packet) {
 static void drop(gl_dataplane *dp, gl_port *port, gl_packet *packet, uint64_t reason) {
     gl_port_unlink(port, packet);
     GL_NOTE(gl_tracer_of(dp, packet), GL_TRACE_FLUSHED, packet->traced, reason, port->number, packet->queue);
-    free(packet->kept);
+    gl_store_put(&dp->store, packet->kept);
     gl_pool_put(&dp->pool, packet);
 }
 
@@ -268,15 +268,27 @@ void gl_port_send(gl_dataplane *dp, gl_port *port, gl_packet *packet) {
     onto_link(dp, port, packet, start);
 }
 
+/* A long queue has grown cold: fetches what the packet after this one needs while this one is worked on. */
+static void warm(const gl_dataplane *dp, const gl_packet *packet) {
+    if (packet) {
+        for (size_t at = 0; at < dp->store.size; at += 64) {
+            __builtin_prefetch((const char *)packet->kept + at);
+        }
+        __builtin_prefetch(packet->data);
+        __builtin_prefetch(packet->next);
+    }
+}
+
 void gl_port_depart(gl_dataplane *dp, gl_port *port) {
     gl_packet *packet = port->queues[weighted(port) ? next_turn(port) : next_class(port)].head;
     void *kept = packet->kept;
+    warm(dp, packet->next);
     gl_port_unlink(port, packet);
     if (kept) {
         GL_NOTE(gl_tracer_of(dp, packet), GL_TRACE_DEQUEUED, packet->traced, port->number, packet->queue,
                 port->free_at - packet->due);
         gl_process_packet(dp, packet, port->free_at);
-        free(kept);
+        gl_store_put(&dp->store, kept);
     } else {
         gl_port_send(dp, port, packet);
     }
@@ -307,11 +319,10 @@ gl_admission gl_port_enqueue(gl_dataplane *dp, gl_port *port, gl_packet *packet,
     }
     int now = dp->settling || (!port->waiting && port->free_at <= packet->due);
     if (!now) {
-        packet->kept = malloc(bytes);
+        packet->kept = gl_store_keep(&dp->store, state, bytes);
         if (!packet->kept) {
             return refuse(dp, port, packet, &port->stats.tx_no_memory, GL_DROP_NO_MEMORY);
         }
-        memcpy(packet->kept, state, bytes);
     }
     uint64_t in_queue = port->queues[packet->queue].bytes + packet->size, at_port = port->depth + packet->size;
     packet->queued = GL_PASSED_QUEUE;
@@ -341,7 +352,7 @@ void gl_port_settle(gl_dataplane *dp, gl_port *port) {
             if (kept) {
                 packet->queued = GL_IN_QUEUE;
                 gl_process_packet(dp, packet, dp->clock);
-                free(kept);
+                gl_store_put(&dp->store, kept);
             }
         }
     }

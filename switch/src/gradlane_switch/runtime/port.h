@@ -35,6 +35,23 @@ static inline void gl_pool_put(gl_pool *pool, gl_packet *packet) {
     pool->free = packet;
 }
 
+/* What programs keep of packets that wait: blocks of one size at a time, because they are one program's. */
+typedef struct {
+    void *free;              /* chained through their first word */
+    size_t size;             /* bytes */
+} gl_store;
+
+/* A copy of `size` bytes; NULL for want of memory. Of another size only when all have been put back. */
+void *gl_store_keep(gl_store *store, const void *state, size_t size);
+void gl_store_clear(gl_store *store);
+
+static inline void gl_store_put(gl_store *store, void *kept) {
+    if (kept) {
+        *(void **)kept = store->free;
+        store->free = kept;
+    }
+}
+
 /* ---- Links: what happens to packets in one direction ---- */
 
 typedef struct {
@@ -138,6 +155,7 @@ struct gl_dataplane {
     gl_host host;
     gl_lock *lock;
     gl_pool pool;
+    gl_store store;
     uint32_t frame_size;
     uint64_t seed;
     gl_port *ports[GL_PORTS];
