@@ -224,10 +224,10 @@ class Lab:
     """Port 1 in, port 2 out at 8 Mbit/s, in files; the program can be changed between packets."""
 
     def __init__(self, folder: Path) -> None:
-        self.out = folder / "out.pcap"
+        self.folder = folder
         pipeline = load("queues").pipeline
         self.lock = pipeline.state.lock
-        words = (f"1@pcap:,{folder}/1.pcap", f"2@pcap:,{self.out},rate=8mbit", f"3@pcap:,{folder}/3.pcap")
+        words = [f"{number}@pcap:,{folder}/{number}.pcap{',rate=8mbit' * (number == 2)}" for number in (1, 2, 3)]
         self.dataplane = DataPlane(self.lock, [parse_port(text) for text in words], 0)
         self.first = pipeline
         self.dataplane.install(pipeline)
@@ -242,8 +242,8 @@ class Lab:
     def ports(self) -> dict[int, dict[str, Any]]:
         return {item["port"]: item for item in self.dataplane.statistics()}
 
-    def left(self) -> list[TimedFrame]:
-        return [(time, 2, frame) for time, frame in pcap.frames(self.out)]
+    def left(self, port: int = 2) -> list[TimedFrame]:
+        return [(time, port, frame) for time, frame in pcap.frames(self.folder / f"{port}.pcap")]
 
 
 @pytest.fixture
@@ -270,6 +270,7 @@ def test_packets_that_wait_when_the_program_is_replaced_go_through_its_egress_an
     assert [found[n].version for n in (0, 1, 2, 3, 6, 5, 7, 8)] == [0xA5] * 6 + [0x5A] * 2
     # They met egress when the program was replaced, and left later.
     assert [found[n].left for n in (1, 2, 3, 6, 5)] == [0] * 5
+    assert (found[1].behind, found[2].behind) == (5, 5)
     assert (found[8].waited, found[8].ahead) == (5500, 5)
     assert Switch(lab.first).read_register("seen", 0) == 8
     assert [Switch(item).read_register("seen", 0) for item in pipelines] == [0, 2]
@@ -282,16 +283,17 @@ def test_clones_that_egress_makes_when_the_program_is_replaced_are_queued_or_dro
 
     def packets() -> Iterator[TimedFrame]:
         yield from at_once(packet(0), packet(1, CLONE, argument=5), packet(2, CLONE, argument=5))
+        yield from at_once(packet(9, port=9), time=400 * US)
         lab.dataplane.install(lab.second())
-        yield from at_once(packet(3), time=100 * US)
+        yield from at_once(packet(3), time=500 * US)
 
     lab.dataplane.feed(packets())
     sent = lab.left()
     # Of the clones to port 2 one found room, and packet 3 none.
     assert departures(sent) == [(0, 0), (1000, 1), (2000, 2), (3000, 1)]
+    assert departures(lab.left(3), 3) == [(400, 1), (400, 2)]
     ports = lab.ports()
     assert ports[2]["queues"][0]["tail_dropped"]["packets"] == 2
-    assert ports[3]["tx"]["packets"] == 2
     assert ports[2]["max_depth_bytes"] == 3000
     assert balance(list(ports.values())) == 0
 

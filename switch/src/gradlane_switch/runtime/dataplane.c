@@ -51,7 +51,7 @@ static gl_port *port_of(const gl_dataplane *dp, const gl_packet *packet) {
 
 static uint32_t host_depth(gl_host *host, const gl_packet *packet) {
     const gl_port *port = port_of((gl_dataplane *)host, packet);
-    return port ? (uint32_t)port->queues[packet->queue].packets : 0;
+    return port ? (uint32_t)port->queues[packet->queue].packets - (packet->queued == GL_IN_QUEUE) : 0;
 }
 
 /* A port that is not there, or down, has no queue: what goes there may still be recirculated. */
@@ -95,6 +95,7 @@ static void host_emit(gl_host *host, gl_packet *packet) {
         packet->queued = GL_PASSED_QUEUE;
     } else if (dp->settling) {
         gl_port_append(port, packet);
+        gl_expect(dp, port->free_at);
     } else {
         gl_port_send(dp, port, packet);
     }

@@ -24,7 +24,7 @@ static uint64_t clock_ns(clockid_t clock) {
 /* Does what happens by `now` without anything coming in: packets leave queues and arrive from the hosts' links, over
  * all ports in order of time. Each may make others that wait or leave. */
 static void catch_up(gl_dataplane *dp, uint64_t now) {
-    for (;;) {
+    while (dp->quiet <= now) {
         gl_port *first = NULL;
         uint64_t earliest = UINT64_MAX;
         int departs = 0;
@@ -39,10 +39,9 @@ static void catch_up(gl_dataplane *dp, uint64_t now) {
                 departs = departure <= arrival;
             }
         }
-        if (!first || earliest > now) {
-            return;
-        }
-        if (departs) {
+        if (earliest > now) {
+            dp->quiet = earliest;
+        } else if (departs) {
             gl_port_depart(dp, first);
         } else {
             gl_process_packet(dp, gl_link_due(&first->rx_link, earliest), earliest);
@@ -61,6 +60,7 @@ static void from_host(gl_dataplane *dp, gl_port *port, gl_packet *packet) {
         }
         break;
     case GL_LINK_LATER:
+        gl_expect(dp, port->rx_link.heap[0]->due);
         break;
     case GL_LINK_NO_MEMORY:
         gl_note(&port->stats.rx_no_memory, packet->length);

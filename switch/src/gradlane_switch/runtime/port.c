@@ -334,9 +334,10 @@ gl_admission gl_port_enqueue(gl_dataplane *dp, gl_port *port, gl_packet *packet,
     GL_NOTE(dp->host.tracer, GL_TRACE_QUEUED, port->number, packet->queue, packet->size, in_queue, at_port);
     if (!now) {
         gl_port_append(port, packet);
+        gl_expect(dp, port->free_at);
         return GL_WAITS;
     }
-    if (!dp->settling && port->free_at < packet->due) {
+    if (!port->waiting && port->free_at < packet->due) {
         port->free_at = packet->due;
         port->free_rest = 0;
     }

@@ -172,6 +172,7 @@ struct gl_dataplane {
     int event_fd, wake_fd;
     uint64_t stop_at;        /* ns: nothing comes in any more, and forwarding ends then at the latest; 0: it runs */
     uint64_t clock;          /* ns: time of what happens now; never goes back */
+    uint64_t quiet;          /* ns: until then nothing leaves a queue, and nothing arrives from a link */
     uint64_t coalesce;       /* ns: the least time from one round of forwarding to the next */
     uint32_t origins;        /* how many frames have been cut */
     uint8_t *rests;
@@ -202,6 +203,10 @@ void gl_port_settle(gl_dataplane *dp, gl_port *port);
 /* Appends a packet that has been through egress to its queue, or takes one out. */
 void gl_port_append(gl_port *port, gl_packet *packet);
 void gl_port_unlink(gl_port *port, gl_packet *packet);
+/* Says that something will leave a queue or arrive from a link at a time in ns. */
+static inline void gl_expect(gl_dataplane *dp, uint64_t at) {
+    dp->quiet = at < dp->quiet ? at : dp->quiet;
+}
 /* Runs the program on a packet that came in, or left its queue, at a time in ns. */
 void gl_process_packet(gl_dataplane *dp, gl_packet *packet, uint64_t at);
 /* Whom to tell of a packet; NULL: nobody. */

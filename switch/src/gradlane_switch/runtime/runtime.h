@@ -60,7 +60,7 @@ typedef enum {
 struct gl_host {
     /* A copy that has what follows `offset`, and GL_HEADROOM in front; NULL for want of memory, or if it is too long. */
     gl_packet *(*copy)(gl_host *host, const gl_packet *packet, uint32_t offset);
-    /* Packets that wait where this one is to leave. */
+    /* Other packets that wait where this one is to leave. */
     uint32_t (*depth)(gl_host *host, const gl_packet *packet);
     /* Between ingress and egress: `due`, `size`, `out` and `queue` are set. If it waits, `bytes` at `state` are kept. */
     gl_admission (*enqueue)(gl_host *host, gl_packet *packet, const void *state, size_t bytes);
