@@ -33,7 +33,7 @@ from gradlane_switch.c_headers import (
 from gradlane_switch.c_parser import ParserWriter
 from gradlane_switch.errors import ProgramError
 from gradlane_switch.expressions import Element, Field, split_words, words_of
-from gradlane_switch.layout import TableKind, argument_words, layout_of
+from gradlane_switch.layout import TableKind, argument_words, layout_of, most_argument_words
 from gradlane_switch.packet_path import packet_path
 from gradlane_switch.program import DROP_PORT, Action, Pipeline, Program, Table
 from gradlane_switch.statements import (
@@ -259,13 +259,13 @@ class _Generator:
             words[place.word].append(f"{value} << {place.shift}" if place.shift else value)
         if table.keys:
             packed = ", ".join(" | ".join(parts) for parts in words)
-            yield f"uint64_t k[{layout.stored_words}] = {{ {packed} }};"
+            yield f"uint64_t k[{layout.words}] = {{ {packed} }};"
             yield f"GL_TRACE_WORDS(GL_TRACE_TABLE, k, {layout.words}, {index});"
-        count = layout.stored_words
+        count = layout.words
         if not table.keys:
             yield f"gl_entry *e = NULL; GL_TRACE(GL_TRACE_TABLE, {index});"
         elif layout.kind is TableKind.EXACT:
-            yield f"gl_entry *e = gl_find(t, k, {count});"
+            yield f"gl_entry *e = gl_find(t, k, {count}, {most_argument_words(self.program, table)});"
         elif layout.kind is TableKind.LPM:
             assert layout.prefix_field is not None
             yield f"gl_entry *e = gl_find_longest(t, k, {count}, {table.keys[layout.prefix_field].width});"

@@ -8,7 +8,7 @@ from enum import IntEnum
 from typing import Any
 
 from gradlane_switch.expressions import split_words, words_of
-from gradlane_switch.program import FieldKey, Key, MatchKind, Table
+from gradlane_switch.program import FieldKey, Key, MatchKind, Program, Table
 
 _MOST_WORDS = 64
 _MOST_INDEXED = 64  # GL_INDEXED
@@ -44,6 +44,7 @@ class Layout:
     ranges: int
     continued: int
     prefix_field: int | None
+    prefix_width: int
     indexed: tuple[int, ...]
 
     @property
@@ -57,6 +58,7 @@ class Layout:
             "kind": int(self.kind),
             "words": self.stored_words,
             "argument_words": argument_words,
+            "prefix_width": self.prefix_width,
             "indexed": len(self.indexed),
             "ranges": self.ranges,
             "continued": self.continued,
@@ -108,6 +110,7 @@ def layout_of(table: Table) -> Layout:
         ranges,
         continued,
         prefix if kind is TableKind.LPM else None,
+        0 if prefix is None or kind is not TableKind.LPM else table.keys[prefix].width,
         _indexed(table.keys, ordered) if kind is TableKind.LIST else (),
     )
 
@@ -156,3 +159,8 @@ def argument_words(widths: tuple[int, ...], arguments: tuple[int, ...]) -> list[
     """An action's arguments in words, one after the other."""
     pairs = zip(arguments, widths, strict=True)
     return [word for value, width in pairs for word in split_words(value, words_of(width))]
+
+
+def most_argument_words(program: Program, table: Table) -> int:
+    """Words of arguments that an entry of a table has room for."""
+    return max((sum(map(words_of, program.actions[number].params)) for number in table.actions), default=0)

@@ -17,7 +17,7 @@ from typing import Any
 
 from gradlane_switch.digests import DigestBuffer
 from gradlane_switch.expressions import join_words, split_words, words_of
-from gradlane_switch.layout import TableKind, argument_words, layout_of, pack
+from gradlane_switch.layout import TableKind, argument_words, layout_of, most_argument_words, pack
 from gradlane_switch.native import NULL, ffi, runtime
 from gradlane_switch.profiles import Chosen, ProfileState
 from gradlane_switch.program import ActionCall, FieldKey, Program, Table
@@ -157,7 +157,7 @@ class TableState:
         self.layout = layout_of(table)
         self.entries: dict[EntryKey, Entry] = {}
         self._handles: dict[EntryKey, Any] = {}
-        arguments = max((sum(map(words_of, program.actions[number].params)) for number in table.actions), default=0)
+        arguments = most_argument_words(program, table)
         _check(runtime().gl_state_table(state, index, ffi.new("gl_table_shape *", self.layout.shape(arguments))))
         self.default: Entry | None = None
         self.set_default(None if table.default is None else Entry((), 0, table.default, constant=table.const_default))
@@ -169,21 +169,18 @@ class TableState:
         """Adds an entry whose key is new."""
         values, operands = pack(self.layout, self.table.keys, entry.match)
         position, arguments, choice = self._action(entry.call)
-        handle = runtime().gl_table_insert(
-            self._state,
-            self._index,
-            values,
-            operands,
-            entry.priority,
-            position,
-            len(arguments),
-            arguments,
-            choice,
+        where = self._state, self._index
+        handle = runtime().gl_entry_new(
+            *where, values, operands, entry.priority, position, len(arguments), arguments, choice
         )
+        if handle == NULL or runtime().gl_table_add(*where, handle):
+            if self._profile is not None and not isinstance(entry.call, ActionCall):
+                self._profile.release(entry.call, choice)
+            if handle != NULL:
+                runtime().gl_table_remove(*where, handle)
+            raise MemoryError("the switch is out of memory")
         key = entry.match, entry.priority
-        if handle == NULL and self._profile is not None and not isinstance(entry.call, ActionCall):
-            self._profile.release(entry.call, choice)
-        self._handles[key] = _memory(handle)
+        self._handles[key] = handle
         self.entries[key] = entry
         self._keep(key, entry, choice)
 

@@ -20,7 +20,7 @@ class ValueSetState:
         self._table = table
         self._words = words_of(value_set.width)
         self._handles: dict[int, Any] = {}
-        shape = Layout(TableKind.EXACT, self._words, (), 0, 0, None, ()).shape(0)
+        shape = Layout(TableKind.EXACT, self._words, (), 0, 0, None, 0, ()).shape(0)
         if runtime().gl_state_table(state, table, ffi.new("gl_table_shape *", shape)):
             raise MemoryError("the switch is out of memory")
 
@@ -34,8 +34,8 @@ class ValueSetState:
         for value in members:
             if value not in self._handles:
                 key = split_words(value, self._words)
-                handle = runtime().gl_table_insert(self._state, self._table, key, [], 0, 0, 0, [], NULL)
-                if handle == NULL:
+                handle = runtime().gl_entry_new(self._state, self._table, key, [], 0, 0, 0, [], NULL)
+                if handle == NULL or runtime().gl_table_add(self._state, self._table, handle):
                     raise MemoryError("the switch is out of memory")
                 self._handles[value] = handle
         for value in set(self._handles) - set(members):

@@ -31,7 +31,7 @@ typedef struct {
     uint32_t action;       /* position in the table's list of actions */
     int32_t priority;
     gl_counter counter;
-    uint64_t place;        /* the key's hash, or in a list the row */
+    uint64_t place;        /* in a list the row; GL_NOWHERE: in no table */
     gl_choice *choice;     /* NULL: the action is the entry's own */
     gl_meter *meter;       /* NULL: the table has no direct meter, or it has not been set */
     uint64_t last_hit;     /* ns, in a table with idle timeouts; 0: never */
@@ -45,6 +45,7 @@ typedef struct {
     uint32_t kind;
     uint32_t words;          /* of the key; an LPM table's key ends with the prefix length */
     uint32_t argument_words; /* of an entry, at most */
+    uint32_t prefix_width;   /* bits of an LPM table's prefix field */
     uint32_t indexed;        /* bytes of a list's key that its index knows */
     uint64_t ranges, continued;
     uint16_t bytes[64];      /* those bytes: 8 * word + distance from the word's lowest byte */
@@ -95,13 +96,17 @@ int gl_state_meter(gl_state *state, uint32_t index, uint32_t size, uint32_t coun
 /* `words` of 64 bits make a cell, the lowest first. */
 int gl_state_register(gl_state *state, uint32_t index, uint32_t size, uint32_t words);
 
-/* Adds an entry, and returns it, or NULL for want of memory. The key has `words` of the table's shape. `operand` is a mask
- * or an upper end per key word in a list (priority: higher first), unused in other tables. */
-gl_entry *gl_table_insert(gl_state *state, uint32_t table, const uint64_t *key, const uint64_t *operand,
-                          int32_t priority, uint32_t action, uint32_t arguments, const uint64_t *values,
-                          gl_choice *choice);
+/* An entry for a table, which is not there yet; NULL for want of memory. The key has `words` of the table's shape.
+ * `operand` is a mask or an upper end per key word in a list (priority: higher first), unused in other tables. */
+gl_entry *gl_entry_new(gl_state *state, uint32_t table, const uint64_t *key, const uint64_t *operand, int32_t priority,
+                       uint32_t action, uint32_t arguments, const uint64_t *values, gl_choice *choice);
+/* Makes room for entries to be added. Returns 0, or -1 for want of memory. */
+int gl_table_reserve(gl_state *state, uint32_t table, uint32_t count);
+/* The same. */
+int gl_table_add(gl_state *state, uint32_t table, gl_entry *entry);
 void gl_entry_set(gl_state *state, gl_entry *entry, uint32_t action, uint32_t arguments,
                   const uint64_t *values, gl_choice *choice);
+/* Frees an entry, and takes it out of the table if it is there. */
 void gl_table_remove(gl_state *state, uint32_t table, gl_entry *entry);
 /* The entry that a miss takes; never NULL. */
 gl_entry *gl_table_default(gl_state *state, uint32_t table);
