@@ -11,6 +11,7 @@ from gradlane_switch.expressions import split_words, words_of
 from gradlane_switch.program import FieldKey, Key, MatchKind, Program, Table
 
 _MOST_WORDS = 64
+_PIECE = 8  # GL_PIECE
 _MOST_INDEXED = 64  # GL_INDEXED
 
 
@@ -34,8 +35,8 @@ class Place:
 class Layout:
     """Key layout of one table. `words` does not count the prefix length that an LPM table appends.
 
-    `ranges` has a bit for each word of a range field, `continued` for those but the lowest; `indexed` are the bytes of
-    the key, 8 * word + byte, that a list's index knows.
+    `ranges` has a bit for each word of a range field, `continued` for those but the lowest; `indexed` are the pieces
+    of the key, counted from the lowest bits of the first word, that a list's index knows.
     """
 
     kind: TableKind
@@ -62,7 +63,7 @@ class Layout:
             "indexed": len(self.indexed),
             "ranges": self.ranges,
             "continued": self.continued,
-            "bytes": list(self.indexed),
+            "pieces": list(self.indexed),
         }
 
 
@@ -116,11 +117,11 @@ def layout_of(table: Table) -> Layout:
 
 
 def _indexed(keys: tuple[Key, ...], places: tuple[Place, ...]) -> tuple[int, ...]:
-    """The bytes of the key that hold a field; of more than an index can know, those spread over the key."""
+    """The pieces of the key that hold a field; of more than an index can know, those spread over the key."""
     used: set[int] = set()
     for key, place in zip(keys, places, strict=True):
         first = 64 * place.word + place.shift
-        used |= set(range(first // 8, (first + key.width - 1) // 8 + 1))
+        used |= set(range(first // _PIECE, (first + key.width - 1) // _PIECE + 1))
     ordered = sorted(used)
     count = min(len(ordered), _MOST_INDEXED)
     return tuple(ordered[index * len(ordered) // count] for index in range(count))

@@ -10,7 +10,8 @@ enum {
     GL_GROUPS = 65536,
     GL_SESSIONS = 32768,   /* clone sessions */
     GL_LONGEST_PREFIX = 2048,
-    GL_INDEXED = 64        /* bytes of a list's key that its index knows, at most */
+    GL_PIECE = 8,          /* bits of a list's key that its index looks up together */
+    GL_INDEXED = 64        /* pieces of a key that an index knows, at most */
 };
 
 /* ---- State of a program: tables, counters, meters, registers, multicast groups ---- */
@@ -46,9 +47,9 @@ typedef struct {
     uint32_t words;          /* of the key; an LPM table's key ends with the prefix length */
     uint32_t argument_words; /* of an entry, at most */
     uint32_t prefix_width;   /* bits of an LPM table's prefix field */
-    uint32_t indexed;        /* bytes of a list's key that its index knows */
+    uint32_t indexed;        /* pieces of a list's key that its index knows */
     uint64_t ranges, continued;
-    uint16_t bytes[64];      /* those bytes: 8 * word + distance from the word's lowest byte */
+    uint16_t pieces[64];     /* those pieces, counted from the lowest bits of the first word */
 } gl_table_shape;
 
 typedef struct gl_table gl_table;

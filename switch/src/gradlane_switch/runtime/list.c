@@ -8,32 +8,33 @@
 #include "lock.h"
 #include "runtime.h"
 
-enum { GROUP = 64, ROUND = 8 * GROUP };
+enum { GROUP = 64, ROUND = 8 * GROUP, VALUES = 1 << GL_PIECE };
 
 static uint64_t *row_at(const gl_table *table, uint32_t i) {
     return table->rows + (size_t)i * table->row_words;
 }
 
-/* ---- What a row accepts of a byte ---- */
+/* ---- What a row accepts of a piece of the key ---- */
 
 typedef struct {
-    uint8_t mask, value;     /* byte & mask == value, and */
-    uint8_t low, high;       /* low <= byte <= high */
+    uint8_t mask, value;     /* piece & mask == value, and */
+    uint8_t low, high;       /* low <= piece <= high */
 } condition;
 
-/* Of a range only the highest byte in which its ends differ, and those above, can be told apart from the others. */
-static condition condition_of(const gl_table *table, const uint64_t *row, uint32_t byte) {
-    uint32_t place = table->shape.bytes[byte], words = table->shape.words, word = place / 8, shift = 8 * (place % 8);
+/* Of a range only the highest piece in which its ends differ, and those above, can be told apart from the others. */
+static condition condition_of(const gl_table *table, const uint64_t *row, uint32_t piece) {
+    uint32_t place = GL_PIECE * table->shape.pieces[piece], words = table->shape.words;
+    uint32_t word = place / 64, shift = place % 64;
     const uint64_t *values = row + 1, *operands = values + words;
-    uint8_t value = (uint8_t)(values[word] >> shift), operand = (uint8_t)(operands[word] >> shift);
+    uint8_t value = values[word] >> shift & GL_PIECE_MASK, operand = operands[word] >> shift & GL_PIECE_MASK;
     if (!(table->shape.ranges >> word & 1)) {
-        return (condition){operand, value, 0, 255};
+        return (condition){operand, value, 0, GL_PIECE_MASK};
     }
-    uint64_t differ = shift == 56 ? 0 : (values[word] ^ operands[word]) >> (shift + 8);
+    uint64_t differ = shift + GL_PIECE == 64 ? 0 : (values[word] ^ operands[word]) >> (shift + GL_PIECE);
     for (uint32_t i = word + 1; i < words && (table->shape.continued >> i & 1); i++) {
         differ |= values[i] ^ operands[i];
     }
-    return differ ? (condition){0, 0, 0, 255} : (condition){0, 0, value, operand};
+    return differ ? (condition){0, 0, 0, GL_PIECE_MASK} : (condition){0, 0, value, operand};
 }
 
 /* for (v = first(c); v <= c.high; v = after(c, v)) */
@@ -49,52 +50,52 @@ static uint32_t after(condition wanted, uint32_t value) {
 /* How many values that is. */
 static uint32_t accepted(condition wanted) {
     if (wanted.mask) {
-        return 256u >> gl_population(wanted.mask);
+        return VALUES >> gl_population(wanted.mask);
     }
     return 1u + wanted.high - wanted.low;
 }
 
 /* ---- The index ---- */
 
-static uint64_t *line_of(uint64_t *lines, uint32_t words, uint32_t byte, uint32_t value) {
-    return lines + ((size_t)byte * 256 + value) * words;
+static uint64_t *line_of(uint64_t *lines, uint32_t words, uint32_t piece, uint32_t value) {
+    return lines + ((size_t)piece * VALUES + value) * words;
 }
 
 /* Writes a row's bits into the index, or clears them. A summary keeps its bits until the next rebuild. */
 static void mark(gl_table *table, uint32_t slot, int present) {
     uint32_t group = slot / GROUP;
     uint64_t bit = UINT64_C(1) << slot % GROUP, group_bit = UINT64_C(1) << group % 64;
-    for (uint32_t byte = 0; byte < table->shape.indexed; byte++) {
-        condition wanted = condition_of(table, row_at(table, slot), byte);
+    for (uint32_t piece = 0; piece < table->shape.indexed; piece++) {
+        condition wanted = condition_of(table, row_at(table, slot), piece);
         for (uint32_t value = first(wanted); value <= wanted.high; value = after(wanted, value)) {
-            uint64_t *at = line_of(table->accepts, table->groups, byte, value) + group;
+            uint64_t *at = line_of(table->accepts, table->groups, piece, value) + group;
             if (!present) {
                 *at &= ~bit;
                 continue;
             }
             if (!*at) {
-                line_of(table->summary, table->spans, byte, value)[group / 64] |= group_bit;
+                line_of(table->summary, table->spans, piece, value)[group / 64] |= group_bit;
             }
             *at |= bit;
         }
-        table->weights[byte] += present ? accepted(wanted) : -(uint64_t)accepted(wanted);
+        table->weights[piece] += present ? accepted(wanted) : -(uint64_t)accepted(wanted);
     }
 }
 
-/* The same for all rows of a group that has none in the index yet: 256 words of it at a time. */
+/* The same for all rows of a group that has none in the index yet. */
 static void mark_group(gl_table *table, uint32_t group) {
     uint64_t group_bit = UINT64_C(1) << group % 64;
-    for (uint32_t byte = 0; byte < table->shape.indexed; byte++) {
-        uint64_t bits[256] = {0}, everything = 0;
+    for (uint32_t piece = 0; piece < table->shape.indexed; piece++) {
+        uint64_t bits[VALUES] = {0}, everything = 0;
         for (uint32_t i = 0; i < GROUP; i++) {
             const uint64_t *row = row_at(table, group * GROUP + i);
             uint64_t bit = UINT64_C(1) << i;
             if (!row[0]) {
                 continue;
             }
-            condition wanted = condition_of(table, row, byte);
-            table->weights[byte] += accepted(wanted);
-            if (accepted(wanted) == 256) {
+            condition wanted = condition_of(table, row, piece);
+            table->weights[piece] += accepted(wanted);
+            if (accepted(wanted) == VALUES) {
                 everything |= bit;
             } else {
                 for (uint32_t value = first(wanted); value <= wanted.high; value = after(wanted, value)) {
@@ -102,24 +103,29 @@ static void mark_group(gl_table *table, uint32_t group) {
                 }
             }
         }
-        for (uint32_t value = 0; value < 256; value++) {
+        for (uint32_t value = 0; value < VALUES; value++) {
             uint64_t set = bits[value] | everything;
             if (set) {
-                line_of(table->accepts, table->groups, byte, value)[group] = set;
-                line_of(table->summary, table->spans, byte, value)[group / 64] |= group_bit;
+                line_of(table->accepts, table->groups, piece, value)[group] = set;
+                line_of(table->summary, table->spans, piece, value)[group / 64] |= group_bit;
             }
         }
     }
 }
 
-static void sort_bytes(gl_table *table) {
-    for (uint32_t i = 1; i < table->shape.indexed; i++) {
-        uint16_t byte = table->order[i];
+static void sort_pieces(gl_table *table) {
+    uint32_t indexed = table->shape.indexed;
+    for (uint32_t i = 1; i < indexed; i++) {
+        uint16_t piece = table->order[i];
         uint32_t j = i;
-        for (; j > 0 && table->weights[table->order[j - 1]] > table->weights[byte]; j--) {
+        for (; j > 0 && table->weights[table->order[j - 1]] > table->weights[piece]; j--) {
             table->order[j] = table->order[j - 1];
         }
-        table->order[j] = byte;
+        table->order[j] = piece;
+    }
+    table->useful = 0;
+    while (table->useful < indexed && table->weights[table->order[table->useful]] < (uint64_t)VALUES * table->live) {
+        table->useful++;
     }
 }
 
@@ -154,14 +160,14 @@ static int by_likeness(const void *a, const void *b, void *context) {
     return order;
 }
 
-/* How many rows a random key has, about, that accept all of its bytes. */
+/* How many rows a random key has, about, that accept all of its pieces. */
 static double overlap(const gl_table *table) {
     double rows = 0;
     for (uint32_t i = table->first; i < table->capacity; i++) {
         const uint64_t *row = row_at(table, i);
         double share = row[0] ? 1 : 0;
-        for (uint32_t byte = 0; share > 0 && byte < table->shape.indexed; byte++) {
-            share *= accepted(condition_of(table, row, byte)) / 256.0;
+        for (uint32_t piece = 0; share > 0 && piece < table->shape.indexed; piece++) {
+            share *= (double)accepted(condition_of(table, row, piece)) / VALUES;
         }
         rows += share;
     }
@@ -184,7 +190,7 @@ static void collect(gl_table *table, ranked *rows) {
 /* ---- Growth ---- */
 
 static size_t index_words(const gl_table *table, uint32_t words) {
-    return (size_t)table->shape.indexed * 256 * words;
+    return (size_t)table->shape.indexed * VALUES * words;
 }
 
 static void free_rows(gl_table *table) {
@@ -228,7 +234,7 @@ int gl_list_reserve(gl_state *state, gl_table *table, uint32_t count) {
         return 0;
     }
     gl_table larger = *table;
-    uint32_t wanted = table->live + table->live / 4 + count;
+    uint32_t wanted = table->live + table->live / 16 + count;
     ranked *rows = malloc(sizeof *rows * (table->live + 1));
     if (!rows || allocate(&larger, wanted <= GL_SCAN ? GL_SCAN : (wanted + ROUND - 1) / ROUND * ROUND)) {
         free(rows);
@@ -252,7 +258,7 @@ int gl_list_reserve(gl_state *state, gl_table *table, uint32_t count) {
             mark_group(&larger, group);
         }
     }
-    sort_bytes(&larger);
+    sort_pieces(&larger);
     for (uint32_t i = larger.first; i < larger.capacity; i++) {
         ((gl_entry *)(uintptr_t)row_at(&larger, i)[0])->place = i;
     }
@@ -278,7 +284,7 @@ void gl_list_add(gl_table *table, gl_entry *entry) {
     entry->place = slot;
     if (table->accepts) {
         mark(table, slot, 1);
-        sort_bytes(table);
+        sort_pieces(table);
         uint32_t group = slot / GROUP;
         uint64_t later = group + 1 < table->groups ? table->best[group + 1] : 0;
         uint64_t highest = table->best[group] > later ? table->best[group] : later;
@@ -288,10 +294,10 @@ void gl_list_add(gl_table *table, gl_entry *entry) {
 
 void gl_list_remove(gl_table *table, gl_entry *entry) {
     uint32_t slot = (uint32_t)entry->place;
-    if (table->accepts) {
-        mark(table, slot, 0);
-        sort_bytes(table);
-    }
     row_at(table, slot)[0] = 0;
     table->live--;
+    if (table->accepts) {
+        mark(table, slot, 0);
+        sort_pieces(table);
+    }
 }

@@ -16,6 +16,7 @@
 
 enum {
     GL_SCAN = 16,           /* rows that are looked through without an index */
+    GL_PIECE_MASK = (1 << GL_PIECE) - 1,
     GL_STRIDE = 6,          /* bits of the key that a node of a trie branches by */
     GL_WORD_LEVELS = 11,    /* levels of a trie for a word of the exact fields */
     GL_SKIPPED = 10         /* levels that a node can leave out */
@@ -58,8 +59,9 @@ struct gl_table {
     uint32_t spans;          /* words with a bit for each group */
     uint32_t row_words;
     uint32_t sequence;       /* of the next entry */
-    uint64_t weights[GL_INDEXED];  /* values of each indexed byte that rows accept, in all */
-    uint16_t order[GL_INDEXED];    /* indexed bytes, those that accept least first */
+    uint64_t weights[GL_INDEXED];  /* values of each indexed piece that rows accept, in all */
+    uint16_t order[GL_INDEXED];    /* indexed pieces, those that accept least first, */
+    uint32_t useful;               /* and how many of them some row does not accept every value of */
     gl_node root;            /* of the trie of an LPM table */
     gl_blocks blocks;        /* entries and nodes */
     gl_table_shape shape;
@@ -196,49 +198,63 @@ GL_INLINE int gl_accepts(const uint64_t *row, const uint64_t *key, uint32_t word
     return matches;
 }
 
-/* The best of the rows that accept a key. The index tells for each byte of the key which rows accept each of its 256
+typedef uint64_t gl_two __attribute__((vector_size(16)));
+
+/* The bits of eight groups of rows: a cache line. */
+typedef struct {
+    gl_two a, b, c, d;
+} gl_eight;
+
+/* Keeps the bits of a line that are set in another. Returns whether any are. */
+GL_INLINE int gl_meet(gl_eight *set, const gl_eight *line) {
+    set->a &= line->a;
+    set->b &= line->b;
+    set->c &= line->c;
+    set->d &= line->d;
+    gl_two any = (set->a | set->b) | (set->c | set->d);
+    return (any[0] | any[1]) != 0;
+}
+
+/* The best of the rows that accept a key. The index tells for each piece of the key which rows accept each of its 16
  * values, as a bit per row (Lakshman and Stiliadis, 1998), and a summary (Baboescu and Varghese, 2001) in which of their
- * groups of 64 there are any. What all bytes accept is compared in full. So a lookup's cost depends on the number of
+ * groups of 64 there are any. What all pieces accept is compared in full. So a lookup's cost depends on the number of
  * rows, not on their masks and ranges; similar rows are in the same groups, which rules most groups out. */
 GL_INLINE gl_entry *gl_find_indexed(const gl_table *table, const uint64_t *key, uint32_t words, uint64_t ranges,
                                     uint64_t continued) {
-    const uint64_t *lines[GL_INDEXED], *summaries[GL_INDEXED];
-    uint32_t indexed = table->shape.indexed, groups = table->groups, spans = table->spans;
-    for (uint32_t c = 0; c < indexed; c++) {
-        uint32_t byte = table->order[c], place = table->shape.bytes[byte];
-        size_t line = byte * 256 + (key[place / 8] >> 8 * (place % 8) & 0xff);
-        lines[c] = table->accepts + line * groups;
-        summaries[c] = table->summary + line * spans;
+    uint32_t lines[GL_INDEXED], useful = table->useful, groups = table->groups, spans = table->spans;
+    for (uint32_t c = 0; c < useful; c++) {
+        uint32_t piece = table->order[c], low = GL_PIECE * table->shape.pieces[piece];
+        lines[c] = piece << GL_PIECE | (key[low / 64] >> low % 64 & GL_PIECE_MASK);
     }
     const uint64_t *best = NULL;
     uint64_t rank = 0;
     for (uint32_t span = 0; span < spans; span++) {
-        uint64_t left = summaries[0][span];
-        for (uint32_t c = 1; c < indexed && left; c++) {
-            left &= summaries[c][span];
+        uint64_t left = ~UINT64_C(0);
+        for (uint32_t c = 0; c < useful && left; c++) {
+            left &= table->summary[(size_t)lines[c] * spans + span];
         }
         while (left) {
-            /* Eight groups: their bits are a cache line. */
             uint32_t eight = (uint32_t)__builtin_ctzll(left) / 8, group = 64 * span + 8 * eight;
             left &= ~(UINT64_C(0xff) << 8 * eight);
-            if (table->best[group] < rank) {
-                return (gl_entry *)(uintptr_t)best[0];
+            if (group >= groups || table->best[group] < rank) {
+                break;
             }
-            uint64_t set[8], any = 1;
+            const gl_two all = ~(gl_two){0};
+            gl_eight set = {all, all, all, all};
+            int any = 1;
+            for (uint32_t c = 0; c < useful && any; c++) {
+                any = gl_meet(&set, (const gl_eight *)(table->accepts + (size_t)lines[c] * groups + group));
+            }
+            if (!any) {
+                continue;
+            }
+            uint64_t bits[8];
+            memcpy(bits, &set, sizeof bits);
             for (uint32_t i = 0; i < 8; i++) {
-                set[i] = lines[0][group + i];
-            }
-            for (uint32_t c = 1; c < indexed && any; c++) {
-                any = 0;
-                for (uint32_t i = 0; i < 8; i++) {
-                    any |= set[i] &= lines[c][group + i];
-                }
-            }
-            for (uint32_t i = 0; any && i < 8; i++) {
-                for (uint64_t rest = set[i]; rest; rest &= rest - 1) {
+                for (uint64_t rest = bits[i]; rest && table->best[group + i] > rank; rest &= rest - 1) {
                     uint32_t slot = 64 * (group + i) + (uint32_t)__builtin_ctzll(rest);
                     const uint64_t *row = table->rows + (size_t)slot * (1 + 2 * words);
-                    if (table->ranks[slot] > rank && gl_accepts(row, key, words, ranges, continued)) {
+                    if (row[0] && table->ranks[slot] > rank && gl_accepts(row, key, words, ranges, continued)) {
                         best = row;
                         rank = table->ranks[slot];
                     }
