@@ -53,7 +53,7 @@ class Case:
 
 
 def _exact(*names: str) -> Callable[[Random], Wanted]:
-    return lambda random: {name: (value, 0) for name, value in _random_key(random).items() if name in names}
+    return lambda random: {name: (value, 0) for name, value in random_key(random).items() if name in names}
 
 
 def _prefix(random: Random, width: int, length: int) -> tuple[int, int]:
@@ -92,7 +92,7 @@ def _acl(random: Random) -> Wanted:
         "protocol": _mask(8, protocol),
         "dport": _mask(16, service),
     }
-    key = _random_key(random)
+    key = random_key(random)
     return {name: (key[name] & mask, mask) for name, mask in masks.items() if mask}
 
 
@@ -101,7 +101,7 @@ def _any_masks(random: Random) -> Wanted:
     masks = {
         name: random.getrandbits(_WIDTHS[name]) for name in ("source", "destination", "protocol", "sport", "dport")
     }
-    key = _random_key(random)
+    key = random_key(random)
     return {name: (key[name] & mask, mask) for name, mask in masks.items() if mask}
 
 
@@ -157,7 +157,7 @@ def _encode(value: int) -> bytes:
     return value.to_bytes(max(1, (value.bit_length() + 7) // 8), "big")
 
 
-def _entity(ids: dict[str, int], case: Case, wanted: Wanted, priority: int) -> Any:
+def entity(ids: dict[str, int], case: Case, wanted: Wanted, priority: int) -> Any:
     message = p4r.TableEntry(table_id=ids[case.table])
     for number, (name, kind) in enumerate(case.fields, 1):
         if name not in wanted:
@@ -183,7 +183,7 @@ def _entity(ids: dict[str, int], case: Case, wanted: Wanted, priority: int) -> A
 
 def _hit(random: Random, case: Case, wanted: Wanted) -> dict[str, int]:
     """A key that an entry accepts."""
-    key = _random_key(random)
+    key = random_key(random)
     for name, kind in case.fields:
         if name not in wanted:
             continue
@@ -202,11 +202,11 @@ def _hit(random: Random, case: Case, wanted: Wanted) -> dict[str, int]:
     return key
 
 
-def _random_key(random: Random) -> dict[str, int]:
+def random_key(random: Random) -> dict[str, int]:
     return {name: random.getrandbits(width) for name, width in _WIDTHS.items()} | {"protocol": random.choice((6, 17))}
 
 
-def _frame(case: Case, key: dict[str, int]) -> bytes:
+def frame(case: Case, key: dict[str, int]) -> bytes:
     ports = struct.pack("!HHHH", key["sport"], key["dport"], 8, 0)
     if case.fields[0][0] == "destination6":
         head = bytes.fromhex("02000000000102000000000286dd") + struct.pack("!IHBB", 6 << 28, 8, 17, 64)
@@ -252,14 +252,14 @@ def measure(load: Load, name: str, rounds: int, io: float, seed: int) -> list[Re
         entries[tuple(sorted(wanted.items()))] = wanted
     priorities = random.sample(range(1, 1 << 24), case.count)
     for priority, wanted in zip(priorities, entries.values(), strict=True):
-        full.insert(_entity(ids, case, wanted, priority))
+        full.insert(entity(ids, case, wanted, priority))
     known = list(entries.values())
     results: list[Result] = []
     for keys in ("hit", "random"):
         drawn = (
-            _hit(random, case, random.choice(known)) if keys == "hit" else _random_key(random) for _ in range(_FRAMES)
+            _hit(random, case, random.choice(known)) if keys == "hit" else random_key(random) for _ in range(_FRAMES)
         )
-        frames = [_frame(case, key) for key in drawn]
+        frames = [frame(case, key) for key in drawn]
         times: dict[str, list[float]] = {"empty": [], "full": []}
         for _ in range(rounds + 1):
             for kind, switch in (("empty", empty), ("full", full)):

@@ -131,24 +131,24 @@ def pack(layout: Layout, keys: tuple[Key, ...], match: tuple[FieldKey, ...]) -> 
     """Words of an entry's key, as the table stores it, and for a list of its operands (masks and upper ends)."""
     values, operands = [0] * layout.words, [0] * layout.words
     for key, place, wanted in zip(keys, layout.places, match, strict=True):
-        operand = _operand(key, wanted)
-        value = wanted.value if key.kind is MatchKind.RANGE else wanted.value & operand
-        count = words_of(key.width)
-        for word, (low, high) in enumerate(zip(split_words(value, count), split_words(operand, count), strict=True)):
-            values[place.word + word] |= low << place.shift
-            operands[place.word + word] |= high << place.shift
+        value, operand = wanted
+        width, kind, first = key.width, key.kind, place.word
+        if kind is MatchKind.EXACT:
+            operand = (1 << width) - 1
+        elif kind is MatchKind.LPM:
+            operand = prefix_mask(operand, width)
+        if kind is not MatchKind.RANGE:
+            value &= operand
+        if width <= 64:
+            values[first] |= value << place.shift
+            operands[first] |= operand << place.shift
+        else:
+            count = words_of(width)
+            values[first : first + count] = split_words(value, count)
+            operands[first : first + count] = split_words(operand, count)
     if layout.prefix_field is not None:
         values.append(match[layout.prefix_field].operand)
     return values, operands
-
-
-def _operand(key: Key, wanted: FieldKey) -> int:
-    full = (1 << key.width) - 1
-    if key.kind is MatchKind.EXACT:
-        return full
-    if key.kind is MatchKind.LPM:
-        return prefix_mask(wanted.operand, key.width)
-    return wanted.operand
 
 
 def prefix_mask(length: int, width: int) -> int:
@@ -158,6 +158,8 @@ def prefix_mask(length: int, width: int) -> int:
 
 def argument_words(widths: tuple[int, ...], arguments: tuple[int, ...]) -> list[int]:
     """An action's arguments in words, one after the other."""
+    if max(widths, default=0) <= 64:
+        return list(arguments)
     pairs = zip(arguments, widths, strict=True)
     return [word for value, width in pairs for word in split_words(value, words_of(width))]
 

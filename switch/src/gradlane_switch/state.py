@@ -12,8 +12,8 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from gradlane_switch.digests import DigestBuffer
 from gradlane_switch.expressions import join_words, split_words, words_of
@@ -116,8 +116,7 @@ class LogMessage:
 Mail = LearnedData | PacketToCpu | LogMessage
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A table entry as it was written. `match` and `priority` identify it."""
 
     match: tuple[FieldKey, ...]
@@ -203,7 +202,7 @@ class TableState:
     def free_entries(self) -> None:
         """Lets controllers change the entries of the program: they are what the table begins with, and not constant."""
         for key, entry in self.entries.items():
-            self.entries[key] = replace(entry, constant=False)
+            self.entries[key] = entry._replace(constant=False)
 
     def set_default(self, entry: Entry | None) -> None:
         """What a miss does; None is nothing at all."""

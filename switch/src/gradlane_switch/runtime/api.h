@@ -299,6 +299,8 @@ void gl_port_configure(gl_dataplane *dp, uint32_t number, gl_port_config config)
 /* Of `count` ports at one and the same moment. */
 void gl_port_statistics(gl_dataplane *dp, uint32_t count, const uint32_t *numbers, gl_port_stats *out);
 void gl_port_clear(gl_dataplane *dp, uint32_t number);
+/* The longest time in ns that packets have waited for a change of tables or ports; `forget`: counted anew from now on. */
+uint64_t gl_longest_wait(gl_dataplane *dp, uint32_t forget);
 /* Processes a frame as if it came from a port now, whether or not there is one. -1 if it is too long or memory is out. */
 int gl_inject(gl_dataplane *dp, uint32_t port, const uint8_t *frame, uint32_t length);
 /* NULL: packets are dropped until there is a program. */

@@ -17,6 +17,11 @@ static inline void gl_acquire(gl_lock *lock) {
     pthread_mutex_lock(&lock->mutex);
 }
 
+/* Whether it was free, and is taken now. */
+static inline int gl_try(gl_lock *lock) {
+    return pthread_mutex_trylock(&lock->mutex) == 0;
+}
+
 static inline void gl_release(gl_lock *lock) {
     pthread_mutex_unlock(&lock->mutex);
 }
