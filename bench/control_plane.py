@@ -29,7 +29,7 @@ from finsy.proto import U128, p4i, p4r, p4r_grpc
 from google.protobuf import text_format
 
 from switch import BenchError, Network
-from tables import BUILD, CASES, Wanted, entity, frame, random_key
+from table_cases import BUILD, CASES, Wanted, entity, frame, random_key
 
 _WRITE = "/p4.v1.P4Runtime/Write"
 _READY_SECONDS = 60.0
@@ -109,7 +109,7 @@ class Controller:
         yield p4r.StreamMessageRequest(arbitration=p4r.MasterArbitrationUpdate(**self._identity))
         self._ended.wait()
 
-    def batches(self, kind: int, entities: list[Any], size: int, atomicity: int) -> list[bytes]:
+    def batches(self, kind: int, entities: list[Any], size: int, atomicity: Any) -> list[bytes]:
         """Serialized write requests."""
         found: list[bytes] = []
         for start in range(0, len(entities), size):
@@ -214,8 +214,8 @@ def measure(
                         time.sleep(_SECONDS)
             wait = _ask(admin, "forwarding")["forwarding"]["longest_wait_ns"]
             sent, received, gap, longest, p50, _, p999 = figures
-            times = [round(value / 1000, 1) for value in (wait, gap, p50, p999, longest)]
-            results.append(Result(name, kind, rate, *times, sent, sent - received))
+            wait, gap, p50, p999, longest = (round(value / 1000, 1) for value in (wait, gap, p50, p999, longest))
+            results.append(Result(name, kind, rate, wait, gap, p50, p999, longest, sent, sent - received))
             print(_line(results[-1]), file=sys.stderr)
 
         phase("no writes", [], 0)
@@ -227,7 +227,7 @@ def measure(
         return results, _large(controller, pid, entities, atomicity) if name == "exact" else None
 
 
-def _large(controller: Controller, pid: int, entities: list[Any], atomicity: int) -> Memory:
+def _large(controller: Controller, pid: int, entities: list[Any], atomicity: Any) -> Memory:
     [request] = controller.batches(p4r.Update.INSERT, entities, _LARGE, atomicity)
     before = _resident(pid, "VmRSS")
     Path(f"/proc/{pid}/clear_refs").write_text("5")  # the peak counts from now on
