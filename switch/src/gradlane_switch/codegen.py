@@ -147,7 +147,7 @@ class _Generator:
                 return f"gl_count(s, {counter}, {clamped(index)}, length);"
             case ExecuteMeter(meter, index, target):
                 units = "length" if self.program.meters[meter].counts_bytes else "1"
-                colour = self.store(target, f"gl_meter_colour(x, {units}, now)")
+                colour = self.store(target, f"gl_meter_run(x, {units}, length, now)")
                 return f"{{ gl_meter *x = gl_meter_at(s, {meter}, {clamped(index)}); if (x) {{ {colour} }} }}"
             case RegisterRead(target, register, index):
                 return self.read_register(target, register, clamped(index))
@@ -279,8 +279,8 @@ class _Generator:
         if table.direct_meter is not None:
             meter = self.program.direct_meters[table.direct_meter]
             units = "length" if meter.counts_bytes else "1"
-            colour = f"e->meter ? gl_meter_colour(e->meter, {units}, now) : GL_GREEN"
-            yield f"if (hit) {{ {self.store(meter.target, f'({colour})')} }}"
+            colour = f"gl_meter_run(e->meter, {units}, length, now)"
+            yield f"if (hit) {{ {self.store(meter.target, colour)} }}"
         if table.timeout:
             yield "if (hit) e->last_hit = now;"
         if table.profile is not None:

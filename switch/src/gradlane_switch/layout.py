@@ -53,13 +53,14 @@ class Layout:
         """Words of a key as the table stores it."""
         return self.words + (1 if self.kind is TableKind.LPM else 0)
 
-    def shape(self, argument_words: int) -> dict[str, Any]:
-        """A gl_table_shape for a table whose entries have at most so many words of arguments."""
+    def shape(self, argument_words: int, metered: bool = False) -> dict[str, Any]:
+        """A gl_table_shape for a table whose entries have at most so many words of arguments, and meters if wanted."""
         return {
             "kind": int(self.kind),
             "words": self.stored_words,
             "argument_words": argument_words,
             "prefix_width": self.prefix_width,
+            "metered": metered,
             "indexed": len(self.indexed),
             "ranges": self.ranges,
             "continued": self.continued,

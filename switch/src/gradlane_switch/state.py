@@ -37,6 +37,15 @@ class CounterValue:
 
 
 @dataclass(frozen=True)
+class Colours:
+    """What a meter has found green, yellow and red."""
+
+    green: CounterValue
+    yellow: CounterValue
+    red: CounterValue
+
+
+@dataclass(frozen=True)
 class MeterRates:
     """Rates in bytes/s or packets/s, bursts in bytes or packets (RFC 2698)."""
 
@@ -65,10 +74,11 @@ class Group:
 
 @dataclass(frozen=True)
 class CloneSession:
-    """A clone session; its copies leave with at most `length` bytes, if that is not 0."""
+    """A clone session; its copies leave with at most `length` bytes, and with that priority, if these are not 0."""
 
     replicas: tuple[Replica, ...]
     length: int = 0
+    priority: int = 0
 
 
 @dataclass(frozen=True)
@@ -157,7 +167,11 @@ class TableState:
         self.entries: dict[EntryKey, Entry] = {}
         self._handles: dict[EntryKey, Any] = {}
         arguments = most_argument_words(program, table)
-        _check(runtime().gl_state_table(state, index, ffi.new("gl_table_shape *", self.layout.shape(arguments))))
+        _check(
+            runtime().gl_state_table(
+                state, index, ffi.new("gl_table_shape *", self.layout.shape(arguments, table.direct_meter is not None))
+            )
+        )
         self.default: Entry | None = None
         self.set_default(None if table.default is None else Entry((), 0, table.default, constant=table.const_default))
         for entry in table.entries:
@@ -235,11 +249,21 @@ class TableState:
 
     def write_meter(self, key: EntryKey, rates: MeterRates | None) -> None:
         """Configures the direct meter of an entry, full of tokens; None is the default: every packet is green."""
-        _check(runtime().gl_entry_meter_write(self._state, self._handles[key], _meter_config(rates)))
+        runtime().gl_entry_meter_write(self._state, self._handles[key], _meter_config(rates))
         if rates is None:
             self.meters.pop(key, None)
         else:
             self.meters[key] = rates
+
+    def read_colours(self, key: EntryKey) -> Colours:
+        """What the direct meter of an entry has counted."""
+        out = ffi.new("gl_counter[]", 3)
+        runtime().gl_entry_meter_read(self._state, self._handles[key], out)
+        return _colours(out, 0)
+
+    def clear_colours(self, key: EntryKey) -> None:
+        """Zeroes that."""
+        runtime().gl_entry_meter_clear(self._state, self._handles[key])
 
     def last_hit(self, key: EntryKey) -> int:
         """When an entry was last hit, in ns of the packets' clock; 0 if it never was."""
@@ -388,6 +412,16 @@ class State:
         else:
             self.meters[meter, cell] = rates
 
+    def read_colours(self, meter: int, first: int, count: int) -> list[Colours]:
+        """What `count` meter cells from `first` on have counted."""
+        out = ffi.new("gl_counter[]", 3 * count)
+        runtime().gl_meters_read(self.handle, meter, first, count, out)
+        return [_colours(out, 3 * cell) for cell in range(count)]
+
+    def clear_colours(self, meter: int, first: int, count: int) -> None:
+        """Zeroes that."""
+        runtime().gl_meters_clear(self.handle, meter, first, count)
+
     def set_group(self, number: int, group: Group | None) -> None:
         """Creates, replaces or (None) removes a multicast group."""
         replicas = [] if group is None else [(item.port, item.instance) for item in group.replicas]
@@ -402,7 +436,8 @@ class State:
         replicas = [] if session is None else [(item.port, item.instance) for item in session.replicas]
         limit = session.length if session is not None and session.length else (1 << 32) - 1
         native = ffi.new("gl_replica[]", replicas)
-        _check(runtime().gl_session_set(self.handle, number, len(replicas), native, limit))
+        priority = 0 if session is None else session.priority
+        _check(runtime().gl_session_set(self.handle, number, len(replicas), native, limit, priority))
         if session is None:
             self.sessions.pop(number, None)
         else:
@@ -453,6 +488,10 @@ def _actions_of(program: Program, profile: int) -> tuple[int, ...]:
 
 def _meter_config(rates: MeterRates | None) -> tuple[int, int, int, int, int]:
     return (0, 0, 0, 0, 0) if rates is None else (rates.cir, rates.cburst, rates.pir, rates.pburst, 1)
+
+
+def _colours(out: Any, first: int) -> Colours:
+    return Colours(*(CounterValue(out[first + n].packets, out[first + n].bytes) for n in range(3)))
 
 
 def _memory(handle: Any) -> Any:

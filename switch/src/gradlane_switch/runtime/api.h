@@ -34,7 +34,7 @@ typedef struct {
     gl_counter counter;
     uint64_t place;        /* in a list the row; GL_NOWHERE: in no table */
     gl_choice *choice;     /* NULL: the action is the entry's own */
-    gl_meter *meter;       /* NULL: the table has no direct meter, or it has not been set */
+    gl_meter *meter;       /* NULL: the table has no direct meter */
     uint64_t last_hit;     /* ns, in a table with idle timeouts; 0: never */
     uint64_t arguments[];
 } gl_entry;
@@ -47,6 +47,7 @@ typedef struct {
     uint32_t words;          /* of the key; an LPM table's key ends with the prefix length */
     uint32_t argument_words; /* of an entry, at most */
     uint32_t prefix_width;   /* bits of an LPM table's prefix field */
+    uint32_t metered;        /* entries have a meter */
     uint32_t indexed;        /* pieces of a list's key that its index knows */
     uint64_t ranges, continued;
     uint16_t pieces[64];     /* those pieces, counted from the lowest bits of the first word */
@@ -118,8 +119,12 @@ void gl_counters_write(gl_state *state, uint32_t index, uint32_t first, uint32_t
 void gl_entry_counter_read(gl_state *state, const gl_entry *entry, gl_counter *out);
 void gl_entry_counter_write(gl_state *state, gl_entry *entry, gl_counter value);
 void gl_meter_write(gl_state *state, uint32_t index, uint32_t cell, gl_meter_config config);
-/* The same for the meter of an entry. Returns 0, or -1 for want of memory. */
-int gl_entry_meter_write(gl_state *state, gl_entry *entry, gl_meter_config config);
+void gl_entry_meter_write(gl_state *state, gl_entry *entry, gl_meter_config config);
+/* Packets and bytes by colour, three counters a meter; and zeroes them. */
+void gl_meters_read(gl_state *state, uint32_t index, uint32_t first, uint32_t count, gl_counter *out);
+void gl_meters_clear(gl_state *state, uint32_t index, uint32_t first, uint32_t count);
+void gl_entry_meter_read(gl_state *state, const gl_entry *entry, gl_counter *out);
+void gl_entry_meter_clear(gl_state *state, gl_entry *entry);
 void gl_registers_read(gl_state *state, uint32_t index, uint32_t first, uint32_t count, uint64_t *out);
 /* `value` is that of every cell. */
 void gl_registers_write(gl_state *state, uint32_t index, uint32_t first, uint32_t count, const uint64_t *value);
@@ -133,8 +138,9 @@ int gl_choice_set(gl_state *state, gl_choice *choice, uint32_t count, gl_entry *
 void gl_choice_free(gl_choice *choice);
 /* Returns 0, or -1 for want of memory. No replicas: the group does not exist. */
 int gl_group_set(gl_state *state, uint32_t group, uint32_t count, const gl_replica *replicas);
-/* The same for a clone session; its copies leave with at most `limit` bytes. */
-int gl_session_set(gl_state *state, uint32_t session, uint32_t count, const gl_replica *replicas, uint32_t limit);
+/* The same for a clone session; its copies leave with at most `limit` bytes, and with a priority unless that is 0. */
+int gl_session_set(gl_state *state, uint32_t session, uint32_t count, const gl_replica *replicas, uint32_t limit,
+                   uint32_t priority);
 void gl_losses_read(gl_state *state, gl_losses *out);
 /* Packets to this port go to the controller; GL_PORTS is none. `event_fd` is an eventfd that gets 1 when there is mail. */
 void gl_controller(gl_state *state, uint32_t cpu_port, int event_fd);

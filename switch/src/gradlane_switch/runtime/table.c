@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Match-action tables as the control plane changes them. There is one writer at a time: what packets do not see yet is
  * built without the lock. */
-#include <stdlib.h>
-
 #include "lock.h"
 #include "runtime.h"
+
+enum { METER_LINES = (sizeof(gl_meter) + GL_CACHE_LINE - 1) / GL_CACHE_LINE };
 
 static size_t entry_size(const gl_table_shape *shape) {
     uint32_t key = shape->words * (shape->kind == GL_TABLE_LIST ? 2 : 1);
@@ -52,6 +52,13 @@ gl_entry *gl_entry_new(gl_state *state, uint32_t index, const uint64_t *key, con
     gl_entry *entry = gl_block_get(&table->blocks, entry_lines(table));
     if (!entry) {
         return NULL;
+    }
+    if (table->shape.metered) {
+        entry->meter = gl_block_get(&table->blocks, METER_LINES);
+        if (!entry->meter) {
+            gl_block_put(&table->blocks, entry, entry_lines(table));
+            return NULL;
+        }
     }
     entry->priority = priority;
     entry->place = GL_NOWHERE;
@@ -114,7 +121,9 @@ void gl_table_remove(gl_state *state, uint32_t index, gl_entry *entry) {
         }
         gl_release(state->lock);
     }
-    free(entry->meter);
+    if (entry->meter) {
+        gl_block_put(&table->blocks, entry->meter, METER_LINES);
+    }
     gl_block_put(&table->blocks, entry, entry_lines(table));
 }
 
