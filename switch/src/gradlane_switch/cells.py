@@ -59,6 +59,18 @@ def _cells(array: ArraySchema, message: Any) -> tuple[int, int]:
     return index, 1
 
 
+def size(pipeline: Pipeline, kind: str, message: Any) -> int:
+    """How many cells an update changes; 0 if there is no such array."""
+    schema = pipeline.schema
+    arrays, number = {
+        "counter_entry": lambda: (schema.counters, message.counter_id),
+        "meter_entry": lambda: (schema.meters, message.meter_id),
+        "register_entry": lambda: (schema.registers, message.register_id),
+    }[kind]()
+    array: ArraySchema | None = arrays.get(number)
+    return 0 if array is None else 1 if message.HasField("index") else array.size
+
+
 def write_counter(pipeline: Pipeline, kind: int, message: Any) -> None:
     """Sets cells of an indirect counter. Raises EntityError."""
     modify_only(kind, "counter")

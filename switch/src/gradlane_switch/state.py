@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from gradlane_switch.changes import Changes, entry_or_memory_error
 from gradlane_switch.digests import DigestBuffer
 from gradlane_switch.expressions import join_words, split_words, words_of
 from gradlane_switch.layout import TableKind, argument_words, layout_of, most_argument_words, pack
@@ -143,16 +144,23 @@ class Lock:
     """The lock that the forwarding thread shares with the state's writers."""
 
     def __init__(self) -> None:
-        self.handle: Any = ffi.gc(_memory(runtime().gl_lock_new()), runtime().gl_lock_free)
+        self.handle: Any = ffi.gc(entry_or_memory_error(runtime().gl_lock_new()), runtime().gl_lock_free)
 
 
 class TableState:
     """The entries of one table."""
 
     def __init__(
-        self, state: Any, index: int, program: Program, table: Table, profile: ProfileState | None = None
+        self,
+        state: Any,
+        changes: Changes,
+        index: int,
+        program: Program,
+        table: Table,
+        profile: ProfileState | None = None,
     ) -> None:
         self._state = state
+        self._changes = changes
         self._index = index
         self._program = program
         self._profile = profile
@@ -182,16 +190,16 @@ class TableState:
         """Adds an entry whose key is new."""
         values, operands = pack(self.layout, self.table.keys, entry.match)
         position, arguments, choice = self._action(entry.call)
-        where = self._state, self._index
-        handle = runtime().gl_entry_new(
-            *where, values, operands, entry.priority, position, len(arguments), arguments, choice
-        )
-        if handle == NULL or runtime().gl_table_add(*where, handle):
+        parts = values, operands, entry.priority, position, len(arguments), arguments, choice
+        handle = runtime().gl_entry_new(self._state, self._index, *parts)
+        try:
+            self._changes.add(self._index, entry_or_memory_error(handle))
+        except MemoryError:
             if self._profile is not None and not isinstance(entry.call, ActionCall):
                 self._profile.release(entry.call, choice)
             if handle != NULL:
-                runtime().gl_table_remove(*where, handle)
-            raise MemoryError("the switch is out of memory")
+                self._changes.remove(self._index, handle)
+            raise
         key = entry.match, entry.priority
         self._handles[key] = handle
         self.entries[key] = entry
@@ -201,13 +209,13 @@ class TableState:
         """Changes the action and the metadata of an entry that exists."""
         key = entry.match, entry.priority
         position, arguments, choice = self._action(entry.call)
-        runtime().gl_entry_set(self._state, self._handles[key], position, len(arguments), arguments, choice)
+        self._changes.set_entry(self._handles[key], position, arguments, choice)
         self.entries[key] = entry
         self._keep(key, entry, choice)
 
     def delete(self, key: EntryKey) -> None:
         """Removes an entry that exists."""
-        runtime().gl_table_remove(self._state, self._index, self._handles.pop(key))
+        self._changes.remove(self._index, self._handles.pop(key))
         del self.entries[key]
         self.meters.pop(key, None)
         self._idle_end.pop(key, None)
@@ -222,7 +230,7 @@ class TableState:
         """What a miss does; None is nothing at all."""
         position, arguments, _ = (len(self.table.actions), [], NULL) if entry is None else self._action(entry.call)
         handle = runtime().gl_table_default(self._state, self._index)
-        runtime().gl_entry_set(self._state, handle, position, len(arguments), arguments, NULL)
+        self._changes.set_entry(handle, position, arguments, NULL)
         self.default = entry
 
     def reset_default(self) -> None:
@@ -245,11 +253,11 @@ class TableState:
 
     def write_counter(self, key: EntryKey | None, value: CounterValue) -> None:
         """Sets the direct counter of an entry, or of the default entry."""
-        runtime().gl_entry_counter_write(self._state, self._handle(key), (value.packets, value.bytes))
+        self._changes.write_entry_counter(self._handle(key), (value.packets, value.bytes))
 
     def write_meter(self, key: EntryKey, rates: MeterRates | None) -> None:
         """Configures the direct meter of an entry, full of tokens; None is the default: every packet is green."""
-        runtime().gl_entry_meter_write(self._state, self._handles[key], _meter_config(rates))
+        self._changes.write_entry_meter(self._handles[key], _meter_config(rates))
         if rates is None:
             self.meters.pop(key, None)
         else:
@@ -263,7 +271,7 @@ class TableState:
 
     def clear_colours(self, key: EntryKey) -> None:
         """Zeroes that."""
-        runtime().gl_entry_meter_clear(self._state, self._handles[key])
+        self._changes.clear_entry_meter(self._handles[key])
 
     def last_hit(self, key: EntryKey) -> int:
         """When an entry was last hit, in ns of the packets' clock; 0 if it never was."""
@@ -341,18 +349,26 @@ class State:
         library = runtime()
         tables = len(program.tables) + len(program.value_sets)
         counts = (tables, len(program.counters), len(program.meters), len(program.registers))
-        self.handle: Any = ffi.gc(_memory(library.gl_state_new(lock.handle, *counts)), library.gl_state_free)
+        self.handle: Any = ffi.gc(
+            entry_or_memory_error(library.gl_state_new(lock.handle, *counts)), library.gl_state_free
+        )
+        self.changes = Changes(self.handle)
         self.profiles = [
-            ProfileState(self.handle, program, _actions_of(program, number)) for number in range(len(program.profiles))
+            ProfileState(self.changes, program, _actions_of(program, number)) for number in range(len(program.profiles))
         ]
         self.tables = [
             TableState(
-                self.handle, index, program, table, None if table.profile is None else self.profiles[table.profile]
+                self.handle,
+                self.changes,
+                index,
+                program,
+                table,
+                None if table.profile is None else self.profiles[table.profile],
             )
             for index, table in enumerate(program.tables)
         ]
         self.value_sets = [
-            ValueSetState(self.handle, index, item)
+            ValueSetState(self.handle, self.changes, index, item)
             for index, item in enumerate(program.value_sets, len(program.tables))
         ]
         for index, counter in enumerate(program.counters):
@@ -390,7 +406,7 @@ class State:
 
     def write_counters(self, counter: int, first: int, count: int, value: CounterValue) -> None:
         """Sets `count` cells of an indirect counter from `first` on."""
-        runtime().gl_counters_write(self.handle, counter, first, count, (value.packets, value.bytes))
+        self.changes.write_counters(counter, first, count, (value.packets, value.bytes))
 
     def read_registers(self, register: int, first: int, count: int) -> list[int]:
         """`count` cells of a register from `first` on."""
@@ -402,11 +418,11 @@ class State:
     def write_registers(self, register: int, first: int, count: int, value: int) -> None:
         """Sets `count` cells of a register from `first` on."""
         words = words_of(self.program.registers[register].width)
-        runtime().gl_registers_write(self.handle, register, first, count, split_words(value, words))
+        self.changes.write_registers(register, first, count, split_words(value, words))
 
     def write_meter(self, meter: int, cell: int, rates: MeterRates | None) -> None:
         """Configures a meter cell, full of tokens; None is the default: every packet is green."""
-        runtime().gl_meter_write(self.handle, meter, cell, _meter_config(rates))
+        self.changes.write_meter(meter, cell, _meter_config(rates))
         if rates is None:
             self.meters.pop((meter, cell), None)
         else:
@@ -420,12 +436,12 @@ class State:
 
     def clear_colours(self, meter: int, first: int, count: int) -> None:
         """Zeroes that."""
-        runtime().gl_meters_clear(self.handle, meter, first, count)
+        self.changes.clear_meters(meter, first, count)
 
     def set_group(self, number: int, group: Group | None) -> None:
         """Creates, replaces or (None) removes a multicast group."""
         replicas = [] if group is None else [(item.port, item.instance) for item in group.replicas]
-        _check(runtime().gl_group_set(self.handle, number, len(replicas), ffi.new("gl_replica[]", replicas)))
+        self.changes.set_group(number, replicas)
         if group is None:
             self.groups.pop(number, None)
         else:
@@ -435,9 +451,7 @@ class State:
         """Creates, replaces or (None) removes a clone session."""
         replicas = [] if session is None else [(item.port, item.instance) for item in session.replicas]
         limit = session.length if session is not None and session.length else (1 << 32) - 1
-        native = ffi.new("gl_replica[]", replicas)
-        priority = 0 if session is None else session.priority
-        _check(runtime().gl_session_set(self.handle, number, len(replicas), native, limit, priority))
+        self.changes.set_session(number, replicas, limit, 0 if session is None else session.priority)
         if session is None:
             self.sessions.pop(number, None)
         else:
@@ -492,12 +506,6 @@ def _meter_config(rates: MeterRates | None) -> tuple[int, int, int, int, int]:
 
 def _colours(out: Any, first: int) -> Colours:
     return Colours(*(CounterValue(out[first + n].packets, out[first + n].bytes) for n in range(3)))
-
-
-def _memory(handle: Any) -> Any:
-    if handle == NULL:
-        raise MemoryError("the switch is out of memory")
-    return handle
 
 
 def _check(result: int) -> None:

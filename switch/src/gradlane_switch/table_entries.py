@@ -10,6 +10,7 @@ from finsy.proto import p4r, rpc_code
 
 from gradlane_switch.bytestrings import invalid
 from gradlane_switch.errors import EntityError
+from gradlane_switch.layout import TableKind
 from gradlane_switch.match import decode_action, decode_match, encode_match, find_action
 from gradlane_switch.pipeline import Pipeline
 from gradlane_switch.profile_entries import decode_entry_action, encode_entry_action
@@ -56,6 +57,16 @@ def _check_priority(schema: TableSchema, priority: int) -> None:
 
 def _no_such_entry(schema: TableSchema) -> EntityError:
     return EntityError(rpc_code.NOT_FOUND, f"{schema.name} has no such entry")
+
+
+def cost(pipeline: Pipeline, message: Any) -> int:
+    """How long packets wait while an entry is written, as `entities.cost` has it; 1 if there is no such table."""
+    schema = pipeline.schema.tables.get(message.table_id)
+    if schema is None:
+        return 1
+    layout = pipeline.state.tables[schema.index].layout
+    each = {TableKind.EXACT: 1, TableKind.LPM: 2, TableKind.LIST: 2 + 2 * len(layout.indexed)}[layout.kind]
+    return each + len(message.action.action_profile_action_set.action_profile_actions)
 
 
 # Writing

@@ -147,6 +147,30 @@ void gl_controller(gl_state *state, uint32_t cpu_port, int event_fd);
 /* Takes the oldest message. Returns 1, 0 if there is none, or -1 if it is longer than `size`: then it stays. */
 int gl_mail_take(gl_state *state, gl_mail_head *head, uint8_t *bytes, uint32_t size);
 
+/* ---- Several of these changes between two packets ---- */
+
+enum {
+    GL_CHANGE_ADD = 1, GL_CHANGE_REMOVE = 2, GL_CHANGE_SET = 3, GL_CHANGE_CHOICE = 4, GL_CHANGE_ENTRY_COUNTER = 5,
+    GL_CHANGE_ENTRY_METER = 6, GL_CHANGE_ENTRY_METER_CLEAR = 7, GL_CHANGE_COUNTERS = 8, GL_CHANGE_REGISTERS = 9,
+    GL_CHANGE_METER = 10, GL_CHANGE_METERS_CLEAR = 11, GL_CHANGE_GROUP = 12, GL_CHANGE_SESSION = 13
+};
+
+/* A call of one of the functions above, by kind, with its arguments. */
+typedef struct {
+    uint32_t kind;
+    uint32_t index;          /* of the table, array, group or session; or the action */
+    uint32_t first, count;
+    uint32_t limit, priority;
+    void *target;            /* an entry or a choice */
+    void *other;             /* a choice, members or replicas */
+    const uint64_t *values;
+    gl_counter counter;
+    gl_meter_config meter;
+} gl_change;
+
+/* Returns 0, or -1 if memory was wanting for one of them; then the others have been made. */
+int gl_change_all(gl_state *state, uint32_t count, const gl_change *changes);
+
 /* ---- Packets ---- */
 
 typedef struct gl_packet gl_packet;
