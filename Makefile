@@ -49,6 +49,14 @@ bench-training: $(VENV)/.ready ## Every scenario x arm x 3 seeds -> out/bench/tr
 bench-switch: $(VENV)/.ready ## Packets per second of gradlane-switch, BMv2 and bare copy loops, side by side (root)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/switch.py
 
+.PHONY: bench-tables
+bench-tables: $(VENV)/.ready ## What a packet costs with full tables of gradlane-switch and with empty ones
+	$(BIN)/python bench/tables.py
+
+.PHONY: bench-control-plane
+bench-control-plane: $(VENV)/.ready ## Entry writes per second, and how long packets wait because of them (root)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/control_plane.py
+
 .PHONY: test
 test: $(VENV)/.ready-test ## Lint, types, and all tests
 	$(BIN)/ruff check .

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles P4 programs with p4c, each tree's into its build folder, beside a digest of the sources they were made from.
 
-The trees are the project's own program and the corpus of the differential test. The output is committed, so that nobody
-needs p4c to run Gradlane or its tests; a test fails when it is stale.
+The trees are the project's own program, the corpus of the differential test, and the benchmarks' program. The output is
+committed, so that nobody needs p4c to run Gradlane or its tests; a test fails when it is stale.
 """
 
 import hashlib
@@ -81,6 +81,8 @@ GRADLANE = Tree(HERE, HERE / "build" / "v1model", _files(HERE, "shared/*.p4", "v
 CORPUS = Tree(
     CORPUS_ROOT, CORPUS_ROOT / "build", _files(CORPUS_ROOT, "programs/**/*.p4"), _files(CORPUS_ROOT, "programs/*.p4")
 )
+BENCH_ROOT = HERE.parent / "bench"
+BENCH = Tree(BENCH_ROOT, BENCH_ROOT / "build", ("tables.p4",), ("tables.p4",))
 
 
 def main() -> int:
@@ -93,7 +95,7 @@ def main() -> int:
             file=sys.stderr,
         )
         return 1
-    return next((code for tree in (GRADLANE, CORPUS) if (code := tree.build(compiler))), 0)
+    return next((code for tree in (GRADLANE, CORPUS, BENCH) if (code := tree.build(compiler))), 0)
 
 
 if __name__ == "__main__":

@@ -31,11 +31,11 @@ def delete(switch: Switch, entity: Any) -> None:
     switch.write(p4r.Update(type=p4r.Update.DELETE, entity=entity))
 
 
-def session(number: int, replicas: list[tuple[int, int]], length: int = 0) -> Any:
+def session(number: int, replicas: list[tuple[int, int]], length: int = 0, priority: int = 0) -> Any:
     """A clone session: (port, instance) of each copy."""
     entity = p4r.Entity()
     entry = entity.packet_replication_engine_entry.clone_session_entry
-    entry.session_id, entry.packet_length_bytes = number, length
+    entry.session_id, entry.packet_length_bytes, entry.class_of_service = number, length, priority
     for port, instance in replicas:
         entry.replicas.add(port=bytes([port]), instance=instance)
     return entity

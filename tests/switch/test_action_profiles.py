@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Action profiles: members, groups with a selector, and sets of actions, as controllers write and packets see them."""
 
+import threading
 from collections import Counter
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from compiled import delete, ids, load, modify
 from finsy.proto import p4r, rpc_code
 
+from gradlane_switch import batch
 from gradlane_switch.errors import EntityError
 
 
@@ -185,3 +187,30 @@ def test_what_is_used_stays_and_what_does_not_fit_is_refused(made: Profiles) -> 
 
 def test_a_miss_of_a_table_with_a_profile_does_nothing(made: Profiles) -> None:
     assert set(made.ports()) == {0}
+
+
+def test_an_atomic_batch_takes_a_group_and_its_members_away_while_packets_use_them(made: Profiles) -> None:
+    switch = made.switch
+    create = [made.member(1, 1), made.member(2, 2), made.group(1, (1, 1), (2, 1))]
+    create.append(made.entry(9, action_profile_group_id=1))
+    mode = p4r.WriteRequest.DATAPLANE_ATOMIC
+    ended = threading.Event()
+    seen: set[int | None] = set()
+
+    def forward() -> None:
+        while not ended.is_set():
+            seen.update(made.ports(4))
+
+    thread = threading.Thread(target=forward)
+    thread.start()
+    try:
+        for _ in range(200):
+            updates = [p4r.Update(type=p4r.Update.INSERT, entity=item) for item in create]
+            assert batch.write(switch.pipeline, updates, mode) == []
+            updates = [p4r.Update(type=p4r.Update.DELETE, entity=item) for item in reversed(create)]
+            assert batch.write(switch.pipeline, updates, mode) == []
+    finally:
+        ended.set()
+        thread.join()
+    assert seen == {0, 1, 2}
+    assert made.ports(4) == [0] * 4

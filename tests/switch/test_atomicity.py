@@ -3,6 +3,7 @@
 
 import json
 import resource
+import threading
 from typing import Any
 
 import pytest
@@ -12,10 +13,11 @@ from hypothesis import strategies as st
 from running import Controller, failure, failures
 from small_programs import SEND, Json, action, assign, encode, entry, field, load, p4info, param, program, table
 
-from gradlane_switch import Switch, batch
+from gradlane_switch import EntityError, Switch, batch
 
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
 CONTINUE, ROLLBACK = p4r.WriteRequest.CONTINUE_ON_ERROR, p4r.WriteRequest.ROLLBACK_ON_ERROR
+ATOMIC = p4r.WriteRequest.DATAPLANE_ATOMIC
 EVERYTHING = (
     p4r.Entity(table_entry=p4r.TableEntry()),
     p4r.Entity(table_entry=p4r.TableEntry(is_default_action=True)),
@@ -113,14 +115,15 @@ UPDATES = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=80)
+@pytest.mark.parametrize("atomicity", [ROLLBACK, ATOMIC])
+@settings(deadline=None, max_examples=60)
 @given(before=st.lists(UPDATES, max_size=12), updates=st.lists(UPDATES, min_size=1, max_size=12))
-def test_a_rolled_back_batch_leaves_everything_as_it_was(before: list[Any], updates: list[Any]) -> None:
+def test_a_batch_that_fails_leaves_everything_as_it_was(atomicity: int, before: list[Any], updates: list[Any]) -> None:
     switch, other = load(document()), load(document())
     for target in (switch, other):
         batch.write(target.pipeline, before)
     state = everything(switch)
-    errors = batch.write(switch.pipeline, updates, ROLLBACK)
+    errors = batch.write(switch.pipeline, updates, atomicity)
     codes = [error.canonical_code for error in batch.write(other.pipeline, updates)]
     if any(codes):
         assert everything(switch) == state
@@ -152,18 +155,79 @@ def test_counts_of_an_entry_survive_a_rollback(primary: Controller, names: dict[
     assert primary.read(p4r.Entity(table_entry=request)) == [sender]
 
 
-def test_dataplane_atomic_and_unknown_modes_are_refused_whole(primary: Controller) -> None:
-    code, text = failure(primary.write, atomicity=p4r.WriteRequest.DATAPLANE_ATOMIC)
-    assert (code.name, text) == (
-        "UNIMPLEMENTED",
-        "DATAPLANE_ATOMIC is not supported: CONTINUE_ON_ERROR and ROLLBACK_ON_ERROR are",
-    )
-    assert failure(primary.write, atomicity=9)[0].name == "INVALID_ARGUMENT"
+def test_an_unknown_mode_is_refused(primary: Controller) -> None:
+    code, text = failure(primary.write, atomicity=9)
+    known = "0 is CONTINUE_ON_ERROR, 1 is ROLLBACK_ON_ERROR, 2 is DATAPLANE_ATOMIC"
+    assert (code.name, text) == ("INVALID_ARGUMENT", f"atomicity 9 is unknown: {known}")
+
+
+def paired() -> Switch:
+    """Two tables, whose entries for a key say what two fields become."""
+    first = action(0, "first", [16], assign(field("h", "a"), param(0)), SEND)
+    second = action(1, "second", [16], assign(field("h", "b"), param(0)))
+    nothing = action(2, "nothing", [])
+    tables = [
+        table(0, "one", [("exact", field("h", "k"))], [first, nothing], nothing, following="two"),
+        table(1, "two", [("ternary", field("h", "k"))], [second, nothing], nothing),
+    ]
+    return load(program([("k", 16), ("a", 16), ("b", 16)], [first, second, nothing], tables))
+
+
+def pair(value: int) -> list[Any]:
+    exact = p4r.FieldMatch(field_id=1, exact=p4r.FieldMatch.Exact(value=b"\x07"))
+    ternary = p4r.FieldMatch(field_id=1, ternary=p4r.FieldMatch.Ternary(value=b"\x07", mask=b"\x07"))
+    return [entry(1, [exact], 1, (value,)), entry(2, [ternary], 2, (value,), 1)]
+
+
+def test_packets_see_all_of_an_atomic_batch_or_nothing_of_it() -> None:
+    switch = paired()
+    assert batch.write(switch.pipeline, [p4r.Update(type=INSERT, entity=item) for item in pair(0)], ATOMIC) == []
+    ended = threading.Event()
+    seen: set[bytes] = set()
+
+    def forward() -> None:
+        while not ended.is_set():
+            seen.update(frame for _, frame in switch.process(0, b"\0\x07" + bytes(4)))
+
+    thread = threading.Thread(target=forward)
+    thread.start()
+    try:
+        for value in range(1, 400):
+            replaced = [p4r.Update(type=DELETE, entity=item) for item in pair(0)]
+            replaced += [p4r.Update(type=INSERT, entity=item) for item in pair(value)]
+            changed = [p4r.Update(type=MODIFY, entity=item) for item in pair(value)]
+            assert batch.write(switch.pipeline, replaced if value % 2 else changed, ATOMIC) == []
+            # Fails at its end, when packets could have met what it began with.
+            failing = [p4r.Update(type=DELETE, entity=item) for item in pair(0)]
+            failing.append(p4r.Update(type=DELETE, entity=pair(0)[0]))
+            assert len(batch.write(switch.pipeline, failing, ATOMIC)) == 3
+    finally:
+        ended.set()
+        thread.join()
+    assert all(frame[2:4] == frame[4:6] for frame in seen)
+    assert len(seen) > 1
+
+
+def test_an_atomic_batch_that_would_keep_packets_waiting_is_refused_whole(primary: Controller) -> None:
+    switch = load(large_document())
+    request = p4r.WriteRequest()
+    fill(request, batch.MOST_ATOMIC + 1)
+    with pytest.raises(EntityError, match="packets would have to wait too long") as caught:
+        batch.write(switch.pipeline, request.updates, ATOMIC)
+    assert caught.value.code == rpc_code.UNIMPLEMENTED
+    assert everything(switch) == everything(load(large_document()))
+    assert batch.write(switch.pipeline, request.updates[:-1], ATOMIC) == []
+    many = [p4r.Update(type=INSERT, entity=row(value, 1)) for value in range(256)]
+    with pytest.raises(EntityError, match=r"1\.5 times what can be"):
+        batch.write(load(document()).pipeline, many, ATOMIC)
+    code, text = failure(primary.write, *[p4r.Update()] * (batch.MOST_ATOMIC + 1), atomicity=ATOMIC)
+    assert (code.name, "1.0 times" in text) == ("UNIMPLEMENTED", True)
 
 
 def test_a_batch_without_updates_does_nothing(primary: Controller) -> None:
     primary.write()
     primary.write(atomicity=ROLLBACK)
+    primary.write(atomicity=ATOMIC)
 
 
 def large_document() -> Json:

@@ -75,11 +75,49 @@ def test_a_direct_meter_reads_back_and_modifying_an_entry_without_it_resets_it(s
     assert config().pir == 3
 
 
+def counts(*colours: tuple[int, int]) -> Any:
+    """Packets and bytes of green, yellow and red."""
+    data = [p4r.CounterData(packet_count=packets, byte_count=octets) for packets, octets in colours]
+    return p4r.MeterCounterData(green=data[0], yellow=data[1], red=data[2])
+
+
+def test_a_direct_meter_counts_by_colour_until_its_counts_are_cleared(switch: Switch) -> None:
+    switch.insert(entry(switch, "metered", "read_colour", meter_config=RATES))
+    switch.insert(entry(switch, "metered", "read_colour", key=8))
+
+    def counted(key: int) -> Any:
+        request = entry(switch, "metered", "read_colour", key=key, meter_counter_data=p4r.MeterCounterData())
+        [found] = switch.read(request)
+        asked = p4r.DirectMeterEntry(table_entry=request.table_entry, counter_data=p4r.MeterCounterData())
+        [direct] = switch.read(p4r.Entity(direct_meter_entry=asked))
+        assert direct.direct_meter_entry.counter_data == found.table_entry.meter_counter_data
+        return found.table_entry.meter_counter_data
+
+    assert colours(switch, 5) == [0, 1, 2, 2, 2]
+    assert colours(switch, 2, key=8) == [0, 0]
+    assert counted(9) == counts((1, 14), (1, 14), (3, 42))
+    assert counted(8) == counts((2, 28), (0, 0), (0, 0))
+    modify(switch, entry(switch, "metered", "read_colour", meter_config=RATES))
+    assert counted(9) == counts((1, 14), (1, 14), (3, 42))
+    cleared = counts((0, 0), (0, 0), (0, 0))
+    modify(switch, entry(switch, "metered", "read_colour", meter_config=RATES, meter_counter_data=cleared))
+    assert counted(9) == cleared
+    table_entry = entry(switch, "metered", "read_colour", key=8).table_entry
+    direct = p4r.DirectMeterEntry(table_entry=table_entry, counter_data=cleared)
+    modify(switch, p4r.Entity(direct_meter_entry=direct))
+    assert counted(8) == cleared
+    direct.counter_data.green.byte_count = 1
+    assert code_of(modify, switch, p4r.Entity(direct_meter_entry=direct)) == rpc_code.INVALID_ARGUMENT
+    [unasked] = switch.read(entry(switch, "metered", "read_colour"))
+    assert not unasked.table_entry.HasField("meter_counter_data")
+
+
 def test_meters_are_refused_where_there_are_none(switch: Switch) -> None:
     wrong = [
         entry(switch, "ageing", "NoAction", meter_config=RATES),
         entry(switch, "metered", "read_colour", meter_config=p4r.MeterConfig(cir=3, pir=2)),
-        entry(switch, "metered", "read_colour", meter_counter_data=p4r.MeterCounterData()),
+        entry(switch, "metered", "read_colour", meter_counter_data=counts((0, 0), (0, 0), (1, 0))),
+        entry(switch, "ageing", "NoAction", meter_counter_data=p4r.MeterCounterData()),
     ]
     assert {code_of(switch.insert, item) for item in wrong} == {rpc_code.INVALID_ARGUMENT}
     assert switch.read(p4r.Entity(table_entry=p4r.TableEntry())) == []

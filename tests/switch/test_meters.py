@@ -121,3 +121,29 @@ def test_configuration_reads_back_and_is_checked() -> None:
     with pytest.raises(EntityError, match="index 4 is beyond") as caught:
         configure(switch, 4, 1, 1, 1, 1)
     assert caught.value.code == rpc_code.OUT_OF_RANGE
+
+
+def test_cells_count_by_colour_until_their_counts_are_cleared() -> None:
+    switch = make("packets")
+    configure(switch, 2, 0, 1, 0, 3)
+    assert [color(switch, 2, length) for length in (100, 200, 300, 400)] == [0, 1, 1, 2]
+    assert color(switch, 1, 60) == 0
+
+    def counted() -> list[list[tuple[int, int]]]:
+        request = p4r.MeterEntry(meter_id=METER, counter_data=p4r.MeterCounterData())
+        data = [item.meter_entry.counter_data for item in switch.read(p4r.Entity(meter_entry=request))]
+        return [[(part.packet_count, part.byte_count) for part in (d.green, d.yellow, d.red)] for d in data]
+
+    none = [(0, 0)] * 3
+    assert counted() == [none, [(1, 60), (0, 0), (0, 0)], [(1, 100), (2, 500), (1, 400)], none]
+    configure(switch, 2, 0, 1, 0, 3)
+    assert counted()[2][0] == (1, 100)
+    reset = p4r.MeterEntry(meter_id=METER, counter_data=p4r.MeterCounterData())
+    reset.index.index = 2
+    switch.write(p4r.Update(type=p4r.Update.MODIFY, entity=p4r.Entity(meter_entry=reset)))
+    assert counted() == [none, [(1, 60), (0, 0), (0, 0)], none, none]
+    reset.counter_data.yellow.packet_count = 1
+    with pytest.raises(EntityError, match="m: counts by colour can only be cleared, and yellow is not 0"):
+        switch.write(p4r.Update(type=p4r.Update.MODIFY, entity=p4r.Entity(meter_entry=reset)))
+    [plain, *_] = switch.read(p4r.Entity(meter_entry=p4r.MeterEntry(meter_id=METER)))
+    assert not plain.meter_entry.HasField("counter_data")

@@ -67,6 +67,14 @@ def test_a_session_cuts_its_clones_but_not_the_packet(switch: Switch) -> None:
     assert [(port, len(frame)) for port, frame in switch.process(2, request(4, 5))] == [(1, 60), (3, 11)]
 
 
+@pytest.mark.parametrize("op", [1, 4])
+def test_clones_have_the_class_of_service_of_their_session(switch: Switch, op: int) -> None:
+    modify(switch, session(5, CLONES, priority=6))
+    queues = {port: queue for port, queue, _ in switch.process_queued(2, request(op, 5))}
+    assert queues == {1: 0, 3: 6, 4: 6}
+    assert switch.read(session(5, [])) == [session(5, CLONES, priority=6)]
+
+
 def test_a_resubmitted_packet_enters_ingress_again_with_its_field_list_and_no_port(switch: Switch) -> None:
     assert switch.process(2, request(2)) == [(1, seen(2, 0, 0, 0x55, 0x66, 0xEE, 0))]
 
@@ -193,6 +201,7 @@ def test_clone_sessions_read_back_and_obey_the_rules(switch: Switch) -> None:
         (switch.insert, session(1 << 15, []), rpc_code.INVALID_ARGUMENT),
         (switch.insert, session(8, [(3, 1), (3, 1)]), rpc_code.INVALID_ARGUMENT),
         (switch.insert, session(8, [], length=-1), rpc_code.INVALID_ARGUMENT),
+        (switch.insert, session(8, [], priority=8), rpc_code.INVALID_ARGUMENT),
         (lambda entity: modify(switch, entity), session(8, []), rpc_code.NOT_FOUND),
         (lambda entity: delete(switch, entity), session(8, []), rpc_code.NOT_FOUND),
     ]

@@ -183,6 +183,54 @@ def test_a_long_list_finds_the_entry_of_the_highest_priority(name: str) -> None:
             assert lookup(switch, shape, keys) == (best.result if best else MISS)
 
 
+@pytest.mark.parametrize("name", ["lpm", "exact and lpm", "wide lpm"])
+def test_many_prefixes_find_the_longest_while_they_come_and_go(name: str) -> None:
+    shape = SHAPES[name]
+    switch = load(with_table(document(name), max_size=4096))
+    random = Random(11)
+    model: dict[tuple[tuple[int, int], ...], Match] = {}
+    place = next(index for index, (kind, _) in enumerate(shape) if kind == "lpm")
+    width = shape[place][1]
+    for step in range(1500):
+        wanted, fields = random_match(random, shape)
+        if model and step % 2:
+            # A prefix that begins another, or goes on where it ends.
+            wanted = list(random.choice(list(model.values())).wanted)
+            length = random.randint(1, width)
+            value = wanted[place][0] ^ random.getrandbits(min(width, 9))
+            wanted[place] = value >> (width - length) << (width - length), length
+            fields = match_fields(shape, wanted)
+        if tuple(wanted) not in model:
+            model[tuple(wanted)] = Match(wanted, 0, step, step, fields)
+            switch.insert(entry(1, fields, 1, (step,)))
+        if step % 3 == 0:
+            gone = model.pop(random.choice(list(model)))
+            switch.write(p4r.Update(type=p4r.Update.DELETE, entity=entry(1, gone.fields, 1, (0,))))
+        if model and step % 4 == 0:
+            near = random.choice(list(model.values()))
+            keys = [value for value, _ in near.wanted]
+            keys[place] ^= random.getrandbits(random.randint(1, width))
+            hits = [item for item in model.values() if item.accepts(shape, keys)]
+            best = max(hits, key=lambda item: item.wanted[place][1], default=None)
+            assert lookup(switch, shape, keys) == (best.result if best else MISS)
+    for item in model.values():
+        switch.write(p4r.Update(type=p4r.Update.DELETE, entity=entry(1, item.fields, 1, (0,))))
+    assert lookup(switch, shape, [0] * len(shape)) == MISS
+
+
+def match_fields(shape: list[tuple[str, int]], wanted: list[tuple[int, int]]) -> list[Any]:
+    """Match fields of exact values and prefixes."""
+    fields: list[Any] = []
+    for number, ((kind, _), (value, operand)) in enumerate(zip(shape, wanted, strict=True), 1):
+        message = p4r.FieldMatch(field_id=number)
+        if kind == "exact":
+            message.exact.value = encode(value)
+        else:
+            message.lpm.value, message.lpm.prefix_len = encode(value), operand
+        fields.append(message)
+    return fields
+
+
 def random_match(random: Random, shape: list[tuple[str, int]]) -> tuple[list[tuple[int, int]], list[Any]]:
     """Field values and operands of an entry, and its match fields."""
     wanted: list[tuple[int, int]] = []

@@ -25,7 +25,9 @@ def load_build() -> ModuleType:
 
 
 build = load_build()
-TREES = pytest.mark.parametrize("tree", [build.GRADLANE, build.CORPUS], ids=["gradlane", "corpus"])
+TREES = pytest.mark.parametrize(
+    "tree", [build.GRADLANE, build.CORPUS, build.BENCH], ids=["gradlane", "corpus", "bench"]
+)
 
 
 @TREES

@@ -16,16 +16,16 @@ from gradlane_switch.dataplane import DataPlane
 from gradlane_switch.errors import SwitchError
 from gradlane_switch.ports import changed, parse_port, parse_time
 
-_OPERATIONS = "ports, program, add, remove, set, clear and trace"
+_OPERATIONS = "ports, program, forwarding, add, remove, set, clear and trace"
 _MAX_LINE = 64 << 10
 _Answers = AsyncGenerator[dict[str, Any], None]
 _TRACE_INTERVAL = 0.05  # s
 
 
 class Admin:
-    """Answers {"op": "ports"}, {"op": "program"}, {"op": "add", "port": "N@INTERFACE,..."}, {"op": "remove", "port":
-    N}, {"op": "set", "port": N, ...}, {"op": "clear"} and {"op": "trace", "port": N, "packets": N, "time": "5s"} on a
-    Unix socket."""
+    """Answers {"op": "ports"}, {"op": "program"}, {"op": "forwarding"}, {"op": "add", "port": "N@INTERFACE,..."},
+    {"op": "remove", "port": N}, {"op": "set", "port": N, ...}, {"op": "clear"} and
+    {"op": "trace", "port": N, "packets": N, "time": "5s"} on a Unix socket."""
 
     def __init__(self, dataplane: DataPlane, path: Path) -> None:
         self._dataplane = dataplane
@@ -117,6 +117,8 @@ class Admin:
         match request.pop("op", None):
             case "ports":
                 return {"ports": self._dataplane.statistics()}
+            case "forwarding":
+                return {"forwarding": {"longest_wait_ns": self._dataplane.longest_wait}}
             case "program":
                 return {"program": self._dataplane.losses()}
             case "clear":

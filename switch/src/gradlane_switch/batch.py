@@ -15,25 +15,29 @@ from gradlane_switch.pipeline import Pipeline
 
 _SPACE = "gradlane-switch"
 _ENTITIES_PER_MESSAGE = 256
+MOST_ATOMIC = 1024
+"""The most that packets may have to wait for, in units of `entities.cost`: well below a millisecond."""
 _MODES = p4r.WriteRequest
 
 
 def require_mode(atomicity: int) -> None:
-    """Raises EntityError if updates can't be applied in a mode of atomicity."""
-    if atomicity == _MODES.DATAPLANE_ATOMIC:
-        text = "DATAPLANE_ATOMIC is not supported: CONTINUE_ON_ERROR and ROLLBACK_ON_ERROR are"
-        raise EntityError(rpc_code.UNIMPLEMENTED, text)
-    if atomicity not in (_MODES.CONTINUE_ON_ERROR, _MODES.ROLLBACK_ON_ERROR):
-        raise invalid(f"atomicity {atomicity} is unknown: 0 is CONTINUE_ON_ERROR, 1 is ROLLBACK_ON_ERROR")
+    """Raises EntityError if there is no such mode of atomicity."""
+    if atomicity not in _MODES.Atomicity.values():
+        names = ", ".join(f"{number} is {name}" for name, number in _MODES.Atomicity.items())
+        raise invalid(f"atomicity {atomicity} is unknown: {names}")
 
 
 def write(pipeline: Pipeline, updates: Iterable[Any], atomicity: int = _MODES.CONTINUE_ON_ERROR) -> list[Any]:
     """Applies p4.v1.Update messages in order. The p4.v1.Error of each, or no list at all if every one went well.
 
-    With ROLLBACK_ON_ERROR the first that fails undoes those before it, and the others get ABORTED.
+    With ROLLBACK_ON_ERROR the first that fails undoes those before it, and the others get ABORTED. With
+    DATAPLANE_ATOMIC packets also see either all of them or none. Raises EntityError (UNIMPLEMENTED) if packets would
+    have to wait too long for that.
     """
     if atomicity == _MODES.ROLLBACK_ON_ERROR:
-        return _write_all_or_none(pipeline, list(updates))
+        return _write_all_or_none(pipeline, list(updates), [])
+    if atomicity == _MODES.DATAPLANE_ATOMIC:
+        return _write_between_packets(pipeline, list(updates))
     failed: dict[int, Any] = {}
     count = 0
     for count, update in enumerate(updates, 1):
@@ -59,20 +63,43 @@ def read(pipeline: Pipeline, requests: Iterable[Any]) -> tuple[list[Any], list[A
     return found, errors if any(error.canonical_code for error in errors) else []
 
 
-def _write_all_or_none(pipeline: Pipeline, updates: list[Any]) -> list[Any]:
-    undo: list[tuple[int, Any]] = []
+def _write_all_or_none(pipeline: Pipeline, updates: list[Any], undo: list[tuple[int, Any]]) -> list[Any]:
+    """As `write`; `undo` gets what undoes the updates, if all were applied."""
     for number, update in enumerate(updates):
         before = entities.inverse(pipeline, update)
         error = _attempt(entities.write, pipeline, update)
         if error is None:
             undo.extend(before)
             continue
-        for change, entity in reversed(undo):
-            entities.apply(pipeline, change, entity)
+        _undo(pipeline, undo)
         text = f"not applied, because update {number} of the batch failed"
         aborted = p4r.Error(canonical_code=rpc_code.ABORTED, message=text, space=_SPACE)
         return [error if other == number else aborted for other in range(len(updates))]
     return []
+
+
+def _undo(pipeline: Pipeline, undo: list[tuple[int, Any]]) -> None:
+    while undo:
+        entities.apply(pipeline, *undo.pop())
+
+
+def _write_between_packets(pipeline: Pipeline, updates: list[Any]) -> list[Any]:
+    cost = sum(entities.cost(pipeline, update) for update in updates)
+    if cost > MOST_ATOMIC:
+        text = (
+            f"packets would have to wait too long for this DATAPLANE_ATOMIC batch: it is {cost / MOST_ATOMIC:.1f} "
+            f"times what can be ({MOST_ATOMIC} exact entries, {MOST_ATOMIC // 2} LPM entries, fewer of other kinds): "
+            "split it, or use ROLLBACK_ON_ERROR"
+        )
+        raise EntityError(rpc_code.UNIMPLEMENTED, text)
+    undo: list[tuple[int, Any]] = []
+    try:
+        with pipeline.state.changes.together():
+            return _write_all_or_none(pipeline, updates, undo)
+    except MemoryError as error:
+        _undo(pipeline, undo)
+        failed = p4r.Error(canonical_code=rpc_code.RESOURCE_EXHAUSTED, message=str(error), space=_SPACE)
+        return [failed] * len(updates)
 
 
 def _attempt(action: Callable[..., None], *args: Any) -> Any:

@@ -161,7 +161,7 @@ class ParserWriter:
         packed = ", ".join(" | ".join(parts) for parts in values)
         table = len(self.program.tables) + value_set
         yield f"{{ uint64_t k[{words}] = {{ {packed} }};"
-        yield f"int found = gl_find(&s->tables[{table}], k, {words}) != NULL;"
+        yield f"int found = gl_find(&s->tables[{table}], k, {words}, 0) != NULL;"
 
     def check(self, expr: Expr) -> Iterator[str]:
         """Ends the parser if an expression reads beyond the packet, or the last element of an empty stack."""

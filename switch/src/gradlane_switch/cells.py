@@ -14,7 +14,16 @@ from gradlane_switch.p4data import decode_data, encode_data
 from gradlane_switch.pipeline import Pipeline
 from gradlane_switch.schema import ArraySchema
 from gradlane_switch.state import CounterValue
-from gradlane_switch.updates import counter_data, counter_value, meter_config, meter_rates, modify_only, pieces
+from gradlane_switch.updates import (
+    check_clears,
+    colour_data,
+    counter_data,
+    counter_value,
+    meter_config,
+    meter_rates,
+    modify_only,
+    pieces,
+)
 
 _Array = TypeVar("_Array", bound=ArraySchema)
 
@@ -50,6 +59,18 @@ def _cells(array: ArraySchema, message: Any) -> tuple[int, int]:
     return index, 1
 
 
+def size(pipeline: Pipeline, kind: str, message: Any) -> int:
+    """How many cells an update changes; 0 if there is no such array."""
+    schema = pipeline.schema
+    arrays, number = {
+        "counter_entry": lambda: (schema.counters, message.counter_id),
+        "meter_entry": lambda: (schema.meters, message.meter_id),
+        "register_entry": lambda: (schema.registers, message.register_id),
+    }[kind]()
+    array: ArraySchema | None = arrays.get(number)
+    return 0 if array is None else 1 if message.HasField("index") else array.size
+
+
 def write_counter(pipeline: Pipeline, kind: int, message: Any) -> None:
     """Sets cells of an indirect counter. Raises EntityError."""
     modify_only(kind, "counter")
@@ -73,33 +94,37 @@ def read_counters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
                 yield message
 
 
-def _refuse_colours(message: Any) -> None:
-    if message.HasField("counter_data"):
-        raise EntityError(rpc_code.UNIMPLEMENTED, "meters do not count by colour: leave counter_data unset")
-
-
 def write_meter(pipeline: Pipeline, kind: int, message: Any) -> None:
-    """Configures cells of an indirect meter. Raises EntityError."""
+    """Configures cells of an indirect meter, and clears what they have counted if the message says so.
+
+    Raises EntityError.
+    """
     modify_only(kind, "meter")
-    _refuse_colours(message)
     array = _array(pipeline.schema.meters, "meter", message.meter_id)
     first, count = _cells(array, message)
+    check_clears(message.counter_data, array.name)
     rates = meter_rates(message.config, array.name) if message.HasField("config") else None
     for cell in range(first, first + count):
         pipeline.state.write_meter(array.index, cell, rates)
+    if message.HasField("counter_data"):
+        for start, part in pieces(first, count):
+            pipeline.state.clear_colours(array.index, start, part)
 
 
 def read_meters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
     """The cells of indirect meters that a request asks for. Raises EntityError."""
-    _refuse_colours(request)
     for array, first, count in _selected(pipeline.schema.meters, "meter", request.meter_id, request):
-        for cell in range(first, first + count):
-            message = p4r.MeterEntry(meter_id=array.id)
-            message.index.index = cell
-            rates = pipeline.state.meters.get((array.index, cell))
-            if rates is not None:
-                message.config.CopyFrom(meter_config(rates))
-            yield message
+        for start, part in pieces(first, count):
+            counted = pipeline.state.read_colours(array.index, start, part)
+            for cell, colours in enumerate(counted, start):
+                message = p4r.MeterEntry(meter_id=array.id)
+                message.index.index = cell
+                rates = pipeline.state.meters.get((array.index, cell))
+                if rates is not None:
+                    message.config.CopyFrom(meter_config(rates))
+                if request.HasField("counter_data"):
+                    message.counter_data.CopyFrom(colour_data(colours))
+                yield message
 
 
 def write_register(pipeline: Pipeline, kind: int, message: Any) -> None:

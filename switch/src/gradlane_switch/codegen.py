@@ -33,7 +33,7 @@ from gradlane_switch.c_headers import (
 from gradlane_switch.c_parser import ParserWriter
 from gradlane_switch.errors import ProgramError
 from gradlane_switch.expressions import Element, Field, split_words, words_of
-from gradlane_switch.layout import TableKind, argument_words, layout_of
+from gradlane_switch.layout import TableKind, argument_words, layout_of, most_argument_words
 from gradlane_switch.packet_path import packet_path
 from gradlane_switch.program import DROP_PORT, Action, Pipeline, Program, Table
 from gradlane_switch.statements import (
@@ -147,7 +147,7 @@ class _Generator:
                 return f"gl_count(s, {counter}, {clamped(index)}, length);"
             case ExecuteMeter(meter, index, target):
                 units = "length" if self.program.meters[meter].counts_bytes else "1"
-                colour = self.store(target, f"gl_meter_colour(x, {units}, now)")
+                colour = self.store(target, f"gl_meter_run(x, {units}, length, now)")
                 return f"{{ gl_meter *x = gl_meter_at(s, {meter}, {clamped(index)}); if (x) {{ {colour} }} }}"
             case RegisterRead(target, register, index):
                 return self.read_register(target, register, clamped(index))
@@ -259,13 +259,13 @@ class _Generator:
             words[place.word].append(f"{value} << {place.shift}" if place.shift else value)
         if table.keys:
             packed = ", ".join(" | ".join(parts) for parts in words)
-            yield f"uint64_t k[{layout.stored_words}] = {{ {packed} }};"
+            yield f"uint64_t k[{layout.words}] = {{ {packed} }};"
             yield f"GL_TRACE_WORDS(GL_TRACE_TABLE, k, {layout.words}, {index});"
-        count = layout.stored_words
+        count = layout.words
         if not table.keys:
             yield f"gl_entry *e = NULL; GL_TRACE(GL_TRACE_TABLE, {index});"
         elif layout.kind is TableKind.EXACT:
-            yield f"gl_entry *e = gl_find(t, k, {count});"
+            yield f"gl_entry *e = gl_find(t, k, {count}, {most_argument_words(self.program, table)});"
         elif layout.kind is TableKind.LPM:
             assert layout.prefix_field is not None
             yield f"gl_entry *e = gl_find_longest(t, k, {count}, {table.keys[layout.prefix_field].width});"
@@ -279,8 +279,8 @@ class _Generator:
         if table.direct_meter is not None:
             meter = self.program.direct_meters[table.direct_meter]
             units = "length" if meter.counts_bytes else "1"
-            colour = f"e->meter ? gl_meter_colour(e->meter, {units}, now) : GL_GREEN"
-            yield f"if (hit) {{ {self.store(meter.target, f'({colour})')} }}"
+            colour = f"gl_meter_run(e->meter, {units}, length, now)"
+            yield f"if (hit) {{ {self.store(meter.target, colour)} }}"
         if table.timeout:
             yield "if (hit) e->last_hit = now;"
         if table.profile is not None:

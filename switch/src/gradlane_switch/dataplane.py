@@ -221,9 +221,15 @@ class DataPlane:
                 _LOG.info("port %d (%s) set %s", number, self._specs[number].interface, "up" if config.up else "down")
             self._configs[number] = config
 
+    @property
+    def longest_wait(self) -> int:
+        """The longest time in ns for which packets waited while tables or ports were changed, since `clear`."""
+        return runtime().gl_longest_wait(self._handle, 0)
+
     def clear(self) -> None:
         """Zeroes the ports' statistics."""
         with self._changing:
+            runtime().gl_longest_wait(self._handle, 1)
             for number in self._specs:
                 runtime().gl_port_clear(self._handle, number)
 

@@ -8,9 +8,10 @@ from enum import IntEnum
 from typing import Any
 
 from gradlane_switch.expressions import split_words, words_of
-from gradlane_switch.program import FieldKey, Key, MatchKind, Table
+from gradlane_switch.program import FieldKey, Key, MatchKind, Program, Table
 
 _MOST_WORDS = 64
+_PIECE = 8  # GL_PIECE
 _MOST_INDEXED = 64  # GL_INDEXED
 
 
@@ -34,8 +35,8 @@ class Place:
 class Layout:
     """Key layout of one table. `words` does not count the prefix length that an LPM table appends.
 
-    `ranges` has a bit for each word of a range field, `continued` for those but the lowest; `indexed` are the bytes of
-    the key, 8 * word + byte, that a list's index knows.
+    `ranges` has a bit for each word of a range field, `continued` for those but the lowest; `indexed` are the pieces
+    of the key, counted from the lowest bits of the first word, that a list's index knows.
     """
 
     kind: TableKind
@@ -44,6 +45,7 @@ class Layout:
     ranges: int
     continued: int
     prefix_field: int | None
+    prefix_width: int
     indexed: tuple[int, ...]
 
     @property
@@ -51,16 +53,18 @@ class Layout:
         """Words of a key as the table stores it."""
         return self.words + (1 if self.kind is TableKind.LPM else 0)
 
-    def shape(self, argument_words: int) -> dict[str, Any]:
-        """A gl_table_shape for a table whose entries have at most so many words of arguments."""
+    def shape(self, argument_words: int, metered: bool = False) -> dict[str, Any]:
+        """A gl_table_shape for a table whose entries have at most so many words of arguments, and meters if wanted."""
         return {
             "kind": int(self.kind),
             "words": self.stored_words,
             "argument_words": argument_words,
+            "prefix_width": self.prefix_width,
+            "metered": metered,
             "indexed": len(self.indexed),
             "ranges": self.ranges,
             "continued": self.continued,
-            "bytes": list(self.indexed),
+            "pieces": list(self.indexed),
         }
 
 
@@ -108,16 +112,17 @@ def layout_of(table: Table) -> Layout:
         ranges,
         continued,
         prefix if kind is TableKind.LPM else None,
+        0 if prefix is None or kind is not TableKind.LPM else table.keys[prefix].width,
         _indexed(table.keys, ordered) if kind is TableKind.LIST else (),
     )
 
 
 def _indexed(keys: tuple[Key, ...], places: tuple[Place, ...]) -> tuple[int, ...]:
-    """The bytes of the key that hold a field; of more than an index can know, those spread over the key."""
+    """The pieces of the key that hold a field; of more than an index can know, those spread over the key."""
     used: set[int] = set()
     for key, place in zip(keys, places, strict=True):
         first = 64 * place.word + place.shift
-        used |= set(range(first // 8, (first + key.width - 1) // 8 + 1))
+        used |= set(range(first // _PIECE, (first + key.width - 1) // _PIECE + 1))
     ordered = sorted(used)
     count = min(len(ordered), _MOST_INDEXED)
     return tuple(ordered[index * len(ordered) // count] for index in range(count))
@@ -127,24 +132,24 @@ def pack(layout: Layout, keys: tuple[Key, ...], match: tuple[FieldKey, ...]) -> 
     """Words of an entry's key, as the table stores it, and for a list of its operands (masks and upper ends)."""
     values, operands = [0] * layout.words, [0] * layout.words
     for key, place, wanted in zip(keys, layout.places, match, strict=True):
-        operand = _operand(key, wanted)
-        value = wanted.value if key.kind is MatchKind.RANGE else wanted.value & operand
-        count = words_of(key.width)
-        for word, (low, high) in enumerate(zip(split_words(value, count), split_words(operand, count), strict=True)):
-            values[place.word + word] |= low << place.shift
-            operands[place.word + word] |= high << place.shift
+        value, operand = wanted
+        width, kind, first = key.width, key.kind, place.word
+        if kind is MatchKind.EXACT:
+            operand = (1 << width) - 1
+        elif kind is MatchKind.LPM:
+            operand = prefix_mask(operand, width)
+        if kind is not MatchKind.RANGE:
+            value &= operand
+        if width <= 64:
+            values[first] |= value << place.shift
+            operands[first] |= operand << place.shift
+        else:
+            count = words_of(width)
+            values[first : first + count] = split_words(value, count)
+            operands[first : first + count] = split_words(operand, count)
     if layout.prefix_field is not None:
         values.append(match[layout.prefix_field].operand)
     return values, operands
-
-
-def _operand(key: Key, wanted: FieldKey) -> int:
-    full = (1 << key.width) - 1
-    if key.kind is MatchKind.EXACT:
-        return full
-    if key.kind is MatchKind.LPM:
-        return prefix_mask(wanted.operand, key.width)
-    return wanted.operand
 
 
 def prefix_mask(length: int, width: int) -> int:
@@ -154,5 +159,12 @@ def prefix_mask(length: int, width: int) -> int:
 
 def argument_words(widths: tuple[int, ...], arguments: tuple[int, ...]) -> list[int]:
     """An action's arguments in words, one after the other."""
+    if max(widths, default=0) <= 64:
+        return list(arguments)
     pairs = zip(arguments, widths, strict=True)
     return [word for value, width in pairs for word in split_words(value, words_of(width))]
+
+
+def most_argument_words(program: Program, table: Table) -> int:
+    """Words of arguments that an entry of a table has room for."""
+    return max((sum(map(words_of, program.actions[number].params)) for number in table.actions), default=0)

@@ -23,7 +23,7 @@ def decode_match(schema: TableSchema, matches: Iterable[Any]) -> tuple[FieldKey,
         if number in given or number not in schema.by_field:
             raise _bad_field(schema, number)
         given[number] = item
-    return tuple([_decode_field(schema, field, given.get(field.id)) for field in schema.fields])
+    return tuple([_decode_field(field, given.get(field.id)) for field in schema.fields])
 
 
 def _bad_field(schema: TableSchema, number: int) -> EntityError:
@@ -33,43 +33,65 @@ def _bad_field(schema: TableSchema, number: int) -> EntityError:
     return invalid(f"{schema.name} has no match field {number}: it has {names or 'none'}")
 
 
-def _decode_field(schema: TableSchema, field: FieldSchema, item: Any) -> FieldKey:
-    what, width, kind = f"{schema.name}.{field.name}", field.key.width, field.key.kind
-    full = (1 << width) - 1
+def _decode_field(field: FieldSchema, item: Any) -> FieldKey:
     if item is None:
-        if kind is MatchKind.EXACT:
-            raise invalid(f"{what} is missing: an exact field has no wildcard")
-        return FieldKey(0, full) if kind is MatchKind.RANGE else FieldKey(0, 0)
+        if field.kind == "exact":
+            raise invalid(f"{field.what} is missing: an exact field has no wildcard")
+        return FieldKey(0, field.full if field.kind == "range" else 0)
     given = item.WhichOneof("field_match_type")
-    if given != kind.value:
-        raise invalid(f"{what} is matched as {kind.value}, not as {given or 'nothing'}")
-    match kind:
-        case MatchKind.EXACT:
-            return FieldKey(decode(item.exact.value, width, what))
-        case MatchKind.OPTIONAL:
-            return FieldKey(decode(item.optional.value, width, what), full)
-        case MatchKind.LPM:
-            length = item.lpm.prefix_len
-            if not 0 < length <= width:
-                raise invalid(f"{what}: prefix length {length} is not in 1..{width} (leave the field out to match all)")
-            value = decode(item.lpm.value, width, what)
-            if value & ~prefix_mask(length, width):
-                raise invalid(f"{what}: {value:#x} has bits outside its prefix of {length}")
-            return FieldKey(value, length)
-        case MatchKind.TERNARY:
-            value, mask = decode(item.ternary.value, width, what), decode(item.ternary.mask, width, f"{what} mask")
-            if mask == 0:
-                raise invalid(f"{what}: the mask is zero (leave the field out to match all)")
-            if value & ~mask:
-                raise invalid(f"{what}: {value:#x} has bits outside its mask {mask:#x}")
-            return FieldKey(value, mask)
-        case MatchKind.RANGE:
-            low, high = decode(item.range.low, width, f"{what} low"), decode(item.range.high, width, f"{what} high")
-            if low > high:
-                raise invalid(f"{what}: {low} is above {high}")
-            if low == 0 and high == full:
-                raise invalid(f"{what}: the range is everything (leave the field out to match all)")
-            return FieldKey(low, high)
+    if given != field.kind:
+        raise invalid(f"{field.what} is matched as {field.kind}, not as {given or 'nothing'}")
+    return _DECODERS[given](field, item)
+
+
+def _decode_exact(field: FieldSchema, item: Any) -> FieldKey:
+    return FieldKey(decode(item.exact.value, field.key.width, field.what))
+
+
+def _decode_optional(field: FieldSchema, item: Any) -> FieldKey:
+    return FieldKey(decode(item.optional.value, field.key.width, field.what), field.full)
+
+
+def _decode_lpm(field: FieldSchema, item: Any) -> FieldKey:
+    lpm, width = item.lpm, field.key.width
+    length = lpm.prefix_len
+    if not 0 < length <= width:
+        text = f"prefix length {length} is not in 1..{width} (leave the field out to match all)"
+        raise invalid(f"{field.what}: {text}")
+    value = decode(lpm.value, width, field.what)
+    if value & ~prefix_mask(length, width):
+        raise invalid(f"{field.what}: {value:#x} has bits outside its prefix of {length}")
+    return FieldKey(value, length)
+
+
+def _decode_ternary(field: FieldSchema, item: Any) -> FieldKey:
+    ternary, width = item.ternary, field.key.width
+    value, mask = decode(ternary.value, width, field.what), decode(ternary.mask, width, field.mask)
+    if mask == 0:
+        raise invalid(f"{field.what}: the mask is zero (leave the field out to match all)")
+    if value & ~mask:
+        raise invalid(f"{field.what}: {value:#x} has bits outside its mask {mask:#x}")
+    return FieldKey(value, mask)
+
+
+def _decode_range(field: FieldSchema, item: Any) -> FieldKey:
+    width = field.key.width
+    low = decode(item.range.low, width, f"{field.what} low")
+    high = decode(item.range.high, width, f"{field.what} high")
+    if low > high:
+        raise invalid(f"{field.what}: {low} is above {high}")
+    if low == 0 and high == field.full:
+        raise invalid(f"{field.what}: the range is everything (leave the field out to match all)")
+    return FieldKey(low, high)
+
+
+_DECODERS = {
+    "exact": _decode_exact,
+    "optional": _decode_optional,
+    "lpm": _decode_lpm,
+    "ternary": _decode_ternary,
+    "range": _decode_range,
+}
 
 
 def encode_match(schema: TableSchema, match: tuple[FieldKey, ...]) -> list[Any]:
@@ -123,17 +145,18 @@ def find_action(schema: TableSchema, number: int) -> ActionSchema:
 
 def _decode_params(action: ActionSchema, params: Iterable[Any]) -> tuple[int, ...]:
     given: dict[int, bytes] = {}
-    known = dict(action.params)
+    known = action.what
     for item in params:
-        if item.param_id not in known or item.param_id in given:
-            raise invalid(f"{action.name} has no parameter {item.param_id}, or it is given twice")
-        given[item.param_id] = item.value
-    values: list[int] = []
-    for (number, name), width in zip(action.params, action.widths, strict=True):
-        if number not in given:
-            raise invalid(f"{action.name}.{name} is missing")
-        values.append(decode(given[number], width, f"{action.name}.{name}"))
-    return tuple(values)
+        number = item.param_id
+        if number not in known or number in given:
+            raise invalid(f"{action.name} has no parameter {number}, or it is given twice")
+        given[number] = item.value
+    if len(given) < len(known):
+        missing = next(what for number, what in known.items() if number not in given)
+        raise invalid(f"{missing} is missing")
+    return tuple(
+        [decode(given[number], width, what) for (number, what), width in zip(known.items(), action.widths, strict=True)]
+    )
 
 
 def encode_action(schema: TableSchema, call: ActionCall) -> Any:

@@ -128,6 +128,7 @@ def _leave(program: Program) -> Iterator[str]:
     yield "*n = *h;"
     yield "renew(n, h, h->m.clone_fields, h->m.length, h->m.size);"
     yield "n->m.limit = c->limit;"
+    yield from _on("n", _classed(put("priority", "c->priority")))
     yield from _on("n", put("instance_type", str(int(InstanceType.EGRESS_CLONE))))
     yield from _on("n", put("egress_rid", "c->replicas[i].instance"))
     yield "}"
@@ -247,6 +248,7 @@ def _clone_ingress(program: Program) -> Iterator[str]:
     yield "uint32_t parsed = parse(s, h, p->data, length, now);"
     yield "renew(h, old, old->m.clone_fields, length, h->m.size);"
     yield "h->m.limit = c->limit;"
+    yield _classed(put("priority", "c->priority"))
     yield put("instance_type", str(int(InstanceType.INGRESS_CLONE)))
     yield "for (uint32_t i = 0; i < c->count; i++) {"
     yield "gl_packet *replica = host->copy(host, p, parsed);"
@@ -257,6 +259,11 @@ def _clone_ingress(program: Program) -> Iterator[str]:
     yield "}"
     yield "p->data += consumed; p->length -= consumed;"
     yield "}"
+
+
+def _classed(statement: str) -> str:
+    """A statement for clones of a session that has a class of service."""
+    return f"if (c->priority) {{ {statement} }}" if statement else ""
 
 
 def _dropped(reason: str) -> str:

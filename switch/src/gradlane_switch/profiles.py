@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import Any
 
+from gradlane_switch.changes import Changes, entry_or_memory_error
 from gradlane_switch.expressions import words_of
 from gradlane_switch.layout import argument_words
 from gradlane_switch.native import NULL, ffi, runtime
@@ -115,8 +116,8 @@ class _Numbers:
 class ProfileState:
     """Members and groups of one action profile. `actions` are those of its tables, in order."""
 
-    def __init__(self, state: Any, program: Program, actions: tuple[int, ...]) -> None:
-        self._state = state
+    def __init__(self, changes: Changes, program: Program, actions: tuple[int, ...]) -> None:
+        self._changes = changes
         self._program = program
         self._actions = actions
         self._members: dict[int, _Member] = {}
@@ -167,7 +168,9 @@ class ProfileState:
 
     def delete_member(self, number: int) -> None:
         """Removes a member that nothing refers to."""
-        for item in self._members.pop(number).numbers:
+        member = self._members.pop(number)
+        self._changes.keep(member)
+        for item in member.numbers:
             self._numbers.give(item)
 
     def set_group(self, number: int, group: ProfileGroup) -> None:
@@ -201,7 +204,7 @@ class ProfileState:
     def delete_group(self, number: int) -> None:
         """Removes a group that nothing refers to."""
         self.set_group(number, replace(self._groups[number].written, members=()))
-        del self._groups[number]
+        self._changes.keep(self._groups.pop(number))
 
     def acquire(self, chosen: Chosen) -> Any:
         """What the C entry that refers to it is to hold, until `release`."""
@@ -231,31 +234,26 @@ class ProfileState:
             case GroupOf(number):
                 self._groups[number].entries -= 1
             case ActionSet():
-                for number in self._own.pop(choice).numbers:
+                own = self._own.pop(choice)
+                self._changes.keep(own)
+                for number in own.numbers:
                     self._numbers.give(number)
 
     def _new_entry(self, call: ActionCall) -> Any:
         most = max(sum(map(words_of, self._program.actions[index].params)) for index in self._actions)
-        entry = ffi.gc(_memory(runtime().gl_member_new(most)), runtime().gl_member_free)
+        entry = ffi.gc(entry_or_memory_error(runtime().gl_member_new(most)), runtime().gl_member_free)
         self._set(entry, call)
         return entry
 
     def _set(self, entry: Any, call: ActionCall) -> None:
         arguments = argument_words(self._program.actions[call.action].params, call.arguments)
         position = self._actions.index(call.action)
-        runtime().gl_entry_set(self._state, entry, position, len(arguments), arguments, NULL)
+        self._changes.set_entry(entry, position, arguments, NULL)
 
     def _new_choice(self, members: list[Any]) -> Any:
-        choice = ffi.gc(_memory(runtime().gl_choice_new()), runtime().gl_choice_free)
+        choice = ffi.gc(entry_or_memory_error(runtime().gl_choice_new()), runtime().gl_choice_free)
         self._choose(choice, members)
         return choice
 
     def _choose(self, choice: Any, members: list[Any]) -> None:
-        if runtime().gl_choice_set(self._state, choice, len(members), ffi.new("gl_entry *[]", members)):
-            raise MemoryError("the switch is out of memory")
-
-
-def _memory(handle: Any) -> Any:
-    if handle == NULL:
-        raise MemoryError("the switch is out of memory")
-    return handle
+        self._changes.set_choice(choice, members)

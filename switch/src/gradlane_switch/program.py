@@ -93,8 +93,7 @@ class Key:
     mask: int
 
 
-@dataclass(frozen=True)
-class ActionCall:
+class ActionCall(NamedTuple):
     """An action with its arguments."""
 
     action: int

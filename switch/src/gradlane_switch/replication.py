@@ -17,6 +17,7 @@ from gradlane_switch.updates import DELETE, INSERT
 _MAX_INSTANCE = (1 << 16) - 1
 _MAX_GROUP = (1 << 16) - 1
 _MAX_SESSION = (1 << 15) - 1
+_MAX_CLASS = 7
 _MAX_LENGTH = (1 << 16) - 1
 
 
@@ -52,12 +53,13 @@ def _write_session(pipeline: Pipeline, kind: int, session: Any) -> None:
     if kind == DELETE:
         pipeline.state.set_session(number, None)
         return
-    if session.class_of_service:
-        raise EntityError(rpc_code.UNIMPLEMENTED, f"{what}: a class of service is not supported")
+    if not 0 <= session.class_of_service <= _MAX_CLASS:
+        raise invalid(f"{what}: class_of_service = {session.class_of_service} is not in 0..{_MAX_CLASS}")
     if not 0 <= session.packet_length_bytes <= _MAX_LENGTH:
         raise invalid(f"{what}: packet_length_bytes = {session.packet_length_bytes} is not in 0..{_MAX_LENGTH}")
     replicas = _replicas(what, session.replicas)
-    pipeline.state.set_session(number, CloneSession(replicas, session.packet_length_bytes))
+    made = CloneSession(replicas, session.packet_length_bytes, session.class_of_service)
+    pipeline.state.set_session(number, made)
 
 
 def _check_existence(kind: int, what: str, *, exists: bool) -> None:
@@ -111,6 +113,7 @@ def _read_sessions(pipeline: Pipeline, wanted: int) -> Iterator[Any]:
             message = p4r.PacketReplicationEngineEntry()
             message.clone_session_entry.session_id = number
             message.clone_session_entry.packet_length_bytes = session.length
+            message.clone_session_entry.class_of_service = session.priority
             _add_replicas(message.clone_session_entry, session.replicas)
             yield message
 

@@ -27,6 +27,27 @@ class FieldSchema:
     id: int
     name: str
     key: Key
+    table: str
+
+    @cached_property
+    def what(self) -> str:
+        """How errors call it."""
+        return f"{self.table}.{self.name}"
+
+    @cached_property
+    def mask(self) -> str:
+        """How errors call its mask."""
+        return f"{self.what} mask"
+
+    @cached_property
+    def kind(self) -> str:
+        """Its match kind, as P4Runtime's messages name it."""
+        return self.key.kind.value
+
+    @cached_property
+    def full(self) -> int:
+        """The greatest value."""
+        return (1 << self.key.width) - 1
 
 
 @dataclass(frozen=True)
@@ -40,6 +61,11 @@ class ActionSchema:
     widths: tuple[int, ...]
     in_entries: bool
     in_default: bool
+
+    @cached_property
+    def what(self) -> dict[int, str]:
+        """How errors call its parameters, by id, in order."""
+        return {number: f"{self.name}.{name}" for number, name in self.params}
 
 
 @dataclass(frozen=True)
@@ -217,7 +243,7 @@ def _join_field(field: Any, key: Key, table: str) -> FieldSchema:
             f"P4Info and the program disagree on {table}.{field.name}: "
             f"{kind} of {field.bitwidth} bits, {key.kind.name} of {key.width} bits"
         )
-    return FieldSchema(field.id, field.name, key)
+    return FieldSchema(field.id, field.name, key, table)
 
 
 def _join_action(reference: Any, actions: dict[int, Any], table: Table, program: Program) -> ActionSchema:

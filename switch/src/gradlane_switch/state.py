@@ -12,12 +12,13 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
+from gradlane_switch.changes import Changes, entry_or_memory_error
 from gradlane_switch.digests import DigestBuffer
 from gradlane_switch.expressions import join_words, split_words, words_of
-from gradlane_switch.layout import TableKind, argument_words, layout_of, pack
+from gradlane_switch.layout import TableKind, argument_words, layout_of, most_argument_words, pack
 from gradlane_switch.native import NULL, ffi, runtime
 from gradlane_switch.profiles import Chosen, ProfileState
 from gradlane_switch.program import ActionCall, FieldKey, Program, Table
@@ -34,6 +35,15 @@ class CounterValue:
 
     packets: int = 0
     bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Colours:
+    """What a meter has found green, yellow and red."""
+
+    green: CounterValue
+    yellow: CounterValue
+    red: CounterValue
 
 
 @dataclass(frozen=True)
@@ -65,10 +75,11 @@ class Group:
 
 @dataclass(frozen=True)
 class CloneSession:
-    """A clone session; its copies leave with at most `length` bytes, if that is not 0."""
+    """A clone session; its copies leave with at most `length` bytes, and with that priority, if these are not 0."""
 
     replicas: tuple[Replica, ...]
     length: int = 0
+    priority: int = 0
 
 
 @dataclass(frozen=True)
@@ -116,8 +127,7 @@ class LogMessage:
 Mail = LearnedData | PacketToCpu | LogMessage
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A table entry as it was written. `match` and `priority` identify it."""
 
     match: tuple[FieldKey, ...]
@@ -134,16 +144,23 @@ class Lock:
     """The lock that the forwarding thread shares with the state's writers."""
 
     def __init__(self) -> None:
-        self.handle: Any = ffi.gc(_memory(runtime().gl_lock_new()), runtime().gl_lock_free)
+        self.handle: Any = ffi.gc(entry_or_memory_error(runtime().gl_lock_new()), runtime().gl_lock_free)
 
 
 class TableState:
     """The entries of one table."""
 
     def __init__(
-        self, state: Any, index: int, program: Program, table: Table, profile: ProfileState | None = None
+        self,
+        state: Any,
+        changes: Changes,
+        index: int,
+        program: Program,
+        table: Table,
+        profile: ProfileState | None = None,
     ) -> None:
         self._state = state
+        self._changes = changes
         self._index = index
         self._program = program
         self._profile = profile
@@ -157,8 +174,12 @@ class TableState:
         self.layout = layout_of(table)
         self.entries: dict[EntryKey, Entry] = {}
         self._handles: dict[EntryKey, Any] = {}
-        arguments = max((sum(map(words_of, program.actions[number].params)) for number in table.actions), default=0)
-        _check(runtime().gl_state_table(state, index, ffi.new("gl_table_shape *", self.layout.shape(arguments))))
+        arguments = most_argument_words(program, table)
+        _check(
+            runtime().gl_state_table(
+                state, index, ffi.new("gl_table_shape *", self.layout.shape(arguments, table.direct_meter is not None))
+            )
+        )
         self.default: Entry | None = None
         self.set_default(None if table.default is None else Entry((), 0, table.default, constant=table.const_default))
         for entry in table.entries:
@@ -169,21 +190,18 @@ class TableState:
         """Adds an entry whose key is new."""
         values, operands = pack(self.layout, self.table.keys, entry.match)
         position, arguments, choice = self._action(entry.call)
-        handle = runtime().gl_table_insert(
-            self._state,
-            self._index,
-            values,
-            operands,
-            entry.priority,
-            position,
-            len(arguments),
-            arguments,
-            choice,
-        )
+        parts = values, operands, entry.priority, position, len(arguments), arguments, choice
+        handle = runtime().gl_entry_new(self._state, self._index, *parts)
+        try:
+            self._changes.add(self._index, entry_or_memory_error(handle))
+        except MemoryError:
+            if self._profile is not None and not isinstance(entry.call, ActionCall):
+                self._profile.release(entry.call, choice)
+            if handle != NULL:
+                self._changes.remove(self._index, handle)
+            raise
         key = entry.match, entry.priority
-        if handle == NULL and self._profile is not None and not isinstance(entry.call, ActionCall):
-            self._profile.release(entry.call, choice)
-        self._handles[key] = _memory(handle)
+        self._handles[key] = handle
         self.entries[key] = entry
         self._keep(key, entry, choice)
 
@@ -191,13 +209,13 @@ class TableState:
         """Changes the action and the metadata of an entry that exists."""
         key = entry.match, entry.priority
         position, arguments, choice = self._action(entry.call)
-        runtime().gl_entry_set(self._state, self._handles[key], position, len(arguments), arguments, choice)
+        self._changes.set_entry(self._handles[key], position, arguments, choice)
         self.entries[key] = entry
         self._keep(key, entry, choice)
 
     def delete(self, key: EntryKey) -> None:
         """Removes an entry that exists."""
-        runtime().gl_table_remove(self._state, self._index, self._handles.pop(key))
+        self._changes.remove(self._index, self._handles.pop(key))
         del self.entries[key]
         self.meters.pop(key, None)
         self._idle_end.pop(key, None)
@@ -206,13 +224,13 @@ class TableState:
     def free_entries(self) -> None:
         """Lets controllers change the entries of the program: they are what the table begins with, and not constant."""
         for key, entry in self.entries.items():
-            self.entries[key] = replace(entry, constant=False)
+            self.entries[key] = entry._replace(constant=False)
 
     def set_default(self, entry: Entry | None) -> None:
         """What a miss does; None is nothing at all."""
         position, arguments, _ = (len(self.table.actions), [], NULL) if entry is None else self._action(entry.call)
         handle = runtime().gl_table_default(self._state, self._index)
-        runtime().gl_entry_set(self._state, handle, position, len(arguments), arguments, NULL)
+        self._changes.set_entry(handle, position, arguments, NULL)
         self.default = entry
 
     def reset_default(self) -> None:
@@ -235,15 +253,25 @@ class TableState:
 
     def write_counter(self, key: EntryKey | None, value: CounterValue) -> None:
         """Sets the direct counter of an entry, or of the default entry."""
-        runtime().gl_entry_counter_write(self._state, self._handle(key), (value.packets, value.bytes))
+        self._changes.write_entry_counter(self._handle(key), (value.packets, value.bytes))
 
     def write_meter(self, key: EntryKey, rates: MeterRates | None) -> None:
         """Configures the direct meter of an entry, full of tokens; None is the default: every packet is green."""
-        _check(runtime().gl_entry_meter_write(self._state, self._handles[key], _meter_config(rates)))
+        self._changes.write_entry_meter(self._handles[key], _meter_config(rates))
         if rates is None:
             self.meters.pop(key, None)
         else:
             self.meters[key] = rates
+
+    def read_colours(self, key: EntryKey) -> Colours:
+        """What the direct meter of an entry has counted."""
+        out = ffi.new("gl_counter[]", 3)
+        runtime().gl_entry_meter_read(self._state, self._handles[key], out)
+        return _colours(out, 0)
+
+    def clear_colours(self, key: EntryKey) -> None:
+        """Zeroes that."""
+        self._changes.clear_entry_meter(self._handles[key])
 
     def last_hit(self, key: EntryKey) -> int:
         """When an entry was last hit, in ns of the packets' clock; 0 if it never was."""
@@ -321,18 +349,26 @@ class State:
         library = runtime()
         tables = len(program.tables) + len(program.value_sets)
         counts = (tables, len(program.counters), len(program.meters), len(program.registers))
-        self.handle: Any = ffi.gc(_memory(library.gl_state_new(lock.handle, *counts)), library.gl_state_free)
+        self.handle: Any = ffi.gc(
+            entry_or_memory_error(library.gl_state_new(lock.handle, *counts)), library.gl_state_free
+        )
+        self.changes = Changes(self.handle)
         self.profiles = [
-            ProfileState(self.handle, program, _actions_of(program, number)) for number in range(len(program.profiles))
+            ProfileState(self.changes, program, _actions_of(program, number)) for number in range(len(program.profiles))
         ]
         self.tables = [
             TableState(
-                self.handle, index, program, table, None if table.profile is None else self.profiles[table.profile]
+                self.handle,
+                self.changes,
+                index,
+                program,
+                table,
+                None if table.profile is None else self.profiles[table.profile],
             )
             for index, table in enumerate(program.tables)
         ]
         self.value_sets = [
-            ValueSetState(self.handle, index, item)
+            ValueSetState(self.handle, self.changes, index, item)
             for index, item in enumerate(program.value_sets, len(program.tables))
         ]
         for index, counter in enumerate(program.counters):
@@ -370,7 +406,7 @@ class State:
 
     def write_counters(self, counter: int, first: int, count: int, value: CounterValue) -> None:
         """Sets `count` cells of an indirect counter from `first` on."""
-        runtime().gl_counters_write(self.handle, counter, first, count, (value.packets, value.bytes))
+        self.changes.write_counters(counter, first, count, (value.packets, value.bytes))
 
     def read_registers(self, register: int, first: int, count: int) -> list[int]:
         """`count` cells of a register from `first` on."""
@@ -382,20 +418,30 @@ class State:
     def write_registers(self, register: int, first: int, count: int, value: int) -> None:
         """Sets `count` cells of a register from `first` on."""
         words = words_of(self.program.registers[register].width)
-        runtime().gl_registers_write(self.handle, register, first, count, split_words(value, words))
+        self.changes.write_registers(register, first, count, split_words(value, words))
 
     def write_meter(self, meter: int, cell: int, rates: MeterRates | None) -> None:
         """Configures a meter cell, full of tokens; None is the default: every packet is green."""
-        runtime().gl_meter_write(self.handle, meter, cell, _meter_config(rates))
+        self.changes.write_meter(meter, cell, _meter_config(rates))
         if rates is None:
             self.meters.pop((meter, cell), None)
         else:
             self.meters[meter, cell] = rates
 
+    def read_colours(self, meter: int, first: int, count: int) -> list[Colours]:
+        """What `count` meter cells from `first` on have counted."""
+        out = ffi.new("gl_counter[]", 3 * count)
+        runtime().gl_meters_read(self.handle, meter, first, count, out)
+        return [_colours(out, 3 * cell) for cell in range(count)]
+
+    def clear_colours(self, meter: int, first: int, count: int) -> None:
+        """Zeroes that."""
+        self.changes.clear_meters(meter, first, count)
+
     def set_group(self, number: int, group: Group | None) -> None:
         """Creates, replaces or (None) removes a multicast group."""
         replicas = [] if group is None else [(item.port, item.instance) for item in group.replicas]
-        _check(runtime().gl_group_set(self.handle, number, len(replicas), ffi.new("gl_replica[]", replicas)))
+        self.changes.set_group(number, replicas)
         if group is None:
             self.groups.pop(number, None)
         else:
@@ -405,8 +451,7 @@ class State:
         """Creates, replaces or (None) removes a clone session."""
         replicas = [] if session is None else [(item.port, item.instance) for item in session.replicas]
         limit = session.length if session is not None and session.length else (1 << 32) - 1
-        native = ffi.new("gl_replica[]", replicas)
-        _check(runtime().gl_session_set(self.handle, number, len(replicas), native, limit))
+        self.changes.set_session(number, replicas, limit, 0 if session is None else session.priority)
         if session is None:
             self.sessions.pop(number, None)
         else:
@@ -459,10 +504,8 @@ def _meter_config(rates: MeterRates | None) -> tuple[int, int, int, int, int]:
     return (0, 0, 0, 0, 0) if rates is None else (rates.cir, rates.cburst, rates.pir, rates.pburst, 1)
 
 
-def _memory(handle: Any) -> Any:
-    if handle == NULL:
-        raise MemoryError("the switch is out of memory")
-    return handle
+def _colours(out: Any, first: int) -> Colours:
+    return Colours(*(CounterValue(out[first + n].packets, out[first + n].bytes) for n in range(3)))
 
 
 def _check(result: int) -> None:

@@ -10,6 +10,7 @@ from finsy.proto import p4r, rpc_code
 
 from gradlane_switch.bytestrings import invalid
 from gradlane_switch.errors import EntityError
+from gradlane_switch.layout import TableKind
 from gradlane_switch.match import decode_action, decode_match, encode_match, find_action
 from gradlane_switch.pipeline import Pipeline
 from gradlane_switch.profile_entries import decode_entry_action, encode_entry_action
@@ -21,6 +22,8 @@ from gradlane_switch.updates import (
     DELETE,
     INSERT,
     MODIFY,
+    check_clears,
+    colour_data,
     counter_data,
     counter_value,
     meter_config,
@@ -54,6 +57,16 @@ def _check_priority(schema: TableSchema, priority: int) -> None:
 
 def _no_such_entry(schema: TableSchema) -> EntityError:
     return EntityError(rpc_code.NOT_FOUND, f"{schema.name} has no such entry")
+
+
+def cost(pipeline: Pipeline, message: Any) -> int:
+    """How long packets wait while an entry is written, as `entities.cost` has it; 1 if there is no such table."""
+    schema = pipeline.schema.tables.get(message.table_id)
+    if schema is None:
+        return 1
+    layout = pipeline.state.tables[schema.index].layout
+    each = {TableKind.EXACT: 1, TableKind.LPM: 2, TableKind.LIST: 2 + 2 * len(layout.indexed)}[layout.kind]
+    return each + len(message.action.action_profile_action_set.action_profile_actions)
 
 
 # Writing
@@ -95,6 +108,8 @@ def write_table_entry(pipeline: Pipeline, kind: int, message: Any) -> None:
         table.write_counter(key, counter)
     if rates is not None or key in table.meters:
         table.write_meter(key, rates)
+    if message.HasField("meter_counter_data"):
+        table.clear_colours(key)
     if schema.table.timeout:
         table.touch(key, pipeline.state.clock())
 
@@ -113,7 +128,9 @@ def _resources(schema: TableSchema, message: Any) -> tuple[CounterValue | None, 
     if message.idle_timeout_ns < 0:
         raise invalid(f"{schema.name}: idle_timeout_ns = {message.idle_timeout_ns} is negative")
     if message.HasField("meter_counter_data"):
-        raise invalid(f"{schema.name} counts no colours: leave meter_counter_data unset")
+        if schema.direct_meter is None:
+            raise invalid(f"{schema.name} has no direct meter: leave meter_counter_data unset")
+        check_clears(message.meter_counter_data, schema.name)
     rates = None
     if message.HasField("meter_config"):
         if schema.direct_meter is None:
@@ -179,6 +196,9 @@ def read_table_entries(pipeline: Pipeline, request: Any) -> Iterator[Any]:
                 message = _table_message(schema, table, entry, counters=counters, default=default)
                 if request.HasField("meter_config") and not default:
                     _add_meter(table, entry, message)
+                if request.HasField("meter_counter_data") and schema.direct_meter is not None and not default:
+                    colours = table.read_colours((entry.match, entry.priority))
+                    message.meter_counter_data.CopyFrom(colour_data(colours))
                 if request.HasField("time_since_last_hit") and schema.table.timeout:
                     elapsed = pipeline.state.clock() - table.last_hit((entry.match, entry.priority))
                     message.time_since_last_hit.elapsed_ns = max(elapsed, 0)
@@ -357,8 +377,6 @@ def _direct_meter(pipeline: Pipeline, message: Any) -> tuple[TableSchema, TableS
         raise invalid(f"{schema.name} has no direct meter")
     if message.table_entry.is_default_action:
         raise invalid(f"the default entry of {schema.name} has no meter: a miss is not metered")
-    if message.HasField("counter_data"):
-        raise invalid(f"{schema.name} counts no colours: leave counter_data unset")
     return schema, table
 
 
@@ -369,7 +387,10 @@ def write_direct_meter(pipeline: Pipeline, kind: int, message: Any) -> None:
     key = _key(schema, message.table_entry)
     if key not in table.entries:
         raise _no_such_entry(schema)
+    check_clears(message.counter_data, schema.name)
     table.write_meter(key, meter_rates(message.config, schema.name) if message.HasField("config") else None)
+    if message.HasField("counter_data"):
+        table.clear_colours(key)
 
 
 def read_direct_meters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
@@ -380,7 +401,10 @@ def read_direct_meters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
     else:
         schemas = [_direct_meter(pipeline, request)[0]]
     for schema, table, entry in _direct(pipeline, schemas, wanted):
-        yield _meter_message(schema, table, entry)
+        found = _meter_message(schema, table, entry)
+        if request.HasField("counter_data"):
+            found.counter_data.CopyFrom(colour_data(table.read_colours((entry.match, entry.priority))))
+        yield found
 
 
 def snapshot_direct_meter(pipeline: Pipeline, message: Any) -> Iterator[Any]:

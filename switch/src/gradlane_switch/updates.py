@@ -9,9 +9,10 @@ from typing import Any
 from finsy.proto import p4r
 
 from gradlane_switch.bytestrings import invalid
-from gradlane_switch.state import CounterValue, MeterRates
+from gradlane_switch.state import Colours, CounterValue, MeterRates
 
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
+_COLOURS = ("green", "yellow", "red")
 _MAX_COUNT = (1 << 63) - 1
 _MAX_METER = 1 << 53
 _PIECE = 4096  # cells; what is read or written in one go, while forwarding waits
@@ -51,6 +52,20 @@ def meter_rates(config: Any, name: str) -> MeterRates:
 def meter_config(rates: MeterRates) -> Any:
     """A p4.v1.MeterConfig."""
     return p4r.MeterConfig(cir=rates.cir, cburst=rates.cburst, pir=rates.pir, pburst=rates.pburst)
+
+
+def colour_data(colours: Colours) -> Any:
+    """A p4.v1.MeterCounterData."""
+    found = {name: counter_data(getattr(colours, name)) for name in _COLOURS}
+    return p4r.MeterCounterData(**found)
+
+
+def check_clears(data: Any, name: str) -> None:
+    """Raises EntityError if a p4.v1.MeterCounterData that is written to the meter `name` has anything but zeros."""
+    for colour in _COLOURS:
+        value = getattr(data, colour)
+        if value.packet_count or value.byte_count:
+            raise invalid(f"{name}: counts by colour can only be cleared, and {colour} is not 0")
 
 
 def pieces(first: int, count: int) -> Iterator[tuple[int, int]]:

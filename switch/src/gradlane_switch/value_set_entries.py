@@ -28,6 +28,13 @@ def write_value_set(pipeline: Pipeline, kind: int, message: Any) -> None:
     pipeline.state.set_value_set(schema.index, members)
 
 
+def changed(pipeline: Pipeline, message: Any) -> int:
+    """How many members an update may change; 0 if there is no such value set."""
+    schema = pipeline.schema.value_sets.get(message.value_set_id)
+    present = 0 if schema is None else len(pipeline.state.value_sets[schema.index].members)
+    return len(message.members) + present
+
+
 def read_value_sets(pipeline: Pipeline, request: Any) -> Iterator[Any]:
     """The value sets that a request asks for; id 0: all. Raises EntityError."""
     known = pipeline.schema.value_sets

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gradlane_switch.changes import Changes, entry_or_memory_error
 from gradlane_switch.expressions import split_words, words_of
 from gradlane_switch.layout import Layout, TableKind
 from gradlane_switch.native import NULL, ffi, runtime
@@ -15,12 +16,13 @@ from gradlane_switch.program import ValueSet
 class ValueSetState:
     """The members of one value set. `table` is the number of its table. Raises MemoryError."""
 
-    def __init__(self, state: Any, table: int, value_set: ValueSet) -> None:
+    def __init__(self, state: Any, changes: Changes, table: int, value_set: ValueSet) -> None:
         self._state = state
+        self._changes = changes
         self._table = table
         self._words = words_of(value_set.width)
         self._handles: dict[int, Any] = {}
-        shape = Layout(TableKind.EXACT, self._words, (), 0, 0, None, ()).shape(0)
+        shape = Layout(TableKind.EXACT, self._words, (), 0, 0, None, 0, ()).shape(0)
         if runtime().gl_state_table(state, table, ffi.new("gl_table_shape *", shape)):
             raise MemoryError("the switch is out of memory")
 
@@ -34,9 +36,8 @@ class ValueSetState:
         for value in members:
             if value not in self._handles:
                 key = split_words(value, self._words)
-                handle = runtime().gl_table_insert(self._state, self._table, key, [], 0, 0, 0, [], NULL)
-                if handle == NULL:
-                    raise MemoryError("the switch is out of memory")
+                handle = runtime().gl_entry_new(self._state, self._table, key, [], 0, 0, 0, [], NULL)
+                self._changes.add(self._table, entry_or_memory_error(handle))
                 self._handles[value] = handle
         for value in set(self._handles) - set(members):
-            runtime().gl_table_remove(self._state, self._table, self._handles.pop(value))
+            self._changes.remove(self._table, self._handles.pop(value))

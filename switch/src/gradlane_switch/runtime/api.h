@@ -10,7 +10,8 @@ enum {
     GL_GROUPS = 65536,
     GL_SESSIONS = 32768,   /* clone sessions */
     GL_LONGEST_PREFIX = 2048,
-    GL_INDEXED = 64        /* bytes of a list's key that its index knows, at most */
+    GL_PIECE = 8,          /* bits of a list's key that its index looks up together */
+    GL_INDEXED = 64        /* pieces of a key that an index knows, at most */
 };
 
 /* ---- State of a program: tables, counters, meters, registers, multicast groups ---- */
@@ -31,9 +32,9 @@ typedef struct {
     uint32_t action;       /* position in the table's list of actions */
     int32_t priority;
     gl_counter counter;
-    uint64_t place;        /* the key's hash, or in a list the row */
+    uint64_t place;        /* in a list the row; GL_NOWHERE: in no table */
     gl_choice *choice;     /* NULL: the action is the entry's own */
-    gl_meter *meter;       /* NULL: the table has no direct meter, or it has not been set */
+    gl_meter *meter;       /* NULL: the table has no direct meter */
     uint64_t last_hit;     /* ns, in a table with idle timeouts; 0: never */
     uint64_t arguments[];
 } gl_entry;
@@ -45,9 +46,11 @@ typedef struct {
     uint32_t kind;
     uint32_t words;          /* of the key; an LPM table's key ends with the prefix length */
     uint32_t argument_words; /* of an entry, at most */
-    uint32_t indexed;        /* bytes of a list's key that its index knows */
+    uint32_t prefix_width;   /* bits of an LPM table's prefix field */
+    uint32_t metered;        /* entries have a meter */
+    uint32_t indexed;        /* pieces of a list's key that its index knows */
     uint64_t ranges, continued;
-    uint16_t bytes[64];      /* those bytes: 8 * word + distance from the word's lowest byte */
+    uint16_t pieces[64];     /* those pieces, counted from the lowest bits of the first word */
 } gl_table_shape;
 
 typedef struct gl_table gl_table;
@@ -95,13 +98,17 @@ int gl_state_meter(gl_state *state, uint32_t index, uint32_t size, uint32_t coun
 /* `words` of 64 bits make a cell, the lowest first. */
 int gl_state_register(gl_state *state, uint32_t index, uint32_t size, uint32_t words);
 
-/* Adds an entry, and returns it, or NULL for want of memory. The key has `words` of the table's shape. `operand` is a mask
- * or an upper end per key word in a list (priority: higher first), unused in other tables. */
-gl_entry *gl_table_insert(gl_state *state, uint32_t table, const uint64_t *key, const uint64_t *operand,
-                          int32_t priority, uint32_t action, uint32_t arguments, const uint64_t *values,
-                          gl_choice *choice);
+/* An entry for a table, which is not there yet; NULL for want of memory. The key has `words` of the table's shape.
+ * `operand` is a mask or an upper end per key word in a list (priority: higher first), unused in other tables. */
+gl_entry *gl_entry_new(gl_state *state, uint32_t table, const uint64_t *key, const uint64_t *operand, int32_t priority,
+                       uint32_t action, uint32_t arguments, const uint64_t *values, gl_choice *choice);
+/* Makes room for entries to be added. Returns 0, or -1 for want of memory. */
+int gl_table_reserve(gl_state *state, uint32_t table, uint32_t count);
+/* The same. */
+int gl_table_add(gl_state *state, uint32_t table, gl_entry *entry);
 void gl_entry_set(gl_state *state, gl_entry *entry, uint32_t action, uint32_t arguments,
                   const uint64_t *values, gl_choice *choice);
+/* Frees an entry, and takes it out of the table if it is there. */
 void gl_table_remove(gl_state *state, uint32_t table, gl_entry *entry);
 /* The entry that a miss takes; never NULL. */
 gl_entry *gl_table_default(gl_state *state, uint32_t table);
@@ -112,8 +119,12 @@ void gl_counters_write(gl_state *state, uint32_t index, uint32_t first, uint32_t
 void gl_entry_counter_read(gl_state *state, const gl_entry *entry, gl_counter *out);
 void gl_entry_counter_write(gl_state *state, gl_entry *entry, gl_counter value);
 void gl_meter_write(gl_state *state, uint32_t index, uint32_t cell, gl_meter_config config);
-/* The same for the meter of an entry. Returns 0, or -1 for want of memory. */
-int gl_entry_meter_write(gl_state *state, gl_entry *entry, gl_meter_config config);
+void gl_entry_meter_write(gl_state *state, gl_entry *entry, gl_meter_config config);
+/* Packets and bytes by colour, three counters a meter; and zeroes them. */
+void gl_meters_read(gl_state *state, uint32_t index, uint32_t first, uint32_t count, gl_counter *out);
+void gl_meters_clear(gl_state *state, uint32_t index, uint32_t first, uint32_t count);
+void gl_entry_meter_read(gl_state *state, const gl_entry *entry, gl_counter *out);
+void gl_entry_meter_clear(gl_state *state, gl_entry *entry);
 void gl_registers_read(gl_state *state, uint32_t index, uint32_t first, uint32_t count, uint64_t *out);
 /* `value` is that of every cell. */
 void gl_registers_write(gl_state *state, uint32_t index, uint32_t first, uint32_t count, const uint64_t *value);
@@ -127,13 +138,38 @@ int gl_choice_set(gl_state *state, gl_choice *choice, uint32_t count, gl_entry *
 void gl_choice_free(gl_choice *choice);
 /* Returns 0, or -1 for want of memory. No replicas: the group does not exist. */
 int gl_group_set(gl_state *state, uint32_t group, uint32_t count, const gl_replica *replicas);
-/* The same for a clone session; its copies leave with at most `limit` bytes. */
-int gl_session_set(gl_state *state, uint32_t session, uint32_t count, const gl_replica *replicas, uint32_t limit);
+/* The same for a clone session; its copies leave with at most `limit` bytes, and with a priority unless that is 0. */
+int gl_session_set(gl_state *state, uint32_t session, uint32_t count, const gl_replica *replicas, uint32_t limit,
+                   uint32_t priority);
 void gl_losses_read(gl_state *state, gl_losses *out);
 /* Packets to this port go to the controller; GL_PORTS is none. `event_fd` is an eventfd that gets 1 when there is mail. */
 void gl_controller(gl_state *state, uint32_t cpu_port, int event_fd);
 /* Takes the oldest message. Returns 1, 0 if there is none, or -1 if it is longer than `size`: then it stays. */
 int gl_mail_take(gl_state *state, gl_mail_head *head, uint8_t *bytes, uint32_t size);
+
+/* ---- Several of these changes between two packets ---- */
+
+enum {
+    GL_CHANGE_ADD = 1, GL_CHANGE_REMOVE = 2, GL_CHANGE_SET = 3, GL_CHANGE_CHOICE = 4, GL_CHANGE_ENTRY_COUNTER = 5,
+    GL_CHANGE_ENTRY_METER = 6, GL_CHANGE_ENTRY_METER_CLEAR = 7, GL_CHANGE_COUNTERS = 8, GL_CHANGE_REGISTERS = 9,
+    GL_CHANGE_METER = 10, GL_CHANGE_METERS_CLEAR = 11, GL_CHANGE_GROUP = 12, GL_CHANGE_SESSION = 13
+};
+
+/* A call of one of the functions above, by kind, with its arguments. */
+typedef struct {
+    uint32_t kind;
+    uint32_t index;          /* of the table, array, group or session; or the action */
+    uint32_t first, count;
+    uint32_t limit, priority;
+    void *target;            /* an entry or a choice */
+    void *other;             /* a choice, members or replicas */
+    const uint64_t *values;
+    gl_counter counter;
+    gl_meter_config meter;
+} gl_change;
+
+/* Returns 0, or -1 if memory was wanting for one of them; then the others have been made. */
+int gl_change_all(gl_state *state, uint32_t count, const gl_change *changes);
 
 /* ---- Packets ---- */
 
@@ -298,6 +334,8 @@ void gl_port_configure(gl_dataplane *dp, uint32_t number, gl_port_config config)
 /* Of `count` ports at one and the same moment. */
 void gl_port_statistics(gl_dataplane *dp, uint32_t count, const uint32_t *numbers, gl_port_stats *out);
 void gl_port_clear(gl_dataplane *dp, uint32_t number);
+/* The longest time in ns that packets have waited for a change of tables or ports; `forget`: counted anew from now on. */
+uint64_t gl_longest_wait(gl_dataplane *dp, uint32_t forget);
 /* Processes a frame as if it came from a port now, whether or not there is one. -1 if it is too long or memory is out. */
 int gl_inject(gl_dataplane *dp, uint32_t port, const uint8_t *frame, uint32_t length);
 /* NULL: packets are dropped until there is a program. What waits in queues goes through the old one's egress now, and

@@ -33,12 +33,11 @@ void gl_entry_counter_write(gl_state *state, gl_entry *entry, gl_counter value) 
 
 static void configure(gl_meter *meter, gl_meter_config config) {
     const unsigned __int128 scale = 1000000000u;
-    *meter = (gl_meter){
-        .cir = config.cir, .pir = config.pir, .cbs = config.cbs * scale, .pbs = config.pbs * scale,
-        .last = meter->last, .configured = config.configured,
-    };
-    meter->tc = meter->cbs;
-    meter->tp = meter->pbs;
+    meter->cir = config.cir;
+    meter->pir = config.pir;
+    meter->tc = meter->cbs = config.cbs * scale;
+    meter->tp = meter->pbs = config.pbs * scale;
+    meter->configured = config.configured;
 }
 
 void gl_meter_write(gl_state *state, uint32_t index, uint32_t cell, gl_meter_config config) {
@@ -47,16 +46,40 @@ void gl_meter_write(gl_state *state, uint32_t index, uint32_t cell, gl_meter_con
     gl_release(state->lock);
 }
 
-int gl_entry_meter_write(gl_state *state, gl_entry *entry, gl_meter_config config) {
-    gl_meter *meter = entry->meter ? entry->meter : calloc(1, sizeof *meter);
-    if (!meter) {
-        return -1;
-    }
+void gl_entry_meter_write(gl_state *state, gl_entry *entry, gl_meter_config config) {
     gl_acquire(state->lock);
-    configure(meter, config);
-    entry->meter = meter;
+    configure(entry->meter, config);
     gl_release(state->lock);
-    return 0;
+}
+
+void gl_meters_read(gl_state *state, uint32_t index, uint32_t first, uint32_t count, gl_counter *out) {
+    const gl_meter *cells = state->meters[index].cells + first;
+    gl_acquire(state->lock);
+    for (uint32_t i = 0; i < count; i++) {
+        memcpy(out + 3 * i, cells[i].counts, sizeof cells[i].counts);
+    }
+    gl_release(state->lock);
+}
+
+void gl_meters_clear(gl_state *state, uint32_t index, uint32_t first, uint32_t count) {
+    gl_meter *cells = state->meters[index].cells + first;
+    gl_acquire(state->lock);
+    for (uint32_t i = 0; i < count; i++) {
+        memset(cells[i].counts, 0, sizeof cells[i].counts);
+    }
+    gl_release(state->lock);
+}
+
+void gl_entry_meter_read(gl_state *state, const gl_entry *entry, gl_counter *out) {
+    gl_acquire(state->lock);
+    memcpy(out, entry->meter->counts, sizeof entry->meter->counts);
+    gl_release(state->lock);
+}
+
+void gl_entry_meter_clear(gl_state *state, gl_entry *entry) {
+    gl_acquire(state->lock);
+    memset(entry->meter->counts, 0, sizeof entry->meter->counts);
+    gl_release(state->lock);
 }
 
 void gl_registers_read(gl_state *state, uint32_t index, uint32_t first, uint32_t count, uint64_t *out) {
@@ -111,7 +134,8 @@ void gl_choice_free(gl_choice *choice) {
 
 /* ---- Copies ---- */
 
-static int set_replicas(gl_state *state, gl_group **where, uint32_t count, const gl_replica *replicas, uint32_t limit) {
+static int set_replicas(gl_state *state, gl_group **where, uint32_t count, const gl_replica *replicas, uint32_t limit,
+                        uint32_t priority) {
     gl_group *fresh = NULL;
     if (count) {
         fresh = malloc(sizeof *fresh + sizeof *replicas * count);
@@ -120,6 +144,7 @@ static int set_replicas(gl_state *state, gl_group **where, uint32_t count, const
         }
         fresh->count = count;
         fresh->limit = limit;
+        fresh->priority = priority;
         memcpy(fresh->replicas, replicas, sizeof *replicas * count);
     }
     gl_acquire(state->lock);
@@ -131,11 +156,12 @@ static int set_replicas(gl_state *state, gl_group **where, uint32_t count, const
 }
 
 int gl_group_set(gl_state *state, uint32_t group, uint32_t count, const gl_replica *replicas) {
-    return set_replicas(state, &state->groups[group], count, replicas, UINT32_MAX);
+    return set_replicas(state, &state->groups[group], count, replicas, UINT32_MAX, 0);
 }
 
-int gl_session_set(gl_state *state, uint32_t session, uint32_t count, const gl_replica *replicas, uint32_t limit) {
-    return set_replicas(state, &state->sessions[session], count, replicas, limit);
+int gl_session_set(gl_state *state, uint32_t session, uint32_t count, const gl_replica *replicas, uint32_t limit,
+                   uint32_t priority) {
+    return set_replicas(state, &state->sessions[session], count, replicas, limit, priority);
 }
 
 void gl_losses_read(gl_state *state, gl_losses *out) {

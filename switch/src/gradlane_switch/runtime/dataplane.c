@@ -229,6 +229,16 @@ void gl_port_clear(gl_dataplane *dp, uint32_t number) {
     gl_release(dp->lock);
 }
 
+uint64_t gl_longest_wait(gl_dataplane *dp, uint32_t forget) {
+    gl_acquire(dp->lock);
+    uint64_t longest = dp->longest_wait;
+    if (forget) {
+        dp->longest_wait = 0;
+    }
+    gl_release(dp->lock);
+    return longest;
+}
+
 void gl_dataplane_program(gl_dataplane *dp, gl_process *process, gl_state *state) {
     gl_acquire(dp->lock);
     dp->tracer = NULL;

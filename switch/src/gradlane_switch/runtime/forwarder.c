@@ -158,6 +158,17 @@ static void gather(uint64_t end) {
     }
 }
 
+/* Takes the lock, and notes how long somebody else had it. */
+static void enter(gl_dataplane *dp) {
+    if (gl_try(dp->lock)) {
+        return;
+    }
+    uint64_t began = clock_ns(CLOCK_MONOTONIC);
+    gl_acquire(dp->lock);
+    uint64_t waited = clock_ns(CLOCK_MONOTONIC) - began;
+    dp->longest_wait = waited > dp->longest_wait ? waited : dp->longest_wait;
+}
+
 /* What to poll: the wake descriptor, then the ports in the list's order. */
 static uint32_t watch(const gl_dataplane *dp, struct pollfd *fds) {
     fds[0] = (struct pollfd){dp->wake_fd, POLLIN, 0};
@@ -183,7 +194,7 @@ int gl_run(gl_dataplane *dp) {
             (void)!read(dp->wake_fd, &times, sizeof times);
         }
         gather(gathered);
-        gl_acquire(dp->lock);
+        enter(dp);
         uint64_t now = clock_ns(CLOCK_MONOTONIC), offset = clock_ns(CLOCK_REALTIME) - now;
         int current = generation == dp->generation, more = 0;
         for (uint32_t i = 0; current && !dp->stop_at && i < dp->count; i++) {

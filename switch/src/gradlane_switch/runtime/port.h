@@ -173,6 +173,7 @@ struct gl_dataplane {
     uint64_t stop_at;        /* ns: nothing comes in any more, and forwarding ends then at the latest; 0: it runs */
     uint64_t clock;          /* ns: time of what happens now; never goes back */
     uint64_t quiet;          /* ns: until then nothing leaves a queue, and nothing arrives from a link */
+    uint64_t longest_wait;   /* ns that packets had to wait for a change of tables or ports */
     uint64_t coalesce;       /* ns: the least time from one round of forwarding to the next */
     uint32_t origins;        /* how many frames have been cut */
     uint8_t *rests;

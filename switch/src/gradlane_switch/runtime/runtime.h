@@ -140,6 +140,7 @@ struct gl_meter {
     unsigned __int128 cbs, pbs, tc, tp;     /* units * 1e9, so that rate * ns needs no division */
     uint64_t last;                          /* ns */
     uint32_t configured;
+    gl_counter counts[3];                   /* by colour */
 };
 
 typedef struct {
@@ -159,7 +160,8 @@ typedef struct {
 
 typedef struct {
     uint32_t count;
-    uint32_t limit;          /* of a clone session: bytes of a packet */
+    uint32_t limit;          /* of a clone session: bytes of a packet, */
+    uint32_t priority;       /* and its class of service; 0: what the program says */
     gl_replica replicas[];
 } gl_group;
 
@@ -242,6 +244,13 @@ GL_INLINE uint64_t gl_meter_colour(gl_meter *meter, uint32_t units, uint64_t now
     }
     meter->tc -= cost;
     return GL_GREEN;
+}
+
+/* The same, and counts a packet of `length` bytes for its colour. */
+GL_INLINE uint64_t gl_meter_run(gl_meter *meter, uint32_t units, uint32_t length, uint64_t now) {
+    uint64_t colour = gl_meter_colour(meter, units, now);
+    gl_tally(&meter->counts[colour], length);
+    return colour;
 }
 
 /* The meter, or NULL if there is none with that index. */

@@ -14,6 +14,7 @@ gl_lock *gl_lock_new(void) {
     pthread_mutexattr_t attributes;
     pthread_mutexattr_init(&attributes);
     pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
+    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
     pthread_mutex_init(&lock->mutex, &attributes);
     pthread_mutexattr_destroy(&attributes);
     return lock;
