@@ -214,3 +214,73 @@ def test_an_atomic_batch_takes_a_group_and_its_members_away_while_packets_use_th
         thread.join()
     assert seen == {0, 1, 2}
     assert made.ports(4) == [0] * 4
+
+
+# Watched ports
+
+
+def watching(entity: Any, *ports: int | None) -> Any:
+    """A group whose members depend on ports."""
+    for member, port in zip(entity.action_profile_group.members, ports, strict=True):
+        if port is not None:
+            member.watch_port = port.to_bytes(1 + port // 256, "big")
+    return entity
+
+
+@pytest.fixture
+def guarded(made: Profiles) -> Profiles:
+    """Members 1, 2 and 3 send to these ports; 1 and 2 depend on them."""
+    for number in (1, 2, 3):
+        made.switch.insert(made.member(number, number))
+    made.switch.insert(watching(made.group(1, (1, 1), (2, 1), (3, 1)), 1, 2, None))
+    made.switch.insert(made.entry(9, action_profile_group_id=1))
+    return made
+
+
+def test_a_member_is_left_out_while_the_port_it_depends_on_is_down(guarded: Profiles) -> None:
+    assert guarded.ports() == chosen([1, 2, 3])
+    guarded.switch.set_port(2, up=False)
+    assert guarded.ports() == chosen([1, 3])
+    guarded.switch.set_port(3, up=False)
+    assert guarded.ports() == chosen([1, 3])
+    guarded.switch.set_port(1, up=False)
+    assert guarded.ports() == [3] * 64
+    guarded.switch.set_port(2, up=True)
+    assert guarded.ports() == chosen([2, 3])
+    modify(guarded.switch, guarded.group(1, (1, 1), (2, 1), (3, 1)))
+    assert guarded.ports() == chosen([1, 2, 3])
+    modify(guarded.switch, watching(guarded.group(1, (1, 1), (2, 1)), 1, 1))
+    # A group of which no member can be chosen does nothing, and the packet goes on.
+    assert guarded.ports() == [0] * 64
+    delete(guarded.switch, guarded.entry(9))
+    delete(guarded.switch, guarded.group(1))
+    delete(guarded.switch, guarded.member(1))
+    guarded.switch.set_port(1, up=True)
+    assert guarded.ports(1) == [0]
+
+
+def test_an_entrys_own_actions_are_left_out_as_well(made: Profiles) -> None:
+    actions = made.action_set((1, 1), (2, 1))
+    actions.action_profile_actions[1].watch = 2
+    made.switch.insert(made.entry(9, action_profile_action_set=actions))
+    assert made.ports() == chosen([1, 2])
+    made.switch.set_port(2, up=False)
+    assert made.ports() == [1] * 64
+    [found] = made.switch.read(p4r.Entity(table_entry=p4r.TableEntry(table_id=made.ids["routes"])))
+    assert found == made.entry(9, action_profile_action_set=actions)
+    delete(made.switch, found)
+    made.switch.set_port(2, up=True)
+    assert made.ports(1) == [0]
+
+
+def test_what_is_watched_reads_back_in_canonical_form_and_must_be_a_port(guarded: Profiles) -> None:
+    group = watching(guarded.group(1, (1, 1), (2, 1), (3, 1)), 1, 2, None)
+    assert guarded.switch.read(guarded.group(1)) == [group]
+    padded = watching(guarded.group(1, (1, 1), (2, 1), (3, 1)), 1, 2, None)
+    padded.action_profile_group.members[0].watch_port = b"\0\0\1"
+    padded.action_profile_group.members[2].watch_port = b""
+    modify(guarded.switch, padded)
+    assert guarded.switch.read(guarded.group(1)) == [group]
+    with pytest.raises(EntityError, match=r"group 1 of .*members: there is no port 511 to watch") as caught:
+        modify(guarded.switch, watching(guarded.group(1, (1, 1)), 511))
+    assert caught.value.code == rpc_code.INVALID_ARGUMENT

@@ -69,11 +69,14 @@ class Changes:
         values = ffi.new("uint64_t[]", arguments)
         self._collect("SET", target=entry, index=action, count=len(arguments), values=values, other=choice)
 
-    def set_choice(self, choice: Any, members: list[Any]) -> None:
-        """What entries choose their action from."""
+    def set_choice(self, choice: Any, members: list[Any], ports: list[int | None]) -> None:
+        """What entries choose their action from, and the ports that these depend on, if any."""
         array = ffi.new("gl_entry *[]", members)
-        if not self._collect("CHOICE", target=choice, count=len(members), other=array):
-            _check(runtime().gl_choice_set(self._state, choice, len(members), array))
+        none = runtime().GL_PORTS
+        watched = any(port is not None for port in ports)
+        values = ffi.new("uint64_t[]", [none if port is None else port for port in ports]) if watched else NULL
+        if not self._collect("CHOICE", target=choice, count=len(members), other=array, values=values):
+            _check(runtime().gl_choice_set(self._state, choice, len(members), array, values))
 
     def write_entry_counter(self, entry: Any, value: tuple[int, int]) -> None:
         """Sets packets and bytes of an entry's counter."""

@@ -124,6 +124,7 @@ async def _run(args: argparse.Namespace, ports: list[PortSpec], tls: Tls | None)
         if pipeline is not None:
             dataplane.install(pipeline)
         loop.add_reader(dataplane.event_fd, log_events)
+        loop.add_reader(dataplane.link_events, dataplane.look_at_links)
         dataplane.start(failed)
         await server.start()
         _announce(args.device_id, server.address, ports)
@@ -132,6 +133,7 @@ async def _run(args: argparse.Namespace, ports: list[PortSpec], tls: Tls | None)
         notify("STOPPING=1")
     finally:
         loop.remove_reader(dataplane.event_fd)
+        loop.remove_reader(dataplane.link_events)
         if admin is not None:
             await admin.stop()
         if server is not None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 import logging
@@ -14,7 +15,15 @@ from typing import Any
 
 from gradlane_switch import pcap
 from gradlane_switch.errors import PortError, SwitchError
-from gradlane_switch.interfaces import DEFAULT_MTU, VLAN_TAG, Connection, connect, is_file
+from gradlane_switch.interfaces import (
+    DEFAULT_MTU,
+    VLAN_TAG,
+    Connection,
+    connect,
+    has_carrier,
+    is_file,
+    link_events,
+)
 from gradlane_switch.native import NULL, ffi, runtime
 from gradlane_switch.pipeline import Pipeline
 from gradlane_switch.ports import DEFAULT_COALESCE, ETHERNET, QUEUES, PortConfig, PortSpec, check_buffer
@@ -47,6 +56,8 @@ class DataPlane:
         self._tracing: Traces | None = None
         self._thread: threading.Thread | None = None
         self.event_fd, self._event_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.link_events = link_events()
+        """Readable when `look_at_links` has something to find."""
         opened: dict[int, Connection] = {}
         try:
             _check_distinct(specs)
@@ -81,6 +92,16 @@ class DataPlane:
         self._specs[spec.number] = spec
         self._configs[spec.number] = spec.config
         self._connections[spec.number] = connection
+        runtime().gl_port_link(self._handle, spec.number, has_carrier(spec.interface))
+
+    def look_at_links(self) -> None:
+        """Finds out which ports have a carrier."""
+        with contextlib.suppress(BlockingIOError):
+            while self.link_events.recv(65536):
+                pass
+        with self._changing:
+            for number, spec in self._specs.items():
+                runtime().gl_port_link(self._handle, number, has_carrier(spec.interface))
 
     def add(self, spec: PortSpec) -> None:
         """Adds a port while packets are forwarded. Raises PortError."""
@@ -144,6 +165,7 @@ class DataPlane:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
+        self.link_events.close()
         os.close(self.event_fd)
         os.close(self._event_writer)
 
@@ -159,6 +181,7 @@ class DataPlane:
     def install(self, pipeline: Pipeline) -> None:
         """Forwards by another pipeline from the next batch of packets on."""
         with self._changing:
+            pipeline.state.has_port = self._specs.__contains__
             runtime().gl_dataplane_program(self._handle, pipeline.loaded.process, pipeline.state.handle)
             self._pipeline = pipeline  # The old one may go only now.
             self._tracing = None

@@ -26,6 +26,8 @@ DEFAULT_MTU = 1500
 
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _SIOCGIFMTU = 0x8913, 0x8914, 0x8921
 _IFF_UP = 1
+_IFF_RUNNING = 0x40
+_RTMGRP_LINK = 1
 _TUNSETIFF = 0x400454CA
 _IFF_TAP, _IFF_NO_PI = 0x0002, 0x1000
 _ETH_P_ALL = 3
@@ -166,6 +168,33 @@ def _set_up(probe: socket.socket, name: bytes) -> None:
         fcntl.ioctl(probe, _SIOCSIFFLAGS, struct.pack("16sH22x", name, flags | _IFF_UP))
     except PermissionError:
         _LOG.warning("tap:%s is down, and only root can set it up", name.decode())
+
+
+# Carriers
+
+
+def link_events() -> socket.socket:
+    """A socket that is readable when an interface has come, gone or changed. Raises PortError."""
+    try:
+        opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE)
+        opened.bind((0, _RTMGRP_LINK))
+    except OSError as error:
+        raise PortError(f"the kernel does not tell of interfaces: {error.strerror}") from None
+    return opened
+
+
+def has_carrier(interface: str) -> bool:
+    """Whether the interface behind a port is up, and so is its other end; True for a port without one."""
+    kind, colon, rest = interface.partition(":")
+    if colon and kind != "tap":
+        return True
+    request = struct.pack("16sH22x", _name(rest if colon else interface), 0)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            flags = struct.unpack("16sH22x", fcntl.ioctl(probe, _SIOCGIFFLAGS, request))[1]
+        except OSError:
+            return False  # It is gone.
+    return flags & _IFF_UP != 0 and flags & _IFF_RUNNING != 0
 
 
 # UDP tunnels

@@ -8,7 +8,7 @@ from typing import Any
 
 from finsy.proto import p4r, rpc_code
 
-from gradlane_switch.bytestrings import invalid
+from gradlane_switch.bytestrings import encode, invalid
 from gradlane_switch.errors import EntityError
 from gradlane_switch.match import decode_action, encode_action
 from gradlane_switch.pipeline import Pipeline
@@ -20,6 +20,7 @@ from gradlane_switch.profiles import (
     MemberOf,
     ProfileGroup,
     ProfileState,
+    Watch,
     WeightedAction,
 )
 from gradlane_switch.program import ActionCall
@@ -117,7 +118,7 @@ def write_group(pipeline: Pipeline, kind: int, message: Any) -> None:
         profile.delete_group(number)
         return
     _check_mode(schema, profile)
-    group = _decode_group(schema, profile, what, message)
+    group = _decode_group(pipeline, schema, profile, what, message)
     if kind != INSERT and group.max_size != profile.groups[number].max_size:
         raise invalid(f"{what}: max_size can't change from {profile.groups[number].max_size} to {group.max_size}")
     if kind != INSERT and not group.members and profile.group_uses(number):
@@ -125,7 +126,9 @@ def write_group(pipeline: Pipeline, kind: int, message: Any) -> None:
     profile.set_group(number, group)
 
 
-def _decode_group(schema: ProfileSchema, profile: ProfileState, what: str, message: Any) -> ProfileGroup:
+def _decode_group(
+    pipeline: Pipeline, schema: ProfileSchema, profile: ProfileState, what: str, message: Any
+) -> ProfileGroup:
     if message.max_size < 0 or (schema.max_group_size and message.max_size > schema.max_group_size):
         raise invalid(f"{what}: max_size = {message.max_size} is not in 0..{schema.max_group_size}")
     members: list[GroupMember] = []
@@ -134,7 +137,7 @@ def _decode_group(schema: ProfileSchema, profile: ProfileState, what: str, messa
             raise EntityError(rpc_code.NOT_FOUND, f"{what}: there is no member {item.member_id}")
         if any(other.member == item.member_id for other in members):
             raise invalid(f"{what} has member {item.member_id} twice: give it a weight instead")
-        members.append(GroupMember(item.member_id, _weight(what, item)))
+        members.append(GroupMember(item.member_id, _weight(what, item), _watch(pipeline, what, item)))
     group = ProfileGroup(tuple(members), message.max_size)
     _check_size(schema, what, group.size, message.max_size)
     return group
@@ -144,9 +147,25 @@ def _weight(what: str, item: Any) -> int:
     """The weight of a member or an action. Raises EntityError for what else it may want in vain."""
     if item.weight <= 0:
         raise invalid(f"{what}: a weight of {item.weight} is not above 0")
-    if item.WhichOneof("watch_kind") is not None:
-        raise EntityError(rpc_code.UNIMPLEMENTED, f"{what}: watching a port is not supported: leave watch_port unset")
     return item.weight
+
+
+def _watch(pipeline: Pipeline, what: str, item: Any) -> Watch | None:
+    """The port that a member or an action depends on. Raises EntityError if there is no such port."""
+    kind = item.WhichOneof("watch_kind")
+    if kind is None or (kind == "watch_port" and not item.watch_port):
+        return None
+    port = item.watch if kind == "watch" else int.from_bytes(item.watch_port, "big")
+    if not pipeline.state.has_port(port):
+        raise invalid(f"{what}: there is no port {port} to watch")
+    return Watch(port, kind == "watch")
+
+
+def _add_watch(message: Any, watch: Watch | None) -> None:
+    if watch is not None and watch.numbered:
+        message.watch = watch.port
+    elif watch is not None:
+        message.watch_port = encode(watch.port)
 
 
 def _check_size(schema: ProfileSchema, what: str, size: int, own: int = 0) -> None:
@@ -164,7 +183,7 @@ def read_groups(pipeline: Pipeline, request: Any) -> Iterator[Any]:
             if request.group_id in (0, number):
                 message = p4r.ActionProfileGroup(action_profile_id=schema.id, group_id=number, max_size=group.max_size)
                 for item in group.members:
-                    message.members.add(member_id=item.member, weight=item.weight)
+                    _add_watch(message.members.add(member_id=item.member, weight=item.weight), item.watch)
                 yield message
 
 
@@ -192,18 +211,20 @@ def decode_entry_action(pipeline: Pipeline, schema: TableSchema, message: Any) -
             raise invalid(f"group {number} of {profile_schema.name} is empty, so no entry can use it")
         return GroupOf(number)
     if kind == "action_profile_action_set":
-        return _decode_set(schema, profile_schema, profile, message.action_profile_action_set)
+        return _decode_set(pipeline, schema, profile_schema, profile, message.action_profile_action_set)
     raise invalid(f"{schema.name}: an entry needs a member, a group or a set of actions of {profile_schema.name}")
 
 
-def _decode_set(schema: TableSchema, profile_schema: ProfileSchema, profile: ProfileState, message: Any) -> ActionSet:
+def _decode_set(
+    pipeline: Pipeline, schema: TableSchema, profile_schema: ProfileSchema, profile: ProfileState, message: Any
+) -> ActionSet:
     what = f"{schema.name}: an action set"
     if profile.members or profile.groups:
         raise invalid(f"{profile_schema.name} has members and groups, so entries can't have action sets of their own")
     actions: list[WeightedAction] = []
     for item in message.action_profile_actions:
         call = decode_action(schema, p4r.TableAction(action=item.action), default=False)
-        actions.append(WeightedAction(call, _weight(what, item)))
+        actions.append(WeightedAction(call, _weight(what, item), _watch(pipeline, what, item)))
     if not actions:
         raise invalid(f"{what} has no actions")
     _check_size(profile_schema, what, sum(item.weight for item in actions))
@@ -224,6 +245,7 @@ def encode_entry_action(schema: TableSchema, call: ActionCall | Chosen) -> Any:
             for item in actions:
                 added = message.action_profile_action_set.action_profile_actions.add(weight=item.weight)
                 added.action.CopyFrom(encode_action(schema, item.call).action)
+                _add_watch(added, item.watch)
             return message
         case ActionCall():
             return encode_action(schema, call)

@@ -33,11 +33,20 @@ class GroupOf:
 
 
 @dataclass(frozen=True)
+class Watch:
+    """A port that a member depends on. `numbered`: the controller wrote it as a number, as before version 1.4."""
+
+    port: int
+    numbered: bool = False
+
+
+@dataclass(frozen=True)
 class WeightedAction:
     """One action of an entry that has several."""
 
     call: ActionCall
     weight: int
+    watch: Watch | None = None
 
 
 @dataclass(frozen=True)
@@ -56,6 +65,7 @@ class GroupMember:
 
     member: int
     weight: int
+    watch: Watch | None = None
 
 
 @dataclass(frozen=True)
@@ -96,6 +106,10 @@ class _Own:
     choice: Any
     members: tuple[Any, ...]
     numbers: tuple[int, ...]
+
+
+_Part = tuple[int, Any, Watch | None]
+"""A member's number, its entry, and what it depends on."""
 
 
 class _Numbers:
@@ -156,9 +170,8 @@ class ProfileState:
 
     def insert_member(self, number: int, call: ActionCall) -> None:
         """Adds a member whose id is new."""
-        entry = self._new_entry(call)
-        alone = self._new_choice([entry])
-        self._members[number] = _Member(call, entry, [self._numbers.take()], alone)
+        entry, own = self._new_entry(call), self._numbers.take()
+        self._members[number] = _Member(call, entry, [own], self._new_choice([(own, entry, None)]))
 
     def modify_member(self, number: int, call: ActionCall) -> None:
         """Changes a member's action, for all that refer to it at once."""
@@ -182,12 +195,12 @@ class ProfileState:
         touched = sorted({item.member for item in found.written.members} | set(weights))
         for member in touched:
             self._weigh(self._members[member], number, weights.get(member, 0))
-        pairs = [
-            (self._members[member].numbers[position], self._members[member].entry)
-            for member, weight in weights.items()
-            for position in range(weight)
+        parts = [
+            (self._members[item.member].numbers[position], self._members[item.member].entry, item.watch)
+            for item in group.members
+            for position in range(item.weight)
         ]
-        self._choose(found.choice, [entry for _, entry in sorted(pairs, key=lambda pair: pair[0])])
+        self._choose(found.choice, parts)
         found.written = group
 
     def _weigh(self, member: _Member, group: int, weight: int) -> None:
@@ -220,10 +233,13 @@ class ProfileState:
 
     def _acquire_set(self, actions: tuple[WeightedAction, ...]) -> Any:
         members = [self._new_entry(item.call) for item in actions]
-        copies = [member for member, item in zip(members, actions, strict=True) for _ in range(item.weight)]
-        pairs = [(self._numbers.take(), member) for member in copies]
-        choice = self._new_choice([member for _, member in sorted(pairs, key=lambda pair: pair[0])])
-        self._own[choice] = _Own(choice, tuple(members), tuple(number for number, _ in pairs))
+        parts = [
+            (self._numbers.take(), member, item.watch)
+            for member, item in zip(members, actions, strict=True)
+            for _ in range(item.weight)
+        ]
+        choice = self._new_choice(parts)
+        self._own[choice] = _Own(choice, tuple(members), tuple(number for number, _, _ in parts))
         return choice
 
     def release(self, chosen: Chosen, choice: Any) -> None:
@@ -235,6 +251,7 @@ class ProfileState:
                 self._groups[number].entries -= 1
             case ActionSet():
                 own = self._own.pop(choice)
+                self._choose(choice, [])
                 self._changes.keep(own)
                 for number in own.numbers:
                     self._numbers.give(number)
@@ -250,10 +267,12 @@ class ProfileState:
         position = self._actions.index(call.action)
         self._changes.set_entry(entry, position, arguments, NULL)
 
-    def _new_choice(self, members: list[Any]) -> Any:
+    def _new_choice(self, parts: list[_Part]) -> Any:
         choice = ffi.gc(entry_or_memory_error(runtime().gl_choice_new()), runtime().gl_choice_free)
-        self._choose(choice, members)
+        self._choose(choice, parts)
         return choice
 
-    def _choose(self, choice: Any, members: list[Any]) -> None:
-        self._changes.set_choice(choice, members)
+    def _choose(self, choice: Any, parts: list[_Part]) -> None:
+        ordered = sorted(parts, key=lambda part: part[0])
+        ports = [None if watch is None else watch.port for _, _, watch in ordered]
+        self._changes.set_choice(choice, [entry for _, entry, _ in ordered], ports)

@@ -387,6 +387,8 @@ class State:
         """The digests that a controller wants, by index."""
         self.clock: Callable[[], int] = time.monotonic_ns
         """The time in ns that packets are stamped with."""
+        self.has_port: Callable[[int], bool] = lambda number: 0 <= number < runtime().GL_DROP_PORT
+        """Whether there is a port of a number."""
         self.mail_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         """Readable when there may be mail: what the program tells the controller."""
         weakref.finalize(self, os.close, self.mail_fd)
@@ -456,6 +458,10 @@ class State:
             self.sessions.pop(number, None)
         else:
             self.sessions[number] = session
+
+    def set_port(self, port: int, up: bool) -> None:
+        """Says whether a port is up; at first every one is. Members that depend on it are left out if not."""
+        runtime().gl_port_state(self.handle, port, up)
 
     @property
     def losses(self) -> Losses:

@@ -85,6 +85,12 @@ class Switch:
         self._cpu_port = port
         self.pipeline.state.set_cpu_port(port)
 
+    def set_port(self, port: int, *, up: bool) -> None:
+        """Says whether a port is up, for members of groups that watch it; at first every one is. Raises SwitchError."""
+        if not self.pipeline.state.has_port(port):
+            raise SwitchError(f"{port} is not a port number (0..510)")
+        self.pipeline.state.set_port(port, up)
+
     def notifications(self) -> list[Any]:
         """What controllers are told by now: p4.v1.StreamMessageResponse with packets, digests and idle entries."""
         return list(notifications(self.pipeline, self.now))

@@ -132,9 +132,12 @@ void gl_registers_write(gl_state *state, uint32_t index, uint32_t first, uint32_
 gl_entry *gl_member_new(uint32_t max_arguments);
 void gl_member_free(gl_entry *member);
 gl_choice *gl_choice_new(void);
-/* The same member may be there several times. Returns 0, or -1 for want of memory. */
-int gl_choice_set(gl_state *state, gl_choice *choice, uint32_t count, gl_entry **members);
-/* No entry may refer to it any more. */
+/* The same member may be there several times. `ports`: what each of them depends on, GL_PORTS for none, or NULL.
+ * Returns 0, or -1 for want of memory, which none needs. */
+int gl_choice_set(gl_state *state, gl_choice *choice, uint32_t count, gl_entry **members, const uint64_t *ports);
+/* Members that depend on a port are left out while it is down. At first every port is up. */
+void gl_port_state(gl_state *state, uint32_t port, uint32_t up);
+/* No entry may refer to it any more, and no member of it may depend on a port, unless the state goes as well. */
 void gl_choice_free(gl_choice *choice);
 /* Returns 0, or -1 for want of memory. No replicas: the group does not exist. */
 int gl_group_set(gl_state *state, uint32_t group, uint32_t count, const gl_replica *replicas);
@@ -330,6 +333,8 @@ enum { GL_PORT_PACKET = 0, GL_PORT_UDP = 1, GL_PORT_TAP = 2, GL_PORT_FILE = 3 };
 int gl_port_add(gl_dataplane *dp, uint32_t number, uint32_t kind, int fd, uint32_t frame_limit, gl_port_config config);
 /* Drops what waits at the port. Its descriptor may be closed from then on. */
 void gl_port_remove(gl_dataplane *dp, uint32_t number);
+/* Whether the interface behind it has a carrier. */
+void gl_port_link(gl_dataplane *dp, uint32_t number, uint32_t up);
 void gl_port_configure(gl_dataplane *dp, uint32_t number, gl_port_config config);
 /* Of `count` ports at one and the same moment. */
 void gl_port_statistics(gl_dataplane *dp, uint32_t count, const uint32_t *numbers, gl_port_stats *out);

@@ -14,7 +14,7 @@ static int change(gl_state *state, const gl_change *c) {
         gl_entry_set(state, c->target, c->index, c->count, c->values, c->other);
         return 0;
     case GL_CHANGE_CHOICE:
-        return gl_choice_set(state, c->target, c->count, c->other);
+        return gl_choice_set(state, c->target, c->count, c->other, c->values);
     case GL_CHANGE_ENTRY_COUNTER:
         gl_entry_counter_write(state, c->target, c->counter);
         return 0;

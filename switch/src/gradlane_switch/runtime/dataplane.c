@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The ports and the program between them: what the program calls, and what changes while packets are forwarded. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -155,6 +156,25 @@ void gl_dataplane_free(gl_dataplane *dp) {
     free(dp);
 }
 
+void gl_port_told(gl_dataplane *dp, uint32_t number) {
+    const gl_port *port = dp->ports[number];
+    if (dp->state) {
+        gl_port_state(dp->state, number, port && port->stats.up && port->config.up);
+    }
+}
+
+void gl_port_link(gl_dataplane *dp, uint32_t number, uint32_t up) {
+    gl_acquire(dp->lock);
+    gl_port *port = dp->ports[number];
+    if (port && port->stats.up != up) {
+        port->stats.up = up;
+        port->told &= (uint8_t)~(1u << (up ? GL_EVENT_DOWN : GL_EVENT_UP));
+        gl_tell(dp, port, up ? GL_EVENT_UP : GL_EVENT_DOWN, up ? 0 : ENETDOWN, 0);
+        gl_port_told(dp, number);
+    }
+    gl_release(dp->lock);
+}
+
 int gl_port_add(gl_dataplane *dp, uint32_t number, uint32_t kind, int fd, uint32_t frame_limit, gl_port_config config) {
     gl_port *port = number < GL_DROP_PORT ? gl_port_new(number, kind, fd, frame_limit, dp->seed) : NULL;
     if (!port) {
@@ -169,6 +189,7 @@ int gl_port_add(gl_dataplane *dp, uint32_t number, uint32_t kind, int fd, uint32
         gl_port_apply(dp, port, config);
         dp->ports[number] = dp->list[dp->count++] = port;
         dp->generation++;
+        gl_port_told(dp, number);
     }
     gl_release(dp->lock);
     gl_wake(dp);
@@ -186,6 +207,7 @@ void gl_port_remove(gl_dataplane *dp, uint32_t number) {
     dp->count--;
     dp->ports[number] = NULL;
     dp->generation++;
+    gl_port_told(dp, number);
     gl_port_free(dp, port);
     gl_release(dp->lock);
     gl_wake(dp);
@@ -194,6 +216,7 @@ void gl_port_remove(gl_dataplane *dp, uint32_t number) {
 void gl_port_configure(gl_dataplane *dp, uint32_t number, gl_port_config config) {
     gl_acquire(dp->lock);
     gl_port_apply(dp, dp->ports[number], config);
+    gl_port_told(dp, number);
     gl_release(dp->lock);
     /* The thread may sleep towards a departure that the new rate brings forward. */
     gl_wake(dp);
@@ -249,6 +272,9 @@ void gl_dataplane_program(gl_dataplane *dp, gl_process *process, gl_state *state
     dp->settling = 0;
     dp->process = process;
     dp->state = state;
+    for (uint32_t number = 0; number < GL_DROP_PORT; number++) {
+        gl_port_told(dp, number);
+    }
     gl_release(dp->lock);
 }
 

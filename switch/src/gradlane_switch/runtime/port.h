@@ -218,6 +218,8 @@ static inline gl_tracer *gl_tracer_of(const gl_dataplane *dp, const gl_packet *p
 void gl_port_receive(gl_dataplane *dp, gl_port *port, uint64_t offset, uint64_t now);
 /* Hands what is leaving to the interface. */
 void gl_port_flush(gl_dataplane *dp, gl_port *port);
+/* Tells the program whether there is a port of that number, and it is up. The caller has the lock. */
+void gl_port_told(gl_dataplane *dp, uint32_t number);
 /* Wakes the forwarding thread. */
 void gl_wake(const gl_dataplane *dp);
 /* Reports an event for the log, once. */

@@ -137,6 +137,7 @@ static void note_error(gl_dataplane *dp, gl_port *port, int error) {
     port->stats.up = 0;
     port->told &= (uint8_t)~(1u << GL_EVENT_UP);
     gl_tell(dp, port, GL_EVENT_DOWN, error, 0);
+    gl_port_told(dp, port->number);
 }
 
 void gl_port_receive(gl_dataplane *dp, gl_port *port, uint64_t offset, uint64_t now) {
@@ -157,6 +158,7 @@ void gl_port_receive(gl_dataplane *dp, gl_port *port, uint64_t offset, uint64_t 
         port->stats.up = 1;
         port->told &= (uint8_t)~(1u << GL_EVENT_DOWN);
         gl_tell(dp, port, GL_EVENT_UP, 0, 0);
+        gl_port_told(dp, port->number);
     }
     port->more = (uint32_t)received == ready;
     for (uint32_t i = 0; i < (uint32_t)received; i++) {

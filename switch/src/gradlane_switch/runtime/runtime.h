@@ -127,10 +127,12 @@ typedef struct {
 
 enum { GL_CLONED = 0x8000 };
 
-/* One member of an action profile, or a group's. */
+/* One member of an action profile, or a group's: those that can be chosen now, and all, if ports are watched. */
 struct gl_choice {
-    uint32_t count;
-    gl_entry **members;
+    uint32_t count, total;
+    gl_entry **members, **all;
+    uint16_t *ports;         /* what each of all depends on; NULL: none is watched */
+    gl_choice *next, **link; /* in gl_state.watching */
 };
 
 /* ---- State ---- */
@@ -184,6 +186,8 @@ struct gl_state {
     gl_group **groups, **sessions;
     uint64_t random;
     uint32_t cpu_port;       /* GL_PORTS: there is none */
+    gl_choice *watching;     /* those that depend on ports */
+    uint8_t down[GL_PORTS + 1];
     gl_mailbox mailbox;
     gl_losses losses;
     uint64_t log_time;       /* ns: messages of the program to the log, at most GL_LOGGED in a second */
