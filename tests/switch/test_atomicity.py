@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from running import Controller, failure, failures
 from small_programs import SEND, Json, action, assign, encode, entry, field, load, p4info, param, program, table
 
-from gradlane_switch import EntityError, Switch, batch
+from gradlane_switch import EntityError, Switch, atomic, batch
+from gradlane_switch.pipeline import Pipeline
+from gradlane_switch.state import Lock
 
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
 CONTINUE, ROLLBACK = p4r.WriteRequest.CONTINUE_ON_ERROR, p4r.WriteRequest.ROLLBACK_ON_ERROR
@@ -161,16 +163,22 @@ def test_an_unknown_mode_is_refused(primary: Controller) -> None:
     assert (code.name, text) == ("INVALID_ARGUMENT", f"atomicity 9 is unknown: {known}")
 
 
-def paired() -> Switch:
-    """Two tables, whose entries for a key say what two fields become."""
+def paired(*, apart: bool = False) -> Switch:
+    """Two tables, whose entries for a key say what two fields become; the second may be in egress."""
     first = action(0, "first", [16], assign(field("h", "a"), param(0)), SEND)
     second = action(1, "second", [16], assign(field("h", "b"), param(0)))
     nothing = action(2, "nothing", [])
+    following = None if apart else "two"
     tables = [
-        table(0, "one", [("exact", field("h", "k"))], [first, nothing], nothing, following="two"),
+        table(0, "one", [("exact", field("h", "k"))], [first, nothing], nothing, following=following),
         table(1, "two", [("ternary", field("h", "k"))], [second, nothing], nothing),
     ]
-    return load(program([("k", 16), ("a", 16), ("b", 16)], [first, second, nothing], tables))
+    source = program([("k", 16), ("a", 16), ("b", 16)], [first, second, nothing], tables)
+    info = p4info(source)
+    if apart:
+        ingress, egress = source["pipelines"]
+        egress |= {"init_table": "two", "tables": [ingress["tables"].pop()]}
+    return Switch(Pipeline(json.dumps(source).encode(), info, Lock()))
 
 
 def pair(value: int) -> list[Any]:
@@ -211,7 +219,7 @@ def test_packets_see_all_of_an_atomic_batch_or_nothing_of_it() -> None:
 def test_an_atomic_batch_that_would_keep_packets_waiting_is_refused_whole(primary: Controller) -> None:
     switch = load(large_document())
     request = p4r.WriteRequest()
-    fill(request, batch.MOST_ATOMIC + 1)
+    fill(request, atomic.MOST + 1)
     with pytest.raises(EntityError, match="packets would have to wait too long") as caught:
         batch.write(switch.pipeline, request.updates, ATOMIC)
     assert caught.value.code == rpc_code.UNIMPLEMENTED
@@ -220,8 +228,21 @@ def test_an_atomic_batch_that_would_keep_packets_waiting_is_refused_whole(primar
     many = [p4r.Update(type=INSERT, entity=row(value, 1)) for value in range(256)]
     with pytest.raises(EntityError, match=r"1\.5 times what can be"):
         batch.write(load(document()).pipeline, many, ATOMIC)
-    code, text = failure(primary.write, *[p4r.Update()] * (batch.MOST_ATOMIC + 1), atomicity=ATOMIC)
+    code, text = failure(primary.write, *[p4r.Update()] * (atomic.MOST + 1), atomicity=ATOMIC)
     assert (code.name, "1.0 times" in text) == ("UNIMPLEMENTED", True)
+
+
+def test_an_atomic_batch_that_ingress_and_egress_would_see_apart_is_refused() -> None:
+    """A packet may wait in a queue between them."""
+    switch = paired(apart=True)
+    updates = [p4r.Update(type=INSERT, entity=item) for item in pair(5)]
+    with pytest.raises(EntityError, match="both what ingress and what egress looks at") as caught:
+        batch.write(switch.pipeline, updates, ATOMIC)
+    assert caught.value.code == rpc_code.UNIMPLEMENTED
+    assert switch.read(p4r.Entity(table_entry=p4r.TableEntry())) == []
+    for update in updates:
+        assert batch.write(switch.pipeline, [update], ATOMIC) == []
+    assert switch.process(0, b"\0\x07" + bytes(4)) == [(1, b"\0\x07\0\5\0\5")]
 
 
 def test_a_batch_without_updates_does_nothing(primary: Controller) -> None:

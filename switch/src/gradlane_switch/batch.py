@@ -9,14 +9,13 @@ from typing import Any
 from finsy.proto import p4r, rpc_code
 
 from gradlane_switch import entities
+from gradlane_switch.atomic import require_atomic
 from gradlane_switch.bytestrings import invalid
 from gradlane_switch.errors import EntityError
 from gradlane_switch.pipeline import Pipeline
 
 _SPACE = "gradlane-switch"
 _ENTITIES_PER_MESSAGE = 256
-MOST_ATOMIC = 1024
-"""The most that packets may have to wait for, in units of `entities.cost`: well below a millisecond."""
 _MODES = p4r.WriteRequest
 
 
@@ -31,8 +30,7 @@ def write(pipeline: Pipeline, updates: Iterable[Any], atomicity: int = _MODES.CO
     """Applies p4.v1.Update messages in order. The p4.v1.Error of each, or no list at all if every one went well.
 
     With ROLLBACK_ON_ERROR the first that fails undoes those before it, and the others get ABORTED. With
-    DATAPLANE_ATOMIC packets also see either all of them or none. Raises EntityError (UNIMPLEMENTED) if packets would
-    have to wait too long for that.
+    DATAPLANE_ATOMIC packets also see either all of them or none. Raises EntityError (UNIMPLEMENTED) if that can't be.
     """
     if atomicity == _MODES.ROLLBACK_ON_ERROR:
         return _write_all_or_none(pipeline, list(updates), [])
@@ -84,14 +82,7 @@ def _undo(pipeline: Pipeline, undo: list[tuple[int, Any]]) -> None:
 
 
 def _write_between_packets(pipeline: Pipeline, updates: list[Any]) -> list[Any]:
-    cost = sum(entities.cost(pipeline, update) for update in updates)
-    if cost > MOST_ATOMIC:
-        text = (
-            f"packets would have to wait too long for this DATAPLANE_ATOMIC batch: it is {cost / MOST_ATOMIC:.1f} "
-            f"times what can be ({MOST_ATOMIC} exact entries, {MOST_ATOMIC // 2} LPM entries, fewer of other kinds): "
-            "split it, or use ROLLBACK_ON_ERROR"
-        )
-        raise EntityError(rpc_code.UNIMPLEMENTED, text)
+    require_atomic(pipeline, updates)
     undo: list[tuple[int, Any]] = []
     try:
         with pipeline.state.changes.together():

@@ -59,16 +59,20 @@ def _cells(array: ArraySchema, message: Any) -> tuple[int, int]:
     return index, 1
 
 
+def array(pipeline: Pipeline, kind: str, message: Any) -> ArraySchema | None:
+    """The array that an entity of some kind is about; None if there is no such array."""
+    schema = pipeline.schema
+    if kind == "counter_entry":
+        return schema.counters.get(message.counter_id)
+    if kind == "meter_entry":
+        return schema.meters.get(message.meter_id)
+    return schema.registers.get(message.register_id)
+
+
 def size(pipeline: Pipeline, kind: str, message: Any) -> int:
     """How many cells an update changes; 0 if there is no such array."""
-    schema = pipeline.schema
-    arrays, number = {
-        "counter_entry": lambda: (schema.counters, message.counter_id),
-        "meter_entry": lambda: (schema.meters, message.meter_id),
-        "register_entry": lambda: (schema.registers, message.register_id),
-    }[kind]()
-    array: ArraySchema | None = arrays.get(number)
-    return 0 if array is None else 1 if message.HasField("index") else array.size
+    found = array(pipeline, kind, message)
+    return 0 if found is None else 1 if message.HasField("index") else found.size
 
 
 def write_counter(pipeline: Pipeline, kind: int, message: Any) -> None:

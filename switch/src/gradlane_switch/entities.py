@@ -98,27 +98,5 @@ def inverse(pipeline: Pipeline, update: Any) -> list[tuple[int, Any]]:
     return [(back, p4r.Entity(**{kind: item})) for item in before]
 
 
-def cost(pipeline: Pipeline, update: Any) -> int:
-    """How long packets wait, at most, while an update is applied: an exact entry is 1, and takes 0.3 us at most."""
-    kind = update.entity.WhichOneof("entity")
-    message = update.entity if kind is None else getattr(update.entity, kind)
-    match kind:
-        case "table_entry":
-            return table_entries.cost(pipeline, message)
-        case "counter_entry" | "register_entry":
-            return 1 + cells.size(pipeline, kind, message) // 16
-        case "meter_entry":
-            return 1 + cells.size(pipeline, kind, message)
-        case "action_profile_group":
-            return 1 + sum(abs(item.weight) for item in message.members)
-        case "packet_replication_engine_entry":
-            replicas = (message.multicast_group_entry.replicas, message.clone_session_entry.replicas)
-            return 1 + sum(map(len, replicas))
-        case "value_set_entry":
-            return 1 + value_set_entries.changed(pipeline, message)
-        case _:
-            return 1
-
-
 def _article(kind: str) -> str:
     return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"

@@ -60,7 +60,7 @@ def _no_such_entry(schema: TableSchema) -> EntityError:
 
 
 def cost(pipeline: Pipeline, message: Any) -> int:
-    """How long packets wait while an entry is written, as `entities.cost` has it; 1 if there is no such table."""
+    """How long packets wait while an entry is written, where an exact one is 1; 1 if there is no such table."""
     schema = pipeline.schema.tables.get(message.table_id)
     if schema is None:
         return 1
