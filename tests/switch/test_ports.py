@@ -116,6 +116,15 @@ def test_a_stale_admin_socket_is_replaced_and_a_live_one_is_not(tmp_path: Path) 
     assert not path.exists()
 
 
+def test_how_long_packets_have_waited_for_a_change_is_told_and_forgotten(tmp_path: Path) -> None:
+    path = tmp_path / "admin.sock"
+    with Process("--admin", str(path)):
+        waited = admin(path, {"op": "forwarding"})["forwarding"]["longest_wait_ns"]
+        assert 0 <= waited < 10**9
+        assert admin(path, {"op": "clear"}) == {"ok": True}
+        assert admin(path, {"op": "forwarding"}) == {"forwarding": {"longest_wait_ns": 0}}
+
+
 def test_a_bad_p4info_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "info.txtpb"
     path.write_text("tables { nonsense: 1 }")
