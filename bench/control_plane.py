@@ -44,12 +44,17 @@ _EXAMPLES = """examples:
 
 @dataclass(frozen=True)
 class Result:
-    """One phase. Times in us: `wait` is the longest time for which the switch says that forwarding waited for a change,
-    `gap` the longest between two packets of the stream, delays are from the sender to the receiver's interface."""
+    """One phase. Times in us.
+
+    `cpu`: the switch's CPU time per write, less what it takes without writes. `wait`: the longest time for which the
+    switch says that forwarding waited for a change. `gap`: the longest between two packets of the stream. Delays are
+    from the sender to the receiver's interface.
+    """
 
     table: str
     phase: str
     writes_per_second: int
+    cpu: float
     wait: float
     gap: float
     delay_p50: float
@@ -173,6 +178,12 @@ def _ask(path: Path, operation: str) -> Any:
         return json.loads(connection.makefile().readline())
 
 
+def _cpu(pid: int) -> float:
+    """CPU time of a process in s."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def _resident(pid: int, key: str) -> float:
     [line] = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith(key)]
     return int(line.split()[1]) / 1024
@@ -200,9 +211,13 @@ def measure(
             entries[tuple(sorted(wanted.items()))] = wanted
         entities = [entity(ids, case, wanted, number) for number, wanted in enumerate(entries.values(), 1)]
 
+        idle = 0.0  # the share of a core that the stream takes
+
         def phase(kind: str, requests: list[bytes], count: int) -> None:
+            nonlocal idle
             _ask(admin, "clear")
             figures: list[int] = []
+            spent, began = _cpu(pid), time.monotonic()
             with stream.running(figures):
                 if requests:
                     rate = round(count / controller.write(requests))
@@ -213,9 +228,13 @@ def measure(
                     else:
                         time.sleep(_SECONDS)
             wait = _ask(admin, "forwarding")["forwarding"]["longest_wait_ns"]
+            spent, took = _cpu(pid) - spent, time.monotonic() - began
+            if kind == "no writes":
+                idle = spent / took
+            cpu = round((spent - idle * took) / count * 1e6, 1) if count else 0.0
             sent, received, gap, longest, p50, _, p999 = figures
             wait, gap, p50, p999, longest = (round(value / 1000, 1) for value in (wait, gap, p50, p999, longest))
-            results.append(Result(name, kind, rate, wait, gap, p50, p999, longest, sent, sent - received))
+            results.append(Result(name, kind, rate, cpu, wait, gap, p50, p999, longest, sent, sent - received))
             print(_line(results[-1]), file=sys.stderr)
 
         phase("no writes", [], 0)
@@ -242,15 +261,16 @@ def _ids() -> dict[str, int]:
 
 
 _COLUMNS = (
-    f"{'table':10} {'phase':10} {'writes/s':>9} {'wait us':>8} {'gap us':>9} {'p50 us':>8} {'p99.9 us':>9} "
-    f"{'longest':>9} {'lost':>5}"
+    f"{'table':10} {'phase':10} {'writes/s':>9} {'CPU us':>7} {'wait us':>8} {'gap us':>9} "
+    f"{'p50 us':>8} {'p99.9 us':>9} {'longest':>9} {'lost':>5}"
 )
 
 
 def _line(item: Result) -> str:
     return (
-        f"{item.table:10} {item.phase:10} {item.writes_per_second or '':>9} {item.wait:8.1f} {item.gap:9.1f} "
-        f"{item.delay_p50:8.1f} {item.delay_p999:9.1f} {item.delay_max:9.1f} {item.lost:5}"
+        f"{item.table:10} {item.phase:10} {item.writes_per_second or '':>9} {item.cpu or '':>7} "
+        f"{item.wait:8.1f} {item.gap:9.1f} {item.delay_p50:8.1f} {item.delay_p999:9.1f} {item.delay_max:9.1f} "
+        f"{item.lost:5}"
     )
 
 
