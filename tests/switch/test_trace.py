@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from finsy.proto import p4r
 from google.protobuf import text_format
-from replaying import frame, write_pcap
+from replaying import frame, steering_pipeline, write_pcap
 from running import COMMAND
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
@@ -21,7 +21,10 @@ from tunnels import TunnelLab
 
 from gradlane_switch import Switch, build, tracing
 from gradlane_switch.codegen import generate
+from gradlane_switch.dataplane import DataPlane
 from gradlane_switch.loader import load as load_program
+from gradlane_switch.ports import parse_port
+from gradlane_switch.state import Lock
 
 SPEC = field("standard_metadata", "egress_spec")
 
