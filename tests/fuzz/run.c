@@ -178,6 +178,31 @@ static void process_alone(uint32_t port, const uint8_t *frame, uint32_t length) 
                    MOST_SENT, output, sizeof output, traced ? &own : NULL);
 }
 
+/* What a packet socket does with a frame that a card would cut, and with packets that it would have cut it into. */
+static void cut_and_join(const struct virtio_net_hdr *offload, const uint8_t *frame, uint32_t length, uint32_t behind) {
+    gl_pool pool = {.packet_size = sizeof(gl_packet) + GL_HEADROOM + FRAME_SIZE, .limit = 4 << 20};
+    uint8_t *whole = calloc(length + behind + 1, 1), header[GL_HEADERS];
+    memcpy(whole, frame, length);
+    uint32_t total = length + behind, near = total < FRAME_SIZE ? total : FRAME_SIZE;
+    gl_slot slot = {.offload = *offload, .packet = gl_pool_get(&pool), .rest = whole + near};
+    memcpy(slot.packet->data, whole, near);
+    gl_traffic missing = {0};
+    gl_packet *packets[GL_BATCH], *next = gl_offload_cut(&pool, &slot, total, FRAME_SIZE, 1, &missing);
+    uint32_t count = 0, done = 0;
+    for (; next && count < GL_BATCH; next = next->next) {
+        packets[count++] = next;
+    }
+    while (done < count) {
+        struct virtio_net_hdr joined;
+        struct iovec vectors[GL_BATCH + 1];
+        uint32_t used, taken = gl_offload_join(packets + done, count - done, &joined, header, vectors, &used);
+        fuzz_require(taken >= 1 && taken <= count - done && used <= taken + 1, "packets are joined that are not there");
+        done += taken;
+    }
+    gl_pool_clear(&pool);
+    free(whole);
+}
+
 /* A frame, several times if the input says so. 1 if the forwarding thread is to look for it. */
 static int frame_in(int offloaded) {
     uint32_t length, behind = 0, number = fuzz_port();
@@ -205,6 +230,9 @@ static int frame_in(int offloaded) {
     }
     if (mode == ALONE) {
         gl_mark_ce(frame, length);
+        if (offloaded) {
+            cut_and_join(&offload, frame, length, behind);
+        }
     }
     free(frame);
     return mode == LIVE && there && fuzz_below(3) == 0;

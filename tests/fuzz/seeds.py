@@ -21,7 +21,10 @@ from gradlane_switch.program import ActionCall, Table
 from gradlane_switch.state import Entry
 
 _OFFLOADED = 7
-_OFFLOAD = bytes([1, 5]) + struct.pack("<HHHH", 42, 200, 34, 6)  # of a UDP datagram to be cut into some of 200 bytes
+# Frames that a card would cut into packets with 200 bytes of payload: their virtio_net_hdr, and the frame's first bytes.
+_UDP, _TCP = bytes([1, 5]) + struct.pack("<HHHH", 42, 200, 34, 6), bytes([1, 1]) + struct.pack("<HHHH", 54, 200, 34, 16)
+_TRAIN = bytes.fromhex("0200000000ff0200000000010800450000000000000040110000" + "0a0001020a000202" + "0001000200000000")
+_TRAIN += bytes.fromhex("000000005010ffff00000000") + bytes(50)
 _FRAME, _INSERT, _DEFAULT, _REPLICAS = 0, 8, 12, 15  # operations; see run.c
 _MODES = 3
 _ALONE = 2
@@ -44,9 +47,10 @@ def inputs(number: int, name: str, count: int) -> Iterator[bytes]:
             again = 255 if len(content) % 4 == 0 else 0
             content += bytes([_FRAME, port - 1]) + len(frame).to_bytes(2, "little") + frame + bytes([again])
             content += b"" if mode else b"\0"  # wakes the forwarding thread
-            if frame[12:14] == b"\x08\0" and mode != _ALONE:
-                content += bytes([_OFFLOADED, 0]) + _OFFLOAD + bytes([20]) + len(frame).to_bytes(2, "little") + frame
-                content += bytes(1 if mode else 2)
+        for kind, protocol in ((_UDP, 17), (_TCP, 6)):
+            train = _TRAIN[:23] + bytes([protocol]) + _TRAIN[24:]
+            content += bytes([_OFFLOADED, 0]) + kind + bytes([20]) + len(train).to_bytes(2, "little") + train
+            content += bytes(1 if mode else 2)
         yield content
 
 
