@@ -68,6 +68,10 @@ test: $(VENV)/.ready-test ## Lint, types, and all tests
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest
 
+.PHONY: soak
+soak: $(VENV)/.ready ## Load the switch for long, change everything meanwhile, account for every frame (root; SECONDS=600)
+	$(BIN)/python bench/soak.py $(call option,SECONDS,seconds)
+
 .PHONY: fuzz
 fuzz: $(VENV)/.ready-test ## Fuzz the switch's C code under sanitizers (SECONDS=120)
 	$(BIN)/python tests/fuzz/fuzz.py $(call option,SECONDS,seconds)

@@ -21,7 +21,7 @@ from gradlane_switch.program import ActionCall, Table
 from gradlane_switch.state import Entry
 
 _OFFLOADED = 7
-# Frames that a card would cut into packets with 200 bytes of payload: their virtio_net_hdr, and the frame's first bytes.
+# Frames that a card would cut into packets with 200 bytes of payload: virtio_net_hdr, and the frame's first bytes.
 _UDP, _TCP = bytes([1, 5]) + struct.pack("<HHHH", 42, 200, 34, 6), bytes([1, 1]) + struct.pack("<HHHH", 54, 200, 34, 16)
 _TRAIN = bytes.fromhex("0200000000ff0200000000010800450000000000000040110000" + "0a0001020a000202" + "0001000200000000")
 _TRAIN += bytes.fromhex("000000005010ffff00000000") + bytes(50)
