@@ -60,10 +60,11 @@ static void any_key(const fuzz_table *table, held_entry *made) {
     memset(made, 0, sizeof *made);
     words(&table->key, made->key);
     if (shape->kind == GL_TABLE_LPM) {
-        uint32_t held = (table->prefix_width + 63) / 64, length = (uint32_t)(fuzz_number() % (table->prefix_width + 1));
+        uint32_t held = (shape->prefix_width + 63) / 64, length = (uint32_t)(fuzz_number() % (shape->prefix_width + 1));
         uint64_t *prefix = made->key + shape->words - 1 - held;
         for (uint32_t i = 0; i < held; i++) {
-            prefix[i] &= gl_prefix_mask(length, table->prefix_width, i);
+            uint32_t low = shape->prefix_width - length;  /* bits that are no part of it */
+            prefix[i] &= low <= 64 * i ? ~UINT64_C(0) : low >= 64 * i + 64 ? 0 : ~UINT64_C(0) << (low - 64 * i);
         }
         made->key[shape->words - 1] = length;
     } else if (shape->kind == GL_TABLE_LIST) {
@@ -114,10 +115,22 @@ static void insert(uint32_t index) {
     } else if (table->action_count) {
         count = any_action(table, &action, data);
     }
-    made.entry = gl_table_insert(fuzz_state, index, made.key, made.operand, made.priority, action, count, data, choice);
-    if (made.entry) {
-        entries[index][entry_counts[index]++] = made;
+    made.entry = gl_entry_new(fuzz_state, index, made.key, made.operand, made.priority, action, count, data, choice);
+    if (!made.entry) {
+        return;
     }
+    if (entry_counts[index] % 2) {
+        gl_table_add(fuzz_state, index, made.entry);
+    } else {
+        /* As a batch does it. */
+        gl_change changes[] = {
+            {.kind = GL_CHANGE_ADD, .index = index, .target = made.entry},
+            {.kind = GL_CHANGE_ENTRY_COUNTER, .target = made.entry, .counter = {1, 2}},
+        };
+        gl_table_reserve(fuzz_state, index, 1);
+        gl_change_all(fuzz_state, 2, changes);
+    }
+    entries[index][entry_counts[index]++] = made;
 }
 
 static gl_meter_config any_meter(void) {
@@ -148,7 +161,9 @@ static void change_entry(uint32_t index, uint32_t how) {
         }
         break;
     case 2:
-        gl_entry_meter_write(fuzz_state, entry, any_meter());
+        if (entry->meter) {
+            gl_entry_meter_write(fuzz_state, entry, any_meter());
+        }
         break;
     default:
         gl_entry_counter_read(fuzz_state, entry, &counter);
@@ -197,7 +212,8 @@ static void write_replicas(void) {
     if (what % 2) {
         gl_group_set(fuzz_state, 1 + fuzz_below(8), count, replicas);
     } else {
-        gl_session_set(fuzz_state, 1 + fuzz_below(8), count, replicas, fuzz_below(4) ? UINT32_MAX : fuzz_byte());
+        uint32_t limit = fuzz_below(4) ? UINT32_MAX : fuzz_byte();
+        gl_session_set(fuzz_state, 1 + fuzz_below(8), count, replicas, limit, what / 16);
     }
 }
 
@@ -284,8 +300,16 @@ void fuzz_state_begin(gl_lock *lock) {
         }
         for (uint32_t j = 0; j < table->entry_count; j++) {
             const fuzz_entry *entry = &table->entries[j];
-            gl_table_insert(fuzz_state, i, entry->key, entry->operand, entry->priority, entry->action, entry->argument_count,
-                            entry->arguments, NULL);
+            held_entry held = {.priority = entry->priority};
+            memcpy(held.key, entry->key, sizeof *entry->key * table->shape.words);
+            if (table->shape.kind == GL_TABLE_LIST) {
+                memcpy(held.operand, entry->operand, sizeof *entry->operand * table->shape.words);
+            }
+            held.entry = gl_entry_new(fuzz_state, i, entry->key, entry->operand, entry->priority, entry->action,
+                                      entry->argument_count, entry->arguments, NULL);
+            gl_table_add(fuzz_state, i, held.entry);
+            fuzz_require(entry_counts[i] < MOST_ENTRIES, "MOST_ENTRIES is too low");
+            entries[i][entry_counts[i]++] = held;
         }
         if (table->profile >= 0 && !profiles[table->profile].choices[0]) {
             held_profile *profile = &profiles[table->profile];

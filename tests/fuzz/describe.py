@@ -54,10 +54,10 @@ def _bits(widths: Sequence[int]) -> str:
     return f"{{ {len(words)}, {_words(words)} }}"
 
 
-def _shape(layout: Layout, arguments: int) -> str:
-    shape = layout.shape(arguments)
-    octets = ", ".join(map(str, shape.pop("bytes"))) or "0"
-    return f"{{ {', '.join(f'UINT64_C({value})' for value in shape.values())}, {{ {octets} }} }}"
+def _shape(layout: Layout, arguments: int, metered: bool = False) -> str:
+    shape = layout.shape(arguments, metered)
+    pieces = ", ".join(map(str, shape.pop("pieces"))) or "0"
+    return f"{{ {', '.join(f'UINT64_C({int(value)})' for value in shape.values())}, {{ {pieces} }} }}"
 
 
 def _table(program: Program, table: Table) -> str:
@@ -68,13 +68,11 @@ def _table(program: Program, table: Table) -> str:
     for key, place in zip(table.keys, layout.places, strict=True):
         for word, value in enumerate(split_words((1 << key.width) - 1, words_of(key.width))):
             bits[place.word + word] |= value << place.shift
-    prefix = 0 if layout.prefix_field is None else table.keys[layout.prefix_field].width
     entries = [_entry(program, table, layout, number) for number in range(len(table.entries))]
     known = ", ".join(_bits(widths) for widths in actions)
     parts = (
-        _shape(layout, longest),
+        _shape(layout, longest, table.direct_meter is not None),
         f"{{ {len(bits)}, {_words(bits)} }}",
-        str(prefix),
         str(-1 if table.profile is None else table.profile),
         str(len(actions)),
         f"(const fuzz_words[]){{ {known} }}" if known else "NULL",
@@ -101,5 +99,5 @@ def _call(program: Program, table: Table, call: ActionCall | None) -> str:
 
 
 def _value_set(item: ValueSet) -> str:
-    layout = Layout(TableKind.EXACT, words_of(item.width), (), 0, 0, None, ())
-    return f"{{ {_shape(layout, 0)}, {_bits([item.width])}, 0, -1, 0, NULL, {{ NULL, NULL, 0, 0, 0, NULL }}, 0, NULL }}"
+    layout = Layout(TableKind.EXACT, words_of(item.width), (), 0, 0, None, 0, ())
+    return f"{{ {_shape(layout, 0)}, {_bits([item.width])}, -1, 0, NULL, {{ NULL, NULL, 0, 0, 0, NULL }}, 0, NULL }}"

@@ -23,7 +23,6 @@ typedef struct {
 typedef struct {
     gl_table_shape shape;
     fuzz_words key;
-    uint32_t prefix_width;   /* of an LPM table */
     int32_t profile;         /* -1: entries have actions of their own */
     uint32_t action_count;
     const fuzz_words *actions; /* their arguments */

@@ -272,7 +272,7 @@ void gl_port_send(gl_dataplane *dp, gl_port *port, gl_packet *packet) {
 /* A long queue has grown cold: fetches what the packet after this one needs while this one is worked on. */
 static void warm(const gl_dataplane *dp, const gl_packet *packet) {
     if (packet) {
-        for (size_t at = 0; at < dp->store.size; at += 64) {
+        for (size_t at = 0; packet->kept && at < dp->store.size; at += 64) {
             __builtin_prefetch((const char *)packet->kept + at);
         }
         __builtin_prefetch(packet->data);
