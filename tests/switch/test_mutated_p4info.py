@@ -107,8 +107,7 @@ def test_a_mutated_p4info_is_refused_or_fits(seed: int) -> None:
         path = random.choice(paths)
         try:
             join(mutant(path, random), original(path)[1])
-        except ProgramError as error:
-            assert str(error)
+        except ProgramError:
             refused += 1
     assert MUTANTS / 10 < refused < MUTANTS
 
