@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from fuzz import FuzzError, build, compiler, fuzz, write_seeds
 
-RUNS = 2500
+RUNS = 1500
 
 pytestmark = pytest.mark.skipif(
     compiler() is None, reason="needs a clang with libFuzzer (clang-14, libclang-rt-14-dev)"
