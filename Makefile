@@ -15,6 +15,8 @@ STEPS ?=
 SEED ?=
 ARMS ?=
 MODEL ?=
+# How long `make fuzz` and `make soak` run, in s; empty means their own.
+SECONDS ?=
 
 # What pip is asked for; elsewhere e.g. TORCH="torch --index-url https://download.pytorch.org/whl/cpu" for a small build.
 TORCH ?= torch==2.13.0
@@ -27,6 +29,8 @@ ADDRESS ?= 127.0.0.1:9559
 DEVICE ?= 1
 BIN := $(VENV)/bin
 PACKAGES := gcc python3-dev python3-venv mininet iproute2 ethtool
+# For fuzzing alone: without them its tests are skipped.
+FUZZ_PACKAGES := clang-14 libclang-rt-14-dev
 
 option = $(if $($(1)),--$(2) $($(1)))
 DEMO_OPTIONS = --switch $(SWITCH) $(call option,SCENARIO,scenario) $(call option,WORKERS,workers) \
@@ -63,6 +67,14 @@ test: $(VENV)/.ready-test ## Lint, types, and all tests
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest
+
+.PHONY: soak
+soak: $(VENV)/.ready ## Load the switch for long, change everything meanwhile, account for every frame (root; SECONDS=600)
+	$(BIN)/python bench/soak.py $(call option,SECONDS,seconds)
+
+.PHONY: fuzz
+fuzz: $(VENV)/.ready-test ## Fuzz the switch's C code under sanitizers (SECONDS=120)
+	$(BIN)/python tests/fuzz/fuzz.py $(call option,SECONDS,seconds)
 
 .PHONY: p4
 p4: ## Compile the P4 program, and the tests' programs that changed, with p4c
@@ -111,4 +123,7 @@ $(SHELL_VENV)/.ready: $(VENV)/bin/python tests/requirements-shell.txt
 $(VENV)/.ready-test: $(VENV)/.ready $(SHELL_VENV)/.ready tests/requirements.txt
 	@echo "Installing the tools of the tests into $(VENV)"
 	$(BIN)/pip install -q --disable-pip-version-check -r tests/requirements.txt
+	@dpkg -s $(FUZZ_PACKAGES) >/dev/null 2>&1 || \
+	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(FUZZ_PACKAGES); } || \
+	echo "make: $(FUZZ_PACKAGES) can't be installed: the tests of fuzzing will be skipped"
 	touch $@

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <time.h>
 
@@ -160,13 +161,43 @@ static void probe(const char *from, const char *to, double rate, double seconds,
     take_arrivals(in);
 }
 
+/* Frames in turn, each at its time: what is late by more than a ms is left out, so that there are no bursts. Sleeps in
+ * between, so it may have real-time priority. */
+static void pace(const char *name, double rate, double seconds, int count, char **hex) {
+    load *made = calloc((size_t)count, sizeof *made);
+    for (int i = 0; made && i < count; i++) {
+        read_frame(&made[i], hex[i]);
+    }
+    int fd = open_interface(name, 0);
+    prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0);
+    uint64_t start = now_ns(CLOCK_MONOTONIC), sent = 0;
+    for (uint64_t turn = 0, wanted = (uint64_t)(rate * seconds); made && turn < wanted; turn++) {
+        uint64_t due = start + (uint64_t)((double)turn / rate * 1e9), now = now_ns(CLOCK_MONOTONIC);
+        if (now > due + 1000000) {
+            continue;
+        }
+        if (now < due) {
+            struct timespec until = {(time_t)(due / 1000000000), (long)(due % 1000000000)};
+            clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+        }
+        load *next = &made[turn % (uint64_t)count];
+        struct iovec vectors[] = {{&next->offload, sizeof next->offload}, {next->frame, next->size}};
+        struct msghdr message = {.msg_iov = vectors, .msg_iovlen = 2};
+        sent += sendmsg(fd, &message, 0) > 0;
+    }
+    printf("%llu\n", (unsigned long long)sent);
+}
+
 int main(int count, char **words) {
     if (count == 7 && !strcmp(words[1], "send")) {
         send_frames(words[2], atof(words[3]), atof(words[4]), (uint32_t)atoi(words[5]), words[6]);
     } else if (count == 7 && !strcmp(words[1], "probe")) {
         probe(words[2], words[3], atof(words[4]), atof(words[5]), words[6]);
+    } else if (count >= 6 && !strcmp(words[1], "pace")) {
+        pace(words[2], atof(words[3]), atof(words[4]), count - 5, words + 5);
     } else {
-        fprintf(stderr, "usage: switch_load send INTERFACE RATE SECONDS TRAIN HEX | probe FROM TO RATE SECONDS HEX\n");
+        fprintf(stderr, "usage: switch_load send INTERFACE RATE SECONDS TRAIN HEX | probe FROM TO RATE SECONDS HEX | "
+                        "pace INTERFACE RATE SECONDS HEX...\n");
         return 2;
     }
     return 0;

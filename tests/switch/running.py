@@ -72,6 +72,10 @@ class Process:
         self.stop()
         return self.log.decode()
 
+    def signal(self, number: int) -> None:
+        """Sends a signal, and does not wait."""
+        self._process.send_signal(number)
+
     def terminate(self) -> None:
         """Sends SIGTERM, and does not wait."""
         self._process.send_signal(signal.SIGTERM)

@@ -106,7 +106,7 @@ def test_a_stale_admin_socket_is_replaced_and_a_live_one_is_not(tmp_path: Path) 
     with socket.socket(socket.AF_UNIX) as stale:
         stale.bind(str(path))
     with Process("--admin", str(path)) as first:
-        assert admin(path, {"op": "ports"}) == {"ports": []}
+        assert admin(path, {"op": "ports"})["ports"] == []
         command = [*COMMAND, "--grpc-server-addr", "127.0.0.1:0", "--admin", str(path)]
         second = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
         assert second.returncode == 1

@@ -323,3 +323,27 @@ def test_old_and_foreign_files_are_read(tmp_path: Path) -> None:
     assert list(pcap.frames(tmp_path / "old.pcap")) == [(5 * SECOND + micro * 1000, b"abc") for micro in (7, 7, 9)]
     with pytest.raises(PortError, match="No such file"):
         list(pcap.frames(tmp_path / "nosuch"))
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_bytes_are_frames_or_a_file_that_is_named(tmp_path: Path, data: st.DataObject) -> None:
+    write_pcap(tmp_path / "whole.pcap", [(n * 1000, frame(2, 0, 60 + n, n)) for n in range(3)])
+    content = bytearray((tmp_path / "whole.pcap").read_bytes())
+    if data.draw(st.booleans()):
+        content = bytearray(data.draw(st.binary(max_size=200)))
+    for _ in range(data.draw(st.integers(0, 4))):
+        if content:
+            place = data.draw(st.integers(0, len(content) - 1))
+            content[place] = data.draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF, content[place] ^ 1]))
+    path = tmp_path / "mutated.pcap"
+    path.write_bytes(content[: data.draw(st.integers(0, len(content)))])
+    found: list[tuple[int, bytes]] = []
+    refusal = ""
+    try:
+        found.extend(pcap.frames(path))
+    except PortError as error:
+        refusal = str(error)
+    assert refusal == "" or refusal.startswith(f"{path}: ")
+    assert [time for time, _ in found] == sorted(time for time, _ in found)
+    assert sum(len(data) for _, data in found) <= len(content)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from finsy.proto import p4r
 from google.protobuf import text_format
-from replaying import frame, write_pcap
+from replaying import frame, steering_pipeline, write_pcap
 from running import COMMAND
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
@@ -21,7 +21,10 @@ from tunnels import TunnelLab
 
 from gradlane_switch import Switch, build, tracing
 from gradlane_switch.codegen import generate
+from gradlane_switch.dataplane import DataPlane
 from gradlane_switch.loader import load as load_program
+from gradlane_switch.ports import parse_port
+from gradlane_switch.state import Lock
 
 SPEC = field("standard_metadata", "egress_spec")
 
@@ -230,6 +233,28 @@ def test_a_trace_follows_a_packet_through_its_queue(lab: Callable[..., TunnelLab
         change()
         tracer.join()
         assert found[-1]["events"][-1] == {"event": "dropped", "reason": reason, "port": 2, "queue": 5}
+
+
+@pytest.mark.parametrize(
+    ("ports", "last"),
+    [
+        ((",rx-loss=1", ""), {"event": "dropped", "reason": "lost on the link from the host"}),
+        (("", ",loss=1"), {"event": "dropped", "reason": "lost on the link to the host", "port": 2, "queue": 4}),
+    ],
+)
+def test_what_is_lost_on_a_link_is_traced(tmp_path: Path, ports: tuple[str, str], last: dict[str, Any]) -> None:
+    write_pcap(tmp_path / "in.pcap", [(0, frame(2, 4, 100))])
+    names = (f"1@pcap:{tmp_path}/in.pcap", f"2@pcap:,{tmp_path}/out.pcap")
+    lock = Lock()
+    dataplane = DataPlane(lock, [parse_port(f"{name}{text}") for name, text in zip(names, ports, strict=True)], 0)
+    try:
+        dataplane.install(steering_pipeline(lock))
+        traces = dataplane.trace(1)
+        dataplane.replay()
+        [packet], lost = dataplane.traced(traces, True)
+    finally:
+        dataplane.stop()
+    assert (packet["events"][-1], lost) == (last, 0)
 
 
 def test_packets_are_traced_as_they_come(lab: Callable[..., TunnelLab]) -> None:

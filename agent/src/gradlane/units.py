@@ -5,6 +5,7 @@ import re
 
 _RATE_UNITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
 _SIZE_UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+_MOST = 10**18
 _QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)\s*\Z")
 
 
@@ -12,10 +13,10 @@ def _parse(text: str, units: dict[str, int], what: str, example: str) -> int:
     match = _QUANTITY.match(text)
     if match is None or match[2] not in units:
         raise ValueError(f"{text!r} is not a {what}: write a number and one of {', '.join(units)}, e.g. {example!r}")
-    value = round(float(match[1]) * units[match[2]])
-    if value <= 0:
-        raise ValueError(f"{text!r} is not a {what}: it must be above zero")
-    return value
+    value = float(match[1]) * units[match[2]]
+    if not 0.5 < value <= _MOST:
+        raise ValueError(f"{text!r} is not a {what}: it must be above zero, and at most {_MOST:g} {next(iter(units))}")
+    return round(value)
 
 
 def parse_rate(text: str) -> int:

@@ -27,8 +27,9 @@ class Admin:
     {"op": "remove", "port": N}, {"op": "set", "port": N, ...}, {"op": "clear"} and
     {"op": "trace", "port": N, "packets": N, "time": "5s"} on a Unix socket."""
 
-    def __init__(self, dataplane: DataPlane, path: Path) -> None:
+    def __init__(self, dataplane: DataPlane, path: Path, controllers: Callable[[], dict[str, int]]) -> None:
         self._dataplane = dataplane
+        self._controllers = controllers
         self._path = path
         self._server: asyncio.Server | None = None
 
@@ -64,7 +65,7 @@ class Admin:
         """The answer to one request, or all of a trace; a bad one gets {"error": ...} and changes nothing."""
         try:
             request = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             yield {"error": f"the request is not JSON: {error}"}
             return
         if not isinstance(request, dict):
@@ -116,11 +117,11 @@ class Admin:
     def _perform(self, request: dict[str, Any]) -> dict[str, Any]:
         match request.pop("op", None):
             case "ports":
-                return {"ports": self._dataplane.statistics()}
+                return self._dataplane.accounts()
             case "forwarding":
                 return {"forwarding": {"longest_wait_ns": self._dataplane.longest_wait}}
             case "program":
-                return {"program": self._dataplane.losses()}
+                return {"program": self._dataplane.losses(), "controllers": self._controllers()}
             case "clear":
                 self._dataplane.clear()
                 return {"ok": True}
@@ -160,6 +161,8 @@ def _text(key: str, value: Any) -> str:
             return "yes" if value else "no"
         case int() | float():
             unit = {"rate": "bit", "buffer": "B", "ecn": "B"}.get(key)
+            if isinstance(value, int) and abs(value) >> 62:
+                raise ValueError(f"{key}: {value} is out of range")
             return str(value) if unit is None else f"{value:f}{unit}"
         case list():
             return ":".join(str(item) for item in cast("list[Any]", value))

@@ -112,12 +112,12 @@ async def _run(args: argparse.Namespace, ports: list[PortSpec], tls: Tls | None)
     cpu = None if args.cpu_port is None else CpuPort(args.cpu_port, dataplane.inject)
     service = Service(args.device_id, lock, dataplane.install, pipeline, cpu)
     server = metrics = None
-    admin = Admin(dataplane, args.admin) if args.admin else None
+    admin = Admin(dataplane, args.admin, service.losses) if args.admin else None
     try:
         server = Server(service, args.grpc_server_addr, tls, args.grpc_server_max_message)
         if args.metrics is not None:
             host, port = args.metrics
-            metrics = MetricsServer(host, port, dataplane.statistics)
+            metrics = MetricsServer(host, port, dataplane.accounts)
             _LOG.info("metrics at http://%s/metrics", metrics.address)
         if admin is not None:
             await admin.start()

@@ -33,7 +33,7 @@ from gradlane_switch.tracing import Traces
 _LOG = logging.getLogger("gradlane-switch")
 _PACKET_MEMORY = 512 << 20
 
-DROPS = ("rx_down", "program", "no_port", "rx_no_memory", "tx_down", "tx_no_memory", "tx_errors")
+DROPS = ("rx_down", "program", "no_port", "rx_no_memory", "tx_down", "tx_no_memory", "tx_errors", "cut")
 """Reasons for drops that a port counts beside those of its queues and links; see runtime/api.h."""
 
 
@@ -54,6 +54,8 @@ class DataPlane:
         self._connections: dict[int, Connection] = {}
         self._pipeline: Pipeline | None = None
         self._tracing: Traces | None = None
+        # So that the counts of all ports remain a whole when one goes.
+        self._removed = _counts(ffi.new("gl_port_stats *"))
         self._thread: threading.Thread | None = None
         self.event_fd, self._event_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.link_events = link_events()
@@ -127,7 +129,9 @@ class DataPlane:
         """Removes a port with what waits there. Raises PortError."""
         with self._changing:
             self.config(number)
-            runtime().gl_port_remove(self._handle, number)
+            last = ffi.new("gl_port_stats *")
+            runtime().gl_port_remove(self._handle, number, last)
+            self._removed = _sum(self._removed, _counts(last))
             self._connections.pop(number).close()
             _LOG.info("port %d (%s) removed", number, self._specs[number].interface)
             del self._specs[number], self._configs[number]
@@ -253,8 +257,9 @@ class DataPlane:
         """Zeroes the ports' statistics."""
         with self._changing:
             runtime().gl_longest_wait(self._handle, 1)
-            for number in self._specs:
+            for number in (*self._specs, runtime().GL_PORTS):
                 runtime().gl_port_clear(self._handle, number)
+            self._removed = _counts(ffi.new("gl_port_stats *"))
 
     def replay(self) -> None:
         """Forwards what is in the files of pcap ports, in order of time, until all of it has left. Raises PortError."""
@@ -283,14 +288,22 @@ class DataPlane:
 
     def statistics(self) -> list[dict[str, Any]]:
         """Settings and counts of every port at one moment: packets, bytes, and what happened to them."""
+        return self.accounts()["ports"]
+
+    def accounts(self) -> dict[str, Any]:
+        """The statistics of all `ports`, and the counts of those that were `removed`, in sum, and of packets that came
+        from the `controller`; all at one moment, so that no packet is missing."""
         with self._changing:
-            out = ffi.new("gl_port_stats[]", len(self._specs))
-            runtime().gl_port_statistics(self._handle, len(self._specs), list(self._specs), out)
-            return [self._port_statistics(spec, out[place]) for place, spec in enumerate(self._specs.values())]
+            numbers = [*self._specs, runtime().GL_PORTS]
+            out = ffi.new("gl_port_stats[]", len(numbers))
+            runtime().gl_port_statistics(self._handle, len(numbers), numbers, out)
+            ports = [self._port_statistics(spec, out[place]) for place, spec in enumerate(self._specs.values())]
+            return {"ports": ports, "removed": self._removed, "controller": _counts(out[len(ports)])}
 
     def _port_statistics(self, spec: PortSpec, out: Any) -> dict[str, Any]:
         config = self._configs[spec.number]
-        return {
+        counts = _counts(out)
+        return counts | {
             "port": spec.number,
             "interface": spec.interface,
             "up": bool(out.up),
@@ -298,18 +311,10 @@ class DataPlane:
             "buffer": config.buffer,
             "ecn": config.ecn,
             "weights": list(config.weights),
-            "rx": _traffic(out.rx),
-            "tx": _traffic(out.tx),
-            "queues": [_queue(number, out.queues[number]) for number in range(QUEUES)],
             "depth_bytes": out.depth,
             "max_depth_bytes": out.depth_max,
-            "tx_link": asdict(config.tx) | _impaired(out.tx_impaired),
-            "rx_link": asdict(config.rx) | _impaired(out.rx_impaired),
-            "drops": {name: _traffic(getattr(out, name)) for name in DROPS},
-            "copies": _traffic(out.copies),
-            "replaced": _traffic(out.replaced),
-            "uncopied": _traffic(out.uncopied),
-            "oversize": _traffic(out.oversize),
+            "tx_link": asdict(config.tx) | counts["tx_link"],
+            "rx_link": asdict(config.rx) | counts["rx_link"],
         }
 
     def events(self) -> Iterator[str]:
@@ -359,6 +364,34 @@ def _numbered(number: int, frames: Iterator[tuple[int, bytes]]) -> Iterator[tupl
 def _native(config: PortConfig) -> dict[str, Any]:
     # cffi leaves what is not given as it was in memory, so the weights are all there.
     return asdict(config) | {"weights": config.weights or [0] * QUEUES}
+
+
+def _counts(out: Any) -> dict[str, Any]:
+    """What a gl_port_stats has counted."""
+    return {
+        "rx": _traffic(out.rx),
+        "tx": _traffic(out.tx),
+        "queues": [_queue(number, out.queues[number]) for number in range(QUEUES)],
+        "tx_link": _impaired(out.tx_impaired),
+        "rx_link": _impaired(out.rx_impaired),
+        "drops": {name: _traffic(getattr(out, name)) for name in DROPS},
+        "copies": _traffic(out.copies),
+        "replaced": _traffic(out.replaced),
+        "uncopied": _traffic(out.uncopied),
+        "oversize": _traffic(out.oversize),
+        "socket_drops": out.socket_drops,
+    }
+
+
+def _sum(one: Any, other: Any) -> Any:
+    """The sum of two dictionaries of counts."""
+    match one:
+        case dict():
+            return {key: value if key == "queue" else _sum(value, other[key]) for key, value in one.items()}
+        case list():
+            return [_sum(*pair) for pair in zip(one, other, strict=True)]
+        case _:
+            return one + other
 
 
 def _traffic(value: Any) -> dict[str, int]:

@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 
 from gradlane_switch.errors import SwitchError
 
-Statistics = Callable[[], list[dict[str, Any]]]
+Accounts = Callable[[], dict[str, Any]]
 
 _PORT_COUNTERS = {
     "rx": "received from the host",
@@ -26,13 +26,23 @@ _QUEUE_COUNTERS = {
 
 
 class _Ports(Collector):
-    def __init__(self, statistics: Statistics) -> None:
-        self._statistics = statistics
+    def __init__(self, accounts: Accounts) -> None:
+        self._accounts = accounts
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric of every port."""
-        ports = self._statistics()
-        yield from _gauges(ports)
+        """Every metric of every port, and the counts of what is none: ports that were removed, and the controller."""
+        accounts = self._accounts()
+        yield from _gauges(accounts["ports"])
+        ports: list[dict[str, Any]] = list(accounts["ports"])
+        ports += [{"port": name, **accounts[name]} for name in ("removed", "controller")]
+        socket_drops = CounterMetricFamily(
+            "gradlane_switch_port_socket_drops_packets",
+            "Packets for which the kernel found no room in the port's socket",
+            labels=["port"],
+        )
+        for port in ports:
+            socket_drops.add_metric([str(port["port"])], port["socket_drops"])
+        yield socket_drops
         for unit in ("packets", "bytes"):
             for name, meaning in _PORT_COUNTERS.items():
                 family = CounterMetricFamily(
@@ -85,9 +95,9 @@ def _drops(ports: list[dict[str, Any]], unit: str) -> Metric:
 class MetricsServer:
     """Serves metrics over HTTP; port 0 is one that the system chooses. Raises SwitchError if it can't."""
 
-    def __init__(self, host: str, port: int, statistics: Statistics) -> None:
+    def __init__(self, host: str, port: int, accounts: Accounts) -> None:
         registry = CollectorRegistry()
-        registry.register(_Ports(statistics))
+        registry.register(_Ports(accounts))
         try:
             self._server, self._thread = start_http_server(port, host, registry)
         except OSError as error:

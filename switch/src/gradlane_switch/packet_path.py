@@ -18,6 +18,7 @@ from gradlane_switch.c_bits import write_fields
 from gradlane_switch.c_expressions import field_name, pieces
 from gradlane_switch.program import DROP_PORT, DigestList, FieldList, Program
 
+_SESSION = "(GL_SESSIONS - 1)"
 _MOST_PASSES = 4096  # of one packet and its copies that come back; P4 can ask for packets that never end
 
 
@@ -120,8 +121,8 @@ def _leave(program: Program) -> Iterator[str]:
     yield "egress(s, h, now, h->m.length);"
     yield f"if (h->m.failed) {{ {_dropped('ASSERT')} host->discard(host, p, 1); return; }}"
     yield "if (h->m.clone) {"
-    yield f"const gl_group *c = s->sessions[h->m.clone & {(1 << 15) - 1:#x}];"
-    yield f"GL_TRACE(GL_TRACE_CLONE, h->m.clone & {(1 << 15) - 1:#x}, c ? c->count : 0);"
+    yield f"const gl_group *c = s->sessions[h->m.clone & {_SESSION}];"
+    yield f"GL_TRACE(GL_TRACE_CLONE, h->m.clone & {_SESSION}, c ? c->count : 0);"
     yield "for (uint32_t i = 0; c && i < c->count; i++) {"
     yield "headers *n = wait_turn(r, host->copy(host, p, 0), 1, c->replicas[i].port);"
     yield "if (!n) continue;"
@@ -187,8 +188,8 @@ def _enter(program: Program) -> Iterator[str]:
     yield "if (!h->m.failed) ingress(s, h, now, length);"
     yield f"if (h->m.failed) {{ {_dropped('ASSERT')} host->discard(host, p, 1); return; }}"
     yield "if (h->m.clone) {"
-    yield f"const gl_group *c = s->sessions[h->m.clone & {(1 << 15) - 1:#x}];"
-    yield f"GL_TRACE(GL_TRACE_CLONE, h->m.clone & {(1 << 15) - 1:#x}, c ? c->count : 0);"
+    yield f"const gl_group *c = s->sessions[h->m.clone & {_SESSION}];"
+    yield f"GL_TRACE(GL_TRACE_CLONE, h->m.clone & {_SESSION}, c ? c->count : 0);"
     yield "if (c) clone_ingress(r, h, p, consumed, length, c);"
     yield "h->m.clone = 0;"
     yield "}"
@@ -211,7 +212,7 @@ def _enter(program: Program) -> Iterator[str]:
     if "mcast_grp" in program.standard:
         group = standard.read(program, "mcast_grp")
         yield f"if ({group}) {{"
-        yield f"const gl_group *g = s->groups[{group} & 0xffff];"
+        yield f"const gl_group *g = s->groups[{group} & (GL_GROUPS - 1)];"
         yield f"GL_TRACE(GL_TRACE_GROUP, {group}, g ? g->count : 0);"
         yield f"if (!g) {_dropped('NO_GROUP')}"
         yield put("instance_type", str(int(InstanceType.REPLICATION)))

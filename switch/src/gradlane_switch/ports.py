@@ -18,6 +18,8 @@ ETHERNET = 14
 QUEUES = 8
 DEFAULT_COALESCE = 200_000
 """Least time in ns from one round of forwarding to the next."""
+LONGEST_TIME = 10**18
+"""ns, some 30 years."""
 _MOST_WEIGHT = 1000
 
 _TIME_UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
@@ -92,7 +94,10 @@ def parse_time(text: str) -> int:
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(ns|us|ms|s)\s*", text)
     if match is None:
         raise ValueError(f"{text!r} is not a time: write a number and one of {', '.join(_TIME_UNITS)}, e.g. '1ms'")
-    return round(float(match[1]) * _TIME_UNITS[match[2]])
+    value = float(match[1]) * _TIME_UNITS[match[2]]
+    if value > LONGEST_TIME:
+        raise ValueError(f"{text!r} is too long: the longest time is {LONGEST_TIME // 10**9}s")
+    return round(value)
 
 
 def parse_share(text: str) -> float:

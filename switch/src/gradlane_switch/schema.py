@@ -14,9 +14,16 @@ from gradlane_switch.p4data import DataType, data_type
 from gradlane_switch.packet_io import PacketHeader, packet_headers
 from gradlane_switch.program import Key, MatchKind, Program, Table
 
-# What a P4Info may hold that this switch can't serve, by field name.
-_UNSUPPORTED = {
-    "externs": "externs",
+# What has ids and names of its own, by field name.
+_KINDS = {
+    "tables": "tables",
+    "actions": "actions",
+    "action_profiles": "action profiles",
+    "counters": "counters",
+    "meters": "meters",
+    "registers": "registers",
+    "digests": "digests",
+    "value_sets": "value sets",
 }
 
 
@@ -184,11 +191,16 @@ def join(info: Any, program: Program) -> Schema:
 
     Raises ProgramError naming what the two disagree on, or what this switch does not support.
     """
-    for attribute, feature in _UNSUPPORTED.items():
-        for item in getattr(info, attribute):
-            raise ProgramError(f"{feature} are not supported: {item.preamble.name}")
+    for item in info.externs:
+        raise ProgramError(f"externs are not supported: {item.extern_type_name}")
+    for attribute, kind in _KINDS.items():
+        _check_distinct(kind, [item.preamble for item in getattr(info, attribute)])
     actions = {item.preamble.id: item for item in info.actions}
     tables = [_join_table(item, program, actions) for item in info.tables]
+    profiles = {item.preamble.id for item in info.action_profiles}
+    for table in tables:
+        if table.profile is not None and table.profile not in profiles:
+            raise ProgramError(f"P4Info gives {table.name} an action profile that it does not have: {table.profile}")
     return Schema(
         {item.id: item for item in tables},
         _join_arrays("counter", info.counters, [(item.name, item.size) for item in program.counters]),
@@ -201,6 +213,16 @@ def join(info: Any, program: Program) -> Schema:
     )
 
 
+def _check_distinct(kind: str, items: Any) -> None:
+    """Raises ProgramError if two things have the same id or name."""
+    for what in ("id", "name"):
+        seen: set[Any] = set()
+        for value in (getattr(item, what) for item in items):
+            if value in seen:
+                raise ProgramError(f"P4Info has two {kind} of the {what} {value}")
+            seen.add(value)
+
+
 def _join_table(item: Any, program: Program, actions: dict[int, Any]) -> TableSchema:
     name = item.preamble.name
     index = next((number for number, table in enumerate(program.tables) if table.name == name), None)
@@ -211,6 +233,7 @@ def _join_table(item: Any, program: Program, actions: dict[int, Any]) -> TableSc
         raise ProgramError(f"P4Info and the program disagree on the action profile of {name}")
     if len(item.match_fields) != len(table.keys):
         raise ProgramError(f"P4Info and the program disagree on the match fields of {name}")
+    _check_distinct(f"match fields of {name}", item.match_fields)
     fields = tuple(_join_field(field, key, name) for field, key in zip(item.match_fields, table.keys, strict=True))
     counters, meters = (
         [number for number in item.direct_resource_ids if number >> 24 == kind]
@@ -233,7 +256,8 @@ def _join_table(item: Any, program: Program, actions: dict[int, Any]) -> TableSc
 
 
 def _join_field(field: Any, key: Key, table: str) -> FieldSchema:
-    kind = p4i.MatchField.MatchType.Name(field.match_type)
+    kinds = p4i.MatchField.MatchType
+    kind = kinds.Name(field.match_type) if field.match_type in kinds.values() else f"match type {field.match_type}"
     if field.HasField("type_name") and field.bitwidth == 0:
         raise ProgramError(f"translated types are not supported: {table}.{field.name}")
     if (kind, key.kind) == ("OPTIONAL", MatchKind.TERNARY):
@@ -247,8 +271,11 @@ def _join_field(field: Any, key: Key, table: str) -> FieldSchema:
 
 
 def _join_action(reference: Any, actions: dict[int, Any], table: Table, program: Program) -> ActionSchema:
+    if reference.id not in actions:
+        raise ProgramError(f"P4Info gives {table.name} an action that it does not have: {reference.id}")
     action = actions[reference.id]
     name = action.preamble.name
+    _check_distinct(f"parameters of {name}", action.params)
     index = next((number for number in table.actions if program.actions[number].name == name), None)
     if index is None:
         raise ProgramError(f"P4Info gives {table.name} an action that the program does not: {name}")
@@ -360,6 +387,7 @@ def _join_value_sets(info: Any, program: Program) -> dict[int, ValueSetSchema]:
         for field in item.match:
             if field.match_type != p4i.MatchField.EXACT:
                 raise ProgramError(f"value sets that do not match exactly are not supported: {name}.{field.name}")
+        _check_distinct(f"fields of {name}", item.match)
         fields = tuple((field.id, field.name, field.bitwidth) for field in item.match)
         if sum(width for _, _, width in fields) != program.value_sets[index].width:
             raise ProgramError(f"P4Info and the program disagree on the fields of {name}")

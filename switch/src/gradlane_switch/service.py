@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, NoReturn, TypeVar
 
 import grpc
@@ -18,6 +18,7 @@ from gradlane_switch.bytestrings import invalid
 from gradlane_switch.digest_entries import acknowledge
 from gradlane_switch.errors import BuildError, EntityError, PortError, ProgramError
 from gradlane_switch.notifications import next_time, notifications
+from gradlane_switch.outbox import End, Outbox, StreamLosses
 from gradlane_switch.packet_io import packet_out
 from gradlane_switch.pipeline import Pipeline
 from gradlane_switch.reconcile import reconcile
@@ -27,18 +28,10 @@ API_VERSION = "1.5.0"
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 _ACTIONS = p4r.SetForwardingPipelineConfigRequest
 
-_LONGEST_OUTBOX = 4096  # messages to one controller
 _SHORTEST_WAIT = 1_000_000  # ns between looks at what is due
 
 Install = Callable[[Pipeline], None]
 _Result = TypeVar("_Result")
-
-
-@dataclass(frozen=True)
-class _End:
-    """Of a controller's stream; `failure` is what the stream ends with, None if the controller ended it."""
-
-    failure: EntityError | None
 
 
 @dataclass(frozen=True)
@@ -71,6 +64,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
         self._cpu = cpu
         self._teller: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
+        self._losses = StreamLosses()
         if pipeline is not None:
             self._attach(pipeline)
 
@@ -200,17 +194,11 @@ class Service(p4r_grpc.P4RuntimeServicer):
 
     async def StreamChannel(self, request_iterator: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
         """Arbitration, packets in and out, digests and idle entries."""
-        outbox: asyncio.Queue[Any] = asyncio.Queue()
-
-        def send(message: Any) -> None:
-            # A controller that does not keep up loses packets and notifications, not its place.
-            if outbox.qsize() < _LONGEST_OUTBOX or message.WhichOneof("update") == "arbitration":
-                outbox.put_nowait(message)
-
-        client = Client(send)
+        outbox = Outbox(self._losses)
+        client = Client(outbox.send)
         listener = asyncio.create_task(self._listen(request_iterator, client, outbox))
         try:
-            while not isinstance(message := await outbox.get(), _End):
+            while not isinstance(message := await outbox.next(), End):
                 yield message
         finally:
             listener.cancel()
@@ -218,7 +206,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
         if message.failure is not None:
             await _abort(context, message.failure.code, str(message.failure))
 
-    async def _listen(self, requests: AsyncIterator[Any], client: Client, outbox: asyncio.Queue[Any]) -> None:
+    async def _listen(self, requests: AsyncIterator[Any], client: Client, outbox: Outbox) -> None:
         failure: EntityError | None = None
         try:
             async for request in requests:
@@ -232,7 +220,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
         except EntityError as error:
             failure = error
         finally:
-            outbox.put_nowait(_End(failure))
+            outbox.end(failure)
 
     async def _serve(self, client: Client, request: Any) -> None:
         """A message of a stream other than arbitration."""
@@ -264,6 +252,10 @@ class Service(p4r_grpc.P4RuntimeServicer):
             raise EntityError(rpc_code.RESOURCE_EXHAUSTED, str(error)) from None
 
     # What controllers are told
+
+    def losses(self) -> dict[str, int]:
+        """What controllers did not get because they did not read their streams."""
+        return asdict(self._losses)
 
     def start(self) -> None:
         """Begins to tell controllers, and the log, what the program has for them."""

@@ -30,6 +30,8 @@ _REASONS = (
     "assertion failed",
     "pushed out of the queue",
     "out of memory",
+    "lost on the link to the host",
+    "lost on the link from the host",
 )
 
 
@@ -111,7 +113,8 @@ class _Reader:
         """Appends an event; that of a table's entry completes the one of its key."""
         library = runtime()
         if kind == library.GL_TRACE_ENTRY:
-            self._complete(events[-1], *content)
+            if events:  # Else there was no room for the table's event.
+                self._complete(events[-1], *content)
             return
         events.append(self._event(kind, content))
 

@@ -216,7 +216,7 @@ enum {
 enum {
     GL_DROP_INGRESS = 0, GL_DROP_EGRESS = 1, GL_DROP_NO_GROUP = 2, GL_DROP_NO_PORT = 3, GL_DROP_RUNT = 4,
     GL_DROP_TAIL = 5, GL_DROP_DOWN = 6, GL_DROP_ENDLESS = 7,
-    GL_DROP_ASSERT = 8, GL_DROP_PUSHED_OUT = 9, GL_DROP_NO_MEMORY = 10
+    GL_DROP_ASSERT = 8, GL_DROP_PUSHED_OUT = 9, GL_DROP_NO_MEMORY = 10, GL_DROP_TX_LINK = 11, GL_DROP_RX_LINK = 12
 };
 
 /* ---- Without ports: one packet in, its copies out ---- */
@@ -289,8 +289,9 @@ typedef struct {
     uint64_t depth, depth_max;   /* bytes in all queues */
     gl_impaired tx_impaired, rx_impaired;
     /* Frames from the host that are not in `rx`: longer than the MTU, and not a train of packets that a network card
-     * would cut it into. */
+     * would cut it into; and those for which the kernel found no room in the port's socket. */
     gl_traffic oversize;
+    uint64_t socket_drops;
     /* Drops of frames that came from this port, each one in `rx` or a copy of it. */
     gl_traffic rx_down;      /* the port was down */
     gl_traffic program;      /* the program dropped it */
@@ -303,6 +304,7 @@ typedef struct {
     gl_traffic tx_down;
     gl_traffic tx_no_memory;
     gl_traffic tx_errors;    /* the interface refused it */
+    gl_traffic cut;          /* frames either way: on a link, or just come from it, when the port was removed */
     uint32_t up;             /* set so, and the interface is there */
 } gl_port_stats;
 
@@ -331,12 +333,12 @@ enum { GL_PORT_PACKET = 0, GL_PORT_UDP = 1, GL_PORT_TAP = 2, GL_PORT_FILE = 3 };
 /* `fd` stays the caller's; `frame_limit` is the longest frame in bytes, at most the data plane's. Returns 0, or -1 for
  * want of memory or if the number is taken. */
 int gl_port_add(gl_dataplane *dp, uint32_t number, uint32_t kind, int fd, uint32_t frame_limit, gl_port_config config);
-/* Drops what waits at the port. Its descriptor may be closed from then on. */
-void gl_port_remove(gl_dataplane *dp, uint32_t number);
+/* Drops what waits at the port; `last` gets its final counts. Its descriptor may be closed from then on. */
+void gl_port_remove(gl_dataplane *dp, uint32_t number, gl_port_stats *last);
 /* Whether the interface behind it has a carrier. */
 void gl_port_link(gl_dataplane *dp, uint32_t number, uint32_t up);
 void gl_port_configure(gl_dataplane *dp, uint32_t number, gl_port_config config);
-/* Of `count` ports at one and the same moment. */
+/* Of `count` ports at one and the same moment. Number GL_PORTS: of what came from no port, from the controller. */
 void gl_port_statistics(gl_dataplane *dp, uint32_t count, const uint32_t *numbers, gl_port_stats *out);
 void gl_port_clear(gl_dataplane *dp, uint32_t number);
 /* The longest time in ns that packets have waited for a change of tables or ports; `forget`: counted anew from now on. */

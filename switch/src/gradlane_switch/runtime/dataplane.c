@@ -18,13 +18,11 @@ void gl_wake(const gl_dataplane *dp) {
 
 /* ---- What the program calls ---- */
 
-/* Counts for the port that a packet came from, unless that has been removed meanwhile. */
-#define COUNT_ORIGIN(dp, packet, what)                                            \
-    do {                                                                          \
-        gl_port *origin = (dp)->ports[(packet)->port];                            \
-        if (origin) {                                                             \
-            gl_note(&origin->stats.what, (packet)->length);                       \
-        }                                                                         \
+/* Counts for the port that a packet came from. */
+#define COUNT_ORIGIN(dp, packet, what)                                                    \
+    do {                                                                                  \
+        gl_port *origin = (dp)->ports[(packet)->port];                                    \
+        gl_note(&(origin ? &origin->stats : &(dp)->elsewhere)->what, (packet)->length);   \
     } while (0)
 
 static gl_packet *host_copy(gl_host *host, const gl_packet *packet, uint32_t offset) {
@@ -196,7 +194,21 @@ int gl_port_add(gl_dataplane *dp, uint32_t number, uint32_t kind, int fd, uint32
     return taken ? -1 : 0;
 }
 
-void gl_port_remove(gl_dataplane *dp, uint32_t number) {
+static void statistics(gl_port *port, gl_port_stats *out) {
+    port->stats.socket_drops += port->io->drops(port);
+    *out = port->stats;
+    out->up = port->stats.up && port->config.up;
+    out->depth = port->depth;
+    out->tx_impaired = port->tx_link.statistics;
+    out->rx_impaired = port->rx_link.statistics;
+    out->tx_impaired.in_flight = port->tx_link.count;
+    out->rx_impaired.in_flight = port->rx_link.count + port->arrived_count;
+    for (int i = 0; i < GL_QUEUES; i++) {
+        out->queues[i].depth = (gl_traffic){port->queues[i].packets, port->queues[i].bytes};
+    }
+}
+
+void gl_port_remove(gl_dataplane *dp, uint32_t number, gl_port_stats *last) {
     gl_acquire(dp->lock);
     uint32_t i = 0;
     while (dp->list[i]->number != number) {
@@ -208,6 +220,8 @@ void gl_port_remove(gl_dataplane *dp, uint32_t number) {
     dp->ports[number] = NULL;
     dp->generation++;
     gl_port_told(dp, number);
+    gl_port_empty(dp, port);
+    statistics(port, last);
     gl_port_free(dp, port);
     gl_release(dp->lock);
     gl_wake(dp);
@@ -222,30 +236,27 @@ void gl_port_configure(gl_dataplane *dp, uint32_t number, gl_port_config config)
     gl_wake(dp);
 }
 
-static void statistics(const gl_port *port, gl_port_stats *out) {
-    *out = port->stats;
-    out->up = port->stats.up && port->config.up;
-    out->depth = port->depth;
-    out->tx_impaired = port->tx_link.statistics;
-    out->rx_impaired = port->rx_link.statistics;
-    out->tx_impaired.in_flight = port->tx_link.count;
-    out->rx_impaired.in_flight = port->rx_link.count + port->arrived_count;
-    for (int i = 0; i < GL_QUEUES; i++) {
-        out->queues[i].depth = (gl_traffic){port->queues[i].packets, port->queues[i].bytes};
-    }
-}
-
 void gl_port_statistics(gl_dataplane *dp, uint32_t count, const uint32_t *numbers, gl_port_stats *out) {
     gl_acquire(dp->lock);
     for (uint32_t i = 0; i < count; i++) {
-        statistics(dp->ports[numbers[i]], &out[i]);
+        if (numbers[i] == GL_PORTS) {
+            out[i] = dp->elsewhere;
+        } else {
+            statistics(dp->ports[numbers[i]], &out[i]);
+        }
     }
     gl_release(dp->lock);
 }
 
 void gl_port_clear(gl_dataplane *dp, uint32_t number) {
     gl_acquire(dp->lock);
+    if (number == GL_PORTS) {
+        dp->elsewhere = (gl_port_stats){0};
+        gl_release(dp->lock);
+        return;
+    }
     gl_port *port = dp->ports[number];
+    port->io->drops(port);
     port->stats = (gl_port_stats){.up = port->stats.up, .depth_max = port->depth};
     port->tx_link.statistics = port->rx_link.statistics = (gl_impaired){0};
     port->told = 0;

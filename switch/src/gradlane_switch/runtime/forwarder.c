@@ -67,6 +67,11 @@ static void from_host(gl_dataplane *dp, gl_port *port, gl_packet *packet) {
         gl_pool_put(&dp->pool, packet);
         break;
     case GL_LINK_LOST:
+        if (dp->tracer && (dp->trace_port == GL_PORTS || dp->trace_port == port->number)) {
+            packet->traced = ++dp->trace_last;
+            gl_trace_packet(dp->tracer, packet, arrived);
+            GL_NOTE(dp->tracer, GL_TRACE_DROPPED, GL_DROP_RX_LINK);
+        }
         gl_pool_put(&dp->pool, packet);
         break;
     }
@@ -246,9 +251,7 @@ int gl_inject(gl_dataplane *dp, uint32_t port, const uint8_t *frame, uint32_t le
         packet->port = (uint16_t)port;
         packet->length = length;
         memcpy(packet->data, frame, length);
-        if (dp->ports[port]) {
-            gl_note(&dp->ports[port]->stats.rx, length);
-        }
+        gl_note(&(dp->ports[port] ? &dp->ports[port]->stats : &dp->elsewhere)->rx, length);
         uint64_t now = clock_ns(CLOCK_MONOTONIC);
         catch_up(dp, now);
         gl_process_packet(dp, packet, now);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * How each kind of port gets frames in and out: sockets, TAP interfaces, pcap files. */
 #include <errno.h>
+#include <linux/if_packet.h>
+#include <linux/sock_diag.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -14,6 +16,29 @@ static int socket_receive(gl_port *port, gl_inbox *inbox, uint32_t room) {
 
 static int socket_send(gl_port *port, gl_outbox *outbox, uint32_t first, uint32_t end) {
     return sendmmsg(port->fd, outbox->messages + first, end - first, MSG_DONTWAIT);
+}
+
+static uint64_t packet_drops(gl_port *port) {
+    struct tpacket_stats counted;
+    socklen_t size = sizeof counted;
+    /* Reading zeroes it. */
+    return getsockopt(port->fd, SOL_PACKET, PACKET_STATISTICS, &counted, &size) ? 0 : counted.tp_drops;
+}
+
+static uint64_t udp_drops(gl_port *port) {
+    uint32_t memory[SK_MEMINFO_VARS];
+    socklen_t size = sizeof memory;
+    if (getsockopt(port->fd, SOL_SOCKET, SO_MEMINFO, memory, &size)) {
+        return 0;
+    }
+    uint32_t more = memory[SK_MEMINFO_DROPS] - port->udp_drops;
+    port->udp_drops = memory[SK_MEMINFO_DROPS];
+    return more;
+}
+
+static uint64_t no_drops(gl_port *port) {
+    (void)port;
+    return 0;
 }
 
 /* ---- TAP interfaces: a frame per call ---- */
@@ -65,8 +90,8 @@ static int file_send(gl_port *port, gl_outbox *outbox, uint32_t first, uint32_t 
 }
 
 const gl_io gl_kinds[] = {
-    [GL_PORT_PACKET] = {1, socket_receive, socket_send},
-    [GL_PORT_UDP] = {0, socket_receive, socket_send},
-    [GL_PORT_TAP] = {0, tap_receive, tap_send},
-    [GL_PORT_FILE] = {0, file_receive, file_send},
+    [GL_PORT_PACKET] = {1, socket_receive, socket_send, packet_drops},
+    [GL_PORT_UDP] = {0, socket_receive, socket_send, udp_drops},
+    [GL_PORT_TAP] = {0, tap_receive, tap_send, no_drops},
+    [GL_PORT_FILE] = {0, file_receive, file_send, no_drops},
 };

@@ -7,10 +7,8 @@
 
 #include "port.h"
 
-enum { SLAB_PACKETS = 128 };
-
 static int refill(gl_pool *pool) {
-    size_t size = sizeof(max_align_t) + SLAB_PACKETS * pool->packet_size;
+    size_t size = sizeof(max_align_t) + GL_SLAB_PACKETS * pool->packet_size;
     if (size > pool->limit) {
         return -1;
     }
@@ -21,7 +19,7 @@ static int refill(gl_pool *pool) {
     pool->limit -= size;
     *(void **)slab = pool->slabs;
     pool->slabs = slab;
-    for (int i = 0; i < SLAB_PACKETS; i++) {
+    for (int i = 0; i < GL_SLAB_PACKETS; i++) {
         gl_pool_put(pool, (gl_packet *)(slab + sizeof(max_align_t) + i * pool->packet_size));
     }
     return 0;
@@ -225,13 +223,4 @@ gl_packet *gl_link_due(gl_link *link, uint64_t now) {
     gl_packet *packet = pop(link);
     deliver(link, packet);
     return packet;
-}
-
-void gl_link_clear(gl_link *link, gl_pool *pool) {
-    for (uint32_t i = 0; i < link->count; i++) {
-        gl_pool_put(pool, link->heap[i]);
-    }
-    free(link->heap);
-    link->heap = NULL;
-    link->count = link->capacity = 0;
 }

@@ -232,6 +232,7 @@ static void onto_link(gl_dataplane *dp, gl_port *port, gl_packet *packet, uint64
         gl_pool_put(&dp->pool, packet);
         break;
     case GL_LINK_LOST:
+        GL_NOTE(dp->host.tracer, GL_TRACE_DROPPED, GL_DROP_TX_LINK, port->number, packet->queue);
         gl_pool_put(&dp->pool, packet);
         break;
     }
@@ -271,7 +272,7 @@ void gl_port_send(gl_dataplane *dp, gl_port *port, gl_packet *packet) {
 /* A long queue has grown cold: fetches what the packet after this one needs while this one is worked on. */
 static void warm(const gl_dataplane *dp, const gl_packet *packet) {
     if (packet) {
-        for (size_t at = 0; at < dp->store.size; at += 64) {
+        for (size_t at = 0; packet->kept && at < dp->store.size; at += 64) {
             __builtin_prefetch((const char *)packet->kept + at);
         }
         __builtin_prefetch(packet->data);
@@ -409,18 +410,31 @@ gl_port *gl_port_new(uint32_t number, uint32_t kind, int fd, uint32_t frame_limi
     return port;
 }
 
-void gl_port_free(gl_dataplane *dp, gl_port *port) {
-    flush_queues(dp, port);
-    gl_link_clear(&port->tx_link, &dp->pool);
-    gl_link_clear(&port->rx_link, &dp->pool);
-    for (uint32_t i = 0; i < port->leaving_count; i++) {
-        gl_pool_put(&dp->pool, port->leaving[i]);
+static void cut(gl_dataplane *dp, gl_port *port, gl_packet **packets, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        gl_note(&port->stats.cut, packets[i]->length);
+        gl_pool_put(&dp->pool, packets[i]);
     }
+}
+
+void gl_port_empty(gl_dataplane *dp, gl_port *port) {
+    flush_queues(dp, port);
+    cut(dp, port, port->tx_link.heap, port->tx_link.count);
+    cut(dp, port, port->rx_link.heap, port->rx_link.count);
+    cut(dp, port, port->leaving, port->leaving_count);
+    port->tx_link.count = port->rx_link.count = port->leaving_count = 0;
     while (port->arrived) {
         gl_packet *packet = port->arrived;
         port->arrived = packet->next;
-        gl_pool_put(&dp->pool, packet);
+        cut(dp, port, &packet, 1);
     }
+    port->arrived_count = 0;
+}
+
+void gl_port_free(gl_dataplane *dp, gl_port *port) {
+    gl_port_empty(dp, port);
+    free(port->tx_link.heap);
+    free(port->rx_link.heap);
     if (port->file) {
         fclose(port->file);
     }

@@ -19,6 +19,11 @@ static inline void gl_note(gl_traffic *traffic, uint32_t length) {
 
 /* ---- Packet buffers ---- */
 
+/* Packets that are allocated together. With one, a sanitizer sees where each ends. */
+#ifndef GL_SLAB_PACKETS
+#define GL_SLAB_PACKETS 128
+#endif
+
 typedef struct {
     gl_packet *free;
     void *slabs;             /* chained through their first word */
@@ -74,7 +79,6 @@ void gl_link_configure(gl_link *link, gl_impairment config);
 gl_link_result gl_link_enter(gl_link *link, gl_pool *pool, gl_packet *packet, uint64_t now, gl_packet **twin);
 /* The earliest packet if it is due by `now`, else NULL. */
 gl_packet *gl_link_due(gl_link *link, uint64_t now);
-void gl_link_clear(gl_link *link, gl_pool *pool);
 
 /* ---- Ports ---- */
 
@@ -120,6 +124,8 @@ typedef struct {
     int (*receive)(gl_port *port, gl_inbox *inbox, uint32_t room);
     /* As sendmmsg does: sends messages [first, end); how many, or -1 and errno. */
     int (*send)(gl_port *port, gl_outbox *outbox, uint32_t first, uint32_t end);
+    /* Frames that the kernel has dropped since the last call, because too many waited. */
+    uint64_t (*drops)(gl_port *port);
 } gl_io;
 
 /* By GL_PORT_PACKET ... */
@@ -149,6 +155,7 @@ struct gl_port {
     uint64_t alone_until;    /* ns: the interface has refused packets that were joined */
     gl_port_stats stats;
     uint8_t told;            /* events already reported, one bit per kind */
+    uint32_t udp_drops;      /* the kernel's count when it was last read */
 };
 
 struct gl_dataplane {
@@ -162,6 +169,7 @@ struct gl_dataplane {
     gl_port *list[GL_PORTS];
     uint32_t count;
     uint32_t generation;     /* of the list of ports */
+    gl_port_stats elsewhere; /* counts of packets that came from no port */
     uint64_t epoch;
     gl_process *process, *traced;
     gl_state *state;
@@ -183,6 +191,8 @@ struct gl_dataplane {
 
 /* NULL for want of memory. */
 gl_port *gl_port_new(uint32_t number, uint32_t kind, int fd, uint32_t frame_limit, uint64_t seed);
+/* Drops all that waits, either way, and counts it. */
+void gl_port_empty(gl_dataplane *dp, gl_port *port);
 void gl_port_free(gl_dataplane *dp, gl_port *port);
 void gl_port_apply(gl_dataplane *dp, gl_port *port, gl_port_config config);
 /* When a packet next leaves a queue, or UINT64_MAX. */

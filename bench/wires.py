@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A gradlane-switch between hosts on veth links, in namespaces of their own: for measurements that take their time."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import grpc
+from finsy.proto import U128, p4i, p4r, p4r_grpc
+from google.protobuf import text_format
+
+from gradlane_switch.client import ask
+
+HEADERS = 14 + 20 + 8
+"""Bytes of a datagram's frame in front of its payload."""
+_PIPELINE = Path(__file__).resolve().parent.parent / "p4src" / "build" / "v1model"
+_PROGRAM, _P4INFO = _PIPELINE / "gradlane.json", _PIPELINE / "gradlane.p4info.txtpb"
+_READY_SECONDS = 60.0
+_DSCP_CLASS = 5
+
+
+class WireError(Exception):
+    """The machine lacks something, or the switch failed."""
+
+
+def run(*command: str) -> str:
+    """Output of a command. Raises WireError."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise WireError(f"{' '.join(command)}: {done.stderr.strip() or done.returncode}")
+    return done.stdout
+
+
+class Wires:
+    """Links 1..n: `host-1` in the hosts' namespace to `switch-1` in the switch's, and so on. Raises WireError."""
+
+    def __init__(self, links: int) -> None:
+        if os.geteuid():
+            raise WireError("it needs root, for network namespaces")
+        self._links = links
+        self.switch, self.hosts = f"glw{os.getpid()}s", f"glw{os.getpid()}h"
+
+    def __enter__(self) -> Wires:
+        try:
+            for namespace in (self.switch, self.hosts):
+                run("ip", "netns", "add", namespace)
+            for number in range(1, self._links + 1):
+                peer = ("peer", "name", f"host-{number}", "netns", self.hosts)
+                run("ip", "link", "add", f"switch-{number}", "netns", self.switch, "type", "veth", *peer)
+                for namespace, name in ((self.switch, f"switch-{number}"), (self.hosts, f"host-{number}")):
+                    words = [word for what in ("tx", "rx", "sg", "tso", "gso", "gro") for word in (what, "off")]
+                    self.run(namespace, "sysctl", "-qw", f"net.ipv6.conf.{name}.disable_ipv6=1")
+                    self.run(namespace, "ethtool", "-K", name, *words)
+                    run("ip", "-n", namespace, "link", "set", name, "up")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for namespace in (self.switch, self.hosts):
+            subprocess.run(["ip", "netns", "del", namespace], check=False, capture_output=True)
+
+    def run(self, namespace: str, *command: str) -> str:
+        """Output of a command in a namespace. Raises WireError."""
+        return run("ip", "netns", "exec", namespace, *command)
+
+    def frames(self) -> dict[int, tuple[int, int]]:
+        """By host, frames that the kernel has sent and received."""
+        found: dict[int, tuple[int, int]] = {}
+        for link in json.loads(run("ip", "-n", self.hosts, "-s", "-j", "link", "show")):
+            name, stats = link["ifname"], link["stats64"]
+            if name.startswith("host-"):
+                found[int(name[5:])] = stats["tx"]["packets"], stats["rx"]["packets"]
+        return found
+
+
+def build_sender(folder: Path) -> Path:
+    """The program that sends frames at a rate. Raises WireError."""
+    program = folder / "switch_load"
+    source = Path(__file__).with_name("switch_load.c")
+    run("cc", "-O2", "-D_GNU_SOURCE", "-o", str(program), str(source))
+    return program
+
+
+def frame(destination: str, payload: int, dscp: int = 0) -> str:
+    """A UDP datagram with so many bytes of payload, as a frame in hex."""
+    length = 20 + 8 + payload
+    address = bytes(map(int, destination.split(".")))
+    header = struct.pack("!BBHHHBBH4s4s", 0x45, dscp << 2, length, 0, 0, 64, 17, 0, b"\x0a\0\xfe\2", address)
+    total = sum(struct.unpack("!10H", header))
+    total = (total & 0xFFFF) + (total >> 16)
+    header = header[:10] + struct.pack("!H", (total & 0xFFFF) + (total >> 16) ^ 0xFFFF) + header[12:]
+    ethernet = bytes.fromhex("0200000000ff0200000000010800")
+    return (ethernet + header + struct.pack("!HHHH", 9, 9, 8 + payload, 0) + bytes(payload)).hex()
+
+
+class Running:
+    """A switch process with the project's program; `ports` are settings of ports 1..n. Raises WireError."""
+
+    def __init__(self, wires: Wires, folder: Path, *ports: str) -> None:
+        self._admin, self.address = folder / "admin.sock", f"unix:{folder}/p4runtime.sock"
+        self.log = folder / "switch.log"
+        command = ["ip", "netns", "exec", wires.switch, sys.executable, "-m", "gradlane_switch", "--seed", "1"]
+        command += ["--program", str(_PROGRAM), "--p4info", str(_P4INFO), "--admin", str(self._admin)]
+        command += ["--grpc-server-addr", self.address]
+        for number, settings in enumerate(ports, 1):
+            command += ["-i", f"{number}@switch-{number}" + (f",{settings}" if settings else "")]
+        with self.log.open("wb") as output:
+            self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        self.pid = self._process.pid
+        deadline = time.monotonic() + _READY_SECONDS
+        while "ready device" not in (said := self.log.read_text(errors="replace")):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise WireError(f"gradlane-switch is not ready: {said.strip()[-300:]}")
+            time.sleep(0.05)
+
+    def __enter__(self) -> Running:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def runs(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.poll() is None
+
+    def ask(self, **request: Any) -> dict[str, Any]:
+        """One request to the admin socket. Raises SwitchError."""
+        return ask(self._admin, request)
+
+    def stop(self) -> int:
+        """Its exit code after SIGTERM."""
+        self._process.send_signal(signal.SIGTERM)
+        return self._process.wait(20)
+
+
+class Client:
+    """The primary controller of a switch. Raises grpc.RpcError."""
+
+    def __init__(self, address: str) -> None:
+        self._channel = grpc.insecure_channel(address)
+        self._stub: Any = p4r_grpc.P4RuntimeStub(self._channel)
+        self._identity: dict[str, Any] = {"device_id": 1, "election_id": U128.encode(1)}
+        self._requests: queue.Queue[Any] = queue.Queue()
+        self._requests.put(p4r.StreamMessageRequest(arbitration=p4r.MasterArbitrationUpdate(**self._identity)))
+        self._stream: Any = self._stub.StreamChannel(iter(self._requests.get, None))
+        next(self._stream)
+        info = text_format.Parse(_P4INFO.read_text(), p4i.P4Info())
+        self.ids = {item.preamble.alias: item.preamble.id for item in [*info.tables, *info.actions, *info.counters]}
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._requests.put(None)
+        self._stream.cancel()
+        self._channel.close()
+
+    def write(self, kind: Any, entities: Iterable[Any]) -> None:
+        """Updates of one kind, in a batch."""
+        updates = [p4r.Update(type=kind, entity=entity) for entity in entities]
+        self._stub.Write(p4r.WriteRequest(**self._identity, updates=updates), timeout=60)
+
+    def read(self, entity: Any) -> list[Any]:
+        """The entities that a request asks for."""
+        answers = self._stub.Read(p4r.ReadRequest(device_id=1, entities=[entity]), timeout=60)
+        return [item for answer in answers for item in answer.entities]
+
+    def route(self, address: bytes, length: int, port: int) -> Any:
+        """An entry that sends what is for a prefix through a port."""
+        match = p4r.FieldMatch(field_id=1, lpm=p4r.FieldMatch.LPM(value=address, prefix_len=length))
+        macs = (b"\x02\0\0\0\0" + bytes([port]), b"\x02\0\0\0\0\xff")
+        return self._entry("routes", match, "forward", bytes([port]), *macs)
+
+    def dscp_class(self, dscp: int) -> Any:
+        """An entry that puts packets of a DSCP in a queue above best effort."""
+        match = p4r.FieldMatch(field_id=1, exact=p4r.FieldMatch.Exact(value=bytes([dscp])))
+        return self._entry("dscp_classes", match, "set_queue_class", bytes([_DSCP_CLASS]))
+
+    def _entry(self, table: str, match: Any, action: str, *params: bytes) -> Any:
+        entry = p4r.TableEntry(table_id=self.ids[table], match=[match])
+        entry.action.action.action_id = self.ids[action]
+        for number, value in enumerate(params, 1):
+            entry.action.action.params.add(param_id=number, value=value)
+        return p4r.Entity(table_entry=entry)

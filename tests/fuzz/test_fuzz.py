@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fixed number of the fuzzer's inputs; `make fuzz` goes on from there."""
+
+from pathlib import Path
+
+import pytest
+from fuzz import FuzzError, build, compiler, fuzz, write_seeds
+
+RUNS = 1500
+
+pytestmark = pytest.mark.skipif(
+    compiler() is None, reason="needs a clang with libFuzzer (clang-14, libclang-rt-14-dev)"
+)
+
+
+@pytest.fixture(scope="module")
+def fuzzer() -> Path:
+    return build()
+
+
+def test_no_input_breaks_the_c_code_or_loses_a_packet(fuzzer: Path, tmp_path: Path) -> None:
+    write_seeds(tmp_path / "corpus")
+    process = fuzz(fuzzer, tmp_path / "corpus", f"-runs={RUNS}", "-seed=1", f"-artifact_prefix={tmp_path}/")
+    assert process.wait(300) == 0
+
+
+def test_a_missing_compiler_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fuzz.compiler", lambda: None)
+    with pytest.raises(FuzzError, match="apt-get install clang-14 libclang-rt-14-dev"):
+        build()

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A few seconds of `make soak`."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOAK = Path(__file__).parents[2] / "bench" / "soak.py"
+SECONDS = 8
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes network namespaces"),
+    pytest.mark.skipif(not (shutil.which("ip") and shutil.which("ethtool")), reason="needs iproute2 and ethtool"),
+]
+
+
+def test_at_full_load_with_everything_changing_every_frame_is_accounted_for() -> None:
+    command = [sys.executable, str(SOAK), "--seconds", str(SECONDS), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    assert report["failures"] == []
+    assert min(report[key] for key in ("received", "socket_drops", "entry_updates", "port_changes")) > 0
+    assert {"program", "no_port", "tail_dropped", "tx_down"} <= report["drops"].keys()
