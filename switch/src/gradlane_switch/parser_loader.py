@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gradlane_switch.document import Node
 from gradlane_switch.errors import ProgramError
@@ -15,6 +15,8 @@ from gradlane_switch.program import (
     Extract,
     ExtractNext,
     Header,
+    KeyPart,
+    MatchKind,
     ParserOperation,
     ParserState,
     Transition,
@@ -164,3 +166,15 @@ def load_value_sets(root: Node) -> tuple[ValueSet, ...]:
         size = item.integer("max_size") if item.has("max_size") else 1024
         result.append(ValueSet(item.text("name"), width, size))
     return tuple(result)
+
+
+def with_keys(value_sets: tuple[ValueSet, ...], states: tuple[ParserState, ...]) -> tuple[ValueSet, ...]:
+    """The value sets with the keys of the selects that use them. Raises ProgramError where these differ."""
+    keys: dict[int, tuple[KeyPart, ...]] = {}
+    for state in states:
+        own = tuple(KeyPart(MatchKind.EXACT, width) for width in state.widths)
+        for transition in state.transitions:
+            index = transition.value_set
+            if index is not None and keys.setdefault(index, own) != own:
+                raise ProgramError(f"selects of different keys use the value set {value_sets[index].name}")
+    return tuple(replace(item, keys=keys.get(index, ())) for index, item in enumerate(value_sets))
