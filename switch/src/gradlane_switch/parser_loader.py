@@ -68,7 +68,8 @@ class ParserReader:
                 raise item.refuse("a select on what is neither a field nor a lookahead is not supported")
             keys.append(key)
             widths.append(1 if isinstance(key, Valid) else key.width)
-        transitions = tuple(self._transition(item, indices, widths) for item in state.children("transitions"))
+        cases = [self._transition(item, indices, widths) for item in state.children("transitions")]
+        transitions = tuple(case for case in cases if case is not None)
         operations = tuple(self._operation(item) for item in state.children("parser_ops"))
         return ParserState(state.text("name"), operations, tuple(keys), tuple(widths), transitions)
 
@@ -123,7 +124,8 @@ class ParserReader:
             raise item.refuse("a length is needed for a header with a variable-length field, and for no other")
         return result
 
-    def _transition(self, item: Node, indices: dict[str, int], widths: list[int]) -> Transition:
+    def _transition(self, item: Node, indices: dict[str, int], widths: list[int]) -> Transition | None:
+        """None for a case that nothing can match."""
         next_state = item.optional_text("next_state")
         state = None if next_state is None else indices[next_state]
         kind = item.optional_text("type") or ("default" if item.raw("value") in (None, "default") else "hexstr")
@@ -139,8 +141,11 @@ class ParserReader:
         cases: list[tuple[int, int]] = []
         rest = 8 * octets
         for width in widths:
-            rest -= 8 * ((width + 7) // 8)
+            size = 8 * ((width + 7) // 8)
+            rest -= size
             low_bits = (1 << width) - 1
+            if (value & mask) >> rest & ((1 << size) - 1) & ~low_bits:
+                return None  # BMv2 compares whole bytes, and those of a key have zeros in front of it.
             cases.append(((value >> rest) & low_bits, (mask >> rest) & low_bits))
         return Transition(tuple(cases), state)
 
