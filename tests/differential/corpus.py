@@ -48,6 +48,11 @@ class Program:
         """The P4Info, text format."""
         return BUILD / f"{self.name}.p4info.txtpb"
 
+    @property
+    def settings_path(self) -> Path:
+        """What the control plane writes, and how frames are made."""
+        return SOURCES / f"{self.name}.toml"
+
     @cached_property
     def document(self) -> Mapping[str, Any]:
         """The BMv2 JSON, read."""
@@ -61,7 +66,7 @@ class Program:
     @cached_property
     def settings(self) -> Mapping[str, Any]:
         """What the program's TOML file holds; nothing if it has none."""
-        path = SOURCES / f"{self.name}.toml"
+        path = self.settings_path
         settings = tomllib.loads(path.read_text()) if path.exists() else {}
         if unknown := settings.keys() - _KEYS:
             raise ValueError(f"{path}: unknown keys {sorted(unknown)}: {sorted(_KEYS)} are known")

@@ -69,9 +69,11 @@ class ParserReader:
             keys.append(key)
             widths.append(1 if isinstance(key, Valid) else key.width)
         cases = [self._transition(item, indices, widths) for item in state.children("transitions")]
-        transitions = tuple(case for case in cases if case is not None)
+        # BMv2 looks at all other cases first, and of several defaults the last one counts.
+        chosen = [case for case in cases if case is not None and not _is_default(case)]
+        chosen += [case for case in cases if case is not None and _is_default(case)][-1:]
         operations = tuple(self._operation(item) for item in state.children("parser_ops"))
-        return ParserState(state.text("name"), operations, tuple(keys), tuple(widths), transitions)
+        return ParserState(state.text("name"), operations, tuple(keys), tuple(widths), tuple(chosen))
 
     def _operation(self, item: Node) -> ParserOperation:
         op = item.text("op")
@@ -159,6 +161,10 @@ class ParserReader:
         if sum(widths) != self.value_sets[found].width:
             raise item.refuse(f"the select's {sum(widths)} bits do not match the value set {name}")
         return found
+
+
+def _is_default(transition: Transition) -> bool:
+    return transition.cases is None and transition.value_set is None
 
 
 def load_value_sets(root: Node) -> tuple[ValueSet, ...]:
