@@ -7,7 +7,8 @@ import argparse
 from pathlib import Path
 
 from gradlane.units import parse_size
-from gradlane_switch.ports import DEFAULT_COALESCE, parse_time
+from gradlane_switch.interfaces import DEFAULT_MTU
+from gradlane_switch.ports import DEFAULT_COALESCE, parse_mtu, parse_time
 from gradlane_switch.server import DEFAULT_MAX_MESSAGE, MIN_MAX_MESSAGE, Tls
 
 _EPILOG = """\
@@ -61,6 +62,13 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the links' impairments (default 0)")
     parser.add_argument(
+        "--mtu",
+        type=_mtu,
+        default=DEFAULT_MTU,
+        metavar="BYTES",
+        help="the largest MTU of ports that are added later (default 1500, or the largest of the ports at the start)",
+    )
+    parser.add_argument(
         "--coalesce",
         type=_time,
         default=DEFAULT_COALESCE,
@@ -85,6 +93,13 @@ def make_parser() -> argparse.ArgumentParser:
         "-L", "--log-level", choices=("debug", "info", "warning", "error"), default="info", help="(default info)"
     )
     return parser
+
+
+def _mtu(text: str) -> int:
+    try:
+        return parse_mtu(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _time(text: str) -> int:
