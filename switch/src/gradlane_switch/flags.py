@@ -17,7 +17,8 @@ A port is NUMBER@INTERFACE with settings after commas. The interface is one of
   tap:NAME                         a TAP interface, made if there is none of that name
   udp:LOCAL:PORT-PEER:PORT         a tunnel: a frame per UDP datagram; needs no privileges
   pcap:IN,OUT                      files, one of them or both; with these alone the switch forwards what is in them by
-                                   the clock of their packets, and ends. Tunnels and files have an mtu=1500 as well
+                                   the clock of their packets, and ends; pcap:,OUT also goes beside other ports.
+                                   Tunnels and files have an mtu=1500 as well
 and the settings are
   rate=100mbit  buffer=64kB        towards the host; eight queues share the buffer
   weights=1:1:1:1:2:2:4:8          deficit round robin, queue 0 first, instead of strict priority, 7 first
