@@ -6,31 +6,16 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from finsy import (
-    P4ActionProfileGroup,
-    P4ActionProfileMember,
-    P4CloneSessionEntry,
-    P4DigestEntry,
-    P4DirectMeterEntry,
-    P4Member,
-    P4MeterConfig,
-    P4MeterEntry,
-    P4MulticastGroupEntry,
-    P4Schema,
-    P4TableAction,
-    P4TableEntry,
-    P4TableMatch,
-    P4ValueSetEntry,
-)
-from finsy.p4entity import P4IndirectAction, P4ValueSetMember
+from finsy import P4Schema
 from finsy.proto import p4r
 from packets import PORTS, Generator, Name, Sample
+from writes import KINDS, Writes, writes
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -43,24 +28,8 @@ BUILD = HERE / "build"
 SUBJECT = 0x1234
 MAGIC = bytes.fromhex("d1ff0e4e7e571ab1e0facade5eed5eed")  # what markers, and no other frames, have in them
 
-_KEYS = {
-    "packets",
-    "lockstep",
-    "delete_every",
-    "passes",
-    "marker",
-    "values",
-    "entry",
-    "default",
-    "member",
-    "group",
-    "multicast",
-    "clone",
-    "meter",
-    "direct_meter",
-    "value_set",
-    "digest",
-}
+_KEYS = {"packets", "lockstep", "delete_every", "passes", "marker", "values", "change"} | KINDS
+_CHANGE_KEYS = {"after", "do"} | KINDS
 
 
 @dataclass(frozen=True)
@@ -79,6 +48,11 @@ class Program:
         """The P4Info, text format."""
         return BUILD / f"{self.name}.p4info.txtpb"
 
+    @property
+    def settings_path(self) -> Path:
+        """What the control plane writes, and how frames are made."""
+        return SOURCES / f"{self.name}.toml"
+
     @cached_property
     def document(self) -> Mapping[str, Any]:
         """The BMv2 JSON, read."""
@@ -92,7 +66,7 @@ class Program:
     @cached_property
     def settings(self) -> Mapping[str, Any]:
         """What the program's TOML file holds; nothing if it has none."""
-        path = SOURCES / f"{self.name}.toml"
+        path = self.settings_path
         settings = tomllib.loads(path.read_text()) if path.exists() else {}
         if unknown := settings.keys() - _KEYS:
             raise ValueError(f"{path}: unknown keys {sorted(unknown)}: {sorted(_KEYS)} are known")
@@ -116,38 +90,49 @@ class Program:
 
     @cached_property
     def updates(self) -> list[p4r.Update]:
-        """What the control plane writes before the first frame, but for value sets."""
-        return list(_updates(self.settings, self.schema))
-
-    @property
-    def deletions(self) -> list[p4r.Update]:
-        """What the control plane deletes after half of the windows: every n-th table entry."""
-        step = self.settings.get("delete_every")
-        written = [update.entity for update in self.updates if update.entity.HasField("table_entry")]
-        return [p4r.Update(type=p4r.Update.DELETE, entity=entity) for entity in written[1::step]] if step else []
+        """What the control plane writes before the first frame, but for value sets and registers."""
+        return list(writes(self.settings, self.schema).updates)
 
     @cached_property
-    def value_sets(self) -> Mapping[str, list[tuple[int, ...]]]:
-        """The members of each parser value set, as the values of its fields."""
-        return {
-            item["name"]: [tuple(member) for member in item["members"]] for item in self.settings.get("value_set", [])
-        }
+    def initial(self) -> Writes:
+        """What the control plane writes before the first frame."""
+        return replace(writes(self.settings, self.schema), updates=tuple(self.updates))
 
     @cached_property
-    def value_set_updates(self) -> list[p4r.Update]:
-        """The value sets as P4Runtime has them."""
-        updates: list[p4r.Update] = []
-        for name, members in self.value_sets.items():
-            fields = [field.alias for field in self.schema.value_sets[name].match]
-            entry = P4ValueSetEntry(
-                name, members=[P4ValueSetMember(dict(zip(fields, member, strict=True))) for member in members]
-            )
-            updates.append(p4r.Update(type=p4r.Update.MODIFY, entity=entry.encode(self.schema)))
-        return updates
+    def _later(self) -> list[tuple[int, Writes]]:
+        """What the control plane writes later: after how many frames, and what."""
+        result: list[tuple[int, Writes]] = []
+        for item in self.settings.get("change", []):
+            if unknown := item.keys() - _CHANGE_KEYS:
+                raise ValueError(f"{self.name}: unknown keys {sorted(unknown)} in a change")
+            result.append((item["after"], writes(item, self.schema, item.get("do", "modify"))))
+        return result
+
+    @cached_property
+    def changes(self) -> Mapping[int, list[Writes]]:
+        """What the control plane writes before which window, in order."""
+        result: dict[int, list[Writes]] = {}
+        for after, item in self._later:
+            result.setdefault(-(-after // self.window), []).append(item)
+        if step := self.settings.get("delete_every"):
+            # After half of the windows, every n-th table entry goes.
+            written = [update.entity for update in self.updates if update.entity.HasField("table_entry")]
+            deletions = tuple(p4r.Update(type=p4r.Update.DELETE, entity=entity) for entity in written[1::step])
+            result.setdefault(len(self.windows) // 2, []).append(Writes(deletions))
+        return result
+
+    @cached_property
+    def _members(self) -> dict[str, list[tuple[int, ...]]]:
+        """The members that value sets ever have."""
+        result: dict[str, list[tuple[int, ...]]] = {}
+        for item in (self.initial, *(item for _, item in self._later)):
+            for name, members in item.value_sets.items():
+                result.setdefault(name, []).extend(members)
+        return result
 
     def generator(self) -> Generator:
         """What makes the program's frames. It always makes the same."""
-        return Generator(self.document, self._samples(), self.value_sets, f"gradlane/{self.name}")
+        return Generator(self.document, self._samples(), self._members, f"gradlane/{self.name}")
 
     @cached_property
     def frames(self) -> list[tuple[int, bytes]]:
@@ -182,7 +167,8 @@ class Program:
                 for entry in table.get("entries", []):
                     for part, name, width in zip(entry["match_key"], names, widths, strict=True):
                         samples.setdefault(name, []).extend(_constant(part, width))
-        for update in self.updates:
+        later = [update for _, item in self._later for update in item.updates]
+        for update in (*self.updates, *later):
             if update.entity.HasField("table_entry"):
                 table = self.schema.tables[update.entity.table_entry.table_id]
                 for field in update.entity.table_entry.match:
@@ -206,56 +192,6 @@ def marker_round(frame: bytes) -> int | None:
     """The round of markers that a frame belongs to; None if it is no marker."""
     _, magic, rest = frame.partition(MAGIC)
     return int.from_bytes(rest[:4], "big") if magic else None
-
-
-def _updates(settings: Mapping[str, Any], schema: P4Schema) -> Iterator[p4r.Update]:
-    insert, modify = p4r.Update.INSERT, p4r.Update.MODIFY
-
-    def update(kind: p4r.Update.Type, entity: Any) -> p4r.Update:
-        return p4r.Update(type=kind, entity=entity.encode(schema))
-
-    for item in settings.get("member", []):
-        member = P4ActionProfileMember(item["profile"], member_id=item["id"], action=_action(item))
-        yield update(insert, member)
-    for item in settings.get("group", []):
-        members = [P4Member(member, weight=weight) for member, weight in item["members"]]
-        yield update(insert, P4ActionProfileGroup(item["profile"], group_id=item["id"], max_size=8, members=members))
-    for item in settings.get("multicast", []):
-        replicas = [(port, instance) for port, instance in item["replicas"]]
-        yield update(insert, P4MulticastGroupEntry(item["id"], replicas=replicas))
-    for item in settings.get("clone", []):
-        replicas = [(port, instance) for port, instance in item["replicas"]]
-        length = item.get("length", 0)
-        yield update(insert, P4CloneSessionEntry(item["id"], packet_length_bytes=length, replicas=replicas))
-    for item in settings.get("default", []):
-        yield update(modify, P4TableEntry(item["table"], action=_action(item), is_default_action=True))
-    for item in settings.get("entry", []):
-        entry = P4TableEntry(
-            item["table"], match=P4TableMatch(item["match"]), action=_action(item), priority=item.get("priority", 0)
-        )
-        yield update(insert, entry)
-    for item in settings.get("meter", []):
-        yield update(modify, P4MeterEntry(item["name"], index=item["index"], config=_rates(item["rates"])))
-    for item in settings.get("direct_meter", []):
-        entry = P4TableEntry(item["table"], match=P4TableMatch(item["match"]))
-        yield update(modify, P4DirectMeterEntry(table_entry=entry, config=_rates(item["rates"])))
-    for name in settings.get("digest", []):
-        yield update(insert, P4DigestEntry(name, max_list_size=1))
-
-
-def _action(item: Mapping[str, Any]) -> Any:
-    if "member_id" in item:
-        return P4IndirectAction(member_id=item["member_id"])
-    if "group_id" in item:
-        return P4IndirectAction(group_id=item["group_id"])
-    if "one_shot" in item:
-        return P4IndirectAction([(weight, P4TableAction(name, **args)) for weight, name, args in item["one_shot"]])
-    return P4TableAction(item["action"], **item.get("args", {}))
-
-
-def _rates(numbers: Sequence[int]) -> P4MeterConfig:
-    cir, cburst, pir, pburst = numbers
-    return P4MeterConfig(cir=cir, cburst=cburst, pir=pir, pburst=pburst)
 
 
 def _constant(part: Mapping[str, Any], width: int) -> list[Sample]:

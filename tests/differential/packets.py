@@ -272,6 +272,9 @@ class _Walk:
         places = [self._place(key) for key in keys]
         widths = [self._width(key, place) for key, place in zip(keys, places, strict=True)]
         cases = [case for item in state["transitions"] for case in self._cases(item, widths)]
+        # BMv2 takes the last default, and after all other cases.
+        defaults = [case for case in cases if case[0] is None]
+        cases = [case for case in cases if case[0] is not None] + defaults[-1:]
         if not cases:
             return None
         weights = [1 if case[0] is None else 4 for case in cases]

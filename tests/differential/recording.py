@@ -39,6 +39,7 @@ def save(program: Program, outcome: Outcome) -> None:
     header = {
         "made_from": program.digest(),
         "state": outcome.state,
+        "points": outcome.points,
         "digests": outcome.digests,
         "blocks": [[count, len(data)] for count, data in packed],
     }
@@ -66,7 +67,7 @@ def load(program: Program) -> Outcome:
         block = data[offset : offset + size]
         windows += _unpack(_inputs(program, len(windows), count), block, count)
         offset += size
-    return Outcome(windows, header["state"], header["digests"])
+    return Outcome(windows, header["state"], header["digests"], header.get("points", []))
 
 
 def _groups(outcome: Outcome) -> Iterator[tuple[int, list[Window]]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from bmv2_process import ANSWER_SECONDS, Bmv2Process
 from corpus import Program, marker_round
 from finsy.proto import p4i, p4r
 from packets import PORTS
+from writes import Writes
 
 from gradlane_switch import Switch
 
@@ -26,6 +27,7 @@ _MARKER_SOURCE = 0x02DD  # the first half of a marker's source address
 _MAX_CLI_BITS = 63  # what BMv2's Thrift interface can tell of a register's cell
 
 Window = list[tuple[int, bytes]]
+State = dict[str, list[list[int]]]
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,14 @@ class Outcome:
 
     windows: what left for each window, as (port, frame), in order on each port
     state: counters and registers by name, cells in order; direct counters by table, entries in order of their match
+    points: the same in front of each window before which the control plane writes
     digests: by name of the kind, the members of each digest, in order
     """
 
     windows: list[Window]
-    state: dict[str, list[list[int]]]
+    state: State
     digests: dict[str, list[list[int]]]
+    points: list[State] = field(default_factory=list[State])
 
 
 def _by_port(frames: Iterable[tuple[int, bytes]]) -> Window:
@@ -49,13 +53,16 @@ def _by_port(frames: Iterable[tuple[int, bytes]]) -> Window:
 def run_gradlane(program: Program) -> Outcome:
     """gradlane-switch in this process; its clock stands still. Raises ProgramError when it refuses the program."""
     switch = Switch.load(program.json_path, program.p4info_path)
-    switch.write(*program.updates, *program.value_set_updates)
+    switch.write(*program.initial.all_updates(program.schema))
     windows: list[Window] = []
+    points: list[State] = []
     digests = _no_digests(program)
     rounds = 0
     for number, window in enumerate(program.windows):
-        if number == len(program.windows) // 2:
-            switch.write(*program.deletions)
+        if number in program.changes:
+            points.append(_gradlane_state(program, switch))
+            for item in program.changes[number]:
+                switch.write(*item.all_updates(program.schema))
         sent = [copy for port, frame in window for copy in switch.process(port, frame)]
         for _ in range(program.passes):
             rounds += 1
@@ -66,12 +73,15 @@ def run_gradlane(program: Program) -> Outcome:
             digests[kind] += [member for member in _members(response.digest) if member[0] >> 32 != _MARKER_SOURCE]
             switch.acknowledge(_acknowledgement(response.digest).digest_ack)
         windows.append(_by_port(copy for copy in sent if marker_round(copy[1]) is None))
-    registers = {item.name: (item.width, item.size) for item in switch.pipeline.program.registers}
+    return Outcome(windows, _gradlane_state(program, switch), digests, points)
+
+
+def _gradlane_state(program: Program, switch: Switch) -> State:
     state = _counters(program, switch.read)
-    for name, (width, size) in registers.items():
-        if width <= _MAX_CLI_BITS:
-            state[name] = [[switch.read_register(name, index)] for index in range(size)]
-    return Outcome(windows, state, digests)
+    for item in switch.pipeline.program.registers:
+        if item.width <= _MAX_CLI_BITS:
+            state[item.name] = [[switch.read_register(item.name, index)] for index in range(item.size)]
+    return state
 
 
 def run_bmv2(program: Program, command: str, folder: Path) -> Outcome:
@@ -91,17 +101,19 @@ class _Bmv2Run:
         self._digests = _no_digests(program)
 
     def run(self) -> Outcome:
-        if self._program.updates:
-            self._process.write(self._program.updates)
-        self._add_value_sets()
+        self._write(self._program.initial)
         windows: list[Window] = []
+        points: list[State] = []
         for number, window in enumerate(self._program.windows):
-            if number == len(self._program.windows) // 2 and self._program.deletions:
-                self._process.write(self._program.deletions)
+            if number in self._program.changes:
+                points.append(self._state())
+                for item in self._program.changes[number]:
+                    self._write(item)
             windows.append(self._window(window))
-        state = _counters(self._program, self._process.read)
-        state.update(self._registers())
-        return Outcome(windows, state, self._digests)
+        return Outcome(windows, self._state(), self._digests, points)
+
+    def _state(self) -> State:
+        return {**_counters(self._program, self._process.read), **self._registers()}
 
     def _window(self, window: Window) -> Window:
         for port, frame in window:
@@ -134,11 +146,14 @@ class _Bmv2Run:
                 elif member[0] & 0xFFFFFFFF == self._rounds:
                     return
 
-    def _add_value_sets(self) -> None:
-        """BMv2's P4Runtime does not know value sets."""
-        lines: list[str] = []
-        for name, members in self._program.value_sets.items():
-            widths = [field.bitwidth for field in self._program.schema.value_sets[name].match]
+    def _write(self, item: Writes) -> None:
+        """BMv2's P4Runtime knows neither value sets nor registers."""
+        if item.updates:
+            self._process.write(item.updates)
+        lines = [f"register_write {name} {index} {value}" for name, index, value in item.registers]
+        for name, members in item.value_sets.items():
+            lines.append(f"pvs_clear {name}")
+            widths = [each.bitwidth for each in self._program.schema.value_sets[name].match]
             for member in members:
                 value = 0
                 for part, width in zip(member, widths, strict=True):

@@ -7,6 +7,7 @@ import pytest
 from small_programs import SEND, STANDARD, Json, action, assign, const, expression, field, load, program, table
 
 from gradlane_switch import Switch
+from gradlane_switch.program import FieldKey
 
 ERRORS = ["NoError", "PacketTooShort", "NoMatch", "StackOutOfBounds", "HeaderTooShort", "ParserTimeout"]
 ERRORS += ["ParserInvalidArgument"]
@@ -310,7 +311,8 @@ def test_a_value_set_decides_by_its_members_of_the_moment() -> None:
     types = {"report_t": REPORT, "k_t": [["a", 12], ["b", 68]]}
     sets = [{"name": "v", "id": 0, "compressed_bitwidth": 80, "max_size": 4}]
     switch = build(types, [("report", "report_t"), ("k", "k_t")], states, TELL, parse_vsets=sets)
-    one, two = (int.from_bytes(text, "big") for text in (b"0123456789", b"ABCDEFGHIJ"))
+    numbers = [int.from_bytes(text, "big") for text in (b"0123456789", b"ABCDEFGHIJ")]
+    one, two = ((FieldKey(number >> 68), FieldKey(number & ((1 << 68) - 1))) for number in numbers)
 
     def found(frame: bytes) -> int:
         return switch.process(0, frame)[0][1][1]

@@ -35,6 +35,18 @@ def test_a_message_has_its_values_and_its_place() -> None:
     ]
 
 
+def test_a_message_shows_wide_and_signed_values_and_as_many_as_it_has() -> None:
+    digits = [field("h", "d")] * 10
+    run = action(0, "run", [], SEND, log("{} {} " + "{}" * 10, field("h", "w"), field("h", "n"), *digits))
+    document = program([("w", 200), ("n", 72), ("d", 8)], [run], [table(0, "t", [], [run], run)])
+    document["header_types"][2]["fields"][1][2] = True
+    switch = load(document)
+    frame = bytes(range(25)) + (-5).to_bytes(9, "big", signed=True) + b"\x07"
+    assert switch.process(0, frame) == [(1, frame)]
+    [message] = switch.pipeline.state.mail()
+    assert message == LogMessage(f"{int.from_bytes(bytes(range(25)), 'big')} -5 7777777777", "small.p4:23")
+
+
 def test_messages_are_limited_to_a_hundred_in_a_second() -> None:
     switch = one_action(log("a"), SEND)
     for _ in range(250):

@@ -293,7 +293,7 @@ def test_the_command_replays_a_file_and_ends(tmp_path: Path, program_files: list
         (["1@pcap:/nosuch.pcap"], "/nosuch.pcap: no such file"),
         (["1@pcap:"], "write pcap:IN,OUT"),
         (["1@pcap:,/nosuch/out.pcap"], "/nosuch/out.pcap: No such file"),
-        (["1@pcap:,{0}/o.pcap", "2@udp:127.0.0.1:5001-127.0.0.1:5002"], "can't be beside other kinds"),
+        (["1@pcap:{0}/text", "2@udp:127.0.0.1:5001-127.0.0.1:5002"], "a clock of its own: beside other ports"),
         (["1@pcap:{0}/text"], "text: not a pcap file"),
         (["1@pcap:{0}/ng"], "a pcapng file: convert it"),
         (["1@pcap:{0}/cut"], "it ends within a packet"),

@@ -17,6 +17,8 @@ from replaying import balance, frame, number, waiting
 from running import COMMAND, Controller, admin
 from tunnels import Host, TunnelLab
 
+from gradlane_switch import pcap
+
 _SO_TIMESTAMPNS = 35
 
 
@@ -94,13 +96,46 @@ def test_ports_come_and_go_while_packets_are_forwarded(lab: Callable[..., Tunnel
         ({"op": "add", "port": f"4@{third.interface}"}, "two ports have the same interface"),
         ({"op": "add", "port": "4@nosuch0"}, "nosuch0"),
         ({"op": "add", "port": 4}, '"add" needs a port as -i has it'),
-        ({"op": "add", "port": "4@pcap:,x"}, "there from the start"),
-        ({"op": "add", "port": f"4@{other.interface},mtu=9000"}, "its MTU of 9000 is more than the switch was started"),
+        ({"op": "add", "port": "4@pcap:x"}, "a clock of its own"),
+        (
+            {"op": "add", "port": f"4@{other.interface},mtu=9000"},
+            "more than 1500, which packets' buffers were made for: start the switch with --mtu 9000",
+        ),
         ({"op": "remove", "port": 9}, "there is no port 9: there are 1, 2, 3"),
         ({"op": "remove"}, '"remove" needs a port number'),
     ]:
         assert message in admin(made.path, request)["error"]
     assert sorted(made.ports()) == [1, 2, 3]
+
+
+def test_a_port_of_a_larger_mtu_is_added_if_the_switch_expects_it(lab: Callable[..., TunnelLab]) -> None:
+    made = lab("", flags=("--mtu", "9000"))
+    other = Host()
+    other.release()
+    try:
+        request = {"op": "add", "port": f"2@{other.interface},mtu=9001"}
+        assert "more than 9000, which" in admin(made.path, request)["error"]
+        assert made.admin(op="add", port=f"2@{other.interface},mtu=9000") == {"ok": True}
+        other.send(frame(1, 0, 1500))
+        assert made.hosts[1].receive(1) == [frame(1, 0, 1500)]
+    finally:
+        other.close()
+
+
+def test_a_pcap_file_takes_what_leaves_beside_other_ports_with_the_time_of_day(
+    lab: Callable[..., TunnelLab], tmp_path: Path
+) -> None:
+    made = lab("", "")
+    before = time.time_ns()
+    assert made.admin(op="add", port=f"3@pcap:,{tmp_path}/out.pcap") == {"ok": True}
+    sent = [frame(3, 0, 60 + n, n) for n in range(20)]
+    for data in sent:
+        made.hosts[1].send(data)
+    made.wait_until(lambda ports: ports[3]["tx"]["packets"] == len(sent))
+    assert made.admin(op="remove", port=3) == {"ok": True}
+    written = list(pcap.frames(tmp_path / "out.pcap"))
+    assert [data for _, data in written] == sent
+    assert all(before <= at <= time.time_ns() for at, _ in written)
 
 
 def test_a_port_that_is_down_drops_what_comes_either_way(lab: Callable[..., TunnelLab]) -> None:

@@ -96,7 +96,7 @@ def test_bad_members_are_refused_and_change_nothing(switch: Switch) -> None:
         (members(*((n, n) for n in range(4))), MODIFY, rpc_code.RESOURCE_EXHAUSTED, "room for 3 members, not for 4"),
         (members((0x10000, 1)), MODIFY, rpc_code.OUT_OF_RANGE, "vs.a: 0x10000 does not fit in 16 bits"),
         (partial, MODIFY, rpc_code.INVALID_ARGUMENT, "vs.b is missing"),
-        (twice, MODIFY, rpc_code.INVALID_ARGUMENT, "given twice in a member"),
+        (twice, MODIFY, rpc_code.INVALID_ARGUMENT, "vs.a is given twice"),
         (
             members(number=5),
             MODIFY,
@@ -111,7 +111,64 @@ def test_bad_members_are_refused_and_change_nothing(switch: Switch) -> None:
     assert switch.read(members()) == [members((1, 2))]
 
 
-def test_a_value_set_that_does_not_match_exactly_is_refused_by_name() -> None:
+def member(kind: int, **values: int) -> p4r.ValueSetMember:
+    """A member whose first field is matched by `kind`, from values of P4Runtime's fields; none: anything."""
+    result = p4r.ValueSetMember()
+    if values:
+        name = p4i.MatchField.MatchType.Name(kind).lower()
+        part = getattr(result.match.add(field_id=1), name)
+        for key, value in values.items():
+            setattr(part, key, value if key == "prefix_len" else encode(value))
+    result.match.add(field_id=2).exact.value = encode(1)
+    return result
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "inside", "outside"),
+    [
+        (p4i.MatchField.TERNARY, {"value": 0x0100, "mask": 0x0F00}, (0x0100, 0xF1FF), (0x0200, 0x0000)),
+        (p4i.MatchField.LPM, {"value": 0xAB00, "prefix_len": 8}, (0xAB00, 0xABFF), (0xAC00, 0x2B00)),
+        (p4i.MatchField.RANGE, {"low": 5, "high": 0x1234}, (5, 0x1234), (4, 0x1235)),
+        (p4i.MatchField.OPTIONAL, {"value": 9}, (9,), (8,)),
+    ],
+)
+def test_members_match_as_p4info_says(
+    kind: int, values: dict[str, int], inside: tuple[int, ...], outside: tuple[int, ...]
+) -> None:
     source = document()
-    with pytest.raises(ProgramError, match=r"value sets that do not match exactly are not supported: vs\.a"):
-        Pipeline(json.dumps(source).encode(), info(source, p4i.MatchField.TERNARY), Lock())
+    switch = Switch(Pipeline(json.dumps(source).encode(), info(source, kind), Lock()))
+    wanted = members()
+    wanted.value_set_entry.members.append(member(kind, **values))
+    write(switch, wanted)
+    assert switch.read(members()) == [wanted]
+    assert [is_member(switch, a, 1) for a in (*inside, *outside)] == [True] * len(inside) + [False] * len(outside)
+    assert not is_member(switch, inside[0], 2)
+    anything = members()
+    anything.value_set_entry.members.append(member(kind))
+    write(switch, anything)
+    assert is_member(switch, outside[0], 1)
+    assert not is_member(switch, outside[0], 2)
+
+
+def test_a_value_set_of_two_prefixes_matches_both() -> None:
+    source = document()
+    described = info(source, p4i.MatchField.LPM)
+    described.value_sets[0].match[1].match_type = p4i.MatchField.LPM
+    switch = Switch(Pipeline(json.dumps(source).encode(), described, Lock()))
+    wanted = members()
+    made = wanted.value_set_entry.members.add()
+    for number, (value, length) in enumerate(((0xAB00, 8), (0x80, 1)), 1):
+        part = made.match.add(field_id=number).lpm
+        part.value, part.prefix_len = encode(value), length
+    write(switch, wanted)
+    assert is_member(switch, 0xAB12, 0xFF)
+    assert not is_member(switch, 0xAB12, 0x7F)
+    assert not is_member(switch, 0xAC12, 0xFF)
+
+
+def test_a_value_set_whose_fields_differ_from_the_select_is_refused_by_name() -> None:
+    source = document()
+    described = info(source)
+    del described.value_sets[0].match[1:]
+    with pytest.raises(ProgramError, match="P4Info and the program disagree on the fields of vs"):
+        Pipeline(json.dumps(source).encode(), described, Lock())

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from gradlane_switch import standard
 from gradlane_switch.c_bits import internet_sum, number, write_fields
-from gradlane_switch.c_expressions import field_name, pieces, truth, valid_name
-from gradlane_switch.c_headers import bytes_name, length_name
+from gradlane_switch.c_expressions import bytes_name, field_name, length_name, pieces, truth, valid_name
 from gradlane_switch.program import Calculation, CalculationInput, Program
 
 

@@ -18,6 +18,7 @@ from gradlane_switch.expressions import (
     LastIndex,
     Lookahead,
     Param,
+    SameNumber,
     Saturate,
     Shape,
     Unary,
@@ -41,6 +42,16 @@ def field_name(header: int, field: int) -> str:
 def valid_name(header: int) -> str:
     """The member of the headers' struct that says whether a header is valid."""
     return f"h->v{header}"
+
+
+def bytes_name(header: int) -> str:
+    """The member of the headers' struct that holds a variable-length field's bytes."""
+    return f"h->x{header}"
+
+
+def length_name(header: int) -> str:
+    """The member of the headers' struct that holds a variable-length field's length in bytes."""
+    return f"h->y{header}"
 
 
 def next_name(stack: int) -> str:
@@ -82,6 +93,9 @@ def expression(expr: Expr) -> str:
             if width > 64:
                 return f"{_element(expr)}.w[0]"
             return f"gl_extend({_element(expr)}, {width})" if signed and width < 64 else _element(expr)
+        case SameNumber(left, right):
+            sides = ", ".join(f"{bytes_name(side)}, {length_name(side)}" for side in (left, right))
+            return f"gl_same_number({sides})"
         case Unary("not", operand):
             return f"(uint64_t)!{truth(operand)}"
         case Unary(_, operand):

@@ -3,23 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gradlane_switch.c_bits import read_bits, write_fields
-from gradlane_switch.c_expressions import c_type, field_name, next_name, pieces, valid_name
+from gradlane_switch.c_expressions import (
+    bytes_name,
+    c_type,
+    clamped,
+    field_name,
+    length_name,
+    next_name,
+    pieces,
+    valid_name,
+)
 from gradlane_switch.expressions import Field, words_of
 from gradlane_switch.program import FieldDef, Program
-from gradlane_switch.statements import CopyStack, CopyUnion, MoveStack
-
-
-def bytes_name(header: int) -> str:
-    """The member of the headers' struct that holds a variable-length field's bytes."""
-    return f"h->x{header}"
-
-
-def length_name(header: int) -> str:
-    """The member of the headers' struct that holds a variable-length field's length in bytes."""
-    return f"h->y{header}"
+from gradlane_switch.statements import CopyStack, CopyUnion, MoveStack, Picked, Statement
 
 
 def members(program: Program) -> Iterator[str]:
@@ -62,6 +61,25 @@ def copy_variable(target: int, source: int) -> str:
     """Statement: the bytes and the length of a variable-length field."""
     to, of, length = bytes_name(target), bytes_name(source), length_name(source)
     return f"memmove({to}, {of}, sizeof {to}); {length_name(target)} = {length};"
+
+
+def for_each(header: int | Picked, statement: Callable[[int], str]) -> str:
+    """A statement on a header, or on the one of several that an index selects."""
+    if not isinstance(header, Picked):
+        return statement(header)
+    choices = " ".join(
+        f"case {position}: {{ {statement(item)} }} break;" for position, item in enumerate(header.headers)
+    )
+    return f"switch ({clamped(header.index)}) {{ {choices} default:; }}"
+
+
+def set_valid(program: Program, header: int, valid: bool) -> str:
+    """Statements: setValid, which zeroes the fields of a header that was not, and setInvalid."""
+    octets = octets_now(program, header)
+    if not valid:
+        return f"if ({valid_name(header)}) {{ {valid_name(header)} = 0; h->m.size -= {octets}; }}"
+    made = f"{zero(program, header)} {make_valid(program, header)}"
+    return f"if (!{valid_name(header)}) {{ {made} h->m.size += {octets}; }}"
 
 
 def _copy_fields(program: Program, target: int, source: int) -> str:
@@ -123,8 +141,8 @@ def read_header(program: Program, header: int) -> Iterator[str]:
         after = variable is not None and position >= variable.position
         yield from _read_field(field_name(header, position), "e" if after else "q", field)
     if variable:
-        front = sum(field.width for field in found.fields[: variable.position]) // 8
-        yield f"memcpy({bytes_name(header)}, q + {front}, n); {length_name(header)} = n;"
+        front, shift = divmod(sum(field.width for field in found.fields[: variable.position]), 8)
+        yield f"gl_take_bytes({bytes_name(header)}, q + {front}, n, {shift}); {length_name(header)} = n;"
 
 
 def _read_field(name: str, pointer: str, field: FieldDef) -> Iterator[str]:
@@ -148,20 +166,26 @@ def write_header(program: Program, header: int) -> Iterator[str]:
         yield f"q += {found.octets};"
         return
     middle = found.variable.position
-    front = sum(field.width for field in found.fields[:middle]) // 8
+    front, shift = divmod(sum(field.width for field in found.fields[:middle]), 8)
     yield from write_fields("q", [piece for part in parts[:middle] for piece in part])
-    yield f"memcpy(q + {front}, {bytes_name(header)}, {length_name(header)}); q += {front} + {length_name(header)};"
-    yield from write_fields("q", [piece for part in parts[middle:] for piece in part])
+    yield f"q += {front}; gl_put_bytes(q, {bytes_name(header)}, {length_name(header)}, {shift});"
+    yield f"q += {length_name(header)};"
+    # The bits in front of what follows are there already.
+    begun = [(f"(uint64_t)(q[0] >> {8 - shift})", shift)] if shift else []
+    yield from write_fields("q", [*begun, *(piece for part in parts[middle:] for piece in part)])
     yield f"q += {found.octets - front};"
 
 
-def deparser(program: Program) -> Iterator[str]:
-    """The function that puts the valid headers in front of a packet, `consumed` bytes of which they replace."""
-    yield "static void deparse(const headers *h, gl_packet *p, uint32_t consumed) {"
+def deparser(program: Program, statement: Callable[[Statement], str]) -> Iterator[str]:
+    """The function that puts the valid headers in front of a packet, after statements that `statement` writes."""
+    yield "static void deparse(gl_state *s, headers *h, gl_packet *p, uint64_t now) {"
+    yield "(void)s; (void)now;"
+    for item in program.deparser_body:
+        yield statement(item)
     lengths = [f"(h->v{index} ? {octets_now(program, index)} : 0)" for index in program.deparser]
     yield f"uint32_t size = {' + '.join(lengths) or '0'};"
-    yield "uint8_t *q = p->data + consumed - size;"
-    yield "p->data = q; p->length += size - consumed;"
+    yield "uint8_t *q = p->data - size;"
+    yield "p->data = q; p->length += size;"
     for index in program.deparser:
         yield f"if (h->v{index}) {{"
         yield from write_header(program, index)

@@ -9,7 +9,9 @@ from gradlane_switch import standard
 from gradlane_switch.c_bits import number
 from gradlane_switch.c_expressions import c_type, clamped, expression, next_name, truncated, truth
 from gradlane_switch.c_headers import make_valid, read_header
+from gradlane_switch.c_lookup import key_words, lookup
 from gradlane_switch.expressions import Expr, LastIndex, Lookahead, operands, split_words, words_of
+from gradlane_switch.layout import layout_of
 from gradlane_switch.program import Advance, Extract, ExtractNext, ParserState, Program, Transition, Verify
 from gradlane_switch.statements import Assert, Assign, Log, Statement
 
@@ -118,7 +120,7 @@ class ParserWriter:
         for transition in state.transitions:
             target = "done" if transition.state is None else f"s{transition.state}"
             if transition.value_set is not None:
-                yield from self.member(state, transition.value_set)
+                yield from self.member(transition.value_set)
                 yield f"if (found) goto {target}; }}"
             elif transition.cases is None:
                 yield f"goto {target};"
@@ -145,23 +147,14 @@ class ParserWriter:
                     tests.append(f"(k{index}.w[{word}] & {number(bits)}) == {number(low)}")
         return " && ".join(tests) or "1"
 
-    def member(self, state: ParserState, value_set: int) -> Iterator[str]:
-        """Opens a block in which `found` tells whether the keys, one after the other, are in a value set."""
-        words = words_of(sum(state.widths))
-        values: list[list[str]] = [[] for _ in range(words)]
-        place = sum(state.widths)
-        for index, width in enumerate(state.widths):
-            parts = _pieces(index, width)
-            for value, size in parts:
-                place -= size
-                low, shift = divmod(place, 64)
-                values[low].append(f"{value} << {shift}" if shift else value)
-                if shift + size > 64:
-                    values[low + 1].append(f"{value} >> {64 - shift}")
-        packed = ", ".join(" | ".join(parts) for parts in values)
-        table = len(self.program.tables) + value_set
-        yield f"{{ uint64_t k[{words}] = {{ {packed} }};"
-        yield f"int found = gl_find(&s->tables[{table}], k, {words}, 0) != NULL;"
+    def member(self, value_set: int) -> Iterator[str]:
+        """Opens a block in which `found` tells whether the keys are in a value set."""
+        keys = self.program.value_sets[value_set].keys
+        layout = layout_of(keys)
+        masks = [(1 << key.width) - 1 for key in keys]
+        yield f"{{ {key_words(layout, keys, [f'k{index}' for index in range(len(keys))], masks)}"
+        table = f"&s->tables[{len(self.program.tables) + value_set}]"
+        yield f"int found = {lookup(layout, table, 0)} != NULL;"
 
     def check(self, expr: Expr) -> Iterator[str]:
         """Ends the parser if an expression reads beyond the packet, or the last element of an empty stack."""
@@ -170,14 +163,6 @@ class ParserWriter:
             yield f"if ((length - at) * UINT64_C(8) < {needed}) goto too_short;"
         for stack in sorted(stacks):
             yield f"if (!{next_name(stack)}) {{ {self.fail('StackOutOfBounds')} }}"
-
-
-def _pieces(index: int, width: int) -> list[tuple[str, int]]:
-    """A select's key in pieces of at most 64 bits, the highest first."""
-    if width <= 64:
-        return [(f"k{index}", width)]
-    top = words_of(width) - 1
-    return [(f"k{index}.w[{word}]", 64 if word < top else width - 64 * top) for word in range(top, -1, -1)]
 
 
 def _reach(expr: Expr) -> int:

@@ -53,7 +53,7 @@ def _switch_command() -> int:
     tls = tls_of(args, parser)
     try:
         ports = [parse_port(text) for text in args.ports]
-        if any(is_file(port) for port in ports):
+        if ports and all(is_file(port) for port in ports):
             return _replay(args, ports)
         return asyncio.run(_run(args, ports, tls))
     except (ProgramError, PortError) as error:
@@ -76,7 +76,7 @@ def _replay(args: argparse.Namespace, ports: list[PortSpec]) -> int:
     if args.program is None:
         raise PortError("pcap ports need --program: there is no time to wait for a controller")
     lock = Lock()
-    dataplane = DataPlane(lock, ports, args.seed, args.coalesce)
+    dataplane = DataPlane(lock, ports, args.seed, args.coalesce, args.mtu)
     try:
         dataplane.install(_load(args, lock))
         dataplane.replay()
@@ -108,7 +108,7 @@ async def _run(args: argparse.Namespace, ports: list[PortSpec], tls: Tls | None)
         loop.add_signal_handler(number, stop)
     lock = Lock()
     pipeline = _load(args, lock) if args.program is not None else None
-    dataplane = DataPlane(lock, ports, args.seed, args.coalesce)
+    dataplane = DataPlane(lock, ports, args.seed, args.coalesce, args.mtu)
     cpu = None if args.cpu_port is None else CpuPort(args.cpu_port, dataplane.inject)
     service = Service(args.device_id, lock, dataplane.install, pipeline, cpu)
     server = metrics = None

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from gradlane_switch import standard
 from gradlane_switch.c_bits import number
 from gradlane_switch.c_calculations import calculations, checksums
 from gradlane_switch.c_expressions import (
@@ -16,7 +15,7 @@ from gradlane_switch.c_expressions import (
     field_name,
     truncated,
     truth,
-    valid_name,
+    wide,
 )
 from gradlane_switch.c_headers import (
     copy_header,
@@ -24,16 +23,16 @@ from gradlane_switch.c_headers import (
     copy_union,
     copy_variable,
     deparser,
-    make_valid,
+    for_each,
     members,
     move_stack,
-    octets_now,
-    zero,
+    set_valid,
 )
+from gradlane_switch.c_lookup import key_words, lookup
 from gradlane_switch.c_parser import ParserWriter
 from gradlane_switch.errors import ProgramError
-from gradlane_switch.expressions import Element, Field, split_words, words_of
-from gradlane_switch.layout import TableKind, argument_words, layout_of, most_argument_words
+from gradlane_switch.expressions import Element, Expr, Field, words_of
+from gradlane_switch.layout import argument_words, layout_of, most_argument_words
 from gradlane_switch.packet_path import packet_path
 from gradlane_switch.program import DROP_PORT, Action, Pipeline, Program, Table
 from gradlane_switch.statements import (
@@ -61,6 +60,7 @@ from gradlane_switch.statements import (
     SetValid,
     Statement,
     Truncate,
+    logged_words,
 )
 
 _HEADROOM = 2044  # GL_HEADROOM, less a VLAN tag that the kernel took out of the frame
@@ -95,7 +95,7 @@ class _Generator:
         yield from self.pipeline(self.program.ingress)
         yield from self.pipeline(self.program.egress)
         yield from checksums(self.program)
-        yield from deparser(self.program)
+        yield from deparser(self.program, self.statement)
         yield from packet_path(self.program)
 
     def headers(self) -> Iterator[str]:
@@ -137,12 +137,12 @@ class _Generator:
                 failed = f"h->m.failed = 1; gl_assertion_failed(s, {message}, now);"
                 return f"if (!{truth(condition)}) {{ {failed} }}"
             case Log(message, values):
-                held = ", ".join(expression(value) for value in values) or "0"
-                return f"{{ const uint64_t v[] = {{ {held} }}; gl_log(s, {message}, now, v, {len(values)}); }}"
-            case MarkToDrop():
-                return standard.write(self.program, "egress_spec", str(DROP_PORT)) + standard.write(
-                    self.program, "mcast_grp", "0"
-                )
+                words = [part for value in values for part in _words(value)]
+                held = ", ".join(words) or "0"
+                return f"{{ const uint64_t v[] = {{ {held} }}; gl_log(s, {message}, now, v, {len(words)}); }}"
+            case MarkToDrop(egress_spec, mcast_grp):
+                dropped = self.store(egress_spec, str(DROP_PORT))
+                return dropped if mcast_grp is None else f"{dropped} {self.store(mcast_grp, '0')}"
             case Count(counter, index):
                 return f"gl_count(s, {counter}, {clamped(index)}, length);"
             case ExecuteMeter(meter, index, target):
@@ -157,13 +157,9 @@ class _Generator:
                 held = f"{c_type(width)} x = {truncated(value, width)};"
                 return f"{{ {held} uint64_t *c = {cell}; if (c) memcpy(c, &x, sizeof x); }}"
             case SetValid(header, valid):
-                octets = octets_now(self.program, header)
-                if not valid:
-                    return f"if ({valid_name(header)}) {{ {valid_name(header)} = 0; h->m.size -= {octets}; }}"
-                made = f"{zero(self.program, header)} {make_valid(self.program, header)}"
-                return f"if (!{valid_name(header)}) {{ {made} h->m.size += {octets}; }}"
+                return for_each(header, lambda item: set_valid(self.program, item, valid))
             case CopyHeader(target, source):
-                return copy_header(self.program, target, source)
+                return for_each(target, lambda to: for_each(source, lambda of: copy_header(self.program, to, of)))
             case HashTo(target, base, calculation, modulus):
                 digest = f"(m ? c{calculation}(s, h, NULL) % m : 0)"
                 stored = self.store(target, f"({expression(base)} + {digest})")
@@ -245,32 +241,15 @@ class _Generator:
             yield f"GL_TRACE(GL_TRACE_TABLE, {index}); GL_TRACE(GL_TRACE_ENTRY, 0, 0);"
             yield from self.call(table, table.default.action, "a", "0")
             return
-        layout = layout_of(table)
+        layout = layout_of(table.keys)
         yield f"gl_table *t = &s->tables[{index}];"
-        words = [[] for _ in range(layout.words)]
-        for key, place in zip(table.keys, layout.places, strict=True):
-            value = truncated(key.source, key.width)
-            if key.width > 64:
-                for word, mask in enumerate(split_words(key.mask, words_of(key.width))):
-                    words[place.word + word].append(f"({value}.w[{word}] & {number(mask)})")
-                continue
-            if key.mask != (1 << key.width) - 1:
-                value = f"({value} & {number(key.mask)})"
-            words[place.word].append(f"{value} << {place.shift}" if place.shift else value)
         if table.keys:
-            packed = ", ".join(" | ".join(parts) for parts in words)
-            yield f"uint64_t k[{layout.words}] = {{ {packed} }};"
+            values = [truncated(key.source, key.width) for key in table.keys]
+            yield key_words(layout, table.keys, values, [key.mask for key in table.keys])
             yield f"GL_TRACE_WORDS(GL_TRACE_TABLE, k, {layout.words}, {index});"
-        count = layout.words
-        if not table.keys:
-            yield f"gl_entry *e = NULL; GL_TRACE(GL_TRACE_TABLE, {index});"
-        elif layout.kind is TableKind.EXACT:
-            yield f"gl_entry *e = gl_find(t, k, {count}, {most_argument_words(self.program, table)});"
-        elif layout.kind is TableKind.LPM:
-            assert layout.prefix_field is not None
-            yield f"gl_entry *e = gl_find_longest(t, k, {count}, {table.keys[layout.prefix_field].width});"
+            yield f"gl_entry *e = {lookup(layout, 't', most_argument_words(self.program, table))};"
         else:
-            yield f"gl_entry *e = gl_find_first(t, k, {count}, {number(layout.ranges)}, {number(layout.continued)});"
+            yield f"gl_entry *e = NULL; GL_TRACE(GL_TRACE_TABLE, {index});"
         yield "int hit = e != NULL; (void)hit;"
         yield "GL_TRACE(GL_TRACE_ENTRY, hit, (uintptr_t)e);"
         yield "if (!hit) e = t->fallback;"
@@ -311,6 +290,12 @@ class _Generator:
             yield f"if ({hit}) {_follow(table.next_hit)} else {_follow(table.next_miss)}"
         else:
             yield _follow(table.next_by_action[action])
+
+
+def _words(value: Expr) -> list[str]:
+    """A value, with its sign, in C expressions of 64 bits, the lowest first."""
+    count = logged_words(value)
+    return [expression(value)] if count == 1 else [f"{wide(value, count)}.w[{word}]" for word in range(count)]
 
 
 def _follow(node: int | None) -> str:

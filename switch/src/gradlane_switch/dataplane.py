@@ -23,6 +23,7 @@ from gradlane_switch.interfaces import (
     has_carrier,
     is_file,
     link_events,
+    reads_file,
 )
 from gradlane_switch.native import NULL, ffi, runtime
 from gradlane_switch.pipeline import Pipeline
@@ -40,13 +41,20 @@ DROPS = ("rx_down", "program", "no_port", "rx_no_memory", "tx_down", "tx_no_memo
 class DataPlane:
     """Ports, and the thread that forwards between them with the GIL released. Raises PortError.
 
-    Frames are at most as long as those of the first ports, or of an MTU of 1500 bytes. Methods may be called from any
-    thread.
+    Ports have MTUs of at most `mtu` bytes, or of those of the first ports if one is larger: the packets' buffers are
+    made for that. Methods may be called from any thread.
     """
 
-    def __init__(self, lock: Lock, specs: list[PortSpec], seed: int, coalesce: int = DEFAULT_COALESCE) -> None:
-        if len({is_file(spec) for spec in specs}) > 1:
-            raise PortError("pcap ports have a clock of their own: they can't be beside other kinds of ports")
+    def __init__(
+        self,
+        lock: Lock,
+        specs: list[PortSpec],
+        seed: int,
+        coalesce: int = DEFAULT_COALESCE,
+        mtu: int = DEFAULT_MTU,
+    ) -> None:
+        if any(map(reads_file, specs)) and not all(map(is_file, specs)):
+            raise PortError("what is read from pcap files has a clock of its own: beside other ports, only write them")
         self.lock = lock
         self._changing = threading.RLock()
         self._specs: dict[int, PortSpec] = {}
@@ -66,7 +74,7 @@ class DataPlane:
             for spec in specs:
                 opened[spec.number] = connect(spec)
                 check_buffer(spec, spec.config, opened[spec.number].mtu)
-            longest = max([DEFAULT_MTU, *(item.mtu for item in opened.values())])
+            longest = max([mtu, *(item.mtu for item in opened.values())])
             self._frame_size = longest + ETHERNET + VLAN_TAG
             self._handle = self._create(seed, coalesce)
             for spec in specs:
@@ -108,16 +116,19 @@ class DataPlane:
     def add(self, spec: PortSpec) -> None:
         """Adds a port while packets are forwarded. Raises PortError."""
         with self._changing:
-            if is_file(spec):
-                raise PortError(f"port {spec.number}: pcap ports are there from the start, or not at all")
+            if reads_file(spec):
+                raise PortError(
+                    f"port {spec.number}: what is read from pcap files has a clock of its own: only write one"
+                )
             _check_distinct([*self._specs.values(), spec])
             connection = connect(spec)
             try:
                 check_buffer(spec, spec.config, connection.mtu)
                 if connection.mtu + ETHERNET + VLAN_TAG > self._frame_size:
                     raise PortError(
-                        f"port {spec.number}: its MTU of {connection.mtu} is more than the switch was started for "
-                        f"({self._frame_size - ETHERNET - VLAN_TAG}): start it with a port of that MTU"
+                        f"port {spec.number}: its MTU of {connection.mtu} is more than "
+                        f"{self._frame_size - ETHERNET - VLAN_TAG}, which packets' buffers were made for: "
+                        f"start the switch with --mtu {connection.mtu}"
                     )
                 self._attach(spec, connection)
             except PortError:

@@ -24,6 +24,7 @@ from gradlane_switch.expressions import (
     LastIndex,
     Lookahead,
     Param,
+    SameNumber,
     Saturate,
     Unary,
     Valid,
@@ -31,6 +32,9 @@ from gradlane_switch.expressions import (
     shape,
 )
 from gradlane_switch.program import Stack
+from gradlane_switch.statements import Picked
+
+_DEREFERENCES = ("dereference_header_stack", "dereference_stack")
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,17 @@ def find_header(node: Node, scope: Scope) -> int:
     return scope.headers[name]
 
 
+def find_picked(node: Node, scope: Scope) -> int | Picked:
+    """As `find_header`, or the headers that a computed index into a stack may select."""
+    inner = node
+    while inner.has("type") and inner.text("type") == "expression":
+        inner = inner.child("value")
+    if inner.optional_text("op") not in _DEREFERENCES:
+        return find_header(node, scope)
+    headers, index = _dereferenced(inner, scope)
+    return Picked(headers, require_exact(index, node, "an index"))
+
+
 def find_union(node: Node, scope: Scope) -> tuple[int, ...]:
     """The headers of the union that a type-value object names."""
     node = _unwrapped(node)
@@ -189,15 +204,20 @@ def _access_field(node: Node, scope: Scope) -> Expr:
     left = node.child("left")
     while left.has("type") and left.text("type") == "expression":
         left = left.child("value")
-    if left.optional_text("op") not in ("dereference_header_stack", "dereference_stack"):
+    if left.optional_text("op") not in _DEREFERENCES:
         raise node.refuse("access to a field of a computed header is supported for header stacks only")
-    stack = scope.stack_list[find_stack(left.child("left"), scope)]
-    if stack.names is not None:
-        raise node.refuse("a computed index into a stack of header unions is not supported")
-    headers = tuple(element[0] for element in stack.elements)
+    headers, index = _dereferenced(left, scope)
     position = node.integer("right")
     layout = {item.field: item for item in scope.layouts[headers[0]]}
-    return _element(headers, parse_value(left.child("right"), scope), layout.get(position), node)
+    return _element(headers, index, layout.get(position), node)
+
+
+def _dereferenced(node: Node, scope: Scope) -> tuple[tuple[int, ...], Expr]:
+    """The headers of a stack, and the index that selects one of them."""
+    stack = scope.stack_list[find_stack(node.child("left"), scope)]
+    if stack.names is not None:
+        raise node.refuse("a computed index into a stack of header unions is not supported")
+    return tuple(element[0] for element in stack.elements), parse_value(node.child("right"), scope)
 
 
 def _unwrapped(node: Node) -> Node:
@@ -279,6 +299,9 @@ def _parse_cast(op: str, node: Node, scope: Scope) -> Expr:
 def _parse_binary(op: str, node: Node, scope: Scope) -> Expr:
     if op not in COMPARISONS + LOGIC + ARITHMETIC:
         raise node.refuse(f"operator {op!r} is not supported")
+    if op in ("==", "!=") and (variable := _variable_fields(node, scope)):
+        same = SameNumber(*variable)
+        return same if op == "==" else Unary("not", same)
     left, right = parse_value(node.child("left"), scope), parse_value(node.child("right"), scope)
     if op in COMPARISONS or op in LOGIC:
         return Binary(op, require_exact(left, node, repr(op)), require_exact(right, node, repr(op)))
@@ -294,3 +317,14 @@ def _parse_binary(op: str, node: Node, scope: Scope) -> Expr:
         if isinstance(right, Const) and right.value < 0:
             raise node.refuse("a shift by a negative distance is not supported")
     return Binary(op, left, right)
+
+
+def _variable_fields(node: Node, scope: Scope) -> tuple[int, int] | None:
+    """The headers of two variable-length fields that are compared; None if others are."""
+    found: list[int] = []
+    for side in (node.child("left"), node.child("right")):
+        inner = _unwrapped(side)
+        name = tuple(inner.sequence("value")) if inner.optional_text("type") == "field" else ()
+        if len(name) == 2 and isinstance(name[0], str) and (name[0], str(name[1])) in scope.variable:
+            found.append(scope.variable[name[0], str(name[1])])
+    return (found[0], found[1]) if len(found) == 2 else None

@@ -77,6 +77,14 @@ class Element:
 
 
 @dataclass(frozen=True)
+class SameNumber:
+    """1 if the variable-length fields of two headers are the same number, whatever their lengths, as on BMv2."""
+
+    left: int
+    right: int
+
+
+@dataclass(frozen=True)
 class Unary:
     """`not`, `~`."""
 
@@ -120,7 +128,19 @@ class Saturate:
 
 
 Expr: TypeAlias = (
-    Const | Field | Valid | Param | Lookahead | LastIndex | Element | Unary | Binary | Choice | Wrap | Saturate
+    Const
+    | Field
+    | Valid
+    | Param
+    | Lookahead
+    | LastIndex
+    | Element
+    | SameNumber
+    | Unary
+    | Binary
+    | Choice
+    | Wrap
+    | Saturate
 )
 
 COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
@@ -157,7 +177,7 @@ def _shape(expr: Expr) -> Shape | None:
             return Shape(width)
         case LastIndex():
             return Shape(64)
-        case Valid() | Unary(op="not"):
+        case Valid() | SameNumber() | Unary(op="not"):
             return Shape(1)
         case Unary(_, operand):
             known = shape(operand)

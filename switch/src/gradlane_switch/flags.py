@@ -7,7 +7,8 @@ import argparse
 from pathlib import Path
 
 from gradlane.units import parse_size
-from gradlane_switch.ports import DEFAULT_COALESCE, parse_time
+from gradlane_switch.interfaces import DEFAULT_MTU
+from gradlane_switch.ports import DEFAULT_COALESCE, parse_mtu, parse_time
 from gradlane_switch.server import DEFAULT_MAX_MESSAGE, MIN_MAX_MESSAGE, Tls
 
 _EPILOG = """\
@@ -16,7 +17,8 @@ A port is NUMBER@INTERFACE with settings after commas. The interface is one of
   tap:NAME                         a TAP interface, made if there is none of that name
   udp:LOCAL:PORT-PEER:PORT         a tunnel: a frame per UDP datagram; needs no privileges
   pcap:IN,OUT                      files, one of them or both; with these alone the switch forwards what is in them by
-                                   the clock of their packets, and ends. Tunnels and files have an mtu=1500 as well
+                                   the clock of their packets, and ends; pcap:,OUT also goes beside other ports.
+                                   Tunnels and files have an mtu=1500 as well
 and the settings are
   rate=100mbit  buffer=64kB        towards the host; eight queues share the buffer
   weights=1:1:1:1:2:2:4:8          deficit round robin, queue 0 first, instead of strict priority, 7 first
@@ -61,6 +63,13 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the links' impairments (default 0)")
     parser.add_argument(
+        "--mtu",
+        type=_mtu,
+        default=DEFAULT_MTU,
+        metavar="BYTES",
+        help="the largest MTU of ports that are added later (default 1500, or the largest of the ports at the start)",
+    )
+    parser.add_argument(
         "--coalesce",
         type=_time,
         default=DEFAULT_COALESCE,
@@ -85,6 +94,13 @@ def make_parser() -> argparse.ArgumentParser:
         "-L", "--log-level", choices=("debug", "info", "warning", "error"), default="info", help="(default info)"
     )
     return parser
+
+
+def _mtu(text: str) -> int:
+    try:
+        return parse_mtu(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _time(text: str) -> int:

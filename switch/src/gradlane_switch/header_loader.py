@@ -12,6 +12,7 @@ from gradlane_switch.expressions import MAX_WIDTH, Field
 from gradlane_switch.program import FieldDef, Header, Stack, Variable
 
 _MOST_ELEMENTS = 255
+_MOST_OCTETS = 2044  # of the longest variable-length field; all headers together have no more
 
 
 class HeaderReader:
@@ -98,7 +99,7 @@ def _header(node: Node, kind: Node) -> Header:
     offset = 0
     for field_name, width, *rest in kind.sequence("fields"):
         if width == "*":
-            variable = _variable(kind, f"{name}.{field_name}", field_name, len(fields), offset, variable)
+            variable = _variable(kind, f"{name}.{field_name}", field_name, len(fields), variable)
             continue
         _check_width(kind, f"{name}.{field_name}", width)
         fields.append(FieldDef(field_name, width, offset, bool(rest and rest[0])))
@@ -113,14 +114,12 @@ def _check_width(kind: Node, name: str, width: Any) -> None:
         raise kind.refuse(f"fields of {width} bits are not supported (1 to {MAX_WIDTH} are): {name}")
 
 
-def _variable(kind: Node, path: str, name: str, position: int, offset: int, other: Variable | None) -> Variable:
+def _variable(kind: Node, path: str, name: str, position: int, other: Variable | None) -> Variable:
     fixed = sum(width for _, width, *_ in kind.sequence("fields") if width != "*")
     octets = kind.integer("max_length") - fixed // 8
     if other is not None:
         raise kind.refuse(f"a header with two variable-length fields is not supported: {path}")
-    if offset % 8:
-        raise kind.refuse(f"a variable-length field that begins within a byte is not supported: {path}")
-    if not 0 < 8 * octets <= MAX_WIDTH:
+    if not 0 < octets <= _MOST_OCTETS:
         raise kind.refuse(f"a variable-length field of up to {8 * octets} bits is not supported: {path}")
     return Variable(name, position, octets)
 

@@ -70,6 +70,11 @@ def is_file(spec: PortSpec) -> bool:
     return spec.interface.startswith("pcap:")
 
 
+def reads_file(spec: PortSpec) -> bool:
+    """Whether packets enter the port from a file, so that there is no other clock than theirs."""
+    return is_file(spec) and not spec.interface.startswith("pcap:,")
+
+
 def connect(spec: PortSpec) -> Connection:
     """Opens what a port is connected to. Raises PortError naming it."""
     kind, colon, rest = spec.interface.partition(":")

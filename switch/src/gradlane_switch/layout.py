@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 from gradlane_switch.expressions import split_words, words_of
-from gradlane_switch.program import FieldKey, Key, MatchKind, Program, Table
+from gradlane_switch.program import FieldKey, KeyPart, MatchKind, Program, Table
 
 _MOST_WORDS = 64
 _PIECE = 8  # GL_PIECE
@@ -68,24 +69,24 @@ class Layout:
         }
 
 
-def fits(keys: tuple[Key, ...]) -> bool:
+def fits(keys: Sequence[KeyPart]) -> bool:
     """Whether a key is not too long for a table."""
     return sum(words_of(key.width) for key in keys) < _MOST_WORDS
 
 
-def layout_of(table: Table) -> Layout:
+def layout_of(keys: Sequence[KeyPart]) -> Layout:
     """The layout of a table: narrow fields share words; a wide one, a range, and the prefix of an LPM table do not."""
-    kinds = {key.kind for key in table.keys}
+    kinds = {key.kind for key in keys}
     if kinds <= {MatchKind.EXACT}:
         kind = TableKind.EXACT
-    elif kinds <= {MatchKind.EXACT, MatchKind.LPM}:
+    elif kinds <= {MatchKind.EXACT, MatchKind.LPM} and sum(key.kind is MatchKind.LPM for key in keys) == 1:
         kind = TableKind.LPM
     else:
         kind = TableKind.LIST
     places: dict[int, Place] = {}
     free: list[int] = []
     alone: list[int] = []
-    for number, key in enumerate(table.keys):
+    for number, key in enumerate(keys):
         if key.width > 64 or key.kind is MatchKind.RANGE or (kind is TableKind.LPM and key.kind is MatchKind.LPM):
             alone.append(number)
             continue
@@ -96,15 +97,15 @@ def layout_of(table: Table) -> Layout:
         free[word] += key.width
     words, ranges, continued = len(free), 0, 0
     # The prefix of an LPM table comes last: see gl_find_longest.
-    for number in sorted(alone, key=lambda number: table.keys[number].kind is MatchKind.LPM):
-        count = words_of(table.keys[number].width)
+    for number in sorted(alone, key=lambda number: keys[number].kind is MatchKind.LPM):
+        count = words_of(keys[number].width)
         places[number] = Place(words, 0)
-        if table.keys[number].kind is MatchKind.RANGE:
+        if keys[number].kind is MatchKind.RANGE:
             ranges |= ((1 << count) - 1) << words
             continued |= ((1 << count) - 2) << words
         words += count
-    prefix = next((number for number, key in enumerate(table.keys) if key.kind is MatchKind.LPM), None)
-    ordered = tuple(places[number] for number in range(len(table.keys)))
+    prefix = next((number for number, key in enumerate(keys) if key.kind is MatchKind.LPM), None)
+    ordered = tuple(places[number] for number in range(len(keys)))
     return Layout(
         kind,
         words,
@@ -112,12 +113,12 @@ def layout_of(table: Table) -> Layout:
         ranges,
         continued,
         prefix if kind is TableKind.LPM else None,
-        0 if prefix is None or kind is not TableKind.LPM else table.keys[prefix].width,
-        _indexed(table.keys, ordered) if kind is TableKind.LIST else (),
+        0 if prefix is None or kind is not TableKind.LPM else keys[prefix].width,
+        _indexed(keys, ordered) if kind is TableKind.LIST else (),
     )
 
 
-def _indexed(keys: tuple[Key, ...], places: tuple[Place, ...]) -> tuple[int, ...]:
+def _indexed(keys: Sequence[KeyPart], places: tuple[Place, ...]) -> tuple[int, ...]:
     """The pieces of the key that hold a field; of more than an index can know, those spread over the key."""
     used: set[int] = set()
     for key, place in zip(keys, places, strict=True):
@@ -128,7 +129,7 @@ def _indexed(keys: tuple[Key, ...], places: tuple[Place, ...]) -> tuple[int, ...
     return tuple(ordered[index * len(ordered) // count] for index in range(count))
 
 
-def pack(layout: Layout, keys: tuple[Key, ...], match: tuple[FieldKey, ...]) -> tuple[list[int], list[int]]:
+def pack(layout: Layout, keys: Sequence[KeyPart], match: tuple[FieldKey, ...]) -> tuple[list[int], list[int]]:
     """Words of an entry's key, as the table stores it, and for a list of its operands (masks and upper ends)."""
     values, operands = [0] * layout.words, [0] * layout.words
     for key, place, wanted in zip(keys, layout.places, match, strict=True):

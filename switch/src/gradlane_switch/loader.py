@@ -12,7 +12,7 @@ from gradlane_switch.document import Node
 from gradlane_switch.errors import ProgramError
 from gradlane_switch.expression_loader import (
     Scope,
-    find_header,
+    find_picked,
     find_stack,
     find_union,
     parse_field,
@@ -23,10 +23,9 @@ from gradlane_switch.expressions import MAX_WIDTH, Const, Element, Expr, Field, 
 from gradlane_switch.extern_loader import ExternReader
 from gradlane_switch.header_loader import HeaderReader
 from gradlane_switch.packet_loader import PacketLists
-from gradlane_switch.parser_loader import ParserReader, load_value_sets
+from gradlane_switch.parser_loader import ParserReader, load_value_sets, with_keys
 from gradlane_switch.program import Action, CounterArray, Message, Program, Table
 from gradlane_switch.statements import (
-    MAX_LOGGED,
     Assert,
     Assign,
     Clone,
@@ -43,6 +42,7 @@ from gradlane_switch.statements import (
     Log,
     MarkToDrop,
     MoveStack,
+    Picked,
     RandomTo,
     Recirculate,
     RegisterRead,
@@ -51,6 +51,7 @@ from gradlane_switch.statements import (
     SetValid,
     Statement,
     Truncate,
+    logged_words,
 )
 from gradlane_switch.table_loader import Attached, load_pipeline, successors
 
@@ -58,6 +59,8 @@ from gradlane_switch.table_loader import Attached, load_pipeline, successors
 _UNSUPPORTED_PARTS = {
     "extern_instances": "extern instances",
 }
+# What a deparser may do besides sending headers. Drops and digests come too late there: nothing follows, as on BMv2.
+_IN_DEPARSER = (Assert, Assign, HashTo, Learn, Log, MarkToDrop, RandomTo, Truncate)
 
 
 def load(text: str | bytes) -> Program:
@@ -116,6 +119,7 @@ class _Loader:
             )
             table_count += len(loaded[name].tables)
         self._check_profiles([table for item in loaded.values() for table in item.nodes if isinstance(table, Table)])
+        order, body = self._load_deparser()
         value_sets = load_value_sets(self.root)
         start, parser = ParserReader(self.scope, self.headers, value_sets, self._load_statement).parser(self.root)
         for pipeline in loaded.values():
@@ -124,7 +128,7 @@ class _Loader:
             headers=self.headers,
             stacks=self.reader.stacks,
             unions=self.reader.unions,
-            value_sets=value_sets,
+            value_sets=with_keys(value_sets, parser),
             messages=tuple(self.messages),
             errors=self.errors,
             parser_start=start,
@@ -132,7 +136,8 @@ class _Loader:
             actions=actions,
             ingress=loaded["ingress"],
             egress=loaded["egress"],
-            deparser=self._load_deparser(),
+            deparser=order,
+            deparser_body=body,
             calculations=tuple(self.externs.calculations),
             checksums=self.externs.checksums,
             counters=tuple(self.counters),
@@ -154,13 +159,17 @@ class _Loader:
 
     # Deparser
 
-    def _load_deparser(self) -> tuple[int, ...]:
+    def _load_deparser(self) -> tuple[tuple[int, ...], tuple[Statement, ...]]:
         deparsers = list(self.root.children("deparsers"))
         if len(deparsers) != 1:
             raise ProgramError(f"{len(deparsers)} deparsers are not supported: a v1model program has one")
+        body: list[Statement] = []
         for item in deparsers[0].children("primitives"):
-            raise item.refuse(f"{item.text('op')} in the deparser is not supported")
-        return tuple(self.scope.headers[name] for name in deparsers[0].sequence("order"))
+            statement = self._load_statement(item, self.scope)
+            if not isinstance(statement, _IN_DEPARSER):
+                raise item.refuse(f"{item.text('op')} in the deparser is not supported")
+            body.append(statement)
+        return tuple(self.scope.headers[name] for name in deparsers[0].sequence("order")), tuple(body)
 
     # Actions
 
@@ -201,7 +210,7 @@ class _Loader:
             case "log_msg":
                 return self._log(node, args, scope)
             case "mark_to_drop" | "drop":
-                return MarkToDrop()
+                return self._mark_to_drop(args)
             case "count":
                 return Count(self._find(self.counters, args[0], "counter_array"), self._index(args[1], scope))
             case "execute_meter":
@@ -214,9 +223,9 @@ class _Loader:
                 register = self._find(self.externs.registers, args[0], "register_array")
                 return RegisterWrite(register, self._index(args[1], scope), parse_value(args[2], scope))
             case "add_header" | "remove_header":
-                return SetValid(find_header(args[0], scope), op == "add_header")
+                return SetValid(find_picked(args[0], scope), op == "add_header")
             case "assign_header":
-                return self._copy_header(node, find_header(args[0], scope), find_header(args[1], scope))
+                return self._copy_picked(node, find_picked(args[0], scope), find_picked(args[1], scope))
             case "modify_field_with_hash_based_offset":
                 return HashTo(
                     self._target(args[0], scope),
@@ -281,6 +290,12 @@ class _Loader:
                 return index
         raise node.refuse(f"{kind} {name} does not exist or is direct")
 
+    def _copy_picked(self, node: Node, target: int | Picked, source: int | Picked) -> CopyHeader:
+        # The headers of a stack are of one type, so one of each tells.
+        to, of = (item.headers[0] if isinstance(item, Picked) else item for item in (target, source))
+        self._copy_header(node, to, of)
+        return CopyHeader(target, source)
+
     def _copy_header(self, node: Node, target: int, source: int) -> CopyHeader:
         shapes = [(*(item.width for item in self.headers[number].fields),) for number in (target, source)]
         variable = [self.headers[number].variable for number in (target, source)]
@@ -326,22 +341,26 @@ class _Loader:
 
     def _log(self, node: Node, args: list[Node], scope: Scope) -> Log:
         values: list[Expr] = []
-        signed: list[bool] = []
+        kinds: list[tuple[int, bool]] = []
         # p4c writes a message without values with an empty object for their list.
         for item in args[1].children("value") if args[1:] and args[1].raw("value") else ():
-            value = parse_value(item, scope)
+            value = require_exact(parse_value(item, scope), node, "a message")
             known = shape(value)
-            if known is None or known.width > 64:
-                raise node.refuse("logging a value of more than 64 bits is not supported")
             values.append(value)
-            signed.append(known.signed)
+            kinds.append((logged_words(value), known is not None and known.signed))
         text = args[0].text("value")
-        if len(values) > MAX_LOGGED:
-            raise node.refuse(f"logging {len(values)} values is not supported (at most {MAX_LOGGED})")
         if text.count("{}") != len(values):
             raise node.refuse(f"{text.count('{}')} places for {len(values)} values in log_msg")
-        self.messages.append(Message(text, node.source, tuple(signed)))
+        self.messages.append(Message(text, node.source, tuple(kinds)))
         return Log(len(self.messages) - 1, tuple(values))
+
+    def _mark_to_drop(self, args: list[Node]) -> MarkToDrop:
+        """`drop` of BMv2's own, and mark_to_drop of the standard metadata or a variable of its type."""
+        name = args[0].text("value") if args else "standard_metadata"
+        if name == "standard_metadata":
+            return MarkToDrop(self.standard["egress_spec"], self.standard.get("mcast_grp"))
+        fields = self.scope.fields
+        return MarkToDrop(fields[name, "egress_spec"], fields.get((name, "mcast_grp")))
 
 
 def _refuse_loops(where: str, graph: list[list[int | None]]) -> None:

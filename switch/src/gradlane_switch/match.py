@@ -12,11 +12,11 @@ from gradlane_switch.bytestrings import decode, encode, invalid
 from gradlane_switch.errors import EntityError
 from gradlane_switch.layout import prefix_mask
 from gradlane_switch.program import ActionCall, FieldKey, MatchKind
-from gradlane_switch.schema import ActionSchema, FieldSchema, TableSchema
+from gradlane_switch.schema import ActionSchema, FieldSchema, TableSchema, ValueSetSchema
 
 
-def decode_match(schema: TableSchema, matches: Iterable[Any]) -> tuple[FieldKey, ...]:
-    """The entry's key fields in the table's order. Raises EntityError naming the field."""
+def decode_match(schema: TableSchema | ValueSetSchema, matches: Iterable[Any]) -> tuple[FieldKey, ...]:
+    """The key fields of an entry, or of a value set's member, in order. Raises EntityError naming the field."""
     given: dict[int, Any] = {}
     for item in matches:
         number = item.field_id
@@ -26,7 +26,7 @@ def decode_match(schema: TableSchema, matches: Iterable[Any]) -> tuple[FieldKey,
     return tuple([_decode_field(field, given.get(field.id)) for field in schema.fields])
 
 
-def _bad_field(schema: TableSchema, number: int) -> EntityError:
+def _bad_field(schema: TableSchema | ValueSetSchema, number: int) -> EntityError:
     if number in schema.by_field:
         return invalid(f"{schema.name}.{schema.by_field[number].name} is given twice")
     names = ", ".join(f"{field.id} ({field.name})" for field in schema.fields)
@@ -94,8 +94,8 @@ _DECODERS = {
 }
 
 
-def encode_match(schema: TableSchema, match: tuple[FieldKey, ...]) -> list[Any]:
-    """Match fields of an entry, wildcards left out, values in canonical form."""
+def encode_match(schema: TableSchema | ValueSetSchema, match: tuple[FieldKey, ...]) -> list[Any]:
+    """Match fields of an entry or member, wildcards left out, values in canonical form."""
     result: list[Any] = []
     for field, wanted in zip(schema.fields, match, strict=True):
         message = p4r.FieldMatch(field_id=field.id)

@@ -17,6 +17,7 @@ from gradlane_switch import standard
 from gradlane_switch.c_bits import write_fields
 from gradlane_switch.c_expressions import field_name, pieces
 from gradlane_switch.program import DROP_PORT, DigestList, FieldList, Program
+from gradlane_switch.statements import Assert
 
 _SESSION = "(GL_SESSIONS - 1)"
 _MOST_PASSES = 4096  # of one packet and its copies that come back; P4 can ask for packets that never end
@@ -137,7 +138,9 @@ def _leave(program: Program) -> Iterator[str]:
     dropped = f"{_dropped('EGRESS')} host->discard(host, p, 1); return;"
     yield f"if ({standard.read(program, 'egress_spec')} == {DROP_PORT}) {{ {dropped} }}"
     yield "update_checksums(s, h, p);"
-    yield "deparse(h, p, 0);"
+    yield "deparse(s, h, p, now);"
+    if any(isinstance(item, Assert) for item in program.deparser_body):
+        yield f"if (h->m.failed) {{ {_dropped('ASSERT')} host->discard(host, p, 1); return; }}"
     yield "if (h->m.recirculate) {"
     yield "GL_TRACE(GL_TRACE_AGAIN, 1);"
     yield "gl_packet *again = host->copy(host, p, 0);"

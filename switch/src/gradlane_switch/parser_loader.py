@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gradlane_switch.document import Node
 from gradlane_switch.errors import ProgramError
@@ -15,6 +15,8 @@ from gradlane_switch.program import (
     Extract,
     ExtractNext,
     Header,
+    KeyPart,
+    MatchKind,
     ParserOperation,
     ParserState,
     Transition,
@@ -66,9 +68,12 @@ class ParserReader:
                 raise item.refuse("a select on what is neither a field nor a lookahead is not supported")
             keys.append(key)
             widths.append(1 if isinstance(key, Valid) else key.width)
-        transitions = tuple(self._transition(item, indices, widths) for item in state.children("transitions"))
+        cases = [self._transition(item, indices, widths) for item in state.children("transitions")]
+        # BMv2 looks at all other cases first, and of several defaults the last one counts.
+        chosen = [case for case in cases if case is not None and not _is_default(case)]
+        chosen += [case for case in cases if case is not None and _is_default(case)][-1:]
         operations = tuple(self._operation(item) for item in state.children("parser_ops"))
-        return ParserState(state.text("name"), operations, tuple(keys), tuple(widths), transitions)
+        return ParserState(state.text("name"), operations, tuple(keys), tuple(widths), tuple(chosen))
 
     def _operation(self, item: Node) -> ParserOperation:
         op = item.text("op")
@@ -121,7 +126,8 @@ class ParserReader:
             raise item.refuse("a length is needed for a header with a variable-length field, and for no other")
         return result
 
-    def _transition(self, item: Node, indices: dict[str, int], widths: list[int]) -> Transition:
+    def _transition(self, item: Node, indices: dict[str, int], widths: list[int]) -> Transition | None:
+        """None for a case that nothing can match."""
         next_state = item.optional_text("next_state")
         state = None if next_state is None else indices[next_state]
         kind = item.optional_text("type") or ("default" if item.raw("value") in (None, "default") else "hexstr")
@@ -137,8 +143,11 @@ class ParserReader:
         cases: list[tuple[int, int]] = []
         rest = 8 * octets
         for width in widths:
-            rest -= 8 * ((width + 7) // 8)
+            size = 8 * ((width + 7) // 8)
+            rest -= size
             low_bits = (1 << width) - 1
+            if (value & mask) >> rest & ((1 << size) - 1) & ~low_bits:
+                return None  # BMv2 compares whole bytes, and those of a key have zeros in front of it.
             cases.append(((value >> rest) & low_bits, (mask >> rest) & low_bits))
         return Transition(tuple(cases), state)
 
@@ -154,6 +163,10 @@ class ParserReader:
         return found
 
 
+def _is_default(transition: Transition) -> bool:
+    return transition.cases is None and transition.value_set is None
+
+
 def load_value_sets(root: Node) -> tuple[ValueSet, ...]:
     """The parser value sets of a program. Raises ProgramError."""
     result: list[ValueSet] = []
@@ -164,3 +177,15 @@ def load_value_sets(root: Node) -> tuple[ValueSet, ...]:
         size = item.integer("max_size") if item.has("max_size") else 1024
         result.append(ValueSet(item.text("name"), width, size))
     return tuple(result)
+
+
+def with_keys(value_sets: tuple[ValueSet, ...], states: tuple[ParserState, ...]) -> tuple[ValueSet, ...]:
+    """The value sets with the keys of the selects that use them. Raises ProgramError where these differ."""
+    keys: dict[int, tuple[KeyPart, ...]] = {}
+    for state in states:
+        own = tuple(KeyPart(MatchKind.EXACT, width) for width in state.widths)
+        for transition in state.transitions:
+            index = transition.value_set
+            if index is not None and keys.setdefault(index, own) != own:
+                raise ProgramError(f"selects of different keys use the value set {value_sets[index].name}")
+    return tuple(replace(item, keys=keys.get(index, ())) for index, item in enumerate(value_sets))

@@ -9,7 +9,7 @@ from typing import Any
 from gradlane_switch.codegen import generate
 from gradlane_switch.loader import load
 from gradlane_switch.native import LoadedProgram
-from gradlane_switch.schema import Schema, join
+from gradlane_switch.schema import Schema, join, with_match_kinds
 from gradlane_switch.state import Lock, State
 
 
@@ -20,7 +20,7 @@ class Pipeline:
         self.device_config = device_config
         self.info = info
         self.cookie = cookie
-        self.program = load(device_config)
+        self.program = with_match_kinds(load(device_config), info)
         self.schema: Schema = join(info, self.program)
         self.loaded = LoadedProgram(generate(self.program))
         self.state = State(self.program, lock)
@@ -36,6 +36,6 @@ class Pipeline:
     @classmethod
     def verify(cls, device_config: bytes, info: Any) -> None:
         """Everything that making a pipeline checks, without its state. Raises ProgramError or BuildError."""
-        program = load(device_config)
+        program = with_match_kinds(load(device_config), info)
         join(info, program)
         LoadedProgram(generate(program))

@@ -214,6 +214,11 @@ def parse_port(text: str) -> PortSpec:
 def _parse_mtu(interface: str, text: str) -> int:
     if not interface.startswith(("udp:", "pcap:")):
         raise ValueError(f"mtu={text}: an interface has its own, see `ip link set {interface} mtu`")
+    return parse_mtu(text)
+
+
+def parse_mtu(text: str) -> int:
+    """Bytes of an MTU. Raises ValueError that names the text and the bounds."""
     if not text.isdecimal() or not 68 <= int(text) <= 65_000:
         raise ValueError(f"{text!r} is not an MTU: write bytes from 68 to 65000")
     return int(text)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from gradlane_switch.expressions import Expr, Field, Valid
+from gradlane_switch.expressions import Expr, Field, Valid, join_words
 from gradlane_switch.statements import Statement
 
 DROP_PORT = 511
@@ -83,13 +83,19 @@ class Action:
 
 
 @dataclass(frozen=True)
-class Key:
+class KeyPart:
+    """How a field of a key is compared, and its width in bits."""
+
+    kind: MatchKind
+    width: int
+
+
+@dataclass(frozen=True)
+class Key(KeyPart):
     """A key field of a table."""
 
     name: str
-    kind: MatchKind
     source: Field | Valid
-    width: int
     mask: int
 
 
@@ -300,11 +306,15 @@ class RegisterArray:
 
 @dataclass(frozen=True)
 class ValueSet:
-    """A parser value set: bits of a member (the select's keys, one after the other), and how many it may have."""
+    """A parser value set: bits of a member (the select's keys, one after the other), and how many it may have.
+
+    `keys` are those of the selects that use it, if any do; BMv2's JSON has no other kind than exact for them.
+    """
 
     name: str
     width: int
     size: int
+    keys: tuple[KeyPart, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -313,15 +323,18 @@ class Message:
 
     text: str
     source: str
-    signed: tuple[bool, ...] = ()
+    values: tuple[tuple[int, bool], ...] = ()
+    """Of each value: how many 64-bit words it has, and whether it is signed."""
 
-    def filled(self, values: Sequence[int]) -> str:
-        """The text with values in its places, each given modulo 2**64."""
+    def filled(self, words: Sequence[int]) -> str:
+        """The text with values in its places; words of a value go from the lowest to the highest."""
         parts = self.text.split("{}")
-        numbers = [
-            value - (1 << 64) if signed and value >> 63 else value
-            for value, signed in zip(values, self.signed, strict=True)
-        ]
+        numbers: list[int] = []
+        first = 0
+        for count, signed in self.values:
+            value, bits = join_words(words[first : first + count]), 64 * count
+            numbers.append(value - (1 << bits) if signed and value >> (bits - 1) else value)
+            first += count
         return parts[0] + "".join(f"{value}{part}" for value, part in zip(numbers, parts[1:], strict=True))
 
 
@@ -342,7 +355,10 @@ class DigestList:
 
 @dataclass(frozen=True)
 class Program:
-    """A whole program. `standard` maps the names of BMv2's standard metadata to the fields that the program has."""
+    """A whole program. `standard` maps the names of BMv2's standard metadata to the fields that the program has.
+
+    `deparser` are the headers in the order in which they leave; `deparser_body` is done before that.
+    """
 
     headers: tuple[Header, ...]
     stacks: tuple[Stack, ...]
@@ -356,6 +372,7 @@ class Program:
     ingress: Pipeline
     egress: Pipeline
     deparser: tuple[int, ...]
+    deparser_body: tuple[Statement, ...]
     calculations: tuple[Calculation, ...]
     checksums: tuple[Checksum, ...]
     counters: tuple[CounterArray, ...]

@@ -10,9 +10,10 @@ from typing import Any
 from finsy.proto import p4i
 
 from gradlane_switch.errors import ProgramError
+from gradlane_switch.layout import fits
 from gradlane_switch.p4data import DataType, data_type
 from gradlane_switch.packet_io import PacketHeader, packet_headers
-from gradlane_switch.program import Key, MatchKind, Program, Table
+from gradlane_switch.program import KeyPart, MatchKind, Program, Table, ValueSet
 
 # What has ids and names of its own, by field name.
 _KINDS = {
@@ -33,7 +34,7 @@ class FieldSchema:
 
     id: int
     name: str
-    key: Key
+    key: KeyPart
     table: str
 
     @cached_property
@@ -163,13 +164,18 @@ class DigestSchema:
 
 @dataclass(frozen=True)
 class ValueSetSchema:
-    """A parser value set: (id, name, width in bits) of its fields in order, and how many members it may have."""
+    """A parser value set, and how many members it may have."""
 
     id: int
     name: str
     index: int
     size: int
-    fields: tuple[tuple[int, str, int], ...]
+    fields: tuple[FieldSchema, ...]
+
+    @cached_property
+    def by_field(self) -> dict[int, FieldSchema]:
+        """The match fields by their ids."""
+        return {item.id: item for item in self.fields}
 
 
 @dataclass(frozen=True)
@@ -255,14 +261,19 @@ def _join_table(item: Any, program: Program, actions: dict[int, Any]) -> TableSc
     )
 
 
-def _join_field(field: Any, key: Key, table: str) -> FieldSchema:
+def _match_kind(field: Any) -> str:
     kinds = p4i.MatchField.MatchType
-    kind = kinds.Name(field.match_type) if field.match_type in kinds.values() else f"match type {field.match_type}"
+    return kinds.Name(field.match_type) if field.match_type in kinds.values() else f"match type {field.match_type}"
+
+
+def _join_field(field: Any, key: KeyPart, table: str) -> FieldSchema:
+    kind = _match_kind(field)
     if field.HasField("type_name") and field.bitwidth == 0:
         raise ProgramError(f"translated types are not supported: {table}.{field.name}")
     if (kind, key.kind) == ("OPTIONAL", MatchKind.TERNARY):
         key = replace(key, kind=MatchKind.OPTIONAL)  # p4c has no word for it in BMv2's JSON.
-    if field.bitwidth != key.width or kind != key.kind.name:
+    # A key of type error has no width in P4Info.
+    if field.bitwidth not in (key.width, 0) or kind != key.kind.name:
         raise ProgramError(
             f"P4Info and the program disagree on {table}.{field.name}: "
             f"{kind} of {field.bitwidth} bits, {key.kind.name} of {key.width} bits"
@@ -384,12 +395,37 @@ def _join_value_sets(info: Any, program: Program) -> dict[int, ValueSetSchema]:
         if name not in names:
             raise ProgramError(f"P4Info names a value set that the program lacks: {name}")
         index = names.index(name)
-        for field in item.match:
-            if field.match_type != p4i.MatchField.EXACT:
-                raise ProgramError(f"value sets that do not match exactly are not supported: {name}.{field.name}")
         _check_distinct(f"fields of {name}", item.match)
-        fields = tuple((field.id, field.name, field.bitwidth) for field in item.match)
-        if sum(width for _, _, width in fields) != program.value_sets[index].width:
+        keys = program.value_sets[index].keys
+        if [field.bitwidth for field in item.match] != [key.width for key in keys]:
             raise ProgramError(f"P4Info and the program disagree on the fields of {name}")
+        fields = tuple(_join_field(field, key, name) for field, key in zip(item.match, keys, strict=True))
         result[item.preamble.id] = ValueSetSchema(item.preamble.id, name, index, item.size, fields)
     return result
+
+
+def with_match_kinds(program: Program, info: Any) -> Program:
+    """The program, whose value sets match as P4Info says: BMv2's JSON does not tell. Raises ProgramError."""
+    described = {item.preamble.name: item.match for item in info.value_sets}
+    value_sets: list[ValueSet] = []
+    for item in program.value_sets:
+        fields = described.get(item.name, ())
+        known = (*(_kind_of(field, item.name) for field in fields),)
+        if not item.keys:  # No select uses it, or a select's keys would be there.
+            keys = tuple(KeyPart(kind, field.bitwidth) for kind, field in zip(known, fields, strict=True))
+        elif len(known) == len(item.keys):
+            keys = tuple(replace(key, kind=kind) for key, kind in zip(item.keys, known, strict=True))
+        else:
+            keys = item.keys
+        if not fits(keys):
+            raise ProgramError(f"a key of so many bits is not supported: {item.name}")
+        value_sets.append(replace(item, keys=keys))
+    return replace(program, value_sets=tuple(value_sets))
+
+
+def _kind_of(field: Any, value_set: str) -> MatchKind:
+    name = _match_kind(field)
+    try:
+        return MatchKind[name]
+    except KeyError:
+        raise ProgramError(f"match kind {name} is not supported: {value_set}.{field.name}") from None

@@ -171,7 +171,7 @@ class TableState:
         self._idle: list[tuple[int, int, EntryKey]] = []
         self._idle_end: dict[EntryKey, int] = {}
         self._idle_count = 0
-        self.layout = layout_of(table)
+        self.layout = layout_of(table.keys)
         self.entries: dict[EntryKey, Entry] = {}
         self._handles: dict[EntryKey, Any] = {}
         arguments = most_argument_words(program, table)
@@ -396,8 +396,8 @@ class State:
         self._mail_bytes = ffi.new("uint8_t[]", _LONGEST_MAIL)
         self.set_cpu_port(None)
 
-    def set_value_set(self, number: int, members: Sequence[int]) -> None:
-        """Makes these the members of a value set: the select's keys, one after the other, as one number each."""
+    def set_value_set(self, number: int, members: Sequence[tuple[FieldKey, ...]]) -> None:
+        """Makes these the members of a value set."""
         self.value_sets[number].replace(members)
 
     def read_counters(self, counter: int, first: int, count: int) -> list[CounterValue]:

@@ -6,10 +6,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from gradlane_switch.expressions import Element, Expr, Field
+from gradlane_switch.expressions import Element, Expr, Field, shape, words_of
 
-MAX_LOGGED = 8
-"""Values in one message of log_msg."""
+
+@dataclass(frozen=True)
+class Picked:
+    """The header of a stack that an index selects; beyond the stack's end there is none, and nothing is done to it."""
+
+    headers: tuple[int, ...]
+    index: Expr
 
 
 @dataclass(frozen=True)
@@ -62,15 +67,25 @@ class Assert:
 
 @dataclass(frozen=True)
 class Log:
-    """A message of the program, with the low 64 bits of values, to the switch's log."""
+    """A message of the program, with values, to the switch's log."""
 
     message: int
     values: tuple[Expr, ...]
 
 
+def logged_words(value: Expr) -> int:
+    """64-bit words that a value has in a message."""
+    known = shape(value)
+    assert known is not None, "the loader lets no unbounded value get here"
+    return words_of(known.width)
+
+
 @dataclass(frozen=True)
 class MarkToDrop:
-    """egress_spec = the drop port, no multicast."""
+    """The fields of the standard metadata, or of a copy of it: the first = the drop port, the second = no multicast."""
+
+    egress_spec: Field
+    mcast_grp: Field | None
 
 
 @dataclass(frozen=True)
@@ -112,7 +127,7 @@ class RegisterWrite:
 class SetValid:
     """Makes a header valid (its fields zero if it was not) or invalid."""
 
-    header: int
+    header: int | Picked
     valid: bool
 
 
@@ -120,8 +135,8 @@ class SetValid:
 class CopyHeader:
     """All fields and the validity of one header into another of its type."""
 
-    target: int
-    source: int
+    target: int | Picked
+    source: int | Picked
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,7 @@ class _TableReader:
             raise node.refuse(f"match kind {kind!r} is not supported: {table}") from None
         full = (1 << width) - 1
         mask = hex_value(node.text("mask"), node) & full if node.has("mask") else full
-        return Key(name, match, target, width, mask)
+        return Key(match, width, name, target, mask)
 
     def _call(self, node: Node) -> ActionCall:
         index = self.action_indices[node.integer("action_id")]

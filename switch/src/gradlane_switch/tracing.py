@@ -107,7 +107,7 @@ class _Reader:
         self._pipeline = pipeline
         self._program = pipeline.program
         self._errors = {number: name for name, number in self._program.errors.items()}
-        self._layouts = [layout_of(table) for table in self._program.tables]
+        self._layouts = [layout_of(table.keys) for table in self._program.tables]
 
     def add(self, events: list[Event], kind: int, content: Sequence[int]) -> None:
         """Appends an event; that of a table's entry completes the one of its key."""

@@ -8,8 +8,8 @@ from typing import Any
 
 from finsy.proto import p4r, rpc_code
 
-from gradlane_switch.bytestrings import decode, encode, invalid
 from gradlane_switch.errors import EntityError
+from gradlane_switch.match import decode_match, encode_match
 from gradlane_switch.pipeline import Pipeline
 from gradlane_switch.schema import ValueSetSchema
 from gradlane_switch.updates import modify_only
@@ -22,7 +22,7 @@ def write_value_set(pipeline: Pipeline, kind: int, message: Any) -> None:
     if len(message.members) > schema.size:
         text = f"{schema.name} has room for {schema.size} members, not for {len(message.members)}"
         raise EntityError(rpc_code.RESOURCE_EXHAUSTED, text)
-    members = tuple(_decode(schema, item.match) for item in message.members)
+    members = tuple(decode_match(schema, item.match) for item in message.members)
     if len(set(members)) != len(members):
         raise EntityError(rpc_code.ALREADY_EXISTS, f"{schema.name}: a member is given twice")
     pipeline.state.set_value_set(schema.index, members)
@@ -41,7 +41,7 @@ def read_value_sets(pipeline: Pipeline, request: Any) -> Iterator[Any]:
     for schema in [_value_set(pipeline, request.value_set_id)] if request.value_set_id else known.values():
         message = p4r.ValueSetEntry(value_set_id=schema.id)
         for member in pipeline.state.value_sets[schema.index].members:
-            message.members.add(match=_encode(schema, member))
+            message.members.add(match=encode_match(schema, member))
         yield message
 
 
@@ -52,29 +52,3 @@ def _value_set(pipeline: Pipeline, number: int) -> ValueSetSchema:
         text = f"there is no value set with the id {number:#x}: there are {names or 'none'}"
         raise EntityError(rpc_code.NOT_FOUND, text)
     return known[number]
-
-
-def _decode(schema: ValueSetSchema, matches: Any) -> int:
-    """A member's fields, one after the other, as one number."""
-    given: dict[int, Any] = {}
-    known = {number for number, _, _ in schema.fields}
-    for item in matches:
-        if item.field_id in given or item.field_id not in known:
-            raise invalid(f"{schema.name} has no match field {item.field_id}, or it is given twice in a member")
-        given[item.field_id] = item
-    whole = 0
-    for number, name, width in schema.fields:
-        item = given.get(number)
-        if item is None or item.WhichOneof("field_match_type") != "exact":
-            raise invalid(f"{schema.name}.{name} is missing, or not matched as exact")
-        whole = whole << width | decode(item.exact.value, width, f"{schema.name}.{name}")
-    return whole
-
-
-def _encode(schema: ValueSetSchema, member: int) -> list[Any]:
-    result: list[Any] = []
-    for number, _, width in reversed(schema.fields):
-        value = encode(member & ((1 << width) - 1))
-        result.append(p4r.FieldMatch(field_id=number, exact=p4r.FieldMatch.Exact(value=value)))
-        member >>= width
-    return result[::-1]

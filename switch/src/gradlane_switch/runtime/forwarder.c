@@ -183,10 +183,20 @@ static uint32_t watch(const gl_dataplane *dp, struct pollfd *fds) {
     return dp->count + 1;
 }
 
+static void flush_files(gl_dataplane *dp) {
+    for (uint32_t i = 0; i < dp->count; i++) {
+        gl_port *port = dp->list[i];
+        if (port->file && fflush(port->file)) {
+            gl_tell(dp, port, GL_EVENT_TX_ERROR, errno, 0);
+        }
+    }
+}
+
 int gl_run(gl_dataplane *dp) {
     struct pollfd fds[GL_PORTS + 1];
     prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0);
     gl_acquire(dp->lock);
+    gl_epoch(dp, clock_ns(CLOCK_REALTIME) - clock_ns(CLOCK_MONOTONIC));
     uint32_t generation = dp->generation, count = watch(dp, fds);
     gl_release(dp->lock);
     for (uint64_t next = 0, gathered = 0;;) {
@@ -211,6 +221,7 @@ int gl_run(gl_dataplane *dp) {
         gathered = more ? 0 : now + dp->coalesce;
         uint64_t complete = process_arrived(dp);
         advance_all(dp, complete < now ? complete : now);
+        flush_files(dp);
         next = next_event(dp);
         if (!current) {
             generation = dp->generation;

@@ -391,7 +391,7 @@ gl_port *gl_port_new(uint32_t number, uint32_t kind, int fd, uint32_t frame_limi
     }
     port->number = number;
     port->io = &gl_kinds[kind];
-    port->fd = fd;
+    port->fd = kind == GL_PORT_FILE ? -1 : fd;  /* Nothing ever comes from a file by itself. */
     port->frame_limit = frame_limit;
     port->stats.up = 1;
     port->tx_link.seed = seed * 2 * GL_PORTS + 2 * number;
