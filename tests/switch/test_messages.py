@@ -67,6 +67,18 @@ def test_a_packet_that_breaks_an_assertion_is_dropped_counted_and_logged(op: str
     assert list(switch.pipeline.state.mail()) == [LogMessage(f"{op} failed", "small.p4:23")]
 
 
+def test_a_deparser_has_its_say_and_what_breaks_its_assertion_is_dropped() -> None:
+    send = action(0, "send", [], SEND)
+    document = program([("a", 8)], [send], [table(0, "t", [], [send], send)])
+    document["deparsers"][0]["primitives"] = [log("a {}", field("h", "a")), claim("assert")]
+    switch = load(document)
+    assert switch.process(0, b"\x08") == [(1, b"\x08")]
+    assert switch.process(0, b"\x09") == []
+    assert switch.pipeline.state.losses.assertions == 1
+    said = [message.text for message in switch.pipeline.state.mail() if isinstance(message, LogMessage)]
+    assert said == ["a 8", "a 9", "assert failed"]
+
+
 def test_a_message_with_more_places_than_values_is_refused() -> None:
     with pytest.raises(ProgramError, match=r"2 places for 1 values in log_msg \(small.p4:23\)"):
         one_action(log("{} {}", field("h", "a")))
