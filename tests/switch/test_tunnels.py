@@ -176,7 +176,7 @@ def test_a_smaller_buffer_holds_at_once(lab: Callable[..., TunnelLab]) -> None:
 def test_packets_all_leave_in_order_while_the_program_is_replaced(
     lab: Callable[..., TunnelLab], tmp_path: Path
 ) -> None:
-    made = lab("", "rate=4mbit,buffer=1MB")
+    made = lab("", "rate=1mbit,buffer=1MB")
     with Controller(made.process.address, 1) as controller:
         controller.arbitrate()
         for n in range(200):
