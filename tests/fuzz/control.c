@@ -223,17 +223,23 @@ static void write_profile(uint32_t index) {
         return;
     }
     held_profile *profile = &profiles[table->profile];
-    if (fuzz_below(2)) {
+    uint32_t what = fuzz_below(3);
+    if (what == 0) {
+        gl_entry *chosen[8];
+        uint64_t ports[8];
+        uint32_t count = fuzz_below(8), watched = fuzz_below(2);
+        for (uint32_t i = 0; i < count; i++) {
+            chosen[i] = profile->members[fuzz_below(MEMBERS)];
+            ports[i] = fuzz_below(3) ? fuzz_port() : GL_PORTS;
+        }
+        gl_choice *choice = profile->choices[fuzz_below(CHOICES)];
+        gl_choice_set(fuzz_state, choice, count, chosen, watched ? ports : NULL);
+    } else if (what == 1) {
         uint64_t data[MOST_WORDS];
         uint32_t action, count = any_action(table, &action, data);
         gl_entry_set(fuzz_state, profile->members[fuzz_below(MEMBERS)], action, count, data, NULL);
     } else {
-        gl_entry *chosen[8];
-        uint32_t count = fuzz_below(8);
-        for (uint32_t i = 0; i < count; i++) {
-            chosen[i] = profile->members[fuzz_below(MEMBERS)];
-        }
-        gl_choice_set(fuzz_state, profile->choices[fuzz_below(CHOICES)], count, chosen);
+        gl_port_state(fuzz_state, fuzz_port(), fuzz_below(2));
     }
 }
 
@@ -286,7 +292,8 @@ void fuzz_state_begin(gl_lock *lock) {
     fuzz_state = gl_state_new(lock, fuzz_current->table_count, fuzz_current->counter_count, fuzz_current->meter_count,
                               fuzz_current->register_count);
     memset(profiles, 0, sizeof profiles);
-    fuzz_require(fuzz_current->table_count <= MOST_TABLES && fuzz_current->profile_count <= PROFILES, "a limit here is too low");
+    fuzz_require(fuzz_current->table_count <= MOST_TABLES, "MOST_TABLES is too low");
+    fuzz_require(fuzz_current->profile_count <= PROFILES, "PROFILES is too low");
     keyed_count = 0;
     for (uint32_t i = 0; i < fuzz_current->table_count; i++) {
         const fuzz_table *table = &fuzz_current->tables[i];
@@ -318,7 +325,7 @@ void fuzz_state_begin(gl_lock *lock) {
             }
             for (uint32_t j = 0; j < CHOICES; j++) {
                 profile->choices[j] = gl_choice_new();
-                gl_choice_set(fuzz_state, profile->choices[j], j, profile->members);
+                gl_choice_set(fuzz_state, profile->choices[j], j, profile->members, NULL);
             }
         }
     }

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from gradlane_switch.expressions import split_words, words_of
 from gradlane_switch.layout import Layout, TableKind, argument_words, layout_of, pack
-from gradlane_switch.program import ActionCall, Program, Table, ValueSet
+from gradlane_switch.program import ActionCall, KeyPart, Program, Table, ValueSet
 
 
 def describe(programs: Sequence[Program], traced: Sequence[bool]) -> str:
@@ -61,13 +61,10 @@ def _shape(layout: Layout, arguments: int, metered: bool = False) -> str:
 
 
 def _table(program: Program, table: Table) -> str:
-    layout = layout_of(table)
+    layout = layout_of(table.keys)
     actions = [program.actions[index].params for index in table.actions]
     longest = max((sum(map(words_of, widths)) for widths in actions), default=0)
-    bits = [0] * layout.stored_words
-    for key, place in zip(table.keys, layout.places, strict=True):
-        for word, value in enumerate(split_words((1 << key.width) - 1, words_of(key.width))):
-            bits[place.word + word] |= value << place.shift
+    bits = _key_bits(layout, table.keys)
     entries = [_entry(program, table, layout, number) for number in range(len(table.entries))]
     known = ", ".join(_bits(widths) for widths in actions)
     parts = (
@@ -98,6 +95,17 @@ def _call(program: Program, table: Table, call: ActionCall | None) -> str:
     return f"{table.actions.index(call.action)}, {len(words)}, {_words(words)}"
 
 
+def _key_bits(layout: Layout, keys: Sequence[KeyPart]) -> list[int]:
+    """The bits of a stored key that its fields may set, in words."""
+    bits = [0] * layout.stored_words
+    for key, place in zip(keys, layout.places, strict=True):
+        for word, value in enumerate(split_words((1 << key.width) - 1, words_of(key.width))):
+            bits[place.word + word] |= value << place.shift
+    return bits
+
+
 def _value_set(item: ValueSet) -> str:
-    layout = Layout(TableKind.EXACT, words_of(item.width), (), 0, 0, None, 0, ())
-    return f"{{ {_shape(layout, 0)}, {_bits([item.width])}, -1, 0, NULL, {{ NULL, NULL, 0, 0, 0, NULL }}, 0, NULL }}"
+    layout = layout_of(item.keys)
+    bits = _key_bits(layout, item.keys)
+    key = f"{{ {len(bits)}, {_words(bits)} }}"
+    return f"{{ {_shape(layout, 0)}, {key}, -1, 0, NULL, {{ NULL, NULL, 0, 0, 0, NULL }}, 0, NULL }}"

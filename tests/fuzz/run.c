@@ -174,12 +174,14 @@ static void process_alone(uint32_t port, const uint8_t *frame, uint32_t length) 
     gl_sent sent[MOST_SENT];
     gl_tracer own = {trace_words, sizeof trace_words / sizeof *trace_words, 0, 0};
     int traced = fuzz_current->traced && frames % 2;
-    gl_process_one(traced ? fuzz_current->traced : fuzz_current->process, fuzz_state, port, frame, length, fuzz_clock, sent,
-                   MOST_SENT, output, sizeof output, traced ? &own : NULL);
+    gl_process *process = traced ? fuzz_current->traced : fuzz_current->process;
+    gl_process_one(process, fuzz_state, port, frame, length, fuzz_clock, sent, MOST_SENT, output, sizeof output,
+                   traced ? &own : NULL);
 }
 
 /* What a packet socket does with a frame that a card would cut, and with packets that it would have cut it into. */
-static void cut_and_join(const struct virtio_net_hdr *offload, const uint8_t *frame, uint32_t length, uint32_t behind) {
+static void cut_and_join(const struct virtio_net_hdr *offload, const uint8_t *frame, uint32_t length,
+                         uint32_t behind) {
     gl_pool pool = {.packet_size = sizeof(gl_packet) + GL_HEADROOM + FRAME_SIZE, .limit = 4 << 20};
     uint8_t *whole = calloc(length + behind + 1, 1), header[GL_HEADERS];
     memcpy(whole, frame, length);

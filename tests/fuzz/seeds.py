@@ -15,9 +15,8 @@ from corpus import Program
 from members import member
 
 from gradlane_switch import Switch
-from gradlane_switch.expressions import split_words, words_of
-from gradlane_switch.layout import TableKind, argument_words, pack
-from gradlane_switch.program import ActionCall, Table
+from gradlane_switch.layout import Layout, TableKind, argument_words, layout_of, pack
+from gradlane_switch.program import ActionCall, FieldKey, KeyPart, Table
 from gradlane_switch.state import Entry
 
 _OFFLOADED = 7
@@ -57,7 +56,7 @@ def inputs(number: int, name: str, count: int) -> Iterator[bytes]:
 def _control(program: Program) -> bytes:
     """The corpus's entries, default actions, groups and sessions as operations."""
     switch = Switch.load(program.json_path, program.p4info_path)
-    switch.write(*program.updates, *program.value_set_updates)
+    switch.write(*program.initial.all_updates(program.schema))
     state = switch.pipeline.state
     known = switch.pipeline.program
     keyed = [index for index, table in enumerate(known.tables) if table.keys]
@@ -69,8 +68,8 @@ def _control(program: Program) -> bytes:
         for entry in [entry for entry in held.entries.values() if not entry.constant][:_MOST_ENTRIES]:
             content += bytes([_INSERT, place]) + _entry(switch, table, entry)
     for number, (value_set, held) in enumerate(zip(known.value_sets, state.value_sets, strict=True), len(keyed)):
-        for value in held.members:
-            content += bytes([_INSERT, number]) + _numbers(split_words(value, words_of(value_set.width)))
+        for found in held.members:
+            content += bytes([_INSERT, number]) + _key(layout_of(value_set.keys), value_set.keys, found, 0)
     kinds = ((1, {key: item.replicas for key, item in state.groups.items()}),)
     for kind, items in (*kinds, (0, {key: item.replicas for key, item in state.sessions.items()})):
         for key, replicas in items.items():
@@ -91,11 +90,15 @@ def _call(switch: Switch, table: Table, call: ActionCall) -> bytes:
 
 
 def _entry(switch: Switch, table: Table, entry: Entry) -> bytes:
-    layout = switch.pipeline.state.tables[switch.pipeline.program.tables.index(table)].layout
-    values, operands = pack(layout, table.keys, entry.match)
+    content = _key(layout_of(table.keys), table.keys, entry.match, entry.priority)
+    return content + (_call(switch, table, entry.call) if isinstance(entry.call, ActionCall) else b"\2")
+
+
+def _key(layout: Layout, keys: Sequence[KeyPart], match: tuple[FieldKey, ...], priority: int) -> bytes:
+    values, operands = pack(layout, keys, match)
     content = _numbers(values)
     if layout.kind is TableKind.LPM:
         content += _numbers([values[-1]])
     elif layout.kind is TableKind.LIST:
-        content += _numbers([entry.priority, *operands])
-    return content + (_call(switch, table, entry.call) if isinstance(entry.call, ActionCall) else b"\2")
+        content += _numbers([priority, *operands])
+    return content
