@@ -33,13 +33,13 @@ static void fail(const char *what) {
     exit(1);
 }
 
-static int open_interface(const char *name, int receives) {
+static int open_interface(const char *name, int receives, int offload) {
     int fd = socket(AF_PACKET, SOCK_RAW, 0), one = 1, room = receives ? RECEIVE_BUFFER : SEND_BUFFER;
     struct sockaddr_ll address = {.sll_family = AF_PACKET, .sll_ifindex = (int)if_nametoindex(name)};
     address.sll_protocol = receives ? htons(ETH_P_IP) : 0;
     struct packet_mreq promiscuous = {.mr_ifindex = address.sll_ifindex, .mr_type = PACKET_MR_PROMISC};
     if (fd < 0 || setsockopt(fd, SOL_PACKET, PACKET_QDISC_BYPASS, &one, sizeof one) ||
-        (!receives && setsockopt(fd, SOL_PACKET, PACKET_VNET_HDR, &one, sizeof one)) ||
+        (offload && setsockopt(fd, SOL_PACKET, PACKET_VNET_HDR, &one, sizeof one)) ||
         setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &promiscuous, sizeof promiscuous) ||
         setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &one, sizeof one) ||
         setsockopt(fd, SOL_SOCKET, receives ? SO_RCVBUFFORCE : SO_SNDBUFFORCE, &room, sizeof room) ||
@@ -99,11 +99,13 @@ static void send_frames(const char *name, double rate, double seconds, uint32_t 
     if (train > 1) {
         lengthen(&made, train);
     }
-    int fd = open_interface(name, 0);
+    int fd = open_interface(name, 0, train > 1);
     struct iovec vectors[] = {{&made.offload, sizeof made.offload}, {made.frame, made.size}};
     struct mmsghdr messages[BATCH];
     for (int i = 0; i < BATCH; i++) {
-        messages[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = vectors, .msg_iovlen = 2}};
+        messages[i] = (struct mmsghdr){
+            .msg_hdr = {.msg_iov = vectors + (train == 1), .msg_iovlen = train == 1 ? 1 : 2},
+        };
     }
     rate /= train;
     uint64_t sent = 0, wanted = (uint64_t)(rate * seconds), start = now_ns(CLOCK_MONOTONIC);
@@ -142,9 +144,9 @@ static void take_arrivals(int fd) {
 static void probe(const char *from, const char *to, double rate, double seconds, const char *hex) {
     static load made;
     read_frame(&made, hex);
-    int out = open_interface(from, 0), in = open_interface(to, 1);
-    struct iovec vectors[] = {{&made.offload, sizeof made.offload}, {made.frame, made.size}};
-    struct msghdr message = {.msg_iov = vectors, .msg_iovlen = 2};
+    int out = open_interface(from, 0, 0), in = open_interface(to, 1, 0);
+    struct iovec vector = {made.frame, made.size};
+    struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};
     uint64_t start = now_ns(CLOCK_MONOTONIC), wanted = (uint64_t)(rate * seconds);
     for (uint64_t sent = 0; sent < wanted;) {
         if (now_ns(CLOCK_MONOTONIC) - start < (uint64_t)((double)sent / rate * 1e9)) {
@@ -168,7 +170,7 @@ static void pace(const char *name, double rate, double seconds, int count, char 
     for (int i = 0; made && i < count; i++) {
         read_frame(&made[i], hex[i]);
     }
-    int fd = open_interface(name, 0);
+    int fd = open_interface(name, 0, 0);
     prctl(PR_SET_TIMERSLACK, 1UL, 0, 0, 0);
     uint64_t start = now_ns(CLOCK_MONOTONIC), sent = 0;
     for (uint64_t turn = 0, wanted = (uint64_t)(rate * seconds); made && turn < wanted; turn++) {
@@ -181,8 +183,8 @@ static void pace(const char *name, double rate, double seconds, int count, char 
             clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
         }
         load *next = &made[turn % (uint64_t)count];
-        struct iovec vectors[] = {{&next->offload, sizeof next->offload}, {next->frame, next->size}};
-        struct msghdr message = {.msg_iov = vectors, .msg_iovlen = 2};
+        struct iovec vector = {next->frame, next->size};
+        struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1};
         sent += sendmsg(fd, &message, 0) > 0;
     }
     printf("%llu\n", (unsigned long long)sent);

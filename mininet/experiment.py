@@ -90,7 +90,9 @@ class Experiment:
         name = f"switch {SWITCH}"
         if self._target == "gradlane":
             ports = [word for port in self.plan.port_descriptions() for word in ("-i", port)]
+            # Hosts and switch share the machine's cores: rounds of forwarding are few, at the price of latency.
             options = ["--device-id", "1", "--grpc-server-addr", address, "--admin", str(self._admin)]
+            options += ["--coalesce", "200us"]
             argv = [find_program("gradlane-switch"), *options, "--seed", str(self._seed), *ports]
             self._supervisor.start(name, argv).wait_ready(READY_SECONDS)
             return

@@ -16,7 +16,7 @@ MAX_PORT = 510
 ETHERNET = 14
 """Bytes of an Ethernet header, without a VLAN tag."""
 QUEUES = 8
-DEFAULT_COALESCE = 200_000
+DEFAULT_COALESCE = 50_000
 """Least time in ns from one round of forwarding to the next."""
 LONGEST_TIME = 10**18
 """ns, some 30 years."""
