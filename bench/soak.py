@@ -231,8 +231,9 @@ def load(wires: Wires, sender: Path, seconds: float, stack: ExitStack) -> list[s
         (1, "10.0.3.2", 8000, 1400),
         (2, "10.99.0.1", 1000, 64),
     ):
-        # A sender spins until its next frame is due: the slow ones are not to take the core from the fast ones.
-        polite = () if rate == _RATE else ("nice", "-n", "19")
+        # A sender spins until its next frame is due: the slow ones are to leave most of the core to the fast ones, but
+        # have some of it every few ms, so that they send in every state that the ports are in.
+        polite = () if rate == _RATE else ("nice", "-n", "5")
         words = (
             "ip",
             "netns",
