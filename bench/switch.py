@@ -297,19 +297,26 @@ class Load:
 
 
 def profile(load: Load, pid: int, rate: int, folder: Path) -> str:
-    """What the target's time goes into at a rate: share of each function, above 1 %. Raises BenchError."""
-    data = str(folder / "perf.data")
+    """What the target's time goes into at a rate: shares of programs and of functions above 1 %. Raises BenchError."""
+    data = folder / "perf.data"
+    data.unlink(missing_ok=True)
     perf = shutil.which("perf")
     if perf is None:
         raise BenchError("--profile needs perf (Debian: linux-perf)")
-    recording = subprocess.Popen([perf, "record", "-q", "-F", "4999", "-o", data, "-p", str(pid)])
+    recording = subprocess.Popen([perf, "record", "-q", "-F", "4999", "-o", str(data), "-p", str(pid)])
     try:
+        deadline = time.monotonic() + _READY_SECONDS
+        while not data.exists() and recording.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
         load.trial(pid, rate)
     finally:
         recording.send_signal(signal.SIGINT)
         recording.wait(30)
-    command = (perf, "report", "-i", data, "--stdio", "--percent-limit", "1", "--sort", "dso,symbol")
-    return "\n".join(line for line in _run(*command).splitlines() if line.strip() and not line.startswith("#"))
+    lines: list[str] = []
+    for what in ("dso", "dso,symbol"):
+        report = _run(perf, "report", "-i", str(data), "--stdio", "--percent-limit", "1", "--sort", what)
+        lines += [line.rstrip() for line in report.splitlines() if line.strip() and not line.startswith("#")]
+    return "\n".join(lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
