@@ -255,7 +255,7 @@ def load(wires: Wires, sender: Path, seconds: float, stack: ExitStack) -> list[s
     return started
 
 
-def soak(seconds: float, folder: Path, stack: ExitStack, quiet: bool) -> Report:
+def soak(seconds: float, folder: Path, stack: ExitStack) -> Report:
     """Runs it. Raises WireError."""
     report = Report()
     wires = stack.enter_context(Wires(_LINKS))
@@ -273,8 +273,7 @@ def soak(seconds: float, folder: Path, stack: ExitStack, quiet: bool) -> Report:
             if not report.memory_begin and now > settle:
                 report.memory_begin, report.descriptors_begin = memory(switch.pid), descriptors(switch.pid)
             time.sleep(min(1.0, max(0.0, began + seconds - now)))
-            if not quiet:
-                _progress(now - began, seconds, wires.frames(), before, report, memory(switch.pid))
+            _progress(now - began, seconds, wires.frames(), before, report, memory(switch.pid))
     finally:
         for worker in workers:
             worker.stop()
@@ -323,11 +322,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            report = soak(options.seconds, folder, stack, options.json)
+            report = soak(options.seconds, folder, stack)
     except (WireError, SwitchError, grpc.RpcError) as error:
         print(f"soak: error: {error}", file=sys.stderr)
         return 2
-    if sys.stderr.isatty() and not options.json:
+    if sys.stderr.isatty():
         print(file=sys.stderr)
     print(json.dumps(asdict(report), indent=1) if options.json else _text(report))
     return int(bool(report.failures))
