@@ -82,7 +82,7 @@ def loaded(request: pytest.FixtureRequest) -> Switch:
     return Switch.load(f"{request.param}.json", f"{request.param}.p4info.txtpb")
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=100, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_update_and_any_read_is_done_or_refused(loaded: Switch, data: st.DataObject) -> None:
     pipeline = loaded.pipeline
