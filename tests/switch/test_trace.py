@@ -3,6 +3,7 @@
 
 import json
 import re
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -138,6 +139,16 @@ def files(tmp_path: Path) -> list[str]:
 def trace(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [*COMMAND, "trace", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_reader_that_has_enough_ends_the_command_quietly(files: list[str]) -> None:
+    command = [*COMMAND, "trace", packet("0a010203", 1).hex(), *files]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.close()
+        assert running.stderr.read() == b""
+    assert running.returncode == 128 + signal.SIGPIPE
 
 
 def test_the_command_traces_hex_and_files(tmp_path: Path, files: list[str], switch: Switch) -> None:

@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import json
 import logging
+import os
 import signal
 import sys
 
@@ -28,18 +29,24 @@ from gradlane_switch.switch import read_p4info, read_program, write_file
 from gradlane_switch.trace_command import trace_command
 
 _LOG = logging.getLogger("gradlane-switch")
+_SIGPIPE = 128 + signal.SIGPIPE
 _LOG_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
 
 
 def main() -> int:
     """Runs the switch until SIGTERM or SIGINT. 2: bad flags, program or ports; 1: it failed while running."""
-    match sys.argv[1:]:
-        case ["port", *arguments]:
-            return port_command(arguments)
-        case ["trace", *arguments]:
-            return trace_command(arguments)
-        case _:
-            return _switch_command()
+    try:
+        match sys.argv[1:]:
+            case ["port", *arguments]:
+                return port_command(arguments)
+            case ["trace", *arguments]:
+                return trace_command(arguments)
+            case _:
+                return _switch_command()
+    except BrokenPipeError:
+        # Whoever read the output, such as `head`, has enough. Python would complain once more when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _SIGPIPE
 
 
 def _switch_command() -> int:
