@@ -108,8 +108,9 @@ def token_bucket(interface: str, rate: int, limit: int) -> str:
     return f"tc qdisc add dev {interface} root tbf rate {rate}bit burst {burst}b limit {limit + burst}b"
 
 
-# A switch on raw sockets forwards frames as they are: no checksum left to hardware, no segment above the MTU. Cross
-# traffic is not worth a checksum, and a kernel before 6.11 cuts one large UDP send into datagrams only without one.
+# BMv2 forwards frames as they are: no checksum left to hardware, no segment above the MTU. Hosts of gradlane-switch,
+# which would cut them, do the same. Cross traffic is not worth a checksum, and a kernel before 6.11 cuts one large UDP
+# send into datagrams only without one.
 _HOST_OFFLOADS = {
     "worker": "tx off sg off tso off gso off gro on",
     "server": "tx off sg off tso off gso off gro on",
