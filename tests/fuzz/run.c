@@ -150,7 +150,7 @@ static void change_port(uint32_t number) {
         break;
     default:
         if (port) {
-            gl_port_configure(fuzz_dataplane, number, any_config());
+            gl_port_configure(fuzz_dataplane, number, fuzz_dataplane->clock, any_config());
         }
     }
 }

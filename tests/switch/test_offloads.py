@@ -292,15 +292,21 @@ def test_a_checksum_left_to_hardware_is_completed(wire: Wire) -> None:
     assert fold(pseudo + got[34:]) == 0xFFFF
 
 
-def test_headers_that_contradict_the_offload_are_refused_and_counted(wire: Wire) -> None:
+def test_headers_that_contradict_the_offload_do_not_stop_the_switch(wire: Wire) -> None:
     """What a guest or a container with CAP_NET_RAW can send; the kernel refuses some of it itself."""
     wire.offloads("on", "on")
     wire.drain()
     good = whole(False, False, 0, bytes(3000), 1000)
-    bad = [good[: 12 + place] + bytes([value]) + good[13 + place :] for place in range(32) for value in (0, 0x80, 0xFF)]
-    for frame in bad:
+    bad = [good[: 12 + at] + bytes([value]) + good[13 + at :] for at in range(32) for value in (0, 0x80, 0xFF)]
+    bad += [good[:at] + bytes([value]) + good[at + 1 :] for at in range(VNET_HEADER) for value in (0, 0x80, 0xFF)]
+    sent = 0
+    for number, frame in enumerate(bad):
         try:
-            wire.sender.send(frame)
+            sent += wire.sender.send(frame) > 0
         except OSError:
             continue
-    assert wire.forward(good, wire.joined, 1), "the switch is alive"
+        marker = number.to_bytes(2, "big") * 1500
+        wire.sender.send(whole(False, False, 0, marker, 1000))
+        while marker[:1000] not in wire.joined.recv(70_000):
+            pass  # What has become of the others; silence for a second is an error.
+    assert sent > 50, "the kernel lets some of them through"

@@ -9,6 +9,7 @@ import itertools
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
@@ -254,7 +255,7 @@ class DataPlane:
         with self._changing:
             self.config(number)
             check_buffer(self._specs[number], config, self._connections[number].mtu)
-            runtime().gl_port_configure(self._handle, number, _native(config))
+            runtime().gl_port_configure(self._handle, number, time.monotonic_ns(), _native(config))
             if config.up != self._configs[number].up:
                 _LOG.info("port %d (%s) set %s", number, self._specs[number].interface, "up" if config.up else "down")
             self._configs[number] = config
@@ -290,9 +291,9 @@ class DataPlane:
         The switch's clock counts from the epoch.
         """
         runtime().gl_epoch(self._handle, epoch)
-        for time, number, frame in packets:
+        for at, number, frame in packets:
             self.config(number)
-            runtime().gl_feed(self._handle, number, time - epoch, frame, len(frame))
+            runtime().gl_feed(self._handle, number, at - epoch, frame, len(frame))
         error = runtime().gl_finish(self._handle)
         if error:
             raise PortError(f"a pcap file can't be written: {os.strerror(error)}")

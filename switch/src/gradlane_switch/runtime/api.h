@@ -337,7 +337,8 @@ int gl_port_add(gl_dataplane *dp, uint32_t number, uint32_t kind, int fd, uint32
 void gl_port_remove(gl_dataplane *dp, uint32_t number, gl_port_stats *last);
 /* Whether the interface behind it has a carrier. */
 void gl_port_link(gl_dataplane *dp, uint32_t number, uint32_t up);
-void gl_port_configure(gl_dataplane *dp, uint32_t number, gl_port_config config);
+/* `at`: ns of CLOCK_MONOTONIC. What the link is busy with then goes on at the new rate. */
+void gl_port_configure(gl_dataplane *dp, uint32_t number, uint64_t at, gl_port_config config);
 /* Of `count` ports at one and the same moment. Number GL_PORTS: of what came from no port, from the controller. */
 void gl_port_statistics(gl_dataplane *dp, uint32_t count, const uint32_t *numbers, gl_port_stats *out);
 void gl_port_clear(gl_dataplane *dp, uint32_t number);

@@ -184,7 +184,7 @@ int gl_port_add(gl_dataplane *dp, uint32_t number, uint32_t kind, int fd, uint32
         gl_port_free(dp, port);
     } else {
         port->epoch = dp->epoch;
-        gl_port_apply(dp, port, config);
+        gl_port_apply(dp, port, 0, config);
         dp->ports[number] = dp->list[dp->count++] = port;
         dp->generation++;
         gl_port_told(dp, number);
@@ -227,9 +227,9 @@ void gl_port_remove(gl_dataplane *dp, uint32_t number, gl_port_stats *last) {
     gl_wake(dp);
 }
 
-void gl_port_configure(gl_dataplane *dp, uint32_t number, gl_port_config config) {
+void gl_port_configure(gl_dataplane *dp, uint32_t number, uint64_t at, gl_port_config config) {
     gl_acquire(dp->lock);
-    gl_port_apply(dp, dp->ports[number], config);
+    gl_port_apply(dp, dp->ports[number], at, config);
     gl_port_told(dp, number);
     gl_release(dp->lock);
     /* The thread may sleep towards a departure that the new rate brings forward. */

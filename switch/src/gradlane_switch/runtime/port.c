@@ -371,7 +371,12 @@ static void flush_queues(gl_dataplane *dp, gl_port *port) {
     }
 }
 
-void gl_port_apply(gl_dataplane *dp, gl_port *port, gl_port_config config) {
+void gl_port_apply(gl_dataplane *dp, gl_port *port, uint64_t at, gl_port_config config) {
+    if (port->free_at > at && port->config.rate != config.rate) {
+        unsigned __int128 left = (unsigned __int128)(port->free_at - at) * port->config.rate;
+        port->free_at = at + (config.rate ? (uint64_t)(left / config.rate) : 0);
+        gl_expect(dp, port->free_at);
+    }
     port->config = config;
     gl_link_configure(&port->tx_link, config.tx);
     gl_link_configure(&port->rx_link, config.rx);

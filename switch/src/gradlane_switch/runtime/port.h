@@ -194,7 +194,7 @@ gl_port *gl_port_new(uint32_t number, uint32_t kind, int fd, uint32_t frame_limi
 /* Drops all that waits, either way, and counts it. */
 void gl_port_empty(gl_dataplane *dp, gl_port *port);
 void gl_port_free(gl_dataplane *dp, gl_port *port);
-void gl_port_apply(gl_dataplane *dp, gl_port *port, gl_port_config config);
+void gl_port_apply(gl_dataplane *dp, gl_port *port, uint64_t at, gl_port_config config);
 /* When a packet next leaves a queue, or UINT64_MAX. */
 static inline uint64_t gl_port_departure(const gl_port *port) {
     return port->waiting ? port->free_at : UINT64_MAX;
