@@ -4,7 +4,22 @@
 #ifndef GRADLANE_HEADERS_P4
 #define GRADLANE_HEADERS_P4
 
-header ethernet_t {
+// From the controller: the port by which the rest shall leave, as it is.
+@controller_header("packet_out")
+header packet_out_h {
+    bit<7> reserved;
+    port_t egress_port;
+}
+
+// To the controller: why, and where it came from.
+@controller_header("packet_in")
+header packet_in_h {
+    bit<2> reserved;
+    bit<5> reason;
+    port_t ingress_port;
+}
+
+header ethernet_h {
     mac_t   dst;
     mac_t   src;
     bit<16> ethertype;
@@ -24,6 +39,18 @@ header ipv4_h {
     bit<16> checksum;
     ipv4_t  src;
     ipv4_t  dst;
+}
+
+header ipv6_h {
+    bit<4>  version;
+    bit<6>  dscp;
+    bit<2>  ecn;
+    bit<20> flow_label;
+    bit<16> payload_length;
+    bit<8>  next_header;
+    bit<8>  hop_limit;
+    ipv6_t  src;
+    ipv6_t  dst;
 }
 
 header udp_h {
@@ -52,11 +79,29 @@ header gradlane_h {
     bit<64> token;
 }
 
-struct headers_t {
-    ethernet_t ethernet;
-    ipv4_h     ipv4;
-    udp_h      udp;
-    gradlane_h gradlane;
+// What a switch adds to a trace, in front of what earlier switches have added.
+header hop_h {
+    bit<16> switch_id;
+    bit<16> ingress_port;
+    bit<16> egress_port;
+    bit<4>  queue_class;
+    bit<4>  color;
+    bit<8>  depth_unit;   // bytes in one unit of `depth`; 0: packets
+    bit<32> depth;        // of the queue that the trace has left
+    bit<32> wait;         // ns in that queue
 }
+
+struct headers_t {
+    packet_out_h packet_out;
+    packet_in_h  packet_in;
+    ethernet_h   ethernet;
+    ipv4_h       ipv4;
+    ipv6_h       ipv6;
+    udp_h        udp;
+    gradlane_h   gradlane;
+    hop_h        hop;
+}
+
+const bit<16> HOP_BYTES = 16;
 
 #endif

@@ -4,19 +4,29 @@
 #ifndef GRADLANE_TYPES_P4
 #define GRADLANE_TYPES_P4
 
+typedef bit<9> port_t;
 typedef bit<48> mac_t;
 typedef bit<32> ipv4_t;
+typedef bit<128> ipv6_t;
 
 const bit<16> ETHERTYPE_IPV4 = 0x0800;
+const bit<16> ETHERTYPE_ARP = 0x0806;
+const bit<16> ETHERTYPE_IPV6 = 0x86DD;
+const bit<8> PROTOCOL_TCP = 6;
 const bit<8> PROTOCOL_UDP = 17;
+const bit<8> PROTOCOL_ICMPV6 = 58;
 
 // The wire header that this program understands; anything else is ordinary traffic.
 const bit<16> GRADLANE_UDP_PORT = 47400;
 const bit<4> GRADLANE_VERSION = 1;
+const bit<16> GRADLANE_UDP_LENGTH = 44;   // UDP and Gradlane header: a shorter datagram can't be a gradient packet
 
-// What a gradient packet is. Only DATA may ever be dropped by policy.
+// What a gradient packet is. Only DATA may ever be dropped or trimmed by policy.
 const bit<4> KIND_DATA = 0;
 const bit<4> KIND_REPAIR = 1;
+const bit<4> KIND_TRIMMED = 2;   // DATA whose payload a switch has cut off
+const bit<4> KIND_TRACE = 7;     // collects a record of every switch that it passes
+const bit<8> FLAG_RETURNED = 8;  // a trace on its way back: collects nothing more
 
 // Queue classes: 7 is served first, 0 is best effort. Control messages of the transport take the top.
 typedef bit<3> queue_class_t;
@@ -31,24 +41,49 @@ const bit<2> ECN_NOT_CAPABLE = 0;
 const bit<2> ECN_CAPABLE = 2;
 const bit<2> ECN_CONGESTED = 3;
 
-// What was decided for a packet. The value is the upper part of the index of the counter `decisions`.
-enum bit<4> Reason {
-    FORWARDED        = 0,
-    BUDGET_SPENT     = 1,   // forwarded: droppable and congested, but its message has no budget left
-    STALE_MESSAGE    = 2,   // forwarded: droppable and congested, but a newer message owns the slot
-    DROPPED_YELLOW   = 3,   // gradient policy, first threshold
-    DROPPED_RED      = 4,   // gradient policy, second threshold
-    DROPPED_GUARD    = 5,   // a gradient packet that its port, source or job does not permit
-    DROPPED_NO_ROUTE = 6,
-    DROPPED_TTL      = 7,
-    DROPPED_NOT_IPV4 = 8,
-    DROPPED_OPTIONS  = 9    // an IPv4 header with options
+// What was decided for a packet. The value is part of the index of the counter `decisions`.
+enum bit<5> Reason {
+    FORWARDED         = 0,
+    BUDGET_SPENT      = 1,    // forwarded: droppable and congested, but its message has no budget left
+    STALE_MESSAGE     = 2,    // forwarded: droppable and congested, but a newer message owns the slot
+    WITHIN_SHARE      = 3,    // forwarded: droppable and congested, but its job is within its share of the port
+    UNKNOWN_VERSION   = 4,    // forwarded as ordinary traffic: a Gradlane header of another version
+    MALFORMED         = 5,    // forwarded as ordinary traffic: a Gradlane header that contradicts itself
+    TRIMMED_YELLOW    = 6,    // forwarded without its payload, first threshold
+    TRIMMED_RED       = 7,    // the same, second threshold
+    PUNTED_ARP        = 8,    // to the controller, as the next three
+    PUNTED_ND         = 9,
+    PUNTED_TTL        = 10,
+    PUNTED_LOCAL      = 11,   // to an address of the switch
+    DROPPED_YELLOW    = 12,   // gradient policy, first threshold
+    DROPPED_RED       = 13,   // gradient policy, second threshold
+    DROPPED_GUARD     = 14,   // a gradient packet that its port, source or job does not permit
+    DROPPED_NO_ROUTE  = 15,
+    DROPPED_NO_BRIDGE = 16,   // neither for the switch nor for an address that it bridges to
+    DROPPED_NOT_IP    = 17,   // for the switch, but neither IPv4 nor IPv6
+    DROPPED_BAD_IP    = 18,   // another IP version than the EtherType says, or IPv4 options
+    DROPPED_CHECKSUM  = 19,   // of the IPv4 header
+    DROPPED_TRUNCATED = 20,   // too short for its headers
+    DROPPED_PUNT_RATE = 21    // more for the controller than it wants
 }
 
 // Guaranteed sizes.
-const bit<32> MAX_PORTS = 64;
+const bit<32> PORTS = 512;
+const bit<32> SENDERS = 1024;
+const bit<32> JOBS = 15;
+const bit<32> RANGES = 1024;            // of layers, and of layers and magnitudes, over all jobs
+const bit<32> IPV4_ROUTES = 16384;
+const bit<32> IPV6_ROUTES = 4096;
+const bit<32> NEXT_HOPS = 1024;         // ECMP groups, and their members
+const bit<32> STATIONS = 512;
+const bit<32> BRIDGED = 4096;
+const bit<32> JOB_SHARES = 1024;
+const bit<32> DSCP_REWRITES = 512;
 const bit<32> BUDGET_SLOTS = 65536;
-const bit<32> DECISIONS = 1024;        // reason (4 bits) ++ queue class (3) ++ drop precedence (3)
-const bit<32> DROP_MAP_CELLS = 1024;   // layer, at most 63 (6 bits) ++ upper half of the magnitude (4)
+const bit<32> DECISIONS = 32768;        // job index (4 bits) ++ reason (5) ++ queue class (3) ++ drop precedence (3)
+const bit<32> DROP_MAP_CELLS = 1024;    // layer, at most 63 (6 bits) ++ upper half of the magnitude (4)
+const bit<32> PUNT_CELLS = 32;          // by reason
+
+typedef bit<4> job_index_t;             // 0: no job
 
 #endif

@@ -5,44 +5,55 @@
 #include <v1model.p4>
 
 #include "../shared/types.p4"
+#include "arch.p4"
 #include "../shared/headers.p4"
-#include "metadata.p4"
+#include "../shared/metadata.p4"
+#include "../shared/validation.p4"
+#include "../shared/tagging.p4"
+#include "../shared/trimming.p4"
+#include "../shared/marking.p4"
 #include "parser.p4"
+#include "checksums.p4"
+#include "admission.p4"
 #include "guard.p4"
-#include "tagging.p4"
 #include "routing.p4"
 #include "congestion.p4"
+#include "punting.p4"
 #include "telemetry.p4"
-
-control GradlaneVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
-    apply { }
-}
+#include "rewriting.p4"
 
 control GradlaneIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    Admission() admission;
     Guard() guard;
     Tagging() tagging;
     Routing() routing;
     Congestion() congestion;
+    Marking() marking;
+    Punting() punting;
     Telemetry() telemetry;
 
     apply {
-        if (!hdr.ipv4.isValid()) {
-            meta.drop = true;
-            meta.reason = Reason.DROPPED_NOT_IPV4;
-        } else if (hdr.ipv4.ihl != 5) {
-            meta.drop = true;
-            meta.reason = Reason.DROPPED_OPTIONS;
+        if (hdr.packet_out.isValid()) {
+            meta.egress_port = hdr.packet_out.egress_port;
+            meta.queue_class = CONTROL_CLASS;
+            hdr.packet_out.setInvalid();
         } else {
-            if (hdr.gradlane.isValid()) {
+            admission.apply(hdr, meta, standard_metadata);
+            if (meta.gradient) {
                 guard.apply(hdr, meta, standard_metadata);
             }
             if (!meta.drop) {
-                tagging.apply(hdr, meta, standard_metadata);
+                tagging.apply(hdr, meta);
                 routing.apply(hdr, meta, standard_metadata);
             }
-            // The ports of a multicast are chosen after ingress; its slices are never droppable (budget 0).
-            if (!meta.drop && !meta.multicast) {
-                congestion.apply(hdr, meta, standard_metadata);
+            if (!meta.drop && meta.punt) {
+                punting.apply(hdr, meta, standard_metadata);
+            } else if (!meta.drop) {
+                // The ports of a multicast are chosen after ingress; its slices are never droppable (budget 0).
+                if (!meta.multicast) {
+                    congestion.apply(hdr, meta, standard_metadata);
+                }
+                marking.apply(hdr, meta);
             }
         }
         telemetry.apply(hdr, meta, standard_metadata);
@@ -60,34 +71,34 @@ control GradlaneIngress(inout headers_t hdr, inout metadata_t meta, inout standa
 }
 
 control GradlaneEgress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    apply {
-        // An aggregator does not hear its own multicast.
-        if (meta.multicast && standard_metadata.egress_port == standard_metadata.ingress_port) {
-            mark_to_drop(standard_metadata);
-        }
-    }
-}
+    Rewriting() rewriting;
+    Tracing() tracing;
 
-control GradlaneComputeChecksum(inout headers_t hdr, inout metadata_t meta) {
     apply {
-        update_checksum(
-            hdr.ipv4.isValid(),
-            { hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_length,
-              hdr.ipv4.identification, hdr.ipv4.flags, hdr.ipv4.fragment_offset, hdr.ipv4.ttl,
-              hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst },
-            hdr.ipv4.checksum, HashAlgorithm.csum16);
+        if (meta.multicast && standard_metadata.egress_port == standard_metadata.ingress_port) {
+            // An aggregator does not hear its own multicast.
+            mark_to_drop(standard_metadata);
+        } else if (!meta.punt) {
+            rewriting.apply(hdr, meta, standard_metadata);
+            if (meta.gradient && hdr.gradlane.kind == KIND_TRACE && hdr.gradlane.flags & FLAG_RETURNED == 0) {
+                tracing.apply(hdr, meta, standard_metadata);
+            }
+        }
     }
 }
 
 control GradlaneDeparser(packet_out packet, in headers_t hdr) {
     apply {
+        packet.emit(hdr.packet_in);
         packet.emit(hdr.ethernet);
         packet.emit(hdr.ipv4);
+        packet.emit(hdr.ipv6);
         packet.emit(hdr.udp);
         packet.emit(hdr.gradlane);
+        packet.emit(hdr.hop);
     }
 }
 
-@pkginfo(name = "gradlane", version = "0.1.0")
+@pkginfo(name = "gradlane", version = "1.0.0")
 V1Switch(GradlaneParser(), GradlaneVerifyChecksum(), GradlaneIngress(), GradlaneEgress(), GradlaneComputeChecksum(),
          GradlaneDeparser()) main;

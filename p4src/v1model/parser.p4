@@ -1,40 +1,93 @@
 // SPDX-License-Identifier: Apache-2.0
-// Recognises gradient packets. Everything else is left to plain IPv4 forwarding.
+// Recognises gradient packets. Everything else is left to ordinary forwarding.
 
 parser GradlaneParser(packet_in packet, out headers_t hdr, inout metadata_t meta,
                       inout standard_metadata_t standard_metadata) {
     state start {
+        transition select(standard_metadata.ingress_port) {
+            CPU_PORT: parse_packet_out;
+            default: parse_ethernet;
+        }
+    }
+
+    state parse_packet_out {
+        packet.extract(hdr.packet_out);
+        transition accept;
+    }
+
+    state parse_ethernet {
         packet.extract(hdr.ethernet);
         transition select(hdr.ethernet.ethertype) {
             ETHERTYPE_IPV4: parse_ipv4;
+            ETHERTYPE_IPV6: parse_ipv6;
             default: accept;
         }
     }
 
     state parse_ipv4 {
         packet.extract(hdr.ipv4);
-        // Only the first fragment would carry the UDP header, so no fragment counts as a gradient.
-        transition select(hdr.ipv4.ihl, hdr.ipv4.flags[0:0], hdr.ipv4.fragment_offset, hdr.ipv4.protocol) {
-            (5, 0, 0, PROTOCOL_UDP): parse_udp;
+        // Only the first fragment would carry the ports, so no fragment counts as a gradient or has a flow's ports.
+        transition select(hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.flags[0:0], hdr.ipv4.fragment_offset,
+                          hdr.ipv4.protocol) {
+            (4, 5, 0, 0, PROTOCOL_UDP): parse_udp;
+            (4, 5, 0, 0, PROTOCOL_TCP): parse_tcp;
             default: accept;
         }
     }
 
+    state parse_ipv6 {
+        packet.extract(hdr.ipv6);
+        transition select(hdr.ipv6.version, hdr.ipv6.next_header) {
+            (6, PROTOCOL_UDP): parse_udp;
+            (6, PROTOCOL_TCP): parse_tcp;
+            (6, PROTOCOL_ICMPV6): parse_icmpv6;
+            default: accept;
+        }
+    }
+
+    state parse_icmpv6 {
+        // Router and neighbour solicitation and advertisement, redirect (RFC 4861).
+        transition select(packet.lookahead<bit<8>>()) {
+            133 .. 137: parse_neighbour_discovery;
+            default: accept;
+        }
+    }
+
+    state parse_neighbour_discovery {
+        meta.neighbour_discovery = true;
+        transition accept;
+    }
+
+    state parse_tcp {
+        meta.ports = packet.lookahead<bit<32>>();
+        transition accept;
+    }
+
     state parse_udp {
         packet.extract(hdr.udp);
-        // 44 = UDP header and Gradlane header: a shorter datagram can't be a gradient packet.
+        meta.ports = hdr.udp.src_port ++ hdr.udp.dst_port;
         transition select(hdr.udp.dst_port, hdr.udp.length) {
-            (GRADLANE_UDP_PORT, 0 .. 43): accept;
+            (GRADLANE_UDP_PORT, 0 .. 43): parse_short;
             (GRADLANE_UDP_PORT, _): parse_version;
             default: accept;
         }
     }
 
+    state parse_short {
+        meta.short_gradlane = true;
+        transition accept;
+    }
+
     state parse_version {
         transition select(packet.lookahead<bit<4>>()) {
             GRADLANE_VERSION: parse_gradlane;
-            default: accept;
+            default: parse_unknown_version;
         }
+    }
+
+    state parse_unknown_version {
+        meta.unknown_version = true;
+        transition accept;
     }
 
     state parse_gradlane {

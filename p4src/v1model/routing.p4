@@ -1,40 +1,167 @@
 // SPDX-License-Identifier: Apache-2.0
-// IPv4 forwarding by longest prefix; a multicast group carries an aggregator's results to the workers of its job.
+// Where a packet goes. What is addressed to the switch is routed: IPv4 and IPv6 by longest prefix, to an ECMP group or a
+// multicast group; everything else is bridged by its destination address. Ordinary traffic keeps to one member of a group
+// by its flow's hash; slices of gradients are sprayed over all members, in turn, as their order does not matter.
 
 control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    action no_route() {
+    action reject(Reason reason) {
         meta.drop = true;
-        meta.reason = Reason.DROPPED_NO_ROUTE;
+        meta.reason = reason;
     }
 
-    action forward(bit<9> port, mac_t next_hop, mac_t own) {
+    action punt(Reason reason) {
+        meta.punt = true;
+        meta.reason = reason;
+    }
+
+    // The switch's own addresses: what has one as its destination is routed.
+    @id(0x01000009)
+    action route() { }
+
+    @id(0x0100000A)
+    action bridge() { }
+
+    @id(0x02000009)
+    table stations {
+        key = {
+            hdr.ethernet.dst: exact @name("destination");
+        }
+        actions = { route; @defaultonly bridge; }
+        const default_action = bridge();
+        size = STATIONS;
+    }
+
+    @id(0x0100000B)
+    action bridge_to(port_t port) {
         meta.egress_port = port;
-        hdr.ethernet.dst = next_hop;
-        hdr.ethernet.src = own;
     }
 
+    @id(0x0100000C)
+    action no_bridge() {
+        reject(Reason.DROPPED_NO_BRIDGE);
+    }
+
+    @id(0x0200000A)
+    table bridged {
+        key = {
+            hdr.ethernet.dst: exact @name("destination");
+        }
+        actions = { bridge_to; @defaultonly no_bridge; }
+        const default_action = no_bridge();
+        size = BRIDGED;
+    }
+
+    @id(0x0100000D)
+    action no_route() {
+        reject(Reason.DROPPED_NO_ROUTE);
+    }
+
+    @id(0x0100000E)
+    action set_next_hop(bit<16> group) {
+        meta.next_hop = group;
+    }
+
+    @id(0x0100000F)
     action replicate(bit<16> group) {
         meta.multicast = true;
         standard_metadata.mcast_grp = group;
     }
 
+    // An address of the switch itself.
+    @id(0x01000010)
+    action local() {
+        punt(Reason.PUNTED_LOCAL);
+    }
+
     @id(0x02000005)
-    table routes {
+    table ipv4_routes {
         key = {
             hdr.ipv4.dst: lpm @name("destination");
         }
-        actions = { forward; replicate; @defaultonly no_route; }
+        actions = { set_next_hop; replicate; local; @defaultonly no_route; }
         const default_action = no_route();
-        size = 16384;
+        size = IPV4_ROUTES;
+    }
+
+    @id(0x0200000B)
+    table ipv6_routes {
+        key = {
+            hdr.ipv6.dst: lpm @name("destination");
+        }
+        actions = { set_next_hop; replicate; local; @defaultonly no_route; }
+        const default_action = no_route();
+        size = IPV6_ROUTES;
+    }
+
+    // `spread` picks the member as it is, modulo their number: slices in turn are sent evenly. Members whose watched port
+    // is down are skipped.
+    @id(0x11000001)
+    action_selector(HashAlgorithm.identity, NEXT_HOPS, 16) members;
+
+    @id(0x01000011)
+    action forward(port_t port, mac_t next_hop, mac_t own) {
+        meta.egress_port = port;
+        hdr.ethernet.dst = next_hop;
+        hdr.ethernet.src = own;
+    }
+
+    @id(0x0200000C)
+    table next_hops {
+        key = {
+            meta.next_hop: exact @name("group");
+            meta.spread: selector;
+        }
+        actions = { forward; }
+        implementation = members;
+        size = NEXT_HOPS;
     }
 
     apply {
-        if (hdr.ipv4.ttl <= 1) {
-            meta.drop = true;
-            meta.reason = Reason.DROPPED_TTL;
+        if (meta.gradient && meta.spray) {
+            meta.spread = hdr.gradlane.slice + hdr.gradlane.message[15:0];
+        } else if (hdr.ipv4.isValid()) {
+            // With the switch's number, or switches in a row would all choose alike.
+            hash(meta.spread, HashAlgorithm.crc16, 16w0,
+                 { meta.switch_id, hdr.ipv4.src, hdr.ipv4.dst, hdr.ipv4.protocol, meta.ports }, 32w65536);
+        } else if (hdr.ipv6.isValid()) {
+            hash(meta.spread, HashAlgorithm.crc16, 16w0,
+                 { meta.switch_id, hdr.ipv6.src, hdr.ipv6.dst, hdr.ipv6.next_header, hdr.ipv6.flow_label, meta.ports },
+                 32w65536);
+        }
+
+        if (hdr.ethernet.ethertype == ETHERTYPE_ARP) {
+            punt(Reason.PUNTED_ARP);
+        } else if (meta.neighbour_discovery) {
+            punt(Reason.PUNTED_ND);
+        } else if (!stations.apply().hit) {
+            bridged.apply();
+        } else if (hdr.ipv4.isValid()) {
+            ipv4_routes.apply();
+            if (!meta.drop && !meta.punt) {
+                if (hdr.ipv4.ttl <= 1) {
+                    punt(Reason.PUNTED_TTL);
+                } else {
+                    hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
+                }
+            }
+        } else if (hdr.ipv6.isValid()) {
+            ipv6_routes.apply();
+            if (!meta.drop && !meta.punt) {
+                if (hdr.ipv6.hop_limit <= 1) {
+                    punt(Reason.PUNTED_TTL);
+                } else {
+                    hdr.ipv6.hop_limit = hdr.ipv6.hop_limit - 1;
+                }
+            }
         } else {
-            hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
-            routes.apply();
+            reject(Reason.DROPPED_NOT_IP);
+        }
+        if (meta.next_hop != 0 && !meta.punt) {
+            next_hops.apply();
+            // No such group, or none of its members is alive.
+            if (meta.egress_port == 0) {
+                no_route();
+            }
         }
     }
 }

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns what the host states (layer, magnitude) into two independent tags: the queue class and the drop precedence.
-// The two tags are the DSCP field, so any switch downstream understands them.
+// The two tags are the DSCP field, so any switch downstream understands them; another switch of the fabric trusts them.
 
-control Tagging(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+control Tagging(in headers_t hdr, inout metadata_t meta) {
+    @id(0x01000001)
     action set_queue_class(queue_class_t queue_class) {
         meta.queue_class = queue_class;
     }
 
+    @id(0x01000002)
     action set_drop_precedence(drop_precedence_t drop_precedence) {
         meta.drop_precedence = drop_precedence;
     }
@@ -20,7 +22,7 @@ control Tagging(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         }
         actions = { set_queue_class; }
         const default_action = set_queue_class(BEST_EFFORT);
-        size = 1024;
+        size = RANGES;
     }
 
     // By magnitude, and by layer where the policy says so: small gradients go first.
@@ -33,14 +35,14 @@ control Tagging(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         }
         actions = { set_drop_precedence; }
         const default_action = set_drop_precedence(PROTECTED);
-        size = 1024;
+        size = RANGES;
     }
 
     // Ordinary traffic keeps its DSCP; the classes that operators agreed on for it are listed here.
     @id(0x02000004)
     table dscp_classes {
         key = {
-            hdr.ipv4.dscp: exact @name("dscp");
+            meta.dscp: exact @name("dscp");
         }
         actions = { set_queue_class; }
         const default_action = set_queue_class(BEST_EFFORT);
@@ -48,19 +50,19 @@ control Tagging(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     }
 
     apply {
-        if (hdr.gradlane.isValid()) {
-            if (hdr.gradlane.kind == KIND_DATA || hdr.gradlane.kind == KIND_REPAIR) {
-                queue_classes.apply();
-                if (hdr.gradlane.kind == KIND_DATA && hdr.gradlane.budget != 0) {
-                    drop_precedences.apply();
-                }
-            } else {
-                meta.queue_class = CONTROL_CLASS;
-            }
-            hdr.ipv4.dscp = meta.queue_class ++ meta.drop_precedence;
-            hdr.ipv4.ecn = meta.drop_precedence == PROTECTED ? ECN_CAPABLE : ECN_NOT_CAPABLE;
-        } else {
+        if (!meta.gradient) {
             dscp_classes.apply();
+        } else if (meta.from_fabric == 1) {
+            meta.queue_class = meta.dscp[5:3];
+            meta.drop_precedence = meta.dscp[2:0];
+        } else if (hdr.gradlane.kind == KIND_DATA || hdr.gradlane.kind == KIND_REPAIR
+                   || (hdr.gradlane.kind == KIND_TRACE && hdr.gradlane.flags & FLAG_RETURNED == 0)) {
+            queue_classes.apply();
+            if (hdr.gradlane.kind == KIND_DATA && hdr.gradlane.budget != 0) {
+                drop_precedences.apply();
+            }
+        } else {
+            meta.queue_class = CONTROL_CLASS;
         }
     }
 }

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the parts of the pipeline tell one another about a packet.
+
+#ifndef GRADLANE_METADATA_P4
+#define GRADLANE_METADATA_P4
+
+struct metadata_t {
+    // From the parser.
+    bool              unknown_version;
+    bool              short_gradlane;
+    bool              neighbour_discovery;
+    bit<32>           ports;              // of TCP or UDP, source and destination
+
+    // Of the port and the address.
+    bit<16>           switch_id;
+    bit<1>            from_fabric;        // came from another switch of the fabric, so its tags hold
+    bit<1>            to_fabric;
+    ipv6_t            source;             // an IPv4 address as ::ffff:a.b.c.d
+    bit<6>            dscp;
+    bit<2>            ecn;
+
+    // Of a gradient.
+    bool              gradient;           // a Gradlane header that holds together
+    bool              droppable;          // by its tags, at the colour of its port
+    bool              trim;               // rather than drop
+    bool              spray;
+    job_index_t       job_index;
+    bit<32>           slot_base;
+    bit<32>           slot_mask;
+    bit<16>           max_share;          // the most that this switch may take of one message
+    bit<16>           share;              // what it may take of this one
+
+    // The decision.
+    bool              drop;
+    bool              punt;
+    bool              multicast;
+    Reason            reason;
+    queue_class_t     queue_class;
+    drop_precedence_t drop_precedence;
+    Color             color;              // of the egress port's virtual queue
+    port_t            egress_port;
+    bit<16>           next_hop;           // ECMP group
+    bit<16>           spread;             // which of its members
+}
+
+#endif
