@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the helpers beside these tests importable, and finds the project's compiled program."""
+"""Makes the helpers beside these tests importable, and finds the compiled programs that most of them need."""
 
 import sys
 from collections.abc import Iterator
@@ -16,22 +16,29 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from running import Controller, Process
 
+PROGRAMS = Path(__file__).parent / "programs"
 BUILD = Path(__file__).parents[2] / "p4src" / "build" / "v1model"
 
 
 @pytest.fixture(scope="session")
 def program_json() -> Path:
-    return BUILD / "gradlane.json"
+    return PROGRAMS / "router.json"
 
 
 @pytest.fixture(scope="session")
 def program_p4info() -> Path:
-    return BUILD / "gradlane.p4info.txtpb"
+    return PROGRAMS / "router.p4info.txtpb"
 
 
 @pytest.fixture
-def gradlane(program_json: Path, program_p4info: Path) -> Switch:
+def router(program_json: Path, program_p4info: Path) -> Switch:
     return Switch.load(program_json, program_p4info)
+
+
+@pytest.fixture
+def gradlane() -> Switch:
+    """The project's own program."""
+    return Switch.load(BUILD / "gradlane.json", BUILD / "gradlane.p4info.txtpb")
 
 
 @pytest.fixture(scope="module")
