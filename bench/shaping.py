@@ -153,6 +153,7 @@ def measure(size: int, share: float, seconds: float) -> Result:
         sender = build_sender(folder)
         switch = stack.enter_context(Running(wires, folder, "", f"rate={RATE}bit,buffer={BUFFER}B"))
         with Client(switch.address) as client:
+            client.forward_to([2])
             entries = [client.route(bytes([10, 0, 2, 0]), 24, 2), client.dscp_class(_DSCP)]
             client.write(p4r.Update.INSERT, entries)
         receiver = Receiver(wires.hosts, "host-2")

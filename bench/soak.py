@@ -110,6 +110,7 @@ class Soak:
         settings = [partial(self._set, **item) for item in _SETTINGS]
         others = [self._take_down, self._remove, self._add, self._stall]
         self._changes = cycle([*settings[:3], *others, *settings[3:], *others[1:3]])
+        client.forward_to(range(1, _LINKS + 1))
         client.write(p4r.Update.INSERT, [client.route(bytes([10, 0, n, 0]), 24, n) for n in range(1, _LINKS + 1)])
 
     def churn(self) -> None:

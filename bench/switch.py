@@ -30,7 +30,8 @@ import grpc
 from finsy.proto import U128, p4i, p4r, p4r_grpc
 from google.protobuf import text_format
 
-PIPELINE = Path(__file__).resolve().parent.parent / "p4src" / "build" / "v1model"
+from wires import P4INFO, PROGRAM, next_hops, program_ids, route
+
 COPIES = {"copy": "sockets", "copy-rings": "rings", "copy-xdp": "xdp"}
 TARGETS = ("gradlane", "offload", "bmv2", *COPIES)
 LOSS = 0.001
@@ -137,7 +138,7 @@ def target(name: str, network: Network, folder: Path) -> Generator[int]:
     match name:
         case "gradlane" | "offload":
             command = [_program("gradlane-switch"), "--grpc-server-addr", f"unix:{folder}/p4runtime.sock"]
-            command += ["--program", f"{PIPELINE}/gradlane.json", "--p4info", f"{PIPELINE}/gradlane.p4info.txtpb"]
+            command += ["--program", str(PROGRAM), "--p4info", str(P4INFO)]
             command += ["--entries", str(_entries(folder)), "-i", "1@switch-in", "-i", "2@switch-out,buffer=8MB"]
         case "bmv2":
             command = [_program("simple_switch_grpc"), "--no-p4", "--log-level", "off", "--device-id", "1"]
@@ -173,16 +174,9 @@ def _program(name: str) -> str:
 
 def _request() -> Any:
     """A route of 10.0.2.0/24 through port 2, as p4.v1.WriteRequest."""
-    info = text_format.Parse((PIPELINE / "gradlane.p4info.txtpb").read_text(), p4i.P4Info())
-    ids = {item.preamble.alias: item.preamble.id for item in [*info.tables, *info.actions]}
-    request = p4r.WriteRequest()
-    entry = request.updates.add(type=p4r.Update.INSERT).entity.table_entry
-    entry.table_id = ids["routes"]
-    entry.match.add(field_id=1).lpm.CopyFrom(p4r.FieldMatch.LPM(value=bytes([10, 0, 2, 0]), prefix_len=24))
-    entry.action.action.action_id = ids["forward"]
-    for number, value in enumerate((b"\x02", b"\x02\0\0\0\0\x02", b"\x02\0\0\0\0\xff"), 1):
-        entry.action.action.params.add(param_id=number, value=value)
-    return request
+    ids = program_ids()
+    entities = [*next_hops(ids, [2]), route(ids, bytes([10, 0, 2, 0]), 24, 2)]
+    return p4r.WriteRequest(updates=[p4r.Update(type=p4r.Update.INSERT, entity=entity) for entity in entities])
 
 
 def _entries(folder: Path) -> Path:
@@ -212,8 +206,8 @@ def configure(address: str, seconds: float) -> None:
 
         stream = stub.StreamChannel(requests())
         next(stream)
-        info = text_format.Parse((PIPELINE / "gradlane.p4info.txtpb").read_text(), p4i.P4Info())
-        config = p4r.ForwardingPipelineConfig(p4info=info, p4_device_config=(PIPELINE / "gradlane.json").read_bytes())
+        info = text_format.Parse(P4INFO.read_text(), p4i.P4Info())
+        config = p4r.ForwardingPipelineConfig(p4info=info, p4_device_config=PROGRAM.read_bytes())
         action = p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT
         stub.SetForwardingPipelineConfig(
             p4r.SetForwardingPipelineConfigRequest(**identity, action=action, config=config)

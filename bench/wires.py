@@ -24,9 +24,10 @@ from gradlane_switch.client import ask
 HEADERS = 14 + 20 + 8
 """Bytes of a datagram's frame in front of its payload."""
 _PIPELINE = Path(__file__).resolve().parent.parent / "p4src" / "build" / "v1model"
-_PROGRAM, _P4INFO = _PIPELINE / "gradlane.json", _PIPELINE / "gradlane.p4info.txtpb"
+PROGRAM, P4INFO = _PIPELINE / "gradlane.json", _PIPELINE / "gradlane.p4info.txtpb"
 _READY_SECONDS = 60.0
 _DSCP_CLASS = 5
+_OWN_MAC = b"\x02\0\0\0\0\xff"
 
 
 class WireError(Exception):
@@ -112,7 +113,7 @@ class Running:
         self._admin, self.address = folder / "admin.sock", f"unix:{folder}/p4runtime.sock"
         self.log = folder / "switch.log"
         command = ["ip", "netns", "exec", wires.switch, sys.executable, "-m", "gradlane_switch", "--seed", "1"]
-        command += ["--program", str(_PROGRAM), "--p4info", str(_P4INFO), "--admin", str(self._admin)]
+        command += ["--program", str(PROGRAM), "--p4info", str(P4INFO), "--admin", str(self._admin)]
         command += ["--grpc-server-addr", self.address]
         for number, settings in enumerate(ports, 1):
             command += ["-i", f"{number}@switch-{number}" + (f",{settings}" if settings else "")]
@@ -158,8 +159,7 @@ class Client:
         self._requests.put(p4r.StreamMessageRequest(arbitration=p4r.MasterArbitrationUpdate(**self._identity)))
         self._stream: Any = self._stub.StreamChannel(iter(self._requests.get, None))
         next(self._stream)
-        info = text_format.Parse(_P4INFO.read_text(), p4i.P4Info())
-        self.ids = {item.preamble.alias: item.preamble.id for item in [*info.tables, *info.actions, *info.counters]}
+        self.ids = program_ids()
 
     def __enter__(self) -> Client:
         return self
@@ -179,20 +179,56 @@ class Client:
         answers = self._stub.Read(p4r.ReadRequest(device_id=1, entities=[entity]), timeout=60)
         return [item for answer in answers for item in answer.entities]
 
+    def forward_to(self, ports: Iterable[int]) -> None:
+        """Writes what routes refer to: the switch's own address, and a next hop at each port."""
+        self.write(p4r.Update.INSERT, next_hops(self.ids, ports))
+
     def route(self, address: bytes, length: int, port: int) -> Any:
         """An entry that sends what is for a prefix through a port."""
-        match = p4r.FieldMatch(field_id=1, lpm=p4r.FieldMatch.LPM(value=address, prefix_len=length))
-        macs = (b"\x02\0\0\0\0" + bytes([port]), b"\x02\0\0\0\0\xff")
-        return self._entry("routes", match, "forward", bytes([port]), *macs)
+        return route(self.ids, address, length, port)
 
     def dscp_class(self, dscp: int) -> Any:
         """An entry that puts packets of a DSCP in a queue above best effort."""
         match = p4r.FieldMatch(field_id=1, exact=p4r.FieldMatch.Exact(value=bytes([dscp])))
-        return self._entry("dscp_classes", match, "set_queue_class", bytes([_DSCP_CLASS]))
+        return _entry(self.ids, "dscp_classes", match, "set_queue_class", bytes([_DSCP_CLASS]))
 
-    def _entry(self, table: str, match: Any, action: str, *params: bytes) -> Any:
-        entry = p4r.TableEntry(table_id=self.ids[table], match=[match])
-        entry.action.action.action_id = self.ids[action]
-        for number, value in enumerate(params, 1):
-            entry.action.action.params.add(param_id=number, value=value)
-        return p4r.Entity(table_entry=entry)
+
+# Entries of the project's program
+
+
+def program_ids() -> dict[str, int]:
+    """P4Runtime ids by alias."""
+    info = text_format.Parse(P4INFO.read_text(), p4i.P4Info())
+    return {item.preamble.alias: item.preamble.id for item in [*info.tables, *info.actions, *info.counters]}
+
+
+def next_hops(ids: dict[str, int], ports: Iterable[int]) -> list[Any]:
+    """The switch's own MAC address, and for each port a group of that number, with the host there as its one member."""
+    mine = p4r.FieldMatch(field_id=1, exact=p4r.FieldMatch.Exact(value=_OWN_MAC))
+    entities = [_entry(ids, "stations", mine, "route")]
+    for port in ports:
+        match = p4r.FieldMatch(field_id=1, exact=p4r.FieldMatch.Exact(value=bytes([port])))
+        forward = _action(ids, "forward", bytes([port]), b"\x02\0\0\0\0" + bytes([port]), _OWN_MAC)
+        entry = p4r.TableEntry(table_id=ids["next_hops"], match=[match])
+        entry.action.action_profile_action_set.action_profile_actions.add(action=forward, weight=1)
+        entities.append(p4r.Entity(table_entry=entry))
+    return entities
+
+
+def route(ids: dict[str, int], address: bytes, length: int, port: int) -> Any:
+    """An entry that sends what is for a prefix to the next hop at a port."""
+    match = p4r.FieldMatch(field_id=1, lpm=p4r.FieldMatch.LPM(value=address, prefix_len=length))
+    return _entry(ids, "ipv4_routes", match, "set_next_hop", bytes([port]))
+
+
+def _entry(ids: dict[str, int], table: str, match: Any, action: str, *params: bytes) -> Any:
+    entry = p4r.TableEntry(table_id=ids[table], match=[match])
+    entry.action.action.CopyFrom(_action(ids, action, *params))
+    return p4r.Entity(table_entry=entry)
+
+
+def _action(ids: dict[str, int], name: str, *params: bytes) -> Any:
+    action = p4r.Action(action_id=ids[name])
+    for number, value in enumerate(params, 1):
+        action.params.add(param_id=number, value=value)
+    return action
