@@ -30,7 +30,7 @@ import grpc
 from finsy.proto import U128, p4i, p4r, p4r_grpc
 from google.protobuf import text_format
 
-from wires import P4INFO, PROGRAM, next_hops, program_ids, route
+from wires import P4INFO, PROGRAM, WireError, Wires, next_hops, program_ids, route, run
 
 COPIES = {"copy": "sockets", "copy-rings": "rings", "copy-xdp": "xdp"}
 TARGETS = ("gradlane", "offload", "bmv2", *COPIES)
@@ -51,8 +51,8 @@ _EXAMPLES = """examples:
 """
 
 
-class BenchError(Exception):
-    """The machine lacks something, or a target failed."""
+class BenchError(WireError):
+    """A target failed."""
 
 
 @dataclass(frozen=True)
@@ -72,60 +72,23 @@ class Result:
     p99_us: float
 
 
-class Network:
-    """Two links into the namespace of the switch: `in` from the sender, `out` to the receiver."""
+class Network(Wires):
+    """Link 1 from the sender to the switch, link 2 from there to the receiver."""
 
     def __init__(self) -> None:
-        self.switch, self.hosts = f"glb{os.getpid()}s", f"glb{os.getpid()}h"
-
-    def __enter__(self) -> "Network":
-        try:
-            for namespace in (self.switch, self.hosts):
-                _ip("netns", "add", namespace)
-                _ip("-n", namespace, "link", "set", "lo", "up")
-            for name in ("in", "out"):
-                peer = ("peer", "name", f"host-{name}", "netns", self.hosts)
-                _ip("link", "add", f"switch-{name}", "netns", self.switch, "type", "veth", *peer)
-                for namespace, side in ((self.switch, "switch"), (self.hosts, "host")):
-                    interface = f"{side}-{name}"
-                    self.run(namespace, "sysctl", "-qw", f"net.ipv6.conf.{interface}.disable_ipv6=1")
-                    self.run(namespace, "ethtool", "-K", interface, "rx", "off", "gro", "off")
-                    _ip("-n", namespace, "link", "set", interface, "up")
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for namespace in (self.switch, self.hosts):
-            subprocess.run(["ip", "netns", "del", namespace], check=False, capture_output=True)
-
-    def run(self, namespace: str, *command: str) -> str:
-        """Output of a command in a namespace. Raises BenchError."""
-        return _run("ip", "netns", "exec", namespace, *command)
+        super().__init__(2)
 
     def offload(self, state: str) -> None:
         """Turns the segmentation by hardware on or off, at the sender and at the switch's way out."""
         words = [word for what in ("tx", "sg", "tso", "gso", "tx-udp-segmentation") for word in (what, state)]
-        for namespace, interface in ((self.hosts, "host-in"), (self.switch, "switch-out")):
+        for namespace, interface in ((self.hosts, "host-1"), (self.switch, "switch-2")):
             self.run(namespace, "ethtool", "-K", interface, *words)
 
     def received(self, size: int) -> int:
         """Datagrams of `size` bytes that have arrived at the receiver's interface, alone or many in a frame."""
-        folder = "/sys/class/net/host-out/statistics"
+        folder = "/sys/class/net/host-2/statistics"
         packets, octets = map(int, self.run(self.hosts, "cat", f"{folder}/rx_packets", f"{folder}/rx_bytes").split())
         return (octets - packets * _HEADERS) // size
-
-
-def _ip(*arguments: str) -> None:
-    _run("ip", *arguments)
-
-
-def _run(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise BenchError(f"{' '.join(command)}: {done.stderr.strip() or done.returncode}")
-    return done.stdout
 
 
 # Targets
@@ -139,12 +102,12 @@ def target(name: str, network: Network, folder: Path) -> Generator[int]:
         case "gradlane" | "offload":
             command = [_program("gradlane-switch"), "--grpc-server-addr", f"unix:{folder}/p4runtime.sock"]
             command += ["--program", str(PROGRAM), "--p4info", str(P4INFO)]
-            command += ["--entries", str(_entries(folder)), "-i", "1@switch-in", "-i", "2@switch-out,buffer=8MB"]
+            command += ["--entries", str(_entries(folder)), "-i", "1@switch-1", "-i", "2@switch-2,buffer=8MB"]
         case "bmv2":
             command = [_program("simple_switch_grpc"), "--no-p4", "--log-level", "off", "--device-id", "1"]
-            command += ["-i", "1@switch-in", "-i", "2@switch-out", "--", "--grpc-server-addr", address]
+            command += ["-i", "1@switch-1", "-i", "2@switch-2", "--", "--grpc-server-addr", address]
         case _:
-            command = [f"{folder}/switch_copy", COPIES[name], "switch-in", "switch-out"]
+            command = [f"{folder}/switch_copy", COPIES[name], "switch-1", "switch-2"]
     # gradlane-switch forwards with real-time priority, so the others get it as well.
     fair = ["chrt", "--rr", "1"] if name in COPIES or name == "bmv2" else []
     pinned = ["ip", "netns", "exec", network.switch, *fair, "taskset", "-c", str(_SWITCH_CORE), *command]
@@ -253,9 +216,7 @@ class Load:
     def trial(self, pid: int, rate: int) -> tuple[int, int, float]:
         """Datagrams sent at a rate, datagrams received, and CPU time of the target in s."""
         before, cpu = self.network.received(self.size), _cpu(pid)
-        sent = int(
-            self._run("send", "host-in", str(rate), str(_SECONDS), str(self.train), _frame(self.size + _HEADERS))
-        )
+        sent = int(self._run("send", "host-1", str(rate), str(_SECONDS), str(self.train), _frame(self.size + _HEADERS)))
         time.sleep(_SETTLE_SECONDS)
         return sent, self.network.received(self.size) - before, _cpu(pid) - cpu
 
@@ -280,7 +241,7 @@ class Load:
 
     def latency(self) -> tuple[float, float]:
         """Median and 99th percentile in us. Raises BenchError if packets are lost."""
-        words = ("probe", "host-in", "host-out", str(_PROBE_RATE), str(_PROBE_SECONDS), _frame(self.size + _HEADERS))
+        words = ("probe", "host-1", "host-2", str(_PROBE_RATE), str(_PROBE_SECONDS), _frame(self.size + _HEADERS))
         found = sorted(int(line) / 1e3 for line in self._run(*words).split())
         if len(found) < _PROBE_RATE * _PROBE_SECONDS * (1 - _PROBE_LOSS):
             raise BenchError(f"{len(found)} of {_PROBE_RATE * _PROBE_SECONDS:.0f} packets arrived at a low rate")
@@ -308,7 +269,7 @@ def profile(load: Load, pid: int, rate: int, folder: Path) -> str:
         recording.wait(30)
     lines: list[str] = []
     for what in ("dso", "dso,symbol"):
-        report = _run(perf, "report", "-i", str(data), "--stdio", "--percent-limit", "1", "--sort", what)
+        report = run(perf, "report", "-i", str(data), "--stdio", "--percent-limit", "1", "--sort", what)
         lines += [line.rstrip() for line in report.splitlines() if line.strip() and not line.startswith("#")]
     return "\n".join(lines)
 
@@ -327,7 +288,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             for name in ("switch_load", "switch_copy"):
                 source = Path(__file__).with_name(f"{name}.c")
-                _run("cc", "-O2", "-D_GNU_SOURCE", "-o", str(folder / name), str(source))
+                run("cc", "-O2", "-D_GNU_SOURCE", "-o", str(folder / name), str(source))
             network = stack.enter_context(Network())
             for round_number in range(options.rounds):
                 for size in options.sizes:
@@ -342,7 +303,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                                 print(profile(load, pid, rate, folder), file=sys.stderr)
                         results.append(Result(name, size, round_number, rate, round(cost, 2), at_least, median, tail))
                         print(_line(results[-1]), file=sys.stderr)
-    except BenchError as error:
+    except WireError as error:
         print(f"switch: error: {error}", file=sys.stderr)
         return 2
     print(json.dumps([asdict(item) for item in results], indent=1) if options.json else _table(results))

@@ -13,20 +13,23 @@ static gl_packet *no_copy(gl_host *host, const gl_packet *packet, uint32_t offse
     return NULL;
 }
 
-static uint32_t no_depth(gl_host *host, uint32_t port, uint32_t queue, uint64_t now) {
+static uint32_t no_depth(gl_host *host, const gl_packet *packet) {
     (void)host;
-    (void)port;
-    (void)queue;
-    (void)now;
+    (void)packet;
     return 0;
 }
 
-static void emit(gl_host *host, gl_packet *packet, uint32_t port, uint32_t queue, uint64_t now) {
+static gl_admission at_once(gl_host *host, gl_packet *packet, const void *state, size_t bytes) {
     (void)host;
     (void)packet;
-    (void)port;
-    (void)queue;
-    (void)now;
+    (void)state;
+    (void)bytes;
+    return GL_NOW;
+}
+
+static void emit(gl_host *host, gl_packet *packet) {
+    (void)host;
+    (void)packet;
 }
 
 static void discard(gl_host *host, gl_packet *packet, int by_program) {
@@ -40,7 +43,7 @@ uint64_t table_load(gl_process *process, gl_state *state, uint32_t port, const u
                     uint32_t count) {
     static uint8_t memory[sizeof(gl_packet) + GL_HEADROOM + LONGEST] __attribute__((aligned(64)));
     gl_packet *packet = (gl_packet *)memory;
-    gl_host host = {no_copy, no_depth, emit, discard, NULL};
+    gl_host host = {no_copy, no_depth, at_once, emit, discard, NULL};
     struct timespec start, end;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
     for (uint32_t i = 0; i < count; i++) {

@@ -54,7 +54,7 @@ class Load:
     def __init__(self, folder: Path) -> None:
         library = folder / "table_load.so"
         source = Path(__file__).with_name("table_load.c")
-        flags = ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", f"-I{RUNTIME}"]
+        flags = ["-std=gnu11", "-Werror", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", f"-I{RUNTIME}"]
         subprocess.run(["cc", *flags, "-o", str(library), str(source)], check=True)
         self._ffi: Any = FFI()
         self._ffi.cdef("uint64_t table_load(void *, void *, uint32_t, const uint8_t *, uint32_t, uint32_t);")

@@ -55,6 +55,7 @@ class Wires:
         try:
             for namespace in (self.switch, self.hosts):
                 run("ip", "netns", "add", namespace)
+                run("ip", "-n", namespace, "link", "set", "lo", "up")
             for number in range(1, self._links + 1):
                 peer = ("peer", "name", f"host-{number}", "netns", self.hosts)
                 run("ip", "link", "add", f"switch-{number}", "netns", self.switch, "type", "veth", *peer)
