@@ -39,8 +39,8 @@ struct metadata_t {
     drop_precedence_t drop_precedence;
     Color             color;              // of the egress port's virtual queue
     port_t            egress_port;
-    bit<16>           next_hop;           // ECMP group
-    bit<16>           spread;             // which of its members
+    bit<16>           next_hop;           // ECMP group, or multicast group
+    bit<16>           spread;             // which member of the ECMP group
 }
 
 #endif

@@ -137,7 +137,8 @@ control Congestion(inout headers_t hdr, inout metadata_t meta, inout standard_me
             return;
         }
         // Control messages are few and must not wait; whatever else a job sends beyond its share gives way to others.
-        if (has_share && job_color != Color.GREEN && meta.queue_class != CONTROL_CLASS) {
+        if (has_share && job_color != Color.GREEN && meta.queue_class > excess_class
+            && meta.queue_class != CONTROL_CLASS) {
             meta.queue_class = excess_class;
         }
         // Other kinds are not what the budget is about, whatever tags the fabric has given them.

@@ -63,7 +63,9 @@ control GradlaneIngress(inout headers_t hdr, inout metadata_t meta, inout standa
             mark_to_drop(standard_metadata);
         } else {
             standard_metadata.priority = meta.queue_class;
-            if (!meta.multicast) {
+            if (meta.multicast && !meta.punt) {
+                standard_metadata.mcast_grp = meta.next_hop;
+            } else {
                 standard_metadata.egress_spec = meta.egress_port;
             }
         }

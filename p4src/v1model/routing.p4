@@ -64,7 +64,7 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     @id(0x0100000F)
     action replicate(bit<16> group) {
         meta.multicast = true;
-        standard_metadata.mcast_grp = group;
+        meta.next_hop = group;
     }
 
     // An address of the switch itself.
@@ -156,7 +156,7 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         } else {
             reject(Reason.DROPPED_NOT_IP);
         }
-        if (meta.next_hop != 0 && !meta.punt) {
+        if (meta.next_hop != 0 && !meta.multicast && !meta.punt) {
             next_hops.apply();
             // No such group, or none of its members is alive.
             if (meta.egress_port == 0) {
