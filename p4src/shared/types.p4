@@ -12,6 +12,7 @@ typedef bit<128> ipv6_t;
 const bit<16> ETHERTYPE_IPV4 = 0x0800;
 const bit<16> ETHERTYPE_ARP = 0x0806;
 const bit<16> ETHERTYPE_IPV6 = 0x86DD;
+const bit<16> ETHERTYPE_LLDP = 0x88CC;
 const bit<8> PROTOCOL_TCP = 6;
 const bit<8> PROTOCOL_UDP = 17;
 const bit<8> PROTOCOL_ICMPV6 = 58;
@@ -64,7 +65,8 @@ enum bit<5> Reason {
     DROPPED_BAD_IP    = 18,   // another IP version than the EtherType says, or IPv4 options
     DROPPED_CHECKSUM  = 19,   // of the IPv4 header
     DROPPED_TRUNCATED = 20,   // too short for its headers
-    DROPPED_PUNT_RATE = 21    // more for the controller than it wants
+    DROPPED_PUNT_RATE = 21,   // more for the controller than it wants
+    PUNTED_LLDP       = 22    // to the controller, which finds out by it whether a link works
 }
 
 // Guaranteed sizes.

@@ -131,6 +131,8 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
 
         if (hdr.ethernet.ethertype == ETHERTYPE_ARP) {
             punt(Reason.PUNTED_ARP);
+        } else if (hdr.ethernet.ethertype == ETHERTYPE_LLDP) {
+            punt(Reason.PUNTED_LLDP);
         } else if (meta.neighbour_discovery) {
             punt(Reason.PUNTED_ND);
         } else if (!stations.apply().hit) {
