@@ -10,7 +10,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Empty, Queue, SimpleQueue
@@ -226,7 +226,7 @@ buffer = "64kB"
             for n in range(1, 5)
         )
         return f"""
-[switch]
+[[switch]]
 name = "s1"
 device_id = 1
 address = "{address}"
@@ -239,6 +239,47 @@ red = 0.5
 dscp = 46
 queue_class = 5
 """
+
+    return make
+
+
+@pytest.fixture
+def leafspine_text() -> Callable[..., str]:
+    """The text of a fabric file with h1 and h2 at leaf1, h3 and h4 at leaf2, and spines between the leaves."""
+
+    def make(spines: int = 2, addresses: Sequence[str] = (), rates: Sequence[str] = ()) -> str:
+        names = ["leaf1", "leaf2", *(f"spine{n}" for n in range(1, spines + 1))]
+        addresses = addresses or [f"127.0.0.1:{9559 + n}" for n in range(len(names))]
+        switches = "".join(
+            f'[[switch]]\nname = "{name}"\naddress = "{address}"\n'
+            for name, address in zip(names, addresses, strict=True)
+        )
+        ports = "".join(
+            f"""
+[[port]]
+switch = "leaf{1 + n // 2}"
+number = {1 + n % 2}
+host = "h{n + 1}"
+mac = "02:00:00:00:0{n + 1}:01"
+host_mac = "02:00:00:00:0{n + 1}:02"
+address = "10.0.{n + 1}.2"
+prefix = "10.0.{n + 1}.0/24"
+gateway = "10.0.{n + 1}.1"
+address6 = "fd00:{n + 1}::2"
+prefix6 = "fd00:{n + 1}::/64"
+gateway6 = "fd00:{n + 1}::1"
+rate = "100mbit"
+buffer = "64kB"
+"""
+            for n in range(4)
+        )
+        links = "".join(
+            f'[[link]]\nends = ["leaf{leaf}:{4 + spine}", "spine{spine}:{leaf}"]\n'
+            f'rate = "{rates[spine - 1] if rates else "100mbit"}"\nbuffer = "64kB"\n'
+            for spine in range(1, spines + 1)
+            for leaf in (1, 2)
+        )
+        return switches + ports + links
 
     return make
 

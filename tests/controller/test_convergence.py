@@ -5,7 +5,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from finsy import Action, Match, P4MeterConfig, P4MeterEntry, P4MulticastGroupEntry, P4TableEntry
+from finsy import (
+    Action,
+    Match,
+    P4DigestEntry,
+    P4IndirectAction,
+    P4MeterConfig,
+    P4MeterEntry,
+    P4MulticastGroupEntry,
+    P4TableEntry,
+)
 from finsy.proto import p4r
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,19 +30,35 @@ SCHEMA = pipeline.load(pipeline.DEFAULT_FOLDER).schema
 def entity(kind: str, number: int, value: int) -> Entity:
     if kind == "route":
         action = Action("replicate", group=value)
-        return P4TableEntry("routes", match=Match(destination=f"10.0.{number}.0/24"), action=action)
+        return P4TableEntry("ipv4_routes", match=Match(destination=f"10.0.{number}.0/24"), action=action)
     if kind == "queue_class":
         action = Action("set_queue_class", queue_class=value)
         return P4TableEntry("queue_classes", match=Match(job=1, layer=(number, number)), action=action, priority=1)
     if kind == "group":
         return P4MulticastGroupEntry(number + 1, replicas=tuple(range(1, value + 2)))
+    if kind == "next_hops":
+        return next_hops(number, *((1 + member % 2, member + 1) for member in range(value + 1)))
     config = P4MeterConfig(cir=value + 1, cburst=1, pir=value + 1, pburst=1)
+    if kind == "share":
+        match, action = Match(job_index=number, egress_port=1), Action("set_share", queue_class_of_excess=1)
+        return P4TableEntry("job_shares", match=match, action=action, meter_config=config)
+    if kind == "digest":
+        return P4DigestEntry("guard_violation_t", max_list_size=value)
     return P4MeterEntry("virtual_queue", index=number, config=config)
 
 
-KINDS = ("route", "queue_class", "group", "meter")
+def next_hops(group: int, *members: tuple[int, int]) -> Entity:
+    """`members` as (weight, port)."""
+    mac = "02:00:00:00:00:01"
+    actions = [(member, Action("forward", port=member[1], next_hop=mac, own=mac)) for member in members]
+    return P4TableEntry("next_hops", match=Match(group=group), action=P4IndirectAction(actions))
+
+
+KINDS = ("route", "queue_class", "group", "meter", "next_hops", "share", "digest")
 States = st.dictionaries(st.tuples(st.sampled_from(KINDS), st.integers(0, 4)), st.integers(0, 6)).map(
-    lambda state: [entity(kind, number, value) for (kind, number), value in state.items()]
+    lambda state: [
+        entity(kind, number, value) for (kind, number), value in state.items() if kind != "digest" or not number
+    ]
 )
 
 
@@ -62,6 +87,8 @@ def identity(message: p4r.Entity) -> object:
         return message.table_entry.table_id, tuple(match)
     if message.HasField("meter_entry"):
         return message.meter_entry.index.index
+    if message.HasField("digest_entry"):
+        return message.digest_entry.digest_id
     return message.packet_replication_engine_entry.multicast_group_entry.multicast_group_id
 
 
@@ -69,6 +96,7 @@ def decode(message: p4r.Entity) -> Entity:
     kinds: dict[str, type[Entity]] = {
         "table_entry": P4TableEntry,
         "meter_entry": P4MeterEntry,
+        "digest_entry": P4DigestEntry,
         "packet_replication_engine_entry": P4MulticastGroupEntry,
     }
     return kinds[message.WhichOneof("entity") or ""].decode(message, SCHEMA)
@@ -86,12 +114,12 @@ def test_the_difference_leads_to_what_is_desired_and_then_there_is_none(
     assert not [update for update in updates if update.entity in same]
 
 
-def test_groups_come_before_the_routes_that_use_them_and_go_after_them() -> None:
-    route, group = entity("route", 1, 3), entity("group", 2, 2)
-    kinds = [update.entity.WhichOneof("entity") for update in difference(SCHEMA, [], [route, group])]
-    assert kinds == ["packet_replication_engine_entry", "table_entry"]
-    kinds = [update.entity.WhichOneof("entity") for update in difference(SCHEMA, [route, group], [])]
-    assert kinds == ["table_entry", "packet_replication_engine_entry"]
+@pytest.mark.parametrize("kind", ["group", "next_hops"])
+def test_groups_come_before_the_routes_that_use_them_and_go_after_them(kind: str) -> None:
+    route, group = entity("route", 1, 3), entity(kind, 2, 2)
+    uses, used = route.encode(SCHEMA), group.encode(SCHEMA)
+    assert [update.entity for update in difference(SCHEMA, [], [route, group])] == [used, uses]
+    assert [update.entity for update in difference(SCHEMA, [route, group], [])] == [uses, used]
 
 
 def test_what_nobody_wrote_is_left_alone() -> None:
@@ -117,9 +145,18 @@ def test_a_missing_pipeline_names_the_folder_and_the_remedy(tmp_path: Path, pipe
 
 def test_a_table_that_is_too_small_is_named(make_many: Callable[[int], list[Entity]]) -> None:
     it = pipeline.load(pipeline.DEFAULT_FOLDER)
-    pipeline.check_capacity(it, make_many(1024))
-    with pytest.raises(PipelineError, match="table queue_classes holds 1024 entries and 1025 are needed"):
-        pipeline.check_capacity(it, make_many(1025))
+    pipeline.check_capacity(it, "s1", make_many(1024))
+    with pytest.raises(
+        PipelineError, match="table queue_classes of switch 's1' holds 1024 entries and 1025 are needed"
+    ):
+        pipeline.check_capacity(it, "s1", make_many(1025))
+
+
+def test_members_of_groups_count_by_their_weight() -> None:
+    it = pipeline.load(pipeline.DEFAULT_FOLDER)
+    pipeline.check_capacity(it, "s1", [next_hops(5, (1000, 1), (24, 2))])
+    with pytest.raises(PipelineError, match="members of switch 's1' holds 1024 entries and 1025 are needed"):
+        pipeline.check_capacity(it, "s1", [next_hops(5, (1000, 1), (24, 2)), next_hops(6, (1, 1))])
 
 
 @pytest.fixture

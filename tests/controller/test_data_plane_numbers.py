@@ -6,7 +6,9 @@ from pathlib import Path
 
 from gradlane import job
 from gradlane_controller import fabric
-from gradlane_controller.counters import Reason, decode_decision, format_table
+from gradlane_controller.counters import decode_decision, format_table
+from gradlane_controller.data_plane import Reason
+from gradlane_controller.policy import checks
 
 TYPES = (Path(__file__).parents[2] / "p4src" / "shared" / "types.p4").read_text()
 
@@ -18,7 +20,7 @@ def constant(name: str) -> int:
 
 
 def test_reasons() -> None:
-    body = re.search(r"enum bit<4> Reason \{(.*?)\}", TYPES, re.DOTALL)
+    body = re.search(r"enum bit<5> Reason \{(.*?)\}", TYPES, re.DOTALL)
     assert body
     in_p4 = {name: int(value) for name, value in re.findall(r"^\s*(\w+)\s*=\s*(\d+)", body[1], re.MULTILINE)}
     assert in_p4 == {reason.name: reason.value for reason in Reason}
@@ -26,17 +28,20 @@ def test_reasons() -> None:
 
 def test_sizes_and_classes() -> None:
     assert constant("BUDGET_SLOTS") == job.BUDGET_SLOTS
-    assert constant("MAX_PORTS") == fabric.MAX_PORT + 1
+    assert constant("PORTS") == fabric.MAX_PORT + 1
     assert constant("CONTROL_CLASS") == fabric.CONTROL_CLASS == job.HIGHEST_GRADIENT_CLASS + 1
+    assert constant("JOBS") == checks.MAX_JOBS
+    arch = (Path(__file__).parents[2] / "p4src" / "v1model" / "arch.p4").read_text()
+    assert f"CPU_PORT = {fabric.CPU_PORT};" in arch
 
 
 def test_decisions_are_decoded_as_the_data_plane_composes_their_index() -> None:
     telemetry = (Path(__file__).parents[2] / "p4src" / "v1model" / "telemetry.p4").read_text()
-    assert "meta.reason ++ meta.queue_class ++ meta.drop_precedence" in telemetry
+    assert "meta.job_index ++ meta.reason ++ meta.queue_class ++ meta.drop_precedence" in telemetry
     row = decode_decision((Reason.DROPPED_RED << 6) | (5 << 3) | 3, 7, 9000)
     assert (row.reason, row.queue_class, row.drop_precedence) == ("dropped_red", 5, 3)
     assert (row.packets, row.bytes) == (7, 9000)
-    assert decode_decision(15 << 6, 1, 1).reason == "reason_15"
+    assert decode_decision(31 << 6, 1, 1).reason == "reason_31"
 
 
 def test_tables_for_people_line_up() -> None:

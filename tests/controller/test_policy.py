@@ -4,7 +4,7 @@
 from collections.abc import Callable
 
 import pytest
-from finsy import P4MeterConfig, P4MeterEntry, P4MulticastGroupEntry, P4TableEntry
+from finsy import P4DigestEntry, P4IndirectAction, P4MeterConfig, P4MeterEntry, P4MulticastGroupEntry, P4TableEntry
 
 from gradlane import job
 from gradlane.job import JobError
@@ -26,28 +26,48 @@ def rows(entities: list[Entity], table: str) -> list[tuple[dict[str, object], st
 def entities(fabric_text: Texts, job_text: Texts) -> Callable[..., list[Entity]]:
     def make(*jobs: str) -> list[Entity]:
         parsed = [job.parse(text, f"job{number}.toml") for number, text in enumerate(jobs)]
-        return desired_entities(fabric.parse(fabric_text(), "f.toml"), parsed)
+        return desired_entities(fabric.parse(fabric_text(), "f.toml"), parsed)["s1"]
 
     return make
 
 
 def test_a_fabric_without_jobs_forwards_and_classifies(entities: Callable[..., list[Entity]]) -> None:
     it = entities()
-    assert rows(it, "routes")[0] == (
-        {"destination": "10.0.1.0/24"},
-        "forward",
-        {"port": 1, "next_hop": "02:00:00:00:01:02", "own": "02:00:00:00:01:01"},
-    )
+    assert rows(it, "ipv4_routes")[0] == ({"destination": "10.0.1.0/24"}, "set_next_hop", {"group": 1})
+    assert next_hops(it)[1] == [(1, 1, "02:00:00:00:01:02", "02:00:00:00:01:01")]
+    assert rows(it, "ports")[3] == ({"ingress_port": 4}, "edge", {"switch_id": 1})
+    assert rows(it, "stations")[1] == ({"destination": "02:00:00:00:02:01"}, "route", {})
+    assert rows(it, "bridged")[2] == ({"destination": "02:00:00:00:03:02"}, "bridge_to", {"port": 3})
     assert [args["queue_class"] for _, _, args in rows(it, "dscp_classes")] == [5, 7]
-    assert len(it) == 4 + 2 + 4  # routes, classes, meters
-    assert not rows(it, "senders")
-    assert not rows(it, "port_policies")
+    for table in ("senders", "jobs", "port_policies", "job_shares", "ipv6_routes", "dscp_rewrites"):
+        assert not rows(it, table)
+    # Routes, groups, ports, stations, bridged; classes; virtual queues and rates of punts; digest; budget shares.
+    assert len(it) == 5 * 4 + 2 + 4 + 4 + 1 + 3
+
+
+def next_hops(entities: list[Entity]) -> dict[object, list[tuple[object, ...]]]:
+    """By group: weight, port (which must be the watched one), next hop's and own address of each member."""
+    found: dict[object, list[tuple[object, ...]]] = {}
+    for it in entities:
+        if isinstance(it, P4TableEntry) and isinstance(it.action, P4IndirectAction):
+            found[dict(it.match or {})["group"]] = members = []
+            for (weight, watched), call in it.action.action_set or ():
+                assert watched == call.args["port"]
+                members.append((weight, watched, call.args["next_hop"], call.args["own"]))
+    return found
+
+
+def test_what_the_controller_is_told_is_limited(entities: Callable[..., list[Entity]]) -> None:
+    meters = [it for it in entities() if isinstance(it, P4MeterEntry) and it.meter_id == "punt_rates"]
+    assert [meter.index for meter in meters] == [8, 9, 10, 11]
+    assert {(meter.config.pir, meter.config.pburst) for meter in meters if meter.config} == {(1000, 100)}
+    assert [it.digest_id for it in entities() if isinstance(it, P4DigestEntry)] == ["guard_violation_t"]
 
 
 def test_the_virtual_queue_has_the_rate_of_the_link_and_turns_at_the_thresholds(
     entities: Callable[..., list[Entity]],
 ) -> None:
-    meters = [entity for entity in entities() if isinstance(entity, P4MeterEntry)]
+    meters = [it for it in entities() if isinstance(it, P4MeterEntry) and it.meter_id == "virtual_queue"]
     assert [meter.index for meter in meters] == [1, 2, 3, 4]
     assert meters[0].config == P4MeterConfig(cir=12_500_000, pir=12_500_000, cburst=16_000, pburst=32_000)
 
@@ -56,12 +76,14 @@ def test_every_rank_is_permitted_at_its_port_only(entities: Callable[..., list[E
     it = entities(job_text(number=9, hosts=(1, 3), servers=(4,), base=4096, mask=1023))
     assert rows(it, "senders") == [
         (
-            {"ingress_port": port, "source": f"10.0.{port}.2", "job": 9},
+            {"ingress_port": port, "source": f"::ffff:10.0.{port}.2", "job": 9},
             "permit",
-            {"slot_base": 4096, "slot_mask": 1023, "max_share": 65535},
+            {},
         )
         for port in (1, 3, 4)
     ]
+    number = {"job_index": 1, "slot_base": 4096, "slot_mask": 1023, "max_share": 65535}
+    assert rows(it, "jobs") == [({"job": 9}, "set_job", {**number, "trim": 0, "spray": 1})]
     assert [match["egress_port"] for match, _, _ in rows(it, "port_policies")] == [1, 3, 4]
 
 
@@ -85,7 +107,7 @@ def test_best_effort_fills_the_virtual_queue_only_where_gradients_share_its_clas
     entities: Callable[..., list[Entity]], job_text: Texts
 ) -> None:
     with_priority = rows(entities(job_text(policy="yellow = 3\nred = 2")), "port_policies")
-    assert with_priority[0][2] == {"lowest_metered_class": 1, "yellow": 3, "red": 2}
+    assert with_priority[0][2] == {"lowest_metered_class": 1, "yellow": 3, "red": 2, "to_fabric": 0}
     without = entities(job_text(policy="priority = false"))
     assert rows(without, "port_policies")[0][2]["lowest_metered_class"] == 0
     assert not rows(without, "queue_classes")
@@ -99,9 +121,65 @@ def test_each_aggregator_has_a_group_of_all_workers(entities: Callable[..., list
     groups = {entity.multicast_group_id: entity.replicas for entity in it if isinstance(entity, P4MulticastGroupEntry)}
     assert groups == {1: (1, 2), 2: (1, 2), 4097: (1, 2)}
     replicated = {
-        match["destination"]: args["group"] for match, name, args in rows(it, "routes") if name == "replicate"
+        match["destination"]: args["group"] for match, name, args in rows(it, "ipv4_routes") if name == "replicate"
     }
     assert replicated == {"239.1.0.1/32": 1, "239.1.0.2/32": 2, "239.2.0.1/32": 4097}
+    # Hosts send to the group's Ethernet address, which several groups may share.
+    assert [match["destination"] for match, _, _ in rows(it, "stations")][4:] == [
+        "01:00:5e:01:00:01", "01:00:5e:01:00:02", "01:00:5e:02:00:01",
+    ]  # fmt: skip
+    same = job_text("ps", 2, servers=(3,), base=8192, transport='multicast = "239.129.0.1"')
+    assert len(rows(entities(direct, same), "stations")) == 4 + 2
+
+
+def test_trimming_and_spraying_are_the_jobs_choice(entities: Callable[..., list[Entity]], job_text: Texts) -> None:
+    ((_, _, args),) = rows(entities(job_text(policy='on_congestion = "trim"\nspray = false')), "jobs")
+    assert (args["trim"], args["spray"]) == (1, 0)
+
+
+def test_jobs_that_meet_at_a_port_share_it_by_weight(entities: Callable[..., list[Entity]], job_text: Texts) -> None:
+    it = entities(job_text(), job_text("other", 2, hosts=(2, 3), base=4096, policy="weight = 3"))
+    shares = [entry for entry in it if isinstance(entry, P4TableEntry) and entry.table_id == "job_shares"]
+    assert [dict(share.match or {}) for share in shares] == [
+        {"job_index": 1, "egress_port": 2}, {"job_index": 2, "egress_port": 2},
+    ]  # fmt: skip
+    assert [share.meter_config for share in shares] == [
+        P4MeterConfig(cir=rate, pir=rate, cburst=16_000, pburst=32_000) for rate in (3_125_000, 9_375_000)
+    ]
+    assert {name: args for _, name, args in rows(it, "job_shares")} == {"set_share": {"queue_class_of_excess": 1}}
+
+
+def test_a_job_keeps_its_index(fabric_text: Texts, job_text: Texts) -> None:
+    where = fabric.parse(fabric_text(), "f.toml")
+    first, second, third = (job.parse(job_text(f"j{n}", n, base=4096 * n), f"j{n}") for n in (1, 2, 3))
+
+    def numbers(*jobs: job.Job, known: dict[int, int]) -> dict[object, object]:
+        return {
+            match["job"]: args["job_index"]
+            for match, _, args in rows(desired_entities(where, jobs, known)["s1"], "jobs")
+        }
+
+    assert numbers(first, second, known={}) == {1: 1, 2: 2}
+    assert numbers(second, known={2: 2, 1: 1}) == {2: 2}
+    assert numbers(third, second, known={2: 2}) == {3: 1, 2: 2}
+    many = [job.parse(job_text(f"j{n}", n, base=2048 * n, mask=2047), f"j{n}") for n in range(1, 17)]
+    assert len(numbers(*many[:15], known={16: 7, 3: 15})) == 15
+    with pytest.raises(JobError, match="'j16' is one too many: a fabric carries 15 jobs"):
+        desired_entities(where, many)
+
+
+def test_hosts_of_one_subnet_are_routed_one_by_one_and_rewrites_are_at_their_port(
+    fabric_text: Texts, job_text: Texts
+) -> None:
+    text = fabric_text().replace("10.0.2.", "10.0.1.").replace('address = "10.0.1.2"', 'address = "10.0.1.3"', 1)
+    text = text.replace("number = 1\n", 'number = 1\ngateway = "10.0.1.1"\n')
+    text += "[[rewrite]]\nport = 4\ndscp = 43\nto = 10\n"
+    it = desired_entities(fabric.parse(text, "f.toml"), [])["s1"]
+    assert [match["destination"] for match, _, _ in rows(it, "ipv4_routes")] == [
+        "10.0.1.3/32", "10.0.1.2/32", "10.0.3.0/24", "10.0.4.0/24", "10.0.1.1/32",
+    ]  # fmt: skip
+    assert rows(it, "ipv4_routes")[4][1] == "local"
+    assert rows(it, "dscp_rewrites") == [({"egress_port": 4, "dscp": 43}, "rewrite", {"dscp": 10})]
 
 
 @pytest.mark.parametrize(
@@ -161,4 +239,4 @@ def fabric_with_small_buffers() -> fabric.Fabric:
         f'address = "10.0.{n}.2"\nrate = "100mbit"\nbuffer = "32kB"\n'
         for n in (1, 2)
     )
-    return fabric.parse(f'[switch]\nname = "s1"\naddress = "127.0.0.1:9559"\n{ports}', "f.toml")
+    return fabric.parse(f'[[switch]]\nname = "s1"\naddress = "127.0.0.1:9559"\n{ports}', "f.toml")

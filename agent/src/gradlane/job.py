@@ -17,6 +17,7 @@ from gradlane.units import parse_rate, parse_size
 MAX_LAYER = 65535
 MAX_MAGNITUDE = 255
 BUDGET_SLOTS = 65536  # BUDGET_SLOTS of p4src/shared/types.p4
+MAX_WEIGHT = 100
 HIGHEST_GRADIENT_CLASS = 6  # 7 is the control class, so that no STOP waits behind the incast that it should end
 MAX_SLICE_BYTES = 8936  # a 9000-byte IP packet less the IPv4, UDP and Gradlane headers (20 + 8 + 36 bytes)
 DEFAULT_BUFFER = "64kB"
@@ -86,6 +87,9 @@ class Policy:
 
     `priority` false is the ablation without priorities: every gradient packet has class 0.
     `yellow` and `red` are the lowest drop precedence that is dropped at the first and at the second threshold.
+    `weight` is the job's share of a port that several jobs use, relative to theirs. `on_congestion` is what becomes of
+    droppable slices: "drop" them, or "trim" them to their headers. `spray` sends the slices of a message over every
+    path in turn; without it a flow keeps to one.
     """
 
     priority: bool
@@ -93,6 +97,9 @@ class Policy:
     drop_precedences: tuple[DropPrecedence, ...]
     yellow: int
     red: int
+    weight: int
+    on_congestion: str
+    spray: bool
 
 
 @dataclass(frozen=True)
@@ -238,6 +245,9 @@ def _policy(table: Table) -> Policy:
         drop_precedences=_drop_precedences(table.tables("drop_precedences")),
         yellow=table.integer("yellow", 1, 7, 2),
         red=table.integer("red", 1, 7, 1),
+        weight=table.integer("weight", 1, MAX_WEIGHT, 1),
+        on_congestion=table.choice("on_congestion", ("drop", "trim"), "drop"),
+        spray=table.boolean("spray", True),
     )
     if policy.yellow < policy.red:
         raise table.error(

@@ -5,6 +5,7 @@ import ipaddress
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeGuard, cast
 
@@ -56,6 +57,15 @@ class Table:
         if not isinstance(value, str) or not value:
             raise self.error(key, f"is {value!r}; it must be a non-empty string")
         return value
+
+    def texts(self, key: str, count: int) -> list[str]:
+        """That many strings."""
+        value = self._take(key, None)
+        items = cast(list[object], value) if isinstance(value, list) else []
+        found = [item for item in items if isinstance(item, str)]
+        if len(items) != count or len(found) != count:
+            raise self.error(key, f"is {value!r}; it must be a list of {count} strings")
+        return found
 
     def name(self, key: str) -> str:
         """A name of 1 to 63 letters, digits, '-', '_' and '.', that starts with a letter or digit."""
@@ -122,6 +132,15 @@ class Table:
         if address.is_multicast or address.is_unspecified or address.is_reserved:
             raise self.error(key, f"is {str(address)!r}; it must be an IPv4 unicast address, e.g. '10.0.1.2'")
         return address
+
+    def address6(self, key: str) -> ipaddress.IPv6Address:
+        """An IPv6 address that a host can have in a fabric: unicast, and not of one link only."""
+        value = self._take(key, None)
+        with suppress(ValueError):
+            address = ipaddress.IPv6Address(value if isinstance(value, str) else "")
+            if not (address.is_multicast or address.is_unspecified or address.is_link_local or address.ipv4_mapped):
+                return address
+        raise self.error(key, f"is {value!r}; it must be an IPv6 unicast address, e.g. 'fd00::2'")
 
     def multicast_address(self, key: str, count: int) -> ipaddress.IPv4Address:
         """The first of `count` consecutive IPv4 multicast addresses outside 224.0.0.0/24, which no router forwards."""

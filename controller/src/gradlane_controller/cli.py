@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
-from finsy import P4MeterEntry, P4MulticastGroupEntry, P4TableAction, P4TableEntry
+from finsy import (
+    P4DigestEntry,
+    P4IndirectAction,
+    P4MeterConfig,
+    P4MeterEntry,
+    P4MulticastGroupEntry,
+    P4TableAction,
+    P4TableEntry,
+)
 
 from gradlane import GradlaneError
 from gradlane.toml_file import FileError
@@ -169,12 +177,12 @@ def _check(options: argparse.Namespace) -> int:
     pipeline = pipeline_files.load(options.p4_dir)
     fabric = fabric_file.load(options.fabric)
     jobs = load_jobs(options.job, None)
-    entities = plan(pipeline, fabric, jobs)
+    entities = plan(pipeline, fabric, jobs)[fabric.switches[0].name]
     rows = [_describe(entity) for entity in entities]
     if options.json:
         print(json.dumps([dict(zip(("table", "key", "action"), row, strict=True)) for row in rows], indent=2))
         return 0
-    switch = fabric.switch
+    switch = fabric.switches[0]
     print(
         format_table(f"switch {switch.name} at {switch.address} would hold", ("table", "key", "action"), sorted(rows))
     )
@@ -187,17 +195,35 @@ def _describe(entity: Entity) -> tuple[str, str, str]:
     match entity:
         case P4TableEntry(match=match, action=action):
             key = " ".join(f"{name}={_plain(value)}" for name, value in (match or {}).items())
-            if not isinstance(action, P4TableAction):
-                return entity.table_id, key, "-"
-            arguments = ", ".join(f"{name}={_plain(value)}" for name, value in action.args.items())
-            return entity.table_id, key, f"{action.name}({arguments})"
+            shown = _describe_action(action)
+            if entity.meter_config is not None:
+                shown = f"{shown}, {_describe_meter(entity.meter_config)}"
+            return entity.table_id, key, shown
         case P4MulticastGroupEntry():
             return "multicast_groups", f"group={entity.multicast_group_id}", f"ports {entity.replicas_str()}"
         case P4MeterEntry(config=config):
-            if config is None:
-                return entity.meter_id, f"port={entity.index}", "default"
-            rates = f"CIR=PIR={config.cir} B/s, CBS={config.cburst} B, PBS={config.pburst} B"
-            return entity.meter_id, f"port={entity.index}", rates
+            return entity.meter_id, f"index={entity.index}", _describe_meter(config) if config else "default"
+        case P4DigestEntry():
+            shown = f"lists of {entity.max_list_size}, at most {entity.max_timeout_ns / 1e6:g} ms old"
+            return entity.digest_id, "", shown
+
+
+def _describe_action(action: object) -> str:
+    match action:
+        case P4TableAction(name=name, args=args):
+            return f"{name}({', '.join(f'{key}={_plain(value)}' for key, value in args.items())})"
+        case P4IndirectAction(action_set=members):
+            return " | ".join(f"{_weight(weight)} x {_describe_action(member)}" for weight, member in members or ())
+        case _:
+            return "-"
+
+
+def _weight(weight: int | tuple[int, int]) -> int:
+    return weight if isinstance(weight, int) else weight[0]
+
+
+def _describe_meter(config: P4MeterConfig) -> str:
+    return f"CIR=PIR={config.cir}/s, CBS={config.cburst}, PBS={config.pburst}"
 
 
 def _plain(value: object) -> str:

@@ -4,7 +4,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from finsy import P4MeterEntry, P4MulticastGroupEntry, P4Schema, P4TableEntry, Switch
+from finsy import P4DigestEntry, P4MeterConfig, P4MeterEntry, P4MulticastGroupEntry, P4Schema, P4TableEntry, Switch
 from finsy.proto import p4r
 
 from gradlane_controller.connection import read_all
@@ -31,35 +31,42 @@ class Changes:
 
 
 async def read_back(switch: Switch) -> list[Entity]:
-    """Every entry, multicast group and meter that the switch holds. Raises finsy.P4ClientError."""
+    """Every entry, multicast group, meter and digest that the switch holds. Raises finsy.P4ClientError."""
+    schema = switch.p4info
     held: list[Entity] = []
-    held += await read_all(switch, P4TableEntry())
+    for table in schema.tables:
+        # Without a configuration in the request there is none in the answer.
+        meter = P4MeterConfig(cir=0, cburst=0, pir=0, pburst=0) if table.direct_meter else None
+        held += await read_all(switch, P4TableEntry(table.alias, meter_config=meter))
     held += await read_all(switch, P4MulticastGroupEntry())
-    for meter in switch.p4info.meters:
+    for meter in schema.meters:
         held += await read_all(switch, P4MeterEntry(meter.alias))
+    for digest in schema.digests:
+        held += await read_all(switch, P4DigestEntry(digest.alias))
     return held
 
 
 def difference(schema: P4Schema, held: Iterable[Entity], desired: Iterable[Entity]) -> list[p4r.Update]:
     """The updates that turn `held` into `desired`, ordered so that forwarding never lacks what it refers to:
-    groups before the routes that use them, new entries before old ones go, groups that nothing uses last."""
+    groups (multicast or ECMP) before the routes that use them, new entries before old ones go, groups that nothing uses
+    last."""
     present = {_key(message): message for message in _encode(schema, held) if _is_state(message)}
     wanted = {_key(message): message for message in _encode(schema, desired)}
     updates: list[tuple[int, p4r.Update]] = []
     for key, message in wanted.items():
         old = present.get(key)
         if old is None and not message.HasField("meter_entry"):
-            updates.append((_order(_INSERT, message), p4r.Update(type=_INSERT, entity=message)))
+            updates.append((_order(schema, _INSERT, message), p4r.Update(type=_INSERT, entity=message)))
         elif old is None or _canonical(old) != _canonical(message):
-            updates.append((_order(_MODIFY, message), p4r.Update(type=_MODIFY, entity=message)))
+            updates.append((_order(schema, _MODIFY, message), p4r.Update(type=_MODIFY, entity=message)))
     for key, message in present.items():
         if key in wanted:
             continue
         if message.HasField("meter_entry"):  # a meter is never deleted; without a config it is at its default again
             message.meter_entry.ClearField("config")
-            updates.append((_order(_MODIFY, message), p4r.Update(type=_MODIFY, entity=message)))
+            updates.append((_order(schema, _MODIFY, message), p4r.Update(type=_MODIFY, entity=message)))
         else:
-            updates.append((_order(_DELETE, message), p4r.Update(type=_DELETE, entity=message)))
+            updates.append((_order(schema, _DELETE, message), p4r.Update(type=_DELETE, entity=message)))
     return [update for _, update in sorted(updates, key=lambda pair: pair[0])]
 
 
@@ -89,6 +96,8 @@ def _key(message: p4r.Entity) -> tuple[object, ...]:
         return ("table", entry.table_id, entry.priority, tuple(match))
     if message.HasField("meter_entry"):
         return ("meter", message.meter_entry.meter_id, message.meter_entry.index.index)
+    if message.HasField("digest_entry"):
+        return ("digest", message.digest_entry.digest_id)
     return ("group", message.packet_replication_engine_entry.multicast_group_entry.multicast_group_id)
 
 
@@ -98,15 +107,18 @@ def _canonical(message: p4r.Entity) -> bytes:
     copy.CopyFrom(message)
     if copy.HasField("table_entry"):
         copy.table_entry.match.sort(key=lambda field: field.field_id)
-        copy.table_entry.action.action.params.sort(key=lambda param: param.param_id)
+        action = copy.table_entry.action
+        for call in (action.action, *(item.action for item in action.action_profile_action_set.action_profile_actions)):
+            call.params.sort(key=lambda param: param.param_id)
     elif copy.HasField("packet_replication_engine_entry"):
         group = copy.packet_replication_engine_entry.multicast_group_entry
         group.replicas.sort(key=lambda replica: replica.SerializeToString(deterministic=True))
     return copy.SerializeToString(deterministic=True)
 
 
-def _order(kind: int, message: p4r.Entity) -> int:
-    is_group = message.HasField("packet_replication_engine_entry")
+def _order(schema: P4Schema, kind: int, message: p4r.Entity) -> int:
+    table = message.table_entry.table_id
+    is_group = message.HasField("packet_replication_engine_entry") or table == schema.tables["next_hops"].id
     if kind == _DELETE:
         return 3 if is_group else 2
     return 0 if is_group else 1

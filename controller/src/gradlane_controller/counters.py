@@ -3,7 +3,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from enum import IntEnum
 from ipaddress import IPv4Address
 from typing import Any
 
@@ -11,22 +10,8 @@ from finsy import P4CounterEntry, P4DirectCounterEntry, Switch
 
 from gradlane.job import Job
 from gradlane_controller.connection import read_all
+from gradlane_controller.data_plane import Reason
 from gradlane_controller.fabric import Fabric
-
-
-class Reason(IntEnum):
-    """What was decided for a packet: `Reason` of p4src/shared/types.p4."""
-
-    FORWARDED = 0
-    BUDGET_SPENT = 1
-    STALE_MESSAGE = 2
-    DROPPED_YELLOW = 3
-    DROPPED_RED = 4
-    DROPPED_GUARD = 5
-    DROPPED_NO_ROUTE = 6
-    DROPPED_TTL = 7
-    DROPPED_NOT_IPV4 = 8
-    DROPPED_OPTIONS = 9
 
 
 @dataclass(frozen=True)
@@ -99,7 +84,7 @@ async def read_counters(switch: Switch, fabric: Fabric, jobs: Iterable[Job]) -> 
 
 def decode_decision(index: int, packets: int, octets: int) -> Decision:
     """The decision of one cell of the counter `decisions` (reason ++ queue class ++ drop precedence)."""
-    number = index >> 6
+    number = index >> 6 & 31
     known = number in Reason.__members__.values()
     reason = Reason(number).name.lower() if known else f"reason_{number}"
     return Decision(reason, index >> 3 & 7, index & 7, packets, octets)

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fabric file: the switch, what hangs at its ports, and the classes of ordinary traffic."""
+"""What the controller knows of the network: switches, the hosts at their ports, the links between them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network
+from functools import cached_property
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import Path
+from typing import TypeVar
 
 from gradlane import toml_file
 from gradlane.toml_file import FileError, Table
@@ -13,11 +15,13 @@ from gradlane.units import parse_rate, parse_size
 
 CONTROL_DSCP = 56  # CS7: the agents' control connections
 CONTROL_CLASS = 7
-MAX_PORT = 63  # MAX_PORTS of p4src/shared/types.p4, less port 0, which v1model takes for "not set"
+CPU_PORT = 255  # of p4src/v1model/arch.p4
+MAX_PORT = 511  # PORTS of p4src/shared/types.p4, less port 0, which v1model takes for "not set"
 FULL_FRAME = 1514  # Ethernet header and an IP packet of 1500 bytes
 
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}\Z")
 _ENDPOINT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})\Z")
+_LINK_END = re.compile(r"([A-Za-z0-9_.-]+):([0-9]{1,3})\Z")
 
 
 class FabricError(FileError):
@@ -26,12 +30,13 @@ class FabricError(FileError):
 
 @dataclass(frozen=True)
 class SwitchAddress:
-    """Where the switch's P4Runtime server is: `address` is "host:port"."""
+    """Where a switch's P4Runtime server is: `address` is "host:port". `index` is its number on the wire, from 1."""
 
     name: str
     device_id: int
     address: str
     target: str
+    index: int
 
 
 @dataclass(frozen=True)
@@ -44,31 +49,81 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class Port:
-    """One switch port and its host. `rate` in bit/s, `buffer` in bytes; `mac` is the switch's own address there."""
+    """One switch port and its host. `rate` in bit/s, `buffer` in bytes; `mac` is the switch's own address there.
 
+    The gateways are the switch's own addresses there; ports of one subnet have the same `prefix`.
+    """
+
+    switch: str
     number: int
     host: str
     mac: str
     host_mac: str
     address: IPv4Address
     prefix: IPv4Network
+    gateway: IPv4Address | None
+    address6: IPv6Address | None
+    prefix6: IPv6Network | None
+    gateway6: IPv6Address | None
     rate: int
     buffer: int
 
 
 @dataclass(frozen=True)
+class LinkPort:
+    """One end of a link between two switches; `mac` is the switch's own address there, `peer` the other end's."""
+
+    switch: str
+    number: int
+    mac: str
+    peer: str
+    peer_number: int
+    peer_mac: str
+    rate: int
+    buffer: int
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """What leaves by this port with `dscp` has `to` instead, for switches without P4 behind it."""
+
+    switch: str
+    port: int
+    dscp: int
+    to: int
+
+
+@dataclass(frozen=True)
 class Fabric:
-    """What the controller knows of the network."""
+    """The content of a fabric file. Every link is there as its two ends, one after the other."""
 
     file: str
-    switch: SwitchAddress
+    switches: tuple[SwitchAddress, ...]
     thresholds: Thresholds
     ports: tuple[Port, ...]
+    link_ports: tuple[LinkPort, ...]
     dscp_classes: tuple[tuple[int, int], ...]
+    rewrites: tuple[Rewrite, ...]
 
     def port_of(self, host: str) -> Port | None:
         """The port of that host, None if no port has it."""
-        return next((port for port in self.ports if port.host == host), None)
+        return self._by_host.get(host)
+
+    def host_ports(self, hosts: Iterable[str]) -> list[Port]:
+        """The ports of hosts that are there, in their order."""
+        return [self._by_host[host] for host in hosts]
+
+    def ports_at(self, switch: str) -> Iterator[Port]:
+        """The ports of that switch with a host."""
+        return (port for port in self.ports if port.switch == switch)
+
+    def link_ports_at(self, switch: str) -> Iterator[LinkPort]:
+        """The ports of that switch to other switches."""
+        return (port for port in self.link_ports if port.switch == switch)
+
+    @cached_property
+    def _by_host(self) -> dict[str, Port]:
+        return {port.host: port for port in self.ports}
 
 
 def load(path: str | Path) -> Fabric:
@@ -79,28 +134,51 @@ def load(path: str | Path) -> Fabric:
 def parse(text: str, file_name: str) -> Fabric:
     """Validates the text of a fabric file; errors name `file_name`. Raises FabricError."""
     root = toml_file.parse(FabricError, text, file_name)
-    switch = _switch(root.table("switch"))
+    switches = _switches(root.tables("switch"))
+    if not switches:
+        raise root.error("switch", "is missing: a fabric has at least one [[switch]]")
+    names = [switch.name for switch in switches]
     thresholds = _thresholds(root.table("thresholds"))
-    ports = _ports(root.tables("port"), thresholds)
+    ports = _ports(root.tables("port"), names, thresholds)
     if not ports:
         raise root.error("port", "is missing: a fabric has at least one [[port]]")
-    fabric = Fabric(file_name, switch, thresholds, ports, _dscp_classes(root.tables("dscp")))
+    fabric = Fabric(
+        file=file_name,
+        switches=switches,
+        thresholds=thresholds,
+        ports=ports,
+        link_ports=_link_ports(root.tables("link"), switches, thresholds, ports),
+        dscp_classes=_dscp_classes(root.tables("dscp")),
+        rewrites=_rewrites(root.tables("rewrite"), names),
+    )
     root.finish()
+    _check_addresses(root, fabric)
+    _check_connected(root, fabric)
     return fabric
 
 
-def _switch(table: Table) -> SwitchAddress:
-    switch = SwitchAddress(
-        name=table.name("name"),
-        device_id=table.integer("device_id", 1, 2**64 - 1, 1),
-        address=table.text("address"),
-        target=table.choice("target", ("gradlane-switch", "bmv2"), "gradlane-switch"),
-    )
-    endpoint = _ENDPOINT.match(switch.address)
-    if endpoint is None or not 0 < int(endpoint[2]) < 65536:
-        raise table.error("address", f"is {switch.address!r}; it must be host:port, e.g. '127.0.0.1:9559'")
-    table.finish()
-    return switch
+def _switches(tables: Sequence[Table]) -> tuple[SwitchAddress, ...]:
+    switches: list[SwitchAddress] = []
+    for index, table in enumerate(tables, 1):
+        switch = SwitchAddress(
+            name=table.name("name"),
+            device_id=table.integer("device_id", 1, 2**64 - 1, index),
+            address=table.text("address"),
+            target=table.choice("target", ("gradlane-switch", "bmv2"), "gradlane-switch"),
+            index=index,
+        )
+        endpoint = _ENDPOINT.match(switch.address)
+        if endpoint is None or not 0 < int(endpoint[2]) < 65536:
+            raise table.error("address", f"is {switch.address!r}; it must be host:port, e.g. '127.0.0.1:9559'")
+        for other in switches:
+            for key in ("name", "device_id", "address"):
+                if getattr(switch, key) == getattr(other, key):
+                    raise table.error(
+                        key, f"is {getattr(switch, key)!r}, like that of switch {other.name!r}; each needs its own"
+                    )
+        table.finish()
+        switches.append(switch)
+    return tuple(switches)
 
 
 def _thresholds(table: Table) -> Thresholds:
@@ -113,39 +191,65 @@ def _thresholds(table: Table) -> Thresholds:
     return thresholds
 
 
-def _ports(tables: Sequence[Table], thresholds: Thresholds) -> tuple[Port, ...]:
+def _ports(tables: Sequence[Table], switches: Sequence[str], thresholds: Thresholds) -> tuple[Port, ...]:
     ports: list[Port] = []
     for table in tables:
         address = table.address("address")
+        address6 = table.address6("address6") if table.has("address6") else None
         port = Port(
+            switch=_switch_name(table, switches),
             number=table.integer("number", 1, MAX_PORT),
             host=table.name("host"),
             mac=_mac(table, "mac"),
             host_mac=_mac(table, "host_mac"),
             address=address,
-            prefix=_prefix(table, address),
+            prefix=_prefix(table, "prefix", IPv4Network, address, "10.0.1.0/24"),
+            gateway=table.address("gateway") if table.has("gateway") else None,
+            address6=address6,
+            prefix6=_prefix(table, "prefix6", IPv6Network, address6, "fd00:1::/64") if address6 else None,
+            gateway6=table.address6("gateway6") if address6 and table.has("gateway6") else None,
             rate=table.quantity("rate", parse_rate),
             buffer=table.quantity("buffer", parse_size),
         )
         table.finish()
-        if port.buffer * thresholds.yellow < FULL_FRAME:
-            raise table.error(
-                "buffer",
-                f"is {port.buffer} bytes, so its yellow threshold ({thresholds.yellow:g} of it) is below a full frame "
-                f"of {FULL_FRAME} bytes; at least {int(-(-FULL_FRAME // thresholds.yellow))} bytes are needed",
-            )
+        if port.number == CPU_PORT:
+            raise table.error("number", f"is {CPU_PORT}, which is the switch's port to the controller; take another")
+        _check_buffer(table, port.buffer, thresholds)
         for other in ports:
             _check_distinct(table, port, other)
         ports.append(port)
     return tuple(ports)
 
 
+def _switch_name(table: Table, switches: Sequence[str]) -> str:
+    """May be left out if there is one switch."""
+    name = switches[0] if len(switches) == 1 and not table.has("switch") else table.name("switch")
+    if name not in switches:
+        raise table.error("switch", f"is {name!r}, which is no [[switch]]; there are {', '.join(switches)}")
+    return name
+
+
+def _check_buffer(table: Table, buffer: int, thresholds: Thresholds) -> None:
+    if buffer * thresholds.yellow < FULL_FRAME:
+        raise table.error(
+            "buffer",
+            f"is {buffer} bytes, so its yellow threshold ({thresholds.yellow:g} of it) is below a full frame "
+            f"of {FULL_FRAME} bytes; at least {int(-(-FULL_FRAME // thresholds.yellow))} bytes are needed",
+        )
+
+
 def _check_distinct(table: Table, port: Port, other: Port) -> None:
-    for key in ("number", "host", "host_mac"):
-        if getattr(port, key) == getattr(other, key):
-            raise table.error(key, f"is {getattr(port, key)!r}, like that of port {other.number}; one port each")
-    if port.prefix.overlaps(other.prefix):
-        raise table.error("prefix", f"{port.prefix} overlaps {other.prefix} of port {other.number}; one port each")
+    where = f"port {other.number} of {other.switch!r}"
+    if (port.switch, port.number) == (other.switch, other.number):
+        raise table.error("number", f"is {port.number}, like that of host {other.host!r} at {port.switch!r}; one each")
+    for key in ("host", "host_mac", "address", "address6"):
+        value = getattr(port, key)
+        if value is not None and value == getattr(other, key):
+            raise table.error(key, f"is {str(value)!r}, like that of {where}; one each")
+    for key in ("prefix", "prefix6"):
+        mine, theirs = getattr(port, key), getattr(other, key)
+        if mine is not None and theirs is not None and mine != theirs and mine.overlaps(theirs):
+            raise table.error(key, f"{mine} overlaps {theirs} of {where}; the same one, or one each")
 
 
 def _mac(table: Table, key: str) -> str:
@@ -155,15 +259,58 @@ def _mac(table: Table, key: str) -> str:
     return text.lower()
 
 
-def _prefix(table: Table, address: IPv4Address) -> IPv4Network:
-    text = table.text("prefix", f"{address}/32")
+_Network = TypeVar("_Network", IPv4Network, IPv6Network)
+
+
+def _prefix(table: Table, key: str, kind: type[_Network], address: IPv4Address | IPv6Address, example: str) -> _Network:
+    text = table.text(key, f"{address}/{address.max_prefixlen}")
     try:
-        prefix = IPv4Network(text)
+        prefix = kind(text)
     except ValueError as problem:
-        raise table.error("prefix", f"is {text!r}; it must be an IPv4 prefix, e.g. '10.0.1.0/24' ({problem})") from None
+        raise table.error(key, f"is {text!r}; it must be a prefix such as {example!r} ({problem})") from None
     if address not in prefix:
-        raise table.error("prefix", f"is {text!r}; it must contain the host's address {address}")
+        raise table.error(key, f"is {text!r}; it must contain the host's address {address}")
     return prefix
+
+
+def _link_ports(
+    tables: Sequence[Table], switches: Sequence[SwitchAddress], thresholds: Thresholds, ports: Sequence[Port]
+) -> tuple[LinkPort, ...]:
+    taken = {(port.switch, port.number): f"host {port.host!r}" for port in ports}
+    found: list[LinkPort] = []
+    for table in tables:
+        ends = [_link_end(table, text, switches) for text in table.texts("ends", 2)]
+        rate, buffer = table.quantity("rate", parse_rate), table.quantity("buffer", parse_size)
+        table.finish()
+        _check_buffer(table, buffer, thresholds)
+        if ends[0][0] == ends[1][0]:
+            raise table.error("ends", f"are both at switch {ends[0][0].name!r}; a link is between two switches")
+        for switch, number in ends:
+            user = taken.setdefault((switch.name, number), "")
+            if user:
+                raise table.error("ends", f"name port {number} of {switch.name!r}, which {user} has; one each")
+            taken[switch.name, number] = "another link"
+        for (switch, number), (peer, peer_number) in (ends, ends[::-1]):
+            mac, peer_mac = _link_mac(switch, number), _link_mac(peer, peer_number)
+            found.append(LinkPort(switch.name, number, mac, peer.name, peer_number, peer_mac, rate, buffer))
+    return tuple(found)
+
+
+def _link_end(table: Table, text: str, switches: Sequence[SwitchAddress]) -> tuple[SwitchAddress, int]:
+    end = _LINK_END.match(text)
+    switch = next((it for it in switches if end and it.name == end[1]), None)
+    if end is None or switch is None or not 0 < int(end[2]) <= MAX_PORT or int(end[2]) == CPU_PORT:
+        raise table.error(
+            "ends",
+            f"has {text!r}; an end is SWITCH:PORT, with a port from 1 to {MAX_PORT} other than {CPU_PORT}; the "
+            f"switches are {', '.join(it.name for it in switches)}",
+        )
+    return switch, int(end[2])
+
+
+def _link_mac(switch: SwitchAddress, number: int) -> str:
+    digits = f"0201{switch.index:04x}{number:04x}"
+    return ":".join(digits[i : i + 2] for i in range(0, 12, 2))
 
 
 def _dscp_classes(tables: Sequence[Table]) -> tuple[tuple[int, int], ...]:
@@ -180,3 +327,48 @@ def _dscp_classes(tables: Sequence[Table]) -> tuple[tuple[int, int], ...]:
         classes[dscp] = table.integer("queue_class", 0, 7)
         table.finish()
     return tuple(sorted(classes.items()))
+
+
+def _rewrites(tables: Sequence[Table], switches: Sequence[str]) -> tuple[Rewrite, ...]:
+    rewrites: dict[tuple[str, int, int], Rewrite] = {}
+    for table in tables:
+        switch = _switch_name(table, switches)
+        port, dscp = table.integer("port", 1, MAX_PORT), table.integer("dscp", 0, 63)
+        if (switch, port, dscp) in rewrites:
+            raise table.error("dscp", f"{dscp} is rewritten twice at port {port} of {switch!r}; once is right")
+        rewrites[switch, port, dscp] = Rewrite(switch, port, dscp, table.integer("to", 0, 63))
+        table.finish()
+    return tuple(rewrites.values())
+
+
+def _check_addresses(root: Table, fabric: Fabric) -> None:
+    """The switches' own addresses are no host's, and every rewrite is at a port that is there."""
+    hosts = {port.host_mac: port.host for port in fabric.ports}
+    hosts |= {address: port.host for port in fabric.ports for address in (str(port.address), str(port.address6))}
+    for position, port in enumerate(fabric.ports):
+        for key, value in (("mac", port.mac), ("gateway", port.gateway), ("gateway6", port.gateway6)):
+            if value is not None and str(value) in hosts:
+                raise root.error(
+                    f"port[{position}].{key}", f"is {str(value)!r}, which host {hosts[str(value)]!r} has; one each"
+                )
+    numbers = {(port.switch, port.number) for port in (*fabric.ports, *fabric.link_ports)}
+    for position, rewrite in enumerate(fabric.rewrites):
+        if (rewrite.switch, rewrite.port) not in numbers:
+            raise root.error(
+                f"rewrite[{position}].port",
+                f"is {rewrite.port}, but {rewrite.switch!r} has no [[port]] or [[link]] there",
+            )
+
+
+def _check_connected(root: Table, fabric: Fabric) -> None:
+    reached, front = {fabric.switches[0].name}, [fabric.switches[0].name]
+    while front:
+        peers = {port.peer for switch in front for port in fabric.link_ports_at(switch)}
+        front = sorted(peers - reached)
+        reached |= peers
+    for position, switch in enumerate(fabric.switches):
+        if switch.name not in reached:
+            raise root.error(
+                f"switch[{position}]",
+                f"{switch.name!r} has no path to {fabric.switches[0].name!r}; there must be one, of [[link]]s",
+            )

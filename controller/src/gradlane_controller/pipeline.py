@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from finsy import P4MulticastGroupEntry, P4Schema, P4TableEntry
+from finsy import P4DigestEntry, P4IndirectAction, P4MeterEntry, P4MulticastGroupEntry, P4Schema, P4TableEntry
 from google.protobuf.text_format import ParseError
 
 from gradlane_controller.errors import PipelineError
@@ -46,19 +46,31 @@ def load(folder: Path) -> Pipeline:
     return Pipeline(p4info, program, schema)
 
 
-def check_capacity(pipeline: Pipeline, entities: Iterable[Entity]) -> None:
-    """Checks that every table has room for its entries. Raises PipelineError that names the table and its size."""
-    counts = Counter(entity.table_id for entity in entities if isinstance(entity, P4TableEntry))
+def check_capacity(pipeline: Pipeline, switch: str, entities: Iterable[Entity]) -> None:
+    """Checks that every table of a switch has room for its entries. Raises PipelineError that names the table."""
+    entities = list(entities)
+    tables = [entity for entity in entities if isinstance(entity, P4TableEntry)]
+    counts = Counter(entity.table_id for entity in tables)
+    for entity in tables:
+        profile = pipeline.schema.tables[entity.table_id].action_profile
+        if profile is not None and isinstance(entity.action, P4IndirectAction):
+            counts[profile.alias] += sum(_weight(member) for member, _ in entity.action.action_set or ())
+    sizes = {table.alias: table.size for table in pipeline.schema.tables}
+    sizes |= {profile.alias: profile.size for profile in pipeline.schema.action_profiles}
     for name, count in counts.items():
-        size = pipeline.schema.tables[name].size
-        if count > size:
+        if count > sizes[name]:
             raise PipelineError(
-                f"table {name} holds {size} entries and {count} are needed; use fewer ports, ranks or rules"
+                f"table {name} of switch {switch!r} holds {sizes[name]} entries and {count} are needed; use fewer "
+                "ports, ranks or rules"
             )
 
 
+def _weight(weight: int | tuple[int, int]) -> int:
+    return weight if isinstance(weight, int) else weight[0]
+
+
 def count_entries(entities: Iterable[Entity]) -> dict[str, int]:
-    """Number of entities by table, "multicast_groups" and meter."""
+    """Number of entities by table, "multicast_groups", meter and digest."""
     counts: Counter[str] = Counter()
     for entity in entities:
         match entity:
@@ -66,6 +78,8 @@ def count_entries(entities: Iterable[Entity]) -> dict[str, int]:
                 counts[entity.table_id] += 1
             case P4MulticastGroupEntry():
                 counts["multicast_groups"] += 1
-            case _:
+            case P4MeterEntry():
                 counts[entity.meter_id] += 1
+            case P4DigestEntry():
+                counts[entity.digest_id] += 1
     return dict(sorted(counts.items()))

@@ -47,11 +47,12 @@ def _load_all(paths: Iterable[Path]) -> dict[str, Job]:
     return jobs
 
 
-def plan(pipeline: Pipeline, fabric: Fabric, jobs: Mapping[str, Job]) -> list[Entity]:
-    """What the switch has to hold for these jobs. Raises JobError or PipelineError if that can't be."""
-    entities = desired_entities(fabric, jobs.values())
-    check_capacity(pipeline, entities)
-    return entities
+def plan(pipeline: Pipeline, fabric: Fabric, jobs: Mapping[str, Job]) -> dict[str, list[Entity]]:
+    """What each switch has to hold for these jobs. Raises JobError or PipelineError if that can't be."""
+    planned = desired_entities(fabric, jobs.values())
+    for switch, entities in planned.items():
+        check_capacity(pipeline, switch, entities)
+    return planned
 
 
 class Controller:
@@ -73,12 +74,12 @@ class Controller:
         self._posted: dict[str, Job] = {}  # jobs that are in no file
         self._fabric = fabric_file.load(fabric_path)
         self._jobs = load_jobs(self._job_paths, job_folder)
-        self._entities = plan(pipeline, self._fabric, self._jobs)
+        self._entities = plan(pipeline, self._fabric, self._jobs)[self._fabric.switches[0].name]
         self._lock = asyncio.Lock()
         self._ready = asyncio.Event()
         self._stood_by = False
         self._last_problem = ""
-        self._connection = Connection(self._fabric.switch, pipeline, self._on_ready, self._on_lost)
+        self._connection = Connection(self._fabric.switches[0], pipeline, self._on_ready, self._on_lost)
 
     async def run(self) -> None:
         """Keeps the switch converged until cancelled. Raises SwitchError if it can't be reached at the start."""
@@ -91,13 +92,13 @@ class Controller:
     @property
     def summary(self) -> str:
         """One line for people."""
-        switch = self._fabric.switch
+        switch = self._fabric.switches[0]
         entries = sum(count_entries(self._entities).values())
         return f"switch {switch.name} at {switch.address}, jobs: {len(self._jobs)}, entries: {entries}"
 
     def status(self) -> dict[str, Any]:
         """What GET /status answers."""
-        switch = self._fabric.switch
+        switch = self._fabric.switches[0]
         return {
             "ready": self._ready.is_set(),
             "switch": {
@@ -164,7 +165,7 @@ class Controller:
 
     def _read_files(self) -> tuple[Fabric, dict[str, Job]]:
         fabric = fabric_file.load(self._fabric_path)
-        if fabric.switch != self._fabric.switch:
+        if fabric.switches != self._fabric.switches:
             raise fabric_file.FabricError(
                 fabric.file, "switch", "changed; a running controller keeps its switch, so start it anew for another"
             )
@@ -172,7 +173,7 @@ class Controller:
 
     async def _apply(self, fabric: Fabric, jobs: dict[str, Job]) -> None:
         """Converges the switch to a new desired state and takes it over, or goes back to the old one and raises."""
-        entities = plan(self._pipeline, fabric, jobs)
+        entities = plan(self._pipeline, fabric, jobs)[fabric.switches[0].name]
         self._connection.check_primary()
         try:
             changes = await self._connection.execute(lambda switch: converge(switch, entities))
@@ -209,7 +210,7 @@ class Controller:
         """Takes over what changed in the files while another controller was primary; bad files change nothing."""
         try:
             fabric, jobs = self._read_files()
-            self._entities = plan(self._pipeline, fabric, jobs)
+            self._entities = plan(self._pipeline, fabric, jobs)[fabric.switches[0].name]
             self._fabric, self._jobs = fabric, jobs
         except GradlaneError as problem:
             _LOG.error("files not read again: %s", problem)

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers of the P4 program."""
+
+from enum import IntEnum
+
+
+class Reason(IntEnum):
+    """What was decided for a packet: `Reason` of p4src/shared/types.p4."""
+
+    FORWARDED = 0
+    BUDGET_SPENT = 1
+    STALE_MESSAGE = 2
+    WITHIN_SHARE = 3
+    UNKNOWN_VERSION = 4
+    MALFORMED = 5
+    TRIMMED_YELLOW = 6
+    TRIMMED_RED = 7
+    PUNTED_ARP = 8
+    PUNTED_ND = 9
+    PUNTED_TTL = 10
+    PUNTED_LOCAL = 11
+    DROPPED_YELLOW = 12
+    DROPPED_RED = 13
+    DROPPED_GUARD = 14
+    DROPPED_NO_ROUTE = 15
+    DROPPED_NO_BRIDGE = 16
+    DROPPED_NOT_IP = 17
+    DROPPED_BAD_IP = 18
+    DROPPED_CHECKSUM = 19
+    DROPPED_TRUNCATED = 20
+    DROPPED_PUNT_RATE = 21
+
+
+PUNTS = (Reason.PUNTED_ARP, Reason.PUNTED_ND, Reason.PUNTED_TTL, Reason.PUNTED_LOCAL)

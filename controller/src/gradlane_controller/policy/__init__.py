@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the switches have to hold: a pure function of the fabric and the jobs."""
+
+from collections.abc import Iterable, Mapping
+
+from gradlane.job import Job
+from gradlane_controller.fabric import Fabric
+from gradlane_controller.policy import budget, gradients, multicast, ports, queues, routes
+from gradlane_controller.policy.checks import check_jobs, check_shared_ports
+from gradlane_controller.policy.entities import Entity
+from gradlane_controller.policy.usage import Usage
+from gradlane_controller.topology import Topology
+
+__all__ = ["Entity", "desired_entities"]
+
+
+def desired_entities(
+    fabric: Fabric, jobs: Iterable[Job], indices: Mapping[int, int] | None = None
+) -> dict[str, list[Entity]]:
+    """Every entity that each switch has to hold, by the switch's name; no more and no less.
+
+    `indices` are job indices by job id: those that switches know jobs by already. Raises JobError for a job that does
+    not fit the fabric or contradicts another one.
+    """
+    jobs = tuple(jobs)
+    check_jobs(fabric, jobs)
+    topology = Topology(fabric)
+    usage = Usage(fabric, topology, jobs)
+    check_shared_ports(fabric, usage)
+    numbers = gradients.assign_indices(jobs, indices or {})
+    return {
+        switch.name: [
+            *ports.ports(fabric, switch),
+            *ports.ordinary_traffic(fabric, switch.name),
+            *ports.notifications(),
+            *routes.addresses(fabric, switch.name),
+            *routes.routes(fabric, topology, switch.name),
+            *queues.virtual_queues(fabric, switch.name),
+            *queues.port_policies(fabric, switch.name, usage),
+            *queues.job_shares(fabric, switch.name, usage, numbers),
+            *budget.budget_shares(topology, switch.name),
+            *gradients.known_jobs(jobs, numbers),
+            *gradients.senders_and_tags(fabric, switch.name, jobs),
+            *multicast.replication(fabric, topology, switch.name, jobs),
+        ]
+        for switch in fabric.switches
+    }

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How much of a message's loss budget a switch may take, by its place on the path.
+
+Over all switches that slices of one message may cross, the parts never exceed the budget B. The last switch takes
+B - floor(B/2). The first one takes floor(B/2) if no path from it has more than two switches, else floor(B/4), and then
+the other floor(B/4) belongs to the switches in the middle of paths of three, divided by how many of them are parallel,
+as slices are sprayed over all of them. The switches in the middle of longer paths take nothing.
+"""
+
+from finsy import Action, Match, P4TableEntry
+
+from gradlane_controller.policy.entities import Entity
+from gradlane_controller.topology import Topology
+
+_OF_PARALLEL = {1: "quarter", 2: "eighth", 3: "sixteenth", 4: "sixteenth"}
+
+
+def budget_shares(topology: Topology, switch: str) -> list[Entity]:
+    """The parts by where a packet came from and goes to; a combination that is not there takes nothing."""
+    parts = {
+        (0, 0): "whole",
+        (0, 1): "half" if topology.longest_from(switch) < 2 else "quarter",
+        (1, 0): "rest_of_half",
+        (1, 1): _of_middle(topology, switch),
+    }
+    return [
+        P4TableEntry("budget_shares", match=Match(from_fabric=source, to_fabric=destination), action=Action(part))
+        for (source, destination), part in parts.items()
+        if part
+    ]
+
+
+def _of_middle(topology: Topology, switch: str) -> str | None:
+    parallel = 0
+    for a, b in topology.host_pairs():
+        middle = topology.middle_switches(a, b)
+        if switch in middle:
+            if topology.distance(a, b) > 2:
+                return None
+            parallel = max(parallel, len(middle))
+    return _OF_PARALLEL.get(parallel)

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a switch is told."""
+
+from finsy import P4DigestEntry, P4MeterEntry, P4MulticastGroupEntry, P4TableEntry
+
+Entity = P4TableEntry | P4MulticastGroupEntry | P4MeterEntry | P4DigestEntry

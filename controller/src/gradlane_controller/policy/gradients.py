@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may send gradients of a job, what the switches know of the job, and its tags."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from finsy import Action, Match, P4TableEntry
+
+from gradlane.job import MAX_LAYER, MAX_MAGNITUDE, Job
+from gradlane_controller.fabric import Fabric
+from gradlane_controller.policy.checks import MAX_JOBS
+from gradlane_controller.policy.entities import Entity
+
+MAX_SHARE = 65535  # what a switch may take of a message is by its place on the path, not by the job
+RANGE_PRIORITY = 1  # P4Runtime wants one above zero for range keys; the ranges are disjoint, so one is enough
+
+
+def assign_indices(jobs: Iterable[Job], known: Mapping[int, int]) -> dict[int, int]:
+    """The small number by which the data plane knows a job, by job id: the known one, else the lowest free one."""
+    kept = {job.id: known[job.id] for job in jobs if job.id in known}
+    free = iter(sorted(set(range(1, MAX_JOBS + 1)) - set(kept.values())))
+    return {job.id: kept[job.id] if job.id in kept else next(free) for job in jobs}
+
+
+def known_jobs(jobs: Iterable[Job], indices: Mapping[int, int]) -> list[Entity]:
+    """What every switch on the way has to know of a job."""
+    return [
+        P4TableEntry(
+            "jobs",
+            match=Match(job=job.id),
+            action=Action(
+                "set_job",
+                job_index=indices[job.id],
+                slot_base=job.slots.base,
+                slot_mask=job.slots.mask,
+                max_share=MAX_SHARE,
+                trim=int(job.policy.on_congestion == "trim"),
+                spray=int(job.policy.spray),
+            ),
+        )
+        for job in jobs
+    ]
+
+
+def senders_and_tags(fabric: Fabric, switch: str, jobs: Iterable[Job]) -> list[Entity]:
+    """Where gradients enter: who is permitted, at its port only, and the tags that its packets get there."""
+    entities: list[Entity] = []
+    for job in jobs:
+        ports = [port for port in fabric.host_ports(member.host for member in job.members) if port.switch == switch]
+        if not ports:
+            continue
+        for port in ports:
+            sources = [f"::ffff:{port.address}", *([str(port.address6)] if port.address6 else ())]
+            entities += [
+                P4TableEntry(
+                    "senders",
+                    match=Match(ingress_port=port.number, source=source, job=job.id),
+                    action=Action("permit"),
+                )
+                for source in sources
+            ]
+        entities += _queue_classes(job)
+        entities += _drop_precedences(job)
+    return entities
+
+
+def _queue_classes(job: Job) -> Sequence[Entity]:
+    if not job.policy.priority:
+        return ()
+    return [
+        P4TableEntry(
+            "queue_classes",
+            match=Match({"job": job.id, **_ranges(layer=row.layers)}),
+            action=Action("set_queue_class", queue_class=row.queue_class),
+            priority=RANGE_PRIORITY,
+        )
+        for row in job.policy.queue_classes
+    ]
+
+
+def _drop_precedences(job: Job) -> Sequence[Entity]:
+    return [
+        P4TableEntry(
+            "drop_precedences",
+            match=Match({"job": job.id, **_ranges(layer=row.layers, magnitude=row.magnitudes)}),
+            action=Action("set_drop_precedence", drop_precedence=row.drop_precedence),
+            priority=RANGE_PRIORITY,
+        )
+        for row in job.policy.drop_precedences
+    ]
+
+
+def _ranges(**ranges: tuple[int, int]) -> dict[str, tuple[int, int]]:
+    """The ranges that say something: P4Runtime wants a field that matches every value left out."""
+    every = {"layer": (0, MAX_LAYER), "magnitude": (0, MAX_MAGNITUDE)}
+    return {name: values for name, values in ranges.items() if values != every[name]}

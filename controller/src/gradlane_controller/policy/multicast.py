@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters from an aggregator to all workers: a multicast group along a tree of shortest paths."""
+
+from collections.abc import Iterable
+from ipaddress import IPv4Address
+
+from finsy import Action, Match, P4MulticastGroupEntry, P4TableEntry
+
+from gradlane.job import Job
+from gradlane_controller.fabric import Fabric
+from gradlane_controller.policy.entities import Entity
+from gradlane_controller.topology import Topology
+
+
+def replication(fabric: Fabric, topology: Topology, switch: str, jobs: Iterable[Job]) -> list[Entity]:
+    """The groups of the trees that this switch is in, and what leads to them."""
+    entities: list[Entity] = []
+    addresses: list[IPv4Address] = []
+    for job in jobs:
+        workers = fabric.host_ports(member.host for member in job.workers)
+        aggregators = fabric.host_ports(member.host for member in job.aggregators)
+        for index, aggregator in enumerate(aggregators):
+            address = job.multicast_address(index)
+            if address is None:
+                break
+            tree = _tree(topology, aggregator.switch, {port.switch for port in workers}, index)
+            replicas = {port.number for port in workers if port.switch == switch}
+            replicas |= {number for parent, number in tree if parent == switch}
+            if replicas:
+                entities += _group(group_number(job, index), address, replicas)
+                addresses.append(address)
+    # Several addresses may have the same.
+    for mac in sorted({_mac(address) for address in addresses}):
+        entities.append(P4TableEntry("stations", match=Match(destination=mac), action=Action("route")))
+    return entities
+
+
+def group_number(job: Job, aggregator: int) -> int:
+    """Slot ranges are disjoint, so half of the range numbers groups of the job's alone.
+
+    Half, because BMv2 refuses groups from 32768 on.
+    """
+    return (job.slots.base + 1) // 2 + aggregator + 1
+
+
+def _tree(topology: Topology, root: str, leaves: Iterable[str], choice: int) -> set[tuple[str, int]]:
+    """The sending ends, as switch and port, of a tree from the root to the leaves.
+
+    Where several switches could be the parent, `choice` takes one, so that the trees of a job spread over the links.
+    """
+    ends: set[tuple[str, int]] = set()
+    front = set(leaves) - {root}
+    while front:
+        ups = [topology.next_ports(switch, root) for switch in front]
+        chosen = [up[choice % len(up)] for up in ups]
+        ends |= {(up.peer, up.peer_number) for up in chosen}
+        front = {up.peer for up in chosen} - {root}
+    return ends
+
+
+def _group(number: int, address: IPv4Address, replicas: Iterable[int]) -> list[Entity]:
+    return [
+        P4MulticastGroupEntry(number, replicas=tuple(sorted(replicas))),
+        P4TableEntry("ipv4_routes", match=Match(destination=f"{address}/32"), action=Action("replicate", group=number)),
+    ]
+
+
+def _mac(address: IPv4Address) -> str:
+    """RFC 1112, section 6.4: where hosts send what is for that group."""
+    digits = f"01005e{int(address) & 0x7FFFFF:06x}"
+    return ":".join(digits[i : i + 2] for i in range(0, 12, 2))

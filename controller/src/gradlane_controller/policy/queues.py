@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Congestion at a port: its virtual queue, what is dropped when, and the shares of jobs that meet there.
+
+Virtual queues are two-rate three-colour meters (RFC 2698). With CIR = PIR = the port's rate in bytes/s, the tokens
+missing from a bucket are the bytes that would be queued at a link of that rate. So the committed burst size is the
+occupancy at which packets turn yellow, and the peak burst size the occupancy at which they turn red.
+"""
+
+from collections.abc import Mapping
+
+from finsy import Action, Match, P4MeterConfig, P4MeterEntry, P4TableEntry
+
+from gradlane_controller.fabric import Fabric, LinkPort, Port
+from gradlane_controller.policy.entities import Entity
+from gradlane_controller.policy.usage import Usage
+
+EXCESS_CLASS = 1  # what a job sends beyond its share waits behind the others, but before best effort
+
+
+def virtual_queues(fabric: Fabric, switch: str) -> list[Entity]:
+    """The virtual queue of every port."""
+    return [
+        P4MeterEntry("virtual_queue", index=port.number, config=_bucket(fabric, port, port.rate))
+        for port in _ports(fabric, switch)
+    ]
+
+
+def port_policies(fabric: Fabric, switch: str, usage: Usage) -> list[Entity]:
+    """What each port with gradients drops at which colour, and whether another switch comes after it."""
+    entities: list[Entity] = []
+    for port in _ports(fabric, switch):
+        jobs = usage.jobs_at(switch, port.number)
+        to_fabric = int(isinstance(port, LinkPort))
+        if jobs:  # they agree, see checks.check_shared_ports
+            policy = jobs[0].policy
+            # Best effort waits behind prioritised gradients, so it fills the virtual queue only if they share it.
+            lowest = 1 if policy.priority else 0
+            entities.append(_port_policy(port.number, lowest, policy.yellow, policy.red, to_fabric))
+        elif to_fabric:
+            entities.append(_port_policy(port.number, 0, 7, 1, to_fabric))
+    return entities
+
+
+def job_shares(fabric: Fabric, switch: str, usage: Usage, indices: Mapping[int, int]) -> list[Entity]:
+    """Each job's part of a port that several jobs use, by weight."""
+    entities: list[Entity] = []
+    for port in _ports(fabric, switch):
+        jobs = usage.jobs_at(switch, port.number)
+        if len(jobs) < 2:
+            continue
+        weights = sum(job.policy.weight for job in jobs)
+        entities += [
+            P4TableEntry(
+                "job_shares",
+                match=Match(job_index=indices[job.id], egress_port=port.number),
+                action=Action("set_share", queue_class_of_excess=EXCESS_CLASS),
+                meter_config=_bucket(fabric, port, port.rate * job.policy.weight // weights),
+            )
+            for job in jobs
+        ]
+    return entities
+
+
+def _ports(fabric: Fabric, switch: str) -> list[Port | LinkPort]:
+    return [*fabric.ports_at(switch), *fabric.link_ports_at(switch)]
+
+
+def _bucket(fabric: Fabric, port: Port | LinkPort, rate: int) -> P4MeterConfig:
+    octets = max(rate // 8, 1)
+    return P4MeterConfig(
+        cir=octets,
+        cburst=int(port.buffer * fabric.thresholds.yellow),
+        pir=octets,
+        pburst=int(port.buffer * fabric.thresholds.red),
+    )
+
+
+def _port_policy(number: int, lowest: int, yellow: int, red: int, to_fabric: int) -> P4TableEntry:
+    action = Action("set_policy", lowest_metered_class=lowest, yellow=yellow, red=red, to_fabric=to_fabric)
+    return P4TableEntry("port_policies", match=Match(egress_port=number), action=action)

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where packets go: the switch's own addresses, the hosts that it bridges to, and routes over every shortest path.
+
+A route leads to a group of next hops. A host's port is a group of one; so is a single link. What goes to another switch
+over several links is spread over them in proportion to their rates. A next hop whose port is down is skipped.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from zlib import crc32
+
+from finsy import Action, Match, P4IndirectAction, P4TableAction, P4TableEntry
+
+from gradlane_controller.fabric import MAX_PORT, Fabric, LinkPort, Port
+from gradlane_controller.policy.entities import Entity
+from gradlane_controller.topology import Topology
+
+_NextHop = tuple[tuple[int, int], P4TableAction]
+"""(weight, watched port) and what to do: as finsy takes a member of a group."""
+
+_GROUPS = 1 << 16
+
+
+def addresses(fabric: Fabric, switch: str) -> list[Entity]:
+    """What the switch routes, as it is addressed to it, and what it bridges to its hosts."""
+    own = {port.mac for port in (*fabric.ports_at(switch), *fabric.link_ports_at(switch))}
+    stations = [P4TableEntry("stations", match=Match(destination=mac), action=Action("route")) for mac in sorted(own)]
+    bridged = [
+        P4TableEntry("bridged", match=Match(destination=port.host_mac), action=Action("bridge_to", port=port.number))
+        for port in fabric.ports_at(switch)
+    ]
+    return [*stations, *bridged]
+
+
+def routes(fabric: Fabric, topology: Topology, switch: str) -> list[Entity]:
+    """Routes to every host, to the switch's own addresses, and the groups that they use."""
+    paths = {other.name: topology.next_ports(switch, other.name) for other in fabric.switches if other.name != switch}
+    groups = _numbered(paths.values())
+    entities: list[Entity] = [
+        _group(port.number, [_next_hop(port.number, port.host_mac, port.mac, 1)]) for port in fabric.ports_at(switch)
+    ]
+    used = {paths[port.switch] for port in fabric.ports if port.switch != switch}
+    entities += [_group(groups[ports], _weighted(ports)) for ports in sorted(used, key=groups.__getitem__)]
+    prefixes = Counter(prefix for port in fabric.ports for prefix in (port.prefix, port.prefix6))
+    for port in fabric.ports:
+        group = port.number if port.switch == switch else groups[paths[port.switch]]
+        # Hosts of one subnet at several ports are routed one by one.
+        for table, address, prefix in _destinations(port):
+            destination = str(prefix) if prefixes[prefix] == 1 else _exactly(address)
+            action = Action("set_next_hop", group=group)
+            entities.append(P4TableEntry(table, match=Match(destination=destination), action=action))
+    for table, key in (("ipv4_routes", "gateway"), ("ipv6_routes", "gateway6")):
+        for gateway in sorted({getattr(port, key) for port in fabric.ports_at(switch)} - {None}):
+            entities.append(P4TableEntry(table, match=Match(destination=_exactly(gateway)), action=Action("local")))
+    return entities
+
+
+def _destinations(port: Port) -> Iterator[tuple[str, IPv4Address | IPv6Address, IPv4Network | IPv6Network | None]]:
+    yield "ipv4_routes", port.address, port.prefix
+    if port.address6 is not None:
+        yield "ipv6_routes", port.address6, port.prefix6
+
+
+def _exactly(address: IPv4Address | IPv6Address) -> str:
+    return f"{address}/{address.max_prefixlen}"
+
+
+def _numbered(sets: Iterable[Sequence[LinkPort]]) -> dict[Sequence[LinkPort], int]:
+    """A group number for each set of ports, which depends on the set as far as can be: a single port has its own."""
+    numbers: dict[Sequence[LinkPort], int] = {}
+    for ports in sorted(set(sets), key=lambda ports: [port.number for port in ports]):
+        number = ports[0].number
+        if len(ports) > 1:
+            number = crc32(" ".join(str(port.number) for port in ports).encode()) % _GROUPS
+        while number in numbers.values() or (len(ports) > 1 and number <= MAX_PORT):
+            number = (number + 1) % _GROUPS
+        numbers[ports] = number
+    return numbers
+
+
+def _weighted(ports: Sequence[LinkPort]) -> list[_NextHop]:
+    smallest = min(port.rate for port in ports)
+    return [_next_hop(port.number, port.peer_mac, port.mac, max(port.rate // smallest, 1)) for port in ports]
+
+
+def _next_hop(port: int, next_hop: str, own: str, weight: int) -> _NextHop:
+    return (weight, port), Action("forward", port=port, next_hop=next_hop, own=own)
+
+
+def _group(number: int, next_hops: Sequence[_NextHop]) -> Entity:
+    return P4TableEntry("next_hops", match=Match(group=number), action=P4IndirectAction(next_hops))

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which jobs send through which ports."""
+
+from collections.abc import Iterable
+from itertools import product
+
+from gradlane.job import Job
+from gradlane_controller.fabric import Fabric
+from gradlane_controller.topology import Topology
+
+
+class Usage:
+    """The jobs whose gradients may leave by a port. Every rank must be at a port of the fabric."""
+
+    def __init__(self, fabric: Fabric, topology: Topology, jobs: Iterable[Job]) -> None:
+        self._fabric = fabric
+        self._topology = topology
+        self._jobs: dict[tuple[str, int], list[Job]] = {}
+        for job in jobs:
+            for place in sorted(self._ports_of(job)):
+                self._jobs.setdefault(place, []).append(job)
+
+    def jobs_at(self, switch: str, number: int) -> list[Job]:
+        """The jobs that may send by that port, in their order."""
+        return self._jobs.get((switch, number), [])
+
+    def shared_ports(self) -> dict[tuple[str, int], list[Job]]:
+        """The ports, as switch and number, by which several jobs may send."""
+        return {place: jobs for place, jobs in self._jobs.items() if len(jobs) > 1}
+
+    def _ports_of(self, job: Job) -> set[tuple[str, int]]:
+        """Those of its hosts, and of every link on the way between a worker and an aggregator."""
+        found = {(port.switch, port.number) for port in self._fabric.host_ports(it.host for it in job.members)}
+        workers = {port.switch for port in self._fabric.host_ports(it.host for it in job.workers)}
+        aggregators = {port.switch for port in self._fabric.host_ports(it.host for it in job.aggregators)}
+        for source, destination in {*product(workers, aggregators), *product(aggregators, workers)}:
+            links = self._topology.links_between(source, destination)
+            found |= {(port.switch, port.number) for port in links}
+        return found

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Paths between switches: all the shortest ones, by hops."""
+
+from collections.abc import Iterator
+
+from gradlane_controller.fabric import Fabric, LinkPort
+
+
+class Topology:
+    """The switches of a fabric and their links, by name."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._ports = {switch.name: tuple(fabric.link_ports_at(switch.name)) for switch in fabric.switches}
+        self._with_hosts = tuple(it.name for it in fabric.switches if any(True for _ in fabric.ports_at(it.name)))
+        self._distances = {name: self._distances_to(name) for name in self._ports}
+
+    def distance(self, source: str, destination: str) -> int:
+        """Links from one switch to another."""
+        return self._distances[destination][source]
+
+    def next_ports(self, source: str, destination: str) -> tuple[LinkPort, ...]:
+        """The ports of `source` by which a shortest path to `destination` begins; none if they are the same."""
+        return tuple(
+            port
+            for port in self._ports[source]
+            if self.distance(port.peer, destination) == self.distance(source, destination) - 1
+        )
+
+    def links_between(self, source: str, destination: str) -> Iterator[LinkPort]:
+        """The sending ends of every link that is on a shortest path from one switch to another."""
+        front = {source}
+        while front:
+            ports = [port for switch in sorted(front) for port in self.next_ports(switch, destination)]
+            yield from ports
+            front = {port.peer for port in ports}
+
+    def longest_from(self, switch: str) -> int:
+        """Links of the longest path from a switch to one with hosts."""
+        return max(self.distance(switch, other) for other in self._with_hosts)
+
+    def middle_switches(self, source: str, destination: str) -> set[str]:
+        """The switches between the two on their shortest paths."""
+        return {port.peer for port in self.links_between(source, destination)} - {destination}
+
+    def host_pairs(self) -> Iterator[tuple[str, str]]:
+        """Every two different switches that have hosts, in both orders."""
+        return ((a, b) for a in self._with_hosts for b in self._with_hosts if a != b)
+
+    def _distances_to(self, destination: str) -> dict[str, int]:
+        distances, front = {destination: 0}, [destination]
+        while front:
+            found = sorted({port.peer for switch in front for port in self._ports[switch]} - distances.keys())
+            distances |= dict.fromkeys(found, distances[front[0]] + 1)
+            front = found
+        return distances

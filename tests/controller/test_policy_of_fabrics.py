@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each of several switches has to hold: routes over every shortest path, trees, parts of a message's budget."""
+
+from collections.abc import Callable
+from itertools import product
+
+import pytest
+from finsy import P4IndirectAction, P4MulticastGroupEntry, P4TableEntry
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gradlane import job
+from gradlane.job import JobError
+from gradlane_controller import fabric
+from gradlane_controller.fabric import Fabric
+from gradlane_controller.policy import Entity, desired_entities
+from gradlane_controller.topology import Topology
+
+Texts = Callable[..., str]
+Row = tuple[dict[str, object], str, dict[str, object]]
+
+
+def rows(entities: list[Entity], table: str) -> list[Row]:
+    return [
+        (dict(entity.match or {}), entity.action.name, entity.action.args)
+        for entity in entities
+        if isinstance(entity, P4TableEntry) and entity.table_id == table
+    ]
+
+
+def group(entities: list[Entity], number: object) -> list[tuple[int, int, str, str]]:
+    """Weight, port, next hop's address and own address of each member."""
+    for it in entities:
+        if isinstance(it, P4TableEntry) and it.table_id == "next_hops" and dict(it.match or {})["group"] == number:
+            assert isinstance(it.action, P4IndirectAction)
+            members = it.action.action_set or ()
+            assert all(watched == call.args["port"] for (_, watched), call in members)
+            return [(weight, port, call.args["next_hop"], call.args["own"]) for (weight, port), call in members]
+    raise AssertionError(f"no group {number}")
+
+
+def route(entities: list[Entity], destination: str) -> object:
+    ((_, name, args),) = (row for row in rows(entities, "ipv4_routes") if row[0]["destination"] == destination)
+    assert name == "set_next_hop"
+    return args["group"]
+
+
+def test_other_switches_are_reached_over_every_shortest_path(leafspine_text: Texts) -> None:
+    it = desired_entities(fabric.parse(leafspine_text(rates=("100mbit", "250mbit")), "f.toml"), [])
+    up = route(it["leaf1"], "10.0.3.0/24")
+    assert up == route(it["leaf1"], "10.0.4.0/24") == route(it["leaf2"], "10.0.1.0/24")
+    assert group(it["leaf1"], up) == [
+        (1, 5, "02:01:00:03:00:01", "02:01:00:01:00:05"),
+        (2, 6, "02:01:00:04:00:01", "02:01:00:01:00:06"),
+    ]
+    assert group(it["leaf1"], route(it["leaf1"], "10.0.2.0/24")) == [(1, 2, "02:00:00:00:02:02", "02:00:00:00:02:01")]
+    assert group(it["spine2"], route(it["spine2"], "10.0.3.0/24")) == [(1, 2, "02:01:00:02:00:06", "02:01:00:04:00:02")]
+    assert rows(it["spine1"], "ports") == [({"ingress_port": port}, "fabric", {"switch_id": 3}) for port in (1, 2)]
+    assert [name for _, name, _ in rows(it["leaf1"], "ports")] == ["edge", "edge", "fabric", "fabric"]
+    assert rows(it["spine1"], "bridged") == []
+    six = {match["destination"]: name for match, name, _ in rows(it["leaf2"], "ipv6_routes")}
+    assert six["fd00:1::/64"] == "set_next_hop"
+    assert six["fd00:3::1/128"] == "local"
+    assert "fd00:1::1/128" not in six
+
+
+def test_a_group_keeps_its_number_when_others_come(leafspine_text: Texts) -> None:
+    def up(spines: int, more: str = "") -> object:
+        return route(desired_entities(fabric.parse(leafspine_text(spines) + more, "f"), [])["leaf1"], "10.0.3.0/24")
+
+    third = '[[switch]]\nname = "leaf3"\naddress = "a:1"\n' + "".join(
+        f'[[link]]\nends = ["leaf{a}:{40 + n}", "leaf3:{n}"]\nrate = "1gbit"\nbuffer = "64kB"\n'
+        for n, a in enumerate((1, 1, 2), 1)
+    )
+    port = '[[port]]\nswitch = "leaf3"\nnumber = 9\nhost = "h9"\nmac = "02:00:00:00:09:01"\n'
+    port += 'host_mac = "02:00:00:00:09:02"\naddress = "10.0.9.2"\nrate = "1gbit"\nbuffer = "64kB"\n'
+    assert up(1) == 5
+    assert up(2) != up(3)
+    both = desired_entities(fabric.parse(leafspine_text() + third + port, "f"), [])["leaf1"]
+    assert {port for _, port, _, _ in group(both, route(both, "10.0.9.2/32"))} == {41, 42}
+    assert [weight for weight, port, _, _ in group(both, route(both, "10.0.3.0/24"))] == [1, 1, 10, 10]
+
+
+def make_jobs(*texts: str) -> list[job.Job]:
+    return [job.parse(text, f"job{n}.toml") for n, text in enumerate(texts)]
+
+
+def test_gradients_enter_at_the_edge_and_are_known_everywhere(leafspine_text: Texts, job_text: Texts) -> None:
+    it = desired_entities(fabric.parse(leafspine_text(), "f"), make_jobs(job_text(hosts=(1, 3))))
+    assert [match["source"] for match, _, _ in rows(it["leaf1"], "senders")] == ["::ffff:10.0.1.2", "fd00:1::2"]
+    assert [match["ingress_port"] for match, _, _ in rows(it["leaf2"], "senders")] == [1, 1]
+    assert rows(it["leaf1"], "queue_classes")
+    for spine in ("spine1", "spine2"):
+        assert not rows(it[spine], "senders") + rows(it[spine], "queue_classes") + rows(it[spine], "drop_precedences")
+    assert all(rows(it[switch], "jobs") == rows(it["leaf1"], "jobs") for switch in it)
+    policies = {match["egress_port"]: args for match, _, args in rows(it["leaf1"], "port_policies")}
+    assert policies == {
+        1: {"lowest_metered_class": 1, "yellow": 2, "red": 1, "to_fabric": 0},
+        5: {"lowest_metered_class": 1, "yellow": 2, "red": 1, "to_fabric": 1},
+        6: {"lowest_metered_class": 1, "yellow": 2, "red": 1, "to_fabric": 1},
+    }
+
+
+def test_a_link_without_gradients_still_leads_into_the_fabric(leafspine_text: Texts) -> None:
+    it = desired_entities(fabric.parse(leafspine_text(), "f"), [])
+    no_policy = {"lowest_metered_class": 0, "yellow": 7, "red": 1, "to_fabric": 1}  # the default, but for to_fabric
+    assert rows(it["leaf1"], "port_policies") == [({"egress_port": n}, "set_policy", no_policy) for n in (5, 6)]
+
+
+def test_jobs_share_the_links_where_their_paths_meet(leafspine_text: Texts, job_text: Texts) -> None:
+    where = fabric.parse(leafspine_text(), "f")
+    a, b, c = job_text(hosts=(1, 3)), job_text("b", 2, hosts=(2, 4), base=4096), job_text("c", 3, (1, 2), base=8192)
+    it = desired_entities(where, make_jobs(a, b))
+    assert [match["egress_port"] for match, _, _ in rows(it["leaf1"], "job_shares")] == [5, 5, 6, 6]
+    assert [match["egress_port"] for match, _, _ in rows(it["spine1"], "job_shares")] == [1, 1, 2, 2]
+    # The third stays at its leaf.
+    it = desired_entities(where, make_jobs(a, c))
+    assert [match["egress_port"] for match, _, _ in rows(it["leaf1"], "job_shares")] == [1, 1]
+    assert not rows(it["leaf2"], "job_shares") + rows(it["spine1"], "job_shares")
+    apart = job_text("other", 5, hosts=(2, 4), base=16384, policy="red = 2")
+    with pytest.raises(JobError, match="share the link from 'leaf1' to 'spine1', so they need the same red: 1 and 2"):
+        desired_entities(where, make_jobs(a, apart))
+
+
+def test_multicast_follows_a_tree_from_each_aggregator(leafspine_text: Texts, job_text: Texts) -> None:
+    text = job_text(hosts=(1, 3, 4), transport='multicast = "239.1.0.1"')
+    it = desired_entities(fabric.parse(leafspine_text(), "f"), make_jobs(text))
+    groups = {
+        switch: {each.multicast_group_id: each.replicas for each in entities if isinstance(each, P4MulticastGroupEntry)}
+        for switch, entities in it.items()
+    }
+    assert groups == {
+        "leaf1": {1: (1, 5), 2: (1,), 3: (1,)},
+        "leaf2": {1: (1, 2), 2: (1, 2, 6), 3: (1, 2, 5)},
+        "spine1": {1: (2,), 3: (1,)},
+        "spine2": {2: (1,)},
+    }
+    assert ({"destination": "239.1.0.2/32"}, "replicate", {"group": 2}) in rows(it["spine2"], "ipv4_routes")
+    assert ({"destination": "01:00:5e:01:00:02"}, "route", {}) in rows(it["spine2"], "stations")
+
+
+@st.composite
+def fabrics(draw: st.DrawFn) -> Fabric:
+    """A connected fabric of up to 8 switches, some without hosts."""
+    count = draw(st.integers(1, 8))
+    hosts = draw(st.lists(st.integers(0, count - 1), min_size=1, max_size=6, unique=True))
+    tree = [(n, draw(st.integers(0, n - 1))) for n in range(1, count)]
+    more = draw(st.lists(st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)), max_size=12))
+    links = tree + [(a, b) for a, b in more if a != b]
+    text = "".join(f'[[switch]]\nname = "s{n}"\naddress = "a:{n + 1}"\n' for n in range(count))
+    text += "".join(
+        f'[[port]]\nswitch = "s{n}"\nnumber = 500\nhost = "h{n}"\nmac = "02:00:00:00:0{n}:01"\n'
+        f'host_mac = "02:00:00:00:0{n}:02"\naddress = "10.0.{n}.2"\nrate = "1gbit"\nbuffer = "64kB"\n'
+        for n in hosts
+    )
+    text += "".join(
+        f'[[link]]\nends = ["s{a}:{i}", "s{b}:{i}"]\nrate = "1gbit"\nbuffer = "64kB"\n'
+        for i, (a, b) in enumerate(links, 1)
+    )
+    return fabric.parse(text, "f.toml")
+
+
+PARTS: dict[str, Callable[[int], int]] = {
+    "whole": lambda budget: budget,
+    "rest_of_half": lambda budget: budget - (budget >> 1),
+    "half": lambda budget: budget >> 1,
+    "quarter": lambda budget: budget >> 2,
+    "eighth": lambda budget: budget >> 3,
+    "sixteenth": lambda budget: budget >> 4,
+}
+
+
+@given(where=fabrics(), budget=st.integers(0, 500))
+def test_over_all_switches_that_a_message_may_cross_the_parts_never_exceed_its_budget(
+    where: Fabric, budget: int
+) -> None:
+    planned = desired_entities(where, [])
+    topology = Topology(where)
+    parts = {
+        (switch, match["from_fabric"], match["to_fabric"]): PARTS[name](budget)
+        for switch, entities in planned.items()
+        for match, name, _ in rows(entities, "budget_shares")
+    }
+    with_hosts = {port.switch for port in where.ports}
+    for source, destination in product(with_hosts, with_hosts):
+        crossed: set[tuple[str, int, int]] = {(source, 0, int(source != destination))}
+        if source != destination:
+            crossed.add((destination, 1, 0))
+            crossed |= {(link.peer, 1, 1) for link in topology.links_between(source, destination)} - {
+                (destination, 1, 1)
+            }
+        total = sum(parts.get(place, 0) for place in crossed)
+        assert total <= budget
+        if source == destination or topology.distance(source, destination) == 1:
+            assert total > 0 or budget < 1
+
+
+@given(where=fabrics())
+def test_every_packet_comes_closer_to_its_host_at_every_switch(where: Fabric) -> None:
+    planned = desired_entities(where, [])
+    topology = Topology(where)
+    links = {(link.switch, link.number): link for link in where.link_ports}
+    for switch, port in product(planned, where.ports):
+        members = group(planned[switch], route(planned[switch], str(port.prefix)))
+        if switch == port.switch:
+            assert [(number, mac) for _, number, mac, _ in members] == [(500, port.host_mac)]
+            continue
+        assert members
+        for _, number, mac, own in members:
+            link = links[switch, number]
+            assert (mac, own) == (link.peer_mac, link.mac)
+            assert topology.distance(link.peer, port.switch) == topology.distance(switch, port.switch) - 1
+        shortest = topology.distance(switch, port.switch) - 1
+        assert len(members) == sum(
+            topology.distance(it.peer, port.switch) == shortest for it in where.link_ports_at(switch)
+        )
+
+
+def test_workers_send_to_servers_and_not_to_one_another(leafspine_text: Texts, job_text: Texts) -> None:
+    # Each two of leaf1, leaf2 and spine1 have a link; h4 moves to spine1.
+    text = leafspine_text(1).replace('switch = "leaf2"\nnumber = 2', 'switch = "spine1"\nnumber = 9')
+    text += '[[link]]\nends = ["leaf1:9", "leaf2:9"]\nrate = "1gbit"\nbuffer = "64kB"\n'
+    where = fabric.parse(text, "f")
+
+    def links_of_leaf1(text: str) -> list[object]:
+        found = rows(desired_entities(where, make_jobs(text))["leaf1"], "port_policies")
+        return [match["egress_port"] for match, _, args in found if args["to_fabric"] and args["yellow"] == 2]
+
+    assert links_of_leaf1(job_text(hosts=(1, 3, 4))) == [5, 9]
+    assert links_of_leaf1(job_text(hosts=(1, 3), servers=(4,))) == [5]
