@@ -132,7 +132,9 @@ class Program:
 
     def generator(self) -> Generator:
         """What makes the program's frames. It always makes the same."""
-        return Generator(self.document, self._samples(), self._members, f"gradlane/{self.name}")
+        return Generator(
+            self.document, self._samples(), self._members, f"gradlane/{self.name}", self.settings.get("ports", PORTS)
+        )
 
     @cached_property
     def frames(self) -> list[tuple[int, bytes]]:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The members of the corpus: the programs here, and the project's own, set up by the controller's policy code."""
 
-from collections.abc import Mapping
+import struct
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 from corpus import MAGIC, SOURCES, Program
 from finsy import Action, Match, P4MulticastGroupEntry, P4Schema, P4TableEntry
 from finsy.proto import p4r
-from packet_bench import fabric_file, job_file
 from packets import PORTS
 
+from gradlane import job
+from gradlane_controller import fabric
 from gradlane_controller.convergence import difference
 from gradlane_controller.policy import desired_entities
 
@@ -19,7 +21,69 @@ NAME = "gradlane"
 BUILD = Path(__file__).parents[2] / "p4src" / "build" / "v1model"
 _MARKER_GROUP = (1 << 15) - 1
 _MARKER_ADDRESS = "239.255.255.255"
-_MARKER_IP = bytes.fromhex("450000280000000040fd00000aff0001efffffff")  # from 10.255.0.1, protocol 253
+_MARKER_MAC = "02:dd:00:00:00:01"
+_STATIONS = [int(f"020000000{port}01", 16) for port in (1, 2, 3)]
+
+# The first of two switches: hosts at ports 1 to 3, the other switch at port 4.
+_FABRIC = """
+[[switch]]
+name = "s1"
+address = "127.0.0.1:9559"
+[[switch]]
+name = "s2"
+address = "127.0.0.1:9560"
+[[link]]
+ends = ["s1:4", "s2:4"]
+rate = "8bit"
+buffer = "22kB"
+[[dscp]]
+dscp = 46
+queue_class = 5
+[[rewrite]]
+switch = "s1"
+port = 2
+dscp = 46
+to = 34
+""" + "".join(
+    f"""
+[[port]]
+switch = "{"s1" if host < 4 else "s2"}"
+number = {host if host < 4 else 1}
+host = "h{host}"
+mac = "02:00:00:00:0{host}:01"
+host_mac = "02:00:00:00:0{host}:02"
+address = "10.0.{host}.2"
+prefix = "10.0.{host}.0/24"
+gateway = "10.0.{host}.1"
+address6 = "fd00:{host}::2"
+prefix6 = "fd00:{host}::/64"
+rate = "8bit"
+buffer = "22kB"
+"""
+    for host in range(1, 5)
+)
+_JOB = """
+[job]
+name = "job{number}"
+id = {number}
+token = "00112233445566ff"
+{workers}
+[transport]
+rate = "8bit"
+[policy]
+queue_classes = [ {{ layers = [0, 3], class = 6 }}, {{ layers = [4, 100], class = 5 }} ]
+drop_precedences = [
+    {{ magnitudes = [0, 63], drop_precedence = 3 }},
+    {{ magnitudes = [64, 127], drop_precedence = 2 }},
+]
+on_congestion = "{on_congestion}"
+[slots]
+base = {base}
+mask = 4095
+"""
+_WORKERS = "".join(
+    f'[[worker]]\nrank = {host - 1}\nhost = "h{host}"\naddress = "10.0.{host}.2"\n' for host in range(1, 5)
+)
 
 
 class ProjectProgram(Program):
@@ -43,8 +107,16 @@ class ProjectProgram(Program):
         return {
             "lockstep": True,
             "packets": 3000,
+            "ports": [*PORTS, 255],  # the controller's is the last
             "values": {
-                "ethernet.ethertype": [0x0800],
+                "packet_out.egress_port": [1, 2, 3],
+                "ethernet.ethertype": [0x0800, 0x0800, 0x86DD],
+                "ethernet.dst": _STATIONS,
+                "ipv4.version": [4],
+                "ipv4.src": [0x0A000102, 0x0A000202, 0x0A000302],
+                "ipv6.version": [6],
+                "ipv6.src": [0xFD000001 << 96 | 2],
+                "ipv6.dst": [0xFD000002 << 96 | 2, 0xFD000004 << 96 | 2],
                 "ipv4.dst": [0x0A000102, 0x0A000202, 0x0A000302, 0x0A000402],
                 "ipv4.ttl": [0, 1, 2, 64],
                 "ipv4.dscp": [8, 46],
@@ -56,30 +128,56 @@ class ProjectProgram(Program):
                 "gradlane.budget": [0, 5, 50],
                 "gradlane.slices": [100],
                 "gradlane.slice": [0, 99, 100],
+                "gradlane.job": [1, 2],
+                "gradlane.length": [0],
+                "udp.length": [44],
             },
         }
 
     @cached_property
     def updates(self) -> list[p4r.Update]:
-        jobs = (job_file(1), job_file(2, base=8192))
+        jobs = [
+            job.parse(_JOB.format(number=n, workers=_WORKERS, base=8192 * n, on_congestion=what), f"job{n}.toml")
+            for n, what in ((1, "drop"), (2, "trim"))
+        ]
         schema: P4Schema = self.schema
-        updates = list(difference(schema, [], desired_entities(fabric_file(), jobs)))
+        entities = desired_entities(fabric.parse(_FABRIC, "fabric.toml"), jobs)["s1"]
+        updates = list(difference(schema, [], entities))
         for update in updates:
             if update.entity.HasField("meter_entry"):
                 # Without a rate, colours depend on what came before, not on time.
                 update.entity.meter_entry.config.cir = update.entity.meter_entry.config.pir = 0
+        station = P4TableEntry("stations", match=Match(destination=_MARKER_MAC), action=Action("route"))
         route = P4TableEntry(
-            "routes",
+            "ipv4_routes",
             match=Match(destination=f"{_MARKER_ADDRESS}/32"),
             action=Action("replicate", group=_MARKER_GROUP),
         )
-        for entity in (P4MulticastGroupEntry(_MARKER_GROUP, replicas=PORTS), route):
+        for entity in (P4MulticastGroupEntry(_MARKER_GROUP, replicas=PORTS), station, route):
             updates.append(p4r.Update(type=p4r.Update.INSERT, entity=entity.encode(schema)))
         return updates
 
+    @cached_property
+    def frames(self) -> list[tuple[int, bytes]]:
+        return [(port, _with_checksum(frame) if n % 16 else frame) for n, (port, frame) in enumerate(self._generated())]
+
+    def _generated(self) -> Iterator[tuple[int, bytes]]:
+        return self.generator().frames(self.settings["packets"])
+
     def markers(self, number: int) -> list[bytes]:
         # One frame, multicast to every port: multicast passes no meter.
-        return [bytes(12) + b"\x08\x00" + _MARKER_IP + MAGIC + number.to_bytes(4, "big")]
+        ip = struct.pack("!BBHIBBH", 0x45, 0, 40, 0, 64, 253, 0) + bytes([10, 255, 0, 1, 239, 255, 255, 255])
+        frame = bytes.fromhex(_MARKER_MAC.replace(":", "")) + bytes(6) + b"\x08\x00" + ip + MAGIC
+        return [_with_checksum(frame + number.to_bytes(4, "big"))]
+
+
+def _with_checksum(frame: bytes) -> bytes:
+    """The frame with the right checksum in its IPv4 header, if it has one without options."""
+    if frame[12:15] != b"\x08\x00\x45" or len(frame) < 34:
+        return frame
+    total = sum(struct.unpack("!10H", frame[14:24] + bytes(2) + frame[26:34]))
+    total = (total & 0xFFFF) + (total >> 16)
+    return frame[:24] + struct.pack("!H", (total & 0xFFFF) + (total >> 16) ^ 0xFFFF) + frame[26:]
 
 
 def names() -> list[str]:

@@ -56,8 +56,10 @@ class Generator:
         samples: Mapping[Name, Sequence[Sample]],
         members: Mapping[str, Sequence[tuple[int, ...]]],
         seed: str,
+        ports: Sequence[int] = PORTS,
     ) -> None:
         self._random = random.Random(seed)
+        self._ports = ports
         self._samples = samples
         self._members = members
         types = {item["name"]: item for item in document["header_types"]}
@@ -84,7 +86,7 @@ class Generator:
     def frames(self, count: int) -> Iterator[tuple[int, bytes]]:
         """`count` frames as (ingress port, frame)."""
         for _ in range(count):
-            port = self._random.choice(PORTS)
+            port = self._random.choice(self._ports)
             frame = _Walk(self, self._random, port).frame()
             yield port, self._spoil(frame)
 
