@@ -139,6 +139,10 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
         return p4r.WriteResponse()
 
     def _update(self, update: p4r.Update) -> p4r.Error:
+        if update.entity.HasField("counter_entry"):
+            cell = update.entity.counter_entry
+            self.counters[cell.counter_id, cell.index.index] = (cell.data.packet_count, cell.data.byte_count)
+            return p4r.Error()
         kind = p4r.Update.Type.Name(update.type)
         key = _key(update.entity)
         is_meter = update.entity.HasField("meter_entry")
@@ -160,8 +164,9 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
         for wanted in request.entities:
             kind = wanted.WhichOneof("entity")
             if kind == "counter_entry":
+                cell = wanted.counter_entry.index if wanted.counter_entry.HasField("index") else None
                 for (counter, index), (packets, octets) in self.counters.items():
-                    if counter == wanted.counter_entry.counter_id:
+                    if counter == wanted.counter_entry.counter_id and cell in (None, p4r.Index(index=index)):
                         entry = answer.entities.add().counter_entry
                         entry.counter_id = counter
                         entry.index.index = index
@@ -194,11 +199,22 @@ def _key(entity: p4r.Entity) -> bytes:
 
 
 @pytest.fixture
-def fake_switch() -> Iterator[FakeSwitch]:
-    switch = FakeSwitch()
-    switch.start()
-    yield switch
-    switch.stop()
+def make_fake_switch() -> Iterator[Callable[[], FakeSwitch]]:
+    made: list[FakeSwitch] = []
+
+    def make() -> FakeSwitch:
+        made.append(FakeSwitch())
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for switch in made:
+        switch.stop()
+
+
+@pytest.fixture
+def fake_switch(make_fake_switch: Callable[[], FakeSwitch]) -> FakeSwitch:
+    return make_fake_switch()
 
 
 @pytest.fixture

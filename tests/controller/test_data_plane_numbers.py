@@ -38,10 +38,10 @@ def test_sizes_and_classes() -> None:
 def test_decisions_are_decoded_as_the_data_plane_composes_their_index() -> None:
     telemetry = (Path(__file__).parents[2] / "p4src" / "v1model" / "telemetry.p4").read_text()
     assert "meta.job_index ++ meta.reason ++ meta.queue_class ++ meta.drop_precedence" in telemetry
-    row = decode_decision((Reason.DROPPED_RED << 6) | (5 << 3) | 3, 7, 9000)
-    assert (row.reason, row.queue_class, row.drop_precedence) == ("dropped_red", 5, 3)
-    assert (row.packets, row.bytes) == (7, 9000)
-    assert decode_decision(31 << 6, 1, 1).reason == "reason_31"
+    row = decode_decision("s1", {9: "demo"}, (9 << 11) | (Reason.DROPPED_RED << 6) | (5 << 3) | 3, 7, 9000)
+    assert (row.switch, row.job, row.reason) == ("s1", "demo", "dropped_red")
+    assert (row.queue_class, row.drop_precedence, row.packets, row.bytes) == (5, 3, 7, 9000)
+    assert decode_decision("s1", {9: "demo"}, 0, 1, 1).job is None
 
 
 def test_tables_for_people_line_up() -> None:

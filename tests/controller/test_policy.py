@@ -42,7 +42,7 @@ def test_a_fabric_without_jobs_forwards_and_classifies(entities: Callable[..., l
     for table in ("senders", "jobs", "port_policies", "job_shares", "ipv6_routes", "dscp_rewrites"):
         assert not rows(it, table)
     # Routes, groups, ports, stations, bridged; classes; virtual queues and rates of punts; digest; budget shares.
-    assert len(it) == 5 * 4 + 2 + 4 + 4 + 1 + 3
+    assert len(it) == 5 * 4 + 2 + 4 + 5 + 1 + 3
 
 
 def next_hops(entities: list[Entity]) -> dict[object, list[tuple[object, ...]]]:
@@ -57,9 +57,17 @@ def next_hops(entities: list[Entity]) -> dict[object, list[tuple[object, ...]]]:
     return found
 
 
+def test_bmv2_is_not_told_to_watch_the_only_port_of_a_group(fabric_text: Texts) -> None:
+    for target, weight in (("gradlane-switch", (1, 1)), ("bmv2", 1)):
+        it = desired_entities(fabric.parse(fabric_text(target=target), "f.toml"), [])["s1"]
+        first = next(each for each in it if isinstance(each, P4TableEntry) and each.table_id == "next_hops")
+        assert isinstance(first.action, P4IndirectAction)
+        assert [member[0] for member in first.action.action_set or ()] == [weight]
+
+
 def test_what_the_controller_is_told_is_limited(entities: Callable[..., list[Entity]]) -> None:
     meters = [it for it in entities() if isinstance(it, P4MeterEntry) and it.meter_id == "punt_rates"]
-    assert [meter.index for meter in meters] == [8, 9, 10, 11]
+    assert [meter.index for meter in meters] == [8, 9, 10, 11, 22]
     assert {(meter.config.pir, meter.config.pburst) for meter in meters if meter.config} == {(1000, 100)}
     assert [it.digest_id for it in entities() if isinstance(it, P4DigestEntry)] == ["guard_violation_t"]
 

@@ -29,10 +29,11 @@ def test_it_converges_once_and_a_second_run_writes_nothing(fake_switch, run_cont
     status, answer = first.ask("GET", "/status")
     assert status == 200
     assert answer["ready"]
-    assert answer["switch"]["connected"]
-    assert answer["switch"]["primary"]
+    (switch,) = answer["switches"]
+    assert switch["connected"]
+    assert switch["primary"]
     assert answer["jobs"][0]["name"] == "demo"
-    assert sum(answer["entries"].values()) == len(fake_switch.entities) > 10
+    assert sum(switch["entries"].values()) == len(fake_switch.entities) > 10
     assert first.end() == 0
 
     written = list(fake_switch.log)
@@ -68,7 +69,7 @@ def test_a_lost_switch_is_converged_again_when_it_is_back(fake_switch, run_contr
     status, answer = it.ask("GET", "/status")
     assert status == 200
     assert not answer["ready"]
-    assert fake_switch.address in answer["switch"]["problem"]
+    assert fake_switch.address in answer["switches"][0]["problem"]
     status, answer = it.ask("POST", "/jobs", job_text("other", 2, base=4096))
     assert status == 503
     assert f"{fake_switch.address} is not connected" in answer["error"]
@@ -232,19 +233,23 @@ def test_counters_have_names(fake_switch, run_controller, fabric_text, job_text)
     it = run_controller(fabric_text(fake_switch.address), job_text())
     it.wait_for("ready:")
     fake_switch.counters = {
-        (0x12000001, (4 << 6) | (5 << 3) | 3): (7, 9000),
+        (0x12000001, (1 << 11) | (13 << 6) | (5 << 3) | 3): (7, 9000),
         (0x12000001, 0): (1, 60),
+        (0x12000001, (9 << 11) | (13 << 6)): (5, 500),  # no job of this controller
         (0x12000002, (63 << 4) | 2): (7, 9000),
         (0x12000002, 5): (0, 0),
     }
     answer = json.loads(command("counters", "--http", it.http, "--json").stdout)
     assert answer["reasons"]["dropped_red"] == {"packets": 7, "bytes": 9000}
     assert answer["reasons"]["dropped_guard"] == {"packets": 0, "bytes": 0}
-    red = {"reason": "dropped_red", "queue_class": 5, "drop_precedence": 3, "packets": 7, "bytes": 9000}
-    assert red in answer["decisions"]
-    assert answer["drop_map"] == [{"layer": 63, "magnitude": 32, "packets": 7, "bytes": 9000}]
+    assert answer["away"] == []
+    common = {"switch": "s1", "drop_precedence": 3, "packets": 7, "bytes": 9000}
+    assert {**common, "job": "demo", "reason": "dropped_red", "queue_class": 5} in answer["decisions"]
+    assert [row["job"] for row in answer["decisions"]] == [None, "demo"]
+    assert answer["drop_map"] == [{"switch": "s1", "layer": 63, "magnitude": 32, "packets": 7, "bytes": 9000}]
     assert answer["senders"][0] == {
-        "host": "h1", "job": "demo", "job_id": 1, "port": 1, "source": "10.0.1.2", "packets": 3, "bytes": 4500,
+        "switch": "s1", "host": "h1", "job": "demo", "job_id": 1, "port": 1, "source": "10.0.1.2", "packets": 3,
+        "bytes": 4500,
     }  # fmt: skip
     table = command("counters", "--http", it.http)
     assert table.returncode == 0
@@ -260,9 +265,16 @@ def test_check_shows_what_would_be_installed(tmp_path: Path, fabric_text: Texts,
     shown = command("check", *files)
     assert shown.returncode == 0
     assert "destination=10.0.1.0/24" in shown.stdout
-    assert "permit(slot_base=0, slot_mask=4095, max_share=65535)" in shown.stdout
+    assert "source=::ffff:10.0.1.2 job=1" in shown.stdout
+    assert "set_job(job_index=1, slot_base=0, slot_mask=4095, max_share=65535, trim=0, spray=1)" in shown.stdout
+    assert "1 x forward(port=1, next_hop=02:00:00:00:01:02, own=02:00:00:00:01:01)" in shown.stdout
     rows = json.loads(command("check", *files, "--json").stdout)
-    assert {"table": "dscp_classes", "key": "dscp=56", "action": "set_queue_class(queue_class=7)"} in rows
+    assert {
+        "switch": "s1",
+        "table": "dscp_classes",
+        "key": "dscp=56",
+        "action": "set_queue_class(queue_class=7)",
+    } in rows
     (tmp_path / "j.toml").write_text(job_text(hosts=(1, 7)))
     refused = command("check", *files)
     assert refused.returncode == 2

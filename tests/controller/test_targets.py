@@ -11,14 +11,17 @@ from pathlib import Path
 
 import grpc
 import pytest
+from finsy import P4Schema
 from finsy.proto import p4r, p4r_grpc
 
+PIPELINE = Path(__file__).parents[2] / "p4src" / "build" / "v1model"
 # Beside this Python, where pip puts the command, or on PATH.
 SEARCH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 ARGUMENTS = {
-    "simple_switch_grpc": ["--no-p4", "--device-id", "1", "--", "--grpc-server-addr"],
-    "gradlane-switch": ["--device-id", "1", "--grpc-server-addr"],
+    "simple_switch_grpc": ["--no-p4", "--device-id", "1", "--", "--cpu-port", "255", "--grpc-server-addr"],
+    "gradlane-switch": ["--cpu-port", "255", "--device-id", "1", "--grpc-server-addr"],
 }
+DIGEST = P4Schema(PIPELINE / "gradlane.p4info.txtpb").digests["guard_violation_t"].id
 
 
 class Target:
@@ -47,7 +50,10 @@ def target(request: pytest.FixtureRequest, free_port: Callable[[], int], tmp_pat
     command = shutil.which(request.param, path=SEARCH)
     if command is None:
         pytest.skip(f"{request.param} is not installed")
-    it = Target(command, ARGUMENTS[request.param], free_port(), tmp_path)
+    # Only ports that it has can be watched.
+    ports = [word for n in range(1, 6) for word in ("-i", f"{n}@udp:127.0.0.1:{free_port()}-127.0.0.1:9")]
+    arguments = [*(ports if "gradlane" in command else ()), *ARGUMENTS[request.param]]
+    it = Target(command, arguments, free_port(), tmp_path)
     it.start()
     yield it
     it.stop()
@@ -60,6 +66,7 @@ def read_everything(target: Target) -> set[bytes]:
         request.entities.add().table_entry.SetInParent()
         request.entities.add().packet_replication_engine_entry.multicast_group_entry.SetInParent()
         request.entities.add().meter_entry.SetInParent()
+        request.entities.add().digest_entry.digest_id = DIGEST
         return {
             entity.SerializeToString(deterministic=True)
             for answer in p4r_grpc.P4RuntimeStub(channel).Read(request, timeout=10)
@@ -76,7 +83,7 @@ def test_state_survives_controllers_and_comes_back_after_the_switch(
     first = run_controller(fabric, job)
     first.wait_for("ready:", 60)
     held = read_everything(target)
-    entries = first.ask("GET", "/status")[1]["entries"]
+    entries = first.ask("GET", "/status")[1]["switches"][0]["entries"]
     assert len(held) == sum(entries.values())
     assert first.ask("GET", "/counters")[1]["senders"][2]["host"] == "h3"
     assert first.end(signal.SIGKILL) == -signal.SIGKILL
@@ -106,7 +113,9 @@ def test_thresholds_follow_the_file_and_ports_that_go_lose_their_meter(
     it.process.send_signal(signal.SIGHUP)
     it.wait_for("files read again")
     after = [p4r.Entity.FromString(entity) for entity in read_everything(target)]
-    bursts = {e.meter_entry.index.index: e.meter_entry.config.pburst for e in after if e.HasField("meter_entry")}
+    bursts = {
+        e.meter_entry.index.index: e.meter_entry.config.pburst for e in after if e.meter_entry.meter_id == 0x14000001
+    }
     assert bursts == {1: 48000, 2: 48000, 3: 48000, 5: 48000}
     assert len(after) == len(before)
 

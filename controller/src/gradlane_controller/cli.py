@@ -15,25 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import web
-from finsy import (
-    P4DigestEntry,
-    P4IndirectAction,
-    P4MeterConfig,
-    P4MeterEntry,
-    P4MulticastGroupEntry,
-    P4TableAction,
-    P4TableEntry,
-)
 
 from gradlane import GradlaneError
 from gradlane.toml_file import FileError
 from gradlane_controller import fabric as fabric_file
 from gradlane_controller import pipeline as pipeline_files
 from gradlane_controller.counters import format_counters, format_table
+from gradlane_controller.describing import describe
 from gradlane_controller.errors import PipelineError
 from gradlane_controller.http_api import make_application
-from gradlane_controller.policy import Entity
-from gradlane_controller.service import Controller, load_jobs, plan
+from gradlane_controller.plan import load_jobs, make_plan
+from gradlane_controller.service import Controller
 
 DEFAULT_HTTP = "127.0.0.1:9560"
 REQUEST_SECONDS = 15
@@ -43,7 +35,9 @@ _LOG = logging.getLogger("gradlane_controller")
 _EXAMPLES = """examples:
   gradlane-controller check --fabric fabric.toml --job job.toml
   gradlane-controller run --fabric fabric.toml --job job.toml --http 127.0.0.1:9560
+  gradlane-controller status
   gradlane-controller counters --json
+  gradlane-controller violations
   curl --data-binary @other.toml http://127.0.0.1:9560/jobs
   curl -X DELETE http://127.0.0.1:9560/jobs/other
 """
@@ -71,19 +65,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gradlane-controller",
-        description="Makes a P4Runtime switch hold what a fabric file and job files say, and keeps it so.",
+        description="Makes P4Runtime switches hold what a fabric file and job files say, and keeps it so.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    run = commands.add_parser("run", help="keep a switch converged until SIGTERM; SIGHUP reads the files again")
+    run = commands.add_parser("run", help="keep the switches converged until SIGTERM; SIGHUP reads the files again")
     _add_files(run)
     run.add_argument("--http", default=DEFAULT_HTTP, metavar="HOST:PORT", help=f"HTTP API (default {DEFAULT_HTTP})")
     run.add_argument(
         "--job-dir", type=Path, metavar="DIR", help="keep jobs that come over HTTP here, so that they survive a restart"
     )
-    run.add_argument("--verbose", action="store_true", help="log every step of the P4Runtime session")
+    run.add_argument("--verbose", action="store_true", help="log every step of the P4Runtime sessions")
     run.set_defaults(command=_run)
 
     check = commands.add_parser("check", help="validate the files and show what would be installed, without a switch")
@@ -91,12 +85,17 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--json", action="store_true", help="as JSON")
     check.set_defaults(command=_check)
 
-    for name, text in (("counters", "the switch's counters, with names"), ("status", "what the controller holds")):
+    asks = (
+        ("status", _status, "which switches hold what the controller wants, for which jobs"),
+        ("counters", _counters, "the switches' counters, with names"),
+        ("violations", _violations, "gradients that the guard refused: from where, of which job, how often"),
+    )
+    for name, function, text in asks:
         ask = commands.add_parser(name, help=f"{text}, from a running controller")
         ask.add_argument("--http", default=DEFAULT_HTTP, metavar="HOST:PORT", help=f"its API (default {DEFAULT_HTTP})")
         ask.add_argument("--json", action="store_true", help="as JSON")
-        ask.set_defaults(command=_counters if name == "counters" else _status)
-    for command in (run, check):
+        ask.set_defaults(command=function)
+    for command in commands.choices.values():
         command.formatter_class = argparse.RawDescriptionHelpFormatter
         command.epilog = _EXAMPLES
     return parser
@@ -177,57 +176,20 @@ def _check(options: argparse.Namespace) -> int:
     pipeline = pipeline_files.load(options.p4_dir)
     fabric = fabric_file.load(options.fabric)
     jobs = load_jobs(options.job, None)
-    entities = plan(pipeline, fabric, jobs)[fabric.switches[0].name]
-    rows = [_describe(entity) for entity in entities]
+    plan = make_plan(pipeline, fabric, jobs)
+    rows = {name: [describe(entity) for entity in entities] for name, entities in plan.entities.items()}
     if options.json:
-        print(json.dumps([dict(zip(("table", "key", "action"), row, strict=True)) for row in rows], indent=2))
+        keys = ("switch", "table", "key", "action")
+        found = [dict(zip(keys, (name, *row), strict=True)) for name, some in rows.items() for row in some]
+        print(json.dumps(found, indent=2))
         return 0
-    switch = fabric.switches[0]
-    print(
-        format_table(f"switch {switch.name} at {switch.address} would hold", ("table", "key", "action"), sorted(rows))
-    )
-    counts = ", ".join(f"{count} {name}" for name, count in pipeline_files.count_entries(entities).items())
-    print(f"\njobs: {len(jobs)}; entries: {counts}")
+    for switch in fabric.switches:
+        title = f"switch {switch.name} at {switch.address} would hold"
+        print(format_table(title, ("table", "key", "action"), sorted(rows[switch.name])), end="\n\n")
+        counts = pipeline_files.count_entries(plan.entities[switch.name])
+        print(f"{switch.name}: {', '.join(f'{count} {name}' for name, count in counts.items())}", end="\n\n")
+    print(f"switches: {len(fabric.switches)}; jobs: {len(jobs)}")
     return 0
-
-
-def _describe(entity: Entity) -> tuple[str, str, str]:
-    match entity:
-        case P4TableEntry(match=match, action=action):
-            key = " ".join(f"{name}={_plain(value)}" for name, value in (match or {}).items())
-            shown = _describe_action(action)
-            if entity.meter_config is not None:
-                shown = f"{shown}, {_describe_meter(entity.meter_config)}"
-            return entity.table_id, key, shown
-        case P4MulticastGroupEntry():
-            return "multicast_groups", f"group={entity.multicast_group_id}", f"ports {entity.replicas_str()}"
-        case P4MeterEntry(config=config):
-            return entity.meter_id, f"index={entity.index}", _describe_meter(config) if config else "default"
-        case P4DigestEntry():
-            shown = f"lists of {entity.max_list_size}, at most {entity.max_timeout_ns / 1e6:g} ms old"
-            return entity.digest_id, "", shown
-
-
-def _describe_action(action: object) -> str:
-    match action:
-        case P4TableAction(name=name, args=args):
-            return f"{name}({', '.join(f'{key}={_plain(value)}' for key, value in args.items())})"
-        case P4IndirectAction(action_set=members):
-            return " | ".join(f"{_weight(weight)} x {_describe_action(member)}" for weight, member in members or ())
-        case _:
-            return "-"
-
-
-def _weight(weight: int | tuple[int, int]) -> int:
-    return weight if isinstance(weight, int) else weight[0]
-
-
-def _describe_meter(config: P4MeterConfig) -> str:
-    return f"CIR=PIR={config.cir}/s, CBS={config.cburst}, PBS={config.pburst}"
-
-
-def _plain(value: object) -> str:
-    return f"{value[0]}-{value[1]}" if isinstance(value, tuple) else str(value)
 
 
 def _counters(options: argparse.Namespace) -> int:
@@ -236,17 +198,40 @@ def _counters(options: argparse.Namespace) -> int:
     return 0
 
 
-def _status(options: argparse.Namespace) -> int:
-    answer = _ask(options.http, "/status", {"ready", "switch", "jobs", "entries"})
+def _violations(options: argparse.Namespace) -> int:
+    answer = _ask(options.http, "/violations", {"violations"})
     if options.json:
         print(json.dumps(answer, indent=2))
         return 0
-    switch = answer["switch"]
-    state = "ready" if answer["ready"] else f"not ready: {switch['problem'] or 'converging'}"
-    print(f"switch {switch['name']} at {switch['address']} ({switch['target']}): {state}")
-    rows = [(it["name"], it["id"], " ".join(it["workers"]), " ".join(it["servers"]) or "-") for it in answer["jobs"]]
-    print(format_table("jobs", ("name", "id", "workers", "servers"), rows))
-    print(format_table("entries", ("table", "entries"), answer["entries"].items()))
+    rows = [
+        (it["switch"], it["port"], it["host"] or "?", it["source"], it["job"] or it["job_id"], it["times"])
+        for it in answer["violations"]
+    ]
+    print(format_table("refused gradients", ("switch", "port", "host", "source", "job", "times told"), rows))
+    return 0
+
+
+def _status(options: argparse.Namespace) -> int:
+    answer = _ask(options.http, "/status", {"ready", "switches", "jobs"})
+    if options.json:
+        print(json.dumps(answer, indent=2))
+        return 0
+    switches = [
+        (
+            it["name"],
+            it["address"],
+            it["target"],
+            sum(it["entries"].values()),
+            "ready" if it["ready"] else it["problem"],
+        )
+        for it in answer["switches"]
+    ]
+    print(format_table("switches", ("name", "address", "target", "entries", "state"), switches))
+    jobs = [
+        (it["name"], it["id"], it["index"], " ".join(it["workers"]), " ".join(it["servers"]) or "-")
+        for it in answer["jobs"]
+    ]
+    print(format_table("jobs", ("name", "id", "index", "workers", "servers"), jobs))
     return 0
 
 

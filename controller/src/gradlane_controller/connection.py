@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The P4Runtime session with the switch: opened, watched, and opened again when it is lost."""
+"""The P4Runtime session with a switch: opened, watched, and opened again when it is lost."""
 
 import asyncio
 import logging
-from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar, cast
 
 from finsy import GRPCStatusCode, P4ClientError, P4TableEntry, Switch, SwitchEvent, SwitchOptions
 from finsy.p4entity import P4Entity
 
-from gradlane_controller.errors import SwitchError
+from gradlane_controller.errors import SwitchError, SwitchLostError
 from gradlane_controller.fabric import SwitchAddress
 from gradlane_controller.pipeline import Pipeline
 
@@ -24,17 +24,31 @@ _T = TypeVar("_T")
 _Entity = TypeVar("_Entity", bound=P4Entity)
 
 
-class _FinsyLog(logging.Handler):
-    """finsy tells why one of its tasks failed only to its log. This keeps the reason; details go to our debug log."""
+class FinsyLog(logging.Handler):
+    """finsy tells why a task of a switch failed only to its log. This keeps the reason; details go to our debug log."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.failure: BaseException | None = None
+        self._failures: dict[str, BaseException] = {}
+        finsy_logger = logging.getLogger("finsy")
+        finsy_logger.handlers = [self]
+        finsy_logger.setLevel(logging.INFO)
+        finsy_logger.propagate = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info and record.exc_info[1] is not None:
-            self.failure = record.exc_info[1]
+        if record.exc_info and record.exc_info[1] is not None and isinstance(record.args, tuple) and record.args:
+            # finsy's argument is the name of the task, "fy:SWITCH|WHAT".
+            switch = str(record.args[0]).removeprefix("fy:").partition("|")[0]
+            self._failures[switch] = record.exc_info[1]
         _LOG.debug("%s", record.getMessage())
+
+    def failure(self, switch: str) -> BaseException | None:
+        """Why a task of that switch failed."""
+        return self._failures.get(switch)
+
+    def forget(self, switch: str) -> None:
+        """Before a new session."""
+        self._failures.pop(switch, None)
 
 
 class Connection:
@@ -42,7 +56,7 @@ class Connection:
 
     `on_ready` runs at each new session and each time this controller becomes the primary one, with the pipeline in
     place if it is primary; when it fails with P4ClientError the session is opened anew.
-    `on_lost` hears why a session ended.
+    `on_lost` hears why a session ended, `on_late` why there still is none after the time that a switch may take.
     """
 
     def __init__(
@@ -51,6 +65,8 @@ class Connection:
         pipeline: Pipeline,
         on_ready: Callable[[Switch], Awaitable[None]],
         on_lost: Callable[[str], None],
+        on_late: Callable[[str], None],
+        finsy_log: FinsyLog,
     ) -> None:
         self._where = where
         self._options = SwitchOptions(
@@ -61,16 +77,13 @@ class Connection:
         )
         self._on_ready = on_ready
         self._on_lost = on_lost
+        self._on_late = on_late
         self._switch: Switch | None = None
         self._lost = asyncio.Event()
         self._was_ready = False
-        self._settled = False  # this session has its pipeline and its state, so requests are answered at once
+        self._settled = False  # this session has its pipeline, so requests are answered at once
         self._failure: BaseException | None = None
-        self._finsy_log = _FinsyLog()
-        finsy_logger = logging.getLogger("finsy")
-        finsy_logger.handlers = [self._finsy_log]
-        finsy_logger.setLevel(logging.INFO)
-        finsy_logger.propagate = False
+        self._finsy_log = finsy_log
 
     @property
     def connected(self) -> bool:
@@ -82,12 +95,10 @@ class Connection:
         """Whether this controller may write to the switch."""
         return self._switch is not None and self._switch.is_primary
 
-    def check_primary(self) -> None:
-        """Raises SwitchError unless this controller may write to the switch."""
-        if self._switch is None:
-            raise SwitchError(f"{self._name} is not connected")
-        if not self._switch.is_primary:
-            raise SwitchError(f"another controller is primary at {self._name}")
+    def check_not_backup(self) -> None:
+        """Raises SwitchError if another controller writes to the switch."""
+        if self._switch is not None and not self._switch.is_primary:
+            raise SwitchError(f"another controller is primary at {self.name}")
 
     def renew(self, reason: str) -> None:
         """Ends the session for that reason; a new one follows."""
@@ -96,19 +107,23 @@ class Connection:
     async def run(self) -> None:
         """Keeps the session until cancelled.
 
-        Raises SwitchError if the first session does not come about in time, or if the switch refuses the first state.
+        Raises SwitchError if the switch refuses the program or the first state.
         """
         loop = asyncio.get_running_loop()
         begin = loop.time()
+        told = False
         while True:
             left = max(begin + START_SECONDS - loop.time(), 1.0)
-            answered = await self._run_session(ATTEMPT_SECONDS if self._was_ready else min(ATTEMPT_SECONDS, left))
-            reason = f"{self._name}: {self._why_lost()}"
-            if not self._was_ready:
-                patience = PROGRAM_SECONDS if answered else START_SECONDS
-                late = loop.time() + RETRY_SECONDS >= begin + patience
-                if late or _is_refusal(self._failure or self._finsy_log.failure):
-                    raise SwitchError(reason)
+            first = not (self._was_ready or told)
+            answered = await self._run_session(min(ATTEMPT_SECONDS, left) if first else ATTEMPT_SECONDS)
+            failure = self._failure or self._finsy_log.failure(self._where.name)
+            reason = f"{self.name}: {self._why_lost()}"
+            if not self._was_ready and _is_refusal(failure):
+                raise SwitchError(reason)
+            patience = PROGRAM_SECONDS if answered else START_SECONDS
+            if first and not self._was_ready and loop.time() + RETRY_SECONDS >= begin + patience:
+                told = True
+                self._on_late(reason)
             self._on_lost(reason)
             await asyncio.sleep(RETRY_SECONDS)
 
@@ -116,34 +131,35 @@ class Connection:
         """Runs an operation on the session. Raises SwitchError if there is none, it ends meanwhile or it is refused."""
         switch, lost = self._switch, self._lost
         if switch is None:
-            raise SwitchError(f"{self._name} is not connected")
+            raise SwitchLostError(f"{self.name} is not connected")
         task = asyncio.create_task(operation(switch))
         watch = asyncio.create_task(lost.wait())
         try:
             await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
             if lost.is_set():
-                raise SwitchError(f"{self._name} was lost meanwhile: {self._why_lost()}")
+                raise SwitchLostError(f"{self.name} was lost meanwhile: {self._why_lost()}")
             return task.result()
         except P4ClientError as problem:
-            raise SwitchError(f"{self._name}: {describe(problem)}") from None
+            raise SwitchError(f"{self.name}: {describe(problem)}") from None
         finally:
             for each in (task, watch):
                 each.cancel()
             await asyncio.gather(task, watch, return_exceptions=True)
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
+        """The switch's name and address, for people."""
         return f"switch {self._where.name!r} at {self._where.address}"
 
     def _why_lost(self) -> str:
-        failure = self._failure or self._finsy_log.failure
+        failure = self._failure or self._finsy_log.failure(self._where.name)
         return describe(failure) if failure else "the connection was closed"
 
     async def _run_session(self, answer_seconds: float) -> bool:
         """One session from the first try to the end; whether the switch answered."""
         self._failure = None
         self._settled = False
-        self._finsy_log.failure = None
+        self._finsy_log.forget(self._where.name)
         self._lost = asyncio.Event()
         answered = asyncio.Event()
         # A task of its own, because finsy cancels whoever opens a session that fails half-way.
@@ -195,9 +211,12 @@ class Connection:
     async def _ready(self, switch: Switch) -> None:
         """finsy's ready handler. Ends the session by the event, as an exception here would only reach finsy's log."""
         self._switch = switch
+        # The same bid at the next session: with two controllers, the same one is the primary at every switch.
+        self._options = self._options(initial_election_id=switch.election_id)
+        self._settled = True
         try:
             await self._on_ready(switch)
-            self._was_ready = self._settled = True
+            self._was_ready = True
         except P4ClientError as problem:
             self._fail(problem)
 
@@ -213,8 +232,8 @@ def _is_refusal(problem: BaseException | None) -> bool:
     return isinstance(problem, P4ClientError) and problem.code not in silent
 
 
-async def read_all(switch: Switch, like: _Entity) -> list[_Entity]:
-    """Every entity of the kind of `like`. Raises finsy.P4ClientError."""
+async def read_all(switch: Switch, like: _Entity | Sequence[_Entity]) -> list[_Entity]:
+    """Every entity of the kind of `like`, or of each of several. Raises finsy.P4ClientError."""
     return [entity async for entity in cast(AsyncIterable[_Entity], switch.read(like))]
 
 

@@ -4,10 +4,22 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from finsy import P4DigestEntry, P4MeterConfig, P4MeterEntry, P4MulticastGroupEntry, P4Schema, P4TableEntry, Switch
+from finsy import (
+    GRPCStatusCode,
+    P4ClientError,
+    P4DigestEntry,
+    P4MeterConfig,
+    P4MeterEntry,
+    P4MulticastGroupEntry,
+    P4Schema,
+    P4TableAction,
+    P4TableEntry,
+    Switch,
+)
 from finsy.proto import p4r
 
 from gradlane_controller.connection import read_all
+from gradlane_controller.counters import reset_decisions
 from gradlane_controller.policy import Entity
 
 _INSERT, _MODIFY, _DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
@@ -42,7 +54,11 @@ async def read_back(switch: Switch) -> list[Entity]:
     for meter in schema.meters:
         held += await read_all(switch, P4MeterEntry(meter.alias))
     for digest in schema.digests:
-        held += await read_all(switch, P4DigestEntry(digest.alias))
+        try:
+            held += await read_all(switch, P4DigestEntry(digest.alias))
+        except P4ClientError as problem:
+            if problem.code != GRPCStatusCode.NOT_FOUND:  # BMv2's answer while it is not configured
+                raise
     return held
 
 
@@ -72,10 +88,29 @@ def difference(schema: P4Schema, held: Iterable[Entity], desired: Iterable[Entit
 
 async def converge(switch: Switch, desired: Iterable[Entity]) -> Changes:
     """Makes the switch hold exactly `desired`; writes nothing if it does already. Raises finsy.P4ClientError."""
-    updates = difference(switch.p4info, await read_back(switch), desired)
+    desired = list(desired)
+    held = await read_back(switch)
+    updates = difference(switch.p4info, held, desired)
+    known = job_indices(held)
+    # An index that a job has had before begins anew for another one.
+    await reset_decisions(switch, [number for job, number in job_indices(desired).items() if known.get(job) != number])
     await switch.write(updates)
     kinds = [update.type for update in updates]
     return Changes(kinds.count(_INSERT), kinds.count(_MODIFY), kinds.count(_DELETE))
+
+
+async def read_indices(switch: Switch) -> dict[int, int]:
+    """The index by which the switch knows each job, by job id. Raises finsy.P4ClientError."""
+    return job_indices(await read_all(switch, P4TableEntry("jobs")))
+
+
+def job_indices(entities: Iterable[Entity]) -> dict[int, int]:
+    """The indices in the entries of `jobs` among entities, by job id."""
+    found: dict[int, int] = {}
+    for it in entities:
+        if isinstance(it, P4TableEntry) and it.table_id == "jobs" and it.match and isinstance(it.action, P4TableAction):
+            found[it.match["job"]] = it.action.args["job_index"]
+    return found
 
 
 def _encode(schema: P4Schema, entities: Iterable[Entity]) -> list[p4r.Entity]:

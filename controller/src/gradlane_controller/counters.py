@@ -1,23 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data plane's counters, with names: what was decided for packets, what was dropped, who sent."""
+"""The data planes' counters, with names: what was decided for packets, what was dropped, who sent."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from ipaddress import IPv4Address
+from ipaddress import IPv6Address
 from typing import Any
 
-from finsy import P4CounterEntry, P4DirectCounterEntry, Switch
+from finsy import P4CounterData, P4CounterEntry, P4DirectCounterEntry, Switch
+from finsy.proto import p4r
 
-from gradlane.job import Job
 from gradlane_controller.connection import read_all
 from gradlane_controller.data_plane import Reason
-from gradlane_controller.fabric import Fabric
+from gradlane_controller.plan import Plan
+
+_CELLS_OF_JOB = len(Reason) << 6  # of 2 ** _JOB_SHIFT, as the other reasons do not exist
+_JOB_SHIFT = 11
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Packets (and their bytes at ingress) with one decision and one pair of tags."""
+    """Packets (and their bytes at ingress) of a job, None: of none, with one decision and one pair of tags."""
 
+    switch: str
+    job: str | None
     reason: str
     queue_class: int
     drop_precedence: int
@@ -27,8 +32,10 @@ class Decision:
 
 @dataclass(frozen=True)
 class Drops:
-    """What the gradient policy dropped of one layer (63: that and all above) and 16 magnitudes from `magnitude` on."""
+    """What the gradient policy took, whole or by trimming, of one layer (63: that and all above) and 16 magnitudes from
+    `magnitude` on."""
 
+    switch: str
     layer: int
     magnitude: int
     packets: int
@@ -39,6 +46,7 @@ class Drops:
 class Sender:
     """What one rank sent into the network; `host` and `job` are None for entries of another controller."""
 
+    switch: str
     host: str | None
     job: str | None
     job_id: int
@@ -49,68 +57,115 @@ class Sender:
 
 
 @dataclass(frozen=True)
+class SwitchCounters:
+    """Everything above zero at one switch, and every sender there."""
+
+    switch: str
+    decisions: list[Decision]
+    drop_map: list[Drops]
+    senders: list[Sender]
+
+
+@dataclass(frozen=True)
 class Counters:
-    """Everything above zero, and every sender. `reasons` are the sums of `decisions`, with every reason present."""
+    """Of every switch but those that are `away`. `reasons` are the sums of `decisions`, with every reason present."""
 
     reasons: dict[str, dict[str, int]]
     decisions: list[Decision]
     drop_map: list[Drops]
     senders: list[Sender]
+    away: list[str]
 
     def to_json(self) -> dict[str, Any]:
         """As dictionaries and lists."""
         return asdict(self)
 
 
-async def read_counters(switch: Switch, fabric: Fabric, jobs: Iterable[Job]) -> Counters:
-    """Reads every counter of the switch. Raises finsy.P4ClientError."""
-    decisions = [decode_decision(*cell) for cell in await _cells(switch, "decisions")]
-    drop_map = [Drops(index >> 4, (index & 15) << 4, *counts) for index, *counts in await _cells(switch, "drop_map")]
-    names = {job.id: job.name for job in jobs}
+def collect(counters: Sequence[SwitchCounters], away: list[str]) -> Counters:
+    """The counters of several switches as one."""
+    decisions = [row for it in counters for row in it.decisions]
+    return Counters(
+        reasons=_sums(decisions),
+        decisions=decisions,
+        drop_map=[row for it in counters for row in it.drop_map],
+        senders=[row for it in counters for row in it.senders],
+        away=away,
+    )
+
+
+async def read_counters(switch: Switch, plan: Plan) -> SwitchCounters:
+    """Reads the counters of a switch; of `decisions` the cells of the plan's jobs only. Raises finsy.P4ClientError."""
+    jobs = {plan.indices[it.id]: name for name, it in plan.jobs.items()}
+    decisions = [
+        decode_decision(switch.name, jobs, *cell) for cell in await _decision_cells(switch, sorted({0, *jobs}))
+    ]
+    drop_map = [
+        Drops(switch.name, index >> 4, (index & 15) << 4, *counts)
+        for index, *counts in _above_zero(await read_all(switch, P4CounterEntry("drop_map")))
+    ]
+    hosts = {port.number: port.host for port in plan.fabric.ports_at(switch.name)}
+    names = {it.id: name for name, it in plan.jobs.items()}
     senders: list[Sender] = []
     for entry in await read_all(switch, P4DirectCounterEntry("permitted")):
         if entry.table_entry is None or entry.table_entry.match is None:
             continue  # the default action: what the guard refused is among the decisions
-        match = entry.table_entry.match
-        host = next((port.host for port in fabric.ports if port.number == match["ingress_port"]), None)
-        name = names.get(match["job"])
-        source = str(IPv4Address(int(match["source"])))
+        port, source, job = (entry.table_entry.match[key] for key in ("ingress_port", "source", "job"))
+        address = IPv6Address(int(source))
         senders.append(
-            Sender(host, name, match["job"], match["ingress_port"], source, entry.packet_count, entry.byte_count)
+            Sender(
+                switch=switch.name,
+                host=hosts.get(port),
+                job=names.get(job),
+                job_id=job,
+                port=port,
+                source=str(address.ipv4_mapped or address),
+                packets=entry.packet_count,
+                bytes=entry.byte_count,
+            )
         )
     senders.sort(key=lambda sender: (sender.job_id, sender.port))
-    return Counters(_sums(decisions), decisions, drop_map, senders)
+    return SwitchCounters(switch.name, decisions, drop_map, senders)
 
 
-def decode_decision(index: int, packets: int, octets: int) -> Decision:
-    """The decision of one cell of the counter `decisions` (reason ++ queue class ++ drop precedence)."""
-    number = index >> 6 & 31
-    known = number in Reason.__members__.values()
-    reason = Reason(number).name.lower() if known else f"reason_{number}"
-    return Decision(reason, index >> 3 & 7, index & 7, packets, octets)
+async def reset_decisions(switch: Switch, indices: Sequence[int]) -> None:
+    """Sets the cells of these job indices to zero, where they are not. Raises finsy.P4ClientError."""
+    cells = await _decision_cells(switch, indices) if indices else []
+    zero = P4CounterData(byte_count=0, packet_count=0)
+    entities = [P4CounterEntry("decisions", index=index, data=zero).encode(switch.p4info) for index, *_ in cells]
+    await switch.write([p4r.Update(type=p4r.Update.MODIFY, entity=entity) for entity in entities])
+
+
+def decode_decision(switch: str, jobs: Mapping[int, str], index: int, packets: int, octets: int) -> Decision:
+    """The decision of a cell of the counter `decisions` (job index ++ reason ++ queue class ++ drop precedence)."""
+    reason = Reason(index >> 6 & 31).name.lower()
+    return Decision(switch, jobs.get(index >> _JOB_SHIFT), reason, index >> 3 & 7, index & 7, packets, octets)
 
 
 def format_counters(counters: Mapping[str, Any]) -> str:
     """A table for people, of what `Counters.to_json` gives."""
     decisions = [
-        (row["reason"], row["queue_class"], row["drop_precedence"], row["packets"], row["bytes"])
+        (row["switch"], row["job"] or "-", row["reason"], row["queue_class"], row["drop_precedence"], row["packets"],
+         row["bytes"])
         for row in counters["decisions"]
-    ]
+    ]  # fmt: skip
     drops = [
-        (row["layer"], f"{row['magnitude']}-{row['magnitude'] + 15}", row["packets"], row["bytes"])
+        (row["switch"], row["layer"], f"{row['magnitude']}-{row['magnitude'] + 15}", row["packets"], row["bytes"])
         for row in counters["drop_map"]
     ]
     senders = [
-        (row["job"] or row["job_id"], row["host"] or "?", row["port"], row["source"], row["packets"], row["bytes"])
+        (row["switch"], row["job"] or row["job_id"], row["host"] or "?", row["port"], row["source"], row["packets"],
+         row["bytes"])
         for row in counters["senders"]
+    ]  # fmt: skip
+    decided = ("switch", "job", "reason", "queue class", "drop precedence", "packets", "bytes")
+    parts = [
+        format_table("decisions", decided, decisions),
+        format_table("taken by the gradient policy", ("switch", "layer", "magnitude", "packets", "bytes"), drops),
+        format_table("senders", ("switch", "job", "host", "port", "source", "packets", "bytes"), senders),
     ]
-    return "\n\n".join(
-        (
-            format_table("decisions", ("reason", "queue class", "drop precedence", "packets", "bytes"), decisions),
-            format_table("dropped by the gradient policy", ("layer", "magnitude", "packets", "bytes"), drops),
-            format_table("senders", ("job", "host", "port", "source", "packets", "bytes"), senders),
-        )
-    )
+    if counters["away"]:
+        parts.append(f"without those of {', '.join(counters['away'])}, which can't be reached")
+    return "\n\n".join(parts)
 
 
 def format_table(title: str, head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> str:
@@ -131,11 +186,20 @@ def format_table(title: str, head: tuple[str, ...], rows: Iterable[tuple[object,
     return "\n".join((f"{title}:", line(head), *(line(row) for row in rows)))
 
 
-async def _cells(switch: Switch, name: str) -> list[tuple[int, int, int]]:
-    """(index, packets, bytes) of the cells above zero."""
+async def _decision_cells(switch: Switch, indices: Iterable[int]) -> list[tuple[int, int, int]]:
+    """(index, packets, bytes) of the cells of these jobs above zero."""
+    wanted = [
+        P4CounterEntry("decisions", index=(job << _JOB_SHIFT) + cell)
+        for job in indices
+        for cell in range(_CELLS_OF_JOB)
+    ]
+    return _above_zero(await read_all(switch, wanted))
+
+
+def _above_zero(entries: Iterable[P4CounterEntry]) -> list[tuple[int, int, int]]:
     return [
         (entry.index, entry.packet_count, entry.byte_count)
-        for entry in await read_all(switch, P4CounterEntry(name))
+        for entry in entries
         if entry.index is not None and entry.packet_count
     ]
 

@@ -10,3 +10,7 @@ class PipelineError(GradlaneError):
 
 class SwitchError(GradlaneError):
     """The switch can't be reached, is lost, or refused something; the message names its address."""
+
+
+class SwitchLostError(SwitchError):
+    """The session with the switch ended meanwhile, or there is none."""

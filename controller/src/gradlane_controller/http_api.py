@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The controller over HTTP, in JSON.
 
-Errors are {"error": "..."}: 400 for a bad job, 404 for an unknown one, 503 if the switch can't follow just now.
+Errors are {"error": "..."}: 400 for a bad job, 404 for an unknown one, 503 if a switch can't follow just now.
 """
 
 from collections.abc import Awaitable, Callable
@@ -10,22 +10,31 @@ from typing import Any
 from aiohttp import web
 
 from gradlane import GradlaneError
-from gradlane_controller.errors import SwitchError
-from gradlane_controller.service import Controller, StorageError, UnknownJobError
+from gradlane_controller.errors import SwitchError, SwitchLostError
+from gradlane_controller.service import Controller, UnknownJobError
+from gradlane_controller.storage import StorageError
 
 MAX_JOB_BYTES = 1 << 20
 
-_STATUS: dict[type[GradlaneError], int] = {UnknownJobError: 404, SwitchError: 503, StorageError: 500}
+_STATUS: dict[type[GradlaneError], int] = {
+    UnknownJobError: 404,
+    SwitchError: 503,
+    SwitchLostError: 503,
+    StorageError: 500,
+}
 
 
 def make_application(controller: Controller) -> web.Application:
-    """GET /status, GET /counters, POST /jobs (body: a job file), DELETE /jobs/NAME."""
+    """GET /status, GET /counters, GET /violations, POST /jobs (body: a job file), DELETE /jobs/NAME."""
 
     async def status(_request: web.Request) -> web.Response:
         return web.json_response(controller.status())
 
     async def counters(_request: web.Request) -> web.Response:
         return web.json_response((await controller.counters()).to_json())
+
+    async def violations(_request: web.Request) -> web.Response:
+        return web.json_response({"violations": controller.violations()})
 
     async def post_job(request: web.Request) -> web.Response:
         try:
@@ -43,6 +52,7 @@ def make_application(controller: Controller) -> web.Application:
     application = web.Application(middlewares=[_errors_as_json], client_max_size=MAX_JOB_BYTES)
     application.router.add_get("/status", status)
     application.router.add_get("/counters", counters)
+    application.router.add_get("/violations", violations)
     application.router.add_post("/jobs", post_job)
     application.router.add_delete("/jobs/{name}", delete_job)
     return application
@@ -57,7 +67,7 @@ async def _errors_as_json(
     except GradlaneError as problem:
         return _error(_STATUS.get(type(problem), 400), str(problem))
     except web.HTTPNotFound:
-        return _error(404, f"no {request.path} here; there are /status, /counters, /jobs and /jobs/NAME")
+        return _error(404, f"no {request.path} here; there are /status, /counters, /violations, /jobs and /jobs/NAME")
     except web.HTTPException as problem:
         return _error(problem.status, problem.reason)
 

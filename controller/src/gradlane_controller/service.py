@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller: which jobs there are, and that the switch holds what they and the fabric say."""
+"""The controller: which jobs there are, and that the switches hold what they and the fabric say."""
 
 import asyncio
 import logging
-from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,54 +12,31 @@ from finsy import Switch
 from gradlane import GradlaneError, job
 from gradlane.job import Job
 from gradlane_controller import fabric as fabric_file
-from gradlane_controller.connection import Connection
-from gradlane_controller.convergence import converge
-from gradlane_controller.counters import Counters, read_counters
-from gradlane_controller.errors import SwitchError
+from gradlane_controller.connection import FinsyLog
+from gradlane_controller.convergence import Changes, read_indices
+from gradlane_controller.counters import Counters, SwitchCounters, collect, read_counters
+from gradlane_controller.errors import SwitchError, SwitchLostError
 from gradlane_controller.fabric import Fabric
-from gradlane_controller.pipeline import Pipeline, check_capacity, count_entries
-from gradlane_controller.policy import Entity, desired_entities
+from gradlane_controller.pipeline import Pipeline, count_entries
+from gradlane_controller.plan import load_jobs, make_plan
+from gradlane_controller.site import Site
+from gradlane_controller.storage import kept
+from gradlane_controller.violations import Violations
 
 _LOG = logging.getLogger(__name__)
-
-
-class StorageError(GradlaneError):
-    """A job can't be kept in the job folder; the message names the file."""
 
 
 class UnknownJobError(GradlaneError):
     """There is no job of that name."""
 
 
-def load_jobs(files: Iterable[Path], folder: Path | None) -> dict[str, Job]:
-    """The jobs by name; one in the folder replaces one of the same name in a file. Raises JobError."""
-    return {**_load_all(files), **_load_all(sorted(folder.glob("*.toml")) if folder else ())}
-
-
-def _load_all(paths: Iterable[Path]) -> dict[str, Job]:
-    jobs: dict[str, Job] = {}
-    for path in paths:
-        it = job.load(path)
-        if it.name in jobs:
-            raise job.JobError(str(path), "job.name", f"is {it.name!r}, like that of {jobs[it.name].file}; one each")
-        jobs[it.name] = it
-    return jobs
-
-
-def plan(pipeline: Pipeline, fabric: Fabric, jobs: Mapping[str, Job]) -> dict[str, list[Entity]]:
-    """What each switch has to hold for these jobs. Raises JobError or PipelineError if that can't be."""
-    planned = desired_entities(fabric, jobs.values())
-    for switch, entities in planned.items():
-        check_capacity(pipeline, switch, entities)
-    return planned
-
-
 class Controller:
-    """Holds the desired state and makes the switch follow it, at every session and every change.
+    """Holds the desired state and makes the switches follow it, at every session and every change.
 
     Jobs come from files, which are read again on `reload`, and from `put_job`, which keeps them in `job_folder` if
     there is one, so that they survive a restart. Every method that changes something either succeeds as a whole, with
-    the switch holding it, or leaves the desired state as it was and raises.
+    every switch that is there holding it, or leaves the desired state as it was and raises. A switch that is away gets
+    its state when it comes back; until then no job is taken that has a rank there.
     """
 
     def __init__(
@@ -72,44 +48,58 @@ class Controller:
         self._job_paths = tuple(job_paths)
         self._job_folder = job_folder
         self._posted: dict[str, Job] = {}  # jobs that are in no file
-        self._fabric = fabric_file.load(fabric_path)
-        self._jobs = load_jobs(self._job_paths, job_folder)
-        self._entities = plan(pipeline, self._fabric, self._jobs)[self._fabric.switches[0].name]
-        self._lock = asyncio.Lock()
-        self._ready = asyncio.Event()
+        fabric = fabric_file.load(fabric_path)
+        self._plan = make_plan(pipeline, fabric, load_jobs(self._job_paths, job_folder))
+        self._violations = Violations()
+        self._lock = asyncio.Lock()  # of the plan; whoever holds a site's does not wait for this one
+        self._started = asyncio.Event()
+        self._hopeless = asyncio.Event()
+        self._learnt = False  # which index the switches know each job by
         self._stood_by = False
-        self._last_problem = ""
-        self._connection = Connection(self._fabric.switches[0], pipeline, self._on_ready, self._on_lost)
+        finsy_log = FinsyLog()
+        self._sites = {
+            where.name: Site(where, pipeline, self._on_ready, self._on_late, finsy_log) for where in fabric.switches
+        }
 
     async def run(self) -> None:
-        """Keeps the switch converged until cancelled. Raises SwitchError if it can't be reached at the start."""
-        await self._connection.run()
+        """Keeps the switches converged until cancelled.
+
+        Raises SwitchError if at the start none can be reached, or if one refuses the program or its first state.
+        """
+        tasks = [asyncio.create_task(site.connection.run()) for site in self._sites.values()]
+        hopeless = asyncio.create_task(self._hopeless.wait())
+        try:
+            done, _ = await asyncio.wait((*tasks, hopeless), return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                await task
+            raise SwitchError("; ".join(site.problem for site in self._sites.values()))
+        finally:
+            for task in (*tasks, hopeless):
+                task.cancel()
+            await asyncio.wait((*tasks, hopeless))
 
     async def wait_until_ready(self) -> None:
-        """Returns once the switch holds the desired state."""
-        await self._ready.wait()
+        """Returns once every switch holds its state, but for those that can't be reached in time."""
+        await self._started.wait()
 
     @property
     def summary(self) -> str:
         """One line for people."""
-        switch = self._fabric.switches[0]
-        entries = sum(count_entries(self._entities).values())
-        return f"switch {switch.name} at {switch.address}, jobs: {len(self._jobs)}, entries: {entries}"
+        if len(self._sites) == 1:
+            (where,) = self._plan.fabric.switches
+            switches = f"switch {where.name} at {where.address}"
+        else:
+            switches = f"switches {', '.join(self._sites)}"
+        away = [site.problem for site in self._sites.values() if not site.ready]
+        entries = sum(len(entities) for entities in self._plan.entities.values())
+        absent = f", not ready: {'; '.join(away)}" if away else ""
+        return f"{switches}, jobs: {len(self._plan.jobs)}, entries: {entries}{absent}"
 
     def status(self) -> dict[str, Any]:
         """What GET /status answers."""
-        switch = self._fabric.switches[0]
         return {
-            "ready": self._ready.is_set(),
-            "switch": {
-                "name": switch.name,
-                "address": switch.address,
-                "device_id": switch.device_id,
-                "target": switch.target,
-                "connected": self._connection.connected,
-                "primary": self._connection.primary,
-                "problem": self._last_problem,
-            },
+            "ready": all(site.ready for site in self._sites.values()),
+            "switches": [self._status_of(site) for site in self._sites.values()],
             "pipeline": {
                 "name": self._pipeline.schema.name,
                 "version": self._pipeline.schema.version,
@@ -119,26 +109,43 @@ class Controller:
                 {
                     "name": it.name,
                     "id": it.id,
+                    "index": self._plan.indices[it.id],
                     "file": it.file,
                     "workers": [member.host for member in it.workers],
                     "servers": [member.host for member in it.servers],
                     "slots": [it.slots.base, it.slots.last],
                 }
-                for it in self._jobs.values()
+                for it in self._plan.jobs.values()
             ],
-            "entries": count_entries(self._entities),
         }
 
+    def violations(self) -> list[dict[str, Any]]:
+        """What GET /violations answers."""
+        return self._violations.to_json(self._plan.fabric, {it.id: name for name, it in self._plan.jobs.items()})
+
     async def counters(self) -> Counters:
-        """The switch's counters. Raises SwitchError."""
-        return await self._connection.execute(lambda switch: read_counters(switch, self._fabric, self._jobs.values()))
+        """The counters of every switch that is there. Raises SwitchError if none is."""
+        plan = self._plan
+        present = [site for site in self._sites.values() if site.ready]
+
+        async def read(site: Site) -> SwitchCounters:
+            return await site.connection.execute(lambda switch: read_counters(switch, plan))
+
+        results = await asyncio.gather(*map(read, present), return_exceptions=True)
+        found = [it for it in results if isinstance(it, SwitchCounters)]
+        for problem in results:
+            if isinstance(problem, BaseException) and not (isinstance(problem, SwitchLostError) and found):
+                raise problem
+        if not found:
+            next(iter(self._sites.values())).check_ready()
+        return collect(found, away=[name for name in self._sites if name not in {it.switch for it in found}])
 
     async def put_job(self, text: str) -> Job:
         """Adds a job, or replaces the one of that name. Raises JobError, PipelineError or SwitchError."""
         it = job.parse(text, "job in the request")
         async with self._lock:
-            with _kept(self._job_folder, it.name, text):
-                await self._apply(self._fabric, {**self._jobs, it.name: it})
+            with kept(self._job_folder, it.name, text):
+                await self._apply(self._plan.fabric, {**self._plan.jobs, it.name: it})
             self._posted[it.name] = it
         return it
 
@@ -148,10 +155,10 @@ class Controller:
         Raises UnknownJobError or SwitchError.
         """
         async with self._lock:
-            if name not in self._jobs:
-                names = ", ".join(self._jobs) or "none"
-                raise UnknownJobError(f"there is no job {name!r}; there are: {names}")
-            await self._apply(self._fabric, {other: it for other, it in self._jobs.items() if other != name})
+            jobs = self._plan.jobs
+            if name not in jobs:
+                raise UnknownJobError(f"there is no job {name!r}; there are: {', '.join(jobs) or 'none'}")
+            await self._apply(self._plan.fabric, {other: it for other, it in jobs.items() if other != name})
             self._posted.pop(name, None)
             if self._job_folder is not None:
                 (self._job_folder / f"{name}.toml").unlink(missing_ok=True)
@@ -159,83 +166,108 @@ class Controller:
     async def reload(self) -> None:
         """Reads the files again. Raises FabricError, JobError, PipelineError or SwitchError."""
         async with self._lock:
-            fabric, jobs = self._read_files()
-            await self._apply(fabric, jobs)
+            await self._apply(*self._read_files())
         _LOG.info("files read again: %s", self.summary)
+
+    def _status_of(self, site: Site) -> dict[str, Any]:
+        return {
+            "name": site.where.name,
+            "address": site.where.address,
+            "device_id": site.where.device_id,
+            "target": site.where.target,
+            "connected": site.connection.connected,
+            "primary": site.connection.primary,
+            "ready": site.ready,
+            "problem": site.problem,
+            "entries": count_entries(self._plan.entities[site.where.name]),
+        }
 
     def _read_files(self) -> tuple[Fabric, dict[str, Job]]:
         fabric = fabric_file.load(self._fabric_path)
-        if fabric.switches != self._fabric.switches:
+        if fabric.switches != self._plan.fabric.switches:
             raise fabric_file.FabricError(
-                fabric.file, "switch", "changed; a running controller keeps its switch, so start it anew for another"
+                fabric.file, "switch", "changed; a running controller keeps its switches, so start it anew for others"
             )
         return fabric, {**load_jobs(self._job_paths, self._job_folder), **self._posted}
 
-    async def _apply(self, fabric: Fabric, jobs: dict[str, Job]) -> None:
-        """Converges the switch to a new desired state and takes it over, or goes back to the old one and raises."""
-        entities = plan(self._pipeline, fabric, jobs)[fabric.switches[0].name]
-        self._connection.check_primary()
-        try:
-            changes = await self._connection.execute(lambda switch: converge(switch, entities))
-        except SwitchError:
-            await self._restore()
-            raise
-        self._fabric, self._jobs, self._entities = fabric, jobs, entities
-        _LOG.info("converged: %s", changes)
+    async def _apply(self, fabric: Fabric, jobs: Mapping[str, Job]) -> None:
+        """Converges the switches to a new desired state and takes it over, or goes back to the old one and raises."""
+        plan = make_plan(self._pipeline, fabric, jobs, self._plan.indices)
+        changed = [it for name, it in jobs.items() if it != self._plan.jobs.get(name)]
+        needed = set[str]().union(*(plan.switches_of(it) for it in changed))
+        for site in self._sites.values():
+            site.connection.check_not_backup()
+        for name in needed:
+            self._sites[name].check_ready()
+        present = {name: site for name, site in self._sites.items() if site.ready}
+        if not present:
+            next(iter(self._sites.values())).check_ready()
+        results = await asyncio.gather(
+            *(site.converge(plan.entities[name]) for name, site in present.items()), return_exceptions=True
+        )
+        for (name, site), result in zip(present.items(), results, strict=True):
+            if isinstance(result, SwitchLostError) and name not in needed:
+                continue
+            if isinstance(result, BaseException):
+                await self._restore()
+                raise result
+            _LOG.info("converged %s: %s", site.where.name, result)
+        self._plan = plan
+        await self._catch_up()
 
     async def _restore(self) -> None:
         """Takes back what a failed change has written. If that fails too, the next session does it."""
-        try:
-            await self._connection.execute(lambda switch: converge(switch, self._entities))
-        except SwitchError as problem:
-            self._connection.renew(str(problem))
+        for site in self._sites.values():
+            if site.ready:
+                await self._converge_or_renew(site)
 
-    async def _on_ready(self, switch: Switch) -> None:
+    async def _converge_or_renew(self, site: Site) -> None:
+        try:
+            await site.converge(self._plan.entities[site.where.name])
+        except SwitchError as problem:
+            site.connection.renew(str(problem))
+
+    async def _catch_up(self) -> None:
+        """Switches that came back while the plan changed hold what was planned before."""
+        for name, site in self._sites.items():
+            if site.ready and not site.holds(self._plan.entities[name]):
+                await self._converge_or_renew(site)
+
+    async def _on_ready(self, site: Site, switch: Switch) -> None:
+        if not switch.is_primary:
+            self._stood_by = True
+            site.stand_by()
+            return
         async with self._lock:
-            if not switch.is_primary:
-                self._stood_by = True
-                self._ready.clear()
-                self._last_problem = "another controller is primary; standing by"
-                _LOG.warning("switch at %s: %s", switch.address, self._last_problem)
-                return
             if self._stood_by:
                 self._refresh()
-                self._stood_by = False
-            changes = await converge(switch, self._entities)
-            self._last_problem = ""
-            self._ready.set()
-            _LOG.info("converged %s: %s", self.summary, changes)
+            if not self._learnt or self._stood_by:
+                # Another controller has numbered the jobs, or this one in an earlier life.
+                known = await read_indices(switch)
+                self._learnt = bool(known)
+                self._plan = make_plan(self._pipeline, self._plan.fabric, self._plan.jobs, known)
+            self._stood_by = False
+        site.serve(switch, lambda: self._plan.fabric, self._violations)
+        changes: Changes | None = None
+        while not site.holds(self._plan.entities[site.where.name]):
+            changes = await site.write(switch, self._plan.entities[site.where.name])
+            self._learnt = True
+        _LOG.info("converged %s: %s", site.where.name, changes)
+        self._note_start()
 
     def _refresh(self) -> None:
         """Takes over what changed in the files while another controller was primary; bad files change nothing."""
         try:
             fabric, jobs = self._read_files()
-            self._entities = plan(self._pipeline, fabric, jobs)[fabric.switches[0].name]
-            self._fabric, self._jobs = fabric, jobs
+            self._plan = make_plan(self._pipeline, fabric, jobs, self._plan.indices)
         except GradlaneError as problem:
             _LOG.error("files not read again: %s", problem)
 
-    def _on_lost(self, reason: str) -> None:
-        self._ready.clear()
-        if reason != self._last_problem:
-            _LOG.warning("%s; trying again", reason)
-        self._last_problem = reason
+    def _on_late(self, _site: Site) -> None:
+        self._note_start()
 
-
-@contextmanager
-def _kept(folder: Path | None, name: str, text: str) -> Generator[None, None, None]:
-    """Keeps a job's file if the body succeeds; in one step, so that nobody reads half of it. Raises StorageError."""
-    if folder is None:
-        yield
-        return
-    draft = folder / f"{name}.draft"
-    try:
-        draft.write_text(text, encoding="utf-8")
-    except OSError as problem:
-        raise StorageError(f"{draft}: can't be written: {problem.strerror}") from None
-    try:
-        yield
-    except BaseException:
-        draft.unlink()
-        raise
-    draft.replace(folder / f"{name}.toml")
+    def _note_start(self) -> None:
+        sites = self._sites.values()
+        if self._started.is_set() or not all(site.ready or site.late for site in sites):
+            return
+        (self._started if any(site.ready for site in sites) else self._hopeless).set()

@@ -8,10 +8,11 @@ from gradlane_controller.fabric import Fabric
 from gradlane_controller.policy import budget, gradients, multicast, ports, queues, routes
 from gradlane_controller.policy.checks import check_jobs, check_shared_ports
 from gradlane_controller.policy.entities import Entity
+from gradlane_controller.policy.gradients import assign_indices
 from gradlane_controller.policy.usage import Usage
 from gradlane_controller.topology import Topology
 
-__all__ = ["Entity", "desired_entities"]
+__all__ = ["Entity", "assign_indices", "desired_entities"]
 
 
 def desired_entities(
@@ -27,14 +28,14 @@ def desired_entities(
     topology = Topology(fabric)
     usage = Usage(fabric, topology, jobs)
     check_shared_ports(fabric, usage)
-    numbers = gradients.assign_indices(jobs, indices or {})
+    numbers = assign_indices(jobs, indices or {})
     return {
         switch.name: [
             *ports.ports(fabric, switch),
             *ports.ordinary_traffic(fabric, switch.name),
             *ports.notifications(),
             *routes.addresses(fabric, switch.name),
-            *routes.routes(fabric, topology, switch.name),
+            *routes.routes(fabric, topology, switch),
             *queues.virtual_queues(fabric, switch.name),
             *queues.port_policies(fabric, switch.name, usage),
             *queues.job_shares(fabric, switch.name, usage, numbers),

@@ -16,7 +16,12 @@ RANGE_PRIORITY = 1  # P4Runtime wants one above zero for range keys; the ranges 
 
 def assign_indices(jobs: Iterable[Job], known: Mapping[int, int]) -> dict[int, int]:
     """The small number by which the data plane knows a job, by job id: the known one, else the lowest free one."""
-    kept = {job.id: known[job.id] for job in jobs if job.id in known}
+    jobs = tuple(jobs)
+    kept: dict[int, int] = {}
+    for job in jobs:
+        number = known.get(job.id, 0)
+        if 0 < number <= MAX_JOBS and number not in kept.values():
+            kept[job.id] = number
     free = iter(sorted(set(range(1, MAX_JOBS + 1)) - set(kept.values())))
     return {job.id: kept[job.id] if job.id in kept else next(free) for job in jobs}
 

@@ -2,7 +2,8 @@
 """Where packets go: the switch's own addresses, the hosts that it bridges to, and routes over every shortest path.
 
 A route leads to a group of next hops. A host's port is a group of one; so is a single link. What goes to another switch
-over several links is spread over them in proportion to their rates. A next hop whose port is down is skipped.
+over several links is spread over them in proportion to their rates. A next hop whose port is down is skipped; not the
+only one of a group of BMv2, which ends when it finds none.
 """
 
 from collections import Counter
@@ -12,7 +13,7 @@ from zlib import crc32
 
 from finsy import Action, Match, P4IndirectAction, P4TableAction, P4TableEntry
 
-from gradlane_controller.fabric import MAX_PORT, Fabric, LinkPort, Port
+from gradlane_controller.fabric import MAX_PORT, Fabric, LinkPort, Port, SwitchAddress
 from gradlane_controller.policy.entities import Entity
 from gradlane_controller.topology import Topology
 
@@ -33,15 +34,17 @@ def addresses(fabric: Fabric, switch: str) -> list[Entity]:
     return [*stations, *bridged]
 
 
-def routes(fabric: Fabric, topology: Topology, switch: str) -> list[Entity]:
+def routes(fabric: Fabric, topology: Topology, where: SwitchAddress) -> list[Entity]:
     """Routes to every host, to the switch's own addresses, and the groups that they use."""
+    switch = where.name
     paths = {other.name: topology.next_ports(switch, other.name) for other in fabric.switches if other.name != switch}
     groups = _numbered(paths.values())
     entities: list[Entity] = [
-        _group(port.number, [_next_hop(port.number, port.host_mac, port.mac, 1)]) for port in fabric.ports_at(switch)
+        _group(where, port.number, [_next_hop(port.number, port.host_mac, port.mac, 1)])
+        for port in fabric.ports_at(switch)
     ]
     used = {paths[port.switch] for port in fabric.ports if port.switch != switch}
-    entities += [_group(groups[ports], _weighted(ports)) for ports in sorted(used, key=groups.__getitem__)]
+    entities += [_group(where, groups[ports], _weighted(ports)) for ports in sorted(used, key=groups.__getitem__)]
     prefixes = Counter(prefix for port in fabric.ports for prefix in (port.prefix, port.prefix6))
     for port in fabric.ports:
         group = port.number if port.switch == switch else groups[paths[port.switch]]
@@ -88,5 +91,8 @@ def _next_hop(port: int, next_hop: str, own: str, weight: int) -> _NextHop:
     return (weight, port), Action("forward", port=port, next_hop=next_hop, own=own)
 
 
-def _group(number: int, next_hops: Sequence[_NextHop]) -> Entity:
-    return P4TableEntry("next_hops", match=Match(group=number), action=P4IndirectAction(next_hops))
+def _group(where: SwitchAddress, number: int, next_hops: Sequence[_NextHop]) -> Entity:
+    members: Sequence[tuple[int | tuple[int, int], P4TableAction]] = next_hops
+    if where.target == "bmv2" and len(next_hops) == 1:
+        members = [(weight, action) for (weight, _), action in next_hops]
+    return P4TableEntry("next_hops", match=Match(group=number), action=P4IndirectAction(members))

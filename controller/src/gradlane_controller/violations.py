@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients that the guard refused: who sent what, from where, how often."""
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
+from typing import Any
+
+from finsy import P4DigestList
+
+from gradlane_controller.fabric import Fabric
+
+QUIET_SECONDS = 10.0  # between two lines of the log about the same violation
+MAX_LINES = 20  # of the log within that time: forged sources are many
+MAX_VIOLATIONS = 1000  # that are remembered; the oldest go first
+
+_LOG = logging.getLogger(__name__)
+
+Key = tuple[str, int, IPv4Address | IPv6Address, int]
+
+
+@dataclass
+class _Record:
+    times: int = 0
+    told: int = 0
+    told_at: float = 0.0
+
+
+class Violations:
+    """Keeps and logs violations. A switch tells of the same one again only after some time, however many packets."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._records: OrderedDict[Key, _Record] = OrderedDict()
+        self._lines: list[float] = []
+
+    def add(self, switch: str, digests: P4DigestList, fabric: Fabric) -> None:
+        """Takes a list of `guard_violation_t`."""
+        for values in digests:
+            if not isinstance(values, dict):
+                raise TypeError(f"a digest of switch {switch!r} is no struct: {values!r}")
+            source = IPv6Address(int(values["source"]))
+            self._add((switch, int(values["ingress_port"]), source.ipv4_mapped or source, int(values["job"])), fabric)
+
+    def to_json(self, fabric: Fabric, jobs: Mapping[int, str]) -> list[dict[str, Any]]:
+        """The latest last. `jobs` are names by id."""
+        return [
+            {
+                "switch": switch,
+                "port": port,
+                "host": _host_at(fabric, switch, port),
+                "source": str(source),
+                "job": jobs.get(job),
+                "job_id": job,
+                "times": record.times,
+            }
+            for (switch, port, source, job), record in self._records.items()
+        ]
+
+    def _add(self, key: Key, fabric: Fabric) -> None:
+        record = self._records.setdefault(key, _Record())
+        self._records.move_to_end(key)
+        if len(self._records) > MAX_VIOLATIONS:
+            self._records.popitem(last=False)
+        record.times += 1
+        now = self._clock()
+        if record.told and now < record.told_at + QUIET_SECONDS:
+            return
+        self._lines = [at for at in self._lines if now < at + QUIET_SECONDS]
+        if len(self._lines) >= MAX_LINES:
+            return
+        self._lines.append(now)
+        switch, port, source, job = key
+        host = _host_at(fabric, switch, port)
+        where = f"port {port} of {switch!r}" + (f" (host {host!r})" if host else "")
+        again = f", {record.times - record.told} times more" if record.told else ""
+        _LOG.warning("refused at %s: gradients of job %d from %s%s", where, job, source, again)
+        record.told, record.told_at = record.times, now
+
+
+def _host_at(fabric: Fabric, switch: str, number: int) -> str | None:
+    return next((port.host for port in fabric.ports_at(switch) if port.number == number), None)

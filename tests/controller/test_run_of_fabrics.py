@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The controller as a process with several switches, against P4Runtime servers that record what is written to them."""
+
+import signal
+from collections.abc import Callable
+
+import pytest
+
+Texts = Callable[..., str]
+LEAF1, LEAF2, SPINE1, SPINE2 = range(4)
+
+
+@pytest.fixture
+def switches(make_fake_switch) -> list:
+    return [make_fake_switch() for _ in range(4)]
+
+
+@pytest.fixture
+def fabric(switches, leafspine_text: Texts) -> str:
+    return leafspine_text(addresses=[switch.address for switch in switches])
+
+
+def indices(switch) -> dict[int, int]:
+    """Job index by job id, as the switch holds them."""
+    jobs = [entity.table_entry for entity in switch.entities.values() if entity.table_entry.table_id == 0x02000008]
+    return {
+        int.from_bytes(entry.match[0].exact.value, "big"): int.from_bytes(entry.action.action.params[0].value, "big")
+        for entry in jobs
+    }
+
+
+def test_every_switch_gets_its_own_state(switches, fabric: str, run_controller, job_text: Texts) -> None:
+    it = run_controller(fabric, job_text(hosts=(1, 3)))
+    assert "switches leaf1, leaf2, spine1, spine2, jobs: 1" in it.wait_for("ready:")
+    status = it.ask("GET", "/status")[1]
+    assert status["ready"]
+    assert [each["name"] for each in status["switches"]] == ["leaf1", "leaf2", "spine1", "spine2"]
+    assert [sum(each["entries"].values()) for each in status["switches"]] == [len(each.entities) for each in switches]
+    assert len(switches[LEAF1].entities) > len(switches[SPINE1].entities) > 10
+    held = [dict(each.entities) for each in switches]
+    assert it.ask("POST", "/jobs", job_text("other", 2, hosts=(2, 4), base=4096))[0] == 200
+    assert [indices(each) for each in switches] == [{1: 1, 2: 2}] * 4
+    assert it.ask("DELETE", "/jobs/other")[0] == 200
+    assert [each.entities for each in switches] == held
+
+
+def test_a_restarted_controller_writes_nothing(switches, fabric: str, run_controller, job_text: Texts) -> None:
+    first, second = job_text(hosts=(1, 3)), job_text("other", 2, hosts=(2, 4), base=4096)
+    it = run_controller(fabric, first, second)
+    it.wait_for("ready:")
+    assert it.ask("DELETE", "/jobs/demo")[0] == 200
+    assert it.end(signal.SIGKILL) == -signal.SIGKILL
+    written = [list(each.log) for each in switches]
+    # The job that is left keeps its index 2, though it is the only one now.
+    again = run_controller(fabric, second)
+    again.wait_for("ready:")
+    assert [each.log for each in switches] == written
+    assert again.ask("GET", "/status")[1]["jobs"][0]["index"] == 2
+    # The first one comes back with the index that is free.
+    assert again.ask("POST", "/jobs", first)[0] == 200
+    assert indices(switches[SPINE1]) == {1: 1, 2: 2}
+
+
+def test_an_index_begins_anew_for_another_job(switches, fabric: str, run_controller, job_text: Texts) -> None:
+    it = run_controller(fabric, job_text(hosts=(1, 3)))
+    it.wait_for("ready:")
+    forwarded, other = (0x12000001, 1 << 11), (0x12000001, 2 << 11)
+    switches[LEAF1].counters = {forwarded: (9, 900), other: (5, 500)}
+    it.end()
+    it = run_controller(fabric, job_text(hosts=(1, 3)))
+    it.wait_for("ready:")
+    assert switches[LEAF1].counters[forwarded] == (9, 900)  # the same job goes on
+    assert it.ask("POST", "/jobs", job_text("other", 2, hosts=(2, 4), base=4096))[0] == 200
+    assert switches[LEAF1].counters == {forwarded: (9, 900), other: (0, 0)}
+
+
+def test_a_switch_that_is_away_stops_only_what_needs_it(switches, fabric: str, run_controller, job_text: Texts) -> None:
+    it = run_controller(fabric, job_text(hosts=(1, 2)))
+    it.wait_for("ready:")
+    for each in (LEAF2, SPINE1):
+        switches[each].stop()
+        it.wait_for("can't be reached")
+    status = it.ask("GET", "/status")[1]
+    assert not status["ready"]
+    assert [each["ready"] for each in status["switches"]] == [True, False, False, True]
+    counters = it.ask("GET", "/counters")
+    assert counters[0] == 200
+    assert counters[1]["away"] == ["leaf2", "spine1"]
+    # A rank at leaf2: refused by name, and nothing is written.
+    written = list(switches[LEAF1].log)
+    status, answer = it.ask("POST", "/jobs", job_text("other", 2, hosts=(1, 3), base=4096))
+    assert status == 503
+    assert f"switch 'leaf2' at {switches[LEAF2].address} is not connected" in answer["error"]
+    assert switches[LEAF1].log == written
+    # A spine that is away does not matter; it gets its part when it is back.
+    assert it.ask("POST", "/jobs", job_text("other", 2, hosts=(1, 2), base=4096))[0] == 200
+    assert indices(switches[LEAF1]) == {1: 1, 2: 2}
+    for each, name in ((LEAF2, "leaf2"), (SPINE1, "spine1")):
+        switches[each].forget()
+        switches[each].start()
+        it.wait_for(f"converged {name}")
+    assert indices(switches[SPINE1]) == indices(switches[LEAF2]) == {1: 1, 2: 2}
+    assert it.ask("GET", "/status")[1]["ready"]
+
+
+def test_a_controller_starts_without_a_switch_that_is_away(
+    switches, fabric: str, run_controller, job_text: Texts
+) -> None:
+    switches[SPINE2].stop()
+    it = run_controller(fabric, job_text(hosts=(1, 3)))
+    assert f"not ready: switch 'spine2' at {switches[SPINE2].address}: can't be reached" in it.wait_for("ready:")
+    assert indices(switches[SPINE1]) == {1: 1}
+    switches[SPINE2].start()
+    it.wait_for("converged spine2")
+    assert indices(switches[SPINE2]) == {1: 1}
+
+
+def test_without_any_switch_it_ends_and_names_them_all(switches, fabric: str, run_controller) -> None:
+    for each in switches:
+        each.stop()
+    it = run_controller(fabric)
+    line = it.wait_for("error:", 10)
+    for name, switch in zip(("leaf1", "leaf2", "spine1", "spine2"), switches, strict=True):
+        assert f"switch '{name}' at {switch.address}: can't be reached" in line
+    assert it.process.wait(timeout=5) == 1
+
+
+def test_what_one_switch_refuses_is_taken_back_at_all(switches, fabric: str, run_controller, job_text: Texts) -> None:
+    it = run_controller(fabric, job_text(hosts=(1, 3)))
+    it.wait_for("ready:")
+    held = [dict(each.entities) for each in switches]
+    switches[SPINE2].refuse = lambda entity: entity.table_entry.table_id == 0x02000008
+    status, answer = it.ask("POST", "/jobs", job_text("other", 2, hosts=(2, 4), base=4096))
+    assert status == 503
+    assert f"switch 'spine2' at {switches[SPINE2].address}: refused" in answer["error"]
+    assert [each.entities for each in switches] == held
+    assert [job["name"] for job in it.ask("GET", "/status")[1]["jobs"]] == ["demo"]
+
+
+def test_a_second_controller_takes_over_every_switch_with_its_jobs_indices(
+    switches, fabric: str, run_controller, job_text: Texts
+) -> None:
+    jobs = (job_text(hosts=(1, 3)), job_text("other", 2, hosts=(2, 4), base=4096))
+    first = run_controller(fabric, jobs[1])
+    first.wait_for("ready:")
+    assert first.ask("POST", "/jobs", jobs[0])[0] == 200
+    assert indices(switches[LEAF1]) == {2: 1, 1: 2}
+    second = run_controller(fabric, *jobs)
+    for _ in switches:
+        second.wait_for("another controller is primary; standing by")
+    assert second.ask("DELETE", "/jobs/demo")[0] == 503
+    written = [list(each.log) for each in switches]
+    first.end(signal.SIGKILL)
+    second.wait_for("ready:")
+    assert [each.log for each in switches] == written
+
+
+def test_the_switches_of_a_running_controller_stay(
+    switches, fabric: str, run_controller, leafspine_text: Texts, tmp_path
+) -> None:
+    it = run_controller(fabric)
+    it.wait_for("ready:")
+    (tmp_path / "fabric.toml").write_text(leafspine_text(addresses=["a:1", "a:2", "a:3", "a:4"]))
+    it.process.send_signal(signal.SIGHUP)
+    assert "switch: changed" in it.wait_for("not read again")
+    one_more = '[[link]]\nends = ["leaf1:9", "leaf2:9"]\nrate = "1gbit"\nbuffer = "64kB"\n'
+    (tmp_path / "fabric.toml").write_text(fabric + one_more)
+    it.process.send_signal(signal.SIGHUP)
+    it.wait_for("files read again")
+    assert it.ask("GET", "/status")[1]["switches"][0]["entries"]["virtual_queue"] == 5
