@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-for folder in ("protocol", "packet"):
+for folder in ("protocol", "packet", "controller"):
     sys.path.insert(0, str(Path(__file__).parent / folder))
 
 

@@ -1,62 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
 """The controller against the switches themselves. A switch that is not installed is skipped by name."""
 
-import os
-import shutil
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
 import pytest
+from bmv2_process import free_ports
 from finsy import P4Schema
 from finsy.proto import p4r, p4r_grpc
+from gradlane_packets import H1, H2, H3, gradient
+from running_switches import FramesOverGrpc, SwitchProcess, Tunnels, Wires, bmv2, find, gradlane_switch
+from scapy.layers.inet import ICMP, IP, UDP
+from scapy.layers.l2 import ARP, Ether
 
 PIPELINE = Path(__file__).parents[2] / "p4src" / "build" / "v1model"
-# Beside this Python, where pip puts the command, or on PATH.
-SEARCH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-ARGUMENTS = {
-    "simple_switch_grpc": ["--no-p4", "--device-id", "1", "--", "--cpu-port", "255", "--grpc-server-addr"],
-    "gradlane-switch": ["--cpu-port", "255", "--device-id", "1", "--grpc-server-addr"],
-}
 DIGEST = P4Schema(PIPELINE / "gradlane.p4info.txtpb").digests["guard_violation_t"].id
 
 
+@dataclass
 class Target:
-    """One switch process, started anew by `start`."""
+    """One switch process with hosts' ends of its ports here."""
 
-    def __init__(self, command: str, arguments: list[str], port: int, folder: Path) -> None:
-        self.kind = "gradlane-switch" if "gradlane" in command else "bmv2"
-        self._command = [command, *arguments]
-        self.address = f"127.0.0.1:{port}"
-        self._folder = folder
-        self._process: subprocess.Popen[bytes] | None = None
+    kind: str
+    process: SwitchProcess
+    wires: Wires
 
-    def start(self) -> None:
-        with (self._folder / "switch.log").open("ab") as log:
-            self._process = subprocess.Popen([*self._command, self.address], cwd=self._folder, stdout=log, stderr=log)
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.send_signal(signal.SIGKILL)
-            self._process.wait(timeout=10)
-            self._process = None
+    @property
+    def address(self) -> str:
+        return self.process.address
 
 
-@pytest.fixture(params=list(ARGUMENTS))
-def target(request: pytest.FixtureRequest, free_port: Callable[[], int], tmp_path: Path) -> Iterator[Target]:
-    command = shutil.which(request.param, path=SEARCH)
+@pytest.fixture(params=["simple_switch_grpc", "gradlane-switch"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
+    command = find(request.param)
     if command is None:
         pytest.skip(f"{request.param} is not installed")
-    # Only ports that it has can be watched.
-    ports = [word for n in range(1, 6) for word in ("-i", f"{n}@udp:127.0.0.1:{free_port()}-127.0.0.1:9")]
-    arguments = [*(ports if "gradlane" in command else ()), *ARGUMENTS[request.param]]
-    it = Target(command, arguments, free_port(), tmp_path)
-    it.start()
+    address, frames = (f"127.0.0.1:{port}" for port in free_ports(2))
+    if request.param == "gradlane-switch":
+        tunnels = Tunnels(range(1, 6))
+        it = Target("gradlane-switch", gradlane_switch(address, tunnels.interfaces, tmp_path), tunnels)
+    else:
+        it = Target("bmv2", bmv2(command, address, frames, tmp_path), FramesOverGrpc(frames))
+    it.process.start()
     yield it
-    it.stop()
+    it.wires.close()
+    it.process.stop()
 
 
 def read_everything(target: Target) -> set[bytes]:
@@ -95,9 +86,9 @@ def test_state_survives_controllers_and_comes_back_after_the_switch(
     assert second.ask("DELETE", "/jobs/other")[0] == 200
     assert read_everything(target) == held
 
-    target.stop()
+    target.process.stop()
     second.wait_for("trying again")
-    target.start()
+    target.process.start()
     second.wait_for("converged", 60)
     assert read_everything(target) == held
 
@@ -130,3 +121,41 @@ def test_a_second_controller_stands_by_and_takes_over(target: Target, run_contro
     first.end(signal.SIGKILL)
     assert "0 inserted, 0 modified, 0 deleted" in second.wait_for("converged")
     assert read_everything(target) == held
+
+
+def test_what_a_host_asks_is_answered_and_what_is_refused_is_told(
+    target: Target, run_controller, fabric_text, job_text
+) -> None:
+    text = fabric_text(target.address, target.kind)
+    for n in range(1, 5):
+        text = text.replace(f"number = {n}\n", f'number = {n}\ngateway = "10.0.{n}.1"\n')
+    it = run_controller(text, job_text())
+    it.wait_for("ready:", 60)
+    wires = target.wires
+
+    def routed(**fields: object) -> IP:
+        return Ether(src=H1.mac, dst=H1.gateway) / IP(src=H1.address, **fields)
+
+    question = Ether(src=H1.mac, dst="ff:ff:ff:ff:ff:ff") / ARP(hwsrc=H1.mac, psrc=H1.address, pdst="10.0.1.1")
+    assert wires.ask(1, question, lambda it: ARP in it)[ARP].hwsrc == H1.gateway
+    reply = wires.ask(1, routed(dst="10.0.1.1") / ICMP(id=7, seq=1) / b"hello", lambda it: ICMP in it)
+    assert (reply[IP].src, reply[ICMP].type, reply[ICMP].id) == ("10.0.1.1", 0, 7)
+    expired = wires.ask(1, routed(dst=H2.address, ttl=1) / UDP(dport=33434), lambda it: ICMP in it)
+    assert (expired[IP].src, expired[ICMP].type) == ("10.0.1.1", 11)
+    # What needs no answer is forwarded.
+    wires.send(1, Ether(src=H1.mac, dst=H2.mac) / IP(src=H1.address, dst=H2.address) / UDP(dport=9))
+    assert wires.expect(2, lambda it: UDP in it)[IP].ttl == 64
+    wires.send(1, gradient(H1, H2))
+    assert wires.expect(2, lambda it: UDP in it and it[UDP].dport == 47400)[Ether].dst == H2.mac
+    # h3 is not of the job.
+    wires.send(3, gradient(H3, H2))
+    assert "port 3 of 's1' (host 'h3'): gradients of job 1 from 10.0.3.2" in it.wait_for("refused at")
+    assert it.ask("GET", "/violations")[1]["violations"] == [
+        {"switch": "s1", "port": 3, "host": "h3", "source": "10.0.3.2", "job": "demo", "job_id": 1, "times": 1}
+    ]
+    status, counters = it.ask("GET", "/counters")
+    assert status == 200, counters
+    decided = {(row["job"], row["reason"]): row["packets"] for row in counters["decisions"]}
+    assert decided["demo", "forwarded"] == 1
+    assert decided[None, "dropped_guard"] == 1
+    assert decided[None, "punted_arp"] >= 1
