@@ -53,11 +53,14 @@ control Admission(inout headers_t hdr, inout metadata_t meta, inout standard_met
                 reject(Reason.DROPPED_BAD_IP);
             }
         }
+        if (meta.drop) {
+            return;
+        }
         if (meta.unknown_version) {
             meta.reason = Reason.UNKNOWN_VERSION;
         } else if (meta.short_gradlane) {
             meta.reason = Reason.MALFORMED;
-        } else if (hdr.gradlane.isValid() && !meta.drop) {
+        } else if (hdr.gradlane.isValid()) {
             validation.apply(hdr, meta);
         }
     }
