@@ -22,27 +22,26 @@ ANSWER_SECONDS = 10.0
 START_SECONDS = 20.0
 
 
-def _frame_message() -> type[Any]:
-    """p4.bm.PacketStreamRequest of BMv2's dataplane_interface.proto; PacketStreamResponse has the same fields."""
-    types = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="dataplane_frame.proto", package="gradlane.test", syntax="proto3")
-    message = file.message_type.add(name="Frame")
-    for number, (name, kind) in enumerate(
-        (
-            ("id", types.TYPE_UINT64),
-            ("device_id", types.TYPE_UINT64),
-            ("port", types.TYPE_UINT32),
-            ("packet", types.TYPE_BYTES),
-        ),
-        1,
-    ):
-        message.field.add(name=name, number=number, type=kind, label=types.LABEL_OPTIONAL)
+_UINT64, _UINT32, _BYTES = (getattr(descriptor_pb2.FieldDescriptorProto, f"TYPE_{n}") for n in ("UINT64", "UINT32", "BYTES"))
+
+
+def _message(name: str, *fields: tuple[str, int]) -> type[Any]:
+    """A message of BMv2's dataplane_interface.proto, by its fields in order of their numbers."""
+    file = descriptor_pb2.FileDescriptorProto(name=f"{name}.proto", package="gradlane.test", syntax="proto3")
+    message = file.message_type.add(name=name)
+    for number, (field, kind) in enumerate(fields, 1):
+        label = descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL
+        message.field.add(name=field, number=number, type=kind, label=label)
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("gradlane.test.Frame"))
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"gradlane.test.{name}"))
 
 
-_Frame = _frame_message()
+# PacketStreamRequest and PacketStreamResponse have the same fields.
+_Frame = _message("Frame", ("id", _UINT64), ("device_id", _UINT64), ("port", _UINT32), ("packet", _BYTES))
+# The enum of the status reads like a number: 1 is down, 2 is up.
+_PortStatus = _message("PortStatus", ("device_id", _UINT64), ("port", _UINT32), ("oper_status", _UINT32))
+_Nothing = _message("Nothing")
 
 
 class Stream:
@@ -83,7 +82,7 @@ class Stream:
 class Bmv2Process:
     """BMv2 with a program. `thrift_port` is where simple_switch_CLI reaches it."""
 
-    def __init__(self, schema: P4Schema, command: str, folder: Path) -> None:
+    def __init__(self, schema: P4Schema, command: str, folder: Path, cpu_port: int | None = None) -> None:
         self._schema = schema
         self._cleanup = ExitStack()
         ports = iter(free_ports(3))
@@ -93,6 +92,7 @@ class Bmv2Process:
         arguments = ["--no-p4", "--device-id", "1", "--thrift-port", str(self.thrift_port)]
         arguments += ["--notifications-addr", f"ipc://{folder}/notifications.ipc", "--"]
         arguments += ["--grpc-server-addr", runtime, "--dp-grpc-server-addr", dataplane, "--priority-queues", "8"]
+        arguments += [] if cpu_port is None else ["--cpu-port", str(cpu_port)]
         self._process = subprocess.Popen([command, *arguments], cwd=folder, stdout=log, stderr=log)
         self._cleanup.callback(self._end)
         try:
@@ -118,6 +118,9 @@ class Bmv2Process:
         )
         _wait_until_started(method)
         self._frames = Stream(method)
+        self._set_port = channels[1].unary_unary(
+            "/p4.bm.DataplaneInterface/SetPortOperStatus", _PortStatus.SerializeToString, _Nothing.FromString
+        )
         self._cleanup.callback(self._frames.close)
 
     def _end(self) -> None:
@@ -146,10 +149,14 @@ class Bmv2Process:
         except grpc.RpcError as error:
             raise AssertionError(f"BMv2 refused: {_details(error)}") from error
 
-    def read(self, entity: p4r.Entity) -> list[p4r.Entity]:
-        """What a P4Runtime Read of `entity` gives."""
-        answers = self._stub.Read(p4r.ReadRequest(device_id=1, entities=[entity]), timeout=ANSWER_SECONDS)
+    def read(self, *entities: p4r.Entity) -> list[p4r.Entity]:
+        """What a P4Runtime Read of the entities gives."""
+        answers = self._stub.Read(p4r.ReadRequest(device_id=1, entities=entities), timeout=ANSWER_SECONDS)
         return [found for answer in answers for found in answer.entities]
+
+    def set_port(self, port: int, up: bool) -> None:
+        """Says that a port is up or down; BMv2 acts on it a little later."""
+        self._set_port(_PortStatus(device_id=1, port=port, oper_status=2 if up else 1), timeout=ANSWER_SECONDS)
 
     def send(self, port: int, frame: bytes) -> None:
         """Lets a frame enter a port."""

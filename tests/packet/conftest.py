@@ -1,17 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every packet test runs on each target that is there; one that is not is skipped by name."""
+"""Every packet test runs on each target that is there; one that is not is skipped by name.
 
+`--p4-coverage FILE` writes what the tests have reached of the program, and fails if that is not every action and state.
+"""
+
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from finsy import P4Schema
+from p4_coverage import Coverage
 from packet_bench import Bench
 from packet_targets import Bmv2, InProcess, Target
 
-BUILD = Path(__file__).parents[2] / "p4src" / "build" / "v1model"
+P4SRC = Path(__file__).parents[2] / "p4src"
+BUILD = P4SRC / "build" / "v1model"
 PROGRAM, P4INFO = BUILD / "gradlane.json", BUILD / "gradlane.p4info.txtpb"
+_COVERAGE = pytest.StashKey[Coverage]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--p4-coverage"):
+        config.stash[_COVERAGE] = Coverage(json.loads(PROGRAM.read_bytes()), P4SRC)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    coverage = session.config.stash.get(_COVERAGE, None)
+    if coverage is None:
+        return
+    out = Path(session.config.getoption("--p4-coverage"))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(coverage.report())
+    if not coverage.complete and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if coverage := config.stash.get(_COVERAGE, None):
+        terminalreporter.section("P4 coverage")
+        terminalreporter.write(coverage.report())
+
+
+@pytest.fixture(scope="session")
+def coverage(request: pytest.FixtureRequest) -> Coverage | None:
+    return request.config.stash.get(_COVERAGE, None)
 
 
 @pytest.fixture(scope="session")
@@ -19,24 +53,29 @@ def schema() -> P4Schema:
     return P4Schema(P4INFO, PROGRAM.read_bytes())
 
 
-@pytest.fixture(scope="session", params=["gradlane-switch", "simple_switch_grpc"])
-def target(
-    request: pytest.FixtureRequest, schema: P4Schema, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Target]:
-    if request.param == "gradlane-switch":
-        yield InProcess(schema, PROGRAM, P4INFO)
-        return
-    command = shutil.which(request.param)
+@pytest.fixture(scope="session")
+def bmv2(schema: P4Schema, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bmv2]:
+    command = shutil.which("simple_switch_grpc")
     if command is None:
-        pytest.skip(f"{request.param} (BMv2) is not on PATH: the packet tests ran on gradlane-switch alone")
+        pytest.skip("simple_switch_grpc (BMv2) is not on PATH: the packet tests ran on gradlane-switch alone")
     switch = Bmv2(schema, command, tmp_path_factory.mktemp("bmv2"))
     yield switch
     switch.close()
 
 
+@pytest.fixture(scope="session", params=["gradlane-switch", "simple_switch_grpc"])
+def target(request: pytest.FixtureRequest, schema: P4Schema, coverage: Coverage | None) -> Target:
+    if request.param == "gradlane-switch":
+        return InProcess(schema, PROGRAM, P4INFO, coverage and coverage.observe)
+    return request.getfixturevalue("bmv2")
+
+
 @pytest.fixture
-def bench(target: Target, schema: P4Schema) -> Bench:
-    return Bench(target, schema)
+def bench(target: Target, schema: P4Schema, coverage: Coverage | None) -> Iterator[Bench]:
+    it = Bench(target, schema)
+    yield it
+    if coverage is not None:
+        coverage.decided(target.name, it.reasons())
 
 
 @pytest.fixture

@@ -1,99 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A switch set up by the controller's own policy code from a fabric file and job files, and its counters by name."""
+"""A switch with entries by name, and its counters by name."""
 
-from collections.abc import Callable, Iterable
+import re
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
 
-from finsy import P4CounterEntry, P4DirectCounterEntry, P4Schema, P4TableEntry
+from entries import Entity
+from finsy import P4DirectCounterEntry, P4MeterEntry, P4Schema, P4TableEntry
 from finsy.proto import p4r
-from gradlane_packets import HOSTS, TOKEN, Host
-from packet_targets import Sent, Target
+from gradlane_packets import Host, Uplink
+from packet_targets import CPU_PORT, Sent, Target
 
-from gradlane import job
-from gradlane_controller import fabric
-from gradlane_controller.convergence import difference
-from gradlane_controller.counters import Reason
-from gradlane_controller.policy import Entity, desired_entities
-
-# Meters run on the target's clock. At one byte per second no time that a test takes changes a colour.
-RATE = "8bit"
-# With frames of 1000 bytes: the virtual queue takes 5 as green, then 6 as yellow, and every further one is red.
-GREEN, YELLOW = 5, 6
-BUFFER = "22kB"
-
-FABRIC = """
-[switch]
-name = "s1"
-address = "127.0.0.1:9559"
-[thresholds]
-yellow = 0.25
-red = 0.5
-[[dscp]]
-dscp = 46
-queue_class = 5
-[[dscp]]
-dscp = 8
-queue_class = 1
-""" + "".join(
-    f"""
-[[port]]
-number = {host.port}
-host = "h{host.port}"
-mac = "{host.gateway}"
-host_mac = "{host.mac}"
-address = "{host.address}"
-prefix = "10.0.{host.port}.0/24"
-rate = "{{rate}}"
-buffer = "{BUFFER}"
-"""
-    for host in HOSTS
-)
-
-POLICY = """
-queue_classes = [ { layers = [0, 3], class = 6 }, { layers = [4, 100], class = 5 } ]
-drop_precedences = [
-    { magnitudes = [0, 63], drop_precedence = 3 },
-    { magnitudes = [64, 127], drop_precedence = 2, layers = [0, 10] },
-    { magnitudes = [128, 159], drop_precedence = 1, layers = [0, 10] },
-]
-"""
+TYPES = (Path(__file__).parents[2] / "p4src" / "shared" / "types.p4").read_text()
 
 
-def fabric_file(rate: str = RATE) -> fabric.Fabric:
-    """Four hosts, h1 to h4, at ports 1 to 4."""
-    return fabric.parse(FABRIC.format(rate=rate), "fabric.toml")
+def _reasons() -> dict[str, int]:
+    body = re.search(r"enum bit<5> Reason \{(.*?)\n\}", TYPES, re.DOTALL)
+    assert body
+    return {name: int(value) for name, value in re.findall(r"^\s*(\w+)\s*=\s*(\d+)", body[1], re.MULTILINE)}
 
 
-def job_file(
-    number: int = 1,
-    hosts: Iterable[Host] = HOSTS[:3],
-    *,
-    base: int = 0,
-    mask: int = 4095,
-    policy: str = POLICY,
-    transport: str = "",
-) -> job.Job:
-    """A job of workers on some of the hosts."""
-    workers = "".join(
-        f'[[worker]]\nrank = {rank}\nhost = "h{host.port}"\naddress = "{host.address}"\n'
-        for rank, host in enumerate(hosts)
-    )
-    text = f"""
-[job]
-name = "job{number}"
-id = {number}
-token = "{TOKEN:016x}"
-{workers}
-[transport]
-rate = "{RATE}"
-{transport}
-[policy]
-{policy}
-[slots]
-base = {base}
-mask = {mask}
-"""
-    return job.parse(text, f"job{number}.toml")
+Reason = IntEnum("Reason", _reasons())
+_CELLS_OF_A_JOB = len(Reason) << 6
 
 
 @dataclass(frozen=True)
@@ -105,57 +36,103 @@ class Count:
 
 
 class Bench:
-    """A target in the state that the controller would give it."""
+    """A target and what tests ask of it."""
 
     def __init__(self, target: Target, schema: P4Schema) -> None:
         self.target = target
         self.schema = schema
 
-    def install(
-        self,
-        *jobs: job.Job,
-        where: fabric.Fabric | None = None,
-        change: Callable[[Entity], Entity] = lambda entity: entity,
-    ) -> None:
-        """The program anew, with the entities for these jobs. `change` may replace some of them."""
+    def install(self, *groups: Iterable[Entity]) -> None:
+        """The program anew, with these entities."""
         self.target.reset()
-        desired = [change(entity) for entity in desired_entities(where or fabric_file(), jobs)]
-        self.target.write(difference(self.schema, [], desired))
+        self.add(*(entity for group in groups for entity in group))
 
-    def process(self, source: Host | int, frame: bytes) -> list[Sent]:
-        """What leaves when a host (or whatever is at that port) sends a frame."""
-        return self.target.process(source if isinstance(source, int) else source.port, frame)
+    def add(self, *entities: Entity) -> None:
+        """Inserts entities; a meter's cell, which is always there, is set."""
+        self._write(p4r.Update.INSERT, entities)
 
-    def forward(self, source: Host, frame: bytes, destination: Host) -> Sent:
-        """As `process`, of a frame that must leave once, towards `destination`."""
+    def change(self, *entities: Entity) -> None:
+        """Replaces entities."""
+        self._write(p4r.Update.MODIFY, entities)
+
+    def _write(self, kind: "p4r.Update.Type", entities: Iterable[Entity]) -> None:
+        self.target.write(
+            p4r.Update(
+                type=p4r.Update.MODIFY if isinstance(entity, P4MeterEntry) else kind, entity=entity.encode(self.schema)
+            )
+            for entity in entities
+        )
+
+    def process(self, source: Host | Uplink | int, *frames: bytes) -> list[Sent]:
+        """What leaves when a host (or whatever is at that port) sends frames."""
+        return self.target.process(source if isinstance(source, int) else source.port, *frames)
+
+    def forward(self, source: Host | Uplink | int, frame: bytes, destination: Host | Uplink | None = None) -> Sent:
+        """As `process`, of a frame that must leave once, towards `destination` if that is given."""
         (sent,) = self.process(source, frame)
-        assert sent.port == destination.port
+        assert sent.port != CPU_PORT
+        assert destination is None or sent.port == destination.port
         return sent
 
-    def congest(self, source: Host, frame: bytes, count: int) -> None:
-        """Fills a virtual queue with `count` copies of a frame that must all be forwarded."""
-        for _ in range(count):
-            assert len(self.process(source, frame)) == 1
+    def drops(self, source: Host | Uplink | int, frame: bytes) -> bool:
+        """Whether nothing leaves."""
+        return self.process(source, frame) == []
 
-    def cells(self, counter: str) -> dict[int, Count]:
+    def punt(self, source: Host | Uplink | int, frame: bytes) -> Sent:
+        """As `process`, of a frame that must go to the controller as it is, and nowhere else."""
+        (sent,) = self.process(source, frame)
+        assert sent.port == CPU_PORT
+        assert sent.frame == frame, "the controller must see it as it came"
+        assert sent.ingress_port == (source if isinstance(source, int) else source.port)
+        return sent
+
+    def congest(self, source: Host | Uplink, frame: bytes, count: int) -> None:
+        """Fills a virtual queue with `count` copies of a frame that must all be forwarded."""
+        assert len(self.process(source, *[frame] * count)) == count
+
+    def set_port(self, port: int, up: bool, witnesses: Sequence[bytes]) -> None:
+        """Says that a port is up or down, and waits until it shows where the witnesses, which enter at h1, leave."""
+        self.target.set_port(port, up)
+        deadline = time.monotonic() + 5
+        while (port in {sent.port for sent in self.process(1, *witnesses)}) != up:
+            assert time.monotonic() < deadline, f"port {port} does not go {'up' if up else 'down'}"
+
+    def cells(self, counter: str, cells: range) -> dict[int, Count]:
         """The cells of an indirect counter that are not zero, by index."""
         found: dict[int, Count] = {}
-        for entity in self.target.read(P4CounterEntry(counter).encode(self.schema)):
-            cell = P4CounterEntry.decode(entity, self.schema)
-            count = Count(cell.packet_count, cell.byte_count)
-            if counter == "decisions" and cell.index == 0:
-                count = Count(count.packets - self.target.own_packets, count.bytes - self.target.own_bytes)
-            if count != Count(0, 0):
-                assert cell.index is not None
-                found[cell.index] = count
+        for index, (packets, octets) in zip(cells, self.target.cells(counter, cells), strict=True):
+            if counter == "decisions" and index == 0:
+                packets, octets = packets - self.target.own_packets, octets - self.target.own_bytes
+            if packets or octets:
+                found[index] = Count(packets, octets)
         return found
 
-    def decisions(self) -> dict[tuple[Reason, int, int], int]:
-        """Packets by reason, queue class and drop precedence."""
+    def drop_map(self) -> dict[tuple[int, int], Count]:
+        """The cells of `drop_map` by layer and the magnitude's upper half."""
+        return {(index >> 4, index & 15): count for index, count in self.cells("drop_map", range(1024)).items()}
+
+    def decision_cells(self, *jobs: int) -> dict[tuple[int, Reason, int, int], Count]:
+        """The cells of `decisions` by job index, reason, queue class and drop precedence."""
+        found: dict[int, Count] = {}
+        for job in jobs:
+            found |= self.cells("decisions", range(job << 11, (job << 11) + _CELLS_OF_A_JOB))
         return {
-            (Reason(index >> 6), index >> 3 & 7, index & 7): count.packets
-            for index, count in self.cells("decisions").items()
+            (index >> 11, Reason(index >> 6 & 31), index >> 3 & 7, index & 7): count for index, count in found.items()
         }
+
+    def decisions(self, *jobs: int) -> dict[tuple[Reason, int, int], int]:
+        """Packets by reason, queue class and drop precedence, of some jobs by index; else of jobs 0 (none) to 2."""
+        found: dict[tuple[Reason, int, int], int] = {}
+        for (_, *rest), count in self.decision_cells(*(jobs or (0, 1, 2))).items():
+            found[*rest] = found.get((*rest,), 0) + count.packets
+        return found
+
+    def reasons(self) -> dict[Reason, int]:
+        """Packets by reason."""
+        found: dict[Reason, int] = {}
+        for (reason, _, _), count in self.decisions().items():
+            found[reason] = found.get(reason, 0) + count
+        return found
 
     def sender(self, entry: P4TableEntry) -> Count:
         """What the guard has counted for an entry of `senders`."""
@@ -163,7 +140,3 @@ class Bench:
         (entity,) = self.target.read(request)
         data = entity.direct_counter_entry.data
         return Count(data.packet_count, data.byte_count)
-
-    def write(self, kind: "p4r.Update.Type", entity: Entity) -> None:
-        """One more P4Runtime update."""
-        self.target.write([p4r.Update(type=kind, entity=entity.encode(self.schema))])

@@ -1,25 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loss budget: what the switch takes of a message, and from which message."""
 
-from dataclasses import replace
-
 import pytest
-from finsy import Action, P4TableEntry
-from gradlane_packets import H1, H2, H3, H4, Host, gradient
-from packet_bench import GREEN, YELLOW, Bench, job_file
+from entries import GREEN, MASK, YELLOW, budget_share, congestion, fabric, job
+from gradlane_packets import FAR, H1, H2, H3, H4, U5, U6, UPLINKS, Host, gradient
+from packet_bench import Bench, Reason
 
-from gradlane.wire import Kind
-from gradlane_controller.counters import Reason
-from gradlane_controller.policy import Entity
+from gradlane.wire import MAX_SLICES, Kind
 
-MASK = 4095  # of the job's slots
 HALF = 1 << 31  # of the numbers of messages
 
 
 @pytest.fixture
 def red(bench: Bench) -> Bench:
     """The port of h2 is red; job 1 has slots 0 to 4095, job 2 has 4096 to 8191."""
-    bench.install(job_file(), job_file(2, (H1, H2, H4), base=4096))
+    bench.install(fabric(), job(), job(2, (H1, H2, H4), base=MASK + 1), congestion())
     congest(bench)
     return bench
 
@@ -28,10 +23,12 @@ def congest(bench: Bench) -> None:
     bench.congest(H1, gradient(kind=Kind.REPAIR, layer=1), GREEN + YELLOW)
 
 
-def dropped(bench: Bench, message: int, count: int = 1, budget: int = 65535, source: Host = H1, **header: int) -> int:
+def dropped(
+    bench: Bench, message: int, count: int = 1, budget: int = MAX_SLICES, source: Host = H1, **header: int
+) -> int:
     """How many of `count` droppable slices of a message do not arrive."""
     frame = gradient(source, H2, layer=1, magnitude=0, message=message, budget=budget, **header)
-    return sum(not bench.process(source, frame) for _ in range(count))
+    return count - len(bench.process(source, *[frame] * count))
 
 
 def outcomes(bench: Bench) -> dict[Reason, int]:
@@ -52,7 +49,7 @@ def test_every_message_has_a_budget_of_its_own(red: Bench) -> None:
 
 
 def test_the_budget_is_the_same_one_at_yellow_and_at_red(bench: Bench) -> None:
-    bench.install(job_file())
+    bench.install(fabric(), job(), congestion())
     bench.congest(H1, gradient(kind=Kind.REPAIR, layer=1), GREEN)
     assert dropped(bench, 1, budget=2) == 1
     bench.congest(H1, gradient(kind=Kind.REPAIR, layer=1), YELLOW)
@@ -61,15 +58,11 @@ def test_the_budget_is_the_same_one_at_yellow_and_at_red(bench: Bench) -> None:
 
 
 def test_the_controllers_share_caps_what_a_message_states(bench: Bench) -> None:
-    def cap(entity: Entity) -> Entity:
-        if not isinstance(entity, P4TableEntry) or entity.table_id != "senders":
-            return entity
-        return replace(entity, action=Action("permit", slot_base=0, slot_mask=MASK, max_share=4))
-
-    bench.install(job_file(), change=cap)
+    bench.install(fabric(), job(max_share=4), congestion())
     congest(bench)
     assert dropped(bench, 1, count=20, budget=9) == 4
     assert dropped(bench, 2, count=20, budget=3) == 3
+    assert dropped(bench, 3, count=20, budget=4) == 4
 
 
 def test_a_newer_message_takes_the_slot_over_with_its_whole_budget(red: Bench) -> None:
@@ -125,3 +118,70 @@ def test_only_dropped_slices_are_counted_against_the_budget(red: Bench) -> None:
     for kind in (Kind.REPAIR, Kind.PROBE):
         assert dropped(red, 12, count=3, kind=kind) == 0
     assert dropped(red, 12, count=5, budget=2) == 2
+
+
+PARTS = {
+    "whole": lambda budget: budget,
+    "half": lambda budget: budget // 2,
+    "rest_of_half": lambda budget: budget - budget // 2,
+    "quarter": lambda budget: budget // 4,
+    "eighth": lambda budget: budget // 8,
+    "sixteenth": lambda budget: budget // 16,
+    "nothing": lambda budget: 0,
+}
+# By where a slice comes from and where it goes: the port that it enters by, and its destination.
+PLACES = {
+    (0, 0): (H1, H1, H2),
+    (0, 1): (H1, H1, FAR),
+    (1, 0): (U5, FAR, H2),
+    (1, 1): (U6, H2, FAR),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("place", PLACES, ids=["host to host", "host to fabric", "fabric to host", "fabric to fabric"])
+def test_a_switch_takes_the_part_of_a_budget_that_its_place_on_the_path_has(
+    bench: Bench, place: tuple[int, int], part: str
+) -> None:
+    others = [budget_share(*other, "half" if part == "whole" else "whole") for other in PLACES if other != place]
+    shares = [it for it in congestion() if getattr(it, "table_id", "") != "budget_shares"]
+    bench.install(fabric(), job(), shares, [*others, budget_share(*place, part)])
+    through, source, destination = PLACES[place]
+
+    def send(count: int, **header: int) -> int:
+        """How many of `count` slices arrive."""
+        fields = {"layer": 1, "magnitude": 0, **header}
+        frame = gradient(source, destination, through=through, ip_fields={"tos": 0b110_011_00}, **fields)
+        return len(bench.process(through, *[frame] * count))
+
+    congested = 4 if destination is FAR else 1  # ports
+    assert send(congested * 40, kind=Kind.REPAIR) == congested * 40
+    for message, budget in enumerate((0, 1, 2, 3, 7, 16, 31), 1):
+        # The slices of a message go to one port each as they have one number; the budget is the switch's.
+        assert 40 - send(40, message=message, budget=budget) == PARTS[part](budget), f"budget {budget}"
+
+
+def test_without_a_part_nothing_is_taken(bench: Bench) -> None:
+    """The default of budget_shares."""
+    shares = [it for it in congestion() if getattr(it, "table_id", "") != "budget_shares"]
+    bench.install(fabric(), job(), shares)
+    congest(bench)
+    assert dropped(bench, 1, count=10, budget=9) == 0
+    assert outcomes(bench) == {Reason.BUDGET_SPENT: 10}
+
+
+def test_a_message_spends_one_budget_whichever_port_its_slices_leave_by(bench: Bench) -> None:
+    bench.install(fabric(), job(), congestion())
+    for uplink in UPLINKS:
+        bench.congest(H1, gradient(H1, FAR, kind=Kind.REPAIR, layer=1, slice=uplink.port), GREEN + YELLOW)
+    frames = [gradient(H1, FAR, layer=1, magnitude=0, budget=20, message=8, slice=n) for n in range(40)]
+    assert len(bench.process(H1, *frames)) == 40 - 20 // 2, "half of it, as for every slice from a host into the fabric"
+
+
+def test_a_slot_beyond_the_register_wraps(bench: Bench) -> None:
+    bench.install(fabric(), job(base=65535, mask=1), congestion())
+    congest(bench)
+    assert dropped(bench, 2, count=5, budget=2) == 2  # slot 65535
+    assert dropped(bench, 3, count=5, budget=2) == 2  # slot 0
+    assert dropped(bench, 2, count=5, budget=4) == 2
+    assert dropped(bench, 3, count=5, budget=4) == 2
