@@ -5,6 +5,7 @@ gradlane-switch runs in this process, BMv2 in one of its own.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,7 +19,7 @@ from scapy.layers.l2 import Ether
 
 from gradlane_switch import Switch
 from gradlane_switch.pipeline import Pipeline
-from gradlane_switch.state import Lock
+from gradlane_switch.state import Lock, State
 from gradlane_switch.switch import read_p4info, read_program
 
 PORTS = range(1, 9)
@@ -107,13 +108,20 @@ class InProcess:
     ) -> None:
         self._schema = schema
         self.own_packets = self.own_bytes = 0
-        self._program = read_program(program), read_p4info(p4info)
+        self._pipeline = Pipeline(read_program(program), read_p4info(p4info), Lock())
         self._observe = observe
+        if observe is not None:
+            assert self._pipeline.traced  # compiled once
         self._violations: list[Violation] = []
         self.reset()
 
     def reset(self) -> None:
-        self.switch = Switch(Pipeline(*self._program, Lock()))
+        # As a new pipeline, without reading the program again.
+        pipeline = copy(self._pipeline)
+        pipeline.state = State(pipeline.program, Lock())
+        for table in pipeline.schema.tables.values():
+            pipeline.state.tables[table.index].free_entries()
+        self.switch = Switch(pipeline)
         self.switch.cpu_port = CPU_PORT
         self._violations.clear()
 

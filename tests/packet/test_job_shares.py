@@ -2,7 +2,7 @@
 """Where several jobs meet: a job within its share of a port loses nothing, one beyond it gives way."""
 
 import pytest
-from entries import GREEN, YELLOW, congestion, fabric, job, job_share
+from entries import GREEN, YELLOW, congestion, fabric, job, job_share, port_policy
 from finsy import P4MeterConfig
 from gradlane_packets import FAR, H1, H2, H3, U5, Host, gradient, tags
 from packet_bench import Bench, Reason
@@ -71,6 +71,16 @@ def test_control_messages_keep_the_top_class_beyond_the_share(shared: Bench, kin
 def test_a_job_beyond_its_share_keeps_its_class_where_nobody_waits(bench: Bench) -> None:
     bench.install(fabric(), job(), congestion(), [job_share(1, 2, P4MeterConfig(cir=1, cburst=1, pir=1, pburst=1))])
     assert tags(bench.forward(H1, gradient(layer=1), H2).frame) == (6, 0, 2), "the port is green"
+
+
+def test_what_is_below_the_class_of_excess_is_not_promoted(bench: Bench) -> None:
+    nothing_left = P4MeterConfig(cir=1, cburst=1, pir=1, pburst=1)
+    metered = [port_policy(2, metered=0) if it == port_policy(2) else it for it in congestion()]
+    for excess_class in (5, 1):
+        bench.install(fabric(), job(), metered, [job_share(1, 2, nothing_left, excess_class)])
+        bench.congest(H1, gradient(kind=Kind.STOP), GREEN)
+        found = [tags(bench.forward(H1, gradient(layer=layer), H2).frame)[0] for layer in (1, 50, 200)]
+        assert found == [excess_class, excess_class, 0]
 
 
 def test_a_share_is_of_one_port(shared: Bench) -> None:

@@ -32,6 +32,16 @@ def test_arp_goes_to_the_controller_whoever_it_is_for(bench: Bench, frame: bytes
     assert bench.decisions() == {(Reason.PUNTED_ARP, 0, 0): 1}
 
 
+LLDP = bytes(Ether(src=U5.mac, dst="01:80:c2:00:00:0e", type=0x88CC) / Raw(b"\0\0"))
+
+
+def test_lldp_goes_to_the_controller_so_that_it_learns_which_links_work(bench: Bench) -> None:
+    bench.install(fabric())
+    assert bench.punt(U5, LLDP).reason == Reason.PUNTED_LLDP
+    assert bench.decisions() == {(Reason.PUNTED_LLDP, 0, 0): 1}
+    assert bench.target.packet_out(5, LLDP).frame == LLDP, "and so it asks"
+
+
 @pytest.mark.parametrize(
     "message",
     [ICMPv6ND_RS(), ICMPv6ND_RA(), ICMPv6ND_NS(tgt=H1.gateway_address6), ICMPv6ND_NA(), ICMPv6ND_Redirect()],
@@ -109,6 +119,7 @@ RATES = {
     Reason.PUNTED_ARP: (H1, ARP_REQUEST),
     Reason.PUNTED_ND: (H1, bytes(ip6(H1, "ff02::1") / ICMPv6ND_NS())),
     Reason.PUNTED_TTL: (H1, bytes(ip(H1, H2, ttl=1) / ICMP())),
+    Reason.PUNTED_LLDP: (U5, LLDP),
     Reason.PUNTED_LOCAL: (H1, bytes(ip(H1, H1.gateway_address) / ICMP())),
 }
 
