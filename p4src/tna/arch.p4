@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What only Tofino has: its numbers for what every target has, and what ingress tells egress.
+
+#ifndef GRADLANE_ARCH_P4
+#define GRADLANE_ARCH_P4
+
+// Meter colours (v1model numbers RED 2). In a trace all targets number them as v1model.
+enum bit<8> Color { GREEN = 0, YELLOW = 1, RED = 3 }
+
+// Packets to and from the controller: the PCIe port of a Tofino with two pipes (with four: 320).
+const port_t CPU_PORT = 192;
+
+// Tofino tells the depth of a queue in cells of its packet buffer.
+const bit<8> DEPTH_UNIT = 80;
+
+// Most members of an ECMP group: a selector's word has room for 120.
+const bit<32> GROUP_MEMBERS = 120;
+
+// The first byte of what egress gets says what follows.
+enum bit<8> Origin {
+    ORDINARY = 0,   // bridged_h, and the packet
+    GRADIENT = 1,   // the same, a gradient
+    TRIMMED  = 2    // trimmed_h, and what ingress had received, cut off behind the Gradlane header
+}
+
+const bit<3> MIRROR_TRIMMED = 1;
+const bit<3> DIGEST_VIOLATION = 1;
+
+// Of a packet that went through the queues.
+header bridged_h {
+    Origin                     origin;
+    @flexible port_t            ingress_port;
+    @flexible bit<16>           switch_id;
+    @flexible bit<1>            from_fabric;
+    @flexible bit<1>            multicast;
+    @flexible Color             color;
+    @flexible queue_class_t     queue_class;
+    @flexible drop_precedence_t drop_precedence;
+}
+
+// Of a mirrored copy: what ingress had changed in the original.
+header trimmed_h {
+    Origin  origin;
+    bit<8>  ttl;
+    mac_t   dst;
+    mac_t   src;
+}
+
+#endif

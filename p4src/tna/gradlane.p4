@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Gradlane data plane for Tofino and Tofino 2 (TNA, T2NA).
+
+#include <core.p4>
+#if __TARGET_TOFINO__ == 2
+#include <t2na.p4>
+#else
+#include <tna.p4>
+#endif
+
+#include "../shared/types.p4"
+#include "arch.p4"
+#include "../shared/headers.p4"
+#include "../shared/metadata.p4"
+#include "../shared/validation.p4"
+#include "../shared/tagging.p4"
+#include "../shared/trimming.p4"
+#include "../shared/marking.p4"
+#include "parser.p4"
+#include "checksums.p4"
+#include "admission.p4"
+#include "guard.p4"
+#include "routing.p4"
+#include "congestion.p4"
+#include "punting.p4"
+#include "telemetry.p4"
+#include "rewriting.p4"
+
+control GradlaneIngress(inout headers_t hdr, inout ingress_metadata_t meta,
+                        in ingress_intrinsic_metadata_t ig_intr_md,
+                        in ingress_intrinsic_metadata_from_parser_t ig_prsr_md,
+                        inout ingress_intrinsic_metadata_for_deparser_t ig_dprsr_md,
+                        inout ingress_intrinsic_metadata_for_tm_t ig_tm_md) {
+    Admission() admission;
+    Guard() guard;
+    Tagging() tagging;
+    Routing() routing;
+    Congestion() congestion;
+    Punting() punting;
+    Telemetry() telemetry;
+
+    apply {
+        if (hdr.packet_out.isValid()) {
+            meta.common.egress_port = hdr.packet_out.egress_port;
+            meta.common.queue_class = CONTROL_CLASS;
+            hdr.packet_out.setInvalid();
+            ig_tm_md.bypass_egress = 1;
+        } else {
+            admission.apply(hdr, meta.common, ig_intr_md, ig_prsr_md, meta.checksum_error);
+            if (meta.common.gradient) {
+                guard.apply(hdr, meta.common, ig_intr_md, ig_dprsr_md);
+            }
+            if (!meta.common.drop) {
+                tagging.apply(hdr, meta.common);
+            }
+            routing.apply(hdr, meta.common);
+            if (!meta.common.drop && meta.common.punt) {
+                punting.apply(hdr, meta.common, ig_intr_md);
+                ig_tm_md.bypass_egress = 1;
+            } else if (!meta.common.drop) {
+                // The ports of a multicast are chosen after ingress; its slices are never droppable (budget 0).
+                if (!meta.common.multicast) {
+                    congestion.apply(hdr, meta.common, ig_dprsr_md);
+                }
+                meta.bridged.setValid();
+                meta.bridged.origin = Origin.ORDINARY;
+                if (meta.common.gradient) {
+                    meta.bridged.origin = Origin.GRADIENT;
+                }
+            }
+        }
+        telemetry.apply(hdr, meta.common);
+
+        // For the deparser and for egress, whether it is needed or not.
+        meta.ingress_port = (bit<16>)ig_intr_md.ingress_port;
+        meta.mirror_session = meta.common.egress_port ++ 1w0;
+        meta.ttl = hdr.ipv4.ttl;
+        if (hdr.ipv6.isValid()) {
+            meta.mirror_session[0:0] = 1;
+            meta.ttl = hdr.ipv6.hop_limit;
+        }
+        meta.bridged.ingress_port = ig_intr_md.ingress_port;
+        meta.bridged.switch_id = meta.common.switch_id;
+        meta.bridged.from_fabric = meta.common.from_fabric;
+        meta.bridged.multicast = (bit<1>)meta.common.multicast;
+        meta.bridged.color = meta.common.color;
+        meta.bridged.queue_class = meta.common.queue_class;
+        meta.bridged.drop_precedence = meta.common.drop_precedence;
+
+        // Enforced in one place: a packet leaves only if nothing above decided to drop it. Of a slice that is trimmed only
+        // the mirrored copy does.
+        ig_tm_md.qid = (QueueId_t)meta.common.queue_class;
+        if (meta.common.drop || ig_dprsr_md.mirror_type == MIRROR_TRIMMED) {
+            ig_dprsr_md.drop_ctl = 1;
+        } else if (meta.common.multicast && !meta.common.punt) {
+            ig_tm_md.mcast_grp_a = meta.common.next_hop;
+        } else {
+            ig_tm_md.ucast_egress_port = meta.common.egress_port;
+        }
+    }
+}
+
+control GradlaneEgress(inout headers_t hdr, inout egress_metadata_t meta,
+                       in egress_intrinsic_metadata_t eg_intr_md,
+                       in egress_intrinsic_metadata_from_parser_t eg_prsr_md,
+                       inout egress_intrinsic_metadata_for_deparser_t eg_dprsr_md,
+                       inout egress_intrinsic_metadata_for_output_port_t eg_oport_md) {
+    Trimming() trimming;
+    Marking() marking;
+    Rewriting() rewriting;
+    Tracing() tracing;
+
+    apply {
+        if (hdr.ipv4.isValid()) {
+            meta.common.dscp = hdr.ipv4.dscp;
+            meta.common.ecn = hdr.ipv4.ecn;
+        } else if (hdr.ipv6.isValid()) {
+            meta.common.dscp = hdr.ipv6.dscp;
+            meta.common.ecn = hdr.ipv6.ecn;
+        }
+        if (meta.trimmed.isValid()) {
+            hdr.ethernet.dst = meta.trimmed.dst;
+            hdr.ethernet.src = meta.trimmed.src;
+            if (hdr.ipv4.isValid()) {
+                hdr.ipv4.ttl = meta.trimmed.ttl;
+            } else {
+                hdr.ipv6.hop_limit = meta.trimmed.ttl;
+            }
+            meta.common.color = Color.RED;
+            trimming.apply(hdr, meta.common);
+        } else {
+            meta.common.color = meta.bridged.color;
+            meta.common.from_fabric = meta.bridged.from_fabric;
+            meta.common.queue_class = meta.bridged.queue_class;
+            meta.common.drop_precedence = meta.bridged.drop_precedence;
+        }
+        marking.apply(hdr, meta.common);
+        rewriting.apply(hdr, meta.common, eg_intr_md);
+        if (meta.bridged.multicast == 1 && eg_intr_md.egress_port == meta.bridged.ingress_port) {
+            // An aggregator does not hear its own multicast.
+            eg_dprsr_md.drop_ctl = 1;
+        } else if (meta.common.gradient && hdr.gradlane.kind == KIND_TRACE
+                   && hdr.gradlane.flags & FLAG_RETURNED == 0) {
+            tracing.apply(hdr, meta, eg_intr_md);
+        }
+    }
+}
+
+control GradlaneIngressDeparser(packet_out packet, inout headers_t hdr, in ingress_metadata_t meta,
+                                in ingress_intrinsic_metadata_for_deparser_t ig_dprsr_md) {
+    Digest<guard_violation_t>(DIGEST_VIOLATION) violations;
+    Mirror(MIRROR_TRIMMED) trimmed;
+
+    apply {
+        if (ig_dprsr_md.digest_type == DIGEST_VIOLATION) {
+            violations.pack({ meta.ingress_port, hdr.gradlane.job, meta.common.source });
+        }
+        if (ig_dprsr_md.mirror_type == MIRROR_TRIMMED) {
+            trimmed.emit<trimmed_h>(meta.mirror_session,
+                                    { Origin.TRIMMED, meta.ttl, hdr.ethernet.dst, hdr.ethernet.src });
+        }
+        packet.emit(meta.bridged);
+        packet.emit(hdr.packet_in);
+        packet.emit(hdr.ethernet);
+        packet.emit(hdr.ipv4);
+        packet.emit(hdr.ipv6);
+        packet.emit(hdr.udp);
+        packet.emit(hdr.gradlane);
+    }
+}
+
+control GradlaneEgressDeparser(packet_out packet, inout headers_t hdr, in egress_metadata_t meta,
+                               in egress_intrinsic_metadata_for_deparser_t eg_dprsr_md) {
+    GradlaneComputeChecksum() checksum;
+
+    apply {
+        checksum.apply(hdr);
+        packet.emit(hdr.ethernet);
+        packet.emit(hdr.ipv4);
+        packet.emit(hdr.ipv6);
+        packet.emit(hdr.udp);
+        packet.emit(hdr.gradlane);
+        packet.emit(hdr.hop);
+    }
+}
+
+Pipeline(GradlaneParser(), GradlaneIngress(), GradlaneIngressDeparser(), GradlaneEgressParser(), GradlaneEgress(),
+         GradlaneEgressDeparser()) pipe;
+
+@pa_auto_init_metadata
+@pkginfo(name = "gradlane", version = "1.0.0")
+Switch(pipe) main;

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// A gradient packet enters only where the controller placed its sender: port, source address and job must agree. What a
+// job may do in the network is looked up by its number, at every switch of its path.
+
+struct guard_violation_t {
+    bit<16> ingress_port;
+    bit<16> job;
+    ipv6_t  source;
+}
+
+control Guard(inout headers_t hdr, inout metadata_t meta, in ingress_intrinsic_metadata_t ig_intr_md,
+              inout ingress_intrinsic_metadata_for_deparser_t ig_dprsr_md) {
+    DirectCounter<bit<64>>(CounterType_t.PACKETS_AND_BYTES) permitted;
+
+    @id(0x01000005)
+    action permit() {
+        permitted.count();
+    }
+
+    // The digest leaves with the deparser. What is refused counts for no job.
+    @id(0x01000006)
+    action refuse() {
+        meta.drop = true;
+        meta.reason = Reason.DROPPED_GUARD;
+        meta.job_index = 0;
+        ig_dprsr_md.digest_type = DIGEST_VIOLATION;
+        permitted.count();
+    }
+
+    @id(0x02000001)
+    table senders {
+        key = {
+            ig_intr_md.ingress_port: exact @name("ingress_port");
+            meta.source: exact @name("source");
+            hdr.gradlane.job: exact @name("job");
+        }
+        actions = { permit; @defaultonly refuse; }
+        const default_action = refuse();
+        counters = permitted;
+        size = SENDERS;
+    }
+
+    @id(0x01000007)
+    action set_job(job_index_t job_index, bit<32> slot_base, bit<32> slot_mask, bit<16> max_share, bit<1> trim,
+                   bit<1> spray) {
+        meta.job_index = job_index;
+        meta.slot_base = slot_base;
+        meta.slot_mask = slot_mask;
+        meta.max_share = max_share;
+        meta.trim = trim == 1;
+        meta.spray = spray == 1;
+    }
+
+    // A job that is not here has no budget, so nothing of it is ever dropped by policy.
+    @id(0x01000008)
+    action unknown_job() { }
+
+    @id(0x02000008)
+    table jobs {
+        key = {
+            hdr.gradlane.job: exact @name("job");
+        }
+        actions = { set_job; @defaultonly unknown_job; }
+        const default_action = unknown_job();
+        size = JOBS;
+    }
+
+    apply {
+        jobs.apply();
+        if (meta.from_fabric == 0) {
+            senders.apply();
+        }
+    }
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recognises gradient packets. Everything else is left to ordinary forwarding.
+
+struct ingress_metadata_t {
+    metadata_t common;
+    bool       checksum_error;
+    bit<16>    ingress_port;      // as the guard's digest has it
+    bit<10>    mirror_session;    // of a trimmed slice
+    bit<8>     ttl;               // of it, too
+    bridged_h  bridged;
+}
+
+struct egress_metadata_t {
+    metadata_t common;
+    bridged_h  bridged;
+    trimmed_h  trimmed;
+}
+
+parser GradlaneParser(packet_in packet, out headers_t hdr, out ingress_metadata_t meta,
+                      out ingress_intrinsic_metadata_t ig_intr_md) {
+    Checksum() ipv4_checksum;
+
+    state start {
+        packet.extract(ig_intr_md);
+        packet.advance(PORT_METADATA_SIZE);
+        transition select(ig_intr_md.ingress_port) {
+            CPU_PORT: parse_packet_out;
+            default: parse_ethernet;
+        }
+    }
+
+    state parse_packet_out {
+        packet.extract(hdr.packet_out);
+        transition accept;
+    }
+
+    state parse_ethernet {
+        packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ethertype) {
+            ETHERTYPE_IPV4: parse_ipv4;
+            ETHERTYPE_IPV6: parse_ipv6;
+            default: accept;
+        }
+    }
+
+    state parse_ipv4 {
+        packet.extract(hdr.ipv4);
+        ipv4_checksum.add(hdr.ipv4);
+        meta.checksum_error = ipv4_checksum.verify();
+        // Only the first fragment would carry the ports, so no fragment counts as a gradient or has a flow's ports.
+        transition select(hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.flags[0:0], hdr.ipv4.fragment_offset,
+                          hdr.ipv4.protocol) {
+            (4, 5, 0, 0, PROTOCOL_UDP): parse_udp;
+            (4, 5, 0, 0, PROTOCOL_TCP): parse_tcp;
+            default: accept;
+        }
+    }
+
+    state parse_ipv6 {
+        packet.extract(hdr.ipv6);
+        transition select(hdr.ipv6.version, hdr.ipv6.next_header) {
+            (6, PROTOCOL_UDP): parse_udp;
+            (6, PROTOCOL_TCP): parse_tcp;
+            (6, PROTOCOL_ICMPV6): parse_icmpv6;
+            default: accept;
+        }
+    }
+
+    state parse_icmpv6 {
+        // Router and neighbour solicitation and advertisement, redirect (RFC 4861): 133 to 137.
+        transition select(packet.lookahead<bit<8>>()) {
+            133: parse_neighbour_discovery;
+            134 &&& 0xFE: parse_neighbour_discovery;
+            136 &&& 0xFE: parse_neighbour_discovery;
+            default: accept;
+        }
+    }
+
+    state parse_neighbour_discovery {
+        meta.common.neighbour_discovery = true;
+        transition accept;
+    }
+
+    state parse_tcp {
+        meta.common.ports = packet.lookahead<bit<32>>();
+        transition accept;
+    }
+
+    state parse_udp {
+        meta.common.ports = packet.lookahead<bit<32>>();
+        packet.extract(hdr.udp);
+        // Shorter than 44 bytes: 0 to 31, 32 to 39, 40 to 43.
+        transition select(hdr.udp.dst_port, hdr.udp.length) {
+            (GRADLANE_UDP_PORT, 0 &&& 0xFFE0): parse_short;
+            (GRADLANE_UDP_PORT, 32 &&& 0xFFF8): parse_short;
+            (GRADLANE_UDP_PORT, 40 &&& 0xFFFC): parse_short;
+            (GRADLANE_UDP_PORT, _): parse_version;
+            default: accept;
+        }
+    }
+
+    state parse_short {
+        meta.common.short_gradlane = true;
+        transition accept;
+    }
+
+    state parse_version {
+        transition select(packet.lookahead<bit<4>>()) {
+            GRADLANE_VERSION: parse_gradlane;
+            default: parse_unknown_version;
+        }
+    }
+
+    state parse_unknown_version {
+        meta.common.unknown_version = true;
+        transition accept;
+    }
+
+    state parse_gradlane {
+        packet.extract(hdr.gradlane);
+        transition accept;
+    }
+}
+
+// Ingress has found out what the packet is.
+parser GradlaneEgressParser(packet_in packet, out headers_t hdr, out egress_metadata_t meta,
+                            out egress_intrinsic_metadata_t eg_intr_md) {
+    state start {
+        packet.extract(eg_intr_md);
+        transition select(packet.lookahead<Origin>()) {
+            Origin.TRIMMED: parse_trimmed;
+            default: parse_bridged;
+        }
+    }
+
+    state parse_bridged {
+        packet.extract(meta.bridged);
+        transition select(meta.bridged.origin) {
+            Origin.GRADIENT: parse_gradient;
+            default: parse_ordinary;
+        }
+    }
+
+    state parse_trimmed {
+        packet.extract(meta.trimmed);
+        transition parse_gradient;
+    }
+
+    state parse_ordinary {
+        packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.ethertype) {
+            ETHERTYPE_IPV4: parse_ordinary_ipv4;
+            ETHERTYPE_IPV6: parse_ordinary_ipv6;
+            default: accept;
+        }
+    }
+
+    state parse_ordinary_ipv4 {
+        packet.extract(hdr.ipv4);
+        transition accept;
+    }
+
+    state parse_ordinary_ipv6 {
+        packet.extract(hdr.ipv6);
+        transition accept;
+    }
+
+    state parse_gradient {
+        packet.extract(hdr.ethernet);
+        meta.common.gradient = true;
+        transition select(hdr.ethernet.ethertype) {
+            ETHERTYPE_IPV4: parse_gradient_ipv4;
+            default: parse_gradient_ipv6;
+        }
+    }
+
+    state parse_gradient_ipv4 {
+        packet.extract(hdr.ipv4);
+        transition parse_gradlane;
+    }
+
+    state parse_gradient_ipv6 {
+        packet.extract(hdr.ipv6);
+        transition parse_gradlane;
+    }
+
+    state parse_gradlane {
+        packet.extract(hdr.udp);
+        packet.extract(hdr.gradlane);
+        transition accept;
+    }
+}
