@@ -4,21 +4,31 @@
 
 control Marking(inout headers_t hdr, inout metadata_t meta) {
     apply {
-        if (meta.gradient) {
-            meta.dscp = meta.queue_class ++ meta.drop_precedence;
-            if (meta.from_fabric == 0) {
-                meta.ecn = meta.drop_precedence == PROTECTED ? ECN_CAPABLE : ECN_NOT_CAPABLE;
+        if (meta.gradient && meta.from_fabric == 0) {
+            if (meta.drop_precedence == PROTECTED) {
+                meta.ecn = ECN_CAPABLE;
+            } else {
+                meta.ecn = ECN_NOT_CAPABLE;
             }
         }
         if (meta.color != Color.GREEN && meta.ecn != ECN_NOT_CAPABLE) {
             meta.ecn = ECN_CONGESTED;
         }
+        // Field by field: together it would be more than an action of a hardware target can do to one byte.
         if (hdr.ipv4.isValid()) {
-            hdr.ipv4.dscp = meta.dscp;
             hdr.ipv4.ecn = meta.ecn;
         } else if (hdr.ipv6.isValid()) {
-            hdr.ipv6.dscp = meta.dscp;
             hdr.ipv6.ecn = meta.ecn;
+        }
+        if (meta.gradient && hdr.ipv4.isValid()) {
+            hdr.ipv4.dscp[2:0] = meta.drop_precedence;
+        } else if (meta.gradient) {
+            hdr.ipv6.dscp[2:0] = meta.drop_precedence;
+        }
+        if (meta.gradient && hdr.ipv4.isValid()) {
+            hdr.ipv4.dscp[5:3] = meta.queue_class;
+        } else if (meta.gradient) {
+            hdr.ipv6.dscp[5:3] = meta.queue_class;
         }
     }
 }

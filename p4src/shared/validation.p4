@@ -2,17 +2,27 @@
 // Whether a Gradlane header holds together. One that does not makes its packet ordinary traffic, and is counted.
 
 control Validation(in headers_t hdr, inout metadata_t meta) {
+    // Differences of 16 bits: their upper bits tell which number is the larger one, as none has more than 14 bits.
+    bit<16> last = 0;
+    bit<16> before_end = 0;
+    bit<16> beyond_budget = 0;
+    bit<16> header_length = 0;
+
+    @hidden
+    action subtract() {
+        last = hdr.gradlane.slices - 1;
+        before_end = hdr.gradlane.slice - hdr.gradlane.slices;
+        beyond_budget = hdr.gradlane.slices - hdr.gradlane.budget;
+        header_length = hdr.udp.length - hdr.gradlane.length;
+    }
+
     @hidden
     action malformed() {
         meta.reason = Reason.MALFORMED;
     }
 
     apply {
-        // Differences of 16 bits: their upper bits tell which number is the larger one, as none has more than 14 bits.
-        bit<16> last = hdr.gradlane.slices - 1;
-        bit<16> before_end = hdr.gradlane.slice - hdr.gradlane.slices;
-        bit<16> beyond_budget = hdr.gradlane.slices - hdr.gradlane.budget;
-        bit<16> header_length = hdr.udp.length - hdr.gradlane.length;
+        subtract();
         if (hdr.gradlane.kind == KIND_TRIMMED) {
             // The header of a slice that is gone.
             header_length = hdr.udp.length;

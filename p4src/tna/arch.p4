@@ -28,14 +28,15 @@ const bit<3> DIGEST_VIOLATION = 1;
 
 // Of a packet that went through the queues.
 header bridged_h {
-    Origin                     origin;
-    @flexible port_t            ingress_port;
-    @flexible bit<16>           switch_id;
-    @flexible bit<1>            from_fabric;
-    @flexible bit<1>            multicast;
-    @flexible Color             color;
-    @flexible queue_class_t     queue_class;
-    @flexible drop_precedence_t drop_precedence;
+    Origin            origin;
+    @padding bit<7>   pad0;
+    port_t            ingress_port;
+    bit<16>           switch_id;
+    Color             color;
+    @padding bit<7>   pad1;
+    bit<1>            multicast;
+    @padding bit<5>   pad2;
+    queue_class_t     queue_class;
 }
 
 // Of a mirrored copy: what ingress had changed in the original.

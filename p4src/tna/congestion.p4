@@ -208,7 +208,6 @@ control Congestion(inout headers_t hdr, inout metadata_t meta,
         }
     };
 
-    bit<16> slot = meta.slot_base[15:0] + (hdr.gradlane.message[15:0] & meta.slot_mask[15:0]);
     bit<32> limit = 0;
 
     @id(0x16000002)
@@ -231,8 +230,10 @@ control Congestion(inout headers_t hdr, inout metadata_t meta,
     apply {
         port_policies.apply();
         if (meta.gradient) {
+            meta.slot_mask[15:0] = meta.slot_mask[15:0] & hdr.gradlane.message[15:0];
             job_shares.apply();
             budget_shares.apply();
+            meta.slot_base[15:0] = meta.slot_base[15:0] + meta.slot_mask[15:0];
         }
         metered.apply();
         if (meta.color != Color.GREEN && meta.gradient) {
@@ -241,7 +242,7 @@ control Congestion(inout headers_t hdr, inout metadata_t meta,
                 demoted.apply();
             }
             // Other kinds are not what the budget is about, whatever tags the fabric has given them.
-            if (hdr.gradlane.kind == KIND_DATA && droppable.apply().hit) {
+            if (hdr.gradlane.kind == KIND_DATA) { if (droppable.apply().hit) {
                 if (has_share && job_color == Color.GREEN) {
                     meta.reason = Reason.WITHIN_SHARE;
                 } else {
@@ -249,11 +250,11 @@ control Congestion(inout headers_t hdr, inout metadata_t meta,
                     bit<1> taken = 0;
                     limit = (bit<32>)min(meta.share, meta.max_share);
                     if (meta.share == 0 || meta.max_share == 0) {
-                        stale = look.execute(slot);
+                        stale = look.execute(meta.slot_base[15:0]);
                     } else {
-                        stale = claim.execute(slot);
+                        stale = claim.execute(meta.slot_base[15:0]);
                         if (stale == 0) {
-                            taken = take.execute(slot);
+                            taken = take.execute(meta.slot_base[15:0]);
                         }
                     }
                     if (stale == 1) {
@@ -261,17 +262,23 @@ control Congestion(inout headers_t hdr, inout metadata_t meta,
                     } else if (taken == 0) {
                         meta.reason = Reason.BUDGET_SPENT;
                     } else if (meta.trim) {
-                        meta.reason = meta.color == Color.RED ? Reason.TRIMMED_RED : Reason.TRIMMED_YELLOW;
+                        meta.reason = Reason.TRIMMED_RED;
+                        if (meta.color == Color.YELLOW) {
+                            meta.reason = Reason.TRIMMED_YELLOW;
+                        }
                         // A mirrored copy, which its session cuts off behind the Gradlane header, goes instead.
                         ig_dprsr_md.mirror_type = MIRROR_TRIMMED;
                         meta.queue_class = CONTROL_CLASS;
                         meta.drop_precedence = PROTECTED;
                     } else {
-                        meta.reason = meta.color == Color.RED ? Reason.DROPPED_RED : Reason.DROPPED_YELLOW;
+                        meta.reason = Reason.DROPPED_RED;
+                        if (meta.color == Color.YELLOW) {
+                            meta.reason = Reason.DROPPED_YELLOW;
+                        }
                         meta.drop = true;
                     }
                 }
-            }
+            } }
         }
     }
 }

@@ -36,6 +36,7 @@ control GradlaneIngress(inout headers_t hdr, inout ingress_metadata_t meta,
     Tagging() tagging;
     Routing() routing;
     Congestion() congestion;
+    Marking() marking;
     Punting() punting;
     Telemetry() telemetry;
 
@@ -62,6 +63,7 @@ control GradlaneIngress(inout headers_t hdr, inout ingress_metadata_t meta,
                 if (!meta.common.multicast) {
                     congestion.apply(hdr, meta.common, ig_dprsr_md);
                 }
+                marking.apply(hdr, meta.common);
                 meta.bridged.setValid();
                 meta.bridged.origin = Origin.ORDINARY;
                 if (meta.common.gradient) {
@@ -74,6 +76,7 @@ control GradlaneIngress(inout headers_t hdr, inout ingress_metadata_t meta,
         // For the deparser and for egress, whether it is needed or not.
         meta.ingress_port = (bit<16>)ig_intr_md.ingress_port;
         meta.mirror_session = meta.common.egress_port ++ 1w0;
+        meta.mirror_origin = Origin.TRIMMED;
         meta.ttl = hdr.ipv4.ttl;
         if (hdr.ipv6.isValid()) {
             meta.mirror_session[0:0] = 1;
@@ -81,11 +84,9 @@ control GradlaneIngress(inout headers_t hdr, inout ingress_metadata_t meta,
         }
         meta.bridged.ingress_port = ig_intr_md.ingress_port;
         meta.bridged.switch_id = meta.common.switch_id;
-        meta.bridged.from_fabric = meta.common.from_fabric;
         meta.bridged.multicast = (bit<1>)meta.common.multicast;
         meta.bridged.color = meta.common.color;
         meta.bridged.queue_class = meta.common.queue_class;
-        meta.bridged.drop_precedence = meta.common.drop_precedence;
 
         // Enforced in one place: a packet leaves only if nothing above decided to drop it. Of a slice that is trimmed only
         // the mirrored copy does.
@@ -106,35 +107,24 @@ control GradlaneEgress(inout headers_t hdr, inout egress_metadata_t meta,
                        inout egress_intrinsic_metadata_for_deparser_t eg_dprsr_md,
                        inout egress_intrinsic_metadata_for_output_port_t eg_oport_md) {
     Trimming() trimming;
-    Marking() marking;
     Rewriting() rewriting;
     Tracing() tracing;
 
     apply {
-        if (hdr.ipv4.isValid()) {
-            meta.common.dscp = hdr.ipv4.dscp;
-            meta.common.ecn = hdr.ipv4.ecn;
-        } else if (hdr.ipv6.isValid()) {
-            meta.common.dscp = hdr.ipv6.dscp;
-            meta.common.ecn = hdr.ipv6.ecn;
-        }
         if (meta.trimmed.isValid()) {
             hdr.ethernet.dst = meta.trimmed.dst;
             hdr.ethernet.src = meta.trimmed.src;
+            trimming.apply(hdr, meta.common);
             if (hdr.ipv4.isValid()) {
                 hdr.ipv4.ttl = meta.trimmed.ttl;
+                hdr.ipv4.dscp = CONTROL_CLASS ++ PROTECTED;
+                hdr.ipv4.ecn = ECN_CONGESTED;
             } else {
                 hdr.ipv6.hop_limit = meta.trimmed.ttl;
+                hdr.ipv6.dscp = CONTROL_CLASS ++ PROTECTED;
+                hdr.ipv6.ecn = ECN_CONGESTED;
             }
-            meta.common.color = Color.RED;
-            trimming.apply(hdr, meta.common);
-        } else {
-            meta.common.color = meta.bridged.color;
-            meta.common.from_fabric = meta.bridged.from_fabric;
-            meta.common.queue_class = meta.bridged.queue_class;
-            meta.common.drop_precedence = meta.bridged.drop_precedence;
         }
-        marking.apply(hdr, meta.common);
         rewriting.apply(hdr, meta.common, eg_intr_md);
         if (meta.bridged.multicast == 1 && eg_intr_md.egress_port == meta.bridged.ingress_port) {
             // An aggregator does not hear its own multicast.
@@ -148,8 +138,8 @@ control GradlaneEgress(inout headers_t hdr, inout egress_metadata_t meta,
 
 control GradlaneIngressDeparser(packet_out packet, inout headers_t hdr, in ingress_metadata_t meta,
                                 in ingress_intrinsic_metadata_for_deparser_t ig_dprsr_md) {
-    Digest<guard_violation_t>(DIGEST_VIOLATION) violations;
-    Mirror(MIRROR_TRIMMED) trimmed;
+    Digest<guard_violation_t>() violations;
+    Mirror() trimmed;
 
     apply {
         if (ig_dprsr_md.digest_type == DIGEST_VIOLATION) {
@@ -157,7 +147,7 @@ control GradlaneIngressDeparser(packet_out packet, inout headers_t hdr, in ingre
         }
         if (ig_dprsr_md.mirror_type == MIRROR_TRIMMED) {
             trimmed.emit<trimmed_h>(meta.mirror_session,
-                                    { Origin.TRIMMED, meta.ttl, hdr.ethernet.dst, hdr.ethernet.src });
+                                    { meta.mirror_origin, meta.ttl, hdr.ethernet.dst, hdr.ethernet.src });
         }
         packet.emit(meta.bridged);
         packet.emit(hdr.packet_in);

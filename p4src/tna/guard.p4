@@ -47,8 +47,8 @@ control Guard(inout headers_t hdr, inout metadata_t meta, in ingress_intrinsic_m
         meta.slot_base = slot_base;
         meta.slot_mask = slot_mask;
         meta.max_share = max_share;
-        meta.trim = trim == 1;
-        meta.spray = spray == 1;
+        meta.trim = (bool)trim;
+        meta.spray = (bool)spray;
     }
 
     // A job that is not here has no budget, so nothing of it is ever dropped by policy.

@@ -6,7 +6,8 @@ struct ingress_metadata_t {
     bool       checksum_error;
     bit<16>    ingress_port;      // as the guard's digest has it
     bit<10>    mirror_session;    // of a trimmed slice
-    bit<8>     ttl;               // of it, too
+    Origin     mirror_origin;     // of it, too
+    bit<8>     ttl;
     bridged_h  bridged;
 }
 

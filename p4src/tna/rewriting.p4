@@ -22,6 +22,11 @@ control Rewriting(inout headers_t hdr, inout metadata_t meta, in egress_intrinsi
     }
 
     apply {
+        if (hdr.ipv4.isValid()) {
+            meta.dscp = hdr.ipv4.dscp;
+        } else if (hdr.ipv6.isValid()) {
+            meta.dscp = hdr.ipv6.dscp;
+        }
         if (dscp_rewrites.apply().hit) {
             if (hdr.ipv4.isValid()) {
                 hdr.ipv4.dscp = meta.dscp;

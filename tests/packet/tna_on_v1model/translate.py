@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes p4src/tna as a v1model program, so that its controls can run where there is no Tofino.
+
+Only the externs' spelling is translated; the tables, the actions and every decision remain as they are written. A rule
+that finds nothing to translate, and an extern that no rule translates, are errors.
+"""
+
+import re
+import shutil
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+P4_SOURCE = HERE.parents[2] / "p4src"
+# What a v1model target does with its own means is in switch.p4.
+LEFT_OUT = ("checksums.p4",)
+EXTERNS = ("Meter<", "DirectMeter", "Counter<", "Register", "Hash<", "ActionSelector", "Digest<", "Mirror", "Checksum")
+
+# By file: patterns and what takes their place.
+RULES: dict[str, list[tuple[str, str]]] = {
+    "arch.p4": [
+        # The targets' meters number the colours.
+        (r"RED = 3", "RED = 2"),
+        (r"const port_t CPU_PORT = \d+", "const port_t CPU_PORT = 255"),
+        # v1model has no headers in metadata.
+        (r"\bheader (?=(bridged|trimmed)_h)", "struct "),
+        (r"@flexible ", ""),
+    ],
+    "parser.p4": [
+        (r"out (?=ingress_metadata_t|ingress_intrinsic_metadata_t)", "inout "),
+        (r" *packet\.(extract\(ig_intr_md\)|advance\(PORT_METADATA_SIZE\));\n", ""),
+        (r" *Checksum\(\) ipv4_checksum;\n", ""),
+        (r" *ipv4_checksum\.add\(hdr\.ipv4\);\n *meta\.checksum_error = ipv4_checksum\.verify\(\);\n", ""),
+        # Metadata that goes through the queues needs no parser.
+        (r"(?s)// Ingress has found out what the packet is\.\nparser GradlaneEgressParser.*", ""),
+    ],
+    "guard.p4": [
+        (r"DirectCounter<bit<64>>\(CounterType_t\.PACKETS_AND_BYTES\)", "direct_counter(CounterType.packets_and_bytes)"),
+    ],
+    "routing.p4": [
+        (r"ActionProfile\(NEXT_HOPS\) members", "action_selector(HashAlgorithm.identity, NEXT_HOPS, 16) members"),
+        (r" *(@id\(0x11000002\)\n *)?ActionSelector\(members,[^;]*;\n", ""),
+        (r"implementation = \w+", "implementation = members"),
+        (r" *Hash<bit<16>>\(HashAlgorithm_t\.\w+\) \w+;\n", ""),
+        (r"(?s)(meta\.spread) = ipv[46]_flow\.get\(([^;]*)\);", r"hash(\1, HashAlgorithm.crc16, 16w0, \2, 32w65536);"),
+    ],
+    "congestion.p4": [
+        (r"DirectMeter\(MeterType_t\.BYTES\)", "direct_meter<Color>(MeterType.bytes)"),
+        (r"(\w+) = \(Color\)share_meter\.execute\(\)", r"share_meter.read(\1)"),
+        (r"Meter<port_t>\(PORTS, MeterType_t\.BYTES\)", "meter(PORTS, MeterType.bytes)"),
+        (r"([\w.]+) = \(Color\)virtual_queue\.execute\(([\w.]+)\)", r"virtual_queue.execute_meter((bit<32>)\2, \1)"),
+        (r"(?<!\w)Register<bit<32>, bit<16>>\(BUDGET_SLOTS\)", "register<bit<32>>(BUDGET_SLOTS)"),
+        (r"(?<!\w)Register<slot_t, bit<16>>\(BUDGET_SLOTS\)", "register<bit<64>>(BUDGET_SLOTS)"),
+        # The body becomes an action on the value, between a read and a write.
+        (
+            r"(?s)RegisterAction<(\w+|bit<32>), bit<16>, bit<1>>\((\w+)\) (\w+) = \{\n *void apply(.*?\n        \})\n    \};",
+            r"\1 \3_value;\n    action \3_apply\4",
+        ),
+        (
+            r"( *)(\w+) = (claim|look)\.execute\(slot\);",
+            r"\1@atomic { newest.read(\3_value, (bit<32>)slot); \3_apply(\3_value, \2);"
+            r" newest.write((bit<32>)slot, \3_value); }",
+        ),
+        (
+            r"( *)(\w+) = (take)\.execute\(slot\);",
+            r"\1@atomic { bit<64> cell; budgets.read(cell, (bit<32>)slot); \3_value = { cell[63:32], cell[31:0] };"
+            r" \3_apply(\3_value, \2); budgets.write((bit<32>)slot, \3_value.message ++ \3_value.drops); }",
+        ),
+    ],
+    "punting.p4": [
+        (r"Meter<bit<5>>\(PUNT_CELLS, MeterType_t\.PACKETS\)", "meter(PUNT_CELLS, MeterType.packets)"),
+        (
+            r"Color color = \(Color\)punt_rates\.execute\((.*)\);",
+            r"Color color = Color.GREEN;\n        punt_rates.execute_meter((bit<32>)\1, color);",
+        ),
+    ],
+    "telemetry.p4": [
+        (r"Counter<bit<64>, bit<1[05]>>\((\w+), CounterType_t\.\w+\)", r"counter(\1, CounterType.packets_and_bytes)"),
+        (r" *Hash<bit<1[05]>>\(HashAlgorithm_t\.IDENTITY\) \w+;\n", ""),
+        (r"(\w+)\.count\(\w+\.get\(\{([^}]*)\}\)\)", lambda m: f"{m[1]}.count((bit<32>)({m[2].replace(',', ' ++')}))"),
+    ],
+    "gradlane.p4": [
+        (r"#if __TARGET_TOFINO__ == 2\n#include <t2na\.p4>\n#else\n(#include) <tna\.p4>\n#endif", r'\1 "../tna.p4"'),
+        (r'#include "checksums\.p4"\n', ""),
+        (r" *meta\.bridged\.setValid\(\);\n", ""),
+        (r"meta\.trimmed\.isValid\(\)", "meta.trimmed.origin == Origin.TRIMMED"),
+        (r"(?s)control GradlaneIngressDeparser.*", '#include "../switch.p4"\n'),
+    ],
+}
+
+
+def translate(name: str, text: str) -> str:
+    """One file of p4src/tna. Raises ValueError where a rule has nothing to do or something is left."""
+    for pattern, replacement in RULES.get(name, []):
+        text, found = re.subn(pattern, replacement, text)
+        if found == 0:
+            raise ValueError(f"{name}: nothing matches {pattern!r}; the rules in {Path(__file__).name} are out of date")
+    code = re.sub(r"//.*", "", text)
+    if left := [extern for extern in EXTERNS if extern in code]:
+        raise ValueError(f"{name}: no rule translates {', '.join(left)}")
+    return text
+
+
+def write(folder: Path) -> None:
+    """The whole program into an empty folder: tna/gradlane.p4 and what it includes."""
+    shutil.copytree(P4_SOURCE / "shared", folder / "shared")
+    for name in ("tna.p4", "switch.p4"):
+        shutil.copy(HERE / name, folder)
+    (folder / "tna").mkdir()
+    for source in sorted((P4_SOURCE / "tna").glob("*.p4")):
+        if source.name not in LEFT_OUT:
+            (folder / "tna" / source.name).write_text(translate(source.name, source.read_text()))
