@@ -102,6 +102,15 @@ def test_defaults_lose_nothing_and_aggregate_in_shards() -> None:
     assert (it.slots.base, it.slots.mask) == (0, 4095)
 
 
+def test_who_tags_and_how_often_ways_are_traced() -> None:
+    assert (job.parse(GOOD, "j").transport.tagging, job.parse(GOOD, "j").transport.trace_every) == ("switch", 64)
+    changed = MINIMAL.replace("[transport]", '[transport]\ntagging = "host"\ntrace_every = 0')
+    assert (job.parse(changed, "j").transport.tagging, job.parse(changed, "j").transport.trace_every) == ("host", 0)
+    for line, reason in (('tagging = "nobody"', "'switch', 'host'"), ("trace_every = -1", "from 0 to 1000000")):
+        with pytest.raises(JobError, match=reason):
+            job.parse(MINIMAL.replace("[transport]", f"[transport]\n{line}"), "j")
+
+
 def test_load_names_a_file_that_is_missing(tmp_path: Path) -> None:
     path = tmp_path / "none.toml"
     with pytest.raises(JobError, match=r"none\.toml: can't be read: No such file"):

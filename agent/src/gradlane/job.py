@@ -21,6 +21,7 @@ MAX_WEIGHT = 100
 HIGHEST_GRADIENT_CLASS = 6  # 7 is the control class, so that no STOP waits behind the incast that it should end
 MAX_SLICE_BYTES = 8936  # a 9000-byte IP packet less the IPv4, UDP and Gradlane headers (20 + 8 + 36 bytes)
 DEFAULT_BUFFER = "64kB"
+DEFAULT_TRACE_EVERY, MAX_TRACE_EVERY = 64, 1_000_000
 ELEMENT_BYTES = {"float32": 4, "float16": 2}
 
 _TOKEN = re.compile(r"[0-9A-Fa-f]{16}\Z")
@@ -47,6 +48,9 @@ class Transport:
 
     `multicast` is the address to which aggregator 0 sends its results; aggregator k sends to `multicast` + k.
     None: aggregators send to each worker.
+
+    `tagging` says who writes DSCP and ECN: "switch", the first one by its tables, or "host", the agent, by `[policy]`,
+    for a fabric of switches without P4. `trace_every`: messages of a path from one trace to the next, 0 for none.
     """
 
     rate: int
@@ -54,6 +58,8 @@ class Transport:
     slice_bytes: int
     wire: str
     multicast: IPv4Address | None
+    tagging: str
+    trace_every: int
 
 
 @dataclass(frozen=True)
@@ -227,7 +233,15 @@ def _transport(table: Table, aggregators: int) -> Transport:
         raise table.error("slice_bytes", f"is {slice_bytes}; it must be a multiple of 4, e.g. 1432")
     multicast = table.multicast_address("multicast", aggregators) if table.has("multicast") else None
     buffer = table.quantity("buffer", parse_size, DEFAULT_BUFFER)
-    transport = Transport(table.quantity("rate", parse_rate), buffer, slice_bytes, wire, multicast)
+    transport = Transport(
+        rate=table.quantity("rate", parse_rate),
+        buffer=buffer,
+        slice_bytes=slice_bytes,
+        wire=wire,
+        multicast=multicast,
+        tagging=table.choice("tagging", ("switch", "host"), "switch"),
+        trace_every=table.integer("trace_every", 0, MAX_TRACE_EVERY, DEFAULT_TRACE_EVERY),
+    )
     table.finish()
     return transport
 
