@@ -3,7 +3,8 @@
 
 import heapq
 import random
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from gradlane._core import ffi, lib
@@ -25,6 +26,9 @@ class Impairment:
     jitter: int = 0
     # Datagrams of these kinds only, or of every kind.
     kinds: frozenset[Kind] | None = None
+    # A switch cuts the payload of DATA: within its message's budget, as a policy may; and whatever the budget says.
+    trim: float = 0.0
+    overtrim: float = 0.0
 
 
 @dataclass
@@ -72,6 +76,7 @@ class Cluster:
         self.kept: list[object] = []
         self.events: list[list[Event]] = [[] for _ in range(self.ranks)]
         self.filter = lambda source, to, header: True
+        self.cut: Counter[int] = Counter()  # slices trimmed within the budget, by message
         addresses = ffi.new("uint32_t[]", [0x0A000001 + r for r in range(self.ranks)])
         self.groups = {0xEF010001 + k: aggregator for k, aggregator in enumerate(self.aggregators)}
         for rank in range(self.ranks):
@@ -120,10 +125,24 @@ class Cluster:
         """Hands one datagram to an engine, now."""
         lib.gl_receive(self.engines[rank], datagram, len(datagram), congested, self.now)
 
+    def _trimmed(self, header: Header) -> bool:
+        if header.kind != Kind.DATA:
+            return False
+        if self.random.random() < self.impairment.overtrim:
+            return True
+        if self.cut[header.message] >= header.budget or self.random.random() >= self.impairment.trim:
+            return False
+        self.cut[header.message] += 1
+        return True
+
     def _deliver(self, source: int, address: int, datagram: bytes) -> None:
         group = self.groups.get(address)
         receivers = [r for r in range(self.workers) if r != source] if group is not None else [address - 0x0A000001]
         header = Header.unpack(datagram)
+        trimmed = self._trimmed(header)
+        if trimmed:
+            header = replace(header, kind=Kind.TRIMMED)
+            datagram = header.pack()
         for to in receivers:
             if not self.filter(source, to, header):
                 continue
@@ -137,7 +156,8 @@ class Cluster:
                 if hit and self.random.random() < i.corrupt:
                     # UDP's checksum catches a flipped bit, so what gets through is cut short or foreign.
                     data = datagram[: self.random.randrange(len(datagram))]
-                at = self.now + i.delay + (self.random.randrange(i.jitter + 1) if hit else 0)
+                # What is trimmed overtakes what queues.
+                at = self.now + i.delay + (self.random.randrange(i.jitter + 1) if hit and not trimmed else 0)
                 self.counter += 1
                 heapq.heappush(self.queue, (at, self.counter, to, data))
 

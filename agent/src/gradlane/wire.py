@@ -44,10 +44,12 @@ class Kind(IntEnum):
 
     DATA = 0
     REPAIR = 1
+    TRIMMED = 2  # DATA whose payload a switch has cut off
     PROBE = 3
     BITMAP = 4
     STOP = 5
     REPORT = 6
+    TRACE = 7  # collects a record of every switch that it passes
 
 
 class Flag(IntFlag):
@@ -56,6 +58,7 @@ class Flag(IntFlag):
     PULL = 1  # an aggregator's result; otherwise a worker's contribution (push)
     END = 2  # the last slice of the sender's first pass
     MULTICAST = 4
+    RETURNED = 8  # a TRACE on its way back: it collects nothing more
 
 
 class ElementType(IntEnum):
@@ -113,20 +116,38 @@ class Header:
 # of the receiver's link that is the stream's, in kbit/s.
 REPORT = struct.Struct(">III")
 
+# In front of a TRACE's payload, one per switch (hop_h of p4src/shared/headers.p4). (name, bits), in order, big-endian.
+HOP_FIELDS: tuple[tuple[str, int], ...] = (
+    ("switch_id", 16),
+    ("ingress_port", 16),
+    ("egress_port", 16),
+    ("queue_class", 4),
+    ("color", 4),
+    ("depth_unit", 8),
+    ("depth", 32),
+    ("wait", 32),
+)
+HOP_BYTES = sum(bits for _, bits in HOP_FIELDS) // 8
+# A trace with more records is refused. A path in a fabric of three tiers has five switches.
+MAX_HOPS = 8
+
 
 def c_definitions() -> str:
-    """C macros of the header: GL_AT_<FIELD> byte offsets, sizes, and the numbers of the enums above."""
+    """C macros: byte offsets GL_AT_<FIELD> and GL_HOP_AT_<FIELD>, sizes, and the numbers of the enums above."""
     lines = [
         "/* Generated from gradlane/wire.py. */",
         f"#define GL_VERSION {VERSION}",
         f"#define GL_HEADER {HEADER_BYTES}",
         f"#define GL_MAX_SLICES {MAX_SLICES}",
+        f"#define GL_HOP {HOP_BYTES}",
+        f"#define GL_MAX_HOPS {MAX_HOPS}",
     ]
-    position = 0
-    for name, bits in FIELDS:
-        if bits >= 8:
-            lines.append(f"#define GL_AT_{name.upper()} {position // 8}")
-        position += bits
+    for prefix, layout in (("GL_AT", FIELDS), ("GL_HOP_AT", HOP_FIELDS)):
+        position = 0
+        for name, bits in layout:
+            if bits >= 8:
+                lines.append(f"#define {prefix}_{name.upper()} {position // 8}")
+            position += bits
     for prefix, members in (("KIND", Kind), ("FLAG", Flag), ("TYPE", ElementType)):
         lines += [f"#define GL_{prefix}_{member.name} {member.value}" for member in members]
     return "\n".join(lines) + "\n"

@@ -34,6 +34,7 @@ typedef struct {
     uint64_t slices_sent, slices_repaired, slices_expected, slices_delivered, slices_lost, slices_duplicate, slices_late;
     uint64_t budget_total; /* budgets of the messages received, in slices */
     uint64_t budget_violations;
+    uint64_t trimmed;
     uint64_t probes_sent, bitmaps_sent, stops_sent, reports_sent;
     uint64_t ecn_marked;
     uint64_t bad_header, bad_token, bad_job, bad_source, bad_range, bad_length, bad_budget, bad_message, no_memory;

@@ -95,12 +95,15 @@ struct tx_message {
 
 struct rx_message {
     rx_message *next_open;
-    uint32_t id, step, slices, budget, received, highest, last_length;
+    uint32_t id, step, slices, budget, received, last_length;
+    uint32_t reach;          /* one more than the highest slice that arrived */
+    uint32_t trimmed, ahead; /* slices of which only the header came; those of them from `reach` on */
     uint16_t tensor, source;
     uint8_t flags;
     bool complete, end_seen;
     uint64_t check_at;
     uint64_t *arrived;
+    uint64_t *cut; /* the trimmed ones; NULL: none yet */
     uint8_t *buffer; /* push: own memory; pull: inside the operation's `out` */
     aggregation *aggregation;
     operation *operation;

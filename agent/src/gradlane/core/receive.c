@@ -29,7 +29,7 @@ void rx_free(gl_engine *e, rx_message *m) {
     rx_message **at = &e->open;
     while (*at && *at != m) at = &(*at)->next_open;
     if (*at) *at = m->next_open;
-    free(m->arrived), free(m);
+    free(m->arrived), free(m->cut), free(m);
 }
 
 static uint32_t bitmap_bytes(const rx_message *m, uint8_t *out) {
@@ -38,12 +38,16 @@ static uint32_t bitmap_bytes(const rx_message *m, uint8_t *out) {
     return bytes;
 }
 
+/* Every slice has arrived, or its header says that it is lost: nothing of the first pass is on its way any more. */
+static bool all_seen(const rx_message *m) { return m->received + m->trimmed == m->slices; }
+
 static void answer(gl_engine *e, const rx_message *m, unsigned kind) {
     uint8_t h[GL_HEADER] = {0}, bits[GL_MAX_SLICES / 8];
     put16(h + GL_AT_JOB, e->config.job);
     put32(h + GL_AT_STEP, m->step);
     put16(h + GL_AT_TENSOR, m->tensor);
     h[GL_AT_FLAGS] = m->flags;
+    if (kind == GL_KIND_BITMAP && all_seen(m)) h[GL_AT_FLAGS] |= GL_FLAG_END;
     h[GL_AT_ELEMENT_TYPE] = e->config.element_type;
     put32(h + GL_AT_MESSAGE, m->id);
     put16(h + GL_AT_SLICES, (uint16_t)m->slices);
@@ -92,14 +96,15 @@ static void complete(gl_engine *e, rx_message *m, uint64_t now) {
     }
 }
 
-/* What is missing for sure: everything once the sender is through, otherwise the holes below the highest slice. */
+/* What is missing for sure: everything once the sender is through, otherwise the holes below the highest slice and what
+ * was trimmed. A trimmed slice's header overtakes slices that still queue, so it says nothing of those below it. */
 static uint32_t holes(const rx_message *m) {
-    return (m->end_seen ? m->slices : m->highest + 1) - m->received;
+    return (m->end_seen ? m->slices : m->reach + m->ahead) - m->received;
 }
 
 static void check(gl_engine *e, rx_message *m, uint64_t now) {
     const uint32_t missing = m->slices - m->received;
-    if (!missing || (m->end_seen && missing <= m->budget)) {
+    if ((m->end_seen || all_seen(m)) && missing <= m->budget) {
         complete(e, m, now);
         return;
     }
@@ -271,6 +276,49 @@ static void report(gl_engine *e, unsigned source, const uint8_t *h, uint32_t byt
     e->statistics.reports_sent++;
 }
 
+/* 0: nobody has told yet how long the last slice is. */
+static uint32_t expected_length(const gl_engine *e, const rx_message *m, uint32_t slice) {
+    if (slice < m->slices - 1) return e->config.slice_bytes;
+    return m->aggregation ? m->aggregation->last_length : m->last_length;
+}
+
+/* After a slice's arrival or its loss became known. Once all have been seen there is nothing to wait for; `news`: that may
+ * just have become so, which happens once, so that one BITMAP goes at once and further ones when repairs have had their time. */
+static void proceed(gl_engine *e, rx_message *m, bool news, uint64_t now) {
+    if (all_seen(m) && (news || m->slices - m->received <= m->budget))
+        check(e, m, now);
+    else if (m->end_seen || holes(m) > m->budget)
+        check_later(e, m, now);
+}
+
+/* The payload is lost, for sure and at once. It may yet come: as a REPAIR, or because the network had duplicated it. */
+static void on_trimmed(gl_engine *e, unsigned source, const uint8_t *h, uint64_t now) {
+    rx_message *m = find_message(e, source, h);
+    if (!m) return;
+    const uint32_t slice = get16(h + GL_AT_SLICE), length = get16(h + GL_AT_LENGTH), expected = expected_length(e, m, slice);
+    if (m->complete) {
+        e->statistics.slices_late++;
+        return;
+    }
+    if (test_bit(m->arrived, slice) || (m->cut && test_bit(m->cut, slice))) {
+        e->statistics.slices_duplicate++;
+        return;
+    }
+    if (expected && length != expected && !(length == 0 && m->flags & GL_FLAG_PULL)) {
+        e->statistics.bad_length++;
+        return;
+    }
+    if (!m->cut && !(m->cut = calloc(words(m->slices), sizeof *m->cut))) {
+        e->statistics.no_memory++;
+        return;
+    }
+    set_bit(m->cut, slice);
+    m->trimmed++;
+    m->ahead += slice >= m->reach;
+    e->statistics.trimmed++;
+    proceed(e, m, true, now);
+}
+
 static void on_slice(gl_engine *e, unsigned source, const uint8_t *h, uint32_t length, uint64_t now) {
     rx_message *m = find_message(e, source, h);
     if (!m) return;
@@ -286,9 +334,8 @@ static void on_slice(gl_engine *e, unsigned source, const uint8_t *h, uint32_t l
         return;
     }
     const bool empty = length == 0 && m->flags & GL_FLAG_PULL;
-    uint32_t expected = slice == m->slices - 1 ? m->last_length : e->config.slice_bytes;
-    if (m->aggregation && slice == m->slices - 1) expected = m->aggregation->last_length;
-    if (!expected) expected = length; /* nobody has told yet how long the last slice is */
+    uint32_t expected = expected_length(e, m, slice);
+    if (!expected) expected = length;
     if (!empty && (length != expected || !length)) {
         e->statistics.bad_length++;
         return;
@@ -298,19 +345,22 @@ static void on_slice(gl_engine *e, unsigned source, const uint8_t *h, uint32_t l
         memset(to, 0, expected);
     else
         memcpy(to, h + GL_HEADER, length);
+    const bool trimmed = m->cut && test_bit(m->cut, slice);
+    if (trimmed) {
+        clear_bit(m->cut, slice);
+        m->trimmed--;
+        m->ahead -= slice >= m->reach;
+    }
     set_bit(m->arrived, slice);
     m->received++;
-    if (slice > m->highest) m->highest = slice;
+    for (; m->reach <= slice; m->reach++) m->ahead -= m->cut && test_bit(m->cut, m->reach);
     if (h[GL_AT_FLAGS] & GL_FLAG_END) m->end_seen = true;
     if (m->aggregation) {
         if (slice == m->slices - 1) m->aggregation->last_length = length;
         m->aggregation->layers[slice] = get16(h + GL_AT_LAYER);
         resolve(e, m->aggregation, slice, now);
     }
-    if (m->received == m->slices)
-        complete(e, m, now);
-    else if (m->end_seen || holes(m) > m->budget)
-        check_later(e, m, now);
+    proceed(e, m, !trimmed, now);
 }
 
 static void on_probe(gl_engine *e, unsigned source, const uint8_t *h, uint64_t now) {
@@ -340,7 +390,7 @@ void gl_receive(gl_engine *e, const uint8_t *h, uint32_t bytes, int congested, u
         s->bad_token++;
     else if (source >= e->ranks || source == e->config.rank)
         s->bad_source++;
-    else if (get16(h + GL_AT_LENGTH) != length)
+    else if (kind == GL_KIND_TRIMMED ? length : get16(h + GL_AT_LENGTH) != length)
         s->bad_length++;
     else if (!slices || slices > GL_MAX_SLICES || get16(h + GL_AT_SLICE) >= slices)
         s->bad_range++;
@@ -348,13 +398,17 @@ void gl_receive(gl_engine *e, const uint8_t *h, uint32_t bytes, int congested, u
         s->bad_header++;
     else if (get16(h + GL_AT_BUDGET) > budget_of(pull ? e->config.pull_loss : e->config.push_loss, slices))
         s->bad_budget++;
-    else if (kind == GL_KIND_DATA || kind == GL_KIND_REPAIR) {
-        if (length > e->config.slice_bytes || length % item_bytes(e)) {
+    else if (kind == GL_KIND_DATA || kind == GL_KIND_REPAIR || kind == GL_KIND_TRIMMED) {
+        const uint32_t payload = get16(h + GL_AT_LENGTH); /* that it has, or had */
+        if (payload > e->config.slice_bytes || payload % item_bytes(e)) {
             s->bad_length++;
             return;
         }
         if (kind == GL_KIND_DATA) report(e, source, h, bytes, congested, now);
-        on_slice(e, source, h, length, now);
+        if (kind == GL_KIND_TRIMMED)
+            on_trimmed(e, source, h, now);
+        else
+            on_slice(e, source, h, payload, now);
     } else if (kind == GL_KIND_PROBE)
         on_probe(e, source, h, now);
     else if (kind == GL_KIND_BITMAP)

@@ -157,16 +157,17 @@ void on_stop(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *bit
 
 static unsigned magnitude_of(const tx_message *m, uint32_t slice) { return m->magnitudes ? m->magnitudes[slice] : 255; }
 
-/* Repairs what a BITMAP misses beyond the budget, the largest magnitudes first: the budget is for the rest. */
-static void queue_repairs(gl_engine *e, tx_message *m, target *t, const uint8_t *bits, uint64_t now) {
+/* Repairs what a BITMAP misses beyond the budget, the largest magnitudes first: the budget is for the rest. `settled`:
+ * nothing of the first pass is in flight any more. */
+static void queue_repairs(gl_engine *e, tx_message *m, target *t, const uint8_t *bits, bool settled, uint64_t now) {
     const uint32_t in_flight = e->peers[t->rank].srtt * 5 / 4;
     uint16_t missing[GL_MAX_SLICES];
     uint32_t count = 0, by_magnitude[256] = {0};
     for (uint32_t i = 0; i < m->sent; i++) {
         const uint32_t slice = m->queue ? m->queue[i] : i;
         const uint32_t last = t->repaired_at[slice] ? t->repaired_at[slice] : m->sent_at[slice];
-        if (bits[slice >> 3] >> (slice & 7) & 1 || test_bit(t->todo, slice) || (uint32_t)now - last < in_flight)
-            continue;
+        if (bits[slice >> 3] >> (slice & 7) & 1 || test_bit(t->todo, slice)) continue;
+        if ((uint32_t)now - last < in_flight && !(settled && !t->repaired_at[slice])) continue;
         missing[count++] = (uint16_t)slice;
         by_magnitude[magnitude_of(m, slice)]++;
     }
@@ -202,7 +203,7 @@ void on_bitmap(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *b
             return;
         }
     }
-    queue_repairs(e, m, t, bits, now);
+    queue_repairs(e, m, t, bits, h[GL_AT_FLAGS] & GL_FLAG_END, now);
     if (m->sent == m->slices) arm_probe(e, t, now);
 }
 
