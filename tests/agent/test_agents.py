@@ -59,14 +59,16 @@ def hosts(count: int, folder: Path) -> Iterator[list[Host]]:
 
 
 def job_file(folder: Path, workers: int, servers: int = 0, name: str = "job.toml", **changes: str) -> Path:
-    values = {"token": "00112233445566aa", "push": "0.0", "wire": "float32", "id": "7"} | changes
+    values = {"token": "00112233445566aa", "push": "0.0", "wire": "float32", "id": "7"}
+    values |= {"transport": "", "policy": ""} | changes
     text = f'[job]\nname = "trial"\nid = {values["id"]}\ntoken = "{values["token"]}"\n'
     for rank in range(workers + servers):
         kind = "worker" if rank < workers else "server"
         text += f'[[{kind}]]\nrank = {rank}\nhost = "h{rank}"\naddress = "{NETWORK}.{rank + 1}"\n'
-    text += f'[transport]\nrate = "1gbit"\nwire = "{values["wire"]}"\n[loss]\npush = {values["push"]}\n'
+    text += f'[transport]\nrate = "1gbit"\nwire = "{values["wire"]}"\n{values["transport"]}\n'
+    text += f"[loss]\npush = {values['push']}\n[policy]\n{values['policy']}\n"
     path = folder / name
-    path.write_text(text + "[policy]\n[slots]\nbase = 0\nmask = 4095\n")
+    path.write_text(text + "[slots]\nbase = 0\nmask = 4095\n")
     return path
 
 
@@ -178,9 +180,80 @@ def test_another_token_or_job_file_is_refused_and_named(tmp_path: Path) -> None:
     for name, changes, words in (
         ("token.toml", {"token": "00112233445566ab"}, "does not know the token"),
         ("loss.toml", {"push": "0.1"}, "reads another job file"),
+        ("trace.toml", {"transport": "trace_every = 7"}, "reads another job file"),
     ):
         with hosts(2, tmp_path) as agents, pytest.raises(AgentError, match=words):
             join([good, job_file(tmp_path, 2, name=name, **changes)], agents)
+
+
+HOST_TAGGING = 'tagging = "host"'
+CLASSES = "queue_classes = [{ layers = [0, 0], class = 6 }, { layers = [1, 9], class = 5 }]"
+PRECEDENCES = "drop_precedences = [{ magnitudes = [0, 127], drop_precedence = 3 }]"
+
+
+def test_where_hosts_tag_the_policy_must_be_the_same(tmp_path: Path) -> None:
+    files = [
+        job_file(tmp_path, 2, name=f"{rank}.toml", transport=HOST_TAGGING, policy=policy)
+        for rank, policy in enumerate([CLASSES, PRECEDENCES])
+    ]
+    with hosts(2, tmp_path) as agents, pytest.raises(AgentError, match="reads another job file"):
+        join(files, agents)
+
+
+def datagrams_on_loopback(sniffer: socket.socket) -> Iterator[tuple[wire.Header, int]]:
+    """Header and TOS of the datagrams that the socket has taken in; segments that travel together are told apart."""
+    while True:
+        try:
+            packet = sniffer.recv(1 << 17)
+        except BlockingIOError:
+            return
+        if packet[9] != socket.IPPROTO_UDP or socket.inet_ntoa(packet[12:16]).rpartition(".")[0] != NETWORK:
+            continue
+        data = packet[28:]
+        while data:
+            header = wire.Header.unpack(data)
+            yield header, packet[1]
+            data = data[wire.HEADER_BYTES + header.length :]
+
+
+def test_an_agent_that_tags_writes_dscp_and_ecn_on_each_datagram(tmp_path: Path) -> None:
+    elements = 100_000
+    file = job_file(tmp_path, 2, push="0.2", transport=HOST_TAGGING, policy=f"{CLASSES}\n{PRECEDENCES}")
+    with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK, 0) as sniffer:
+        sniffer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 24)
+        sniffer.bind(("lo", 0x0800))
+        with hosts(2, tmp_path) as agents:
+            connections = join([file] * 2, agents)
+            shared = [c.share(0, elements, [(0, 0), (50_000, 3)]) for c in connections]
+            for contribution, _ in shared:
+                contribution[:] = np.random.default_rng(1).standard_normal(elements)
+            all_reduce(connections, shared, 0)
+            counts = close(connections)
+        assert all(c["send_errors"] == 0 and c["budget_violations"] == 0 for c in counts)
+        seen = list(datagrams_on_loopback(sniffer))
+    for header, tos in seen:
+        queue_class = {0: 6, 3: 5}[header.layer] if header.kind in (wire.Kind.DATA, wire.Kind.REPAIR) else 7
+        if header.kind == wire.Kind.TRACE and not header.flags & wire.Flag.RETURNED:
+            queue_class = {0: 6, 3: 5}[header.layer]
+        droppable = header.kind == wire.Kind.DATA and header.budget and header.magnitude < 128
+        assert tos == queue_class << 5 | (3 << 2 if droppable else 2), header
+    assert len({tos for _, tos in seen}) == 5
+
+
+def test_the_status_tells_the_ways_that_traces_took(tmp_path: Path) -> None:
+    with hosts(2, tmp_path) as agents:
+        connections = join([job_file(tmp_path, 2, transport="trace_every = 1")] * 2, agents)
+        shared = [c.share(0, 1000, [(0, 0)]) for c in connections]
+        all_reduce(connections, shared, 0)
+        command = [sys.executable, "-m", "gradlane.cli", "status", "--socket", str(agents[0].socket)]
+        deadline = time.monotonic() + 10
+        while not (found := connections[0].statistics())["traces_returned"] and time.monotonic() < deadline:
+            pass
+        assert found["paths"]["1"]["routes"] == {"": found["traces_returned"]}  # loopback has no switch
+        assert found["paths"]["1"]["hops"] == []
+        text = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+        assert "trace(s) by no switch that adds a record" in text
+        close(connections)
 
 
 def test_different_models_are_named(tmp_path: Path) -> None:

@@ -4,12 +4,13 @@
 import heapq
 import random
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from gradlane._core import ffi, lib
 
-from gradlane.wire import ElementType, Header, Kind
+from gradlane.wire import HEADER_BYTES, HOP_BYTES, HOP_FIELDS, ElementType, Flag, Header, Kind
 
 TOKEN = 0x1122334455667788
 JOB = 3
@@ -29,6 +30,22 @@ class Impairment:
     # A switch cuts the payload of DATA: within its message's budget, as a policy may; and whatever the budget says.
     trim: float = 0.0
     overtrim: float = 0.0
+
+
+def record(**values: int) -> bytes:
+    """What a switch adds to a trace; fields that are not given are 0."""
+    total = 0
+    for name, bits in HOP_FIELDS:
+        total = total << bits | values.get(name, 0)
+    return total.to_bytes(HOP_BYTES, "big")
+
+
+def traced(datagram: bytes, way: list[dict[str, int]]) -> bytes:
+    """A TRACE after it has passed these switches, the first one first."""
+    header, payload = Header.unpack(datagram), datagram[HEADER_BYTES:]
+    for hop in way:
+        payload = record(**hop) + payload
+    return replace(header, length=len(payload)).pack() + payload
 
 
 @dataclass
@@ -64,6 +81,9 @@ class Cluster:
         base: int = 0xFFFFFF00,
         memory: int = 1 << 26,
         buffer: int = 64_000,
+        trace_every: int = 0,
+        classes: Sequence[tuple[int, int, int, int, int]] | None = None,
+        precedences: Sequence[tuple[int, int, int, int, int]] = (),
     ) -> None:
         self.workers, self.servers, self.ranks = workers, servers, workers + servers
         self.slice_bytes, self.impairment = slice_bytes, impairment
@@ -76,9 +96,12 @@ class Cluster:
         self.kept: list[object] = []
         self.events: list[list[Event]] = [[] for _ in range(self.ranks)]
         self.filter = lambda source, to, header: True
+        self.way: Callable[[int, int], list[dict[str, int]]] = lambda source, to: []  # records of the switches passed
+        self.tags: list[tuple[Header, int]] = []  # of every datagram, by the host that sent it
         self.cut: Counter[int] = Counter()  # slices trimmed within the budget, by message
         addresses = ffi.new("uint32_t[]", [0x0A000001 + r for r in range(self.ranks)])
         self.groups = {0xEF010001 + k: aggregator for k, aggregator in enumerate(self.aggregators)}
+        class_ranges, precedence_ranges = (ffi.new("gl_range[]", list(rows or ())) for rows in (classes, precedences))
         for rank in range(self.ranks):
             group = next((g for g, a in self.groups.items() if a == rank), 0) if multicast else 0
             config = ffi.new(
@@ -88,7 +111,9 @@ class Cluster:
                     "element_type": element_type, "mean_of_arrived": mean_of_arrived, "token": TOKEN,
                     "message_base": base, "window": window, "rate": rate, "push_loss": round(push_loss * 1e6),
                     "pull_loss": round(pull_loss * 1e6), "multicast": group, "memory": memory,
-                    "buffer": buffer,
+                    "buffer": buffer, "trace_every": trace_every, "tag": classes is not None,
+                    "class_count": len(classes or ()), "precedence_count": len(precedences),
+                    "classes": class_ranges, "precedences": precedence_ranges,
                 },
             )  # fmt: skip
             engine = lib.gl_engine_new(config, addresses)
@@ -107,7 +132,7 @@ class Cluster:
         result = np.full_like(source, np.nan)
         slices = -(-source.nbytes // self.slice_bytes)
         layers = np.arange(slices, dtype=np.uint16)
-        magnitudes = np.zeros(slices, dtype=np.uint8)
+        magnitudes = np.arange(slices).astype(np.uint8)
         self.kept += [source, result]
         code = lib.gl_submit(
             self.engines[rank], step, tensor, source.size, ffi.from_buffer("uint8_t[]", source),
@@ -153,6 +178,8 @@ class Cluster:
                 if hit and self.random.random() < i.loss:
                     continue
                 data = datagram
+                if header.kind == Kind.TRACE and not header.flags & Flag.RETURNED:
+                    data = traced(data, self.way(source, to))
                 if hit and self.random.random() < i.corrupt:
                     # UDP's checksum catches a flipped bit, so what gets through is cut short or foreign.
                     data = datagram[: self.random.randrange(len(datagram))]
@@ -167,7 +194,9 @@ class Cluster:
             b = self.batch
             data = b"".join(bytes(ffi.buffer(b.iov[i].iov_base, b.iov[i].iov_len)) for i in range(b.iov_count))
             for k in range(b.datagrams):
-                self._deliver(rank, b.address, data[k * b.segment : (k + 1) * b.segment])
+                datagram = data[k * b.segment : (k + 1) * b.segment]
+                self.tags.append((Header.unpack(datagram), b.tos[k]))
+                self._deliver(rank, b.address, datagram)
         while (event := lib.gl_next_event(engine)) != ffi.NULL:
             lost = [i for i in range(event.slices) if event.kind == 2 and event.lost[i // 8] >> (i % 8) & 1]
             self.events[rank].append(
@@ -196,6 +225,12 @@ class Cluster:
             while self.queue and self.queue[0][0] <= self.now:
                 _, _, to, data = heapq.heappop(self.queue)
                 self.receive(to, data)
+
+    def routes(self, rank: int, to: int) -> list[tuple[int, list[int]]]:
+        """The ways of this engine's traces to a rank, the latest first: how often, and the switches."""
+        found = ffi.new("gl_route[]", lib.GL_ROUTES)
+        count = lib.gl_routes(self.engines[rank], to, found)
+        return [(r.count, [r.hop[k].switch_id for k in range(r.hops)]) for r in found[0:count]]
 
     def completed(self, rank: int) -> list[tuple[int, int]]:
         """(step, tensor) of the all-reduces that this worker has completed, in order."""

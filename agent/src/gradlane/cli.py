@@ -72,6 +72,13 @@ def _print_status(status: dict[str, Any]) -> None:
                 print(f"    {key:20} {value}")
         for rank, path in job["paths"].items():
             print(f"    to rank {rank:<12} {path['rate'] / 1e6:.1f} Mbit/s, round trip {path['srtt_us']} us")
+            for route, count in path["routes"].items():
+                print(f"      {count} trace(s) by {route or 'no switch that adds a record'}")
+            for hop in path["hops"]:
+                print(
+                    f"      switch {hop['switch']}: port {hop['egress_port']} {hop['color']}, in class "
+                    f"{hop['queue_class']} {hop['depth']} {hop['depth_unit']}, waited {hop['wait_us']:.0f} us"
+                )
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -11,7 +11,7 @@ import socket
 from typing import Any
 
 Message = dict[str, Any]
-MAX_MESSAGE = 1 << 17
+MAX_MESSAGE = 200_000  # the default socket buffer of Linux, 212,992 bytes, takes it
 PAGE = 4096
 
 

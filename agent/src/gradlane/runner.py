@@ -17,7 +17,7 @@ import numpy.typing as npt
 from gradlane import wire
 from gradlane._core import ffi, lib
 from gradlane.errors import AgentError
-from gradlane.job import Job
+from gradlane.job import MAX_MAGNITUDE, Job
 
 log = logging.getLogger("gradlane")
 
@@ -71,6 +71,44 @@ class Mismatch:
 
 
 Event = Completed | Lost | Mismatch
+
+COLORS = ("green", "yellow", "red", "red")  # v1model numbers red 2, TNA 3
+
+
+@dataclass(frozen=True)
+class Hop:
+    """What a switch told in a trace: the ports by which it came and went, and the queue in between.
+
+    `depth` is in `depth_unit` ("packets" or "bytes"), as the trace left the queue; `wait_us` is its time there.
+    """
+
+    switch: int
+    ingress_port: int
+    egress_port: int
+    queue_class: int
+    color: str
+    depth: int
+    depth_unit: str
+    wait_us: float
+
+
+@dataclass(frozen=True)
+class Route:
+    """A way through the fabric, how many traces took it, and what the latest of them met."""
+
+    count: int
+    hops: tuple[Hop, ...]
+
+    @property
+    def name(self) -> str:
+        """Its switches with their ports, e.g. "1:3-5 4:1-2"."""
+        return " ".join(f"{hop.switch}:{hop.ingress_port}-{hop.egress_port}" for hop in self.hops)
+
+
+def _hop(hop: Any) -> Hop:
+    depth, unit = (hop.depth * hop.depth_unit, "bytes") if hop.depth_unit else (hop.depth, "packets")
+    wait = hop.wait / 1000
+    return Hop(hop.switch_id, hop.ingress_port, hop.egress_port, hop.queue_class, COLORS[hop.color], depth, unit, wait)
 
 
 def _bind(address: IPv4Address, port: int) -> socket.socket:
@@ -144,6 +182,10 @@ class Runner:
 
     @staticmethod
     def _engine(job: Job, rank: int, message_base: int) -> Any:
+        policy = job.policy
+        classes = [(*row.layers, 0, MAX_MAGNITUDE, row.queue_class) for row in policy.queue_classes if policy.priority]
+        precedences = [(*row.layers, *row.magnitudes, row.drop_precedence) for row in policy.drop_precedences]
+        class_ranges, precedence_ranges = ffi.new("gl_range[]", classes), ffi.new("gl_range[]", precedences)
         index = next((k for k, m in enumerate(job.aggregators) if m.rank == rank), None)
         group = None if index is None else job.multicast_address(index)
         config = ffi.new(
@@ -166,6 +208,12 @@ class Runner:
                 "pull_loss": round(job.loss.pull * 1e6),
                 "multicast": 0 if group is None else int(group),
                 "memory": MEMORY_BYTES,
+                "trace_every": job.transport.trace_every,
+                "tag": job.transport.tagging == "host",
+                "class_count": len(classes),
+                "precedence_count": len(precedences),
+                "classes": class_ranges,
+                "precedences": precedence_ranges,
             },
         )
         engine = lib.gl_engine_new(config, [int(member.address) for member in job.members])
@@ -243,6 +291,12 @@ class Runner:
         rate, srtt = ffi.new("uint64_t *"), ffi.new("uint32_t *")
         lib.gl_runner_path_state(self._runner, rank, rate, srtt)
         return int(rate[0]), int(srtt[0])
+
+    def routes(self, rank: int) -> list[Route]:
+        """The ways that traces to a rank have taken, the latest first; those seen longest ago are forgotten."""
+        found = ffi.new("gl_route[]", lib.GL_ROUTES)
+        count = lib.gl_runner_routes(self._runner, rank, found)
+        return [Route(int(r.count), tuple(_hop(r.hop[k]) for k in range(r.hops))) for r in found[0:count]]
 
     def close(self) -> None:
         """Stops the thread and closes the sockets."""

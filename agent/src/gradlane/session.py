@@ -7,7 +7,7 @@ import mmap
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,18 @@ class Tensor:
     layers: npt.NDArray[np.uint16]
     # What the network dropped of the last step's gradient: it is added to the next one, so it is late, not lost.
     residual: dict[int, Values]
+
+
+def _path(runner: Runner, rank: int) -> dict[str, Any]:
+    """What is known of the way to a rank. `routes`: traces by their way; `hops`: what the latest trace met."""
+    rate, srtt = runner.path(rank)
+    routes = runner.routes(rank)
+    return {
+        "rate": rate,
+        "srtt_us": srtt,
+        "routes": {route.name: route.count for route in routes},
+        "hops": [asdict(hop) for hop in routes[0].hops] if routes else [],
+    }
 
 
 class Session:
@@ -128,11 +140,7 @@ class Session:
         if self._runner is None:
             return {**self._counts, "paths": {}}
         others = [rank for rank in range(len(self.job.members)) if rank != self.rank]
-        paths = {rank: self._runner.path(rank) for rank in others}
-        return {
-            **self._runner.statistics(),
-            "paths": {str(rank): {"rate": rate, "srtt_us": srtt} for rank, (rate, srtt) in paths.items()},
-        }
+        return {**self._runner.statistics(), "paths": {str(rank): _path(self._runner, rank) for rank in others}}
 
     def add_tensor(self, number: int, elements: int, spans: list[tuple[int, int]], descriptor: int) -> None:
         """Maps a tensor that the training process shares. Raises ValueError if it does not fit its description."""
@@ -207,6 +215,6 @@ class Session:
             f"these have not contributed: {behind}"
             if behind
             else "all workers have contributed, so datagrams do not get through: check the switch's guard and the "
-            f"job's addresses (this agent's counts: {json.dumps(self.statistics())})"
+            f"job's addresses (this agent's counts: {json.dumps(self._runner.statistics() if self._runner else {})})"
         )
         self.fail(f"the all-reduce of step {step}, tensor {tensor} has not moved for {STALL_SECONDS:g} s: {why}")

@@ -25,6 +25,13 @@ static void paths_new(gl_engine *e, const uint32_t *addresses) {
     e->paths[e->ranks].multicast = true;
 }
 
+/* NULL only if memory is out. */
+static const gl_range *ranges_copy(const gl_range *ranges, unsigned count) {
+    gl_range *copy = calloc(count + 1, sizeof *copy);
+    if (copy && count) memcpy(copy, ranges, count * sizeof *copy);
+    return copy;
+}
+
 gl_engine *gl_engine_new(const gl_config *config, const uint32_t *addresses) {
     const unsigned ranks = config->workers + config->servers;
     if (!config->workers || ranks > GL_MAX_RANKS || config->rank >= ranks || !config->rate || !config->window ||
@@ -34,6 +41,9 @@ gl_engine *gl_engine_new(const gl_config *config, const uint32_t *addresses) {
     gl_engine *e = calloc(1, sizeof *e);
     if (!e) return NULL;
     e->config = *config;
+    e->config.classes = ranges_copy(config->classes, config->class_count);
+    e->config.precedences = ranges_copy(config->precedences, config->precedence_count);
+    if (!e->config.classes || !e->config.precedences) return gl_engine_free(e), NULL;
     e->ranks = ranks;
     for (e->stride = 1; e->stride < ranks;) e->stride *= 2;
     e->aggregators = config->servers ? config->servers : config->workers;
@@ -64,7 +74,7 @@ void gl_engine_free(gl_engine *e) {
     for (tx_message *m = e->waiting, *next; m; m = next) next = m->next, tx_free(m);
     for (unsigned rank = 0; rank < e->ranks && e->peers[rank].ring; rank++) {
         for (unsigned i = 0; i < RING; i++) rx_free(e, e->peers[rank].ring[i]);
-        free(e->peers[rank].ring);
+        free(e->peers[rank].ring), free(e->peers[rank].routes);
     }
     while (e->aggregations) {
         aggregation *a = e->aggregations;
@@ -75,6 +85,7 @@ void gl_engine_free(gl_engine *e) {
     while (e->operations) operation_free(e, e->operations);
     for (control *c = e->controls, *next; c; c = next) next = c->next, free(c);
     for (gl_event *event; (event = gl_next_event(e));) gl_event_free(event);
+    free((void *)e->config.classes), free((void *)e->config.precedences);
     free(e);
 }
 

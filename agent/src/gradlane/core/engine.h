@@ -14,6 +14,12 @@
 
 enum { GL_BATCH = 16, GL_MAX_RANKS = 256 };
 
+/* Slices of these layers and magnitudes (both inclusive) have this queue class or drop precedence. */
+typedef struct {
+    uint16_t first_layer, last_layer;
+    uint8_t least, most, value;
+} gl_range;
+
 typedef struct {
     uint16_t job, rank, workers, servers; /* servers == 0: every worker aggregates a shard */
     uint16_t slice_bytes;                 /* payload of every slice but a message's last */
@@ -27,6 +33,10 @@ typedef struct {
     uint32_t push_loss, pull_loss;        /* tolerated loss, parts per million */
     uint32_t multicast;                   /* this aggregator's group, 0 = unicast to each worker */
     uint64_t memory;                      /* bytes for contributions that wait for aggregation */
+    uint32_t trace_every;                 /* messages of a path from one TRACE to the next; 0: none */
+    uint8_t tag;                          /* DSCP and ECN are written here, by these ranges; otherwise by the switch */
+    uint32_t class_count, precedence_count;
+    const gl_range *classes, *precedences; /* disjoint; the engine keeps copies */
 } gl_config;
 
 typedef struct {
@@ -36,6 +46,7 @@ typedef struct {
     uint64_t budget_violations;
     uint64_t trimmed;
     uint64_t probes_sent, bitmaps_sent, stops_sent, reports_sent;
+    uint64_t traces_sent, traces_returned, bad_trace;
     uint64_t ecn_marked;
     uint64_t bad_header, bad_token, bad_job, bad_source, bad_range, bad_length, bad_budget, bad_message, no_memory;
     uint64_t messages_sent, messages_received;
@@ -55,16 +66,35 @@ typedef struct gl_event {
     uint8_t lost[];
 } gl_event;
 
-/* One or more datagrams to one address: equal sizes but for the last, so one UDP_SEGMENT send carries them. */
+/* One or more datagrams to one address: equal sizes but for the last, so one UDP_SEGMENT send carries them, or one for
+ * each run of equal tags. */
 typedef struct {
     uint32_t address;
     uint16_t segment;
     uint16_t datagrams;
+    uint8_t tos[GL_BATCH]; /* of each datagram; 0: whatever the socket has */
     int iov_count;
     struct iovec iov[2 * GL_BATCH];
     uint8_t headers[GL_BATCH][GL_HEADER];
     uint8_t control[GL_HEADER + GL_MAX_SLICES / 8];
 } gl_batch;
+
+enum { GL_ROUTES = 8 };
+
+/* What a switch told in a trace: its ports, and the queue that the trace has left: depth in units of `depth_unit` bytes
+ * (0: packets), ns of waiting. Colour of the port's virtual queue: 0 green, 1 yellow, above that red. */
+typedef struct {
+    uint16_t switch_id, ingress_port, egress_port;
+    uint8_t queue_class, color, depth_unit;
+    uint32_t depth, wait;
+} gl_hop;
+
+/* A way through the fabric, how many traces took it, and what the latest of them met, in the order of the way. */
+typedef struct {
+    uint64_t count;
+    uint8_t hops;
+    gl_hop hop[GL_MAX_HOPS];
+} gl_route;
 
 typedef struct gl_engine gl_engine;
 
@@ -99,5 +129,7 @@ int gl_engine_idle(const gl_engine *engine);
 const gl_statistics *gl_engine_statistics(const gl_engine *engine);
 /* Current pacing rate (bit/s) and smoothed round-trip time (us) towards a rank. */
 void gl_path_state(const gl_engine *engine, uint16_t rank, uint64_t *rate, uint32_t *srtt);
+/* The ways that traces to a rank have taken, the latest first; at most GL_ROUTES are known. Returns their number. */
+unsigned gl_routes(const gl_engine *engine, uint16_t rank, gl_route *routes);
 
 #endif

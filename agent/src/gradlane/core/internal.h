@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the parts of the engine share: send.c (paths, pacing, repair), receive.c (validation, completion) and
- * aggregate.c (operations, shards, reduction).
+ * What the parts of the engine share: send.c (paths, pacing, repair), receive.c (validation, completion), aggregate.c
+ * (operations, shards, reduction), trace.c and tagging.c.
  */
 #ifndef GRADLANE_INTERNAL_H
 #define GRADLANE_INTERNAL_H
@@ -80,6 +80,7 @@ struct tx_message {
     uint32_t id, step, slices, budget, first, last_length;
     uint16_t tensor;
     uint8_t flags;
+    bool traced;
     const uint8_t *payload;
     const uint16_t *layers;
     const uint8_t *magnitudes; /* NULL: all 255 */
@@ -126,7 +127,7 @@ struct path {
     uint64_t idle_since;
     double congestion;            /* DCTCP's alpha */
     uint64_t next_send, round_end;
-    uint32_t sequence, backlog;
+    uint32_t sequence, backlog, begun; /* slices, slices to send, messages */
     uint32_t round_delivered, round_congested;
     uint32_t round_rtt;           /* the shortest of the round; UINT32_MAX: none */
     tx_message *messages;
@@ -138,6 +139,7 @@ typedef struct {
     uint32_t received[2], marked[2], unreported[2];    /* our view of its streams */
     uint64_t active_until[2];
     rx_message **ring;
+    gl_route *routes; /* GL_ROUTES of them, the latest first; NULL: no trace has come back yet */
 } peer;
 
 typedef struct control {
@@ -205,7 +207,16 @@ void on_stop(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *bit
 void on_bitmap(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *bits, uint64_t now);
 void on_report(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *payload, uint64_t now);
 uint64_t send_timers(gl_engine *e, uint64_t now);
+void put_header(const gl_engine *e, uint8_t *h, const tx_message *m, unsigned kind, uint32_t slice);
+void send_to(gl_engine *e, uint32_t address, unsigned kind, const uint8_t *like, const void *payload, uint16_t length);
 void send_control(gl_engine *e, unsigned rank, unsigned kind, const uint8_t *like, const void *payload, uint16_t length);
+
+/* trace.c */
+void trace_send(gl_engine *e, const tx_message *m, uint32_t slice);
+void on_trace(gl_engine *e, unsigned source, const uint8_t *h, uint32_t length);
+
+/* tagging.c */
+uint8_t tos_of(const gl_engine *e, const uint8_t *h);
 
 /* receive.c */
 uint64_t receive_timers(gl_engine *e, uint64_t now);

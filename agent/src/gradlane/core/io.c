@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Sockets around an engine: UDP_SEGMENT out, UDP_GRO in where it is on (Linux 4.18 and 5.0), one poll loop. Where the
- * kernel or the interface refuses segmentation, the same batches go out by sendmmsg.
+ * kernel or the interface refuses segmentation, each datagram is a message of its own. One sendmmsg carries a batch.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -115,47 +115,62 @@ static bool receive(gl_runner *r, int fd) {
     return n == RECEIVE_BATCH;
 }
 
-static void send_one_by_one(gl_runner *r, const gl_batch *b, struct sockaddr_in *to) {
+/* Messages for what of a batch begins with datagram `first`: one for each run of equal tags, or without segmentation one for
+ * each datagram. */
+typedef struct {
     struct mmsghdr messages[GL_BATCH];
-    memset(messages, 0, sizeof messages);
-    int start = 0, n = 0;
-    while (n < b->datagrams) {
-        int end = start + 1;
-        /* A header begins the next datagram. */
-        while (end < b->iov_count && b->iov[end].iov_base != b->headers[n + 1]) end++;
-        messages[n++].msg_hdr = (struct msghdr){.msg_name = to, .msg_namelen = sizeof *to,
-                                                .msg_iov = (struct iovec *)&b->iov[start],
-                                                .msg_iovlen = (size_t)(end - start)};
-        start = end;
-    }
-    for (int sent = 0; sent < n;) {
-        const int done = sendmmsg(r->sockets[0].fd, messages + sent, (unsigned)(n - sent), 0);
-        if (done < 0) r->send_errors++, r->last_error = errno;
-        sent += done > 0 ? done : 1;
+    unsigned runs[GL_BATCH];
+    _Alignas(struct cmsghdr) char control[GL_BATCH][CMSG_SPACE(sizeof(uint16_t)) + CMSG_SPACE(sizeof(int))];
+    unsigned count;
+} outgoing;
+
+static void add_option(struct msghdr *m, int level, int type, const void *value, size_t size) {
+    struct cmsghdr *c = (struct cmsghdr *)((char *)m->msg_control + m->msg_controllen);
+    c->cmsg_level = level, c->cmsg_type = type, c->cmsg_len = CMSG_LEN(size);
+    memcpy(CMSG_DATA(c), value, size);
+    m->msg_controllen += CMSG_SPACE(size);
+}
+
+static void prepare(const gl_runner *r, const gl_batch *b, unsigned first, struct sockaddr_in *to, outgoing *o) {
+    int at = 0;
+    o->count = 0;
+    for (unsigned n = 0; n < b->datagrams;) {
+        const int start = at;
+        unsigned run = 0;
+        do {
+            /* A header begins the next datagram. */
+            for (at++; at < b->iov_count && b->iov[at].iov_base != b->headers[n + run + 1];) at++;
+            run++;
+        } while (n + run < b->datagrams && n >= first && r->segmentation && b->tos[n + run] == b->tos[n]);
+        if (n >= first) {
+            struct msghdr *m = &o->messages[o->count].msg_hdr;
+            *m = (struct msghdr){.msg_name = to, .msg_namelen = sizeof *to,
+                                 .msg_iov = (struct iovec *)&b->iov[start], .msg_iovlen = (size_t)(at - start),
+                                 .msg_control = o->control[o->count]};
+            const int tos = b->tos[n];
+            if (run > 1) add_option(m, IPPROTO_UDP, UDP_SEGMENT, &b->segment, sizeof b->segment);
+            if (tos) add_option(m, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
+            o->runs[o->count++] = run;
+        }
+        n += run;
     }
 }
 
 static void send_batch(gl_runner *r, const gl_batch *b) {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(r->port), .sin_addr.s_addr = htonl(b->address)};
-    char control[CMSG_SPACE(sizeof(uint16_t))] = {0};
-    struct msghdr m = {.msg_name = &to, .msg_namelen = sizeof to, .msg_iov = (struct iovec *)b->iov,
-                       .msg_iovlen = (size_t)b->iov_count};
-    if (b->datagrams > 1) {
-        if (!r->segmentation) {
-            send_one_by_one(r, b, &to);
-            return;
+    outgoing o;
+    for (unsigned sent = 0; sent < b->datagrams;) {
+        prepare(r, b, sent, &to, &o);
+        const int done = sendmmsg(r->sockets[0].fd, o.messages, o.count, 0);
+        for (int i = 0; i < done; i++) sent += o.runs[i];
+        if (done >= 0) continue;
+        if (o.runs[0] > 1 && (errno == EIO || errno == EINVAL || errno == EMSGSIZE)) {
+            r->segmentation = false;
+            continue;
         }
-        m.msg_control = control, m.msg_controllen = sizeof control;
-        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-        c->cmsg_level = IPPROTO_UDP, c->cmsg_type = UDP_SEGMENT, c->cmsg_len = CMSG_LEN(sizeof(uint16_t));
-        memcpy(CMSG_DATA(c), &b->segment, sizeof b->segment);
+        r->send_errors += o.runs[0], r->last_error = errno;
+        sent += o.runs[0];
     }
-    if (sendmsg(r->sockets[0].fd, &m, 0) >= 0) return;
-    if (b->datagrams > 1 && (errno == EIO || errno == EINVAL || errno == EMSGSIZE)) {
-        r->segmentation = false;
-        send_one_by_one(r, b, &to);
-    } else
-        r->send_errors += b->datagrams, r->last_error = errno;
 }
 
 /* Returns an errno, or 0. */
@@ -247,6 +262,13 @@ void gl_runner_path_state(gl_runner *r, uint16_t rank, uint64_t *rate, uint32_t 
     pthread_mutex_lock(&r->lock);
     gl_path_state(r->engine, rank, rate, srtt);
     pthread_mutex_unlock(&r->lock);
+}
+
+unsigned gl_runner_routes(gl_runner *r, uint16_t rank, gl_route *routes) {
+    pthread_mutex_lock(&r->lock);
+    const unsigned count = gl_routes(r->engine, rank, routes);
+    pthread_mutex_unlock(&r->lock);
+    return count;
 }
 
 void gl_runner_send_errors(gl_runner *r, uint64_t *count, int *last) {

@@ -25,6 +25,7 @@ gl_event *gl_runner_event(gl_runner *runner);
 int gl_runner_idle(gl_runner *runner);
 void gl_runner_statistics(gl_runner *runner, gl_statistics *statistics);
 void gl_runner_path_state(gl_runner *runner, uint16_t rank, uint64_t *rate, uint32_t *srtt);
+unsigned gl_runner_routes(gl_runner *runner, uint16_t rank, gl_route *routes);
 /* Datagrams that the kernel refused to send, and the errno of the last one. */
 void gl_runner_send_errors(gl_runner *runner, uint64_t *count, int *last);
 

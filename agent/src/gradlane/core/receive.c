@@ -394,7 +394,8 @@ void gl_receive(gl_engine *e, const uint8_t *h, uint32_t bytes, int congested, u
         s->bad_length++;
     else if (!slices || slices > GL_MAX_SLICES || get16(h + GL_AT_SLICE) >= slices)
         s->bad_range++;
-    else if (h[GL_AT_ELEMENT_TYPE] != e->config.element_type || h[GL_AT_FLAGS] > 7)
+    else if (h[GL_AT_ELEMENT_TYPE] != e->config.element_type || h[GL_AT_FLAGS] >= 2 * GL_FLAG_RETURNED ||
+             (h[GL_AT_FLAGS] & GL_FLAG_RETURNED && kind != GL_KIND_TRACE))
         s->bad_header++;
     else if (get16(h + GL_AT_BUDGET) > budget_of(pull ? e->config.pull_loss : e->config.push_loss, slices))
         s->bad_budget++;
@@ -417,6 +418,8 @@ void gl_receive(gl_engine *e, const uint8_t *h, uint32_t bytes, int congested, u
         on_stop(e, source, h, h + GL_HEADER, now);
     else if (kind == GL_KIND_REPORT && length == REPORT_BYTES)
         on_report(e, source, h, h + GL_HEADER, now);
+    else if (kind == GL_KIND_TRACE)
+        on_trace(e, source, h, length);
     else
         s->bad_header++;
 }

@@ -50,6 +50,7 @@ static void activate(gl_engine *e) {
         m->next = NULL;
         *at = m;
         m->path->backlog += m->ready;
+        m->traced = e->config.trace_every && m->path->begun++ % e->config.trace_every == 0;
         e->statistics.messages_sent++;
     }
 }
@@ -86,7 +87,7 @@ static uint32_t slice_length(const gl_engine *e, const tx_message *m, uint32_t s
     return slice == m->slices - 1 ? m->last_length : e->config.slice_bytes;
 }
 
-static void put_header(const gl_engine *e, uint8_t *h, const tx_message *m, unsigned kind, uint32_t slice) {
+void put_header(const gl_engine *e, uint8_t *h, const tx_message *m, unsigned kind, uint32_t slice) {
     h[0] = (uint8_t)(GL_VERSION << 4 | kind);
     h[GL_AT_MAGNITUDE] = m->magnitudes ? m->magnitudes[slice] : 255;
     put16(h + GL_AT_JOB, e->config.job);
@@ -104,18 +105,22 @@ static void put_header(const gl_engine *e, uint8_t *h, const tx_message *m, unsi
     put64(h + GL_AT_TOKEN, e->config.token);
 }
 
-void send_control(gl_engine *e, unsigned rank, unsigned kind, const uint8_t *like, const void *payload,
-                  uint16_t length) {
+/* It goes before everything that is paced. */
+void send_to(gl_engine *e, uint32_t address, unsigned kind, const uint8_t *like, const void *payload, uint16_t length) {
     control *c = malloc(sizeof *c + GL_HEADER + length);
     if (!c) return; /* like a lost datagram: it is asked for again */
-    c->next = NULL, c->address = e->addresses[rank], c->length = GL_HEADER + length;
+    c->next = NULL, c->address = address, c->length = GL_HEADER + length;
     memcpy(c->bytes, like, GL_HEADER);
     c->bytes[0] = (uint8_t)(GL_VERSION << 4 | kind);
     put16(c->bytes + GL_AT_SOURCE, e->config.rank);
     put16(c->bytes + GL_AT_LENGTH, length);
-    memcpy(c->bytes + GL_HEADER, payload, length);
+    if (length) memcpy(c->bytes + GL_HEADER, payload, length);
     *e->controls_tail = c;
     e->controls_tail = &c->next;
+}
+
+void send_control(gl_engine *e, unsigned rank, unsigned kind, const uint8_t *like, const void *payload, uint16_t length) {
+    send_to(e, e->addresses[rank], kind, like, payload, length);
 }
 
 static void arm_probe(gl_engine *e, target *t, uint64_t now) {
@@ -309,9 +314,10 @@ uint64_t send_timers(gl_engine *e, uint64_t now) {
 }
 
 static void add_slice(gl_engine *e, gl_batch *b, const tx_message *m, unsigned kind, uint32_t slice) {
-    uint8_t *h = b->headers[b->datagrams++];
+    uint8_t *h = b->headers[b->datagrams];
     const uint32_t length = slice_length(e, m, slice);
     put_header(e, h, m, kind, slice);
+    b->tos[b->datagrams++] = tos_of(e, h);
     b->iov[b->iov_count++] = (struct iovec){h, GL_HEADER};
     if (length)
         b->iov[b->iov_count++] =
@@ -351,7 +357,12 @@ static void send_first_pass(gl_engine *e, gl_batch *b, tx_message *m, unsigned l
         m->path_sequence[slice] = m->path->sequence++;
         m->path->backlog--;
         e->statistics.slices_sent++;
-        if (++m->sent < m->slices) continue;
+        const bool traced = m->traced && m->sent == m->slices / 2;
+        if (traced) trace_send(e, m, slice);
+        if (++m->sent < m->slices) {
+            if (traced) return; /* the trace is next */
+            continue;
+        }
         b->headers[b->datagrams - 1][GL_AT_FLAGS] |= GL_FLAG_END;
         for (unsigned i = 0; i < m->targets; i++)
             if (!m->target[i].stopped) arm_probe(e, &m->target[i], now);
@@ -406,6 +417,7 @@ int gl_transmit(gl_engine *e, gl_batch *b, uint64_t now) {
         memcpy(b->control, c->bytes, c->length);
         b->address = c->address, b->segment = (uint16_t)c->length, b->datagrams = 1, b->iov_count = 1;
         b->iov[0] = (struct iovec){b->control, c->length};
+        b->tos[0] = tos_of(e, b->control);
         free(c);
         e->statistics.datagrams_sent++;
         return 1;
