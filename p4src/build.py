@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles P4 programs with p4c, each tree's into its build folder, beside a digest of the sources they were made from.
 
-The trees are the project's own program, the corpus of the differential test, and the benchmarks' program. The output is
+The trees are the project's own program, the corpus of the differential test, and those of the benchmarks. The output is
 committed, so that nobody needs p4c to run Gradlane or its tests; a test fails when it is stale.
 """
 
@@ -82,7 +82,8 @@ CORPUS = Tree(
     CORPUS_ROOT, CORPUS_ROOT / "build", _files(CORPUS_ROOT, "programs/**/*.p4"), _files(CORPUS_ROOT, "programs/*.p4")
 )
 BENCH_ROOT = HERE.parent / "bench"
-BENCH = Tree(BENCH_ROOT, BENCH_ROOT / "build", ("tables.p4",), ("tables.p4",))
+BENCH_PROGRAMS = _files(BENCH_ROOT, "*.p4")
+BENCH = Tree(BENCH_ROOT, BENCH_ROOT / "build", BENCH_PROGRAMS, BENCH_PROGRAMS)
 
 
 def main() -> int:

@@ -41,6 +41,7 @@ class Arm:
 
 # The tolerance of DLCP's own evaluation (arXiv 2008.08445). What is lost is made up for in the next step.
 _EVALUATION_LOSS = {"loss": {"push": 0.1, "pull": 0.0}}
+_HOST_TAGGING = {"transport": {"tagging": "host"}}
 
 ARMS: Mapping[str, Arm] = {
     arm.name: arm
@@ -118,6 +119,20 @@ ARMS: Mapping[str, Arm] = {
             wire="float16",
             servers=True,
             job=_EVALUATION_LOSS,
+        ),
+        Arm(
+            "gradlane-host",
+            "gradlane",
+            "as gradlane, with DSCP and ECN written by the hosts: for switches without P4",
+            wire="float16",
+            job=_HOST_TAGGING,
+        ),
+        Arm(
+            "gradlane-ps-host",
+            "gradlane",
+            "as gradlane-ps, with DSCP and ECN written by the hosts: for switches without P4",
+            servers=True,
+            job={**_EVALUATION_LOSS, **_HOST_TAGGING},
         ),
         Arm(
             "no-drop",
