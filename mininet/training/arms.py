@@ -106,21 +106,6 @@ ARMS: Mapping[str, Arm] = {
         ),
         Arm("gradlane-fp32", "gradlane", "the same with float32 on the wire"),
         Arm(
-            "gradlane-ps",
-            "gradlane",
-            "aggregated by parameter servers, float32 as ps-tcp, 10 % of the pushes may be lost",
-            servers=True,
-            job=_EVALUATION_LOSS,
-        ),
-        Arm(
-            "gradlane-ps-fp16",
-            "gradlane",
-            "the same with float16 on the wire",
-            wire="float16",
-            servers=True,
-            job=_EVALUATION_LOSS,
-        ),
-        Arm(
             "gradlane-host",
             "gradlane",
             "as gradlane, with DSCP and ECN written by the hosts: for switches without P4",
@@ -128,11 +113,26 @@ ARMS: Mapping[str, Arm] = {
             job=_HOST_TAGGING,
         ),
         Arm(
+            "gradlane-ps",
+            "gradlane",
+            "aggregated by parameter servers, float32 as ps-tcp, 10 % of the pushes may be lost",
+            servers=True,
+            job=_EVALUATION_LOSS,
+        ),
+        Arm(
             "gradlane-ps-host",
             "gradlane",
             "as gradlane-ps, with DSCP and ECN written by the hosts: for switches without P4",
             servers=True,
             job={**_EVALUATION_LOSS, **_HOST_TAGGING},
+        ),
+        Arm(
+            "gradlane-ps-fp16",
+            "gradlane",
+            "as gradlane-ps, with float16 on the wire",
+            wire="float16",
+            servers=True,
+            job=_EVALUATION_LOSS,
         ),
         Arm(
             "no-drop",

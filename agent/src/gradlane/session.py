@@ -64,7 +64,7 @@ class Session:
         self._task = asyncio.get_running_loop().create_task(self._join())
         self._task.add_done_callback(self._joined)
         self._watch: asyncio.TimerHandle | None = None
-        self._counts: dict[str, int] = {}
+        self._last: dict[str, Any] = {"paths": {}}  # the statistics, when it is over
 
     @property
     def is_server(self) -> bool:
@@ -115,7 +115,7 @@ class Session:
         if not self.failure:
             # The training process is told when the ports are free again, so that the next job can start at once.
             self._finish()
-            self._tell({"op": "closed", "statistics": self._counts})
+            self._tell({"op": "closed", "statistics": self._last})
 
     def client_gone(self) -> None:
         """The training process ended without saying goodbye."""
@@ -128,7 +128,7 @@ class Session:
             self._watch.cancel()
         if self._runner is not None:
             asyncio.get_running_loop().remove_reader(self._runner.notify)
-            self._counts = self._runner.statistics()
+            self._last = self.statistics()
             self._runner.close()
             self._runner = None
         self.peers.close()
@@ -138,7 +138,7 @@ class Session:
     def statistics(self) -> dict[str, Any]:
         """Cumulative counts of the transport, with the state of the path to every rank."""
         if self._runner is None:
-            return {**self._counts, "paths": {}}
+            return self._last
         others = [rank for rank in range(len(self.job.members)) if rank != self.rank]
         return {**self._runner.statistics(), "paths": {str(rank): _path(self._runner, rank) for rank in others}}
 
