@@ -186,6 +186,17 @@ def test_a_message_that_was_trimmed_beyond_its_budget_is_repaired_before_any_pro
     assert cluster.now - began < 10_000
 
 
+def test_results_that_come_in_another_order_are_not_asked_for_again_and_again():
+    """Slices that waited for a push to end are pulled last: until then they look like holes to every worker."""
+    cluster = Cluster(4, servers=1, push_loss=0.1, slice_bytes=1432, impairment=Impairment(trim=0.3))
+    inputs = [values_of(r, 0, 0, 65536) for r in range(4)]
+    [cluster.submit(r, 0, 0, inputs[r]) for r in range(4)]
+    cluster.run(until=lambda: cluster.all_completed(1))
+    assert cluster.now - 1_000_000 > 60_000, "long enough for some 50 round trips"
+    assert all(cluster.statistics(r).bitmaps_sent < 25 for r in range(4))
+    assert cluster.statistics(4).slices_repaired == 0
+
+
 def test_a_trimmed_header_says_nothing_of_the_slices_that_it_overtook():
     cluster = Cluster(1, servers=1, push_loss=0.2, slice_bytes=64)
     fields = {"job": JOB, "source": 0, "message": 0xFFFFFF00, "token": TOKEN, "slices": 10, "budget": 2, "length": 64}

@@ -22,6 +22,7 @@ enum {
     INITIAL_RTT = 1000,      /* us */
     PROBE_WAIT_MAX = 100000, /* us */
     REORDER_MIN = 300,       /* us */
+    BACKOFF_MAX = 3,         /* doublings of the time from one BITMAP to the next */
     PATIENCE = 4,            /* of the shortest round trip: one part may pass before arrivals are looked at */
     PATIENCE_MAX = 500,      /* us */
 };
@@ -102,6 +103,7 @@ struct rx_message {
     uint16_t tensor, source;
     uint8_t flags;
     bool complete, end_seen;
+    uint8_t in_vain; /* BITMAPs since something that one asked for came */
     uint64_t check_at;
     uint64_t *arrived;
     uint64_t *cut; /* the trimmed ones; NULL: none yet */

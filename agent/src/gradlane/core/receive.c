@@ -38,6 +38,13 @@ static uint32_t bitmap_bytes(const rx_message *m, uint8_t *out) {
     return bytes;
 }
 
+/* From now on holes are holes: what was asked in vain before does not count, nor does the wait for it. */
+static void first_pass_over(rx_message *m) {
+    if (m->end_seen) return;
+    m->end_seen = true;
+    m->in_vain = 0, m->check_at = 0;
+}
+
 /* Every slice has arrived, or its header says that it is lost: nothing of the first pass is on its way any more. */
 static bool all_seen(const rx_message *m) { return m->received + m->trimmed == m->slices; }
 
@@ -111,7 +118,9 @@ static void check(gl_engine *e, rx_message *m, uint64_t now) {
     m->check_at = 0;
     if (holes(m) <= m->budget) return;
     answer(e, m, GL_KIND_BITMAP);
-    m->check_at = now + 2 * reorder_delay(e, m->source) + e->peers[m->source].srtt;
+    /* A result's slices come in the order in which they could be reduced, so what looks like a hole may just be to come. */
+    m->check_at = now + ((2 * (uint64_t)reorder_delay(e, m->source) + e->peers[m->source].srtt) << m->in_vain);
+    if (m->in_vain < BACKOFF_MAX) m->in_vain++;
     due(e, m->check_at);
 }
 
@@ -354,7 +363,8 @@ static void on_slice(gl_engine *e, unsigned source, const uint8_t *h, uint32_t l
     set_bit(m->arrived, slice);
     m->received++;
     for (; m->reach <= slice; m->reach++) m->ahead -= m->cut && test_bit(m->cut, m->reach);
-    if (h[GL_AT_FLAGS] & GL_FLAG_END) m->end_seen = true;
+    if ((h[0] & 15) == GL_KIND_REPAIR) m->in_vain = 0;
+    if (h[GL_AT_FLAGS] & GL_FLAG_END) first_pass_over(m);
     if (m->aggregation) {
         if (slice == m->slices - 1) m->aggregation->last_length = length;
         m->aggregation->layers[slice] = get16(h + GL_AT_LAYER);
@@ -370,7 +380,7 @@ static void on_probe(gl_engine *e, unsigned source, const uint8_t *h, uint64_t n
         answer(e, m, GL_KIND_STOP);
         return;
     }
-    m->end_seen = true;
+    first_pass_over(m);
     check(e, m, now);
 }
 
