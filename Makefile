@@ -53,6 +53,10 @@ bench-training: $(VENV)/.ready ## Every scenario x arm x 3 seeds -> out/bench/tr
 bench-switch: $(VENV)/.ready ## Packets per second of gradlane-switch, BMv2 and bare copy loops, side by side (root)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/switch.py
 
+.PHONY: bench-commodity
+bench-commodity: $(VENV)/.ready ## Training over switches without P4, beside the P4 program and TCP (root)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/commodity.py
+
 .PHONY: bench-tables
 bench-tables: $(VENV)/.ready ## What a packet costs with full tables of gradlane-switch and with empty ones
 	$(BIN)/python bench/tables.py
