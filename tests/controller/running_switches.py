@@ -22,6 +22,7 @@ from bmv2_process import _Frame, _wait_until_started, free_ports
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
+START_SECONDS = 120  # for one of several switches on a busy machine
 # Beside this Python, where pip puts the command, or on PATH.
 SEARCH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
@@ -160,6 +161,11 @@ class SwitchProcess:
     def start(self) -> None:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self._command, cwd=self._folder, stdout=log, stderr=log)
+
+    def wait_until_reachable(self) -> None:
+        """Returns once its gRPC server is there."""
+        with grpc.insecure_channel(self.address) as channel:
+            grpc.channel_ready_future(channel).result(START_SECONDS)
 
     def stop(self) -> None:
         if self._process is not None:

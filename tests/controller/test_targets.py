@@ -44,10 +44,13 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
         it = Target("gradlane-switch", gradlane_switch(address, tunnels.interfaces, tmp_path), tunnels)
     else:
         it = Target("bmv2", bmv2(command, address, frames, tmp_path), FramesOverGrpc(frames))
-    it.process.start()
-    yield it
-    it.wires.close()
-    it.process.stop()
+    try:
+        it.process.start()
+        it.process.wait_until_reachable()
+        yield it
+    finally:
+        it.wires.close()
+        it.process.stop()
 
 
 def read_everything(target: Target) -> set[bytes]:

@@ -88,6 +88,7 @@ def test_every_field_is_read() -> None:
         DropPrecedence((0, 10), (64, 127), 2),
     )
     assert (it.policy.priority, it.policy.yellow, it.policy.red) == (True, 2, 1)
+    assert (it.policy.weight, it.policy.on_congestion, it.policy.spray) == (1, "drop", True)
     assert (it.slots.base, it.slots.mask, it.slots.last) == (4096, 4095, 8191)
 
 
@@ -162,6 +163,9 @@ def test_load_names_a_file_that_is_missing(tmp_path: Path) -> None:
         ("[64, 127]", "[63, 127]", "policy.drop_precedences[1].magnitudes", "overlaps [0, 63]"),
         ("drop_precedence = 3", "drop_precedence = 0", "policy.drop_precedences[0].drop_precedence", "from 1 to 7"),
         ("yellow = 2", "yellow = 8", "policy.yellow", "from 1 to 7"),
+        ("yellow = 2", "yellow = 2\nweight = 0", "policy.weight", "from 1 to 100"),
+        ("yellow = 2", 'yellow = 2\non_congestion = "cut"', "policy.on_congestion", "one of 'drop', 'trim'"),
+        ("yellow = 2", "yellow = 2\nspray = 1", "policy.spray", "true or false"),
         ("red = 1", "red = 3", "policy.yellow", "yellow >= red"),
         ("mask = 4095", "mask = 4094", "slots.mask", "2^n - 1"),
         ("base = 4096", "base = 61441", "slots.base", "below 65536, and is 65536"),
