@@ -78,6 +78,8 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
     def _listen(self, requests, answers, context) -> None:
         try:
             for request in requests:
+                if not request.HasField("arbitration"):
+                    continue  # a packet
                 with self._lock:
                     self._bid(answers, request.arbitration.election_id.low, context)
         except grpc.RpcError:

@@ -139,6 +139,42 @@ def test_multicast_follows_a_tree_from_each_aggregator(leafspine_text: Texts, jo
     assert ({"destination": "01:00:5e:01:00:02"}, "route", {}) in rows(it["spine2"], "stations")
 
 
+def test_what_is_down_is_gone_around(leafspine_text: Texts, job_text: Texts) -> None:
+    where = fabric.parse(leafspine_text(), "f")
+    jobs = make_jobs(job_text(hosts=(1, 3, 4), transport='multicast = "239.1.0.1"'))
+    whole = desired_entities(where, jobs)
+    it = desired_entities(where, jobs, down={("leaf2", 5), ("spine1", 2)})
+    assert group(it["leaf1"], route(it["leaf1"], "10.0.3.0/24")) == [(1, 6, "02:01:00:04:00:01", "02:01:00:01:00:06")]
+    # spine1 itself reaches h3 through leaf1 and spine2, so a packet that is there already does, too.
+    assert group(it["spine1"], route(it["spine1"], "10.0.3.0/24"))[0][1] == 1
+    trees = [each for each in it["spine1"] if isinstance(each, P4MulticastGroupEntry)]
+    assert trees == []
+    # A message on the way has met the parts of before: no part grows.
+    order = ["nothing", "sixteenth", "eighth", "quarter", "half", "rest_of_half", "whole"]
+    for switch in it:
+        before = {tuple(match.items()): name for match, name, _ in rows(whole[switch], "budget_shares")}
+        for match, name, _ in rows(it[switch], "budget_shares"):
+            assert order.index(name) <= order.index(before[tuple(match.items())])
+    # The port keeps its address, its queue and its policy.
+    for table in ("ports", "stations", "port_policies"):
+        assert len(rows(it["leaf2"], table)) >= len(rows(whole["leaf2"], table)) - 1
+    cut = desired_entities(where, jobs, down={(port.switch, port.number) for port in where.link_ports})
+    assert {match["destination"] for match, name, _ in rows(cut["leaf1"], "ipv4_routes") if name == "set_next_hop"} == {
+        "10.0.1.0/24", "10.0.2.0/24",
+    }  # fmt: skip
+
+
+def test_jobs_that_a_failure_brings_together_need_not_agree(leafspine_text: Texts, job_text: Texts) -> None:
+    # h3 moves to spine2, h4 to spine1: without its link to spine1, leaf1 reaches both through spine2.
+    text = leafspine_text().replace('switch = "leaf2"\nnumber = 1', 'switch = "spine2"\nnumber = 9')
+    text = text.replace('switch = "leaf2"\nnumber = 2', 'switch = "spine1"\nnumber = 9')
+    where = fabric.parse(text, "f")
+    jobs = make_jobs(job_text(hosts=(1, 3)), job_text("b", 2, hosts=(2, 4), base=4096, policy="red = 2"))
+    assert not rows(desired_entities(where, jobs)["leaf1"], "job_shares")
+    it = desired_entities(where, jobs, down={("leaf1", 5), ("spine1", 1)})
+    assert [match["egress_port"] for match, _, _ in rows(it["leaf1"], "job_shares")] == [6, 6]
+
+
 @st.composite
 def fabrics(draw: st.DrawFn) -> Fabric:
     """A connected fabric of up to 8 switches, some without hosts."""

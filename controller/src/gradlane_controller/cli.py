@@ -38,6 +38,7 @@ _EXAMPLES = """examples:
   gradlane-controller status
   gradlane-controller counters --json
   gradlane-controller violations
+  gradlane-controller links
   curl --data-binary @other.toml http://127.0.0.1:9560/jobs
   curl -X DELETE http://127.0.0.1:9560/jobs/other
 """
@@ -77,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--job-dir", type=Path, metavar="DIR", help="keep jobs that come over HTTP here, so that they survive a restart"
     )
+    run.add_argument("--no-link-check", action="store_true", help="take every link to work, and do not ask its ends")
     run.add_argument("--verbose", action="store_true", help="log every step of the P4Runtime sessions")
     run.set_defaults(command=_run)
 
@@ -88,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     asks = (
         ("status", _status, "which switches hold what the controller wants, for which jobs"),
         ("counters", _counters, "the switches' counters, with names"),
+        ("links", _links, "which links work, and since when"),
         ("violations", _violations, "gradients that the guard refused: from where, of which job, how often"),
     )
     for name, function, text in asks:
@@ -124,7 +127,9 @@ async def _serve(options: argparse.Namespace) -> int:
     if options.job_dir is not None and not options.job_dir.is_dir():
         raise UsageError(f"--job-dir: {options.job_dir} is not a folder; make it first")
     pipeline = pipeline_files.load(options.p4_dir)
-    controller = Controller(pipeline, options.fabric, options.job, options.job_dir)
+    controller = Controller(
+        pipeline, options.fabric, options.job, options.job_dir, check_links=not options.no_link_check
+    )
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     reloads: set[asyncio.Task[None]] = set()
@@ -195,6 +200,16 @@ def _check(options: argparse.Namespace) -> int:
 def _counters(options: argparse.Namespace) -> int:
     answer = _ask(options.http, "/counters", {"decisions", "drop_map", "senders"})
     print(json.dumps(answer, indent=2) if options.json else format_counters(answer))
+    return 0
+
+
+def _links(options: argparse.Namespace) -> int:
+    answer = _ask(options.http, "/links", {"checked", "links"})
+    if options.json:
+        print(json.dumps(answer, indent=2))
+        return 0
+    rows = [(" - ".join(it["ends"]), "works" if it["up"] else "down", it["since"]) for it in answer["links"]]
+    print(format_table("links" if answer["checked"] else "links (not checked)", ("ends", "state", "since"), rows))
     return 0
 
 

@@ -104,6 +104,11 @@ async def read_indices(switch: Switch) -> dict[int, int]:
     return job_indices(await read_all(switch, P4TableEntry("jobs")))
 
 
+async def holds_state(switch: Switch) -> bool:
+    """Whether the switch has routes already. Raises finsy.P4ClientError."""
+    return bool(await read_all(switch, P4TableEntry("ipv4_routes")))
+
+
 def job_indices(entities: Iterable[Entity]) -> dict[int, int]:
     """The indices in the entries of `jobs` among entities, by job id."""
     found: dict[int, int] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames that the controller reads and writes: ARP (RFC 826), ICMP (RFC 792), ICMPv6 (RFC 4443, 4861).
+"""Frames that the controller reads and writes: ARP (RFC 826), ICMP (RFC 792), ICMPv6 (RFC 4443, 4861), LLDP.
 
 Bytes in, bytes out; what is cut short, or is something else, is None.
 """
@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
 ETHERNET_BYTES = 14
-_ARP, _IPV4, _IPV6 = 0x0806, 0x0800, 0x86DD
+_ARP, _IPV4, _IPV6, _LLDP = 0x0806, 0x0800, 0x86DD, 0x88CC
+_NEAREST_BRIDGE = bytes.fromhex("0180c200000e")
+_LOCALLY_ASSIGNED = b"\x07"
 _ICMP, _ICMPV6 = 1, 58
 _TTL = 64
 _IPV4_HEADER = struct.Struct("!BBHHHBBH4s4s")
@@ -111,6 +113,38 @@ def make_time_exceeded(packet: Packet, source: Address) -> bytes | None:
     room = _LONGEST_ICMP - 28 if four else _LONGEST_ICMPV6 - 48
     message = bytes((11 if four else 3, 0, 0, 0, 0, 0, 0, 0)) + packet.whole[:room]
     return _ip_frame(packet.source_mac, packet.destination_mac, source, packet.source, message)
+
+
+def make_lldp(mac: bytes, switch: str, port: int, seconds: int) -> bytes:
+    """What a port says of itself; it holds for some seconds."""
+    return _frame(
+        _NEAREST_BRIDGE,
+        mac,
+        _LLDP,
+        _tlv(1, _LOCALLY_ASSIGNED + switch.encode())
+        + _tlv(2, _LOCALLY_ASSIGNED + str(port).encode())
+        + _tlv(3, seconds.to_bytes(2, "big"))
+        + _tlv(0, b""),
+    )
+
+
+def parse_lldp(frame: bytes) -> tuple[str, int] | None:
+    """The switch and the port of a frame that `make_lldp` has made."""
+    found: list[bytes] = []
+    place = ETHERNET_BYTES
+    for kind in (1, 2):
+        head = int.from_bytes(frame[place : place + 2], "big")
+        value = frame[place + 2 : place + 2 + (head & 0x1FF)]
+        if head >> 9 != kind or len(value) != head & 0x1FF or value[:1] != _LOCALLY_ASSIGNED:
+            return None
+        found.append(value[1:])
+        place += 2 + len(value)
+    switch, port = found
+    return (switch.decode(), int(port)) if switch.isascii() and port.isdigit() else None
+
+
+def _tlv(kind: int, value: bytes) -> bytes:
+    return (kind << 9 | len(value)).to_bytes(2, "big") + value
 
 
 def _parse_ipv4(frame: bytes) -> Packet | None:

@@ -25,7 +25,7 @@ _STATUS: dict[type[GradlaneError], int] = {
 
 
 def make_application(controller: Controller) -> web.Application:
-    """GET /status, GET /counters, GET /violations, POST /jobs (body: a job file), DELETE /jobs/NAME."""
+    """GET /status, GET /counters, GET /violations, GET /links, POST /jobs (body: a job file), DELETE /jobs/NAME."""
 
     async def status(_request: web.Request) -> web.Response:
         return web.json_response(controller.status())
@@ -35,6 +35,9 @@ def make_application(controller: Controller) -> web.Application:
 
     async def violations(_request: web.Request) -> web.Response:
         return web.json_response({"violations": controller.violations()})
+
+    async def links(_request: web.Request) -> web.Response:
+        return web.json_response(controller.links())
 
     async def post_job(request: web.Request) -> web.Response:
         try:
@@ -53,6 +56,7 @@ def make_application(controller: Controller) -> web.Application:
     application.router.add_get("/status", status)
     application.router.add_get("/counters", counters)
     application.router.add_get("/violations", violations)
+    application.router.add_get("/links", links)
     application.router.add_post("/jobs", post_job)
     application.router.add_delete("/jobs/{name}", delete_job)
     return application
@@ -67,7 +71,9 @@ async def _errors_as_json(
     except GradlaneError as problem:
         return _error(_STATUS.get(type(problem), 400), str(problem))
     except web.HTTPNotFound:
-        return _error(404, f"no {request.path} here; there are /status, /counters, /violations, /jobs and /jobs/NAME")
+        return _error(
+            404, f"no {request.path} here; there are /status, /counters, /violations, /links, /jobs and /jobs/NAME"
+        )
     except web.HTTPException as problem:
         return _error(problem.status, problem.reason)
 

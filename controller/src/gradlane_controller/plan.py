@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The desired state: the fabric, the jobs, and what each switch has to hold for them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,10 +27,17 @@ class Plan:
 
 
 def make_plan(
-    pipeline: Pipeline, fabric: Fabric, jobs: Mapping[str, Job], known: Mapping[int, int] | None = None
+    pipeline: Pipeline,
+    fabric: Fabric,
+    jobs: Mapping[str, Job],
+    known: Mapping[int, int] | None = None,
+    down: Collection[tuple[str, int]] = (),
 ) -> Plan:
-    """Jobs keep the indices that are `known`. Raises JobError or PipelineError if the switches can't hold it."""
-    entities = desired_entities(fabric, jobs.values(), known)
+    """Jobs keep the indices that are `known`; `down` are ends of links, as switch and port, that do not work now.
+
+    Raises JobError or PipelineError if the switches can't hold it.
+    """
+    entities = desired_entities(fabric, jobs.values(), known, down)
     for switch, wanted in entities.items():
         check_capacity(pipeline, switch, wanted)
     return Plan(fabric, jobs, assign_indices(jobs.values(), known or {}), entities)

@@ -12,11 +12,13 @@ from finsy import Switch
 from gradlane import GradlaneError, job
 from gradlane.job import Job
 from gradlane_controller import fabric as fabric_file
+from gradlane_controller import links
 from gradlane_controller.connection import FinsyLog
-from gradlane_controller.convergence import Changes, read_indices
+from gradlane_controller.convergence import Changes, holds_state, read_indices
 from gradlane_controller.counters import Counters, SwitchCounters, collect, read_counters
 from gradlane_controller.errors import SwitchError, SwitchLostError
 from gradlane_controller.fabric import Fabric
+from gradlane_controller.links import Links
 from gradlane_controller.pipeline import Pipeline, count_entries
 from gradlane_controller.plan import load_jobs, make_plan
 from gradlane_controller.site import Site
@@ -40,9 +42,18 @@ class Controller:
     """
 
     def __init__(
-        self, pipeline: Pipeline, fabric_path: Path, job_paths: Iterable[Path], job_folder: Path | None = None
+        self,
+        pipeline: Pipeline,
+        fabric_path: Path,
+        job_paths: Iterable[Path],
+        job_folder: Path | None = None,
+        *,
+        check_links: bool = True,
     ) -> None:
-        """Reads every file. Raises FabricError, JobError or PipelineError."""
+        """Reads every file. Without `check_links` every link is taken to work.
+
+        Raises FabricError, JobError or PipelineError.
+        """
         self._pipeline = pipeline
         self._fabric_path = fabric_path
         self._job_paths = tuple(job_paths)
@@ -50,6 +61,11 @@ class Controller:
         self._posted: dict[str, Job] = {}  # jobs that are in no file
         fabric = fabric_file.load(fabric_path)
         self._plan = make_plan(pipeline, fabric, load_jobs(self._job_paths, job_folder))
+        self._links = Links(fabric)
+        self._links_known = asyncio.Event()
+        self._check_links = check_links and bool(fabric.link_ports)
+        if not self._check_links:
+            self._links_known.set()
         self._violations = Violations()
         self._lock = asyncio.Lock()  # of the plan; whoever holds a site's does not wait for this one
         self._started = asyncio.Event()
@@ -67,6 +83,8 @@ class Controller:
         Raises SwitchError if at the start none can be reached, or if one refuses the program or its first state.
         """
         tasks = [asyncio.create_task(site.connection.run()) for site in self._sites.values()]
+        if self._check_links:
+            tasks.append(asyncio.create_task(self._supervise_links()))
         hopeless = asyncio.create_task(self._hopeless.wait())
         try:
             done, _ = await asyncio.wait((*tasks, hopeless), return_when=asyncio.FIRST_COMPLETED)
@@ -118,6 +136,10 @@ class Controller:
                 for it in self._plan.jobs.values()
             ],
         }
+
+    def links(self) -> dict[str, Any]:
+        """What GET /links answers."""
+        return {"checked": self._check_links, "links": self._links.to_json()}
 
     def violations(self) -> list[dict[str, Any]]:
         """What GET /violations answers."""
@@ -192,7 +214,7 @@ class Controller:
 
     async def _apply(self, fabric: Fabric, jobs: Mapping[str, Job]) -> None:
         """Converges the switches to a new desired state and takes it over, or goes back to the old one and raises."""
-        plan = make_plan(self._pipeline, fabric, jobs, self._plan.indices)
+        plan = make_plan(self._pipeline, fabric, jobs, self._plan.indices, self._links.down)
         changed = [it for name, it in jobs.items() if it != self._plan.jobs.get(name)]
         needed = set[str]().union(*(plan.switches_of(it) for it in changed))
         for site in self._sites.values():
@@ -213,6 +235,7 @@ class Controller:
                 raise result
             _LOG.info("converged %s: %s", site.where.name, result)
         self._plan = plan
+        self._links.follow(fabric)
         await self._catch_up()
 
     async def _restore(self) -> None:
@@ -223,15 +246,17 @@ class Controller:
 
     async def _converge_or_renew(self, site: Site) -> None:
         try:
-            await site.converge(self._plan.entities[site.where.name])
+            changes = await site.converge(self._plan.entities[site.where.name])
+            _LOG.info("converged %s: %s", site.where.name, changes)
         except SwitchError as problem:
             site.connection.renew(str(problem))
 
     async def _catch_up(self) -> None:
-        """Switches that came back while the plan changed hold what was planned before."""
-        for name, site in self._sites.items():
-            if site.ready and not site.holds(self._plan.entities[name]):
-                await self._converge_or_renew(site)
+        """Converges the switches that hold what was planned before."""
+        behind = [
+            site for name, site in self._sites.items() if site.ready and not site.holds(self._plan.entities[name])
+        ]
+        await asyncio.gather(*map(self._converge_or_renew, behind))
 
     async def _on_ready(self, site: Site, switch: Switch) -> None:
         if not switch.is_primary:
@@ -245,9 +270,12 @@ class Controller:
                 # Another controller has numbered the jobs, or this one in an earlier life.
                 known = await read_indices(switch)
                 self._learnt = bool(known)
-                self._plan = make_plan(self._pipeline, self._plan.fabric, self._plan.jobs, known)
+                self._plan = make_plan(self._pipeline, self._plan.fabric, self._plan.jobs, known, self._links.down)
             self._stood_by = False
-        site.serve(switch, lambda: self._plan.fabric, self._violations)
+        site.serve(switch, lambda: self._plan.fabric, self._links, self._violations)
+        if not self._links_known.is_set() and await holds_state(switch):
+            # It forwards, perhaps around a link that is down, which is soon known again.
+            await self._links_known.wait()
         changes: Changes | None = None
         while not site.holds(self._plan.entities[site.where.name]):
             changes = await site.write(switch, self._plan.entities[site.where.name])
@@ -259,9 +287,44 @@ class Controller:
         """Takes over what changed in the files while another controller was primary; bad files change nothing."""
         try:
             fabric, jobs = self._read_files()
-            self._plan = make_plan(self._pipeline, fabric, jobs, self._plan.indices)
+            self._plan = make_plan(self._pipeline, fabric, jobs, self._plan.indices, self._links.down)
+            self._links.follow(fabric)
         except GradlaneError as problem:
             _LOG.error("files not read again: %s", problem)
+
+    async def _supervise_links(self) -> None:
+        """Tells every link's ends about each other, and routes around links that do not work."""
+        loop = asyncio.get_running_loop()
+        rounds = 0
+        while True:
+            begin = loop.time()
+            present = {name: site for name, site in self._sites.items() if site.connection.primary}
+            await asyncio.gather(*(self._send_lldp(site) for site in present.values()))
+            await asyncio.sleep(links.INTERVAL)
+            if loop.time() > begin + 2 * links.INTERVAL:
+                continue  # the machine is too busy: what has not arrived says nothing
+            stayed = {name for name, site in present.items() if site.connection.primary}
+            if self._links.tick(stayed):
+                await self._reroute()
+            if all(site.connection.connected or site.late for site in self._sites.values()):
+                rounds += 1
+            if rounds > links.ENOUGH:
+                self._links_known.set()
+
+    async def _send_lldp(self, site: Site) -> None:
+        try:
+            await site.send(self._links.frames(site.where.name))
+        except SwitchError as problem:
+            _LOG.debug("links of %s not asked: %s", site.where.name, problem)  # its session ends, which tells more
+
+    async def _reroute(self) -> None:
+        async with self._lock:
+            plan = self._plan
+            try:
+                self._plan = make_plan(self._pipeline, plan.fabric, plan.jobs, plan.indices, self._links.down)
+            except GradlaneError as problem:
+                _LOG.error("can't route around links that are down: %s", problem)
+            await self._catch_up()
 
     def _on_late(self, _site: Site) -> None:
         self._note_start()

@@ -3,15 +3,17 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from finsy import P4PacketOut, Switch
 
 from gradlane_controller.answers import Answers
 from gradlane_controller.connection import Connection, FinsyLog
 from gradlane_controller.convergence import Changes, converge
+from gradlane_controller.data_plane import Reason
 from gradlane_controller.errors import SwitchLostError
 from gradlane_controller.fabric import Fabric, SwitchAddress
+from gradlane_controller.links import Links
 from gradlane_controller.pipeline import Pipeline
 from gradlane_controller.policy import Entity
 from gradlane_controller.policy.ports import VIOLATIONS
@@ -81,12 +83,22 @@ class Site:
         self.problem = "another controller is primary; standing by"
         _LOG.warning("%s: %s", self.connection.name, self.problem)
 
-    def serve(self, switch: Switch, fabric: Callable[[], Fabric], violations: Violations) -> None:
+    def serve(self, switch: Switch, fabric: Callable[[], Fabric], links: Links, violations: Violations) -> None:
         """Answers what the switch asks and takes what it tells, while this controller is primary in this session."""
-        switch.create_task(self._answer(switch, fabric))
+        switch.create_task(self._answer(switch, fabric, links))
         switch.create_task(self._listen(switch, fabric, violations))
 
-    async def _answer(self, switch: Switch, fabric: Callable[[], Fabric]) -> None:
+    async def send(self, frames: Iterable[tuple[int, bytes]]) -> None:
+        """Frames, each by its port. Raises SwitchError."""
+        packets = [P4PacketOut(frame, reserved=0, egress_port=port) for port, frame in frames]
+
+        async def write(switch: Switch) -> None:
+            await switch.write(packets)
+
+        if packets:
+            await self.connection.execute(write)
+
+    async def _answer(self, switch: Switch, fabric: Callable[[], Fabric], links: Links) -> None:
         known: Fabric | None = None
         answers: Answers | None = None
         async for packet in switch.read_packets():
@@ -94,6 +106,9 @@ class Site:
                 known = fabric()
                 answers = Answers(known, self.where.name)
             port = packet["ingress_port"]
+            if packet["reason"] == Reason.PUNTED_LLDP:
+                links.hear(self.where.name, port, packet.payload)
+                continue
             answer = answers.answer(packet["reason"], port, packet.payload)
             if answer is not None:
                 await switch.write([P4PacketOut(answer, reserved=0, egress_port=port)])

@@ -1,30 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """Paths between switches: all the shortest ones, by hops."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from gradlane_controller.fabric import Fabric, LinkPort
 
 
 class Topology:
-    """The switches of a fabric and their links, by name."""
+    """The switches of a fabric and their links, by name. `down`: ports, as switch and number, that lead nowhere now."""
 
-    def __init__(self, fabric: Fabric) -> None:
-        self._ports = {switch.name: tuple(fabric.link_ports_at(switch.name)) for switch in fabric.switches}
+    def __init__(self, fabric: Fabric, down: Collection[tuple[str, int]] = ()) -> None:
+        self._ports = {
+            switch.name: tuple(it for it in fabric.link_ports_at(switch.name) if (it.switch, it.number) not in down)
+            for switch in fabric.switches
+        }
         self._with_hosts = tuple(it.name for it in fabric.switches if any(True for _ in fabric.ports_at(it.name)))
         self._distances = {name: self._distances_to(name) for name in self._ports}
 
-    def distance(self, source: str, destination: str) -> int:
-        """Links from one switch to another."""
-        return self._distances[destination][source]
+    def distance(self, source: str, destination: str) -> int | None:
+        """Links from one switch to another; None if there is no path now."""
+        return self._distances[destination].get(source)
 
     def next_ports(self, source: str, destination: str) -> tuple[LinkPort, ...]:
         """The ports of `source` by which a shortest path to `destination` begins; none if they are the same."""
-        return tuple(
-            port
-            for port in self._ports[source]
-            if self.distance(port.peer, destination) == self.distance(source, destination) - 1
-        )
+        away = self.distance(source, destination)
+        if away is None:
+            return ()
+        return tuple(port for port in self._ports[source] if self.distance(port.peer, destination) == away - 1)
 
     def links_between(self, source: str, destination: str) -> Iterator[LinkPort]:
         """The sending ends of every link that is on a shortest path from one switch to another."""
@@ -36,7 +38,7 @@ class Topology:
 
     def longest_from(self, switch: str) -> int:
         """Links of the longest path from a switch to one with hosts."""
-        return max(self.distance(switch, other) for other in self._with_hosts)
+        return max((self.distance(switch, other) or 0 for other in self._with_hosts), default=0)
 
     def middle_switches(self, source: str, destination: str) -> set[str]:
         """The switches between the two on their shortest paths."""

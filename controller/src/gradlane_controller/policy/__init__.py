@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the switches have to hold: a pure function of the fabric and the jobs."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from gradlane.job import Job
 from gradlane_controller.fabric import Fabric
@@ -16,18 +16,22 @@ __all__ = ["Entity", "assign_indices", "desired_entities"]
 
 
 def desired_entities(
-    fabric: Fabric, jobs: Iterable[Job], indices: Mapping[int, int] | None = None
+    fabric: Fabric,
+    jobs: Iterable[Job],
+    indices: Mapping[int, int] | None = None,
+    down: Collection[tuple[str, int]] = (),
 ) -> dict[str, list[Entity]]:
     """Every entity that each switch has to hold, by the switch's name; no more and no less.
 
-    `indices` are job indices by job id: those that switches know jobs by already. Raises JobError for a job that does
-    not fit the fabric or contradicts another one.
+    `indices` are job indices by job id: those that switches know jobs by already. `down` are the ends of links, as
+    switch and port, that do not work now. Raises JobError for a job that does not fit the fabric or another job.
     """
     jobs = tuple(jobs)
     check_jobs(fabric, jobs)
-    topology = Topology(fabric)
+    whole = Topology(fabric)
+    check_shared_ports(fabric, Usage(fabric, whole, jobs))
+    topology = Topology(fabric, down) if down else whole
     usage = Usage(fabric, topology, jobs)
-    check_shared_ports(fabric, usage)
     numbers = assign_indices(jobs, indices or {})
     return {
         switch.name: [
@@ -39,7 +43,7 @@ def desired_entities(
             *queues.virtual_queues(fabric, switch.name),
             *queues.port_policies(fabric, switch.name, usage),
             *queues.job_shares(fabric, switch.name, usage, numbers),
-            *budget.budget_shares(topology, switch.name),
+            *budget.budget_shares({whole, topology}, switch.name),
             *gradients.known_jobs(jobs, numbers),
             *gradients.senders_and_tags(fabric, switch.name, jobs),
             *multicast.replication(fabric, topology, switch.name, jobs),

@@ -7,35 +7,43 @@ the other floor(B/4) belongs to the switches in the middle of paths of three, di
 as slices are sprayed over all of them. The switches in the middle of longer paths take nothing.
 """
 
+from collections.abc import Iterable
+
 from finsy import Action, Match, P4TableEntry
 
 from gradlane_controller.policy.entities import Entity
 from gradlane_controller.topology import Topology
 
 _OF_PARALLEL = {1: "quarter", 2: "eighth", 3: "sixteenth", 4: "sixteenth"}
+_BY_SIZE = ("nothing", "sixteenth", "eighth", "quarter", "half", "rest_of_half", "whole")
 
 
-def budget_shares(topology: Topology, switch: str) -> list[Entity]:
-    """The parts by where a packet came from and goes to; a combination that is not there takes nothing."""
-    parts = {
-        (0, 0): "whole",
-        (0, 1): "half" if topology.longest_from(switch) < 2 else "quarter",
-        (1, 0): "rest_of_half",
-        (1, 1): _of_middle(topology, switch),
+def budget_shares(topologies: Iterable[Topology], switch: str) -> list[Entity]:
+    """The parts by where a packet came from and goes to; what is not there takes nothing.
+
+    Of several topologies, before and after a link went down, the smaller part: messages on the way see both.
+    """
+    topologies = list(topologies)
+    ways = {
+        (0, 0): ["whole"],
+        (0, 1): ["half" if topology.longest_from(switch) < 2 else "quarter" for topology in topologies],
+        (1, 0): ["rest_of_half"],
+        (1, 1): [_of_middle(topology, switch) for topology in topologies],
     }
+    smallest = {way: min(parts, key=_BY_SIZE.index) for way, parts in ways.items()}
     return [
         P4TableEntry("budget_shares", match=Match(from_fabric=source, to_fabric=destination), action=Action(part))
-        for (source, destination), part in parts.items()
-        if part
+        for (source, destination), part in smallest.items()
+        if part != "nothing"
     ]
 
 
-def _of_middle(topology: Topology, switch: str) -> str | None:
+def _of_middle(topology: Topology, switch: str) -> str:
     parallel = 0
     for a, b in topology.host_pairs():
         middle = topology.middle_switches(a, b)
         if switch in middle:
-            if topology.distance(a, b) > 2:
-                return None
+            if topology.distance(a, b) != 2:
+                return "nothing"
             parallel = max(parallel, len(middle))
-    return _OF_PARALLEL.get(parallel)
+    return _OF_PARALLEL.get(parallel, "nothing")

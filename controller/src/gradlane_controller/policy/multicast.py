@@ -49,7 +49,7 @@ def _tree(topology: Topology, root: str, leaves: Iterable[str], choice: int) -> 
     Where several switches could be the parent, `choice` takes one, so that the trees of a job spread over the links.
     """
     ends: set[tuple[str, int]] = set()
-    front = set(leaves) - {root}
+    front = {leaf for leaf in leaves if topology.distance(leaf, root)}
     while front:
         ups = [topology.next_ports(switch, root) for switch in front]
         chosen = [up[choice % len(up)] for up in ups]

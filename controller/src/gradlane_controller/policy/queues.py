@@ -31,7 +31,7 @@ def port_policies(fabric: Fabric, switch: str, usage: Usage) -> list[Entity]:
     for port in _ports(fabric, switch):
         jobs = usage.jobs_at(switch, port.number)
         to_fabric = int(isinstance(port, LinkPort))
-        if jobs:  # they agree, see checks.check_shared_ports
+        if jobs:  # they agree (checks.check_shared_ports), but where a link that is down has brought them together
             policy = jobs[0].policy
             # Best effort waits behind prioritised gradients, so it fills the virtual queue only if they share it.
             lowest = 1 if policy.priority else 0

@@ -43,11 +43,13 @@ def routes(fabric: Fabric, topology: Topology, where: SwitchAddress) -> list[Ent
         _group(where, port.number, [_next_hop(port.number, port.host_mac, port.mac, 1)])
         for port in fabric.ports_at(switch)
     ]
-    used = {paths[port.switch] for port in fabric.ports if port.switch != switch}
+    used = {paths[port.switch] for port in fabric.ports if port.switch != switch} - {()}
     entities += [_group(where, groups[ports], _weighted(ports)) for ports in sorted(used, key=groups.__getitem__)]
     prefixes = Counter(prefix for port in fabric.ports for prefix in (port.prefix, port.prefix6))
     for port in fabric.ports:
-        group = port.number if port.switch == switch else groups[paths[port.switch]]
+        group = port.number if port.switch == switch else groups.get(paths[port.switch])
+        if group is None:
+            continue  # no path now
         # Hosts of one subnet at several ports are routed one by one.
         for table, address, prefix in _destinations(port):
             destination = str(prefix) if prefixes[prefix] == 1 else _exactly(address)
@@ -72,7 +74,7 @@ def _exactly(address: IPv4Address | IPv6Address) -> str:
 def _numbered(sets: Iterable[Sequence[LinkPort]]) -> dict[Sequence[LinkPort], int]:
     """A group number for each set of ports, which depends on the set as far as can be: a single port has its own."""
     numbers: dict[Sequence[LinkPort], int] = {}
-    for ports in sorted(set(sets), key=lambda ports: [port.number for port in ports]):
+    for ports in sorted(set(sets) - {()}, key=lambda ports: [port.number for port in ports]):
         number = ports[0].number
         if len(ports) > 1:
             number = crc32(" ".join(str(port.number) for port in ports).encode()) % _GROUPS

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether links work: each end says every half a second who it is (LLDP, IEEE 802.1AB), and the other end listens.
+
+A switch sees only its own ports go down; a link that fails elsewhere is found here. What a switch can't tell because
+its session is gone says nothing about its links, as it forwards without the controller.
+"""
+
+import logging
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from gradlane_controller.fabric import Fabric, LinkPort
+from gradlane_controller.frames import make_lldp, parse_lldp
+
+INTERVAL = 0.5  # seconds between two frames
+ENOUGH = 3  # missing frames in a row make a link one that is down, arriving ones make it one that works
+_TTL = 2
+
+_LOG = logging.getLogger(__name__)
+
+End = tuple[str, int]
+
+
+@dataclass
+class _Direction:
+    """Towards one end: how many frames in a row have arrived, or are missing."""
+
+    arrived: int = 0
+    missing: int = 0
+    heard: bool = False
+    works: bool = True
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+@dataclass
+class _Link:
+    ends: tuple[LinkPort, LinkPort]
+    directions: dict[End, _Direction]
+    up: bool = True
+    since: datetime = field(default_factory=_now)
+
+    def __str__(self) -> str:
+        return " - ".join(f"{end.switch}:{end.number}" for end in self.ends)
+
+
+class Links:
+    """The links of a fabric; they are taken to work until they are found not to."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self._links: dict[End, _Link] = {}
+        self._strangers: dict[End, tuple[str, int]] = {}
+        self.follow(fabric)
+
+    @property
+    def down(self) -> frozenset[End]:
+        """Both ends of every link that does not work."""
+        return frozenset(end for end, link in self._links.items() if not link.up)
+
+    def follow(self, fabric: Fabric) -> None:
+        """The fabric has changed; links that are as before keep their state."""
+        links: dict[End, _Link] = {}
+        for ends in zip(fabric.link_ports[::2], fabric.link_ports[1::2], strict=True):
+            names = [(end.switch, end.number) for end in ends]
+            link = self._links.get(names[0])
+            if link is None or link.ends != ends:
+                link = _Link(ends, {name: _Direction() for name in names})
+            links |= dict.fromkeys(names, link)
+        self._links = links
+
+    def frames(self, switch: str) -> Iterator[tuple[int, bytes]]:
+        """What a switch is to send now, as (port, frame)."""
+        for (name, number), link in self._links.items():
+            if name == switch:
+                own = next(end for end in link.ends if (end.switch, end.number) == (name, number))
+                yield number, make_lldp(bytes.fromhex(own.mac.replace(":", "")), name, number, _TTL)
+
+    def hear(self, switch: str, port: int, frame: bytes) -> None:
+        """An LLDP frame has arrived there."""
+        link, neighbour = self._links.get((switch, port)), parse_lldp(frame)
+        if link is None or neighbour is None:
+            return  # at a host's port, or a host's
+        expected = next(end for end in link.ends if (end.switch, end.number) != (switch, port))
+        if neighbour == (expected.switch, expected.number):
+            link.directions[switch, port].heard = True
+            self._strangers.pop((switch, port), None)
+        elif self._strangers.get((switch, port)) != neighbour:
+            self._strangers[switch, port] = neighbour
+            _LOG.error(
+                "port %d of %r is connected to port %d of %r, not to port %d of %r as the fabric file says",
+                *(port, switch, neighbour[1], neighbour[0], expected.number, expected.switch),
+            )
+
+    def tick(self, present: Collection[str]) -> bool:
+        """Half a second is over; `present` are the switches that could send and listen. Whether a link changed."""
+        changed = False
+        for link in {id(link): link for link in self._links.values()}.values():
+            told = all(end.switch in present for end in link.ends)
+            for direction in link.directions.values():
+                if told:
+                    direction.arrived = direction.arrived + 1 if direction.heard else 0
+                    direction.missing = 0 if direction.heard else direction.missing + 1
+                    if direction.missing >= ENOUGH:
+                        direction.works = False
+                    elif direction.arrived >= ENOUGH:
+                        direction.works = True
+                else:
+                    direction.arrived = direction.missing = 0
+                direction.heard = False
+            up = all(direction.works for direction in link.directions.values())
+            if up != link.up:
+                link.up, link.since, changed = up, _now(), True
+                deaf = [f"{name}:{number}" for (name, number), it in link.directions.items() if not it.works]
+                _LOG.warning("link %s %s", link, "works" if up else f"is down: nothing arrives at {' and '.join(deaf)}")
+        return changed
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Every link, with its state and since when it has it."""
+        return [
+            {
+                "ends": [f"{end.switch}:{end.number}" for end in link.ends],
+                "up": link.up,
+                "since": link.since.isoformat(timespec="milliseconds"),
+            }
+            for link in {id(link): link for link in self._links.values()}.values()
+        ]

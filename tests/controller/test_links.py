@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When a link counts as down, when it works again, and what is said about it."""
+
+import logging
+from collections.abc import Callable, Collection
+
+import pytest
+from scapy.contrib.lldp import LLDPDU, LLDPDUChassisID, LLDPDUPortID, LLDPDUTimeToLive
+from scapy.layers.l2 import Ether
+
+from gradlane_controller import fabric
+from gradlane_controller.frames import make_lldp, parse_lldp
+from gradlane_controller.links import Links
+
+ALL = ("leaf1", "leaf2", "spine1", "spine2")
+CUT = frozenset({("leaf2", 5), ("spine1", 2)})
+
+
+class World:
+    """Links, and the wires between their ends."""
+
+    def __init__(self, text: str) -> None:
+        self.fabric = fabric.parse(text, "f.toml")
+        self.links = Links(self.fabric)
+        self.peers = {(it.switch, it.number): (it.peer, it.peer_number) for it in self.fabric.link_ports}
+
+    def rounds(self, count: int, deaf: Collection[tuple[str, int]] = (), present: Collection[str] = ALL) -> list[bool]:
+        """What `tick` says; at the ends `deaf` nothing arrives."""
+        said: list[bool] = []
+        for _ in range(count):
+            for switch in present:
+                for port, frame in self.links.frames(switch):
+                    there = self.peers[switch, port]
+                    if there not in deaf and there[0] in present:
+                        self.links.hear(*there, frame)
+            said.append(self.links.tick(present))
+        return said
+
+
+@pytest.fixture
+def world(leafspine_text: Callable[..., str]) -> World:
+    return World(leafspine_text())
+
+
+def test_three_missing_frames_in_one_direction_take_a_link_down_and_three_bring_it_back(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert world.rounds(5) == [False] * 5
+    with caplog.at_level(logging.WARNING):
+        assert world.rounds(3, deaf={("leaf2", 5)}) == [False, False, True]
+        assert world.links.down == CUT
+        assert world.rounds(2) == [False, False]
+        assert world.rounds(1, deaf={("leaf2", 5)}) == [False]
+        assert world.rounds(3) == [False, False, True]
+    assert world.links.down == frozenset()
+    assert caplog.messages == [
+        "link leaf2:5 - spine1:2 is down: nothing arrives at leaf2:5",
+        "link leaf2:5 - spine1:2 works",
+    ]
+
+
+def test_two_missing_frames_change_nothing(world: World) -> None:
+    for _ in range(5):
+        assert not any(world.rounds(2, deaf=CUT) + world.rounds(1))
+
+
+def test_a_switch_without_session_takes_no_link_down_and_none_up(world: World) -> None:
+    assert not any(world.rounds(10, present=("leaf1", "leaf2", "spine2")))
+    world.rounds(3, deaf=CUT)
+    assert not any(world.rounds(10, present=("leaf1", "leaf2", "spine2")))
+    assert world.links.down == CUT
+    # What was missing before counts for nothing afterwards.
+    world.rounds(3)
+    world.rounds(2, deaf=CUT)
+    world.rounds(1, present=())
+    assert not any(world.rounds(2, deaf=CUT))
+
+
+def test_a_wrong_neighbour_is_named_once_and_the_link_is_down(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    frame = make_lldp(bytes(6), "spine2", 2, 2)
+    with caplog.at_level(logging.ERROR):
+        for _ in range(4):
+            world.links.hear("leaf2", 5, frame)
+            world.rounds(1, deaf={("leaf2", 5)})
+    assert caplog.messages == [
+        "port 5 of 'leaf2' is connected to port 2 of 'spine2', not to port 2 of 'spine1' as the fabric file says"
+    ]
+    assert world.links.down == CUT
+
+
+def test_hosts_can_say_nothing_about_links(world: World) -> None:
+    world.links.hear("leaf1", 1, make_lldp(bytes(6), "spine1", 2, 2))
+    assert not any(world.rounds(3))
+    for frame in (b"", b"x" * 60, make_lldp(bytes(6), "spine1", 2, 2)[:25]):
+        world.links.hear("leaf2", 5, frame)
+    assert world.rounds(3, deaf={("leaf2", 5)}) == [False, False, True]
+
+
+def test_the_state_outlives_a_change_of_other_links(world: World, leafspine_text: Callable[..., str]) -> None:
+    world.rounds(3, deaf=CUT)
+    more = '[[link]]\nends = ["leaf1:9", "leaf2:9"]\nrate = "1gbit"\nbuffer = "64kB"\n'
+    world.links.follow(fabric.parse(leafspine_text() + more, "f"))
+    assert world.links.down == CUT
+    listed = world.links.to_json()
+    assert [it["up"] for it in listed] == [True, False, True, True, True]
+    assert listed[1]["ends"] == ["leaf2:5", "spine1:2"]
+
+
+def test_what_is_sent_is_lldp() -> None:
+    frame = make_lldp(bytes.fromhex("020100010005"), "leaf1", 5, 2)
+    assert parse_lldp(frame) == ("leaf1", 5)
+    packet = Ether(frame)
+    assert (packet.dst, packet.src, packet.type) == ("01:80:c2:00:00:0e", "02:01:00:01:00:05", 0x88CC)
+    assert LLDPDU in packet
+    assert (packet[LLDPDUChassisID].subtype, packet[LLDPDUChassisID].id) == (7, b"leaf1")
+    assert (packet[LLDPDUPortID].subtype, packet[LLDPDUPortID].id) == (7, b"5")
+    assert packet[LLDPDUTimeToLive].ttl == 2
