@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the helpers beside each test importable by their plain names."""
+"""Makes the helpers beside each test importable by their plain names; what holds for every test."""
 
 import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says more about what else the machine does than about the code.
+settings.register_profile("gradlane", deadline=None)
+settings.load_profile("gradlane")
 
 for folder in ("protocol", "packet", "controller"):
     sys.path.insert(0, str(Path(__file__).parent / folder))

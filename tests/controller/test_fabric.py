@@ -18,7 +18,7 @@ def test_every_field_is_read(fabric_text: Callable[..., str], tmp_path: Path) ->
     (switch,) = it.switches
     assert (switch.name, switch.device_id, switch.address, switch.index) == ("s1", 1, "127.0.0.1:9559", 1)
     assert switch.target == "bmv2"
-    assert (it.thresholds.yellow, it.thresholds.red) == (0.25, 0.5)
+    assert it.thresholds == fabric.Thresholds(0.25, 0.5)
     port = it.ports[1]
     assert (port.number, port.host, port.mac, port.host_mac) == (2, "h2", "02:00:00:00:02:01", "02:00:00:00:02:02")
     assert (port.address, port.prefix) == (IPv4Address("10.0.2.2"), IPv4Network("10.0.2.0/24"))

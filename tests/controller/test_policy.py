@@ -80,6 +80,26 @@ def test_the_virtual_queue_has_the_rate_of_the_link_and_turns_at_the_thresholds(
     assert meters[0].config == P4MeterConfig(cir=12_500_000, pir=12_500_000, cburst=16_000, pburst=32_000)
 
 
+@pytest.mark.parametrize(
+    ("rate", "buffer", "yellow"),
+    [
+        ("100mbit", "64kB", 16_000),  # a quarter
+        ("100mbit", "1MB", 31_250),  # 2.5 ms
+        ("1mbit", "64kB", 6056),  # four frames
+        ("1mbit", "8kB", 2000),
+    ],
+)
+def test_thresholds_are_derived_from_rate_and_buffer_where_the_file_states_none(
+    fabric_text: Texts, rate: str, buffer: str, yellow: int
+) -> None:
+    text = fabric_text().replace("[thresholds]\nyellow = 0.25\nred = 0.5\n", "")
+    assert "thresholds" not in text
+    text = text.replace('rate = "100mbit"', f'rate = "{rate}"').replace('buffer = "64kB"', f'buffer = "{buffer}"')
+    it = desired_entities(fabric.parse(text, "f.toml"), [])["s1"]
+    meters = [each for each in it if isinstance(each, P4MeterEntry) and each.meter_id == "virtual_queue"]
+    assert {(each.config.cburst, each.config.pburst) for each in meters if each.config} == {(yellow, 2 * yellow)}
+
+
 def test_every_rank_is_permitted_at_its_port_only(entities: Callable[..., list[Entity]], job_text: Texts) -> None:
     it = entities(job_text(number=9, hosts=(1, 3), servers=(4,), base=4096, mask=1023))
     assert rows(it, "senders") == [

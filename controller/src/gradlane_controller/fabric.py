@@ -18,6 +18,7 @@ CONTROL_CLASS = 7
 CPU_PORT = 255  # of p4src/v1model/arch.p4
 MAX_PORT = 511  # PORTS of p4src/shared/types.p4, less port 0, which v1model takes for "not set"
 FULL_FRAME = 1514  # Ethernet header and an IP packet of 1500 bytes
+DERIVED_YELLOW = 0.25  # of the buffer, where the file states no thresholds and the buffer is not deep
 
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}\Z")
 _ENDPOINT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})\Z")
@@ -99,7 +100,7 @@ class Fabric:
 
     file: str
     switches: tuple[SwitchAddress, ...]
-    thresholds: Thresholds
+    thresholds: Thresholds | None  # None: derived from each port's rate and buffer
     ports: tuple[Port, ...]
     link_ports: tuple[LinkPort, ...]
     dscp_classes: tuple[tuple[int, int], ...]
@@ -138,7 +139,7 @@ def parse(text: str, file_name: str) -> Fabric:
     if not switches:
         raise root.error("switch", "is missing: a fabric has at least one [[switch]]")
     names = [switch.name for switch in switches]
-    thresholds = _thresholds(root.table("thresholds"))
+    thresholds = _thresholds(root.table("thresholds")) if root.has("thresholds") else None
     ports = _ports(root.tables("port"), names, thresholds)
     if not ports:
         raise root.error("port", "is missing: a fabric has at least one [[port]]")
@@ -182,7 +183,7 @@ def _switches(tables: Sequence[Table]) -> tuple[SwitchAddress, ...]:
 
 
 def _thresholds(table: Table) -> Thresholds:
-    thresholds = Thresholds(table.fraction("yellow", 0.25), table.fraction("red", 0.5))
+    thresholds = Thresholds(table.fraction("yellow"), table.fraction("red"))
     if not 0 < thresholds.yellow <= thresholds.red:
         raise table.error(
             "yellow", f"is {thresholds.yellow} and red is {thresholds.red}; it must hold that 0 < yellow <= red < 1"
@@ -191,7 +192,7 @@ def _thresholds(table: Table) -> Thresholds:
     return thresholds
 
 
-def _ports(tables: Sequence[Table], switches: Sequence[str], thresholds: Thresholds) -> tuple[Port, ...]:
+def _ports(tables: Sequence[Table], switches: Sequence[str], thresholds: Thresholds | None) -> tuple[Port, ...]:
     ports: list[Port] = []
     for table in tables:
         address = table.address("address")
@@ -229,12 +230,13 @@ def _switch_name(table: Table, switches: Sequence[str]) -> str:
     return name
 
 
-def _check_buffer(table: Table, buffer: int, thresholds: Thresholds) -> None:
-    if buffer * thresholds.yellow < FULL_FRAME:
+def _check_buffer(table: Table, buffer: int, thresholds: Thresholds | None) -> None:
+    yellow = thresholds.yellow if thresholds else DERIVED_YELLOW
+    if buffer * yellow < FULL_FRAME:
         raise table.error(
             "buffer",
-            f"is {buffer} bytes, so its yellow threshold ({thresholds.yellow:g} of it) is below a full frame "
-            f"of {FULL_FRAME} bytes; at least {int(-(-FULL_FRAME // thresholds.yellow))} bytes are needed",
+            f"is {buffer} bytes, so its yellow threshold ({yellow:g} of it) is below a full frame "
+            f"of {FULL_FRAME} bytes; at least {int(-(-FULL_FRAME // yellow))} bytes are needed",
         )
 
 
@@ -274,7 +276,7 @@ def _prefix(table: Table, key: str, kind: type[_Network], address: IPv4Address |
 
 
 def _link_ports(
-    tables: Sequence[Table], switches: Sequence[SwitchAddress], thresholds: Thresholds, ports: Sequence[Port]
+    tables: Sequence[Table], switches: Sequence[SwitchAddress], thresholds: Thresholds | None, ports: Sequence[Port]
 ) -> tuple[LinkPort, ...]:
     taken = {(port.switch, port.number): f"host {port.host!r}" for port in ports}
     found: list[LinkPort] = []

@@ -6,6 +6,7 @@ from itertools import combinations, pairwise
 
 from gradlane.job import Job, JobError, Member
 from gradlane_controller.fabric import Fabric
+from gradlane_controller.policy.thresholds import thresholds
 from gradlane_controller.policy.usage import Usage
 
 HEADERS = 78  # Ethernet, IPv4, UDP and Gradlane headers (14 + 20 + 8 + 36 bytes) of a slice's frame
@@ -63,7 +64,7 @@ def _check_member(fabric: Fabric, job: Job, member: Member) -> None:
             f"is {job.transport.rate} bit/s, above the {port.rate} bit/s of {member.host!r} in {fabric.file}",
         )
     frame = job.transport.slice_bytes + HEADERS
-    burst = int(port.buffer * fabric.thresholds.yellow)
+    burst, _ = thresholds(fabric, port)
     if frame > burst:
         raise JobError(
             job.file,

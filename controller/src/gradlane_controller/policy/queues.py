@@ -12,6 +12,7 @@ from finsy import Action, Match, P4MeterConfig, P4MeterEntry, P4TableEntry
 
 from gradlane_controller.fabric import Fabric, LinkPort, Port
 from gradlane_controller.policy.entities import Entity
+from gradlane_controller.policy.thresholds import thresholds
 from gradlane_controller.policy.usage import Usage
 
 EXCESS_CLASS = 1  # what a job sends beyond its share waits behind the others, but before best effort
@@ -67,12 +68,8 @@ def _ports(fabric: Fabric, switch: str) -> list[Port | LinkPort]:
 
 def _bucket(fabric: Fabric, port: Port | LinkPort, rate: int) -> P4MeterConfig:
     octets = max(rate // 8, 1)
-    return P4MeterConfig(
-        cir=octets,
-        cburst=int(port.buffer * fabric.thresholds.yellow),
-        pir=octets,
-        pburst=int(port.buffer * fabric.thresholds.red),
-    )
+    yellow, red = thresholds(fabric, port)
+    return P4MeterConfig(cir=octets, cburst=yellow, pir=octets, pburst=red)
 
 
 def _port_policy(number: int, lowest: int, yellow: int, red: int, to_fabric: int) -> P4TableEntry:

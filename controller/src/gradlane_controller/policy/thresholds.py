@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From which queue lengths on a port is congested."""
+
+from gradlane_controller.fabric import DERIVED_YELLOW, FULL_FRAME, Fabric, LinkPort, Port
+
+MOST_DELAY = 0.0025
+"""Seconds that a slice may wait behind a virtual queue that is not yet yellow: more adds delay and no throughput."""
+LEAST_FRAMES = 4
+"""Full frames that a virtual queue may hold at any rate: senders are not paced to the single frame."""
+
+
+def thresholds(fabric: Fabric, port: Port | LinkPort) -> tuple[int, int]:
+    """The lengths in bytes from which the virtual queue is yellow and red.
+
+    Where the fabric file states none: a quarter and a half of the buffer, so that what is droppable goes while a burst
+    of what is not still fits; of a buffer that is deep for its rate no more than takes MOST_DELAY to send.
+    bench/thresholds.py measures that this is on the plateau.
+    """
+    if fabric.thresholds is not None:
+        return int(port.buffer * fabric.thresholds.yellow), int(port.buffer * fabric.thresholds.red)
+    yellow = min(int(port.buffer * DERIVED_YELLOW), max(LEAST_FRAMES * FULL_FRAME, int(port.rate / 8 * MOST_DELAY)))
+    return yellow, 2 * yellow
