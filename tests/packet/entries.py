@@ -126,19 +126,23 @@ def set_job(
     return entry("jobs", {"job": job}, "set_job", job_index=index, **arguments)
 
 
+def _ranges(**ranges: tuple[tuple[int, int], int]) -> dict[str, tuple[int, int]]:
+    """By name, a range and the largest value: P4Runtime leaves a range of everything out."""
+    return {name: given for name, (given, largest) in ranges.items() if given != (0, largest)}
+
+
 def queue_class(job: int, layers: tuple[int, int], queue_class: int) -> P4TableEntry:
     """The class of a range of layers."""
+    match = P4TableMatch(job=job, **_ranges(layer=(layers, 65535)))
     action = P4TableAction("set_queue_class", queue_class=queue_class)
-    return P4TableEntry("queue_classes", match=P4TableMatch(job=job, layer=layers), action=action, priority=1)
+    return P4TableEntry("queue_classes", match=match, action=action, priority=1)
 
 
 def drop_precedence(
     job: int, layers: tuple[int, int], magnitudes: tuple[int, int], drop_precedence: int
 ) -> P4TableEntry:
     """The drop precedence of a range of magnitudes in a range of layers."""
-    ranges = {"layer": (layers, (0, 65535)), "magnitude": (magnitudes, (0, 255))}
-    # P4Runtime leaves a range of everything out.
-    match = P4TableMatch(job=job, **{name: given for name, (given, whole) in ranges.items() if given != whole})
+    match = P4TableMatch(job=job, **_ranges(layer=(layers, 65535), magnitude=(magnitudes, 255)))
     action = P4TableAction("set_drop_precedence", drop_precedence=drop_precedence)
     return P4TableEntry("drop_precedences", match=match, action=action, priority=1)
 
