@@ -22,7 +22,9 @@ ANSWER_SECONDS = 10.0
 START_SECONDS = 20.0
 
 
-_UINT64, _UINT32, _BYTES = (getattr(descriptor_pb2.FieldDescriptorProto, f"TYPE_{n}") for n in ("UINT64", "UINT32", "BYTES"))
+_UINT64, _UINT32, _BYTES = (
+    getattr(descriptor_pb2.FieldDescriptorProto, f"TYPE_{n}") for n in ("UINT64", "UINT32", "BYTES")
+)
 
 
 def _message(name: str, *fields: tuple[str, int]) -> type[Any]:

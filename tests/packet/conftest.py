@@ -6,7 +6,7 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,10 @@ from finsy import P4Schema
 from p4_coverage import Coverage
 from packet_bench import Bench
 from packet_targets import Bmv2, InProcess, Target
+
+from gradlane_switch.pipeline import Pipeline
+from gradlane_switch.state import Lock
+from gradlane_switch.switch import read_p4info, read_program
 
 P4SRC = Path(__file__).parents[2] / "p4src"
 BUILD = P4SRC / "build" / "v1model"
@@ -63,10 +67,15 @@ def bmv2(schema: P4Schema, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     switch.close()
 
 
+@pytest.fixture(scope="session")
+def pipeline() -> Pipeline:
+    return Pipeline(read_program(PROGRAM), read_p4info(P4INFO), Lock())
+
+
 @pytest.fixture(scope="session", params=["gradlane-switch", "simple_switch_grpc"])
-def target(request: pytest.FixtureRequest, schema: P4Schema, coverage: Coverage | None) -> Target:
+def target(request: pytest.FixtureRequest, schema: P4Schema, pipeline: Pipeline, coverage: Coverage | None) -> Target:
     if request.param == "gradlane-switch":
-        return InProcess(schema, PROGRAM, P4INFO, coverage and coverage.observe)
+        return InProcess(schema, pipeline, coverage and coverage.observe)
     return request.getfixturevalue("bmv2")
 
 
@@ -79,5 +88,10 @@ def bench(target: Target, schema: P4Schema, coverage: Coverage | None) -> Iterat
 
 
 @pytest.fixture
-def in_process(schema: P4Schema) -> InProcess:
-    return InProcess(schema, PROGRAM, P4INFO)
+def new_in_process(schema: P4Schema, pipeline: Pipeline) -> Callable[[], InProcess]:
+    return lambda: InProcess(schema, pipeline)
+
+
+@pytest.fixture
+def in_process(new_in_process: Callable[[], InProcess]) -> InProcess:
+    return new_in_process()

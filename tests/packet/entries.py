@@ -38,6 +38,11 @@ def entry(table: str, match: dict[str, object], action: str, **arguments: object
     return P4TableEntry(table, match=P4TableMatch(match), action=P4TableAction(action, **arguments))
 
 
+def without(found: Iterable[Entity], *tables: str) -> list[Entity]:
+    """The entities but for the entries of some tables."""
+    return [it for it in found if not isinstance(it, P4TableEntry) or it.table_id not in tables]
+
+
 def edge(port: int, switch_id: int = SWITCH_ID) -> P4TableEntry:
     """A port with a host."""
     return entry("ports", {"ingress_port": port}, "edge", switch_id=switch_id)
@@ -80,7 +85,7 @@ FAR_GROUP = 9
 
 
 def fabric(uplinks: Sequence[Uplink] = UPLINKS, switch_id: int = SWITCH_ID) -> list[Entity]:
-    """Ports, stations, bridged hosts, routes to every host and to the one that is far, addresses of the switch itself."""
+    """Ports, stations, bridged hosts, routes to every host and the one that is far, addresses of the switch itself."""
     found: list[Entity] = [edge(host.port, switch_id) for host in HOSTS]
     found += [fabric_port(uplink.port, switch_id) for uplink in uplinks]
     found += [station(end.gateway) for end in (*HOSTS, *uplinks)]
@@ -101,9 +106,7 @@ def routes(host: Host, group: int) -> list[P4TableEntry]:
 
 def senders(hosts: Iterable[Host], job: int) -> list[P4TableEntry]:
     """The hosts that may send gradients of a job, IPv4 and IPv6."""
-    return [
-        sender(host.port, address, job) for host in hosts for address in (host.address, host.address6)
-    ]
+    return [sender(host.port, address, job) for host in hosts for address in (host.address, host.address6)]
 
 
 def sender(port: int, address: str, job: int) -> P4TableEntry:
@@ -186,16 +189,14 @@ def congestion() -> list[Entity]:
 
 def job_share(index: int, port: int, config: P4MeterConfig | None, excess_class: int = 1) -> P4TableEntry:
     """A job's share of an egress port."""
-    it = entry(
-        "job_shares", {"job_index": index, "egress_port": port}, "set_share", queue_class_of_excess=excess_class
-    )
+    it = entry("job_shares", {"job_index": index, "egress_port": port}, "set_share", queue_class_of_excess=excess_class)
     it.meter_config = config
     return it
 
 
 def rewrite(port: int, dscp: int, to: int) -> P4TableEntry:
     """Another DSCP behind an egress port."""
-    return entry("dscp_rewrites", {"egress_port": port, "dscp": dscp}, "rewrite", **{"dscp": to})
+    return entry("dscp_rewrites", {"egress_port": port, "dscp": dscp}, "rewrite", dscp=to)
 
 
 def multicast(address: str, group: int, *ports: int) -> list[Entity]:

@@ -140,7 +140,7 @@ def gradient(
     ip_fields: dict[str, Any] | None = None,
     **header: int,
 ) -> bytes:
-    """A gradient datagram in a frame of `frame_bytes` bytes. `version` of IP; `header`: fields of the Gradlane header."""
+    """A gradient datagram in a frame of `frame_bytes` bytes. `version`: of IP; `header`: the Gradlane header's fields."""
     payload = bytes(n & 0xFF for n in range(frame_bytes - GRADIENT_HEADERS[version]))
     budget = header.get("budget", 0)
     chosen = {"job": 1, "token": TOKEN, "slices": max(100, budget), "length": len(payload)} | header

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the packet tests reach of the P4 program: from what gradlane-switch says that it executed, and the source lines in
-the BMv2 JSON.
+"""What the packet tests reach of the P4 program: from what gradlane-switch says that it executed, and the source lines
+in the BMv2 JSON.
 
 A table's actions, parser states and their transitions are named; a line is a table, a conditional, a statement of an
 action or the head of a parser state. The declarative parts (deparser, checksums) have no steps and are not counted, nor
@@ -44,7 +44,9 @@ class Coverage:
                 self._conditions[key] = where["source_fragment"]
         self._state_lines = _state_lines(self._states, sources)
         self._transitions = {
-            (name, each["next_state"] or "accept") for name, state in self._states.items() for each in state["transitions"]
+            (name, each["next_state"] or "accept")
+            for name, state in self._states.items()
+            for each in state["transitions"]
         }
         self._seen_states: set[str] = set()
         self._seen_transitions: set[tuple[str, str]] = set()
@@ -118,15 +120,20 @@ class Coverage:
             self._seen_conditions,
             lambda it: f"{it[0]}: never {str(it[1]).lower()}: {self._conditions[it[0]]}",
         )
-        add("tables, hit and miss", outcomes, self._seen_tables, lambda it: f"table {it[0]}: no {'miss hit'.split()[it[1]]}")
+        add(
+            "tables, hit and miss",
+            outcomes,
+            self._seen_tables,
+            lambda it: f"table {it[0]}: no {['miss', 'hit'][it[1]]}",
+        )
         add("lines", lines, seen, lambda it: f"{it[0]}:{it[1]}")
         for target, reasons in sorted(self._reasons.items()):
             add(f"reasons, {target}", self._all_reasons, reasons, lambda it: f"reason {it}")
         text = ["What tests/packet reaches of v1model/gradlane.p4 (steps as gradlane-switch tells them)", *figures]
         text += ["Not reached:", *(missing or ["  nothing"])]
         text += [
-            "BMv2 runs the same tests. Its usual build tells no steps (logging and events are compiled out), so of what it",
-            "reached only the reasons are known, from the counter `decisions`.",
+            "BMv2 runs the same tests. Without logging and events compiled in it tells no steps, so of what it reached",
+            "only the reasons are known, from the counter `decisions`.",
         ]
         return "\n".join(text) + "\n"
 

@@ -100,11 +100,10 @@ class Bench:
     def cells(self, counter: str, cells: range) -> dict[int, Count]:
         """The cells of an indirect counter that are not zero, by index."""
         found: dict[int, Count] = {}
-        for index, (packets, octets) in zip(cells, self.target.cells(counter, cells), strict=True):
-            if counter == "decisions" and index == 0:
-                packets, octets = packets - self.target.own_packets, octets - self.target.own_bytes
-            if packets or octets:
-                found[index] = Count(packets, octets)
+        for index, count in zip(cells, self.target.cells(counter, cells), strict=True):
+            own = (self.target.own_packets, self.target.own_bytes) if counter == "decisions" and index == 0 else (0, 0)
+            if count != own:
+                found[index] = Count(count[0] - own[0], count[1] - own[1])
         return found
 
     def drop_map(self) -> dict[tuple[int, int], Count]:
@@ -123,8 +122,9 @@ class Bench:
     def decisions(self, *jobs: int) -> dict[tuple[Reason, int, int], int]:
         """Packets by reason, queue class and drop precedence, of some jobs by index; else of jobs 0 (none) to 2."""
         found: dict[tuple[Reason, int, int], int] = {}
-        for (_, *rest), count in self.decision_cells(*(jobs or (0, 1, 2))).items():
-            found[*rest] = found.get((*rest,), 0) + count.packets
+        for (_, *tags), count in self.decision_cells(*(jobs or (0, 1, 2))).items():
+            key = Reason(tags[0]), tags[1], tags[2]
+            found[key] = found.get(key, 0) + count.packets
         return found
 
     def reasons(self) -> dict[Reason, int]:

@@ -20,7 +20,6 @@ from scapy.layers.l2 import Ether
 from gradlane_switch import Switch
 from gradlane_switch.pipeline import Pipeline
 from gradlane_switch.state import Lock, State
-from gradlane_switch.switch import read_p4info, read_program
 
 PORTS = range(1, 9)
 CPU_PORT = 255
@@ -98,17 +97,18 @@ class Target(Protocol):
 class InProcess:
     """gradlane-switch without ports. `switch.now` is its clock in ns, which stands still.
 
-    `observe` is told the events of every frame, which then take longer.
+    `pipeline`: a program that was read; the state is this target's own. `observe` is told the events of every frame,
+    which then take longer.
     """
 
     name = "gradlane-switch"
 
     def __init__(
-        self, schema: P4Schema, program: Path, p4info: Path, observe: Callable[[list[Any]], None] | None = None
+        self, schema: P4Schema, pipeline: Pipeline, observe: Callable[[list[Any]], None] | None = None
     ) -> None:
         self._schema = schema
         self.own_packets = self.own_bytes = 0
-        self._pipeline = Pipeline(read_program(program), read_p4info(p4info), Lock())
+        self._pipeline = pipeline
         self._observe = observe
         if observe is not None:
             assert self._pipeline.traced  # compiled once
@@ -116,7 +116,6 @@ class InProcess:
         self.reset()
 
     def reset(self) -> None:
-        # As a new pipeline, without reading the program again.
         pipeline = copy(self._pipeline)
         pipeline.state = State(pipeline.program, Lock())
         for table in pipeline.schema.tables.values():

@@ -83,9 +83,7 @@ class Policy:
             arguments = {} if action == "local" else {"group": number}
             found.append(entries.route(str(network), action, **arguments))
         for port, source, job in self.senders:
-            found.append(
-                entries.entry("senders", {"ingress_port": port, "source": source, "job": job}, "permit")
-            )
+            found.append(entries.entry("senders", {"ingress_port": port, "source": source, "job": job}, "permit"))
         for job, row in self.jobs.items():
             arguments = {"base": row.base, "mask": row.mask, "max_share": row.max_share}
             found.append(entries.set_job(job, index=row.index, trim=row.trim, spray=row.spray, **arguments))

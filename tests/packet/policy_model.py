@@ -63,8 +63,11 @@ class Copy(NamedTuple):
 
 @dataclass
 class Outcome:
-    """What becomes of a frame; `decision`: job index, reason, queue class, drop precedence. `punted`: to the controller,
-    as it came.
+    """What becomes of a frame.
+
+    decision: job index, reason, queue class, drop precedence
+    punted: it goes to the controller, as it came
+    trace: it is a trace that has got another record
     """
 
     decision: tuple[int, Reason, int, int]

@@ -4,6 +4,7 @@
 from ipaddress import ip_network
 from random import Random
 
+from entries import multicast_mac
 from gradlane_packets import (
     FAR,
     GRADIENT_HEADERS,
@@ -16,7 +17,6 @@ from gradlane_packets import (
     ip6,
     source_key,
 )
-from entries import multicast_mac
 from packet_bench import Reason
 from policy_entries import JobRow, Meter, Policy, Share
 from policy_model import PARTS
@@ -33,7 +33,7 @@ PORTS = [end.port for end in (*HOSTS, *UPLINKS)]
 GROUP4, GROUP6 = "239.1.0.1", "ff0e::1"
 MESSAGES = (0, 1, 4, 8, 2**31 - 1, 2**31, 2**31 + 4, 2**32 - 4, 2**32 - 1)
 DSCPS = (1, 8, 46, 0b110_011, 0b101_001, 56)
-# Frames have a multiple of 50 bytes and bursts do not, so that on a switch whose clock runs a slow rate does not matter.
+# Frames have a multiple of 50 bytes and bursts do not, so a slow rate does not matter where the clock runs.
 STEP = 50
 
 

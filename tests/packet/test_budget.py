@@ -2,7 +2,7 @@
 """The loss budget: what the switch takes of a message, and from which message."""
 
 import pytest
-from entries import GREEN, MASK, YELLOW, budget_share, congestion, fabric, job
+from entries import GREEN, MASK, YELLOW, budget_share, congestion, fabric, job, without
 from gradlane_packets import FAR, H1, H2, H3, H4, U5, U6, UPLINKS, Host, gradient
 from packet_bench import Bench, Reason
 
@@ -144,7 +144,7 @@ def test_a_switch_takes_the_part_of_a_budget_that_its_place_on_the_path_has(
     bench: Bench, place: tuple[int, int], part: str
 ) -> None:
     others = [budget_share(*other, "half" if part == "whole" else "whole") for other in PLACES if other != place]
-    shares = [it for it in congestion() if getattr(it, "table_id", "") != "budget_shares"]
+    shares = without(congestion(), "budget_shares")
     bench.install(fabric(), job(), shares, [*others, budget_share(*place, part)])
     through, source, destination = PLACES[place]
 
@@ -163,7 +163,7 @@ def test_a_switch_takes_the_part_of_a_budget_that_its_place_on_the_path_has(
 
 def test_without_a_part_nothing_is_taken(bench: Bench) -> None:
     """The default of budget_shares."""
-    shares = [it for it in congestion() if getattr(it, "table_id", "") != "budget_shares"]
+    shares = without(congestion(), "budget_shares")
     bench.install(fabric(), job(), shares)
     congest(bench)
     assert dropped(bench, 1, count=10, budget=9) == 0

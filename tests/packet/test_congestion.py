@@ -103,9 +103,7 @@ def test_a_packet_of_another_kind_than_data_is_never_dropped_by_policy_even_at_r
     ready.congest(H1, gradient(**PROTECTED), GREEN + YELLOW)
     frame = gradient(kind=kind, layer=1, magnitude=0, budget=100)
     if from_fabric:
-        frame = gradient(
-            FAR, through=U5, kind=kind, layer=1, magnitude=0, budget=100, ip_fields={"tos": 0b110_111_00}
-        )
+        frame = gradient(FAR, through=U5, kind=kind, layer=1, magnitude=0, budget=100, ip_fields={"tos": 0b110_111_00})
     assert len(ready.process(U5 if from_fabric else H1, *[frame] * 20)) == 20
     assert set(ready.reasons()) == {Reason.FORWARDED}
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Telemetry: each decision is counted once, by job, reason and tags; drops by what the host had stated."""
 
-from entries import GREEN, YELLOW, congestion, drop_precedence, fabric, job, queue_class, set_job
+from entries import GREEN, YELLOW, congestion, drop_precedence, fabric, job, queue_class, without
 from gradlane_packets import H1, H2, H3, U5, gradient, ip, ip6
 from packet_bench import Bench, Count, Reason
 from scapy.layers.inet import UDP
@@ -38,9 +38,8 @@ def test_each_packet_of_a_mix_is_counted_exactly_once(bench: Bench) -> None:
 
 
 def test_the_drop_map_tells_layer_and_magnitude_of_what_the_policy_took(bench: Bench) -> None:
-    policy = [set_job(trim=False), queue_class(1, (0, 65000), 6), drop_precedence(1, (0, 65535), (0, 255), 3)]
-    senders = [it for it in job() if getattr(it, "table_id", "") == "senders"]
-    bench.install(fabric(), policy, senders, congestion())
+    policy = [queue_class(1, (0, 65000), 6), drop_precedence(1, (0, 65535), (0, 255), 3)]
+    bench.install(fabric(), without(job(), "queue_classes", "drop_precedences"), policy, congestion())
     bench.congest(H1, gradient(kind=Kind.REPAIR), GREEN + YELLOW)
     for layer, magnitude in ((0, 0), (5, 0x7F), (62, 15), (62, 16), (63, 255), (64, 255), (65000, 255)):
         assert bench.drops(H1, gradient(layer=layer, magnitude=magnitude, budget=100, frame_bytes=500))

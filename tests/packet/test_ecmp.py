@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ECMP groups: flows stay on one member and spread evenly, slices are sprayed exactly evenly, dead members are skipped."""
+"""ECMP groups: flows stay on one member and spread, slices are sprayed exactly evenly, dead members are skipped."""
 
 import random
 from collections import Counter

@@ -91,9 +91,7 @@ def test_a_share_is_of_one_port(shared: Bench) -> None:
 
 
 def test_a_share_counts_for_what_comes_from_the_fabric_too(shared: Bench) -> None:
-    frame = gradient(
-        FAR, H2, through=U5, job=2, layer=1, magnitude=0, budget=9, ip_fields={"tos": 0b110_011_00}
-    )
+    frame = gradient(FAR, H2, through=U5, job=2, layer=1, magnitude=0, budget=9, ip_fields={"tos": 0b110_011_00})
     assert len(shared.process(U5, *[frame] * SHARE)) == SHARE
     assert shared.drops(U5, frame)
 

@@ -3,7 +3,7 @@
 
 import pytest
 from entries import ALWAYS_RED, GREEN, YELLOW, congestion, fabric, job, multicast, multicast_mac, virtual_queue
-from gradlane_packets import FAR, H1, H2, H3, H4, TRACE, U5, Host, Hop, Uplink, gradient, ip, ip6, rebuilt, tags
+from gradlane_packets import FAR, H1, H2, H3, H4, TRACE, U5, Hop, Host, Uplink, gradient, ip, ip6, rebuilt, tags
 from packet_bench import Bench, Reason
 from packet_targets import CPU_PORT
 from scapy.layers.inet import IP, UDP
@@ -16,9 +16,7 @@ GROUP4, GROUP6 = "239.1.0.1", "ff0e::1:1"
 PULL = Flag.PULL | Flag.MULTICAST
 
 
-def to_group(
-    source: Host = H1, address: str = GROUP4, through: Host | Uplink | None = None, **fields: object
-) -> bytes:
+def to_group(source: Host = H1, address: str = GROUP4, through: Host | Uplink | None = None, **fields: object) -> bytes:
     packet = Ether(gradient(source, address, through=through, version=6 if ":" in address else 4, flags=PULL, **fields))
     packet.dst = multicast_mac(address)
     return bytes(packet)
@@ -27,9 +25,7 @@ def to_group(
 @pytest.fixture
 def groups(bench: Bench) -> Bench:
     """Both groups have the hosts of job 1 and an uplink."""
-    bench.install(
-        fabric(), job(), congestion(), multicast(GROUP4, 1, 1, 2, 3, 5), multicast(GROUP6, 2, 1, 2, 3, 5)
-    )
+    bench.install(fabric(), job(), congestion(), multicast(GROUP4, 1, 1, 2, 3, 5), multicast(GROUP6, 2, 1, 2, 3, 5))
     return bench
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from entries import MASK, drop_precedence, dscp_class, fabric, job, queue_class
+from entries import MASK, drop_precedence, dscp_class, fabric, job, queue_class, without
 from gradlane_packets import FAR, H1, H2, H4, RETURNED, TRACE, U5, U6, Host, gradient, ip, ip6, tags
 from packet_bench import Bench, Reason
 from scapy.layers.inet import IP, TCP, UDP
@@ -104,8 +104,7 @@ def test_what_the_host_wrote_into_dscp_and_ecn_of_a_gradient_is_overwritten(benc
 
 
 def test_each_job_has_a_policy_of_its_own(bench: Bench, told: Tags) -> None:
-    other = [it for it in job(2, (H1, H4), base=MASK + 1) if "queue_classes" != getattr(it, "table_id", "")]
-    other = [it for it in other if "drop_precedences" != getattr(it, "table_id", "")]
+    other = without(job(2, (H1, H4), base=MASK + 1), "queue_classes", "drop_precedences")
     other += [queue_class(2, (1, 1), 2), drop_precedence(2, (1, 1), (255, 255), 7)]
     bench.install(fabric(), job(), other)
     header = {"layer": 1, "magnitude": 255, "budget": 1}
@@ -124,12 +123,13 @@ def test_a_gradient_from_the_fabric_keeps_the_tags_that_its_first_switch_gave_it
             sent = bench.forward(U5, frame, H2)
             assert tags(sent.frame) == (queue_class_, precedence, ecn)
             assert sent.queue in (None, queue_class_)
-        assert bench.decisions(1)[Reason.FORWARDED, queue_class_, precedence] == (4 if (queue_class_, precedence) == (6, 0) and ecn == 3 else 2)
+        assert bench.decisions(1)[Reason.FORWARDED, queue_class_, precedence] == (
+            4 if (queue_class_, precedence) == (6, 0) and ecn == 3 else 2
+        )
 
 
 def test_a_port_that_is_not_listed_is_one_of_hosts(bench: Bench) -> None:
-    entries = [it for it in fabric() if not (getattr(it, "table_id", "") == "ports")]
-    bench.install(entries, job())
+    bench.install(without(fabric(), "ports"), job())
     assert tags(bench.forward(H1, gradient(layer=1, ip_fields={"tos": 0xFF}), H2).frame) == (6, 0, CAPABLE)
     assert bench.drops(U6, gradient(FAR, H2, through=U6))
 

@@ -99,9 +99,7 @@ def test_a_protected_slice_is_not_trimmed(trimming: Bench) -> None:
 @pytest.mark.parametrize("version", [4, 6])
 def test_a_slice_from_the_fabric_is_trimmed_alike(trimming: Bench, version: int) -> None:
     ip_fields = {"tos" if version == 4 else "tc": 0b110_011_00}
-    frame = gradient(
-        FAR, H2, through=U5, version=version, layer=1, magnitude=0, budget=9, ip_fields=ip_fields
-    )
+    frame = gradient(FAR, H2, through=U5, version=version, layer=1, magnitude=0, budget=9, ip_fields=ip_fields)
     sent = trimming.forward(U5, frame, H2)
     assert len(sent.frame) == LENGTH[version]
     assert rebuilt(sent.frame) == sent.frame
