@@ -84,6 +84,10 @@ fuzz: $(VENV)/.ready-test ## Fuzz the switch's C code under sanitizers (SECONDS=
 p4: ## Compile the P4 program, and the tests' programs that changed, with p4c
 	python3 p4src/build.py
 
+.PHONY: p4-coverage
+p4-coverage: $(VENV)/.ready-test ## What the packet tests reach of the P4 program -> out/p4-coverage.txt
+	$(BIN)/python -m pytest -q tests/packet --p4-coverage out/p4-coverage.txt
+
 .PHONY: shell
 shell: $(SHELL_VENV)/.ready ## Open p4runtime-shell on a running switch (ADDRESS=127.0.0.1:9559 DEVICE=1)
 	$(SHELL_VENV)/bin/python -m p4runtime_sh --grpc-addr $(ADDRESS) --device-id $(DEVICE) --election-id 0,1

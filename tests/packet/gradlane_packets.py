@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frames for the packet tests: scapy's layers for the Gradlane headers, the fabric's hosts, and gradient datagrams.
 
-The layer has no definition of its own: its fields are those of gradlane.wire.FIELDS.
+The layers have no definition of their own: their fields are those of gradlane.wire.
 """
 
 from dataclasses import MISSING, dataclass, fields
@@ -19,7 +19,6 @@ from gradlane import wire
 _DEFAULTS = {field.name: 0 if field.default is MISSING else field.default for field in fields(wire.Header)}
 GRADIENT_HEADERS = {4: 14 + 20 + 8 + wire.HEADER_BYTES, 6: 14 + 40 + 8 + wire.HEADER_BYTES}
 TOKEN = 0x00112233445566FF
-TRACE, TRIMMED, RETURNED = 7, 2, 8
 
 
 class Gradlane(Packet):
@@ -30,22 +29,10 @@ class Gradlane(Packet):
 
 
 class Hop(Packet):
-    """What a switch adds to a trace: hop_h of p4src/shared/headers.p4."""
+    """What a switch adds to a trace."""
 
     name = "Hop"
-    fields_desc = [  # noqa: RUF012
-        BitField(name, 0, bits)
-        for name, bits in (
-            ("switch_id", 16),
-            ("ingress_port", 16),
-            ("egress_port", 16),
-            ("queue_class", 4),
-            ("color", 4),
-            ("depth_unit", 8),
-            ("depth", 32),
-            ("wait", 32),
-        )
-    ]
+    fields_desc = [BitField(name, 0, bits) for name, bits in wire.HOP_FIELDS]  # noqa: RUF012
 
     def extract_padding(self, s: bytes) -> tuple[bytes, bytes]:
         return b"", s
@@ -140,7 +127,7 @@ def gradient(
     ip_fields: dict[str, Any] | None = None,
     **header: int,
 ) -> bytes:
-    """A gradient datagram in a frame of `frame_bytes` bytes. `version`: of IP; `header`: the Gradlane header's fields."""
+    """A gradient datagram in a frame of `frame_bytes` bytes. `version`: of IP; `header`: the Gradlane fields."""
     payload = bytes(n & 0xFF for n in range(frame_bytes - GRADIENT_HEADERS[version]))
     budget = header.get("budget", 0)
     chosen = {"job": 1, "token": TOKEN, "slices": max(100, budget), "length": len(payload)} | header

@@ -3,7 +3,7 @@
 
 import pytest
 from entries import ALWAYS_RED, GREEN, YELLOW, congestion, fabric, job, multicast, multicast_mac, virtual_queue
-from gradlane_packets import FAR, H1, H2, H3, H4, TRACE, U5, Hop, Host, Uplink, gradient, ip, ip6, rebuilt, tags
+from gradlane_packets import FAR, H1, H2, H3, H4, U5, Hop, Host, Uplink, gradient, ip, ip6, rebuilt, tags
 from packet_bench import Bench, Reason
 from packet_targets import CPU_PORT
 from scapy.layers.inet import IP, UDP
@@ -109,6 +109,6 @@ def test_a_packet_at_the_end_of_its_time_is_not_replicated(groups: Bench) -> Non
 
 
 def test_each_copy_of_a_trace_tells_of_its_own_port(groups: Bench) -> None:
-    copies = groups.process(H1, to_group(kind=TRACE, layer=2, frame_bytes=78))
+    copies = groups.process(H1, to_group(kind=Kind.TRACE, layer=2, frame_bytes=78))
     told = {copy.port: Hop(copy.frame[78:]).egress_port for copy in copies}
     assert told == {2: 2, 3: 3, 5: 5}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from entries import congestion, fabric, job
-from gradlane_packets import H1, H2, RETURNED, TRACE, TRIMMED, U5, Gradlane, gradient, ip, ip6, rebuilt
+from gradlane_packets import H1, H2, U5, Gradlane, gradient, ip, ip6, rebuilt
 from packet_bench import Bench, Reason
 from scapy.layers.inet import IP, TCP, UDP, IPOption_Router_Alert
 from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop
@@ -13,7 +13,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
 from gradlane import wire
-from gradlane.wire import Kind
+from gradlane.wire import Flag, Kind
 
 HEADER = bytes(Gradlane(job=9, layer=1, budget=1, slices=2))
 PORT = wire.UDP_PORT
@@ -86,8 +86,8 @@ CONTRADICTIONS = {
     "the largest budget": {"slices": 8192, "budget": 65535},
     "a length below the payload's": {"length": 0},
     "a length above the payload's": {"length": 1000 - 78 + 1},
-    "a trimmed slice, from a host": {"kind": TRIMMED, "frame_bytes": 78, "length": 500},
-    "a trimmed slice with payload": {"kind": TRIMMED, "length": 922},
+    "a trimmed slice, from a host": {"kind": Kind.TRIMMED, "frame_bytes": 78, "length": 500},
+    "a trimmed slice with payload": {"kind": Kind.TRIMMED, "length": 922},
 }
 SOUND = {
     "one slice": {"slices": 1},
@@ -121,7 +121,7 @@ def test_a_header_at_the_limits_is_that_of_a_gradient(bench: Bench, header: dict
 
 def test_a_trimmed_slice_is_one_only_if_a_switch_of_the_fabric_sends_it(bench: Bench) -> None:
     bench.install(fabric(), job())
-    trimmed = {"kind": TRIMMED, "frame_bytes": 78, "length": 922, "ip_fields": {"tos": 0b111_000_10}}
+    trimmed = {"kind": Kind.TRIMMED, "frame_bytes": 78, "length": 922, "ip_fields": {"tos": 0b111_000_10}}
     bench.forward(U5, gradient(H1, H2, through=U5, **trimmed), H2)
     assert bench.decisions(1) == {(Reason.FORWARDED, 7, 0): 1}
     with_payload = gradient(H1, H2, through=U5, **{**trimmed, "frame_bytes": 79})
@@ -129,11 +129,11 @@ def test_a_trimmed_slice_is_one_only_if_a_switch_of_the_fabric_sends_it(bench: B
     assert bench.decisions(0) == {(Reason.MALFORMED, 0, 0): 1}
 
 
-@pytest.mark.parametrize("kind", [*Kind, TRACE])
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind != Kind.TRIMMED])
 def test_every_kind_of_datagram_that_agents_send_is_a_gradient(bench: Bench, kind: int) -> None:
     bench.install(fabric(), job())
     bench.forward(H1, gradient(kind=kind), H2)
-    bench.forward(H1, gradient(kind=kind, flags=RETURNED), H2)
+    bench.forward(H1, gradient(kind=kind, flags=Flag.RETURNED), H2)
     assert bench.decisions(0) == {}
 
 

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from entries import VIOLATIONS, congestion, dscp_class, fabric, job, job_share, multicast, rewrite
 from finsy import P4MeterConfig
-from gradlane_packets import H1, H2, H3, TRACE, gradient, ip, ip6, tags
+from gradlane_packets import H1, H2, H3, gradient, ip, ip6, tags
 from packet_bench import Bench
 from packet_targets import Bmv2, InProcess, Sent
 from random_policies import frames, incast
@@ -26,7 +26,7 @@ def fate(sent: Sent) -> tuple[int, bytes, int | None]:
     """What is the same on both; a trace's newest record without depth and wait."""
     frame = bytearray(sent.frame)
     at = 78 if frame[12:14] == b"\x08\x00" else 98
-    if len(frame) > at and frame[at - 36] == 1 << 4 | TRACE:
+    if len(frame) > at and frame[at - 36] == 1 << 4 | Kind.TRACE:
         frame[at + 7 : at + 16] = bytes(9)
     return sent.port, bytes(frame), sent.reason
 

@@ -23,7 +23,7 @@ from entries import (
     station,
     virtual_queue,
 )
-from gradlane_packets import FAR, H1, H2, TRIMMED, UPLINKS, Host, Uplink, gradient, gradlane_of
+from gradlane_packets import FAR, H1, H2, UPLINKS, Host, Uplink, gradient, gradlane_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from packet_bench import Bench
@@ -120,7 +120,7 @@ class Path:
             if it.protected:
                 assert arrived is not None, f"a protected slice is gone: {it}"
                 assert gradlane_of(arrived).kind == it.kind
-            elif arrived is None or gradlane_of(arrived).kind == TRIMMED:
+            elif arrived is None or gradlane_of(arrived).kind == Kind.TRIMMED:
                 assert trim == (arrived is not None), "what is trimmed arrives"
                 lost[it.message] += 1
         budget = {it.message: it.budget for it in sequence}

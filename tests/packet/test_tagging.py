@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from entries import MASK, drop_precedence, dscp_class, fabric, job, queue_class, without
-from gradlane_packets import FAR, H1, H2, H4, RETURNED, TRACE, U5, U6, Host, gradient, ip, ip6, tags
+from gradlane_packets import FAR, H1, H2, H4, U5, U6, Host, gradient, ip, ip6, tags
 from packet_bench import Bench, Reason
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
-from gradlane.wire import CONTROL_DSCP, Kind
+from gradlane.wire import CONTROL_DSCP, Flag, Kind
 
 NOT_CAPABLE, CAPABLE = 0, 2
 
@@ -78,8 +78,8 @@ def test_a_repair_is_protected_and_keeps_the_class_of_its_layer(bench: Bench, to
 
 def test_a_trace_travels_in_the_class_of_its_layer_and_comes_back_in_the_top_one(bench: Bench, told: Tags) -> None:
     bench.install(fabric(), job())
-    assert told(kind=TRACE, layer=50, budget=9) == (5, 0)
-    assert told(kind=TRACE, layer=50, budget=9, flags=RETURNED) == (7, 0)
+    assert told(kind=Kind.TRACE, layer=50, budget=9) == (5, 0)
+    assert told(kind=Kind.TRACE, layer=50, budget=9, flags=Flag.RETURNED) == (7, 0)
 
 
 def test_a_slice_of_a_message_without_budget_is_protected(bench: Bench, told: Tags) -> None:

@@ -3,7 +3,7 @@
 
 import pytest
 from entries import GREEN, MASK, YELLOW, congestion, fabric, job
-from gradlane_packets import FAR, H1, H2, H4, TRIMMED, U5, gradient, gradlane_of, rebuilt
+from gradlane_packets import FAR, H1, H2, H4, U5, gradient, gradlane_of, rebuilt
 from packet_bench import Bench, Count, Reason
 from scapy.layers.inet import IP, UDP
 from scapy.layers.inet6 import IPv6
@@ -46,7 +46,7 @@ def test_a_slice_is_cut_behind_its_header_and_everything_else_says_so(
     assert gradlane_of(frame).length == frame_bytes - LENGTH[version]
     header = bytes(want)[: LENGTH[version]]
     at = LENGTH[version] - wire.HEADER_BYTES
-    header = header[:at] + bytes([wire.VERSION << 4 | TRIMMED]) + header[at + 1 :]
+    header = header[:at] + bytes([wire.VERSION << 4 | Kind.TRIMMED]) + header[at + 1 :]
     assert sent.frame == header
     assert gradlane_of(sent.frame).length == frame_bytes - LENGTH[version], "it still tells what the slice had"
     assert trimming.decisions(1)[Reason.TRIMMED_RED, 7, 0] == 1
@@ -61,7 +61,7 @@ def test_it_is_trimmed_at_yellow_where_it_would_be_dropped_at_yellow(bench: Benc
     bench.install(fabric(), job(trim=True), congestion())
     bench.congest(H1, gradient(kind=Kind.REPAIR, layer=1), GREEN)
     sent = bench.forward(H1, gradient(layer=1, magnitude=64, budget=9), H2)
-    assert gradlane_of(sent.frame).kind == TRIMMED
+    assert gradlane_of(sent.frame).kind == Kind.TRIMMED
     assert len(bench.forward(H1, gradient(layer=1, magnitude=128, budget=9), H2).frame) == 1000
     assert bench.decisions() == {
         (Reason.FORWARDED, 6, 0): GREEN,
@@ -86,7 +86,7 @@ def test_trimming_is_a_matter_of_each_job(trimming: Bench) -> None:
     assert len(trimming.forward(H1, gradient(job=1, layer=1, magnitude=0, budget=9), H2).frame) == 78
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Kind if kind != Kind.DATA])
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in (Kind.DATA, Kind.TRIMMED)])
 def test_nothing_but_data_is_trimmed(trimming: Bench, kind: Kind) -> None:
     assert len(trimming.forward(H1, gradient(kind=kind, layer=1, magnitude=0, budget=9), H2).frame) == 1000
 
@@ -104,7 +104,7 @@ def test_a_slice_from_the_fabric_is_trimmed_alike(trimming: Bench, version: int)
     assert len(sent.frame) == LENGTH[version]
     assert rebuilt(sent.frame) == sent.frame
     header = gradlane_of(sent.frame)
-    assert (header.kind, header.length) == (TRIMMED, 1000 - LENGTH[version])
+    assert (header.kind, header.length) == (Kind.TRIMMED, 1000 - LENGTH[version])
 
 
 def test_the_header_of_a_trimmed_slice_passes_every_switch_behind(trimming: Bench) -> None:

@@ -64,13 +64,14 @@ def test_every_kind_flag_and_element_type_fits_its_field() -> None:
     assert 2 ** bits["slices"] > wire.MAX_SLICES
 
 
-def test_p4_has_the_same_fields_in_the_same_order_and_width() -> None:
+@pytest.mark.parametrize(("header", "fields"), [("gradlane_h", wire.FIELDS), ("hop_h", wire.HOP_FIELDS)])
+def test_p4_has_the_same_fields_in_the_same_order_and_width(header: str, fields: tuple[tuple[str, int], ...]) -> None:
     text = re.sub(r"//.*", "", (P4_SHARED / "headers.p4").read_text())
-    body = re.search(r"header gradlane_h \{(.*?)\}", text, re.DOTALL)
+    body = re.search(rf"header {header} \{{(.*?)\}}", text, re.DOTALL)
     assert body
-    fields = re.findall(r"bit<(\d+)>\s+(\w+);", body[1])
-    assert tuple((name, int(bits)) for bits, name in fields) == wire.FIELDS
-    assert body[1].count(";") == len(fields), "every declaration must have been understood"
+    found = re.findall(r"bit<(\d+)>\s+(\w+);", body[1])
+    assert tuple((name, int(bits)) for bits, name in found) == fields
+    assert body[1].count(";") == len(found), "every declaration must have been understood"
 
 
 def constant(name: str) -> int:
@@ -79,15 +80,17 @@ def constant(name: str) -> int:
     return int(found[1], 0)
 
 
-def test_p4_has_the_same_port_version_and_kinds() -> None:
+def test_p4_has_the_same_port_version_kinds_and_flag() -> None:
     assert constant("GRADLANE_UDP_PORT") == wire.UDP_PORT
     assert constant("GRADLANE_VERSION") == wire.VERSION
+    assert constant("GRADLANE_UDP_LENGTH") == 8 + wire.HEADER_BYTES
+    assert constant("FLAG_RETURNED") == wire.Flag.RETURNED
     kinds = dict(re.findall(r"^const bit<4> KIND_(\w+) = (\d+);", TYPES, re.MULTILINE))
     assert {name: int(value) for name, value in kinds.items()} == {
-        kind.name: kind.value for kind in (wire.Kind.DATA, wire.Kind.REPAIR)
+        kind.name: kind.value for kind in (wire.Kind.DATA, wire.Kind.REPAIR, wire.Kind.TRIMMED, wire.Kind.TRACE)
     }
 
 
 def test_p4_takes_a_datagram_for_a_gradient_from_the_length_of_both_headers_on() -> None:
     parser = (P4_SHARED.parent / "v1model" / "parser.p4").read_text()
-    assert f"(GRADLANE_UDP_PORT, 0 .. {8 + wire.HEADER_BYTES - 1}): accept;" in parser
+    assert f"(GRADLANE_UDP_PORT, 0 .. {8 + wire.HEADER_BYTES - 1}): parse_short;" in parser
