@@ -38,11 +38,10 @@ static uint32_t bitmap_bytes(const rx_message *m, uint8_t *out) {
     return bytes;
 }
 
-/* From now on holes are holes: what was asked in vain before does not count, nor does the wait for it. */
+/* From now on holes are holes, and not waited for any longer. */
 static void first_pass_over(rx_message *m) {
-    if (m->end_seen) return;
+    if (!m->end_seen) m->check_at = 0;
     m->end_seen = true;
-    m->in_vain = 0, m->check_at = 0;
 }
 
 /* Every slice has arrived, or its header says that it is lost: nothing of the first pass is on its way any more. */
@@ -119,7 +118,8 @@ static void check(gl_engine *e, rx_message *m, uint64_t now) {
     if (holes(m) <= m->budget) return;
     answer(e, m, GL_KIND_BITMAP);
     /* A result's slices come in the order in which they could be reduced, so what looks like a hole may just be to come. */
-    m->check_at = now + ((2 * (uint64_t)reorder_delay(e, m->source) + e->peers[m->source].srtt) << m->in_vain);
+    const uint64_t wait = 2 * reorder_delay(e, m->source) + e->peers[m->source].srtt;
+    m->check_at = now + (m->end_seen ? wait : wait << m->in_vain);
     if (m->in_vain < BACKOFF_MAX) m->in_vain++;
     due(e, m->check_at);
 }
