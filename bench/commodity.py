@@ -198,21 +198,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     console: Console = make_console(to_stderr=options.json)
     found: list[Result] = []
+    failures: list[str] = []
     try:
         scenarios = [SCENARIOS[name].with_settings(steps=options.steps) for name in options.scenarios]
         with ready_machine("gradlane", scenarios), ProgressLine(console) as line:
             for scenario in scenarios:
-                found += measure(scenario, options.model, options.seeds, options.out, line)
+                try:
+                    for result in measure(scenario, options.model, options.seeds, options.out, line):
+                        found.append(result)
+                except ExperimentError as problem:
+                    failures.append(f"{scenario.name}: {problem}")
+                    line.say(f"error: {failures[-1]}; going on with the next scenario")
     except (ScenarioError, PreconditionError) as problem:
         print(f"commodity: error: {problem}", file=sys.stderr)
         return 2
-    except ExperimentError as problem:
-        print(f"commodity: error: {problem}", file=sys.stderr)
-        return 1
     print_tables(console, [table(found)])
     if options.json:
         print(json.dumps({"machine": machine(), "runs": [asdict(item) for item in found]}, indent=1))
-    return 0
+    for failure in failures:
+        print(f"commodity: error: {failure}", file=sys.stderr)
+    return 1 if failures else 0
 
 
 def _scenarios(text: str) -> tuple[str, ...]:
