@@ -25,6 +25,7 @@ from commodity_switch import Port
 from console import ProgressLine, make_console, print_tables
 from control import Controller, ask_switch
 from errors import ControlError, ExperimentError
+from gradlane.units import parse_rate
 from plan import PRIORITY_CLASS, PRIORITY_DSCP, SWITCH, FabricPlan
 from preconditions import RUN_DIRECTORY, PreconditionError
 from results import ArmResult, Decision, MapCell, machine
@@ -200,7 +201,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found: list[Result] = []
     failures: list[str] = []
     try:
-        scenarios = [SCENARIOS[name].with_settings(steps=options.steps) for name in options.scenarios]
+        scenarios = [
+            SCENARIOS[name].with_settings(steps=options.steps, rate=options.rate) for name in options.scenarios
+        ]
         with ready_machine("gradlane", scenarios), ProgressLine(console) as line:
             for scenario in scenarios:
                 try:
@@ -235,6 +238,13 @@ def _seeds(text: str) -> tuple[int, ...]:
     return tuple(int(word) for word in words)
 
 
+def _rate(text: str) -> int:
+    try:
+        return parse_rate(text)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="commodity.py", description=__doc__, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -243,6 +253,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scenarios", type=_scenarios, default=tuple(RUNS), metavar="A,B", help=f"of {known} (all)")
     parser.add_argument("--seeds", type=_seeds, default=(1,), metavar="A,B", help="(default: 1)")
     parser.add_argument("--steps", type=int, default=30, metavar="N", help="of training (default: %(default)s)")
+    parser.add_argument("--rate", type=_rate, metavar="R", help="of every link (default: each scenario's own)")
     parser.add_argument("--model", choices=("cnn", "transformer"), default="cnn", help="(default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("out/commodity"), metavar="DIR", help="(default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="every run as JSON on standard output")
