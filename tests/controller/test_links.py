@@ -103,7 +103,7 @@ def test_the_state_outlives_a_change_of_other_links(world: World, leafspine_text
     assert world.links.down == CUT
     listed = world.links.to_json()
     assert [it["up"] for it in listed] == [True, False, True, True, True]
-    assert listed[1]["ends"] == ["leaf2:5", "spine1:2"]
+    assert listed[1]["ends"] == listed[1]["deaf"] == ["leaf2:5", "spine1:2"]
 
 
 def test_what_is_sent_is_lldp() -> None:

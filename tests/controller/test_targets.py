@@ -2,6 +2,8 @@
 """The controller against the switches themselves. A switch that is not installed is skipped by name."""
 
 import signal
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,8 @@ from gradlane_packets import H1, H2, H3, gradient
 from running_switches import FramesOverGrpc, SwitchProcess, Tunnels, Wires, bmv2, find, gradlane_switch
 from scapy.layers.inet import ICMP, IP, UDP
 from scapy.layers.l2 import ARP, Ether
+
+from gradlane_controller.frames import make_lldp, parse_lldp
 
 PIPELINE = Path(__file__).parents[2] / "p4src" / "build" / "v1model"
 DIGEST = P4Schema(PIPELINE / "gradlane.p4info.txtpb").digests["guard_violation_t"].id
@@ -162,3 +166,33 @@ def test_what_a_host_asks_is_answered_and_what_is_refused_is_told(
     assert decided["demo", "forwarded"] == 1
     assert decided[None, "dropped_guard"] == 1
     assert decided[None, "punted_arp"] >= 1
+
+
+def test_a_links_end_is_told_and_heard_by_lldp(target: Target, fake_switch, run_controller, fabric_text) -> None:
+    """The other switch is there, but nothing that is sent to it arrives anywhere."""
+    text = fabric_text(target.address, target.kind).replace("[[port]]", '[[port]]\nswitch = "s1"')
+    text += f'[[switch]]\nname = "s2"\naddress = "{fake_switch.address}"\n'
+    text += '[[link]]\nends = ["s1:5", "s2:1"]\nrate = "100mbit"\nbuffer = "64kB"\n'
+    neighbour = make_lldp(bytes.fromhex("020100020001"), "s2", 1, 2)
+    stop = threading.Event()
+
+    def speak() -> None:
+        while not stop.wait(0.2):
+            target.wires.send(5, neighbour)
+
+    it = run_controller(text)
+    it.wait_for("ready:", 60)
+    target.wires.send(1, b"x" * 60)  # BMv2 gives frames to whom it got some from
+    speaker = threading.Thread(target=speak)
+    speaker.start()
+    try:
+        said = target.wires.expect(5, lambda frame: frame.type == 0x88CC)
+        assert parse_lldp(bytes(said)) == ("s1", 5)
+        assert said.src == "02:01:00:01:00:05"
+        assert "s2:1" in it.wait_for("link s1:5 - s2:1 is down: nothing arrives at")
+        deadline = time.monotonic() + 10
+        while it.ask("GET", "/links")[1]["links"][0]["deaf"] != ["s2:1"]:
+            assert time.monotonic() < deadline
+    finally:
+        stop.set()
+        speaker.join()

@@ -208,7 +208,10 @@ def _links(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(answer, indent=2))
         return 0
-    rows = [(" - ".join(it["ends"]), "works" if it["up"] else "down", it["since"]) for it in answer["links"]]
+    rows = [
+        (" - ".join(it["ends"]), "works" if it["up"] else f"nothing arrives at {' and '.join(it['deaf'])}", it["since"])
+        for it in answer["links"]
+    ]
     print(format_table("links" if answer["checked"] else "links (not checked)", ("ends", "state", "since"), rows))
     return 0
 

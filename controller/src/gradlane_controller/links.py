@@ -44,6 +44,11 @@ class _Link:
     up: bool = True
     since: datetime = field(default_factory=_now)
 
+    @property
+    def deaf(self) -> list[str]:
+        """The ends at which nothing arrives."""
+        return [f"{switch}:{number}" for (switch, number), it in self.directions.items() if not it.works]
+
     def __str__(self) -> str:
         return " - ".join(f"{end.switch}:{end.number}" for end in self.ends)
 
@@ -111,19 +116,20 @@ class Links:
                 else:
                     direction.arrived = direction.missing = 0
                 direction.heard = False
-            up = all(direction.works for direction in link.directions.values())
+            up = not link.deaf
             if up != link.up:
                 link.up, link.since, changed = up, _now(), True
-                deaf = [f"{name}:{number}" for (name, number), it in link.directions.items() if not it.works]
-                _LOG.warning("link %s %s", link, "works" if up else f"is down: nothing arrives at {' and '.join(deaf)}")
+                what = "works" if up else f"is down: nothing arrives at {' and '.join(link.deaf)}"
+                _LOG.warning("link %s %s", link, what)
         return changed
 
     def to_json(self) -> list[dict[str, Any]]:
-        """Every link, with its state and since when it has it."""
+        """Every link, with its state, the ends at which nothing arrives, and since when it has that state."""
         return [
             {
                 "ends": [f"{end.switch}:{end.number}" for end in link.ends],
                 "up": link.up,
+                "deaf": link.deaf,
                 "since": link.since.isoformat(timespec="milliseconds"),
             }
             for link in {id(link): link for link in self._links.values()}.values()
