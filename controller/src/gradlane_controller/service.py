@@ -14,7 +14,7 @@ from gradlane.job import Job
 from gradlane_controller import fabric as fabric_file
 from gradlane_controller import links
 from gradlane_controller.connection import FinsyLog
-from gradlane_controller.convergence import Changes, holds_state, read_indices
+from gradlane_controller.convergence import holds_state, read_indices
 from gradlane_controller.counters import Counters, SwitchCounters, collect, read_counters
 from gradlane_controller.errors import SwitchError, SwitchLostError
 from gradlane_controller.fabric import Fabric
@@ -269,18 +269,18 @@ class Controller:
             if not self._learnt or self._stood_by:
                 # Another controller has numbered the jobs, or this one in an earlier life.
                 known = await read_indices(switch)
-                self._learnt = bool(known)
-                self._plan = make_plan(self._pipeline, self._plan.fabric, self._plan.jobs, known, self._links.down)
+                if known:
+                    self._learnt = True
+                    self._plan = make_plan(self._pipeline, self._plan.fabric, self._plan.jobs, known, self._links.down)
             self._stood_by = False
         site.serve(switch, lambda: self._plan.fabric, self._links, self._violations)
         if not self._links_known.is_set() and await holds_state(switch):
             # It forwards, perhaps around a link that is down, which is soon known again.
             await self._links_known.wait()
-        changes: Changes | None = None
         while not site.holds(self._plan.entities[site.where.name]):
             changes = await site.write(switch, self._plan.entities[site.where.name])
             self._learnt = True
-        _LOG.info("converged %s: %s", site.where.name, changes)
+            _LOG.info("converged %s: %s", site.where.name, changes)
         self._note_start()
 
     def _refresh(self) -> None:
