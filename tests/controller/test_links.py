@@ -76,6 +76,21 @@ def test_a_switch_without_session_takes_no_link_down_and_none_up(world: World) -
     assert not any(world.rounds(2, deaf=CUT))
 
 
+def test_when_all_of_a_switchs_links_fall_silent_it_is_not_the_links(world: World) -> None:
+    everything = world.peers.keys()
+    assert not any(world.rounds(10, deaf=everything))
+    for switch in ALL:
+        assert not any(world.rounds(10, deaf={end for end in everything if end[0] == switch}))  # it hears nothing
+        assert not any(world.rounds(10, deaf={world.peers[end] for end in everything if end[0] == switch}))
+
+
+def test_a_switchs_last_link_is_never_taken_down(world: World) -> None:
+    world.rounds(3, deaf=CUT)
+    second = {("leaf2", 6), ("spine2", 2)}
+    assert not any(world.rounds(10, deaf=CUT | second))
+    assert world.links.down == CUT
+
+
 def test_a_wrong_neighbour_is_named_once_and_the_link_is_down(world: World, caplog: pytest.LogCaptureFixture) -> None:
     frame = make_lldp(bytes(6), "spine2", 2, 2)
     with caplog.at_level(logging.ERROR):

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether links work: each end says every half a second who it is (LLDP, IEEE 802.1AB), and the other end listens.
 
-A switch sees only its own ports go down; a link that fails elsewhere is found here. What a switch can't tell because
-its session is gone says nothing about its links, as it forwards without the controller.
+A switch sees only its own ports go down; a link that fails elsewhere is found here. A frame counts as missing only if
+at the same time others of the same sender arrived, and others arrived at the same receiver: when everything there falls
+silent, the likeliest culprit is the way to the controller, or the controller itself, and a switch's last link is better
+used than not. Nor does a lost session say anything about links, as switches forward without the controller.
 """
 
 import logging
@@ -43,6 +45,11 @@ class _Link:
     directions: dict[End, _Direction]
     up: bool = True
     since: datetime = field(default_factory=_now)
+
+    def peer_of(self, end: End) -> End:
+        """The other end."""
+        first, second = self.directions
+        return second if end == first else first
 
     @property
     def deaf(self) -> list[str]:
@@ -89,32 +96,33 @@ class Links:
         link, neighbour = self._links.get((switch, port)), parse_lldp(frame)
         if link is None or neighbour is None:
             return  # at a host's port, or a host's
-        expected = next(end for end in link.ends if (end.switch, end.number) != (switch, port))
-        if neighbour == (expected.switch, expected.number):
+        expected = link.peer_of((switch, port))
+        if neighbour == expected:
             link.directions[switch, port].heard = True
             self._strangers.pop((switch, port), None)
         elif self._strangers.get((switch, port)) != neighbour:
             self._strangers[switch, port] = neighbour
             _LOG.error(
                 "port %d of %r is connected to port %d of %r, not to port %d of %r as the fabric file says",
-                *(port, switch, neighbour[1], neighbour[0], expected.number, expected.switch),
+                *(port, switch, neighbour[1], neighbour[0], expected[1], expected[0]),
             )
 
     def tick(self, present: Collection[str]) -> bool:
         """Half a second is over; `present` are the switches that could send and listen. Whether a link changed."""
         changed = False
-        for link in {id(link): link for link in self._links.values()}.values():
+        links = list({id(link): link for link in self._links.values()}.values())
+        heard = [(link.peer_of(end), end) for link in links for end, it in link.directions.items() if it.heard]
+        spoke, listened = {peer[0] for peer, _ in heard}, {end[0] for _, end in heard}
+        for link in links:
             told = all(end.switch in present for end in link.ends)
-            for direction in link.directions.values():
-                if told:
-                    direction.arrived = direction.arrived + 1 if direction.heard else 0
-                    direction.missing = 0 if direction.heard else direction.missing + 1
-                    if direction.missing >= ENOUGH:
-                        direction.works = False
-                    elif direction.arrived >= ENOUGH:
-                        direction.works = True
-                else:
-                    direction.arrived = direction.missing = 0
+            for end, direction in link.directions.items():
+                missing = told and not direction.heard and link.peer_of(end)[0] in spoke and end[0] in listened
+                direction.arrived = direction.arrived + 1 if told and direction.heard else 0
+                direction.missing = direction.missing + 1 if missing else 0
+                if direction.missing >= ENOUGH:
+                    direction.works = False
+                elif direction.arrived >= ENOUGH:
+                    direction.works = True
                 direction.heard = False
             up = not link.deaf
             if up != link.up:

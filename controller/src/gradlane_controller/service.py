@@ -301,8 +301,8 @@ class Controller:
             present = {name: site for name, site in self._sites.items() if site.connection.primary}
             await asyncio.gather(*(self._send_lldp(site) for site in present.values()))
             await asyncio.sleep(links.INTERVAL)
-            if loop.time() > begin + 2 * links.INTERVAL:
-                continue  # the machine is too busy: what has not arrived says nothing
+            if loop.time() > begin + 1.5 * links.INTERVAL:
+                continue  # the machine is busy: what has not arrived says nothing
             stayed = {name for name, site in present.items() if site.connection.primary}
             if self._links.tick(stayed):
                 await self._reroute()

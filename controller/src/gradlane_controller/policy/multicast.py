@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parameters from an aggregator to all workers: a multicast group along a tree of shortest paths."""
 
+from collections import Counter
 from collections.abc import Iterable
 from ipaddress import IPv4Address
 
@@ -19,11 +20,13 @@ def replication(fabric: Fabric, topology: Topology, switch: str, jobs: Iterable[
     for job in jobs:
         workers = fabric.host_ports(member.host for member in job.workers)
         aggregators = fabric.host_ports(member.host for member in job.aggregators)
+        before = Counter[str]()  # aggregators at the same switch
         for index, aggregator in enumerate(aggregators):
             address = job.multicast_address(index)
             if address is None:
                 break
-            tree = _tree(topology, aggregator.switch, {port.switch for port in workers}, index)
+            tree = _tree(topology, aggregator.switch, {port.switch for port in workers}, before[aggregator.switch])
+            before[aggregator.switch] += 1
             replicas = {port.number for port in workers if port.switch == switch}
             replicas |= {number for parent, number in tree if parent == switch}
             if replicas:
@@ -46,7 +49,7 @@ def group_number(job: Job, aggregator: int) -> int:
 def _tree(topology: Topology, root: str, leaves: Iterable[str], choice: int) -> set[tuple[str, int]]:
     """The sending ends, as switch and port, of a tree from the root to the leaves.
 
-    Where several switches could be the parent, `choice` takes one, so that the trees of a job spread over the links.
+    Where several switches could be the parent, `choice` takes one, so that trees of one root spread over its links.
     """
     ends: set[tuple[str, int]] = set()
     front = {leaf for leaf in leaves if topology.distance(leaf, root)}
