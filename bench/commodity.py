@@ -33,9 +33,9 @@ from runner import P4RUNTIME_PORT, ready_machine
 from scenarios import SCENARIOS, Scenario, ScenarioError
 from tables import TextTable
 
-Network = Literal["P4", "commodity"]
+Kind = Literal["P4", "commodity"]
 # By scenario, what is compared: on which switch, and which arm.
-RUNS: dict[str, tuple[tuple[Network, str], ...]] = {
+RUNS: dict[str, tuple[tuple[Kind, str], ...]] = {
     "incast": (("P4", "gradlane-ps"), ("commodity", "gradlane-ps-host"), ("commodity", "ps-tcp")),
     "burst": (("P4", "gradlane"), ("commodity", "gradlane-host"), ("commodity", "ddp-gloo-fp16")),
 }
@@ -60,7 +60,7 @@ class Result:
     """
 
     scenario: str
-    network: Network
+    network: Kind
     arm: str
     seed: int
     step_p50: float
@@ -110,7 +110,7 @@ class _Operator(Controller):
         return sum(commodity_switch.early_drops(self._p4runtime).values())
 
 
-def _experiment(network: Network, scenario: Scenario, model: str, seed: int, out: Path) -> Any:
+def _experiment(network: Kind, scenario: Scenario, model: str, seed: int, out: Path) -> Any:
     # Imported only now: preconditions says it better than an ImportError if Mininet is missing.
     from arm_run import TASKS
     from experiment import Experiment
@@ -130,7 +130,7 @@ def _experiment(network: Network, scenario: Scenario, model: str, seed: int, out
     return Experiment(scenario, TASKS[model], "gradlane", seed, out) if network == "P4" else OnCommodity()
 
 
-def _result(network: Network, run: ArmResult, early: int) -> Result:
+def _result(network: Kind, run: ArmResult, early: int) -> Result:
     transport = run.transport
     return Result(
         scenario=run.scenario,
@@ -150,7 +150,8 @@ def _result(network: Network, run: ArmResult, early: int) -> Result:
 def measure(scenario: Scenario, model: str, seeds: Sequence[int], out: Path, line: ProgressLine) -> Iterator[Result]:
     """Every run of a scenario, one fabric after the other. Raises ExperimentError."""
     for seed in seeds:
-        for network in dict.fromkeys(where for where, _ in RUNS[scenario.name]):
+        kinds: dict[Kind, None] = dict.fromkeys(where for where, _ in RUNS[scenario.name])
+        for network in kinds:
             arms = [arm for where, arm in RUNS[scenario.name] if where == network]
             folder = out / "run" / f"{scenario.name}-{network}-{seed}"
             with ExitStack() as stack:
