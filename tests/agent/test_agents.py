@@ -240,6 +240,22 @@ def test_an_agent_that_tags_writes_dscp_and_ecn_on_each_datagram(tmp_path: Path)
     assert len({tos for _, tos in seen}) == 5
 
 
+@pytest.mark.parametrize("tagging", ["switch", "host"])
+def test_a_batch_that_the_kernel_cannot_segment_goes_out_one_by_one(tmp_path: Path, tagging: str) -> None:
+    # 16 datagrams of 9 kB are more than one UDP send takes.
+    transport = f'slice_bytes = 8936\nbuffer = "4MB"\ntagging = "{tagging}"'
+    file = job_file(tmp_path, 2, transport=transport, policy=f"{CLASSES}\n{PRECEDENCES}")
+    with hosts(2, tmp_path) as agents:
+        connections = join([file] * 2, agents)
+        shared = [c.share(0, 500_000, [(0, 0), (200_000, 3)]) for c in connections]
+        for rank, (contribution, _) in enumerate(shared):
+            contribution[:] = rank + 1
+        all_reduce(connections, shared, 0)
+        for _, result in shared:
+            assert (result == 1.5).all()
+        assert [(c["send_errors"], c["send_errno"]) for c in close(connections)] == [(0, 0)] * 2
+
+
 def test_the_status_tells_the_ways_that_traces_took(tmp_path: Path) -> None:
     with hosts(2, tmp_path) as agents:
         connections = join([job_file(tmp_path, 2, transport="trace_every = 1")] * 2, agents)

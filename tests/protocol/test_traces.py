@@ -2,16 +2,26 @@
 """Traces: when they are sent, what becomes of their records, and that no datagram of the kind does anything else."""
 
 import functools
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from gradlane._core import ffi, lib
 from network import JOB, TOKEN, Cluster, Impairment, record
 
-from gradlane.wire import HOP_BYTES, MAX_HOPS, Header, Kind
+from gradlane.wire import HOP_BYTES, HOP_FIELDS, MAX_HOPS, Header, Kind
 
 FIELDS = {"kind": Kind.TRACE, "job": JOB, "source": 1, "message": 0xFFFFFF01, "token": TOKEN}
 RETURNED = 8
+
+
+def test_p4_has_the_same_record() -> None:
+    text = re.sub(r"//.*", "", (Path(__file__).parents[2] / "p4src" / "shared" / "headers.p4").read_text())
+    body = re.search(r"header hop_h \{(.*?)\}", text, re.DOTALL)
+    assert body
+    assert tuple((name, int(bits)) for bits, name in re.findall(r"bit<(\d+)>\s+(\w+);", body[1])) == HOP_FIELDS
+    assert f"HOP_BYTES = {HOP_BYTES};" in text
 
 
 def train(cluster: Cluster, steps: int, elements: int = 640) -> None:
