@@ -5,6 +5,7 @@ Hosts h1 to h4 at ports 1 to 4; uplinks 5 to 8, behind which there is a host tha
 """
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from ipaddress import ip_address
 
 from finsy import (
@@ -84,7 +85,8 @@ def next_hops(group: int, *members: Host | Uplink, weights: Sequence[int] = ()) 
 FAR_GROUP = 9
 
 
-def fabric(uplinks: Sequence[Uplink] = UPLINKS, switch_id: int = SWITCH_ID) -> list[Entity]:
+@cache
+def fabric(uplinks: Sequence[Uplink] = UPLINKS, switch_id: int = SWITCH_ID) -> tuple[Entity, ...]:
     """Ports, stations, bridged hosts, routes to every host and the one that is far, addresses of the switch itself."""
     found: list[Entity] = [edge(host.port, switch_id) for host in HOSTS]
     found += [fabric_port(uplink.port, switch_id) for uplink in uplinks]
@@ -93,7 +95,7 @@ def fabric(uplinks: Sequence[Uplink] = UPLINKS, switch_id: int = SWITCH_ID) -> l
         found += [bridged(host.mac, host.port), next_hops(host.port, host)]
         found += routes(host, host.port)
         found += [route(f"{host.gateway_address}/32", "local"), route(f"{host.gateway_address6}/128", "local")]
-    return [*found, next_hops(FAR_GROUP, *uplinks), *routes(FAR, FAR_GROUP)]
+    return *found, next_hops(FAR_GROUP, *uplinks), *routes(FAR, FAR_GROUP)
 
 
 def routes(host: Host, group: int) -> list[P4TableEntry]:
@@ -155,11 +157,12 @@ def dscp_class(dscp: int, queue_class: int) -> P4TableEntry:
     return entry("dscp_classes", {"dscp": dscp}, "set_queue_class", queue_class=queue_class)
 
 
-def job(number: int = 1, hosts: Iterable[Host] = HOSTS[:3], **arguments: int) -> list[Entity]:
+@cache
+def job(number: int = 1, hosts: Sequence[Host] = HOSTS[:3], **arguments: int) -> tuple[Entity, ...]:
     """A job of hosts at edge ports; `arguments`: those of `set_job`."""
     found: list[Entity] = [set_job(number, **{"index": number, **arguments}), *senders(hosts, number)]
     found += [queue_class(number, layers, value) for layers, value in CLASSES]
-    return found + [drop_precedence(number, *row) for row in PRECEDENCES]
+    return *found, *(drop_precedence(number, *row) for row in PRECEDENCES)
 
 
 def port_policy(port: int, metered: int = 1, yellow: int = 2, red: int = 1, to_fabric: int = 0) -> P4TableEntry:
@@ -178,13 +181,14 @@ def budget_share(from_fabric: int, to_fabric: int, part: str) -> P4TableEntry:
     return entry("budget_shares", {"from_fabric": from_fabric, "to_fabric": to_fabric}, part)
 
 
-def congestion() -> list[Entity]:
+@cache
+def congestion() -> tuple[Entity, ...]:
     """The usual policy and a slow virtual queue at each port, and a part of the budget for each place on a path."""
     found: list[Entity] = []
     for end in (*HOSTS, *UPLINKS):
         found += [virtual_queue(end.port), port_policy(end.port, to_fabric=int(isinstance(end, Uplink)))]
     shares = {(0, 0): "whole", (0, 1): "half", (1, 1): "quarter", (1, 0): "rest_of_half"}
-    return found + [budget_share(*place, part) for place, part in shares.items()]
+    return *found, *(budget_share(*place, part) for place, part in shares.items())
 
 
 def job_share(index: int, port: int, config: P4MeterConfig | None, excess_class: int = 1) -> P4TableEntry:
