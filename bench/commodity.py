@@ -26,10 +26,10 @@ from console import ProgressLine, make_console, print_tables
 from control import Controller, ask_switch
 from errors import ControlError, ExperimentError
 from gradlane.units import parse_rate
-from plan import PRIORITY_CLASS, PRIORITY_DSCP, SWITCH, FabricPlan
+from plan import DSCP_CLASSES, FabricPlan
 from preconditions import RUN_DIRECTORY, PreconditionError
-from results import ArmResult, Decision, MapCell, machine
-from runner import P4RUNTIME_PORT, ready_machine
+from results import ArmResult, machine
+from runner import ready_machine
 from scenarios import SCENARIOS, Scenario, ScenarioError
 from tables import TextTable
 
@@ -40,7 +40,6 @@ RUNS: dict[str, tuple[tuple[Kind, str], ...]] = {
     "burst": (("P4", "gradlane"), ("commodity", "gradlane-host"), ("commodity", "ddp-gloo-fp16")),
 }
 _MULTICAST = "239.1.0.0/24"  # the jobs' groups
-_CONTROL = {56: 7}  # the agents' control connections
 _COLUMNS = (
     "scenario", "switch", "arm", "step p50 / p99, ms", "relative", "delivered", "repaired", "early drops", "tail drops",
     "over budget",
@@ -83,17 +82,17 @@ class _Operator(Controller):
         """Writes the switch's configuration. Raises ControlError."""
         plan = self._plan
         hosts = [
-            Port(host.number, host.address, host.mac, host.gateway_mac, plan.rate, plan.buffer) for host in plan.hosts
+            Port(host.port, host.address, host.mac, host.gateway_mac, plan.rate, plan.buffer) for host in plan.hosts
         ]
-        workers = [host.number for host in plan.of_role("worker")]
-        queues = {PRIORITY_DSCP: PRIORITY_CLASS, **_CONTROL}
+        workers = [host.port for host in plan.of_role("worker")]
+        queues = dict(DSCP_CLASSES)
         try:
             commodity_switch.configure(self._p4runtime, commodity_switch.entries(hosts, _MULTICAST, workers, queues))
         except (P4ClientError, TimeoutError) as problem:
             raise ControlError(f"the commodity switch can't be configured: {problem}") from None
         for host in plan.hosts:
             mark = round(commodity_switch.YELLOW * plan.buffer)
-            ask_switch(self._admin, {"op": "set", "port": host.number, "ecn": f"{mark}B"})
+            ask_switch(self._admin, {"op": "set", "port": host.port, "ecn": f"{mark}B"})
 
     def put_job(self, document: dict[str, Any]) -> None:
         """Nothing to be told."""
@@ -101,9 +100,9 @@ class _Operator(Controller):
     def delete_job(self, name: str) -> None:
         """Nothing to be told."""
 
-    def counters(self) -> tuple[tuple[Decision, ...], tuple[MapCell, ...]]:
+    def counters(self) -> dict[str, Any]:
         """No decision about gradients."""
-        return (), ()
+        return {"decisions": [], "drop_map": []}
 
     def early_drops(self) -> int:
         """Packets that WRED has dropped so far."""
@@ -113,21 +112,21 @@ class _Operator(Controller):
 def _experiment(network: Kind, scenario: Scenario, model: str, seed: int, out: Path) -> Any:
     # Imported only now: preconditions says it better than an ImportError if Mininet is missing.
     from arm_run import TASKS
+    from emulation import Network
     from experiment import Experiment
 
-    class OnCommodity(Experiment):
-        """The same fabric, with the operator's configuration instead of the controller."""
+    class OnCommodity(Network):
+        """The same network, with the operator's configuration instead of the controller."""
 
-        def __init__(self) -> None:
-            super().__init__(scenario, TASKS[model], "gradlane", seed, out)
-            self._controller = self.operator = _Operator(
-                self.plan, f"127.0.0.1:{P4RUNTIME_PORT}", RUN_DIRECTORY / f"{SWITCH}.sock"
-            )
+        def __init__(self, plan: FabricPlan, out: Path, *, seed: int = 1, neighbours: bool = True) -> None:
+            super().__init__(plan, out, seed=seed, neighbours=neighbours)
+            (switch,) = plan.switches
+            self.controller = self.operator = _Operator(plan, switch.address, RUN_DIRECTORY / f"{switch.name}.sock")
 
-        def _start_controller(self) -> None:
+        def start_controller(self) -> None:
             self.operator.configure()
 
-    return Experiment(scenario, TASKS[model], "gradlane", seed, out) if network == "P4" else OnCommodity()
+    return Experiment(scenario, TASKS[model], "gradlane", seed, out, Network if network == "P4" else OnCommodity)
 
 
 def _result(network: Kind, run: ArmResult, early: int) -> Result:
@@ -160,9 +159,9 @@ def measure(scenario: Scenario, model: str, seeds: Sequence[int], out: Path, lin
                 )
                 for arm in arms:
                     line.say(f"{scenario.name}, seed {seed}, {network} switch, arm {arm}")
-                    before = experiment.operator.early_drops() if network == "commodity" else 0
+                    before = experiment.network.operator.early_drops() if network == "commodity" else 0
                     run = experiment.run(arm, seed, line.show)
-                    early = experiment.operator.early_drops() - before if network == "commodity" else None
+                    early = experiment.network.operator.early_drops() - before if network == "commodity" else None
                     yield _result(network, run, run.switch.policy_drops if early is None else early)
 
 
@@ -205,7 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         scenarios = [
             SCENARIOS[name].with_settings(steps=options.steps, rate=options.rate) for name in options.scenarios
         ]
-        with ready_machine("gradlane", scenarios), ProgressLine(console) as line:
+        with ready_machine([FabricPlan.of(scenario) for scenario in scenarios]), ProgressLine(console) as line:
             for scenario in scenarios:
                 try:
                     for result in measure(scenario, options.model, options.seeds, options.out, line):

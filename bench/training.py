@@ -15,10 +15,12 @@ import results
 import tables
 from console import ProgressLine, make_console, print_tables
 from errors import ExperimentError
+from plan import FabricPlan
 from preconditions import PreconditionError
 from results import ArmResult
-from runner import ready_machine, run_scenario, settings_of
+from runner import SWITCH_HELP, ready_machine, run_scenario, settings_of
 from scenarios import SCENARIOS, Scenario, ScenarioError
+from topology import TopologyError
 from training.arms import ARMS
 from training.sockets import minimum_timeout_is_settable
 
@@ -40,8 +42,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         unknown = [name for name in options.scenarios if name not in SCENARIOS]
         if unknown:
             raise ScenarioError(f"scenario {unknown[0]!r} is unknown; the scenarios are {', '.join(SCENARIOS)}")
-        scenarios = [_with_all_arms(SCENARIOS[name], options.steps) for name in options.scenarios]
-        with ready_machine(options.switch, scenarios), ProgressLine(console) as line:
+        scenarios = [
+            _with_all_arms(SCENARIOS[name], options.steps).for_switch(options.switch) for name in options.scenarios
+        ]
+        with ready_machine([FabricPlan.of(it, options.switch) for it in scenarios]), ProgressLine(console) as line:
             for scenario in scenarios:
                 try:
                     for result in run_scenario(
@@ -51,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 except ExperimentError as problem:
                     failures.append(f"{scenario.name}: {problem}")
                     line.say(f"error: {failures[-1]}; going on with the next scenario")
-    except (ScenarioError, PreconditionError) as problem:
+    except (ScenarioError, TopologyError, PreconditionError) as problem:
         print(f"training: error: {problem}", file=sys.stderr)
         return 2
     checked = claims.evaluate(found)
@@ -86,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=_seeds, default=(1, 2, 3), metavar="A,B", help="(default: 1,2,3)")
     parser.add_argument("--steps", type=int, metavar="N", help="of training (default: each scenario's own)")
     parser.add_argument("--model", choices=("cnn", "transformer"), default="cnn", help="(default: %(default)s)")
-    parser.add_argument("--switch", choices=("gradlane", "bmv2"), default="gradlane", help="(default: %(default)s)")
+    parser.add_argument("--switch", default="gradlane", metavar="S", help=SWITCH_HELP)
     parser.add_argument("--out", type=Path, default=Path("out/bench"), metavar="DIR", help="(default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="the result as JSON on standard output")
     return parser

@@ -2,6 +2,7 @@
 """The demonstration: trains one model in several ways over one congested fabric, side by side, and compares."""
 
 import argparse
+import dataclasses
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -15,10 +16,12 @@ import tables
 from console import ProgressLine, make_console, print_tables
 from errors import ExperimentError
 from gradlane.units import parse_rate, parse_size
+from plan import FabricPlan
 from preconditions import PreconditionError
 from results import ArmResult
-from runner import ready_machine, run_scenario, settings_of
+from runner import SWITCH_HELP, check_arms, ready_machine, run_scenario, settings_of
 from scenarios import SCENARIOS, Scenario, ScenarioError
+from topology import KINDS, Topology, TopologyError
 from training.arms import ARMS
 
 DEFAULT_SCENARIO = "incast"
@@ -28,6 +31,7 @@ _EXAMPLES = """examples:
   sudo python mininet/demo.py --scenario burst --workers 4 --rate 200mbit --buffer 64kB --seed 1
   sudo python mininet/demo.py --arms gradlane,ddp-gloo --model transformer --json > result.json
   sudo python mininet/demo.py --switch bmv2
+  sudo python mininet/demo.py --scenario spine-failure --spines 3 --switch gradlane,spine1=bmv2
 """
 
 
@@ -36,21 +40,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     console = make_console(to_stderr=options.json)
     try:
-        scenario = SCENARIOS[options.scenario].with_settings(
-            arms=options.arms,
-            workers=options.workers,
-            servers=options.servers,
-            rate=options.rate,
-            buffer=options.buffer,
-            steps=options.steps,
+        scenario = (
+            SCENARIOS[options.scenario]
+            .with_settings(
+                topology=_topology(options, SCENARIOS[options.scenario].topology),
+                arms=options.arms,
+                workers=options.workers,
+                servers=options.servers,
+                rate=options.rate,
+                buffer=options.buffer,
+                steps=options.steps,
+            )
+            .for_switch(options.switch)
         )
-        with ready_machine(options.switch, [scenario]), ProgressLine(console) as line:
+        check_arms([scenario])
+        with ready_machine([FabricPlan.of(scenario, options.switch)]), ProgressLine(console) as line:
             line.say(f"scenario {scenario.name}: {scenario.summary}")
+            if scenario.scale != 1:
+                line.say(f"   rates and gradients are scaled by {scenario.scale:g}, to what BMv2 carries")
             for other in SCENARIOS.values():
                 if other.name != scenario.name:
                     line.say(f"   (other: --scenario {other.name}: {other.summary})")
             found = list(run_scenario(scenario, options.model, options.switch, [options.seed], options.out, line))
-    except (ScenarioError, PreconditionError) as problem:
+    except (ScenarioError, TopologyError, PreconditionError) as problem:
         print(f"demo: error: {problem}", file=sys.stderr)
         return 2
     except ExperimentError as problem:
@@ -76,12 +88,21 @@ def _present(options: argparse.Namespace, scenario: Scenario, found: Sequence[Ar
         print(json.dumps(document, indent=1))
 
 
+def _topology(options: argparse.Namespace, own: Topology) -> Topology:
+    """The scenario's own, with what was asked for instead."""
+    given = {"kind": options.topo, "leaves": options.leaves, "spines": options.spines}
+    return dataclasses.replace(own, **{key: value for key, value in given.items() if value is not None})
+
+
 def _parser() -> argparse.ArgumentParser:
     scenarios = "; ".join(f"{scenario.name}: {scenario.summary}" for scenario in SCENARIOS.values()).replace("%", "%%")
     parser = argparse.ArgumentParser(
         prog="demo.py", description=__doc__, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--switch", choices=("gradlane", "bmv2"), default="gradlane", help="(default: %(default)s)")
+    parser.add_argument("--switch", default="gradlane", metavar="S", help=SWITCH_HELP)
+    parser.add_argument("--topo", choices=KINDS, help="(default: the scenario's own)")
+    parser.add_argument("--leaves", type=int, metavar="N", help="of a leafspine, 1 to 8; workers are spread over them")
+    parser.add_argument("--spines", type=int, metavar="N", help="of a leafspine, 1 to 8")
     parser.add_argument("--scenario", choices=tuple(SCENARIOS), default=DEFAULT_SCENARIO, help=scenarios)
     parser.add_argument("--workers", type=int, metavar="N", help="2 to 16")
     parser.add_argument("--servers", type=int, metavar="N", help="1 to 8, for arms with parameter servers")

@@ -2,7 +2,7 @@
 """From the records of an arm's processes (JSON lines) to its figures; and, while it runs, to its progress."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,9 +91,12 @@ def arm_result(
     workers: Sequence[RecordFile],
     statistics: Sequence[Record],
     switch: SwitchFigures,
+    failed: float | None = None,
+    links: Mapping[str, int] | None = None,
 ) -> ArmResult:
     """The figures of a finished arm. `workers` are the records in rank order, `statistics` those of every agent (of
-    workers and servers), none for an arm without agents.
+    workers and servers), none for an arm without agents; `failed` is the CLOCK_MONOTONIC time of a switch's failure,
+    `links` the bytes that the ends of links have sent.
 
     A step is as long as its slowest worker's; so is an all-reduce. Raises RecordsError.
     """
@@ -116,6 +119,9 @@ def arm_result(
         allreduce=Distribution.of(_slowest(workers, "allreduce_seconds")),
         transport=transport(statistics),
         switch=switch,
+        step_ends=tuple(_slowest(workers, "t")),
+        failed_at=None if failed is None else failed - start["start"],
+        links=links or {},
     )
 
 

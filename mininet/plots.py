@@ -117,6 +117,35 @@ def step_times(results: Sequence[ArmResult], color: Mapping[str, str]) -> str:
         return _svg(figure)
 
 
+def step_durations(results: Sequence[ArmResult]) -> str:
+    """How long each step took, over training time: a panel for each scenario, of its first seed; a line marks when a
+    switch failed."""
+    scenarios = list(dict.fromkeys(result.scenario for result in results))
+    color = colors(results)
+    with mpl.rc_context(_STYLE):
+        figure, panels = plt.subplots(len(scenarios), 1, figsize=(8.2, 2.7 * len(scenarios)), squeeze=False)
+        for scenario, axes in zip(scenarios, panels[:, 0], strict=True):
+            of_scenario = [result for result in results if result.scenario == scenario]
+            shown = [result for result in of_scenario if result.seed == of_scenario[0].seed]
+            for result in shown:
+                durations = [1000 * seconds for seconds in result.step_seconds]
+                label = f"{result.arm}: median {1000 * result.step.p50:.0f} ms"
+                axes.plot(result.step_ends, durations, color=color[result.arm], lw=1.6, marker=".", label=label)
+                if result.failed_at is not None:
+                    axes.axvline(result.failed_at, color=color[result.arm], lw=1, ls=(0, (4, 3)))
+            axes.set_title(scenario, loc="left", fontsize=11)
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter(FuncFormatter(_plain_number))
+            axes.yaxis.set_minor_formatter(FuncFormatter(_plain_minor_number))
+            axes.tick_params(axis="y", which="minor", labelsize=8)
+            axes.set_xlim(left=0)
+            axes.set_ylabel("step time, ms")
+            axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=9)
+        panels[-1, 0].set_xlabel("training time, seconds (dashed: a spine fails)")
+        figure.tight_layout()
+        return _svg(figure)
+
+
 def drop_map(result: ArmResult) -> str:
     """What the switch dropped of one arm's gradients: by the layer and the magnitude that the host had stated."""
     layers = max(cell.layer for cell in result.switch.drop_map) + 1

@@ -9,18 +9,20 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import IO
 
 RUN_DIRECTORY = Path("/run/gradlane")
 BMV2_OLDEST = (1, 15, 0)
+_WHY_OLDEST = "its program and P4Runtime are used as they have been since then"
 _COMMANDS = {
     "mnexec": "mininet",
     "ifconfig": "net-tools",
     "ethtool": "ethtool",
     "ip": "iproute2",
     "tc": "iproute2",
+    "ping": "iputils-ping",
     "unshare": "util-linux",
     "setpriv": "util-linux",
 }
@@ -55,11 +57,11 @@ def check_root() -> None:
         raise PreconditionError("not root: network namespaces need it; run it with sudo")
 
 
-def check(target: str, ports: Iterable[int], interfaces: Sequence[str], pipeline: Path) -> None:
-    """Checks everything that a run on `target` ("gradlane" or "bmv2") needs. Raises PreconditionError.
+def check(targets: Collection[str], ports: Iterable[int], interfaces: Sequence[str], pipeline: Path) -> None:
+    """Checks everything that a run on these `targets` ("gradlane", "bmv2") needs. Raises PreconditionError.
 
-    `ports` are the TCP ports that the switch and the controller will use on the loopback; `interfaces` the names that
-    the switch's ends of the links will have; `pipeline` the folder of p4c's output.
+    `ports` are the TCP ports that the switches and the controller will use on the loopback; `interfaces` the names that
+    the switches' ends of the links will have; `pipeline` the folder of p4c's output.
     """
     try:
         importlib.import_module("mininet.node")
@@ -79,15 +81,15 @@ def check(target: str, ports: Iterable[int], interfaces: Sequence[str], pipeline
         "gradlane-controller",
     ):
         find_program(program)
-    if target == "gradlane":
+    if "gradlane" in targets:
         find_program("cc")
         find_program("gradlane-switch")
-    else:
+    if "bmv2" in targets:
         _check_bmv2(find_program("simple_switch_grpc"))
     for name in ("gradlane.json", "gradlane.p4info.txtpb"):
         if not (pipeline / name).is_file():
             raise PreconditionError(f"{pipeline / name} is missing: make p4")
-    _check_kernel()
+    _check_kernel(targets)
     present = {name for _, name in socket.if_nameindex()}
     for interface in interfaces:
         if interface in present:
@@ -106,26 +108,33 @@ def _check_bmv2(program: str) -> None:
     if match is None:
         raise PreconditionError(f"{program} --version names no version; BMv2 {oldest} or newer is needed")
     if tuple(int(part) for part in match.groups()) < BMV2_OLDEST:
-        raise PreconditionError(f"{program} is BMv2 {match[0]}; {oldest} or newer is needed")
+        raise PreconditionError(
+            f"{program} is BMv2 {match[0]}; {oldest} (of 2024-11) or newer is needed: {_WHY_OLDEST}"
+        )
 
 
-def _check_kernel() -> None:
+def _check_kernel(targets: Collection[str]) -> None:
     """Tries in a throw-away namespace what the fabric is made of, and looks whether the kernel really did it."""
-    script = (
-        "ip link add gl0 type veth peer name gl1 && echo veth; "
-        "tc qdisc add dev gl0 root tbf rate 100mbit burst 10000b limit 64000b; tc qdisc show dev gl0"
-    )
-    done = subprocess.run(["unshare", "--net", "sh", "-c", script], capture_output=True, text=True, check=False)
+    needed = {
+        "veth": ("ip link add gl0 type veth peer name gl1", "veth links are", "veth"),
+        "tbf": ("tc qdisc add dev gl0 root tbf rate 100mbit burst 10000b limit 64000b", "the qdisc tbf is", "sch_tbf"),
+    }
+    if "bmv2" in targets:
+        htb = "tc qdisc replace dev gl1 root handle 1: htb default 1"
+        u32 = "tc filter add dev gl1 parent 1: protocol ip prio 1 u32 match ip dsfield 0 0 flowid 1:1"
+        needed |= {"htb": (htb, "the qdisc htb is", "sch_htb"), "u32": (u32, "the filter u32 is", "cls_u32")}
+    words = [f"{command} && echo done {name}" for name, (command, *_) in needed.items()]
+    argv = ["unshare", "--net", "sh", "-c", "; ".join([*words, "tc qdisc show; tc filter show dev gl1"])]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
     said = (done.stderr.strip().splitlines() or ["no reason given"])[0]
     if not done.stdout and done.returncode:
         raise PreconditionError(
             f"network namespaces are refused here ({said}): run on the machine itself, "
             "or in a container with --privileged"
         )
-    if "veth" not in done.stdout:
-        raise PreconditionError(f"veth links are not supported here ({said}): modprobe veth")
-    if "qdisc tbf" not in done.stdout:
-        raise PreconditionError(f"the token bucket qdisc is not supported here ({said}): modprobe sch_tbf")
+    for name, (_, what, module) in needed.items():
+        if f"done {name}" not in done.stdout or (name != "veth" and done.stdout.count(name) < 2):
+            raise PreconditionError(f"{what} not supported here ({said}): modprobe {module}")
 
 
 def _check_port(port: int) -> None:

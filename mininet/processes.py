@@ -72,7 +72,7 @@ class Child:
 
     def wait_listening(self, port: int, seconds: float) -> None:
         """Waits until the process accepts connections on a TCP port of the loopback. Raises ProcessError."""
-        self._wait(seconds, lambda: _listens(port))
+        self._wait(seconds, lambda: listens(port))
 
     def _wait(self, seconds: float, is_ready: Callable[[], bool]) -> None:
         deadline = time.monotonic() + seconds
@@ -102,7 +102,8 @@ class Child:
             return  # everything in the group has ended already
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
+    """Whether somebody accepts connections on that TCP port of the loopback."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 

@@ -7,13 +7,14 @@ import os
 import platform
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from training.arms import ARMS
 
-SCHEMA = 1
+SCHEMA = 2
+POLICY_DROPS = ("dropped_yellow", "dropped_red", "trimmed_yellow", "trimmed_red")
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ class Transport:
 
 @dataclass(frozen=True)
 class Decision:
-    """Packets that the switch treated alike: one reason, one pair of tags. The names are the controller's."""
+    """Packets that the switches treated alike: one reason, one pair of tags. The names are the controller's. A packet
+    counts at every switch of its path."""
 
     reason: str
     queue_class: int
@@ -66,7 +68,7 @@ class Decision:
 
     @property
     def is_policy_drop(self) -> bool:
-        return self.reason in ("dropped_yellow", "dropped_red")
+        return self.reason in POLICY_DROPS
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class MapCell:
 class TailDrops:
     """Packets that found the buffer of a port full (or were pushed out of it), by queue."""
 
+    switch: str
     port: int
     queue: int
     packets: int
@@ -91,7 +94,7 @@ class TailDrops:
 
 @dataclass(frozen=True)
 class SwitchFigures:
-    """What the switch counted during one arm. `tail_drops` is None for a switch that cannot tell (BMv2)."""
+    """What the switches counted during one arm, together. `tail_drops` is None if none can tell (BMv2 can't)."""
 
     decisions: tuple[Decision, ...]
     drop_map: tuple[MapCell, ...]
@@ -116,7 +119,9 @@ class ArmResult:
     """One run of one arm under one scenario.
 
     seconds: duration of the training. curve: the metric on the test set over time. seconds_to_target: None if the
-    target was not reached in the steps of the run. transport: None for arms that do not use Gradlane.
+    target was not reached in the steps of the run. transport: None for arms that do not use Gradlane. step_ends: when
+    each step ended at its slowest worker, in seconds after the start. failed_at: the same for the failure of a switch;
+    None without one. links: bytes that each end of each link between switches ("switch:port") has sent.
     """
 
     scenario: str
@@ -132,6 +137,35 @@ class ArmResult:
     allreduce: Distribution | None
     transport: Transport | None
     switch: SwitchFigures
+    step_ends: tuple[float, ...] = ()
+    failed_at: float | None = None
+    links: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    @property
+    def step_before_failure(self) -> float | None:
+        """Median duration of the steps that ended before the failure; None without any."""
+        return _median([s for began, s in self._steps() if self.failed_at is not None and began + s <= self.failed_at])
+
+    @property
+    def step_after_failure(self) -> float | None:
+        """The same of the steps that began after it."""
+        return _median([s for began, s in self._steps() if self.failed_at is not None and began > self.failed_at])
+
+    @property
+    def recovery_seconds(self) -> float | None:
+        """From the failure until a step begins that takes at most half as long again as the median of those after it.
+
+        None without a failure, or if no such step came.
+        """
+        settled = self.step_after_failure
+        if self.failed_at is None or settled is None:
+            return None
+        normal = [began for began, seconds in self._steps() if began > self.failed_at and seconds <= 1.5 * settled]
+        return normal[0] - self.failed_at if normal else None
+
+    def _steps(self) -> list[tuple[float, float]]:
+        """(begin, duration) of each step."""
+        return [(end - seconds, seconds) for end, seconds in zip(self.step_ends, self.step_seconds, strict=True)]
 
     @property
     def final(self) -> float:
@@ -154,6 +188,10 @@ class ArmResult:
         if self.transport is None:
             return self.switch.policy_drops
         return self.transport.budget_violations + max(0, self.switch.policy_drops - self.transport.budget)
+
+
+def _median(durations: Sequence[float]) -> float | None:
+    return statistics.median_low(durations) if durations else None
 
 
 @dataclass(frozen=True)
@@ -220,6 +258,7 @@ def _run(result: ArmResult, results: Sequence[ArmResult]) -> dict[str, Any]:
         "delivered_fraction": result.transport.delivered_fraction if result.transport else None,
         "policy_drops": result.switch.policy_drops,
         "budget_violations": result.budget_violations,
+        "recovery_seconds": result.recovery_seconds,
     }
 
 

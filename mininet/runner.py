@@ -13,43 +13,46 @@ from typing import Any
 import preconditions
 from console import ProgressLine
 from gradlane.units import format_rate
-from plan import FabricPlan
+from plan import HTTP_PORT, FabricPlan
 from preconditions import PreconditionError
 from results import ArmResult
-from scenarios import Scenario, ScenarioError
+from scenarios import Scenario
 from training.arms import ARMS
 from training.sockets import minimum_timeout_is_settable
 
-P4RUNTIME_PORT = 9559
-HTTP_PORT = 9560
 PIPELINE = Path(__file__).resolve().parent.parent / "p4src" / "build" / "v1model"
+SWITCH_HELP = (
+    "gradlane or bmv2, or by name, e.g. bmv2,leaf1=gradlane: the first for all that are not named (default: gradlane)"
+)
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def ready_machine(switch: str, scenarios: Sequence[Scenario]) -> Generator[None, None, None]:
-    """Checks the machine, takes the lock, and lets signals end the run in good order.
+def ready_machine(plans: Sequence[FabricPlan]) -> Generator[None, None, None]:
+    """Checks that the machine can build the fabrics, takes the lock, and lets signals end the run in good order.
 
-    Raises PreconditionError, or ScenarioError for a scenario that this switch can't give.
+    Raises PreconditionError.
     """
-    for scenario in scenarios:
-        if scenario.loss and switch == "bmv2":
-            raise ScenarioError(
-                f"scenario {scenario.name!r} needs a link that loses frames; BMv2 can't lose them by itself and this "
-                "runner does not use the netem qdisc for it: choose --switch gradlane"
-            )
     preconditions.check_root()
+    with preconditions.lock():
+        preconditions.check(
+            {target for plan in plans for target in plan.targets.values()},
+            {HTTP_PORT, *(port for plan in plans for switch in plan.switches for port in switch.tcp_ports)},
+            sorted({name for plan in plans for name in plan.port_interfaces}),
+            PIPELINE,
+        )
+        for number in _STOP_SIGNALS:
+            signal.signal(number, _stop)
+        yield
+
+
+def check_arms(scenarios: Sequence[Scenario]) -> None:
+    """Raises PreconditionError for an arm that this kernel can't run."""
     tuned = [arm for scenario in scenarios for arm in scenario.arms if ARMS[arm].min_rto_ms]
     if tuned and not minimum_timeout_is_settable():
         raise PreconditionError(
             f"arm {tuned[0]!r} needs the socket option TCP_RTO_MIN_US, of Linux 6.15; this is {platform.release()}"
         )
-    with preconditions.lock():
-        interfaces = {host.port_interface for scenario in scenarios for host in FabricPlan.of(scenario).hosts}
-        preconditions.check(switch, (P4RUNTIME_PORT, HTTP_PORT), sorted(interfaces), PIPELINE)
-        for number in _STOP_SIGNALS:
-            signal.signal(number, _stop)
-        yield
 
 
 def _stop(number: int, _frame: object) -> None:
@@ -85,8 +88,10 @@ def settings_of(scenario: Scenario, switch: str, model: str, seeds: Sequence[int
     """The settings of a run, as the result file and the report state them."""
     return {
         "scenario": scenario.name,
-        "switch": "gradlane-switch" if switch == "gradlane" else "BMv2",
+        "topology": str(scenario.topology),
+        "switch": {"gradlane": "gradlane-switch", "bmv2": "BMv2"}.get(switch, switch),
         "model": model,
+        "scale of rate and gradients": f"{scenario.scale:g}",
         "workers": scenario.workers,
         "servers": scenario.servers,
         "rate": format_rate(scenario.rate),
@@ -94,15 +99,24 @@ def settings_of(scenario: Scenario, switch: str, model: str, seeds: Sequence[int
         "steps": scenario.steps,
         "loss on the first worker's link": f"{scenario.loss:g}",
         "bursts": _describe_bursts(scenario),
+        "failure": _describe_failure(scenario),
         "seeds": ", ".join(map(str, seeds)),
     }
+
+
+def _describe_failure(scenario: Scenario) -> str:
+    failure = scenario.failure
+    return f"{failure.switch} after {failure.share:.0%} of the steps" if failure else "none"
 
 
 def _describe_bursts(scenario: Scenario) -> str:
     bursts = scenario.bursts
     if bursts is None:
         return "none"
+    where = f" from {bursts.source}, DSCP {bursts.dscp}" if bursts.source else ""
+    if bursts.duty == 1:
+        return f"{bursts.rate_share:g} x rate all the time to every {bursts.receivers}{where}"
     return (
         f"{bursts.rate_share:g} x rate for {1000 * bursts.period * bursts.duty:g} ms of every "
-        f"{1000 * bursts.period:g} ms to every {bursts.receivers}" + (", in turn" if bursts.stagger else "")
+        f"{1000 * bursts.period:g} ms to every {bursts.receivers}{where}" + (", in turn" if bursts.stagger else "")
     )

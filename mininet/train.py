@@ -7,6 +7,7 @@ The experiment runner starts them, each inside its host's network namespace.
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 import traceback
@@ -55,7 +56,12 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--start", type=float, default=None, help="CLOCK_MONOTONIC seconds of the first burst (now)")
     command.add_argument("--stagger", action="store_true", help="receivers take turns instead of all at once")
     command.add_argument("--port", type=int, default=bursts.DISCARD_PORT, help="UDP port (9, discard)")
+    command.add_argument("--dscp", type=int, default=0, help="of the datagrams (0, best effort)")
     command.set_defaults(run=_bursts)
+    command = commands.add_parser("sink", help="discard background bursts", description="discard background bursts")
+    command.add_argument("--address", required=True, help="of this host")
+    command.add_argument("--port", type=int, default=bursts.DISCARD_PORT, help="UDP port (9, discard)")
+    command.set_defaults(run=_sink)
     return parser
 
 
@@ -109,8 +115,18 @@ def _bursts(options: argparse.Namespace) -> int:
         seconds=options.seconds,
         stagger=options.stagger,
         port=options.port,
+        dscp=options.dscp,
     )
     print(json.dumps(bursts.send(plan).as_dict()))
+    return 0
+
+
+def _sink(options: argparse.Namespace) -> int:
+    ends = {signal.SIGTERM, signal.SIGINT}
+    with bursts.discard(options.address, options.port):
+        signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+        print("ready", file=sys.stderr, flush=True)
+        signal.sigwait(ends)
     return 0
 
 

@@ -135,6 +135,13 @@ ARMS: Mapping[str, Arm] = {
             job=_EVALUATION_LOSS,
         ),
         Arm(
+            "gradlane-ecmp",
+            "gradlane",
+            "ablation: a flow keeps to one path by its hash (ECMP) instead of being sprayed over all",
+            wire="float16",
+            job={"policy": {"spray": False}},
+        ),
+        Arm(
             "no-drop",
             "gradlane",
             "ablation: the switch drops nothing selectively, the loss budget stays",

@@ -32,7 +32,7 @@ class Plan:
     receivers: IPv4 addresses. rate: bit/s of Ethernet frames towards each receiver while a burst is on.
     period: seconds from burst to burst. duty: fraction of the period that is on, in (0, 1].
     stagger: receivers take turns, receiver i's bursts start i/n of a period later; else all at once.
-    start: CLOCK_MONOTONIC seconds of the first burst. seconds: length of the whole.
+    start: CLOCK_MONOTONIC seconds of the first burst. seconds: length of the whole. dscp: of the datagrams, 0-63.
     """
 
     receivers: Sequence[str]
@@ -43,6 +43,7 @@ class Plan:
     seconds: float
     stagger: bool = False
     port: int = DISCARD_PORT
+    dscp: int = 0
 
     def __post_init__(self) -> None:
         """Raises ValueError that names the value."""
@@ -54,6 +55,8 @@ class Plan:
             raise ValueError(f"a burst of {self.period * self.duty:g} s is too short; at least {_TICK:g} s")
         if self.rate * _TICK > _MAX_SEGMENTS * (_SEGMENT_BYTES + _FRAME_OVERHEAD) * 8:
             raise ValueError(f"rate is {self.rate} bit/s; at most 500 Mbit/s towards one receiver")
+        if not 0 <= self.dscp < 64:
+            raise ValueError(f"dscp is {self.dscp}; it must be from 0 to 63")
 
     @property
     def datagrams_per_send(self) -> int:
@@ -104,6 +107,7 @@ def send(plan: Plan) -> Report:
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock, contextlib.suppress(_Stop):
             sock.setsockopt(socket.IPPROTO_UDP, _UDP_SEGMENT, _SEGMENT_BYTES)
+            sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, plan.dscp << 2)
             burst = max(0, math.floor((time.monotonic() - plan.start) / plan.period))
             while burst * plan.period < plan.seconds:
                 _burst(plan, sock, payload, targets, plan.start + burst * plan.period, offset, report)

@@ -37,10 +37,11 @@ def arm_result(
         step_seconds=tuple(step_seconds),
         step=step,
         allreduce=step,
+        step_ends=tuple(sum(step_seconds[: n + 1]) for n in range(len(step_seconds))),
         transport=Transport(100_000, 100_000, 98_000, 2000, 600, 3, 0, budget, violations) if gradlane else None,
         switch=SwitchFigures(
             decisions=(Decision("forwarded", 6, 3, 60_000, 60_000 * 1482), *drops),
             drop_map=tuple(MapCell(layer, 16 * (layer % 4), policy_drops // 8, 0) for layer in range(8 * bool(drops))),
-            tail_drops=(TailDrops(1, 0, 12, 18000),),
+            tail_drops=(TailDrops("s1", 1, 0, 12, 18000),),
         ),
     )

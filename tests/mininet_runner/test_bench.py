@@ -26,7 +26,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setattr(sys, "path", [*sys.path])
     spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "ready_machine", lambda switch, scenarios: contextlib.nullcontext())
+    monkeypatch.setattr(module, "ready_machine", lambda plans: contextlib.nullcontext())
     return module
 
 

@@ -18,7 +18,8 @@ from liveness import gone
 
 REPOSITORY = Path(__file__).parents[2]
 # A network and a /run of its own, so that the test never meets another run of this machine.
-ISOLATED = ["unshare", "--net", "--mount", "sh", "-ec", 'ip link set lo up; mount -t tmpfs tmpfs /run; exec "$@"', "sh"]
+_OWN = 'ip link set lo up; mount -t tmpfs tmpfs /run; mount -t sysfs sysfs /sys; exec "$@"'
+ISOLATED = ["unshare", "--net", "--mount", "sh", "-ec", _OWN, "sh"]
 DEMO = [sys.executable, str(REPOSITORY / "mininet" / "demo.py")]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 needs_mininet = pytest.mark.skipif(shutil.which("mnexec") is None, reason="Mininet is not installed")
@@ -46,6 +47,23 @@ def test_two_arms_are_trained_and_compared(tmp_path: Path) -> None:
     forwarded = sum(row["packets"] for row in gradlane["switch"]["decisions"] if row["reason"] == "forwarded")
     assert forwarded > 1000
     assert (tmp_path / "report.html").read_text().count("<svg") >= 2
+
+
+@needs_root
+@needs_mininet
+def test_a_training_outlives_a_spine(tmp_path: Path) -> None:
+    options = ["--scenario", "spine-failure", "--workers", "2", "--steps", "15", "--arms", "gradlane-ecmp,gradlane"]
+    done = demo(*options, "--json", "--out", str(tmp_path), prefix=ISOLATED)
+    assert done.returncode == 0, done.stderr
+    read = json.loads(done.stdout)
+    assert read["settings"]["topology"] == "leafspine of 2 leaves and 2 spines"
+    assert read["settings"]["failure"] == "spine1 after 40% of the steps"
+    for run in read["runs"]:  # the second finds the fabric whole again
+        assert 0 < run["failed_at"] < run["seconds"]
+        assert run["step"]["count"] == 15
+        assert run["budget_violations"] == 0
+        assert run["links"]["leaf1:2"] > 0  # to the spine that failed
+        assert run["links"]["leaf1:3"] > 100_000
 
 
 @pytest.fixture
@@ -91,7 +109,7 @@ def test_a_killed_switch_is_named_and_nothing_is_left(running_demo: "subprocess.
 @needs_mininet
 def test_sigterm_tears_everything_down(running_demo: "subprocess.Popen[str]") -> None:
     before = children(running_demo.pid)
-    assert len(before) >= 9  # two hosts' shells and the switch's, switch, controller, two agents, two workers
+    assert len(before) >= 9, before  # two hosts' shells and the switch's, switch, controller, two agents, two workers
     running_demo.terminate()
     _, error = running_demo.communicate(timeout=10)
     assert running_demo.returncode == 128 + signal.SIGTERM
@@ -125,7 +143,9 @@ def interfaces(namespace: IO[str]) -> list[str]:
         (["--workers", "40"], "workers is 40; it must be from 2 to 16"),
         (["--scenario", "calm"], "invalid choice: 'calm'"),
         (["--rate", "fast"], "'fast' is not a rate"),
-        (["--switch", "bmv2", "--scenario", "gray"], "netem"),
+        (["--switch", "ovs"], "switch 'ovs' is unknown; there are gradlane, bmv2"),
+        (["--scenario", "asymmetric", "--topo", "star"], "needs a switch 'spine1'"),
+        (["--scenario", "spine-failure", "--spines", "1"], "needs at least 2 spines"),
         (["--seed", "-1"], "--seed"),
     ],
 )
@@ -175,7 +195,10 @@ def test_a_missing_switch_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         preconditions.find_program("simple_switch_grpc")
 
 
-@pytest.mark.parametrize(("version", "words"), [("1.13.0", "1.15.0 or newer"), ("unknown", "names no version")])
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [("1.13.0", r"1.15.0 \(of 2024-11\) or newer is needed: its program"), ("unknown", "names no version")],
+)
 def test_an_old_bmv2_is_named(version: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import preconditions
 
@@ -184,7 +207,7 @@ def test_an_old_bmv2_is_named(version: str, words: str, tmp_path: Path, monkeypa
     program.chmod(0o755)
     monkeypatch.setattr(preconditions, "find_program", lambda name: str(program if name == program.name else name))
     with pytest.raises(preconditions.PreconditionError, match=words):
-        preconditions.check("bmv2", (), (), REPOSITORY / "p4src" / "build" / "v1model")
+        preconditions.check({"bmv2"}, (), (), REPOSITORY / "p4src" / "build" / "v1model")
 
 
 @needs_root
@@ -196,4 +219,4 @@ def test_a_busy_port_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with pytest.raises(preconditions.PreconditionError, match=f"TCP port {port} on 127.0.0.1 is busy"):
-            preconditions.check("gradlane", (port,), (), REPOSITORY / "p4src" / "build" / "v1model")
+            preconditions.check({"gradlane"}, (port,), (), REPOSITORY / "p4src" / "build" / "v1model")

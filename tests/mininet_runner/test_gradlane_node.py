@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GradlaneSwitch in a Mininet network of its own."""
+"""GradlaneSwitch and Bmv2Switch in Mininet networks of their own."""
 
 import json
 import os
@@ -28,7 +28,7 @@ receiver.settimeout(15)
 print("ready", flush=True)
 print(receiver.recv(100).decode())
 """
-PIPELINE = Path(__file__).parents[2] / "p4src" / "build" / "v1model"
+PROGRAM = Path(__file__).parents[1] / "switch" / "programs" / "router"
 
 
 def test_hosts_reach_each_other_through_it(tmp_path: Path) -> None:
@@ -41,8 +41,8 @@ def test_hosts_reach_each_other_through_it(tmp_path: Path) -> None:
     switch = GradlaneSwitch(
         "glnsw1",
         dpid="7",
-        program=PIPELINE / "gradlane.json",
-        p4info=PIPELINE / "gradlane.p4info.txtpb",
+        program=PROGRAM.with_suffix(".json"),
+        p4info=PROGRAM.with_suffix(".p4info.txtpb"),
         entries=entries(tmp_path / "entries.txtpb"),
         grpc=f"unix:{tmp_path}/p4runtime.sock",
         admin=admin,
@@ -94,6 +94,59 @@ def test_a_switch_that_cannot_start_says_why(tmp_path: Path) -> None:
         switch.stop()
 
 
+@pytest.mark.skipif(shutil.which("simple_switch_grpc") is None, reason="BMv2 is not on PATH")
+def test_bmv2_has_the_queues_that_its_ports_were_given(tmp_path: Path) -> None:
+    from mininet.link import Link
+    from mininet.node import Host
+
+    from gradlane_node import Bmv2Switch
+
+    switch = Bmv2Switch(
+        "glnsw3",
+        dpid="9",
+        setting="rate=10mbit,buffer=20kB",
+        dscp_classes={46: 5},
+        cpu_port=255,
+        log=tmp_path / "log",
+        notifications=tmp_path / "bmv2.ipc",
+        inNamespace=True,
+    )
+    host = Host("glnh3")
+    link = Link(host, switch, port1=0, port2=4)
+    try:
+        switch.start([])
+        shown = switch.cmd("tc qdisc show dev glnsw3-eth4")
+        assert shown.count("bfifo") == 8
+        assert shown.count("limit 20000b") == 8
+        assert "ceil 10Mbit" in switch.cmd("tc class show dev glnsw3-eth4")
+        words = Path(f"/proc/{switch._process.pid}/cmdline").read_text().split("\0")  # pyright: ignore[reportPrivateUsage]
+        assert "4@glnsw3-eth4" in words
+        assert words[words.index("--priority-queues") + 1] == "8"
+        assert words[words.index("--cpu-port") + 1] == "255"
+    finally:
+        switch.stop()
+        link.stop()
+        host.terminate()
+
+
+def test_bmv2_has_no_impairments(tmp_path: Path) -> None:
+    from mininet.link import Link
+    from mininet.node import Host
+
+    from gradlane_node import Bmv2Switch
+
+    switch = Bmv2Switch("glnsw4", dpid="10", setting="rate=1mbit,buffer=9kB,loss=0.1", inNamespace=True)
+    host = Host("glnh4")
+    link = Link(host, switch, port1=0, port2=1)
+    try:
+        with pytest.raises(ValueError, match="BMv2 has no 'loss' for a port; rate and buffer can be set"):
+            switch.start([])
+    finally:
+        switch.stop()
+        link.stop()
+        host.terminate()
+
+
 def ask(path: Path) -> list[dict[str, object]]:
     with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rw") as lines:
         connection.connect(str(path))
@@ -107,7 +160,7 @@ def entries(path: Path) -> Path:
     from finsy.proto import p4i, p4r
     from google.protobuf import text_format
 
-    info = text_format.Parse((PIPELINE / "gradlane.p4info.txtpb").read_text(), p4i.P4Info())
+    info = text_format.Parse(PROGRAM.with_suffix(".p4info.txtpb").read_text(), p4i.P4Info())
     ids = {item.preamble.alias: item.preamble.id for item in [*info.tables, *info.actions]}
     request = p4r.WriteRequest()
     for n in (1, 2):

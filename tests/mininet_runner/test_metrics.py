@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """From records to figures."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from figures import arm_result as figures
 
-from control import difference
+from control import Reading
 from errors import RecordsError
 from metrics import RecordFile, arm_result, progress
 from results import Decision, Distribution, MapCell, SwitchFigures, TailDrops
@@ -88,15 +90,41 @@ def test_progress_before_the_first_step(tmp_path: Path) -> None:
     assert (state.step, state.loss, state.delivered) == (0, None, 0)
 
 
-def test_the_switch_counts_are_what_happened_in_between() -> None:
-    before = SwitchFigures((Decision("forwarded", 0, 0, 10, 1000),), (), (TailDrops(1, 0, 5, 500),))
-    after = SwitchFigures(
-        (Decision("forwarded", 0, 0, 10, 1000), Decision("dropped_red", 5, 2, 4, 400)),
-        (MapCell(3, 16, 4, 400),),
-        (TailDrops(1, 0, 7, 800),),
+def test_what_the_switches_counted_is_summed_and_what_stood_still_is_left_out() -> None:
+    before = Reading(
+        {("s1", "forwarded", 0, 0): (10, 1000), ("s2", "dropped_red", 5, 2): (1, 100)},
+        {},
+        {("s1", "s1", 1, 0): (5, 500)},
     )
-    change = difference(before, after)
-    assert change.decisions == (Decision("dropped_red", 5, 2, 4, 400),)
-    assert change.drop_map == (MapCell(3, 16, 4, 400),)
-    assert change.tail_drops == (TailDrops(1, 0, 2, 300),)
-    assert change.policy_drops == 4
+    after = Reading(
+        {
+            ("s1", "forwarded", 0, 0): (10, 1000),
+            ("s1", "dropped_red", 5, 2): (4, 400),
+            ("s2", "dropped_red", 5, 2): (3, 300),
+        },
+        {("s2", 3, 16): (6, 600)},
+        {("s1", "s1", 1, 0): (7, 800), ("s2", "s2", 1, 0): (0, 0)},
+    )
+    change = after.since(before)
+    assert change.decisions == (Decision("dropped_red", 5, 2, 6, 600),)
+    assert change.drop_map == (MapCell(3, 16, 6, 600),)
+    assert change.tail_drops == (TailDrops("s1", 1, 0, 2, 300),)
+    assert after.policy_drops == 7
+
+
+def test_a_switch_that_died_counts_with_what_it_had_last_said() -> None:
+    before = Reading({("s1", "dropped_red", 5, 2): (1, 100), ("s2", "dropped_red", 5, 2): (1, 100)}, {}, None)
+    last = Reading({("s1", "dropped_red", 5, 2): (2, 200), ("s2", "dropped_red", 5, 2): (4, 400)}, {}, None)
+    after = Reading({("s1", "dropped_red", 5, 2): (9, 900)}, {}, None)
+    assert after.since(before).policy_drops == 8
+    assert after.completed_by(last.of_switch("s2")).since(before).policy_drops == 8 + 3
+
+
+def test_recovery_lasts_until_a_step_begins_that_is_as_short_as_those_after_it() -> None:
+    steps = [0.1, 0.1, 0.9, 0.4, 0.2, 0.2, 0.2]
+    result = dataclasses.replace(figures("gradlane", step_seconds=steps), failed_at=0.25)
+    assert result.step_before_failure == pytest.approx(0.1)
+    assert result.step_after_failure == pytest.approx(0.2)
+    assert result.recovery_seconds == pytest.approx(1.5 - 0.25)
+    assert dataclasses.replace(result, failed_at=None).recovery_seconds is None
+    assert dataclasses.replace(result, failed_at=9.0).recovery_seconds is None

@@ -5,10 +5,14 @@ import pytest
 import tomli_w
 
 import gradlane.job
+import gradlane_controller.fabric
 import jobs
-from plan import FabricPlan
+from arm_run import TASKS
+from plan import HTTP_PORT, FabricPlan
 from scenarios import SCENARIOS, ScenarioError
+from topology import KINDS, Kind, Topology, TopologyError
 from training.arms import ARMS
+from training.models import ConvolutionalNetwork
 
 
 @pytest.mark.parametrize(
@@ -58,9 +62,12 @@ def test_tokens_differ_by_arm_and_seed() -> None:
 
 
 def test_the_lossy_link_is_one_port_in_both_directions() -> None:
-    ports = FabricPlan.of(SCENARIOS["gray"]).port_descriptions()
-    assert ports[0].endswith(",loss=0.01,rx-loss=0.01")
-    assert not any("loss" in port for port in ports[1:])
+    ports = FabricPlan.of(SCENARIOS["gray"]).port_settings("s1")
+    assert ports[1].endswith(",loss=0.01,rx-loss=0.01")
+    assert not any("loss" in ports[number] for number in (2, 3, 4))
+    assert not any(
+        "loss" in setting for setting in FabricPlan.of(SCENARIOS["gray"], "bmv2").port_settings("s1").values()
+    )
 
 
 def test_the_kernel_is_not_the_gateway() -> None:
@@ -68,3 +75,97 @@ def test_the_kernel_is_not_the_gateway() -> None:
     assert [host.role for host in hosts].count("traffic") == 1
     addresses = [address for host in hosts for address in (host.mac, host.gateway_mac, host.port_mac)]
     assert len(set(addresses)) == 3 * len(hosts)
+
+
+def test_a_star_keeps_its_names_and_addresses() -> None:
+    plan = FabricPlan.of(SCENARIOS["incast"])
+    last = plan.hosts[-1]
+    assert (last.name, last.address, last.port_interface) == ("h9", "10.0.9.2", "s1-eth9")
+    assert [(switch.name, switch.address) for switch in plan.switches] == [("s1", "127.0.0.1:9559")]
+    assert plan.links == ()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_controller_reads_the_file_of_every_topology(kind: Kind) -> None:
+    plan = FabricPlan.of_hosts(Topology(kind, leaves=3, spines=2), 7, 100_000_000, 64_000, "bmv2")
+    fabric = gradlane_controller.fabric.parse(tomli_w.dumps(plan.document()), "fabric.toml")
+    assert [switch.name for switch in fabric.switches] == list(plan.topology.switches)
+    assert {(port.host, port.switch, port.number) for port in fabric.ports} == {
+        (host.name, host.switch, host.port) for host in plan.hosts
+    }
+    assert len(fabric.link_ports) == 2 * len(plan.links)
+    assert {port.rate for port in fabric.link_ports} <= {plan.rate}
+    every = [*plan.port_interfaces]
+    assert len(set(every)) == len(every)
+    assert max(map(len, every)) <= 15  # the kernel's limit of a name
+    ports = {number for switch in plan.switches for number in switch.tcp_ports}
+    assert len(ports) == 2 * len(plan.switches)
+    assert HTTP_PORT not in ports
+
+
+def test_workers_are_spread_over_the_leaves_and_other_traffic_enters_at_the_spine() -> None:
+    plan = FabricPlan.of(SCENARIOS["asymmetric"].with_settings(workers=5))
+    assert [host.switch for host in plan.of_role("worker")] == ["leaf1", "leaf2", "leaf1", "leaf2", "leaf1"]
+    assert [host.switch for host in plan.of_role("traffic")] == ["spine1"]
+    assert [host.switch for host in plan.of_role("sink")] == ["leaf1", "leaf2"]
+    taken = [(host.switch, host.port) for host in plan.hosts]
+    taken += [(end.switch, end.port) for link in plan.links for end in link]
+    assert len(set(taken)) == len(taken)
+
+
+def test_no_interface_has_an_address_of_the_p4_switches() -> None:
+    plan = FabricPlan.of_hosts(Topology("leafspine"), 4, 100_000_000, 64_000, "gradlane")
+    fabric = gradlane_controller.fabric.parse(tomli_w.dumps(plan.document()), "fabric.toml")
+    own = {port.mac for port in (*fabric.ports, *fabric.link_ports)}
+    assert not own & {end.mac for link in plan.links for end in link}
+    assert not own & {host.port_mac for host in plan.hosts}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("gradlane", {"gradlane"}),
+        ("bmv2", {"bmv2"}),
+        ("spine1=bmv2", {"gradlane", "spine1=bmv2"}),
+        ("bmv2, leaf1=gradlane", {"bmv2", "leaf1=gradlane"}),
+    ],
+)
+def test_what_runs_as_a_switch_is_chosen_by_name(text: str, expected: set[str]) -> None:
+    targets = Topology("leafspine").targets(text)
+    default = next(word for word in expected if "=" not in word)
+    named = dict(word.split("=") for word in expected if "=" in word)
+    assert targets == {name: named.get(name, default) for name in ("leaf1", "leaf2", "spine1", "spine2")}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("ovs", "switch 'ovs' is unknown; there are gradlane, bmv2"),
+        ("s1=bmv2", "no switch 's1'; the leafspine of 2 leaves and 1 spine has leaf1, leaf2, spine1"),
+    ],
+)
+def test_a_switch_that_is_not_there_is_named(text: str, words: str) -> None:
+    with pytest.raises(TopologyError, match=words):
+        Topology("leafspine", spines=1).targets(text)
+
+
+def test_a_topology_has_limits() -> None:
+    with pytest.raises(TopologyError, match="leaves is 9; it must be from 1 to 8"):
+        Topology("leafspine", leaves=9)
+
+
+def test_a_scenario_says_which_switch_it_misses() -> None:
+    with pytest.raises(ScenarioError, match="needs a switch 'spine1'; the star has s1"):
+        SCENARIOS["asymmetric"].with_settings(topology=Topology("star"))
+    with pytest.raises(ScenarioError, match="at least 2 spines"):
+        SCENARIOS["spine-failure"].with_settings(topology=Topology("leafspine", spines=1))
+
+
+def test_rate_and_gradients_are_scaled_alike_for_bmv2() -> None:
+    scenario = SCENARIOS["incast"].for_switch("bmv2")
+    assert scenario.rate == SCENARIOS["incast"].rate * SCENARIOS["incast"].bmv2_scale
+    assert SCENARIOS["incast"].for_switch("gradlane") == SCENARIOS["incast"]
+    sizes = [
+        sum(p.numel() for p in ConvolutionalNetwork(TASKS["cnn"].width_at(s)).parameters()) for s in (1, scenario.scale)
+    ]
+    assert sizes[1] / sizes[0] == pytest.approx(scenario.scale, rel=0.05)
