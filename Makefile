@@ -15,6 +15,11 @@ STEPS ?=
 SEED ?=
 ARMS ?=
 MODEL ?=
+# The topology of a demo (empty: the scenario's own) and of `make mininet` (empty: star).
+TOPO ?=
+LEAVES ?=
+SPINES ?=
+HOSTS ?=
 # How long `make fuzz` and `make soak` run, in s; empty means their own.
 SECONDS ?=
 
@@ -28,22 +33,33 @@ SHELL_VENV := $(VENV)/p4runtime-shell
 ADDRESS ?= 127.0.0.1:9559
 DEVICE ?= 1
 BIN := $(VENV)/bin
-PACKAGES := gcc python3-dev python3-venv mininet iproute2 ethtool
+PACKAGES := gcc python3-dev python3-venv mininet iproute2 ethtool iputils-ping traceroute
 # For fuzzing alone: without them its tests are skipped.
 FUZZ_PACKAGES := clang-14 libclang-rt-14-dev
 
 option = $(if $($(1)),--$(2) $($(1)))
 DEMO_OPTIONS = --switch $(SWITCH) $(call option,SCENARIO,scenario) $(call option,WORKERS,workers) \
 	$(call option,SERVERS,servers) $(call option,RATE,rate) $(call option,BUFFER,buffer) \
-	$(call option,STEPS,steps) $(call option,SEED,seed) $(call option,ARMS,arms) $(call option,MODEL,model)
+	$(call option,STEPS,steps) $(call option,SEED,seed) $(call option,ARMS,arms) $(call option,MODEL,model) \
+	$(TOPOLOGY_OPTIONS)
+TOPOLOGY_OPTIONS = $(call option,TOPO,topo) $(call option,LEAVES,leaves) $(call option,SPINES,spines)
 
 .PHONY: help
 help: ## Show this
-	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
 
 .PHONY: demo
 demo: $(VENV)/.ready ## Train a model over a congested P4 switch, several ways side by side (root; SCENARIO= SWITCH= ...)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python mininet/demo.py $(DEMO_OPTIONS)
+
+.PHONY: mininet
+mininet: $(VENV)/.ready ## A Mininet prompt on P4 switches, with the controller (root; TOPO=leafspine HOSTS=4 SWITCH= ...)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python mininet/prompt.py --switch $(SWITCH) $(TOPOLOGY_OPTIONS) \
+		$(call option,HOSTS,hosts) $(call option,RATE,rate) $(call option,BUFFER,buffer)
+
+.PHONY: bench-load-balancing
+bench-load-balancing: $(VENV)/.ready ## Spraying against ECMP: other load on a spine, and a spine that fails (root)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/load_balancing.py --switch $(SWITCH)
 
 .PHONY: bench-training
 bench-training: $(VENV)/.ready ## Every scenario x arm x 3 seeds -> out/bench/training.json (root; takes long)

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An interactive Mininet prompt on a fabric of P4 switches, with the controller running."""
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TextIO, cast
+
+from errors import ExperimentError
+from gradlane.units import format_rate, parse_rate, parse_size
+from plan import FabricPlan
+from preconditions import PreconditionError, find_program
+from runner import SWITCH_HELP, ready_machine
+from topology import KINDS, Topology, TopologyError
+
+HOSTS = (2, 64)
+_EXAMPLES = """examples:
+  sudo python mininet/prompt.py
+  sudo python mininet/prompt.py --topo leafspine --leaves 2 --spines 2 --hosts 4
+  sudo python mininet/prompt.py --topo leafspine --switch gradlane,spine1=bmv2 --rate 50mbit --buffer 64kB
+  sudo python mininet/prompt.py --topo dumbbell --test
+  echo 'h1 ping -c 3 h2' | sudo python mininet/prompt.py --topo star --hosts 2
+
+at the prompt:
+  pingall                  every host to every other
+  h1 ping -c 3 h4          a command on a host; host names stand for their addresses
+  h1 traceroute -n h4      the switches answer by the controller
+  link leaf1 spine1 down   both ends of a link; "up" brings it back
+  sh gradlane-controller counters
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the prompt; returns the exit code: 0, 1 (failed on the way, or --test did), 2 (usage, or the machine)."""
+    options = _parser().parse_args(arguments)
+    try:
+        if not HOSTS[0] <= options.hosts <= HOSTS[1]:
+            raise TopologyError(f"hosts is {options.hosts}; it must be from {HOSTS[0]} to {HOSTS[1]}")
+        topology = Topology(options.topo, options.leaves, options.spines)
+        plan = FabricPlan.of_hosts(topology, options.hosts, options.rate, options.buffer, options.switch)
+        find_program("ping")
+        with ready_machine([plan]):
+            return _serve(plan, options.out, options.test)
+    except (TopologyError, PreconditionError) as problem:
+        print(f"prompt: error: {problem}", file=sys.stderr)
+        return 2
+    except ExperimentError as problem:
+        print(f"prompt: error: {problem}", file=sys.stderr)
+        return 1
+
+
+def _serve(plan: FabricPlan, out: Path, test: bool) -> int:
+    # Imported only now: preconditions says it better than an ImportError if Mininet is missing.
+    from mininet.cli import CLI
+
+    from emulation import Network
+
+    names = ", ".join(f"{switch.name} ({switch.target})" for switch in plan.switches)
+    print(f"{plan.topology}, {len(plan.hosts)} hosts, links of {format_rate(plan.rate)}; switches {names}")
+    with Network(plan, out, neighbours=False) as network:
+        net = _mininet(network)
+        print(f"ready: the controller runs, its API is at 127.0.0.1:9560; logs: {out / 'logs'}", flush=True)
+        if test:
+            lost = net.pingAll(timeout="5")
+            print(f"test: {lost:g} % of the pings were lost")
+            return 1 if lost else 0
+        if sys.stdin.isatty():
+            CLI(net)
+        else:
+            # A script. Mininet hands what comes on its standard input to the command that runs, so that is not ours.
+            silent, _writer = os.pipe()
+            CLI(net, stdin=os.fdopen(silent), script="/dev/stdin")
+    return 0
+
+
+def _mininet(network: Any) -> Any:
+    """What runs, as a Mininet network: its prompt wants one."""
+    from mininet.log import lg, setLogLevel
+    from mininet.net import Mininet
+
+    setLogLevel("output")
+    for handler in cast(list[logging.StreamHandler[TextIO]], lg.handlers):
+        handler.setStream(sys.stdout)  # what the commands say is what a script wants
+    Mininet.inited = True  # it would change the machine's sysctls for thousands of hosts
+    net = Mininet(build=False, controller=None)
+    fabric = network.fabric
+    net.hosts, net.switches, net.links = [*fabric.hosts.values()], [*fabric.switches.values()], [*fabric.links]
+    net.nameToNode = {**fabric.hosts, **fabric.switches}
+    return net
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="prompt.py", description=__doc__, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--topo", choices=KINDS, default="star", help="(default: %(default)s)")
+    parser.add_argument("--leaves", type=int, default=2, metavar="N", help="of a leafspine, 1 to 8 (default: 2)")
+    parser.add_argument("--spines", type=int, default=2, metavar="N", help="of a leafspine, 1 to 8 (default: 2)")
+    parser.add_argument("--hosts", type=int, default=4, metavar="N", help="spread over the edge switches (default: 4)")
+    parser.add_argument("--switch", default="gradlane", metavar="S", help=SWITCH_HELP)
+    parser.add_argument(
+        "--rate", type=_quantity(parse_rate), default="100mbit", metavar="R", help="of every link (100mbit)"
+    )
+    parser.add_argument("--buffer", type=_quantity(parse_size), default="64kB", metavar="B", help="of a port (64kB)")
+    parser.add_argument("--test", action="store_true", help="ping between all hosts, then end: 0 if none was lost")
+    parser.add_argument("--out", type=Path, default=Path("out/mininet"), metavar="DIR", help="(default: %(default)s)")
+    return parser
+
+
+def _quantity(parse: Callable[[str], int]) -> Callable[[str], int]:
+    def convert(text: str) -> int:
+        try:
+            return parse(text)
+        except ValueError as problem:
+            raise argparse.ArgumentTypeError(str(problem)) from None
+
+    return convert
+
+
+if __name__ == "__main__":
+    sys.exit(main())
