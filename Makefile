@@ -57,6 +57,10 @@ mininet: $(VENV)/.ready ## A Mininet prompt on P4 switches, with the controller 
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python mininet/prompt.py --switch $(SWITCH) $(TOPOLOGY_OPTIONS) \
 		$(call option,HOSTS,hosts) $(call option,RATE,rate) $(call option,BUFFER,buffer)
 
+.PHONY: bench-thresholds
+bench-thresholds: $(VENV)/.ready ## Step times by the threshold of congestion, and where the derived one lies (root)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/thresholds.py
+
 .PHONY: bench-load-balancing
 bench-load-balancing: $(VENV)/.ready ## Spraying against ECMP: other load on a spine, and a spine that fails (root)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/load_balancing.py --switch $(SWITCH)

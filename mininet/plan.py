@@ -128,7 +128,8 @@ class Impairment:
 @dataclass(frozen=True)
 class FabricPlan:
     """`roles` are the hosts' and where they are, in order; workers come first, then servers. `rate` in bit/s of every
-    link, `buffer` in bytes of every switch port; `targets` by switch, `impairments` by host."""
+    link, `buffer` in bytes of every switch port; `targets` by switch, `impairments` by host; `thresholds` as a Scenario
+    has them."""
 
     topology: Topology
     roles: Sequence[tuple[Role, str]]
@@ -136,6 +137,7 @@ class FabricPlan:
     buffer: int
     targets: Mapping[str, Target]
     impairments: Mapping[str, Impairment] = field(default_factory=dict[str, Impairment])
+    thresholds: tuple[float, float] | None = None
 
     @staticmethod
     def of(scenario: Scenario, switch: str = "gradlane") -> "FabricPlan":
@@ -155,6 +157,7 @@ class FabricPlan:
             buffer=scenario.buffer,
             targets=scenario.topology.targets(switch),
             impairments={"h1": Impairment(scenario.loss)} if scenario.loss else {},
+            thresholds=scenario.thresholds,
         )
 
     @staticmethod
@@ -225,7 +228,9 @@ class FabricPlan:
         """The fabric file, as the controller reads it, before it is TOML."""
         size = {"rate": format_rate(self.rate), "buffer": f"{self.buffer}B"}
         targets = {"gradlane": "gradlane-switch", "bmv2": "bmv2"}
+        stated = dict(zip(("yellow", "red"), self.thresholds, strict=True)) if self.thresholds else None
         return {
+            **({"thresholds": stated} if stated else {}),
             "switch": [
                 {"name": it.name, "device_id": it.index, "address": it.address, "target": targets[it.target]}
                 for it in self.switches

@@ -57,7 +57,8 @@ class Scenario:
     rate in bit/s of every link, buffer in bytes of every switch port. loss: probability that a frame is lost on the
     first worker's link, in each direction. steps: of training, the same for every arm. bmv2_scale: what BMv2 carries of
     it: there the links' rate and the gradients' size are multiplied by that, so that a step takes as long as before
-    (timeouts of TCP do not scale); `scale` is the part that was applied.
+    (timeouts of TCP do not scale); `scale` is the part that was applied. thresholds: of congestion, as fractions of the
+    buffer; None: those that the controller derives.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Scenario:
     bursts: Bursts | None = None
     failure: Failure | None = None
     further_arms: tuple[str, ...] = ()
+    thresholds: tuple[float, float] | None = None
     bmv2_scale: float = 0.25
     scale: float = 1.0
 
