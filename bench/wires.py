@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 from finsy.proto import U128, p4i, p4r, p4r_grpc
@@ -27,6 +27,7 @@ _PIPELINE = Path(__file__).resolve().parent.parent / "p4src" / "build" / "v1mode
 PROGRAM, P4INFO = _PIPELINE / "gradlane.json", _PIPELINE / "gradlane.p4info.txtpb"
 _READY_SECONDS = 60.0
 _DSCP_CLASS = 5
+_Wires = TypeVar("_Wires", bound="Wires")
 _OWN_MAC = b"\x02\0\0\0\0\xff"
 
 
@@ -51,7 +52,7 @@ class Wires:
         self._links = links
         self.switch, self.hosts = f"glw{os.getpid()}s", f"glw{os.getpid()}h"
 
-    def __enter__(self) -> Wires:
+    def __enter__(self: _Wires) -> _Wires:
         try:
             for namespace in (self.switch, self.hosts):
                 run("ip", "netns", "add", namespace)
