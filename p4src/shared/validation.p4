@@ -23,23 +23,23 @@ control Validation(in headers_t hdr, inout metadata_t meta) {
 
     apply {
         subtract();
-        if (hdr.gradlane.kind == KIND_TRIMMED) {
-            // The header of a slice that is gone.
-            header_length = hdr.udp.length;
-        }
         // One by one: a hardware target compares few bits at a time.
         if (meta.drop) {
             // Nobody asks any more.
+        } else if (last & 0xE000 != 0 || hdr.gradlane.slice & 0xE000 != 0) {
+            malformed();
+        } else if (before_end & 0x8000 == 0) {
+            malformed();
+        } else if (hdr.gradlane.budget & 0xC000 != 0 || beyond_budget & 0x8000 != 0) {
+            malformed();
+        } else if (hdr.gradlane.kind == KIND_TRIMMED) {
+            // The header of a slice that is gone; only a switch can have made one.
+            if (meta.from_fabric == 0 || hdr.udp.length != GRADLANE_UDP_LENGTH) {
+                malformed();
+            } else {
+                meta.gradient = true;
+            }
         } else if (header_length != GRADLANE_UDP_LENGTH) {
-            malformed();
-        } else if (last[15:13] != 0 || hdr.gradlane.slice[15:13] != 0) {
-            malformed();
-        } else if (before_end[15:15] == 0) {
-            malformed();
-        } else if (hdr.gradlane.budget[15:14] != 0 || beyond_budget[15:15] != 0) {
-            malformed();
-        } else if (hdr.gradlane.kind == KIND_TRIMMED && meta.from_fabric == 0) {
-            // Only a switch can have made one.
             malformed();
         } else {
             meta.gradient = true;

@@ -9,23 +9,17 @@ struct slot_t {
     bit<32> drops;
 }
 
-control Congestion(inout headers_t hdr, inout metadata_t meta,
-                   inout ingress_intrinsic_metadata_for_deparser_t ig_dprsr_md) {
+control Congestion(inout headers_t hdr, inout metadata_t meta, inout port_policy_t policy,
+                   in bit<16> half_budget) {
     @id(0x14000001)
     Meter<port_t>(PORTS, MeterType_t.BYTES) virtual_queue;
-
-    // Lowest drop precedence that yellow and red drop at this port (precedence 0 is protected whatever they say),
-    // and the lowest queue class whose packets fill the virtual queue.
-    drop_precedence_t yellow_from = 7;
-    drop_precedence_t red_from = 1;
-    queue_class_t metered_from = 0;
 
     @id(0x01000012)
     action set_policy(queue_class_t lowest_metered_class, drop_precedence_t yellow, drop_precedence_t red,
                       bit<1> to_fabric) {
-        metered_from = lowest_metered_class;
-        yellow_from = yellow;
-        red_from = red;
+        policy.metered_from = lowest_metered_class;
+        policy.yellow_from = yellow;
+        policy.red_from = red;
         meta.to_fabric = to_fabric;
     }
 
@@ -40,17 +34,14 @@ control Congestion(inout headers_t hdr, inout metadata_t meta,
     }
 
     // A job's share of a port where several jobs meet: a meter of the share's rate.
-    Color job_color = Color.RED;
-    bool has_share = false;
-    queue_class_t excess_class = BEST_EFFORT;
     @id(0x15000001)
     DirectMeter(MeterType_t.BYTES) share_meter;
 
     @id(0x01000013)
     action set_share(queue_class_t queue_class_of_excess) {
-        job_color = (Color)share_meter.execute();
-        has_share = true;
-        excess_class = queue_class_of_excess;
+        policy.job_color = (Color)share_meter.execute();
+        policy.has_share = true;
+        policy.excess_class = queue_class_of_excess;
     }
 
     @id(0x01000014)
@@ -68,27 +59,26 @@ control Congestion(inout headers_t hdr, inout metadata_t meta,
         size = JOB_SHARES;
     }
 
-    bit<16> half_budget = hdr.gradlane.budget >> 1;
-
     // How much of a message's budget this switch may take, by its place on the path. Over all hops that a message's slices
     // may take the parts add up to the budget at most.
+    // `share` comes with the whole of it.
     @id(0x01000015)
-    action whole() { meta.share = hdr.gradlane.budget; }
+    action whole() { }
 
     @id(0x01000016)
-    action rest_of_half() { meta.share = hdr.gradlane.budget - half_budget; }
+    action rest_of_half() { meta.share = meta.share - half_budget; }
 
     @id(0x01000017)
-    action half() { meta.share = hdr.gradlane.budget >> 1; }
+    action half() { meta.share = meta.share >> 1; }
 
     @id(0x01000018)
-    action quarter() { meta.share = hdr.gradlane.budget >> 2; }
+    action quarter() { meta.share = meta.share >> 2; }
 
     @id(0x01000019)
-    action eighth() { meta.share = hdr.gradlane.budget >> 3; }
+    action eighth() { meta.share = meta.share >> 3; }
 
     @id(0x0100001A)
-    action sixteenth() { meta.share = hdr.gradlane.budget >> 4; }
+    action sixteenth() { meta.share = meta.share >> 4; }
 
     @id(0x0100001B)
     action nothing() { meta.share = 0; }
@@ -112,7 +102,7 @@ control Congestion(inout headers_t hdr, inout metadata_t meta,
     @hidden
     table metered {
         key = {
-            metered_from: exact;
+            policy.metered_from: exact;
             meta.queue_class: range;
         }
         actions = { fill; @defaultonly NoAction; }
@@ -130,13 +120,13 @@ control Congestion(inout headers_t hdr, inout metadata_t meta,
     }
 
     action demote() {
-        meta.queue_class = excess_class;
+        meta.queue_class = policy.excess_class;
     }
 
     @hidden
     table demoted {
         key = {
-            excess_class: exact;
+            policy.excess_class: exact;
             meta.queue_class: range;
         }
         actions = { demote; @defaultonly NoAction; }
@@ -151,12 +141,33 @@ control Congestion(inout headers_t hdr, inout metadata_t meta,
         }
     }
 
+    apply {
+        port_policies.apply();
+        budget_shares.apply();
+        if (!meta.drop && !meta.punt && !meta.multicast) {
+            if (meta.gradient) {
+                job_shares.apply();
+            }
+            metered.apply();
+        }
+        // Control messages are few and must not wait; whatever else a job sends beyond its share gives way to others.
+        if (meta.color != Color.GREEN) {
+            if (policy.has_share && policy.job_color != Color.GREEN) {
+                demoted.apply();
+            }
+        }
+    }
+}
+
+// Drops or trims a slice that waits in the virtual queue, within the budget of its message.
+control Budget(inout headers_t hdr, inout metadata_t meta, in port_policy_t policy, inout verdict_t verdict,
+               inout ingress_intrinsic_metadata_for_deparser_t ig_dprsr_md) {
     @hidden
     table droppable {
         key = {
             meta.color: exact;
-            yellow_from: ternary;
-            red_from: ternary;
+            policy.yellow_from: ternary;
+            policy.red_from: ternary;
             meta.drop_precedence: range;
         }
         actions = { NoAction; }
@@ -208,7 +219,6 @@ control Congestion(inout headers_t hdr, inout metadata_t meta,
         }
     };
 
-    bit<32> limit = 0;
 
     @id(0x16000002)
     Register<slot_t, bit<16>>(BUDGET_SLOTS) budgets;
@@ -220,7 +230,7 @@ control Congestion(inout headers_t hdr, inout metadata_t meta,
                 pair.message = hdr.gradlane.message;
                 pair.drops = 1;
                 taken = 1;
-            } else if (pair.drops < limit) {
+            } else if (pair.drops < verdict.limit) {
                 pair.drops = pair.drops + 1;
                 taken = 1;
             }
@@ -228,57 +238,49 @@ control Congestion(inout headers_t hdr, inout metadata_t meta,
     };
 
     apply {
-        port_policies.apply();
-        if (meta.gradient) {
-            meta.slot_mask[15:0] = meta.slot_mask[15:0] & hdr.gradlane.message[15:0];
-            job_shares.apply();
-            budget_shares.apply();
-            meta.slot_base[15:0] = meta.slot_base[15:0] + meta.slot_mask[15:0];
-        }
-        metered.apply();
-        if (meta.color != Color.GREEN && meta.gradient) {
-            // Control messages are few and must not wait; whatever else a job sends beyond its share gives way to others.
-            if (has_share && job_color != Color.GREEN) {
-                demoted.apply();
-            }
-            // Other kinds are not what the budget is about, whatever tags the fabric has given them.
-            if (hdr.gradlane.kind == KIND_DATA) { if (droppable.apply().hit) {
-                if (has_share && job_color == Color.GREEN) {
-                    meta.reason = Reason.WITHIN_SHARE;
+        verdict.limit = (bit<32>)min(meta.share, meta.max_share);
+
+        // Other kinds are not what the budget is about, whatever tags the fabric has given them.
+        if (meta.gradient && hdr.gradlane.kind == KIND_DATA) {
+            if (droppable.apply().hit) {
+                if (policy.has_share && policy.job_color == Color.GREEN) {
+                    verdict.within_share = 1;
+                } else if (meta.share == 0 || meta.max_share == 0) {
+                    verdict.spent = 1;
+                    verdict.stale = look.execute(meta.slot_base[15:0]);
                 } else {
-                    bit<1> stale;
-                    bit<1> taken = 0;
-                    limit = (bit<32>)min(meta.share, meta.max_share);
-                    if (meta.share == 0 || meta.max_share == 0) {
-                        stale = look.execute(meta.slot_base[15:0]);
-                    } else {
-                        stale = claim.execute(meta.slot_base[15:0]);
-                        if (stale == 0) {
-                            taken = take.execute(meta.slot_base[15:0]);
-                        }
-                    }
-                    if (stale == 1) {
-                        meta.reason = Reason.STALE_MESSAGE;
-                    } else if (taken == 0) {
-                        meta.reason = Reason.BUDGET_SPENT;
-                    } else if (meta.trim) {
-                        meta.reason = Reason.TRIMMED_RED;
-                        if (meta.color == Color.YELLOW) {
-                            meta.reason = Reason.TRIMMED_YELLOW;
-                        }
-                        // A mirrored copy, which its session cuts off behind the Gradlane header, goes instead.
-                        ig_dprsr_md.mirror_type = MIRROR_TRIMMED;
-                        meta.queue_class = CONTROL_CLASS;
-                        meta.drop_precedence = PROTECTED;
-                    } else {
-                        meta.reason = Reason.DROPPED_RED;
-                        if (meta.color == Color.YELLOW) {
-                            meta.reason = Reason.DROPPED_YELLOW;
-                        }
-                        meta.drop = true;
+                    verdict.spent = 1;
+                    verdict.stale = claim.execute(meta.slot_base[15:0]);
+                    if (verdict.stale == 0) {
+                        verdict.taken = take.execute(meta.slot_base[15:0]);
                     }
                 }
-            } }
+            }
+        }
+        if (verdict.within_share == 1) {
+            meta.reason = Reason.WITHIN_SHARE;
+        } else if (verdict.stale == 1) {
+            meta.reason = Reason.STALE_MESSAGE;
+        } else if (verdict.taken == 1 && meta.trim) {
+            // A mirrored copy, which its session cuts off behind the Gradlane header, goes instead.
+            ig_dprsr_md.mirror_type = MIRROR_TRIMMED;
+            ig_dprsr_md.drop_ctl = 1;
+            meta.queue_class = CONTROL_CLASS;
+            meta.drop_precedence = PROTECTED;
+            if (meta.color == Color.RED) {
+                meta.reason = Reason.TRIMMED_RED;
+            } else {
+                meta.reason = Reason.TRIMMED_YELLOW;
+            }
+        } else if (verdict.taken == 1) {
+            meta.drop = true;
+            if (meta.color == Color.RED) {
+                meta.reason = Reason.DROPPED_RED;
+            } else {
+                meta.reason = Reason.DROPPED_YELLOW;
+            }
+        } else if (verdict.spent == 1) {
+            meta.reason = Reason.BUDGET_SPENT;
         }
     }
 }

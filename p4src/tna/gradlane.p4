@@ -36,9 +36,20 @@ control GradlaneIngress(inout headers_t hdr, inout ingress_metadata_t meta,
     Tagging() tagging;
     Routing() routing;
     Congestion() congestion;
+    Budget() budget;
     Marking() marking;
     Punting() punting;
     Telemetry() telemetry;
+
+    // What goes through a hash unit may lie anywhere: otherwise too many numbers would have to lie side by side.
+    Hash<bit<16>>(HashAlgorithm_t.IDENTITY) lower_half;
+    Hash<bit<16>>(HashAlgorithm_t.IDENTITY) lower_half_again;
+    Hash<bit<16>>(HashAlgorithm_t.IDENTITY) copy;
+
+    @hidden
+    action halve() {
+        meta.verdict.half_budget = meta.common.share >> 1;
+    }
 
     apply {
         if (hdr.packet_out.isValid()) {
@@ -47,23 +58,30 @@ control GradlaneIngress(inout headers_t hdr, inout ingress_metadata_t meta,
             hdr.packet_out.setInvalid();
             ig_tm_md.bypass_egress = 1;
         } else {
+            meta.common.spread = lower_half.get({ hdr.gradlane.message[15:0] });
+            meta.number = lower_half_again.get({ hdr.gradlane.message[15:0] });
             admission.apply(hdr, meta.common, ig_intr_md, ig_prsr_md, meta.checksum_error);
+            meta.common.share = copy.get({ hdr.gradlane.budget });
             if (meta.common.gradient) {
-                guard.apply(hdr, meta.common, ig_intr_md, ig_dprsr_md);
+                guard.apply(hdr, meta.common, meta.number, ig_intr_md, ig_dprsr_md);
             }
+            halve();
             if (!meta.common.drop) {
                 tagging.apply(hdr, meta.common);
             }
-            routing.apply(hdr, meta.common);
-            if (!meta.common.drop && meta.common.punt) {
+            routing.apply(hdr, meta.common, meta.lookup);
+            if (meta.common.punt) {
                 punting.apply(hdr, meta.common, ig_intr_md);
                 ig_tm_md.bypass_egress = 1;
-            } else if (!meta.common.drop) {
-                // The ports of a multicast are chosen after ingress; its slices are never droppable (budget 0).
-                if (!meta.common.multicast) {
-                    congestion.apply(hdr, meta.common, ig_dprsr_md);
+            } else {
+                congestion.apply(hdr, meta.common, meta.policy, meta.verdict.half_budget);
+                // No such group, or none of its members is alive.
+                if (!meta.common.drop && !meta.common.multicast && meta.common.egress_port == 0) {
+                    meta.common.reason = Reason.DROPPED_NO_ROUTE;
+                    meta.common.drop = true;
                 }
                 marking.apply(hdr, meta.common);
+                budget.apply(hdr, meta.common, meta.policy, meta.verdict, ig_dprsr_md);
                 meta.bridged.setValid();
                 meta.bridged.origin = Origin.ORDINARY;
                 if (meta.common.gradient) {
@@ -75,11 +93,11 @@ control GradlaneIngress(inout headers_t hdr, inout ingress_metadata_t meta,
 
         // For the deparser and for egress, whether it is needed or not.
         meta.ingress_port = (bit<16>)ig_intr_md.ingress_port;
-        meta.mirror_session = meta.common.egress_port ++ 1w0;
+        meta.mirror_session = meta.common.egress_port ++ meta.family;
         meta.mirror_origin = Origin.TRIMMED;
-        meta.ttl = hdr.ipv4.ttl;
-        if (hdr.ipv6.isValid()) {
-            meta.mirror_session[0:0] = 1;
+        if (hdr.ipv4.isValid()) {
+            meta.ttl = hdr.ipv4.ttl;
+        } else {
             meta.ttl = hdr.ipv6.hop_limit;
         }
         meta.bridged.ingress_port = ig_intr_md.ingress_port;
@@ -91,7 +109,7 @@ control GradlaneIngress(inout headers_t hdr, inout ingress_metadata_t meta,
         // Enforced in one place: a packet leaves only if nothing above decided to drop it. Of a slice that is trimmed only
         // the mirrored copy does.
         ig_tm_md.qid = (QueueId_t)meta.common.queue_class;
-        if (meta.common.drop || ig_dprsr_md.mirror_type == MIRROR_TRIMMED) {
+        if (meta.common.drop) {
             ig_dprsr_md.drop_ctl = 1;
         } else if (meta.common.multicast && !meta.common.punt) {
             ig_tm_md.mcast_grp_a = meta.common.next_hop;

@@ -1,11 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recognises gradient packets. Everything else is left to ordinary forwarding.
 
+// What the forwarding tables say.
+enum bit<2> Route { NONE = 0, GROUP = 1, MULTICAST = 2, LOCAL = 3 }
+
+struct lookup_t {
+    bool    routed;
+    port_t  bridge_port;
+    Route   route;
+    Reason  special;      // for the controller, whatever its addresses
+}
+
+// Of the egress port, and of the job at it.
+struct port_policy_t {
+    // Lowest drop precedence that yellow and red drop at this port (precedence 0 is protected whatever they say),
+    // and the lowest queue class whose packets fill the virtual queue.
+    drop_precedence_t yellow_from;
+    drop_precedence_t red_from;
+    queue_class_t     metered_from;
+    bool              has_share;
+    Color             job_color;
+    queue_class_t     excess_class;
+}
+
+// What became of a slice that might be dropped.
+struct verdict_t {
+    bit<16> half_budget;
+    bit<32> limit;
+    bit<1>  within_share;
+    bit<1>  spent;
+    bit<1>  stale;
+    bit<1>  taken;
+}
+
 struct ingress_metadata_t {
-    metadata_t common;
+    metadata_t    common;
+    lookup_t      lookup;
+    port_policy_t policy;
+    verdict_t     verdict;
+    bit<16>       number;         // lower half of the message's
     bool       checksum_error;
     bit<16>    ingress_port;      // as the guard's digest has it
-    bit<10>    mirror_session;    // of a trimmed slice
+    bit<1>     family;            // 1: IPv6
+    bit<10>    mirror_session;    // of a trimmed slice: port and family
     Origin     mirror_origin;     // of it, too
     bit<8>     ttl;
     bridged_h  bridged;
@@ -40,8 +77,20 @@ parser GradlaneParser(packet_in packet, out headers_t hdr, out ingress_metadata_
         transition select(hdr.ethernet.ethertype) {
             ETHERTYPE_IPV4: parse_ipv4;
             ETHERTYPE_IPV6: parse_ipv6;
+            ETHERTYPE_ARP: parse_arp;
+            ETHERTYPE_LLDP: parse_lldp;
             default: accept;
         }
+    }
+
+    state parse_arp {
+        meta.lookup.special = Reason.PUNTED_ARP;
+        transition accept;
+    }
+
+    state parse_lldp {
+        meta.lookup.special = Reason.PUNTED_LLDP;
+        transition accept;
     }
 
     state parse_ipv4 {
@@ -59,6 +108,7 @@ parser GradlaneParser(packet_in packet, out headers_t hdr, out ingress_metadata_
 
     state parse_ipv6 {
         packet.extract(hdr.ipv6);
+        meta.family = 1;
         transition select(hdr.ipv6.version, hdr.ipv6.next_header) {
             (6, PROTOCOL_UDP): parse_udp;
             (6, PROTOCOL_TCP): parse_tcp;
@@ -78,7 +128,7 @@ parser GradlaneParser(packet_in packet, out headers_t hdr, out ingress_metadata_
     }
 
     state parse_neighbour_discovery {
-        meta.common.neighbour_discovery = true;
+        meta.lookup.special = Reason.PUNTED_ND;
         transition accept;
     }
 

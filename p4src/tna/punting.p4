@@ -8,6 +8,7 @@ control Punting(inout headers_t hdr, inout metadata_t meta, in ingress_intrinsic
 
     apply {
         // Not all at once: the header is one container.
+        hdr.packet_in.setValid();
         hdr.packet_in.reserved = 0;
         hdr.packet_in.reason = 0;
         hdr.packet_in.ingress_port = ig_intr_md.ingress_port;
@@ -16,7 +17,6 @@ control Punting(inout headers_t hdr, inout metadata_t meta, in ingress_intrinsic
             meta.drop = true;
             meta.reason = Reason.DROPPED_PUNT_RATE;
         } else {
-            hdr.packet_in.setValid();
             hdr.packet_in.reason = (bit<5>)meta.reason;
             meta.egress_port = CPU_PORT;
         }

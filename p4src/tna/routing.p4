@@ -3,17 +3,26 @@
 // multicast group; everything else is bridged by its destination address. Ordinary traffic keeps to one member of a group
 // by its flow's hash; slices of gradients are sprayed over all members, in turn, as their order does not matter.
 //
-// The tables are looked up before it is known whether the packet may go on at all, so they say what they found in
-// `outcome`, which then counts only if nobody else has decided.
+// The tables are looked up, all of them, before it is known whether the packet may go on at all: then a decision follows
+// from what they found.
 
-control Routing(inout headers_t hdr, inout metadata_t meta) {
-    Reason outcome = Reason.FORWARDED;
-    bool routed = false;
+control Routing(inout headers_t hdr, inout metadata_t meta, inout lookup_t lookup) {
+    @hidden
+    action reject(Reason reason) {
+        meta.drop = true;
+        meta.reason = reason;
+    }
+
+    @hidden
+    action punt(Reason reason) {
+        meta.punt = true;
+        meta.reason = reason;
+    }
 
     // The switch's own addresses: what has one as its destination is routed.
     @id(0x01000009)
     action route() {
-        routed = true;
+        lookup.routed = true;
     }
 
     @id(0x0100000A)
@@ -31,13 +40,11 @@ control Routing(inout headers_t hdr, inout metadata_t meta) {
 
     @id(0x0100000B)
     action bridge_to(port_t port) {
-        meta.egress_port = port;
+        lookup.bridge_port = port;
     }
 
     @id(0x0100000C)
-    action no_bridge() {
-        outcome = Reason.DROPPED_NO_BRIDGE;
-    }
+    action no_bridge() { }
 
     @id(0x0200000A)
     table bridged {
@@ -50,25 +57,24 @@ control Routing(inout headers_t hdr, inout metadata_t meta) {
     }
 
     @id(0x0100000D)
-    action no_route() {
-        outcome = Reason.DROPPED_NO_ROUTE;
-    }
+    action no_route() { }
 
     @id(0x0100000E)
     action set_next_hop(bit<16> group) {
+        lookup.route = Route.GROUP;
         meta.next_hop = group;
     }
 
     @id(0x0100000F)
     action replicate(bit<16> group) {
-        meta.multicast = true;
+        lookup.route = Route.MULTICAST;
         meta.next_hop = group;
     }
 
     // An address of the switch itself.
     @id(0x01000010)
     action local() {
-        outcome = Reason.PUNTED_LOCAL;
+        lookup.route = Route.LOCAL;
     }
 
     @id(0x02000005)
@@ -121,8 +127,16 @@ control Routing(inout headers_t hdr, inout metadata_t meta) {
     Hash<bit<16>>(HashAlgorithm_t.CRC16) ipv6_flow;
 
     apply {
+        stations.apply();
+        bridged.apply();
+        if (hdr.ipv4.isValid()) {
+            ipv4_routes.apply();
+        } else if (hdr.ipv6.isValid()) {
+            ipv6_routes.apply();
+        }
+
         if (meta.gradient && meta.spray) {
-            meta.spread = hdr.gradlane.slice + hdr.gradlane.message[15:0];
+            meta.spread = meta.spread + hdr.gradlane.slice;
         } else if (hdr.ipv4.isValid()) {
             // With the switch's number, or switches in a row would all choose alike.
             meta.spread = ipv4_flow.get({ meta.switch_id, hdr.ipv4.src, hdr.ipv4.dst, hdr.ipv4.protocol, meta.ports });
@@ -131,52 +145,36 @@ control Routing(inout headers_t hdr, inout metadata_t meta) {
                                           hdr.ipv6.flow_label, meta.ports });
         }
 
-        if (hdr.ethernet.ethertype == ETHERTYPE_ARP) {
-            outcome = Reason.PUNTED_ARP;
-        } else if (hdr.ethernet.ethertype == ETHERTYPE_LLDP) {
-            outcome = Reason.PUNTED_LLDP;
-        } else if (meta.neighbour_discovery) {
-            outcome = Reason.PUNTED_ND;
-        } else if (!stations.apply().hit) {
-            bridged.apply();
-        } else if (hdr.ipv4.isValid()) {
-            ipv4_routes.apply();
-        } else if (hdr.ipv6.isValid()) {
-            ipv6_routes.apply();
-        } else {
-            outcome = Reason.DROPPED_NOT_IP;
-        }
-
-        if (!meta.drop) {
-            if (outcome != Reason.FORWARDED) {
-                meta.reason = outcome;
-                if (outcome == Reason.PUNTED_ARP || outcome == Reason.PUNTED_ND || outcome == Reason.PUNTED_LOCAL
-                    || outcome == Reason.PUNTED_LLDP) {
-                    meta.punt = true;
-                } else {
-                    meta.drop = true;
-                }
-            } else if (routed && hdr.ipv4.isValid() && hdr.ipv4.ttl[7:1] == 0) {
-                meta.reason = Reason.PUNTED_TTL;
-                meta.punt = true;
-            } else if (routed && hdr.ipv6.isValid() && hdr.ipv6.hop_limit[7:1] == 0) {
-                meta.reason = Reason.PUNTED_TTL;
-                meta.punt = true;
-            } else if (routed) {
-                if (hdr.ipv4.isValid()) {
-                    hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
-                } else {
-                    hdr.ipv6.hop_limit = hdr.ipv6.hop_limit - 1;
-                }
-                if (meta.next_hop != 0 && !meta.multicast) {
-                    next_hops.apply();
-                }
+        if (meta.drop) {
+            // Decided.
+        } else if (lookup.special != Reason.FORWARDED) {
+            punt(lookup.special);
+        } else if (!lookup.routed) {
+            if (lookup.bridge_port == 0) {
+                reject(Reason.DROPPED_NO_BRIDGE);
+            } else {
+                meta.egress_port = lookup.bridge_port;
             }
+        } else if (!hdr.ipv4.isValid() && !hdr.ipv6.isValid()) {
+            reject(Reason.DROPPED_NOT_IP);
+        } else if (lookup.route == Route.NONE) {
+            reject(Reason.DROPPED_NO_ROUTE);
+        } else if (lookup.route == Route.LOCAL) {
+            punt(Reason.PUNTED_LOCAL);
+        } else if ((hdr.ipv4.isValid() && hdr.ipv4.ttl[7:1] == 0)
+                   || (hdr.ipv6.isValid() && hdr.ipv6.hop_limit[7:1] == 0)) {
+            punt(Reason.PUNTED_TTL);
+        } else if (lookup.route == Route.GROUP) {
+            next_hops.apply();
+        } else {
+            meta.multicast = true;
         }
-        // No such group, or none of its members is alive.
-        if (!meta.drop && !meta.punt && !meta.multicast && meta.next_hop != 0 && meta.egress_port == 0) {
-            meta.reason = Reason.DROPPED_NO_ROUTE;
-            meta.drop = true;
+        if (lookup.routed && !meta.punt) {
+            if (hdr.ipv4.isValid()) {
+                hdr.ipv4.ttl = hdr.ipv4.ttl - 1;
+            } else {
+                hdr.ipv6.hop_limit = hdr.ipv6.hop_limit - 1;
+            }
         }
     }
 }

@@ -13,15 +13,19 @@ control Telemetry(inout headers_t hdr, inout metadata_t meta) {
     Hash<bit<15>>(HashAlgorithm_t.IDENTITY) decision;
     Hash<bit<10>>(HashAlgorithm_t.IDENTITY) cell;
 
+    bit<16> layer = 0;
+
+    @hidden
+    action cap_layer() {
+        layer = min(hdr.gradlane.layer, 63);
+    }
+
     apply {
+        cap_layer();
         decisions.count(decision.get({ meta.job_index, meta.reason, meta.queue_class, meta.drop_precedence }));
         if (meta.reason == Reason.DROPPED_YELLOW || meta.reason == Reason.DROPPED_RED
             || meta.reason == Reason.TRIMMED_YELLOW || meta.reason == Reason.TRIMMED_RED) {
-            bit<6> layer = hdr.gradlane.layer[5:0];
-            if (hdr.gradlane.layer[15:6] != 0) {
-                layer = 63;
-            }
-            drop_map.count(cell.get({ layer, hdr.gradlane.magnitude[7:4] }));
+            drop_map.count(cell.get({ layer[5:0], hdr.gradlane.magnitude[7:4] }));
         }
     }
 }

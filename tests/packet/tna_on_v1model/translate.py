@@ -23,7 +23,6 @@ RULES: dict[str, list[tuple[str, str]]] = {
         (r"const port_t CPU_PORT = \d+", "const port_t CPU_PORT = 255"),
         # v1model has no headers in metadata.
         (r"\bheader (?=(bridged|trimmed)_h)", "struct "),
-        (r"@flexible ", ""),
     ],
     "parser.p4": [
         (r"out (?=ingress_metadata_t|ingress_intrinsic_metadata_t)", "inout "),
@@ -45,7 +44,7 @@ RULES: dict[str, list[tuple[str, str]]] = {
     ],
     "congestion.p4": [
         (r"DirectMeter\(MeterType_t\.BYTES\)", "direct_meter<Color>(MeterType.bytes)"),
-        (r"(\w+) = \(Color\)share_meter\.execute\(\)", r"share_meter.read(\1)"),
+        (r"([\w.]+) = \(Color\)share_meter\.execute\(\)", r"share_meter.read(\1)"),
         (r"Meter<port_t>\(PORTS, MeterType_t\.BYTES\)", "meter(PORTS, MeterType.bytes)"),
         (r"([\w.]+) = \(Color\)virtual_queue\.execute\(([\w.]+)\)", r"virtual_queue.execute_meter((bit<32>)\2, \1)"),
         (r"(?<!\w)Register<bit<32>, bit<16>>\(BUDGET_SLOTS\)", "register<bit<32>>(BUDGET_SLOTS)"),
@@ -56,14 +55,14 @@ RULES: dict[str, list[tuple[str, str]]] = {
             r"\1 \3_value;\n    action \3_apply\4",
         ),
         (
-            r"( *)(\w+) = (claim|look)\.execute\(slot\);",
-            r"\1@atomic { newest.read(\3_value, (bit<32>)slot); \3_apply(\3_value, \2);"
-            r" newest.write((bit<32>)slot, \3_value); }",
+            r"( *)([\w.]+) = (claim|look)\.execute\(meta\.slot_base\[15:0\]\);",
+            r"\1@atomic { newest.read(\3_value, (bit<32>)meta.slot_base[15:0]); \3_apply(\3_value, \2);"
+            r" newest.write((bit<32>)meta.slot_base[15:0], \3_value); }",
         ),
         (
-            r"( *)(\w+) = (take)\.execute\(slot\);",
-            r"\1@atomic { bit<64> cell; budgets.read(cell, (bit<32>)slot); \3_value = { cell[63:32], cell[31:0] };"
-            r" \3_apply(\3_value, \2); budgets.write((bit<32>)slot, \3_value.message ++ \3_value.drops); }",
+            r"( *)([\w.]+) = (take)\.execute\(meta\.slot_base\[15:0\]\);",
+            r"\1@atomic { bit<64> cell; budgets.read(cell, (bit<32>)meta.slot_base[15:0]); \3_value = { cell[63:32], cell[31:0] };"
+            r" \3_apply(\3_value, \2); budgets.write((bit<32>)meta.slot_base[15:0], \3_value.message ++ \3_value.drops); }",
         ),
     ],
     "punting.p4": [
@@ -81,6 +80,9 @@ RULES: dict[str, list[tuple[str, str]]] = {
     "gradlane.p4": [
         (r"#if __TARGET_TOFINO__ == 2\n#include <t2na\.p4>\n#else\n(#include) <tna\.p4>\n#endif", r'\1 "../tna.p4"'),
         (r'#include "checksums\.p4"\n', ""),
+        # A copy through a hash unit is a copy.
+        (r" *Hash<bit<16>>\(HashAlgorithm_t\.IDENTITY\) \w+;\n", ""),
+        (r"= (?:copy|lower_half|lower_half_again)\.get\(\{ ([^}]*) \}\)", r"= \1"),
         (r" *meta\.bridged\.setValid\(\);\n", ""),
         (r"meta\.trimmed\.isValid\(\)", "meta.trimmed.origin == Origin.TRIMMED"),
         (r"(?s)control GradlaneIngressDeparser.*", '#include "../switch.p4"\n'),
