@@ -103,6 +103,7 @@ fuzz: $(VENV)/.ready-test ## Fuzz the switch's C code under sanitizers (SECONDS=
 .PHONY: p4
 p4: ## Compile the P4 program, and the tests' programs that changed, with p4c
 	python3 p4src/build.py
+	python3 tests/packet/tna_on_v1model/translate.py
 
 .PHONY: p4-coverage
 p4-coverage: $(VENV)/.ready-test ## What the packet tests reach of the P4 program -> out/p4-coverage.txt

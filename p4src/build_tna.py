@@ -6,21 +6,27 @@ The reports are committed, beside a digest of the sources; no binary is. Without
 run: the tests run its controls on a v1model target (tests/packet/tna_on_v1model).
 """
 
+import hashlib
 import json
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from build import GRADLANE, HERE, Tree, _files
-
+HERE = Path(__file__).resolve().parent
 OUTPUT = HERE / "build" / "tna"
+DIGEST = OUTPUT / "sources.sha256"
 TARGETS = {"tofino": "tna", "tofino2": "t2na"}
-SOURCES = Tree(HERE, OUTPUT, _files(HERE, "shared/*.p4", "tna/*.p4"), ("tna/gradlane.p4",))
+COLUMNS = ("logical tables", "SRAMs", "TCAMs", "map RAMs", "meters", "stateful ALUs")
+
+
+def sources_digest() -> str:
+    """One line per source file, `sha256sum` format."""
+    sources = sorted([*HERE.glob("shared/*.p4"), *HERE.glob("tna/*.p4")])
+    return "".join(f"{hashlib.sha256(s.read_bytes()).hexdigest()}  {s.relative_to(HERE).as_posix()}\n" for s in sources)
 
 
 def report_file(target: str) -> Path:
@@ -28,43 +34,36 @@ def report_file(target: str) -> Path:
     return OUTPUT / f"resources-{target}.txt"
 
 
-def stage_usage(resources: dict[str, Any]) -> list[tuple[int, Counter[str]]]:
-    """Per MAU stage of `resources.json`: how many units of each kind are in use."""
-    stages: list[tuple[int, Counter[str]]] = []
-    for stage in resources["resources"]["mau"]["mau_stages"]:
-        usage: Counter[str] = Counter()
-        for kind, unit in (("SRAM", "rams"), ("TCAM", "tcams"), ("map RAM", "map_rams"), ("table", "logical_tables")):
-            usage[kind] = sum(bool(each["usages"]) for each in stage[unit].get("units", stage[unit].get("ids", [])))
-        for alu in stage["meter_alus"]["meters"]:
-            usage["meter or stateful ALU"] += bool(alu["usages"])
-        stages.append((stage["stage_number"], usage))
-    return stages
-
-
-def _table(stages: list[tuple[int, Counter[str]]]) -> list[str]:
-    kinds = ("table", "SRAM", "TCAM", "map RAM", "meter or stateful ALU")
-    lines = ["stage  " + "  ".join(kinds)]
-    lines += [f"{number:5}  " + "  ".join(f"{usage[k]:{len(k)}}" for k in kinds) for number, usage in stages]
-    total = sum((usage for _, usage in stages), Counter[str]())
-    return [*lines, "total  " + "  ".join(f"{total[k]:{len(k)}}" for k in kinds)]
-
-
-def _report(target: str, folder: Path, version: str) -> str:
-    logs = folder / "pipe" / "logs"
-    stages = stage_usage(json.loads((logs / "resources.json").read_text()))
-    used = [number for number, usage in stages if usage["table"]]
-    phv = re.findall(r"^\| *(?:Overall|All|Usage|8b|16b|32b|Total).*$", (logs / "phv_allocation_summary_0.log").read_text(), re.M)
-    return "\n".join(
-        [
-            f"{target} ({TARGETS[target]}): {len(used)} stages; {version}",
-            "",
-            *_table(stages),
-            "",
-            "PHV containers:",
-            *dict.fromkeys(phv),
-            "",
-        ]
+def usage(stage: dict[str, Any]) -> tuple[int, ...]:
+    """What a stage of `resources.json` has in use, by `COLUMNS`."""
+    alus = [use["used_for"] for alu in stage["meter_alus"]["meters"] for use in alu["usages"]]
+    stateful = sum("stateful" in use for use in alus)
+    return (
+        len(stage["logical_tables"]["ids"]),
+        sum(bool(ram["usages"]) for ram in stage["rams"]["srams"]),
+        sum(bool(ram["usages"]) for ram in stage["tcams"]["tcams"]),
+        sum(bool(ram["usages"]) for ram in stage["map_rams"]["maprams"]),
+        len(alus) - stateful,
+        stateful,
     )
+
+
+def report(target: str, folder: Path, version: str) -> str:
+    """The report, from the logs that the compiler has left in its output folder."""
+    logs = folder / "pipe" / "logs"
+    mau = json.loads((logs / "resources.json").read_text())["resources"]["mau"]
+    stages = [usage(stage) for stage in mau["mau_stages"]]
+    while not any(stages[-1]):
+        stages.pop()
+    rows = [*map(str, range(len(stages))), "all"]
+    lines = ["  ".join(("stage", *COLUMNS))]
+    for row, values in zip(rows, [*stages, [sum(column) for column in zip(*stages, strict=True)]], strict=True):
+        cells = (f"{value:>{len(name)}}" for name, value in zip(COLUMNS, values, strict=True))
+        lines.append("  ".join((f"{row:>5}", *cells)))
+    last = max(logs.glob("phv_allocation_summary_*.log"), key=lambda path: int(path.stem.rsplit("_", 1)[1]))
+    phv = re.findall(r"^\| *(Usage for \d+b|Overall PHV Usage) *\| *(\d+) *\( *([\d.]+) *%\)", last.read_text(), re.M)
+    containers = [f"{name}: {number} containers ({share} %)" for name, number, share in phv]
+    return "\n".join((f"{target}: {len(stages)} stages ({version})", "", *lines, "", *containers, ""))
 
 
 def compile_for(target: str, driver: Path) -> str | None:
@@ -74,7 +73,7 @@ def compile_for(target: str, driver: Path) -> str | None:
         command = [driver, "--target", target, "--arch", TARGETS[target], "-g", "-o", folder, "tna/gradlane.p4"]
         if subprocess.run(command, cwd=HERE, check=False).returncode:
             return None
-        return _report(target, Path(folder), version)
+        return report(target, Path(folder), version)
 
 
 def main() -> int:
@@ -82,19 +81,19 @@ def main() -> int:
     backend = shutil.which("p4c-barefoot")
     if backend is None:
         print(
-            "make p4-tna: p4c-barefoot is not on PATH. Build p4c (https://github.com/p4lang/p4c) with -DENABLE_TOFINO=ON "
-            "and put its folder, with `p4c`, `p4c-barefoot` and `bfas`, first on PATH.",
+            "make p4-tna: p4c-barefoot is not on PATH. Build p4c (https://github.com/p4lang/p4c) with "
+            "-DENABLE_TOFINO=ON and put its folder, with `p4c`, `p4c-barefoot` and `bfas`, first on PATH.",
             file=sys.stderr,
         )
         return 1
     OUTPUT.mkdir(parents=True, exist_ok=True)
     for target in TARGETS:
         print(f"{target}: p4src/tna/gradlane.p4")
-        report = compile_for(target, Path(backend).with_name("p4c"))
-        if report is None:
+        text = compile_for(target, Path(backend).with_name("p4c"))
+        if text is None:
             return 1
-        report_file(target).write_text(report)
-    SOURCES.digest_file.write_text(SOURCES.sources_digest())
+        report_file(target).write_text(text)
+    DIGEST.write_text(sources_digest())
     return 0
 
 

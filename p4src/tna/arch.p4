@@ -23,8 +23,8 @@ enum bit<8> Origin {
     TRIMMED  = 2    // trimmed_h, and what ingress had received, cut off behind the Gradlane header
 }
 
-const bit<3> MIRROR_TRIMMED = 1;
-const bit<3> DIGEST_VIOLATION = 1;
+const MirrorType_t MIRROR_TRIMMED = 1;
+const DigestType_t DIGEST_VIOLATION = 1;
 
 // Of a packet that went through the queues.
 header bridged_h {

@@ -230,22 +230,26 @@ control Budget(inout headers_t hdr, inout metadata_t meta, in port_policy_t poli
                 pair.message = hdr.gradlane.message;
                 pair.drops = 1;
                 taken = 1;
-            } else if (pair.drops < verdict.limit) {
+            } else if (pair.drops < (bit<32>)meta.share) {
                 pair.drops = pair.drops + 1;
                 taken = 1;
             }
         }
     };
 
-    apply {
-        verdict.limit = (bit<32>)min(meta.share, meta.max_share);
+    @hidden
+    action limit_share() {
+        meta.share = min(meta.share, meta.max_share);
+    }
 
+    apply {
+        limit_share();
         // Other kinds are not what the budget is about, whatever tags the fabric has given them.
         if (meta.gradient && hdr.gradlane.kind == KIND_DATA) {
             if (droppable.apply().hit) {
                 if (policy.has_share && policy.job_color == Color.GREEN) {
                     verdict.within_share = 1;
-                } else if (meta.share == 0 || meta.max_share == 0) {
+                } else if (meta.share == 0) {
                     verdict.spent = 1;
                     verdict.stale = look.execute(meta.slot_base[15:0]);
                 } else {

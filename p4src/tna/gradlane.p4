@@ -62,14 +62,15 @@ control GradlaneIngress(inout headers_t hdr, inout ingress_metadata_t meta,
             meta.number = lower_half_again.get({ hdr.gradlane.message[15:0] });
             admission.apply(hdr, meta.common, ig_intr_md, ig_prsr_md, meta.checksum_error);
             meta.common.share = copy.get({ hdr.gradlane.budget });
-            if (meta.common.gradient) {
-                guard.apply(hdr, meta.common, meta.number, ig_intr_md, ig_dprsr_md);
-            }
+            guard.apply(hdr, meta.common, ig_intr_md, ig_dprsr_md);
             halve();
+            // The slot of the message, in two steps.
+            meta.common.slot_mask[15:0] = meta.common.slot_mask[15:0] & meta.number;
             if (!meta.common.drop) {
                 tagging.apply(hdr, meta.common);
             }
             routing.apply(hdr, meta.common, meta.lookup);
+            meta.common.slot_base[15:0] = meta.common.slot_base[15:0] + meta.common.slot_mask[15:0];
             if (meta.common.punt) {
                 punting.apply(hdr, meta.common, ig_intr_md);
                 ig_tm_md.bypass_egress = 1;
@@ -93,7 +94,7 @@ control GradlaneIngress(inout headers_t hdr, inout ingress_metadata_t meta,
 
         // For the deparser and for egress, whether it is needed or not.
         meta.ingress_port = (bit<16>)ig_intr_md.ingress_port;
-        meta.mirror_session = meta.common.egress_port ++ meta.family;
+        meta.mirror_session = (MirrorId_t)(meta.common.egress_port ++ meta.family);
         meta.mirror_origin = Origin.TRIMMED;
         if (hdr.ipv4.isValid()) {
             meta.ttl = hdr.ipv4.ttl;

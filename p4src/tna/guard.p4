@@ -8,7 +8,7 @@ struct guard_violation_t {
     ipv6_t  source;
 }
 
-control Guard(inout headers_t hdr, inout metadata_t meta, in bit<16> number, in ingress_intrinsic_metadata_t ig_intr_md,
+control Guard(inout headers_t hdr, inout metadata_t meta, in ingress_intrinsic_metadata_t ig_intr_md,
               inout ingress_intrinsic_metadata_for_deparser_t ig_dprsr_md) {
     DirectCounter<bit<64>>(CounterType_t.PACKETS_AND_BYTES) permitted;
 
@@ -66,12 +66,14 @@ control Guard(inout headers_t hdr, inout metadata_t meta, in bit<16> number, in 
     }
 
     apply {
-        jobs.apply();
-        if (meta.from_fabric == 0) {
+        // Before it is known whether the header holds together.
+        if (hdr.gradlane.isValid()) {
+            jobs.apply();
+        }
+        if (!meta.gradient) {
+            meta.job_index = 0;
+        } else if (meta.from_fabric == 0) {
             senders.apply();
         }
-        // The slot of the message, in two steps.
-        meta.slot_mask[15:0] = meta.slot_mask[15:0] & number;
-        meta.slot_base[15:0] = meta.slot_base[15:0] + meta.slot_mask[15:0];
     }
 }

@@ -26,7 +26,6 @@ struct port_policy_t {
 // What became of a slice that might be dropped.
 struct verdict_t {
     bit<16> half_budget;
-    bit<32> limit;
     bit<1>  within_share;
     bit<1>  spent;
     bit<1>  stale;
@@ -42,7 +41,8 @@ struct ingress_metadata_t {
     bool       checksum_error;
     bit<16>    ingress_port;      // as the guard's digest has it
     bit<1>     family;            // 1: IPv6
-    bit<10>    mirror_session;    // of a trimmed slice: port and family
+    // Of a trimmed slice: port and family. Tofino 2 has fewer sessions, so its ports must differ in the lower seven bits.
+    MirrorId_t mirror_session;
     Origin     mirror_origin;     // of it, too
     bit<8>     ttl;
     bridged_h  bridged;

@@ -22,6 +22,7 @@ from gradlane_switch.switch import read_p4info, read_program
 P4SRC = Path(__file__).parents[2] / "p4src"
 BUILD = P4SRC / "build" / "v1model"
 PROGRAM, P4INFO = BUILD / "gradlane.json", BUILD / "gradlane.p4info.txtpb"
+TNA = Path(__file__).parent / "tna_on_v1model" / "build"
 _COVERAGE = pytest.StashKey[Coverage]()
 
 
@@ -72,10 +73,15 @@ def pipeline() -> Pipeline:
     return Pipeline(read_program(PROGRAM), read_p4info(P4INFO), Lock())
 
 
-@pytest.fixture(scope="session", params=["gradlane-switch", "simple_switch_grpc"])
+@pytest.fixture(scope="session", params=["gradlane-switch", "simple_switch_grpc", "tna on gradlane-switch"])
 def target(request: pytest.FixtureRequest, schema: P4Schema, pipeline: Pipeline, coverage: Coverage | None) -> Target:
     if request.param == "gradlane-switch":
         return InProcess(schema, pipeline, coverage and coverage.observe)
+    if request.param == "tna on gradlane-switch":
+        # The controls of p4src/tna, with v1model's externs; their tables are those that the schema knows.
+        return InProcess(
+            schema, Pipeline(read_program(TNA / "gradlane.json"), read_p4info(TNA / "gradlane.p4info.txtpb"), Lock())
+        )
     return request.getfixturevalue("bmv2")
 
 

@@ -9,6 +9,9 @@
 
 typedef bit<9> PortId_t;
 typedef bit<5> QueueId_t;
+typedef bit<10> MirrorId_t;
+typedef bit<3> MirrorType_t;
+typedef bit<3> DigestType_t;
 
 const bit<16> PARSER_ERROR_OK = 0;
 

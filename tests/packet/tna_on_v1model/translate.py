@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Writes p4src/tna as a v1model program, so that its controls can run where there is no Tofino.
 
@@ -5,22 +6,31 @@ Only the externs' spelling is translated; the tables, the actions and every deci
 that finds nothing to translate, and an extern that no rule translates, are errors.
 """
 
+import hashlib
 import re
 import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 P4_SOURCE = HERE.parents[2] / "p4src"
+BUILD = HERE / "build"
+PROGRAM, P4INFO, DIGEST = BUILD / "gradlane.json", BUILD / "gradlane.p4info.txtpb", BUILD / "sources.sha256"
 # What a v1model target does with its own means is in switch.p4.
 LEFT_OUT = ("checksums.p4",)
 EXTERNS = ("Meter<", "DirectMeter", "Counter<", "Register", "Hash<", "ActionSelector", "Digest<", "Mirror", "Checksum")
 
 # By file: patterns and what takes their place.
-RULES: dict[str, list[tuple[str, str]]] = {
+RULES: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
     "arch.p4": [
         # The targets' meters number the colours.
         (r"RED = 3", "RED = 2"),
         (r"const port_t CPU_PORT = \d+", "const port_t CPU_PORT = 255"),
+        # Its queues are counted in packets.
+        (r"DEPTH_UNIT = 80", "DEPTH_UNIT = 0"),
         # v1model has no headers in metadata.
         (r"\bheader (?=(bridged|trimmed)_h)", "struct "),
     ],
@@ -33,7 +43,10 @@ RULES: dict[str, list[tuple[str, str]]] = {
         (r"(?s)// Ingress has found out what the packet is\.\nparser GradlaneEgressParser.*", ""),
     ],
     "guard.p4": [
-        (r"DirectCounter<bit<64>>\(CounterType_t\.PACKETS_AND_BYTES\)", "direct_counter(CounterType.packets_and_bytes)"),
+        (
+            r"DirectCounter<bit<64>>\(CounterType_t\.PACKETS_AND_BYTES\)",
+            "direct_counter(CounterType.packets_and_bytes)",
+        ),
     ],
     "routing.p4": [
         (r"ActionProfile\(NEXT_HOPS\) members", "action_selector(HashAlgorithm.identity, NEXT_HOPS, 16) members"),
@@ -51,8 +64,9 @@ RULES: dict[str, list[tuple[str, str]]] = {
         (r"(?<!\w)Register<slot_t, bit<16>>\(BUDGET_SLOTS\)", "register<bit<64>>(BUDGET_SLOTS)"),
         # The body becomes an action on the value, between a read and a write.
         (
-            r"(?s)RegisterAction<(\w+|bit<32>), bit<16>, bit<1>>\((\w+)\) (\w+) = \{\n *void apply(.*?\n        \})\n    \};",
-            r"\1 \3_value;\n    action \3_apply\4",
+            r"(?s)RegisterAction<(\w+|bit<32>), bit<16>, bit<1>>\(\w+\) (\w+) = \{\n"
+            r" *void apply(.*?\n        \})\n    \};",
+            r"\1 \2_value;\n    action \2_apply\3",
         ),
         (
             r"( *)([\w.]+) = (claim|look)\.execute\(meta\.slot_base\[15:0\]\);",
@@ -61,8 +75,9 @@ RULES: dict[str, list[tuple[str, str]]] = {
         ),
         (
             r"( *)([\w.]+) = (take)\.execute\(meta\.slot_base\[15:0\]\);",
-            r"\1@atomic { bit<64> cell; budgets.read(cell, (bit<32>)meta.slot_base[15:0]); \3_value = { cell[63:32], cell[31:0] };"
-            r" \3_apply(\3_value, \2); budgets.write((bit<32>)meta.slot_base[15:0], \3_value.message ++ \3_value.drops); }",
+            r"\1@atomic { bit<64> cell; budgets.read(cell, (bit<32>)meta.slot_base[15:0]);"
+            r" \3_value = { cell[63:32], cell[31:0] }; \3_apply(\3_value, \2);"
+            r" budgets.write((bit<32>)meta.slot_base[15:0], \3_value.message ++ \3_value.drops); }",
         ),
     ],
     "punting.p4": [
@@ -111,3 +126,35 @@ def write(folder: Path) -> None:
     for source in sorted((P4_SOURCE / "tna").glob("*.p4")):
         if source.name not in LEFT_OUT:
             (folder / "tna" / source.name).write_text(translate(source.name, source.read_text()))
+
+
+def sources_digest() -> str:
+    """One line per source file, `sha256sum` format."""
+    sources = [
+        *(P4_SOURCE / "shared").glob("*.p4"),
+        *(P4_SOURCE / "tna").glob("*.p4"),
+        *HERE.glob("*.p4"),
+        Path(__file__),
+    ]
+    names = {source.resolve().relative_to(P4_SOURCE.parent).as_posix(): source for source in sources}
+    return "".join(f"{hashlib.sha256(names[name].read_bytes()).hexdigest()}  {name}\n" for name in sorted(names))
+
+
+def main() -> int:
+    """Compiles the translation into `build`. Returns the exit code."""
+    compiler = shutil.which("p4c-bm2-ss")
+    if compiler is None:
+        print("p4c-bm2-ss is not on PATH, see `make p4`", file=sys.stderr)
+        return 1
+    BUILD.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder))
+        command = [compiler, "--arch", "v1model", "--p4runtime-files", P4INFO, "-o", PROGRAM, "tna/gradlane.p4"]
+        code = subprocess.run(command, cwd=folder, check=False).returncode
+    if code == 0:
+        DIGEST.write_text(sources_digest())
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
