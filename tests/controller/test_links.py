@@ -24,14 +24,23 @@ class World:
         self.links = Links(self.fabric)
         self.peers = {(it.switch, it.number): (it.peer, it.peer_number) for it in self.fabric.link_ports}
 
-    def rounds(self, count: int, deaf: Collection[tuple[str, int]] = (), present: Collection[str] = ALL) -> list[bool]:
-        """What `tick` says; at the ends `deaf` nothing arrives."""
+    def rounds(
+        self,
+        count: int,
+        deaf: Collection[tuple[str, int]] = (),
+        present: Collection[str] = ALL,
+        dead: Collection[str] = (),
+    ) -> list[bool]:
+        """What `tick` says; at the ends `deaf` nothing arrives, and switches that are `dead` route nothing back."""
         said: list[bool] = []
         for _ in range(count):
             for switch in present:
                 for port, frame in self.links.frames(switch):
                     there = self.peers[switch, port]
-                    if there not in deaf and there[0] in present:
+                    if parse_lldp(frame) is None:
+                        if there[0] not in dead:
+                            assert self.links.hear_probe(switch, port, frame)
+                    elif there not in deaf and there[0] in present:
                         self.links.hear(*there, frame)
             said.append(self.links.tick(present))
         return said
@@ -91,6 +100,27 @@ def test_a_switchs_last_link_is_never_taken_down(world: World) -> None:
     assert world.links.down == CUT
 
 
+def test_a_switch_that_lost_its_session_and_routes_nothing_back_is_gone_around(world: World) -> None:
+    living = ("leaf1", "leaf2", "spine2")
+    world.rounds(5)
+    assert not any(world.rounds(10, present=living))  # it forwards
+    assert world.rounds(3, present=living, dead={"spine1"}) == [False, False, True]
+    assert world.links.down == {("leaf1", 5), ("leaf2", 5), ("spine1", 1), ("spine1", 2)}
+    # It is back, and routes nothing back as nothing is routed over it: its links tell.
+    assert world.rounds(3, dead={"spine1"}) == [False, False, True]
+    assert world.links.down == frozenset()
+
+
+def test_a_dead_switch_with_hosts_stays_where_it_is(world: World) -> None:
+    world.rounds(5)
+    assert not any(world.rounds(10, present=("leaf1", "spine1", "spine2"), dead={"leaf2"}))
+
+
+def test_probes_that_never_came_back_say_nothing(world: World) -> None:
+    world.rounds(5, dead={"spine1"})
+    assert not any(world.rounds(10, present=("leaf1", "leaf2", "spine2"), dead={"spine1"}))
+
+
 def test_a_wrong_neighbour_is_named_once_and_the_link_is_down(world: World, caplog: pytest.LogCaptureFixture) -> None:
     frame = make_lldp(bytes(6), "spine2", 2, 2)
     with caplog.at_level(logging.ERROR):
@@ -109,6 +139,13 @@ def test_hosts_can_say_nothing_about_links(world: World) -> None:
     for frame in (b"", b"x" * 60, make_lldp(bytes(6), "spine1", 2, 2)[:25]):
         world.links.hear("leaf2", 5, frame)
     assert world.rounds(3, deaf={("leaf2", 5)}) == [False, False, True]
+
+
+def test_hosts_can_send_no_probes(world: World) -> None:
+    (probe,) = [frame for port, frame in world.links.frames("leaf1") if port == 5 and parse_lldp(frame) is None]
+    assert not world.links.hear_probe("leaf1", 1, probe)
+    assert world.links.hear_probe("leaf1", 6, probe)
+    assert not world.links.hear_probe("leaf1", 6, probe[:40])
 
 
 def test_the_state_outlives_a_change_of_other_links(world: World, leafspine_text: Callable[..., str]) -> None:

@@ -115,6 +115,20 @@ def make_time_exceeded(packet: Packet, source: Address) -> bytes | None:
     return _ip_frame(packet.source_mac, packet.destination_mac, source, packet.source, message)
 
 
+def make_probe(to: bytes, own: bytes, address: Address, number: int) -> bytes:
+    """An echo request from an address to itself: whom it is sent to routes it back."""
+    message = b"\x08\x00\x00\x00" + number.to_bytes(2, "big") + b"\0\0"
+    return _ip_frame(to, own, address, address, message)
+
+
+def parse_probe(frame: bytes) -> int | None:
+    """The number of a probe."""
+    packet = parse_packet(frame)
+    if packet is None or packet.source != packet.destination or not packet.is_icmp or packet.payload[:2] != b"\x08\0":
+        return None
+    return int.from_bytes(packet.payload[4:6], "big")
+
+
 def make_lldp(mac: bytes, switch: str, port: int, seconds: int) -> bytes:
     """What a port says of itself; it holds for some seconds."""
     return _frame(

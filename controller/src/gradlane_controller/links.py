@@ -4,7 +4,9 @@
 A switch sees only its own ports go down; a link that fails elsewhere is found here. A frame counts as missing only if
 at the same time others of the same sender arrived, and others arrived at the same receiver: when everything there falls
 silent, the likeliest culprit is the way to the controller, or the controller itself, and a switch's last link is better
-used than not. Nor does a lost session say anything about links, as switches forward without the controller.
+used than not. Nor does a lost session say anything about links, as switches forward without the controller. What is
+behind a switch without a session is found out by probes that it routes back to its neighbour; one without hosts that
+no longer does so is gone around.
 """
 
 import logging
@@ -14,7 +16,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from gradlane_controller.fabric import Fabric, LinkPort
-from gradlane_controller.frames import make_lldp, parse_lldp
+from gradlane_controller.frames import make_lldp, make_probe, parse_lldp, parse_probe
 
 INTERVAL = 0.5  # seconds between two frames
 ENOUGH = 3  # missing frames in a row make a link one that is down, arriving ones make it one that works
@@ -34,6 +36,16 @@ class _Direction:
     heard: bool = False
     works: bool = True
 
+    def judge(self, missing: bool, counts: bool) -> None:
+        """A round is over; `counts`: whether what has arrived counts, `missing`: whether what has not does."""
+        self.arrived = self.arrived + 1 if counts and self.heard else 0
+        self.missing = self.missing + 1 if missing and not self.heard else 0
+        if self.missing >= ENOUGH:
+            self.works = False
+        elif self.arrived >= ENOUGH:
+            self.works = True
+        self.heard = False
+
 
 def _now() -> datetime:
     return datetime.now(timezone.utc)
@@ -43,6 +55,7 @@ def _now() -> datetime:
 class _Link:
     ends: tuple[LinkPort, LinkPort]
     directions: dict[End, _Direction]
+    probes: dict[End, _Direction]
     up: bool = True
     since: datetime = field(default_factory=_now)
 
@@ -54,7 +67,12 @@ class _Link:
     @property
     def deaf(self) -> list[str]:
         """The ends at which nothing arrives."""
-        return [f"{switch}:{number}" for (switch, number), it in self.directions.items() if not it.works]
+        return [
+            f"{switch}:{number}"
+            for ways in (self.directions, self.probes)
+            for (switch, number), it in ways.items()
+            if not it.works
+        ]
 
     def __str__(self) -> str:
         return " - ".join(f"{end.switch}:{end.number}" for end in self.ends)
@@ -80,16 +98,36 @@ class Links:
             names = [(end.switch, end.number) for end in ends]
             link = self._links.get(names[0])
             if link is None or link.ends != ends:
-                link = _Link(ends, {name: _Direction() for name in names})
+                link = _Link(ends, {name: _Direction() for name in names}, {})
             links |= dict.fromkeys(names, link)
         self._links = links
+        self._with_hosts = {port.switch for port in fabric.ports}
+        # An address of each switch that every other one routes to it.
+        self._addresses = {
+            port.switch: port.gateway
+            for port in fabric.ports
+            if port.gateway
+            and port.gateway in port.prefix
+            and [it.prefix for it in fabric.ports].count(port.prefix) == 1
+        }
 
     def frames(self, switch: str) -> Iterator[tuple[int, bytes]]:
         """What a switch is to send now, as (port, frame)."""
         for (name, number), link in self._links.items():
             if name == switch:
                 own = next(end for end in link.ends if (end.switch, end.number) == (name, number))
-                yield number, make_lldp(bytes.fromhex(own.mac.replace(":", "")), name, number, _TTL)
+                mac, peer_mac = (bytes.fromhex(it.replace(":", "")) for it in (own.mac, own.peer_mac))
+                yield number, make_lldp(mac, name, number, _TTL)
+                if name in self._addresses and own.peer not in self._with_hosts:
+                    yield number, make_probe(peer_mac, mac, self._addresses[name], number)
+
+    def hear_probe(self, switch: str, port: int, frame: bytes) -> bool:
+        """Something for the switch itself has arrived there; whether it is a probe that has come back."""
+        number = parse_probe(frame) if (switch, port) in self._links else None
+        link = self._links.get((switch, number)) if number is not None else None
+        if link is not None and number is not None:
+            link.probes.setdefault((switch, number), _Direction()).heard = True
+        return link is not None
 
     def hear(self, switch: str, port: int, frame: bytes) -> None:
         """An LLDP frame has arrived there."""
@@ -111,19 +149,17 @@ class Links:
         """Half a second is over; `present` are the switches that could send and listen. Whether a link changed."""
         changed = False
         links = list({id(link): link for link in self._links.values()}.values())
-        heard = [(link.peer_of(end), end) for link in links for end, it in link.directions.items() if it.heard]
-        spoke, listened = {peer[0] for peer, _ in heard}, {end[0] for _, end in heard}
+        ways = [(link.peer_of(end), end, it) for link in links for end, it in link.directions.items()]
+        spoke, listened = {peer[0] for peer, _, it in ways if it.heard}, {end[0] for _, end, it in ways if it.heard}
         for link in links:
-            told = all(end.switch in present for end in link.ends)
+            both = all(end.switch in present for end in link.ends)
             for end, direction in link.directions.items():
-                missing = told and not direction.heard and link.peer_of(end)[0] in spoke and end[0] in listened
-                direction.arrived = direction.arrived + 1 if told and direction.heard else 0
-                direction.missing = direction.missing + 1 if missing else 0
-                if direction.missing >= ENOUGH:
-                    direction.works = False
-                elif direction.arrived >= ENOUGH:
-                    direction.works = True
-                direction.heard = False
+                direction.judge(both and link.peer_of(end)[0] in spoke and end[0] in listened, counts=both)
+            for end, probe in link.probes.items():
+                alone = end[0] in listened and link.peer_of(end)[0] not in present
+                probe.judge(alone, counts=True)
+                if both and all(it.arrived >= ENOUGH for it in link.directions.values()):
+                    probe.works = True
             up = not link.deaf
             if up != link.up:
                 link.up, link.since, changed = up, _now(), True

@@ -109,6 +109,8 @@ class Site:
             if packet["reason"] == Reason.PUNTED_LLDP:
                 links.hear(self.where.name, port, packet.payload)
                 continue
+            if packet["reason"] == Reason.PUNTED_LOCAL and links.hear_probe(self.where.name, port, packet.payload):
+                continue
             answer = answers.answer(packet["reason"], port, packet.payload)
             if answer is not None:
                 await switch.write([P4PacketOut(answer, reserved=0, egress_port=port)])
