@@ -23,11 +23,11 @@ from gradlane_packets import FAR, HOSTS, UPLINKS, Host, Uplink, source_key
 Entity = P4DigestEntry | P4MeterEntry | P4MulticastGroupEntry | P4TableEntry
 
 SWITCH_ID = 1
-# Meters run on the target's clock. At one byte per second no time that a test takes changes a colour.
+# Meters run on the target's clock. Without a rate their tokens never come back, so that no time matters.
 # With frames of 1000 bytes: the virtual queue takes 5 as green, then 6 as yellow, and every further one is red.
 GREEN, YELLOW = 5, 6
-SLOW = P4MeterConfig(cir=1, cburst=5500, pir=1, pburst=11000)
-ALWAYS_RED = P4MeterConfig(cir=1, cburst=1, pir=1, pburst=1)
+UNDRAINED = P4MeterConfig(cir=0, cburst=5500, pir=0, pburst=11000)
+ALWAYS_RED = P4MeterConfig(cir=0, cburst=1, pir=0, pburst=1)
 
 MASK = 4095  # of a job's slots
 CLASSES = (((0, 3), 6), ((4, 100), 5))
@@ -171,7 +171,7 @@ def port_policy(port: int, metered: int = 1, yellow: int = 2, red: int = 1, to_f
     return entry("port_policies", {"egress_port": port}, "set_policy", **arguments)
 
 
-def virtual_queue(port: int, config: P4MeterConfig = SLOW) -> P4MeterEntry:
+def virtual_queue(port: int, config: P4MeterConfig = UNDRAINED) -> P4MeterEntry:
     """The meter of an egress port."""
     return P4MeterEntry("virtual_queue", index=port, config=config)
 
@@ -220,9 +220,8 @@ def multicast_mac(address: str) -> str:
 
 
 def punt_rate(reason: int, packets: int) -> P4MeterEntry:
-    """So many packets of a reason for the controller at once, and hardly another one thereafter."""
-    # Tokens come at one a second; RFC 2698 with equal bursts, so that there is no yellow.
-    config = P4MeterConfig(cir=1, cburst=packets, pir=1, pburst=packets)
+    """So many packets of a reason for the controller, and none thereafter."""
+    config = P4MeterConfig(cir=0, cburst=packets, pir=0, pburst=packets)
     return P4MeterEntry("punt_rates", index=reason, config=config)
 
 

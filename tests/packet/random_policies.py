@@ -33,8 +33,7 @@ PORTS = [end.port for end in (*HOSTS, *UPLINKS)]
 GROUP4, GROUP6 = "239.1.0.1", "ff0e::1"
 MESSAGES = (0, 1, 4, 8, 2**31 - 1, 2**31, 2**31 + 4, 2**32 - 4, 2**32 - 1)
 DSCPS = (1, 8, 46, 0b110_011, 0b101_001, 56)
-# Frames have a multiple of 50 bytes and bursts do not, so a slow rate does not matter where the clock runs.
-STEP = 50
+STEP = 50  # bytes behind a packet fill its frame up to a multiple of so many
 
 
 def _rarely(random: Random) -> bool:
@@ -106,9 +105,8 @@ def policies(random: Random, rates: tuple[int, ...]) -> Policy:
             policy.budget_shares[place] = random.choice(["whole", "whole", *PARTS])
     for reason in (Reason.PUNTED_ARP, Reason.PUNTED_ND, Reason.PUNTED_TTL, Reason.PUNTED_LOCAL):
         if random.randrange(2):
-            # In packets: hardly any comes back.
             burst = random.randint(1, 3)
-            policy.punt_rates[reason] = Meter(1, burst, burst)
+            policy.punt_rates[reason] = Meter(0, burst, burst)
     return policy
 
 
@@ -203,7 +201,7 @@ def incast(random: Random) -> tuple[int, bytes]:
 
 
 def frames(random: Random) -> tuple[int, bytes]:
-    """The port that a frame enters by, and the frame: of a multiple of 50 bytes, or one that no meter sees."""
+    """The port that a frame enters by, and the frame."""
     source = random.choice([*HOSTS, *HOSTS, FAR])
     entry = source if source is not FAR and not _rarely(random) else random.choice([*UPLINKS, *HOSTS])
     version = random.choice([4, 6])

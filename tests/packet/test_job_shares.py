@@ -11,9 +11,9 @@ from packet_targets import InProcess
 from gradlane.wire import Kind
 
 MASK = 4095
-# The share's meter counts the whole frames of a job towards the port: 20 of 1000 bytes, then hardly any more.
+# The share's meter counts the whole frames of a job towards the port: 20 of 1000 bytes, then none.
 SHARE = 20
-CONFIG = P4MeterConfig(cir=1, cburst=1000 * SHARE, pir=1, pburst=1000 * SHARE)
+CONFIG = P4MeterConfig(cir=0, cburst=1000 * SHARE, pir=0, pburst=1000 * SHARE)
 
 
 @pytest.fixture
@@ -69,12 +69,12 @@ def test_control_messages_keep_the_top_class_beyond_the_share(shared: Bench, kin
 
 
 def test_a_job_beyond_its_share_keeps_its_class_where_nobody_waits(bench: Bench) -> None:
-    bench.install(fabric(), job(), congestion(), [job_share(1, 2, P4MeterConfig(cir=1, cburst=1, pir=1, pburst=1))])
+    bench.install(fabric(), job(), congestion(), [job_share(1, 2, P4MeterConfig(cir=0, cburst=1, pir=0, pburst=1))])
     assert tags(bench.forward(H1, gradient(layer=1), H2).frame) == (6, 0, 2), "the port is green"
 
 
 def test_what_is_below_the_class_of_excess_is_not_promoted(bench: Bench) -> None:
-    nothing_left = P4MeterConfig(cir=1, cburst=1, pir=1, pburst=1)
+    nothing_left = P4MeterConfig(cir=0, cburst=1, pir=0, pburst=1)
     metered = [port_policy(2, metered=0) if it == port_policy(2) else it for it in congestion()]
     for excess_class in (5, 1):
         bench.install(fabric(), job(), metered, [job_share(1, 2, nothing_left, excess_class)])

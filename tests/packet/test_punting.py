@@ -130,7 +130,6 @@ def test_each_reason_has_a_rate_of_its_own_above_which_packets_are_dropped_and_c
 ) -> None:
     bench.install(fabric(), [punt_rate(reason, 3)])
     source, frame = RATES[reason]
-    # All at once, as on BMv2 the clock runs: a token comes back each second.
     sent = bench.process(source, *[frame] * 10)
     assert [(each.reason, each.frame) for each in sent] == [(reason, frame)] * 3
     assert bench.reasons() == {reason: 3, Reason.DROPPED_PUNT_RATE: 7}

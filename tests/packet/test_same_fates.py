@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same schedule on gradlane-switch and on BMv2 has the same fates: thresholds, drops, trims, marks, counters.
 
-Nothing depends on time: the meters of both are so slow that none of it counts. Strict priority needs a queue that
+Nothing depends on time: the meters of both have no rate. Strict priority needs a queue that
 waits: gradlane-switch shows it on its own clock here; BMv2 shows it only behind a slower link, in the emulation.
 """
 
@@ -19,7 +19,7 @@ from scapy.packet import Raw
 
 from gradlane.wire import Kind
 
-SHARE = P4MeterConfig(cir=1, cburst=8025, pir=1, pburst=8025)
+SHARE = P4MeterConfig(cir=0, cburst=8025, pir=0, pburst=8025)
 
 
 def fate(sent: Sent) -> tuple[int, bytes, int | None]:
