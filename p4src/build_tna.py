@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles the program for Tofino and Tofino 2, and writes down what it takes of the chip.
+"""Compiles the program for Tofino, and writes down what it takes of the chip.
 
-The reports are committed, beside a digest of the sources; no binary is. Without a Tofino the program as a whole can't
+The report is committed, beside a digest of the sources; no binary is. Without a Tofino the program as a whole can't
 run: the tests run its controls on a v1model target (tests/packet/tna_on_v1model).
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 OUTPUT = HERE / "build" / "tna"
 DIGEST = OUTPUT / "sources.sha256"
-TARGETS = {"tofino": "tna", "tofino2": "t2na"}
+TARGETS = {"tofino": "tna"}
 COLUMNS = ("logical tables", "SRAMs", "TCAMs", "map RAMs", "meters", "stateful ALUs")
 
 
@@ -77,7 +77,7 @@ def compile_for(target: str, driver: Path) -> str | None:
 
 
 def main() -> int:
-    """Writes both reports. Returns the exit code."""
+    """Writes the report. Returns the exit code."""
     backend = shutil.which("p4c-barefoot")
     if backend is None:
         print(

@@ -88,10 +88,9 @@ def test_it_has_no_type_errors_for_tofino() -> None:
     assert errors == ["package Switch: main package  match the expected model"], result.stderr
 
 
-def test_the_reports_belong_to_these_sources_and_fit() -> None:
+def test_the_report_belongs_to_these_sources_and_they_fit() -> None:
     assert build_tna.DIGEST.read_text() == build_tna.sources_digest(), "sources changed: run `make p4-tna`"
-    for target, stages in (("tofino", 12), ("tofino2", 20)):
-        report = build_tna.report_file(target).read_text()
-        found = re.match(rf"{target}: (\d+) stages", report)
-        assert found, report
-        assert 0 < int(found[1]) <= stages
+    report = build_tna.report_file("tofino").read_text()
+    found = re.match(r"tofino: (\d+) stages", report)
+    assert found, report
+    assert 0 < int(found[1]) <= 12

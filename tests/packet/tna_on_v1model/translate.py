@@ -21,7 +21,17 @@ BUILD = HERE / "build"
 PROGRAM, P4INFO, DIGEST = BUILD / "gradlane.json", BUILD / "gradlane.p4info.txtpb", BUILD / "sources.sha256"
 # What a v1model target does with its own means is in switch.p4.
 LEFT_OUT = ("checksums.p4",)
-EXTERNS = ("Meter<", "DirectMeter", "Counter<", "Register", "Hash<", "ActionSelector", "Digest<", "Mirror(", "Checksum(")
+EXTERNS = (
+    "Meter<",
+    "DirectMeter",
+    "Counter<",
+    "Register",
+    "Hash<",
+    "ActionSelector",
+    "Digest<",
+    "Mirror(",
+    "Checksum(",
+)
 
 # By file: patterns and what takes their place.
 RULES: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
