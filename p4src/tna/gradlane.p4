@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Gradlane data plane for Tofino and Tofino 2 (TNA, T2NA).
+// The Gradlane data plane for Tofino (TNA); for Tofino 2 (T2NA) p4c does not place it yet, see docs/tofino.md.
 
 #include <core.p4>
 #if __TARGET_TOFINO__ == 2
