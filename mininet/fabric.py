@@ -86,7 +86,11 @@ class Fabric:
         return ["mnexec", "-a", str(self.hosts[host].pid), *argv]
 
     def set_links(self, switch: str, up: bool) -> None:
-        """Takes both ends of every link of that switch to other switches up or down. Raises FabricError."""
+        """Takes that switch's ends of its links to other switches up or down. Raises FabricError.
+
+        The other ends lose their carrier, as when a switch dies, and no more: BMv2 stops to read all of its ports while
+        one of them is administratively down (github.com/p4lang/behavioral-model/issues/1215).
+        """
         for end in self.plan.link_ends(switch):
             argv = ["ip", "link", "set", "dev", end.interface, "up" if up else "down"]
             done = subprocess.run(argv, capture_output=True, text=True, check=False)

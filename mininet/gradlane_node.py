@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mininet.log import error
+from mininet.net import Mininet
 from mininet.node import Switch
 
 from gradlane.units import parse_rate, parse_size
@@ -218,3 +220,20 @@ class Bmv2Switch(P4Switch):
             return listens(int(match[1]))
         probe = f"import socket; socket.create_connection(('127.0.0.1', {match[1]}), 1).close()"
         return self.popen([sys.executable, "-c", probe], stderr=subprocess.DEVNULL).wait() == 0
+
+
+class P4Mininet(Mininet):
+    """A network whose links can be taken down beside BMv2, at the prompt too.
+
+    BMv2 stops to read all of its ports while one of them is administratively down
+    (github.com/p4lang/behavioral-model/issues/1215). So only ends of others are set; BMv2's lose their carrier then.
+    """
+
+    def configLinkStatus(self, src: str, dst: str, status: str) -> None:
+        links = [link for link in self.links if {src, dst} == {link.intf1.node.name, link.intf2.node.name}]
+        ends = [end for link in links for end in (link.intf1, link.intf2) if not isinstance(end.node, Bmv2Switch)]
+        if not ends:
+            why = "both its ends are BMv2's, which hangs while a port of it is down" if links else "it is not there"
+            error(f"link {src} {dst} can't be set {status}: {why}\n")
+        for end in ends:
+            end.ifconfig(status)

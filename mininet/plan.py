@@ -198,8 +198,8 @@ class FabricPlan:
         return tuple(host for host in self.hosts if host.role == role)
 
     def link_ends(self, switch: str) -> tuple[LinkEnd, ...]:
-        """Both ends of every link of that switch."""
-        return tuple(end for link in self.links if switch in (link[0].switch, link[1].switch) for end in link)
+        """The switch's own ends of its links to other switches."""
+        return tuple(end for link in self.links for end in link if end.switch == switch)
 
     def port_settings(self, switch: str) -> dict[int, str]:
         """What follows the interface in a port's description, by number."""

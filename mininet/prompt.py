@@ -28,7 +28,7 @@ at the prompt:
   pingall                  every host to every other
   h1 ping -c 3 h4          a command on a host; host names stand for their addresses
   h1 traceroute -n h4      the switches answer by the controller
-  link leaf1 spine1 down   both ends of a link; "up" brings it back
+  link leaf1 spine1 down   "up" brings it back; one end at least must not be BMv2's
   sh gradlane-controller counters
 """
 
@@ -79,13 +79,14 @@ def _serve(plan: FabricPlan, out: Path, test: bool) -> int:
 def _mininet(network: Any) -> Any:
     """What runs, as a Mininet network: its prompt wants one."""
     from mininet.log import lg, setLogLevel
-    from mininet.net import Mininet
+
+    from gradlane_node import P4Mininet
 
     setLogLevel("output")
     for handler in cast(list[logging.StreamHandler[TextIO]], lg.handlers):
         handler.setStream(sys.stdout)  # what the commands say is what a script wants
-    Mininet.inited = True  # it would change the machine's sysctls for thousands of hosts
-    net = Mininet(build=False, controller=None)
+    P4Mininet.inited = True  # it would change the machine's sysctls for thousands of hosts
+    net = P4Mininet(build=False, controller=None)
     fabric = network.fabric
     net.hosts, net.switches, net.links = [*fabric.hosts.values()], [*fabric.switches.values()], [*fabric.links]
     net.nameToNode = {**fabric.hosts, **fabric.switches}

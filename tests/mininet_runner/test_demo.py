@@ -23,6 +23,7 @@ ISOLATED = ["unshare", "--net", "--mount", "sh", "-ec", _OWN, "sh"]
 DEMO = [sys.executable, str(REPOSITORY / "mininet" / "demo.py")]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 needs_mininet = pytest.mark.skipif(shutil.which("mnexec") is None, reason="Mininet is not installed")
+needs_bmv2 = pytest.mark.skipif(shutil.which("simple_switch_grpc") is None, reason="BMv2 is not on PATH")
 
 
 def demo(*options: str, prefix: Sequence[str] = ()) -> "subprocess.CompletedProcess[str]":
@@ -51,8 +52,10 @@ def test_two_arms_are_trained_and_compared(tmp_path: Path) -> None:
 
 @needs_root
 @needs_mininet
-def test_a_training_outlives_a_spine(tmp_path: Path) -> None:
+@pytest.mark.parametrize("switch", ["gradlane", pytest.param("bmv2", marks=needs_bmv2)])
+def test_a_training_outlives_a_spine(switch: str, tmp_path: Path) -> None:
     options = ["--scenario", "spine-failure", "--workers", "2", "--steps", "15", "--arms", "gradlane-ecmp,gradlane"]
+    options += ["--switch", switch]
     done = demo(*options, "--json", "--out", str(tmp_path), prefix=ISOLATED)
     assert done.returncode == 0, done.stderr
     read = json.loads(done.stdout)

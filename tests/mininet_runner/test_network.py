@@ -57,6 +57,25 @@ def test_a_script_at_the_prompt_sees_every_hop(tmp_path: Path) -> None:
 
 
 @needs_bmv2
+def test_bmv2_goes_on_when_a_link_of_it_is_taken_down(tmp_path: Path) -> None:
+    script = (
+        "sh sleep 1\n"  # BMv2 takes notice of its ports every 0.2 s
+        "link leaf1 spine2 down\n"
+        "link leaf1 spine1 down\n"
+        "sh sleep 5\n"
+        "pingall 1\n"
+        "link leaf1 spine1 up\n"
+        "sh sleep 5\n"
+        "pingall 1\n"
+    )
+    options = ["--topo", "leafspine", "--hosts", "4", "--switch", "bmv2,spine1=gradlane"]
+    done = prompt(tmp_path, *options, script=script)
+    assert done.returncode == 0, done.stderr
+    assert "link leaf1 spine2 can't be set down: both its ends are BMv2's" in done.stdout
+    assert done.stdout.count("0% dropped (12/12 received)") == 2, done.stdout
+
+
+@needs_bmv2
 def test_strict_priority_is_seen_behind_bmv2(tmp_path: Path) -> None:
     """A port of 4 Mbit/s gets 8 in best effort and 2 in class 5: of the latter not a frame is lost."""
     load = "bursts --to 10.0.3.2 --period 1 --duty 1 --seconds 4"
