@@ -37,7 +37,9 @@ class Host:
         )
         assert self.process.stderr is not None
         line = self.process.stderr.readline()
-        assert "ready" in line, line
+        if "ready" not in line:
+            self.end()
+            raise AssertionError(line)
         threading.Thread(target=self.process.stderr.read, daemon=True).start()  # so that it never blocks on its log
 
     def end(self) -> int:

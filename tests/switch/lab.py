@@ -26,10 +26,14 @@ class Lab:
         for number, text in enumerate(settings, 1):
             flags += ["-i", f"{number}@s{number}{text and ','}{text}"]
         self.process = Process(*flags, prefix=("ip", "netns", "exec", network.switch), address=address)
-        with Controller(address, 1) as controller:
-            controller.arbitrate()
-            controller.set_pipeline(program, p4info)
-            controller.insert(*entries(text_format.Parse(p4info.read_text(), p4i.P4Info())))
+        try:
+            with Controller(address, 1) as controller:
+                controller.arbitrate()
+                controller.set_pipeline(program, p4info)
+                controller.insert(*entries(text_format.Parse(p4info.read_text(), p4i.P4Info())))
+        except BaseException:
+            self.process.stop()
+            raise
 
     def admin(self, **request: Any) -> dict[str, Any]:
         return admin(self.admin_path, request)

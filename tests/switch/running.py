@@ -39,7 +39,12 @@ class Process:
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._stderr, selectors.EVENT_READ)
         self.log = b""
-        self.address = self.wait_for("ready ").split(" on ")[1].split(";")[0]
+        try:
+            self.address = self.wait_for("ready ").split(" on ")[1].split(";")[0]
+        except BaseException:
+            self._process.kill()
+            self.stop()
+            raise
 
     def wait_for(self, text: str, seconds: float = 30) -> str:
         """The first line of the log that has a text in it."""

@@ -195,8 +195,12 @@ class Wire:
             "--program", str(program), "--p4info", str(info), "-i", "1@s1,buffer=1MB", "-i", "2@s2,buffer=1MB",
             prefix=("ip", "netns", "exec", network.switch), address=f"unix:{folder}/p4runtime.sock",
         )  # fmt: skip
-        self.sender = self.open(1, vnet=True)
-        self.single, self.joined = self.open(2, vnet=False), self.open(2, vnet=True)
+        try:
+            self.sender = self.open(1, vnet=True)
+            self.single, self.joined = self.open(2, vnet=False), self.open(2, vnet=True)
+        except BaseException:
+            self.process.stop()
+            raise
 
     def open(self, host: int, *, vnet: bool) -> socket.socket:
         made = socket_in(self.network.host(host), socket.AF_PACKET, socket.SOCK_RAW)
