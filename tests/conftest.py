@@ -16,5 +16,9 @@ for folder in ("protocol", "packet", "controller"):
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--all-on-bmv2", action="store_true", help="run the whole corpus on BMv2, not only a sample")
+    parser.addoption(
+        "--all-on-bmv2",
+        action="store_true",
+        help="run what takes long on BMv2 too: the whole corpus, the spine that fails",
+    )
     parser.addoption("--p4-coverage", metavar="FILE", help="write what the packet tests reach of the P4 program")
