@@ -7,11 +7,15 @@
 // Meter colours (v1model numbers RED 2). In a trace all targets number them as v1model.
 enum bit<8> Color { GREEN = 0, YELLOW = 1, RED = 3 }
 
-// Packets to and from the controller: the PCIe port of a Tofino with two pipes (with four: 320).
+// CPU_PORT: packets to and from the controller, the PCIe port; 192 of a Tofino with two pipes (with four: 320).
+// DEPTH_UNIT: Tofino tells the depth of a queue in cells of its packet buffer.
+#if __TARGET_TOFINO__ == 2
+const port_t CPU_PORT = 0;
+const bit<8> DEPTH_UNIT = 176;
+#else
 const port_t CPU_PORT = 192;
-
-// Tofino tells the depth of a queue in cells of its packet buffer.
 const bit<8> DEPTH_UNIT = 80;
+#endif
 
 // Most members of an ECMP group: a selector's word has room for 120.
 const bit<32> GROUP_MEMBERS = 120;

@@ -3,10 +3,10 @@
 // Under congestion droppable slices are dropped or trimmed, each message within its budget, unless their job is within its
 // share of the port; what a job sends beyond its share waits behind the others.
 
-// A message, and how many of its slices this switch has taken.
+// A message (the lower half of its number), and how many of its slices this switch has taken.
 struct slot_t {
-    bit<32> message;
-    bit<32> drops;
+    bit<16> message;
+    bit<16> drops;
 }
 
 control Congestion(inout headers_t hdr, inout metadata_t meta, inout port_policy_t policy,
@@ -226,11 +226,11 @@ control Budget(inout headers_t hdr, inout metadata_t meta, in port_policy_t poli
     RegisterAction<slot_t, bit<16>, bit<1>>(budgets) take = {
         void apply(inout slot_t pair, out bit<1> taken) {
             taken = 0;
-            if (pair.message != hdr.gradlane.message) {
-                pair.message = hdr.gradlane.message;
+            if (pair.message != hdr.gradlane.message[15:0]) {
+                pair.message = hdr.gradlane.message[15:0];
                 pair.drops = 1;
                 taken = 1;
-            } else if (pair.drops < (bit<32>)meta.share) {
+            } else if (pair.drops < meta.share) {
                 pair.drops = pair.drops + 1;
                 taken = 1;
             }
@@ -286,5 +286,17 @@ control Budget(inout headers_t hdr, inout metadata_t meta, in port_policy_t poli
         } else if (verdict.spent == 1) {
             meta.reason = Reason.BUDGET_SPENT;
         }
+    }
+}
+
+// Where the header of a trimmed slice goes, and how much that is. Tofino 2 has fewer sessions, but a copy says its port.
+control Mirroring(inout ingress_metadata_t meta, inout ingress_intrinsic_metadata_for_deparser_t ig_dprsr_md) {
+    apply {
+#if __TARGET_TOFINO__ == 2
+        meta.mirror_session = 7w1 ++ meta.family;
+        ig_dprsr_md.mirror_egress_port = meta.common.egress_port;
+#else
+        meta.mirror_session = meta.common.egress_port ++ meta.family;
+#endif
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Gradlane data plane for Tofino (TNA); for Tofino 2 (T2NA) p4c does not place it yet, see docs/tofino.md.
+// The Gradlane data plane for Tofino (TNA) and Tofino 2 (T2NA).
 
 #include <core.p4>
 #if __TARGET_TOFINO__ == 2
@@ -40,6 +40,7 @@ control GradlaneIngress(inout headers_t hdr, inout ingress_metadata_t meta,
     Marking() marking;
     Punting() punting;
     Telemetry() telemetry;
+    Mirroring() mirroring;
 
     // What goes through a hash unit may lie anywhere: otherwise too many numbers would have to lie side by side.
     Hash<bit<16>>(HashAlgorithm_t.IDENTITY) lower_half;
@@ -94,7 +95,7 @@ control GradlaneIngress(inout headers_t hdr, inout ingress_metadata_t meta,
 
         // For the deparser and for egress, whether it is needed or not.
         meta.ingress_port = (bit<16>)ig_intr_md.ingress_port;
-        meta.mirror_session = (MirrorId_t)(meta.common.egress_port ++ meta.family);
+        mirroring.apply(meta, ig_dprsr_md);
         meta.mirror_origin = Origin.TRIMMED;
         if (hdr.ipv4.isValid()) {
             meta.ttl = hdr.ipv4.ttl;

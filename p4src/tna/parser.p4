@@ -41,8 +41,7 @@ struct ingress_metadata_t {
     bool       checksum_error;
     bit<16>    ingress_port;      // as the guard's digest has it
     bit<1>     family;            // 1: IPv6
-    // Of a trimmed slice: port and family. Tofino 2 has fewer sessions, so its ports must differ in the lower seven bits.
-    MirrorId_t mirror_session;
+    MirrorId_t mirror_session;    // of a trimmed slice
     Origin     mirror_origin;     // of it, too
     bit<8>     ttl;
     bridged_h  bridged;

@@ -76,21 +76,23 @@ def test_an_extern_that_no_rule_translates_is_an_error() -> None:
         translate.translate("admission.p4", "Mirror() mirror;")
 
 
-def test_it_has_no_type_errors_for_tofino() -> None:
+@pytest.mark.parametrize("number", [1, 2])
+def test_it_has_no_type_errors_for_tofino(number: int) -> None:
     compiler, backend = shutil.which("p4c-bm2-ss"), shutil.which("p4c-barefoot")
     if compiler is None or backend is None:
         pytest.skip("p4c-bm2-ss and p4c-barefoot (with tna.p4) are not on PATH: types of p4src/tna were not checked")
     include = Path(backend).with_name("p4include")
-    command = [compiler, "-D__TARGET_TOFINO__=1", "-I", str(include), "-o", "/dev/null", "tna/gradlane.p4"]
+    command = [compiler, f"-D__TARGET_TOFINO__={number}", "-I", str(include), "-o", "/dev/null", "tna/gradlane.p4"]
     result = subprocess.run(command, cwd=P4_SOURCE, capture_output=True, text=True, check=False)
     # The front end has gone through when BMv2's back end finds that the package is none of its own.
     errors = re.findall(r"error: (.*)", result.stderr)
     assert errors == ["package Switch: main package  match the expected model"], result.stderr
 
 
-def test_the_report_belongs_to_these_sources_and_they_fit() -> None:
+@pytest.mark.parametrize(("target", "stages"), [("tofino", 12), ("tofino2", 20)])
+def test_the_report_belongs_to_these_sources_and_they_fit(target: str, stages: int) -> None:
     assert build_tna.DIGEST.read_text() == build_tna.sources_digest(), "sources changed: run `make p4-tna`"
-    report = build_tna.report_file("tofino").read_text()
-    found = re.match(r"tofino: (\d+) stages", report)
+    report = build_tna.report_file(target).read_text()
+    found = re.match(rf"{target}: (\d+) stages", report)
     assert found, report
-    assert 0 < int(found[1]) <= 12
+    assert 0 < int(found[1]) <= stages

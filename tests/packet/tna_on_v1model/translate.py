@@ -40,7 +40,7 @@ RULES: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
         (r"RED = 3", "RED = 2"),
         (r"const port_t CPU_PORT = \d+", "const port_t CPU_PORT = 255"),
         # Its queues are counted in packets.
-        (r"DEPTH_UNIT = 80", "DEPTH_UNIT = 0"),
+        (r"DEPTH_UNIT = \d+", "DEPTH_UNIT = 0"),
         # v1model has no headers in metadata.
         (r"\bheader (?=(bridged|trimmed)_h)", "struct "),
     ],
@@ -71,7 +71,7 @@ RULES: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
         (r"Meter<port_t>\(PORTS, MeterType_t\.BYTES\)", "meter(PORTS, MeterType.bytes)"),
         (r"([\w.]+) = \(Color\)virtual_queue\.execute\(([\w.]+)\)", r"virtual_queue.execute_meter((bit<32>)\2, \1)"),
         (r"(?<!\w)Register<bit<32>, bit<16>>\(BUDGET_SLOTS\)", "register<bit<32>>(BUDGET_SLOTS)"),
-        (r"(?<!\w)Register<slot_t, bit<16>>\(BUDGET_SLOTS\)", "register<bit<64>>(BUDGET_SLOTS)"),
+        (r"(?<!\w)Register<slot_t, bit<16>>\(BUDGET_SLOTS\)", "register<bit<32>>(BUDGET_SLOTS)"),
         # The body becomes an action on the value, between a read and a write.
         (
             r"(?s)RegisterAction<(\w+|bit<32>), bit<16>, bit<1>>\(\w+\) (\w+) = \{\n"
@@ -85,8 +85,8 @@ RULES: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
         ),
         (
             r"( *)([\w.]+) = (take)\.execute\(meta\.slot_base\[15:0\]\);",
-            r"\1@atomic { bit<64> cell; budgets.read(cell, (bit<32>)meta.slot_base[15:0]);"
-            r" \3_value = { cell[63:32], cell[31:0] }; \3_apply(\3_value, \2);"
+            r"\1@atomic { bit<32> cell; budgets.read(cell, (bit<32>)meta.slot_base[15:0]);"
+            r" \3_value = { cell[31:16], cell[15:0] }; \3_apply(\3_value, \2);"
             r" budgets.write((bit<32>)meta.slot_base[15:0], \3_value.message ++ \3_value.drops); }",
         ),
     ],
