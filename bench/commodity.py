@@ -21,6 +21,7 @@ from finsy import P4ClientError
 from rich.console import Console
 
 import commodity_switch
+from arguments import seeds
 from commodity_switch import Port
 from console import ProgressLine, make_console, print_tables
 from control import Controller, ask_switch
@@ -231,13 +232,6 @@ def _scenarios(text: str) -> tuple[str, ...]:
     return names
 
 
-def _seeds(text: str) -> tuple[int, ...]:
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isdecimal() and int(word) < 2**31 for word in words):
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of seeds, e.g. 1,2,3")
-    return tuple(int(word) for word in words)
-
-
 def _rate(text: str) -> int:
     try:
         return parse_rate(text)
@@ -251,7 +245,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     known = ", ".join(RUNS)
     parser.add_argument("--scenarios", type=_scenarios, default=tuple(RUNS), metavar="A,B", help=f"of {known} (all)")
-    parser.add_argument("--seeds", type=_seeds, default=(1,), metavar="A,B", help="(default: 1)")
+    parser.add_argument("--seeds", type=seeds, default=(1,), metavar="A,B", help="(default: 1)")
     parser.add_argument("--steps", type=int, default=30, metavar="N", help="of training (default: %(default)s)")
     parser.add_argument("--rate", type=_rate, metavar="R", help="of every link (default: each scenario's own)")
     parser.add_argument("--model", choices=("cnn", "transformer"), default="cnn", help="(default: %(default)s)")

@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "mininet"))
 
 import tomli_w
 
+from arguments import quantity, seeds
 from console import ProgressLine, make_console, print_tables
 from errors import ExperimentError
 from gradlane.units import parse_rate, parse_size
@@ -177,9 +178,9 @@ def _parser() -> argparse.ArgumentParser:
     sizes = [parse_size("32kB"), parse_size("256kB")]
     parser.add_argument("--buffers", type=_list(parse_size), default=sizes, metavar="A,B", help="(default: 32kB,256kB)")
     parser.add_argument(
-        "--rate", type=parse_rate, default=parse_rate("100mbit"), help="of every link (default: 100mbit)"
+        "--rate", type=quantity(parse_rate), default=parse_rate("100mbit"), help="of every link (default: 100mbit)"
     )
-    parser.add_argument("--seeds", type=_list(int), default=[1, 2], metavar="A,B", help="(default: 1,2)")
+    parser.add_argument("--seeds", type=seeds, default=(1, 2), metavar="A,B", help="(default: 1,2)")
     parser.add_argument("--steps", type=int, default=30, metavar="N", help="of training (default: %(default)s)")
     parser.add_argument("--switch", default="gradlane", metavar="S", help=SWITCH_HELP)
     parser.add_argument("--out", type=Path, default=Path("out/bench"), metavar="DIR", help="(default: %(default)s)")

@@ -13,6 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "mininet"))
 import claims
 import results
 import tables
+from arguments import names, seeds
 from console import ProgressLine, make_console, print_tables
 from errors import ExperimentError
 from plan import FabricPlan
@@ -86,25 +87,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="training.py", description=__doc__, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--scenarios", type=_names, default=tuple(SCENARIOS), metavar="A,B", help="(default: all)")
-    parser.add_argument("--seeds", type=_seeds, default=(1, 2, 3), metavar="A,B", help="(default: 1,2,3)")
+    parser.add_argument("--scenarios", type=names, default=tuple(SCENARIOS), metavar="A,B", help="(default: all)")
+    parser.add_argument("--seeds", type=seeds, default=(1, 2, 3), metavar="A,B", help="(default: 1,2,3)")
     parser.add_argument("--steps", type=int, metavar="N", help="of training (default: each scenario's own)")
     parser.add_argument("--model", choices=("cnn", "transformer"), default="cnn", help="(default: %(default)s)")
     parser.add_argument("--switch", default="gradlane", metavar="S", help=SWITCH_HELP)
     parser.add_argument("--out", type=Path, default=Path("out/bench"), metavar="DIR", help="(default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="the result as JSON on standard output")
     return parser
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def _seeds(text: str) -> tuple[int, ...]:
-    words = _names(text)
-    if not words or len(set(words)) < len(words) or not all(w.isdecimal() and int(w) < 2**31 for w in words):
-        raise argparse.ArgumentTypeError(f"{text!r} is no list of different seeds, e.g. 1,2,3")
-    return tuple(int(word) for word in words)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import argparse
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -13,6 +13,7 @@ from rich.console import Console
 import claims
 import results
 import tables
+from arguments import names, quantity, seed
 from console import ProgressLine, make_console, print_tables
 from errors import ExperimentError
 from gradlane.units import parse_rate, parse_size
@@ -106,35 +107,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scenario", choices=tuple(SCENARIOS), default=DEFAULT_SCENARIO, help=scenarios)
     parser.add_argument("--workers", type=int, metavar="N", help="2 to 16")
     parser.add_argument("--servers", type=int, metavar="N", help="1 to 8, for arms with parameter servers")
-    parser.add_argument("--rate", type=_quantity(parse_rate), metavar="R", help="of every link, 1mbit to 1gbit")
-    parser.add_argument("--buffer", type=_quantity(parse_size), metavar="B", help="of every switch port, 8kB to 4MB")
+    parser.add_argument("--rate", type=quantity(parse_rate), metavar="R", help="of every link, 1mbit to 1gbit")
+    parser.add_argument("--buffer", type=quantity(parse_size), metavar="B", help="of every switch port, 8kB to 4MB")
     parser.add_argument("--steps", type=int, metavar="N", help="of training, the same for every arm")
-    parser.add_argument("--seed", type=_seed, default=1, metavar="N", help="(default: %(default)s)")
-    parser.add_argument("--arms", type=_names, metavar="A,B", help=f"of {', '.join(ARMS)}; the subject first")
+    parser.add_argument("--seed", type=seed, default=1, metavar="N", help="(default: %(default)s)")
+    parser.add_argument("--arms", type=names, metavar="A,B", help=f"of {', '.join(ARMS)}; the subject first")
     parser.add_argument("--model", choices=("cnn", "transformer"), default="cnn", help="(default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("out/demo"), metavar="DIR", help="(default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="the result as JSON on standard output")
     return parser
-
-
-def _quantity(parse: Callable[[str], int]) -> Callable[[str], int]:
-    def convert(text: str) -> int:
-        try:
-            return parse(text)
-        except ValueError as problem:
-            raise argparse.ArgumentTypeError(str(problem)) from None
-
-    return convert
-
-
-def _seed(text: str) -> int:
-    if not text.isdecimal() or int(text) >= 2**31:
-        raise argparse.ArgumentTypeError(f"{text!r} is no seed: a whole number from 0 to {2**31 - 1}")
-    return int(text)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 if __name__ == "__main__":

@@ -5,10 +5,11 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO, cast
 
+from arguments import quantity
 from errors import ExperimentError
 from gradlane.units import format_rate, parse_rate, parse_size
 from plan import FabricPlan
@@ -103,22 +104,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--hosts", type=int, default=4, metavar="N", help="spread over the edge switches (default: 4)")
     parser.add_argument("--switch", default="gradlane", metavar="S", help=SWITCH_HELP)
     parser.add_argument(
-        "--rate", type=_quantity(parse_rate), default="100mbit", metavar="R", help="of every link (100mbit)"
+        "--rate", type=quantity(parse_rate), default="100mbit", metavar="R", help="of every link (100mbit)"
     )
-    parser.add_argument("--buffer", type=_quantity(parse_size), default="64kB", metavar="B", help="of a port (64kB)")
+    parser.add_argument("--buffer", type=quantity(parse_size), default="64kB", metavar="B", help="of a port (64kB)")
     parser.add_argument("--test", action="store_true", help="ping between all hosts, then end: 0 if none was lost")
     parser.add_argument("--out", type=Path, default=Path("out/mininet"), metavar="DIR", help="(default: %(default)s)")
     return parser
-
-
-def _quantity(parse: Callable[[str], int]) -> Callable[[str], int]:
-    def convert(text: str) -> int:
-        try:
-            return parse(text)
-        except ValueError as problem:
-            raise argparse.ArgumentTypeError(str(problem)) from None
-
-    return convert
 
 
 if __name__ == "__main__":

@@ -118,7 +118,7 @@ def test_figures_are_compared_with_tcp_on_the_same_switch(commodity: ModuleType)
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["--scenarios", "gray"], "'gray' is not compared here"), (["--seeds", "x"], "no list of seeds")],
+    [(["--scenarios", "gray"], "'gray' is not compared here"), (["--seeds", "x"], "no list of different seeds")],
 )
 def test_what_is_not_compared_is_refused_by_name(
     commodity: ModuleType, capsys: pytest.CaptureFixture[str], words: list[str], said: str
