@@ -18,11 +18,10 @@ import claims
 import results
 from arguments import names, seeds
 from console import ProgressLine, make_console, print_tables
-from errors import ExperimentError
 from plan import FabricPlan
 from preconditions import PreconditionError
 from results import ArmResult
-from runner import SWITCH_HELP, ready_machine, run_scenario, settings_of
+from runner import SWITCH_HELP, ready_machine, run_scenarios, settings_of
 from scenarios import SCENARIOS, Scenario, ScenarioError
 from tables import TextTable
 from topology import TopologyError
@@ -60,8 +59,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     console = make_console(to_stderr=options.json)
     began = time.monotonic()
-    found: list[ArmResult] = []
-    failures: list[str] = []
     try:
         cases = _cases(options.switch, options.steps)
         unknown = [name for name in options.cases if name not in cases]
@@ -70,14 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         scenarios = [cases[name] for name in options.cases or cases]
         plans = [FabricPlan.of(scenario, options.switch) for scenario in scenarios]
         with ready_machine(plans), ProgressLine(console) as line:
-            for scenario in scenarios:
-                try:
-                    runs = run_scenario(scenario, "cnn", options.switch, options.seeds, options.out, line)
-                    for result in runs:
-                        found.append(result)
-                except ExperimentError as problem:
-                    failures.append(f"{scenario.name}: {problem}")
-                    line.say(f"error: {failures[-1]}; going on with the next case")
+            found, failures = run_scenarios(scenarios, "cnn", options.switch, options.seeds, options.out, line)
     except (ScenarioError, TopologyError, PreconditionError) as problem:
         print(f"load_balancing: error: {problem}", file=sys.stderr)
         return 2

@@ -15,11 +15,9 @@ import results
 import tables
 from arguments import names, seeds
 from console import ProgressLine, make_console, print_tables
-from errors import ExperimentError
 from plan import FabricPlan
 from preconditions import PreconditionError
-from results import ArmResult
-from runner import SWITCH_HELP, ready_machine, run_scenario, settings_of
+from runner import SWITCH_HELP, ready_machine, run_scenarios, settings_of
 from scenarios import SCENARIOS, Scenario, ScenarioError
 from topology import TopologyError
 from training.arms import ARMS
@@ -37,8 +35,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     console = make_console(to_stderr=options.json)
     began = time.monotonic()
-    found: list[ArmResult] = []
-    failures: list[str] = []
     try:
         unknown = [name for name in options.scenarios if name not in SCENARIOS]
         if unknown:
@@ -47,15 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _with_all_arms(SCENARIOS[name], options.steps).for_switch(options.switch) for name in options.scenarios
         ]
         with ready_machine([FabricPlan.of(it, options.switch) for it in scenarios]), ProgressLine(console) as line:
-            for scenario in scenarios:
-                try:
-                    for result in run_scenario(
-                        scenario, options.model, options.switch, options.seeds, options.out, line
-                    ):
-                        found.append(result)
-                except ExperimentError as problem:
-                    failures.append(f"{scenario.name}: {problem}")
-                    line.say(f"error: {failures[-1]}; going on with the next scenario")
+            found, failures = run_scenarios(scenarios, options.model, options.switch, options.seeds, options.out, line)
     except (ScenarioError, TopologyError, PreconditionError) as problem:
         print(f"training: error: {problem}", file=sys.stderr)
         return 2

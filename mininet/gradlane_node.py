@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ _FIRST_P4RUNTIME_PORT = 9559
 _READY_SECONDS, _STOP_SECONDS, _POLL_SECONDS = 60.0, 10.0, 0.02
 
 
-class P4Switch(Switch):
+class P4Switch(Switch, ABC):
     """A switch node whose shell, and with it the namespace, ends with this process, however that ends.
 
     `grpc` is the P4Runtime server's address; by default 127.0.0.1 and 9558 plus the device id, which is the number in
@@ -80,9 +81,9 @@ class P4Switch(Switch):
         for name, setting in self.described_ports().values():
             Interface(name, PORT_OFFLOADS, self._shape(setting), inside).set_up()
 
+    @abstractmethod
     def command(self) -> list[str]:
         """The command line, by the interfaces that the switch has now. Raises RuntimeError."""
-        raise NotImplementedError
 
     def start(self, controllers: Sequence[Any]) -> None:
         """Starts the switch and waits until it is ready. Controllers of Mininet speak OpenFlow, so they are ignored."""
@@ -114,11 +115,13 @@ class P4Switch(Switch):
             raise RuntimeError(f"{self.program} is not installed")
         return found
 
+    @abstractmethod
     def _shape(self, setting: str) -> Shape:
-        raise NotImplementedError
+        """What the kernel does at a port with that setting. Raises ValueError."""
 
+    @abstractmethod
     def _is_ready(self) -> bool:
-        raise NotImplementedError
+        """Whether the switch takes requests."""
 
 
 class GradlaneSwitch(P4Switch):

@@ -12,6 +12,7 @@ from typing import Any
 
 import preconditions
 from console import ProgressLine
+from errors import ExperimentError
 from gradlane.units import format_rate
 from plan import HTTP_PORT, FabricPlan
 from preconditions import PreconditionError
@@ -82,6 +83,22 @@ def run_scenario(
             for arm in scenario.arms:
                 line.say(f"{scenario.name}, seed {seed}, arm {arm}: {ARMS[arm].summary}")
                 yield experiment.run(arm, seed, line.show)
+
+
+def run_scenarios(
+    scenarios: Sequence[Scenario], model: str, switch: str, seeds: Sequence[int], out: Path, line: ProgressLine
+) -> tuple[list[ArmResult], list[str]]:
+    """Runs one scenario after the other. Returns the results and the failures: each costs the rest of its scenario."""
+    found: list[ArmResult] = []
+    failures: list[str] = []
+    for scenario in scenarios:
+        try:
+            for result in run_scenario(scenario, model, switch, seeds, out, line):
+                found.append(result)
+        except ExperimentError as problem:
+            failures.append(f"{scenario.name}: {problem}")
+            line.say(f"error: {failures[-1]}; going on with the next scenario")
+    return found, failures
 
 
 def settings_of(scenario: Scenario, switch: str, model: str, seeds: Sequence[int]) -> dict[str, Any]:

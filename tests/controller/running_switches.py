@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,7 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 import grpc
-from bmv2_process import _Frame, _wait_until_started, free_ports
+from bmv2_process import Frame, free_ports, wait_until_started
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
@@ -32,16 +33,16 @@ def find(command: str) -> str | None:
     return shutil.which(command, path=SEARCH)
 
 
-class Wires:
+class Wires(ABC):
     """The ends of a switch's ports that are here."""
 
+    @abstractmethod
     def send(self, port: int, frame: Packet | bytes) -> None:
         """A frame to the switch."""
-        raise NotImplementedError
 
+    @abstractmethod
     def receive(self, seconds: float) -> tuple[int, bytes] | None:
         """The next frame from the switch, as (port, frame); None if none comes in time."""
-        raise NotImplementedError
 
     def expect(self, port: int, like: Callable[[Packet], bool], seconds: float = 5) -> Packet:
         """The next frame of that port of which `like` is true; others are skipped. AssertionError if none comes."""
@@ -66,9 +67,9 @@ class Wires:
                 last = problem
         raise last
 
+    @abstractmethod
     def close(self) -> None:
         """Nothing more is sent or received."""
-        raise NotImplementedError
 
 
 class Tunnels(Wires):
@@ -119,9 +120,9 @@ class FramesOverGrpc(Wires):
         self._channel = grpc.insecure_channel(self._address)
         grpc.channel_ready_future(self._channel).result(20)
         method = self._channel.stream_stream(
-            "/p4.bm.DataplaneInterface/PacketStream", _Frame.SerializeToString, _Frame.FromString
+            "/p4.bm.DataplaneInterface/PacketStream", Frame.SerializeToString, Frame.FromString
         )
-        _wait_until_started(method)
+        wait_until_started(method)
         threading.Thread(target=self._read, args=(method(iter(self._out.get, None)),), daemon=True).start()
 
     def _read(self, frames: Any) -> None:
@@ -134,7 +135,7 @@ class FramesOverGrpc(Wires):
     def send(self, port: int, frame: Packet | bytes) -> None:
         if self._channel is None:
             self._open()
-        self._out.put(_Frame(device_id=1, port=port, packet=bytes(frame)))
+        self._out.put(Frame(device_id=1, port=port, packet=bytes(frame)))
 
     def receive(self, seconds: float) -> tuple[int, bytes] | None:
         try:

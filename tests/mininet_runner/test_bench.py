@@ -39,7 +39,7 @@ def test_an_arm_that_fails_costs_only_what_comes_after_it_in_its_scenario(
             raise ArmError("worker 2 died with signal 9")
         yield arm_result("ddp-gloo", scenario=scenario.name, to_target=20.0)
 
-    monkeypatch.setattr(bench, "run_scenario", run)
+    monkeypatch.setattr("runner.run_scenario", run)
     assert bench.main(["--scenarios", "clean,gray", "--out", str(tmp_path)]) == 1
     document = json.loads((tmp_path / "training.json").read_text())
     assert [(run["scenario"], run["arm"]) for run in document["runs"]] == [
@@ -60,7 +60,7 @@ def test_a_further_arm_runs_where_the_kernel_can(
         asked.append(scenario.arms)
         yield arm_result("gradlane-ps", scenario=scenario.name)
 
-    monkeypatch.setattr(bench, "run_scenario", run)
+    monkeypatch.setattr("runner.run_scenario", run)
     monkeypatch.setattr(bench, "minimum_timeout_is_settable", lambda: able)
     assert bench.main(["--scenarios", "incast", "--out", str(tmp_path)]) == 0
     arms = SCENARIOS["incast"].arms

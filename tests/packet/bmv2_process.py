@@ -40,7 +40,7 @@ def _message(name: str, *fields: tuple[str, int]) -> type[Any]:
 
 
 # PacketStreamRequest and PacketStreamResponse have the same fields.
-_Frame = _message("Frame", ("id", _UINT64), ("device_id", _UINT64), ("port", _UINT32), ("packet", _BYTES))
+Frame = _message("Frame", ("id", _UINT64), ("device_id", _UINT64), ("port", _UINT32), ("packet", _BYTES))
 # The enum of the status reads like a number: 1 is down, 2 is up.
 _PortStatus = _message("PortStatus", ("device_id", _UINT64), ("port", _UINT32), ("oper_status", _UINT32))
 _Nothing = _message("Nothing")
@@ -116,9 +116,9 @@ class Bmv2Process:
         assert self.session.receive("answer to the arbitration").arbitration.status.code == 0
         self.load_program()  # BMv2 takes packets once it has a program
         method = channels[1].stream_stream(
-            "/p4.bm.DataplaneInterface/PacketStream", _Frame.SerializeToString, _Frame.FromString
+            "/p4.bm.DataplaneInterface/PacketStream", Frame.SerializeToString, Frame.FromString
         )
-        _wait_until_started(method)
+        wait_until_started(method)
         self._frames = Stream(method)
         self._set_port = channels[1].unary_unary(
             "/p4.bm.DataplaneInterface/SetPortOperStatus", _PortStatus.SerializeToString, _Nothing.FromString
@@ -162,7 +162,7 @@ class Bmv2Process:
 
     def send(self, port: int, frame: bytes) -> None:
         """Lets a frame enter a port."""
-        self._frames.send(_Frame(device_id=1, port=port, packet=frame))
+        self._frames.send(Frame(device_id=1, port=port, packet=frame))
 
     def receive(self, what: str) -> tuple[int, bytes]:
         """The next frame that leaves, as (port, frame). AssertionError, naming `what` was expected, when none comes."""
@@ -170,7 +170,7 @@ class Bmv2Process:
         return answer.port, answer.packet
 
 
-def _wait_until_started(method: Any) -> None:
+def wait_until_started(method: Any) -> None:
     """BMv2 answers P4Runtime before it takes frames; until then it ends a stream of frames as unavailable."""
     deadline = time.monotonic() + START_SECONDS
     while True:
