@@ -21,7 +21,6 @@ struct metadata_t {
 
     // Of a gradient.
     bool              gradient;           // a Gradlane header that holds together
-    bool              droppable;          // by its tags, at the colour of its port
     bool              trim;               // rather than drop
     bool              spray;
     job_index_t       job_index;
