@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the parts of the engine share: send.c (paths, pacing, repair), receive.c (validation, completion), aggregate.c
- * (operations, shards, reduction), trace.c and tagging.c.
+ * What the parts of the engine share: send.c (messages, repair), congestion.c (a path's rate), receive.c (validation,
+ * completion), port.c (the receiver's port), aggregate.c (operations, shards, reduction), trace.c and tagging.c.
  */
 #ifndef GRADLANE_INTERNAL_H
 #define GRADLANE_INTERNAL_H
@@ -207,11 +207,23 @@ void tx_ready(gl_engine *e, tx_message *m, uint32_t slice);
 void tx_free(tx_message *m);
 void on_stop(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *bits, uint64_t now);
 void on_bitmap(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *bits, uint64_t now);
-void on_report(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *payload, uint64_t now);
 uint64_t send_timers(gl_engine *e, uint64_t now);
 void put_header(const gl_engine *e, uint8_t *h, const tx_message *m, unsigned kind, uint32_t slice);
 void send_to(gl_engine *e, uint32_t address, unsigned kind, const uint8_t *like, const void *payload, uint16_t length);
 void send_control(gl_engine *e, unsigned rank, unsigned kind, const uint8_t *like, const void *payload, uint16_t length);
+
+tx_message *find_sent(gl_engine *e, uint32_t id);
+target *find_target(tx_message *m, unsigned rank);
+void arm_probe(gl_engine *e, target *t, uint64_t now);
+
+/* congestion.c */
+void on_report(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *payload, uint64_t now);
+void path_begin(gl_engine *e, path *p, uint64_t now); /* a path that was idle has something to send */
+unsigned path_burst(const gl_engine *e, const path *p); /* datagrams of its next batch, at most */
+uint64_t advance(const gl_engine *e, uint64_t next, uint64_t now, double bytes, double rate);
+
+/* port.c */
+void report(gl_engine *e, unsigned source, const uint8_t *h, uint32_t bytes, bool congested, uint64_t now);
 
 /* trace.c */
 void trace_send(gl_engine *e, const tx_message *m, uint32_t slice);
