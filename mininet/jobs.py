@@ -32,7 +32,7 @@ def document(arm_name: str, plan: FabricPlan, seed: int) -> dict[str, Any]:
         "job": {
             "name": arm_name,
             "id": 1 + list(ARMS).index(arm_name),
-            "token": _token(arm_name, seed),
+            "key": _key(arm_name, seed),
             "aggregation": "mean",
         },
         "worker": members[: plan.workers],
@@ -54,6 +54,6 @@ def document(arm_name: str, plan: FabricPlan, seed: int) -> dict[str, Any]:
     return job
 
 
-def _token(arm_name: str, seed: int) -> str:
-    """The session token: another one for each arm and seed, so that a late datagram is not taken for this run's."""
-    return hashlib.sha256(f"{arm_name} {seed}".encode()).hexdigest()[:16]
+def _key(arm_name: str, seed: int) -> str:
+    """Of the agents' control connections: another one for each arm and seed, so that no two runs meet."""
+    return hashlib.sha256(f"{arm_name} {seed}".encode()).hexdigest()[:32]

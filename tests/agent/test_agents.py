@@ -21,8 +21,8 @@ from gradlane import wire
 from gradlane.client import Connection
 from gradlane.errors import AgentError
 
-# Far from 127.0.0.1, so that agents of the machine itself are not met.
-NETWORK = "127.47.4"
+# Far from 127.0.0.1, so that agents of the machine itself are not met, nor those of another run of the tests.
+NETWORK = f"127.{47 + os.getpid() % 200}.{os.getpid() // 200 % 250}"
 
 
 class Host:
@@ -61,9 +61,9 @@ def hosts(count: int, folder: Path) -> Iterator[list[Host]]:
 
 
 def job_file(folder: Path, workers: int, servers: int = 0, name: str = "job.toml", **changes: str) -> Path:
-    values = {"token": "00112233445566aa", "push": "0.0", "wire": "float32", "id": "7"}
+    values = {"key": "00112233445566aa" * 2, "push": "0.0", "wire": "float32", "id": "7"}
     values |= {"transport": "", "policy": ""} | changes
-    text = f'[job]\nname = "trial"\nid = {values["id"]}\ntoken = "{values["token"]}"\n'
+    text = f'[job]\nname = "trial"\nid = {values["id"]}\nkey = "{values["key"]}"\n'
     for rank in range(workers + servers):
         kind = "worker" if rank < workers else "server"
         text += f'[[{kind}]]\nrank = {rank}\nhost = "h{rank}"\naddress = "{NETWORK}.{rank + 1}"\n'
@@ -139,7 +139,7 @@ def test_a_killed_agent_is_named_within_ten_seconds(tmp_path: Path) -> None:
                 error = failed.result(10)
             except AgentError as raised:
                 error = raised
-            assert "rank 1 (h1, 127.47.4.2)" in str(error)
+            assert f"rank 1 (h1, {NETWORK}.2)" in str(error)
         assert time.monotonic() - began < 10
 
 
@@ -154,7 +154,7 @@ def test_a_silent_agent_is_named_within_ten_seconds(tmp_path: Path) -> None:
             error = str(failed.result(10))
         finally:
             agents[2].process.send_signal(signal.SIGCONT)
-        assert "rank 2 (h2, 127.47.4.3)" in error
+        assert f"rank 2 (h2, {NETWORK}.3)" in error
         assert "no answer" in error
 
 
@@ -174,13 +174,13 @@ def test_a_training_process_that_ends_without_a_word_is_named(tmp_path: Path) ->
             error = failed.result(10)
         except AgentError as raised:
             error = raised
-        assert "rank 1 (h1, 127.47.4.2): its training process ended" in str(error)
+        assert f"rank 1 (h1, {NETWORK}.2): its training process ended" in str(error)
 
 
-def test_another_token_or_job_file_is_refused_and_named(tmp_path: Path) -> None:
+def test_another_key_or_job_file_is_refused_and_named(tmp_path: Path) -> None:
     good = job_file(tmp_path, 2)
     for name, changes, words in (
-        ("token.toml", {"token": "00112233445566ab"}, "does not know the token"),
+        ("key.toml", {"key": "00112233445566ab" * 2}, "does not know the key"),
         ("loss.toml", {"push": "0.1"}, "reads another job file"),
         ("trace.toml", {"transport": "trace_every = 7"}, "reads another job file"),
     ):
@@ -286,9 +286,7 @@ def test_different_models_are_named(tmp_path: Path) -> None:
 def test_what_an_agent_refuses(tmp_path: Path) -> None:
     file = job_file(tmp_path, 2)
     with hosts(1, tmp_path) as agents:
-        with pytest.raises(
-            AgentError, match=r"rank 1 has address 127\.47\.4\.2, but this is the agent of 127\.47\.4\.1"
-        ):
+        with pytest.raises(AgentError, match=f"rank 1 has address {NETWORK}.2, but this is the agent of {NETWORK}.1"):
             Connection(file, 1, agents[0].socket)
         second = subprocess.run(
             [sys.executable, "-m", "gradlane.cli", "agent", "--address", agents[0].address, "--socket", "/tmp/none"],

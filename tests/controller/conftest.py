@@ -324,7 +324,7 @@ def job_text() -> Callable[..., str]:
 [job]
 name = "{name}"
 id = {number}
-token = "00112233445566ff"
+key = "00112233445566ff00112233445566ff"
 {members}
 [transport]
 rate = "100mbit"

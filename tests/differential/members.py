@@ -66,7 +66,7 @@ _JOB = """
 [job]
 name = "job{number}"
 id = {number}
-token = "00112233445566ff"
+key = "00112233445566ff00112233445566ff"
 {workers}
 [transport]
 rate = "8bit"

@@ -55,10 +55,10 @@ def test_every_arm_has_a_valid_job(arm: str) -> None:
     assert job.transport.rate == plan.rate
 
 
-def test_tokens_differ_by_arm_and_seed() -> None:
+def test_keys_differ_by_arm_and_seed() -> None:
     plan = FabricPlan.of(SCENARIOS["clean"])
     cases = [("gradlane", 1), ("gradlane", 2), ("no-drop", 1)]
-    assert len({jobs.document(arm, plan, seed)["job"]["token"] for arm, seed in cases}) == 3
+    assert len({jobs.document(arm, plan, seed)["job"]["key"] for arm, seed in cases}) == 3
 
 
 def test_the_lossy_link_is_one_port_in_both_directions() -> None:

@@ -90,7 +90,7 @@ def test_ranks_of_the_wrong_role_are_refused() -> None:
 @pytest.mark.parametrize("name", [arm.name for arm in ARMS.values() if arm.kind == "gradlane"])
 def test_what_an_arm_changes_in_the_job_file_is_valid_there(name: str) -> None:
     document: dict[str, Any] = {
-        "job": {"name": name, "id": 1, "token": "0123456789abcdef"},
+        "job": {"name": name, "id": 1, "key": "0123456789abcdef" * 2},
         "worker": [{"rank": n.rank, "host": n.host, "address": n.address} for n in NODES[:2]],
         "transport": {"rate": "100mbit", "wire": ARMS[name].wire},
         "loss": {"push": 0.03},

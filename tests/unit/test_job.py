@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The job file: what a good one means, and that every mistake is named with its key and its remedy."""
 
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
 import pytest
 
 from gradlane import job
-from gradlane.job import DropPrecedence, JobError, Member, QueueClass
+from gradlane.job import JobError, Member
+from gradlane.loss import Adaptive, LossClass
+from gradlane.policy import DropPrecedence, QueueClass
 
 GOOD = """
 [job]
 name = "demo"
 id = 1
-token = "00112233445566ff"
+key = "00112233445566ff00112233445566ff"
 aggregation = "sum"
 
 [[worker]]
@@ -60,7 +62,7 @@ MINIMAL = """
 [job]
 name = "small"
 id = 7
-token = "1111111111111111"
+key = "11111111111111111111111111111111"
 [[worker]]
 rank = 0
 host = "a"
@@ -72,7 +74,7 @@ rate = "1gbit"
 
 def test_every_field_is_read() -> None:
     it = job.parse(GOOD, "j.toml")
-    assert (it.name, it.id, it.token, it.aggregation) == ("demo", 1, 0x00112233445566FF, "sum")
+    assert (it.name, it.id, it.key, it.aggregation) == ("demo", 1, bytes.fromhex("00112233445566ff" * 2), "sum")
     assert it.workers == (Member(0, "h1", IPv4Address("10.0.1.2")), Member(1, "h2", IPv4Address("10.0.2.2")))
     assert it.servers == (Member(2, "h3", IPv4Address("10.0.3.2")),)
     assert it.members == it.workers + it.servers
@@ -97,10 +99,64 @@ def test_defaults_lose_nothing_and_aggregate_in_shards() -> None:
     assert (it.aggregation, it.loss.push, it.loss.pull) == ("mean", 0.0, 0.0)
     assert it.aggregators == it.workers
     assert it.multicast_address(0) is None
+    assert (it.transport.slice_bytes, it.transport.collective, it.processes, it.family) == (None, "auto", 1, 4)
+    assert (it.loss.error_feedback, it.loss.classes, it.loss.adaptive) == (True, (), None)
     assert it.policy.priority
     assert it.policy.queue_classes == ()
     assert it.policy.drop_precedences == ()
     assert (it.slots.base, it.slots.mask) == (0, 4095)
+
+
+IPV6 = (
+    MINIMAL.replace("10.0.1.2", "fd00:1::2")
+    + """slice_bytes = "auto"
+[[worker]]
+rank = 1
+host = "b"
+address = "fd00:1::3"
+"""
+)
+
+
+def test_members_may_have_ipv6_addresses() -> None:
+    it = job.parse(IPV6, "j.toml")
+    assert (it.family, it.members[1].address) == (6, IPv6Address("fd00:1::3"))
+    assert (job.headers(6), job.largest_slice(1500, 6), job.largest_slice(65535, 6)) == (84, 1416, 8912)
+    assert (job.headers(4), job.largest_slice(1500, 4), job.largest_slice(65535, 4)) == (64, 1432, 8936)
+    for line, key in (
+        ('multicast = "239.1.0.1"', "transport.multicast"),
+        ("slice_bytes = 8936", "transport.slice_bytes"),
+    ):
+        with pytest.raises(JobError) as caught:
+            job.parse(IPV6.replace('slice_bytes = "auto"', line), "j.toml")
+        assert caught.value.key == key
+
+
+def test_loss_by_layers_and_by_phase() -> None:
+    more = """
+classes = [{ layers = [8, 9], pull = 0.5 }, { layers = [0, 3], push = 0 }]
+[loss.adaptive]
+window = 5
+"""
+    it = job.parse(GOOD.replace("pull = 0.0", more), "j.toml").loss
+    assert it.classes == (LossClass((0, 3), 0.0, 0.0), LossClass((8, 9), 0.03, 0.5))
+    assert it.adaptive == Adaptive(0.1, 0.5, 5)
+
+
+def test_a_template_gets_its_workers_where_it_is_started() -> None:
+    template = MINIMAL.replace('[[worker]]\nrank = 0\nhost = "a"\naddress = "10.0.1.2"\n', "")
+    assert job.is_template(template, "j")
+    assert not job.is_template(MINIMAL, "j")
+    filled = job.fill(template, [("a", IPv4Address("10.0.1.2"), 4), ("b", IPv4Address("10.0.1.3"), 4)])
+    it = job.parse(filled, "j")
+    assert it.workers == (Member(0, "a", IPv4Address("10.0.1.2"), 4), Member(1, "b", IPv4Address("10.0.1.3"), 4))
+    assert (it.processes, it.text) == (4, filled)
+    assert job.local_address(IPv4Address("127.0.0.1")) == IPv4Address("127.0.0.1")
+
+
+def test_the_key_is_not_shown() -> None:
+    assert "00112233445566ff" not in repr(job.parse(GOOD, "j"))
+    assert job.parse(GOOD.replace("key =", "#"), "j").key == b""
 
 
 def test_who_tags_and_how_often_ways_are_traced() -> None:
@@ -129,11 +185,11 @@ def test_load_names_a_file_that_is_missing(tmp_path: Path) -> None:
         ("id = 1\n", "id = 0\n", "job.id", "from 1 to 65535"),
         ("id = 1\n", "id = 65536\n", "job.id", "from 1 to 65535"),
         ("id = 1\n", "id = true\n", "job.id", "integer"),
-        ('"00112233445566ff"', '"0000000000000000"', "job.token", "not all zero"),
-        ('"00112233445566ff"', '"0011"', "job.token", "16 hexadecimal digits"),
-        ('"00112233445566ff"', '"0x112233445566ff"', "job.token", "16 hexadecimal digits"),
+        ('"00112233445566ff00112233445566ff"', '"00000000000000000000000000000000"', "job.key", "not all zero"),
+        ('"00112233445566ff00112233445566ff"', '"00112233445566ff"', "job.key", "32 to 128 hexadecimal digits"),
+        ('"00112233445566ff00112233445566ff"', '"0x112233445566ff00112233445566ff"', "job.key", "hexadecimal digits"),
         ('"sum"', '"max"', "job.aggregation", "'mean', 'sum'"),
-        ('aggregation = "sum"', 'agregation = "sum"', "job.agregation", "known: aggregation, id, name, token"),
+        ('aggregation = "sum"', 'agregation = "sum"', "job.agregation", "known: aggregation, id, key, name"),
         ("rank = 1", "rank = 5", "worker[1].rank", "must be 1: the workers' ranks count from 0"),
         ("rank = 2", "rank = 0", "server[0].rank", "must be 2: the servers' ranks count from 2, after the workers'"),
         ('"10.0.1.2"', '"10.0.1"', "worker[0].address", "dotted form"),
@@ -145,11 +201,30 @@ def test_load_names_a_file_that_is_missing(tmp_path: Path) -> None:
         ('rate = "100mbit"', 'rate = "fast"', "transport.rate", "'fast'"),
         ('rate = "100mbit"', "rate = 100", "transport.rate", "string with a unit"),
         ('rate = "100mbit"\n', "", "transport.rate", "is missing"),
-        ("slice_bytes = 1432", "slice_bytes = 1431", "transport.slice_bytes", "multiple of 4"),
+        ("slice_bytes = 1432", "slice_bytes = 1436", "transport.slice_bytes", "multiple of 8"),
         ("slice_bytes = 1432", "slice_bytes = 9000", "transport.slice_bytes", "from 64 to 8936"),
-        ('"float16"', '"bfloat16"', "transport.wire", "'float32', 'float16'"),
+        ('"float16"', '"float64"', "transport.wire", "'float32', 'float16', 'bfloat16'"),
         ('"239.1.0.1"', '"10.1.0.1"', "transport.multicast", "224.0.1.0 to 239.255.255.255"),
         ('"239.1.0.1"', '"224.0.0.9"', "transport.multicast", "224.0.1.0 to 239.255.255.255"),
+        ("slice_bytes = 1432", 'slice_bytes = "large"', "transport.slice_bytes", "must be 'auto' or an integer"),
+        ("slice_bytes = 1432", 'collective = "tree"', "transport.collective", "'auto', 'direct', 'ring'"),
+        ("slice_bytes = 1432", 'collective = "ring"', "transport.collective", "has servers"),
+        ('host = "h2"', 'host = "h2"\nprocesses = 0', "worker[1].processes", "from 1 to 256"),
+        ('host = "h2"', 'host = "h2"\nprocesses = 2', "", "ranks 0 and 1 have 1 and 2 processes"),
+        ('host = "h3"', 'host = "h3"\nprocesses = 2', "server[0].processes", "is not known here"),
+        ('"10.0.2.2"', '"fd00::2"', "", "the IPv6 address fd00::2; all must be of one family"),
+        ('"10.0.2.2"', '"fe80::2"', "worker[1].address", "IPv6 unicast"),
+        ("pull = 0.0", "error_feedback = 1", "loss.error_feedback", "true or false"),
+        (
+            "pull = 0.0",
+            "classes = [{ layers = [0, 3] }, { layers = [2, 5] }]",
+            "loss.classes[1].layers",
+            "overlaps [0, 3]",
+        ),
+        ("pull = 0.0", "classes = [{ layers = [0, 3], push = 1 }]", "loss.classes[0].push", "below 1"),
+        ("pull = 0.0", "adaptive = { threshold = 0 }", "loss.adaptive.threshold", "above 0"),
+        ("pull = 0.0", "adaptive = { critical = 1 }", "loss.adaptive.critical", "below 1"),
+        ("pull = 0.0", "adaptive = { windows = 1 }", "loss.adaptive.windows", "known: critical, threshold, window"),
         ("push = 0.03", "push = 1.0", "loss.push", "at least 0 and below 1"),
         ("push = 0.03", "push = -0.1", "loss.push", "at least 0 and below 1"),
         ("push = 0.03", "push = nan", "loss.push", "at least 0 and below 1"),

@@ -5,26 +5,31 @@ The agent and the controller read the same file, so what they must agree on is d
 """
 
 import re
+import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
-from ipaddress import IPv4Address
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, ip_address
 from pathlib import Path
 
-from gradlane import toml_file
-from gradlane.toml_file import FileError, Table
+from gradlane import loss, policy, toml_file
+from gradlane.errors import AgentError
+from gradlane.loss import Loss
+from gradlane.policy import Policy
+from gradlane.toml_file import Address, FileError, Table
 from gradlane.units import parse_rate, parse_size
 
-MAX_LAYER = 65535
-MAX_MAGNITUDE = 255
 BUDGET_SLOTS = 65536  # BUDGET_SLOTS of p4src/shared/types.p4
-MAX_WEIGHT = 100
-HIGHEST_GRADIENT_CLASS = 6  # 7 is the control class, so that no STOP waits behind the incast that it should end
-MAX_SLICE_BYTES = 8936  # a 9000-byte IP packet less the IPv4, UDP and Gradlane headers (20 + 8 + 36 bytes)
+MAX_PACKET = 9000  # jumbo frames
+_OTHER_HEADERS = 8 + 36  # of UDP and Gradlane
+_IP_HEADERS = {4: 20, 6: 40}
+SLICE_UNIT = 8  # the largest element: a slice is a whole number of elements of any type
+MAX_SLICE_BYTES = MAX_PACKET - _IP_HEADERS[4] - _OTHER_HEADERS
 DEFAULT_BUFFER = "64kB"
 DEFAULT_TRACE_EVERY, MAX_TRACE_EVERY = 64, 1_000_000
-ELEMENT_BYTES = {"float32": 4, "float16": 2}
+MAX_PROCESSES = 256
+ELEMENT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
-_TOKEN = re.compile(r"[0-9A-Fa-f]{16}\Z")
+_KEY = re.compile(r"(?:[0-9A-Fa-f]{2}){16,64}\Z")
 
 
 class JobError(FileError):
@@ -33,18 +38,26 @@ class JobError(FileError):
 
 @dataclass(frozen=True)
 class Member:
-    """One rank of the job: a worker, or a server that aggregates for the workers."""
+    """One rank of the job: a worker, or a server that aggregates for the workers.
+
+    `processes`: the training processes of the job on that host, 1 for a server.
+    """
 
     rank: int
     host: str
-    address: IPv4Address
+    address: Address
+    processes: int = 1
 
 
 @dataclass(frozen=True)
 class Transport:
-    """How gradients travel. `rate` is the rate of each host's link in bit/s; `slice_bytes` the payload of a datagram.
+    """How gradients travel. `rate` is the rate of each host's link in bit/s.
 
+    `slice_bytes` is the payload of a datagram; None: the most that every path carries, found when the job is joined.
     `buffer` is what a port of the fabric can hold, in bytes: the rate control lets queues grow to half of it.
+
+    `wire` is the type of elements on the wire. `collective` is the algorithm of all-reduces: "direct", "ring", or
+    "auto", by the cost model.
 
     `multicast` is the address to which aggregator 0 sends its results; aggregator k sends to `multicast` + k.
     None: aggregators send to each worker.
@@ -55,57 +68,12 @@ class Transport:
 
     rate: int
     buffer: int
-    slice_bytes: int
+    slice_bytes: int | None
     wire: str
+    collective: str
     multicast: IPv4Address | None
     tagging: str
     trace_every: int
-
-
-@dataclass(frozen=True)
-class Loss:
-    """Tolerated loss of a message, as a fraction of its slices, in [0, 1)."""
-
-    push: float
-    pull: float
-
-
-@dataclass(frozen=True)
-class QueueClass:
-    """Slices of these layers (inclusive range) go to this queue class."""
-
-    layers: tuple[int, int]
-    queue_class: int
-
-
-@dataclass(frozen=True)
-class DropPrecedence:
-    """Slices of these layers and magnitudes (inclusive ranges) have this drop precedence."""
-
-    layers: tuple[int, int]
-    magnitudes: tuple[int, int]
-    drop_precedence: int
-
-
-@dataclass(frozen=True)
-class Policy:
-    """What the network does with the job's slices; what is not listed is best effort (class 0) and protected.
-
-    `priority` false is the ablation without priorities: every gradient packet has class 0.
-    `yellow` and `red` are the lowest drop precedence that is dropped at the first and at the second threshold.
-    `weight` is the job's share of a port that several jobs use, relative to theirs. `on_congestion` is what becomes of
-    droppable slices: "drop" them, or "trim" them to their headers. `spray` sends the slices of a message over every
-    path in turn; without it a flow keeps to one.
-    """
-
-    priority: bool
-    queue_classes: tuple[QueueClass, ...]
-    drop_precedences: tuple[DropPrecedence, ...]
-    yellow: int
-    red: int
-    weight: int
-    on_congestion: str
-    spray: bool
 
 
 @dataclass(frozen=True)
@@ -123,12 +91,16 @@ class Slots:
 
 @dataclass(frozen=True)
 class Job:
-    """A training job. Ranks count from 0: the workers first, then the servers."""
+    """A training job. Ranks count from 0: the workers first, then the servers.
+
+    `key` is the secret that the agents' control connections are authenticated with; b"": by certificates alone.
+    `text` is what the job was parsed from.
+    """
 
     file: str
     name: str
     id: int
-    token: int
+    key: bytes = field(repr=False)
     aggregation: str
     workers: tuple[Member, ...]
     servers: tuple[Member, ...]
@@ -136,6 +108,17 @@ class Job:
     loss: Loss
     policy: Policy
     slots: Slots
+    text: str = field(repr=False, compare=False)
+
+    @property
+    def family(self) -> int:
+        """The IP version of all members' addresses, 4 or 6."""
+        return self.workers[0].address.version
+
+    @property
+    def processes(self) -> int:
+        """Training processes on each worker's host."""
+        return self.workers[0].processes
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -172,38 +155,86 @@ def parse(text: str, file_name: str) -> Job:
     head = root.table("job")
     workers = _members(root.tables("worker"), "worker", 0)
     if not workers:
-        raise root.error("worker", "is missing: a job has at least one [[worker]]")
+        raise root.error(
+            "worker",
+            "is missing: a job has at least one [[worker]] (only where torchrun starts it, they come from there)",
+        )
     servers = _members(root.tables("server"), "server", len(workers))
-    _check_distinct(root, workers + servers)
+    _check_together(root, workers + servers, len(workers))
     job = Job(
         file=file_name,
         name=head.name("name"),
         id=head.integer("id", 1, 65535),
-        token=_token(head),
+        key=_key(head) if head.has("key") else b"",
         aggregation=head.choice("aggregation", ("mean", "sum"), "mean"),
         workers=workers,
         servers=servers,
-        transport=_transport(root.table("transport"), len(servers or workers)),
-        loss=_loss(root.table("loss")),
-        policy=_policy(root.table("policy")),
+        transport=_transport(root.table("transport"), len(servers or workers), workers[0].address.version, servers),
+        loss=loss.parse(root.table("loss")),
+        policy=policy.parse(root.table("policy")),
         slots=_slots(root.table("slots")),
+        text=text,
     )
     head.finish()
     root.finish()
     return job
 
 
-def _token(table: Table) -> int:
-    text = table.text("token")
-    if not _TOKEN.match(text) or int(text, 16) == 0:
-        raise table.error("token", "must be 16 hexadecimal digits, not all zero; make one with `openssl rand -hex 8`")
-    return int(text, 16)
+def is_template(text: str, file_name: str) -> bool:
+    """Whether a job file has no members yet: `fill` makes a whole one of it. Raises JobError."""
+    root = toml_file.parse(JobError, text, file_name)
+    return not root.tables("worker") and not root.tables("server")
+
+
+def fill(template: str, workers: Sequence[tuple[str, Address, int]]) -> str:
+    """The text of a job file: the template's with a [[worker]] for each (host, address, processes), in rank order."""
+    tables = [
+        f'[[worker]]\nrank = {rank}\nhost = "{host}"\naddress = "{address}"\nprocesses = {processes}\n'
+        for rank, (host, address, processes) in enumerate(workers)
+    ]
+    return "\n".join([template, *tables])
+
+
+def local_address(peer: Address) -> Address:
+    """This host's address on the way to `peer`. Raises AgentError if there is no way."""
+    family = socket.AF_INET if peer.version == 4 else socket.AF_INET6
+    with socket.socket(family, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect((str(peer), 9))  # of a datagram socket, this sends nothing
+        except OSError as error:
+            raise AgentError(f"there is no route to {peer}: {error.strerror}") from error
+        return ip_address(sock.getsockname()[0])
+
+
+def headers(family: int) -> int:
+    """Bytes of the IP, UDP and Gradlane headers of a datagram. `family`: 4 or 6."""
+    return _IP_HEADERS[family] + _OTHER_HEADERS
+
+
+def largest_slice(packet: int, family: int) -> int:
+    """The most payload that an IP packet of that many bytes can carry, in whole elements of any type."""
+    return (min(packet, MAX_PACKET) - headers(family)) // SLICE_UNIT * SLICE_UNIT
+
+
+def _key(table: Table) -> bytes:
+    text = table.text("key")
+    if not _KEY.match(text) or int(text, 16) == 0:
+        raise table.error(
+            "key",
+            "must be 32 to 128 hexadecimal digits, an even number, not all zero; make one with `openssl rand -hex 16`",
+        )
+    return bytes.fromhex(text)
 
 
 def _members(tables: Sequence[Table], kind: str, first_rank: int) -> tuple[Member, ...]:
     members: list[Member] = []
     for rank, table in enumerate(tables, first_rank):
-        member = Member(table.integer("rank", 0, 65535), table.name("host"), table.address("address"))
+        member = Member(
+            rank=table.integer("rank", 0, 65535),
+            host=table.name("host"),
+            address=table.ip_address("address"),
+            processes=table.integer("processes", 1, MAX_PROCESSES, 1) if kind == "worker" else 1,
+        )
         if member.rank != rank:
             start = f"{kind}s' ranks count from {first_rank}" + (", after the workers'" if first_rank else "")
             raise table.error("rank", f"is {member.rank}; it must be {rank}: the {start}, in the order of the file")
@@ -212,10 +243,23 @@ def _members(tables: Sequence[Table], kind: str, first_rank: int) -> tuple[Membe
     return tuple(members)
 
 
-def _check_distinct(root: Table, members: Sequence[Member]) -> None:
+def _check_together(root: Table, members: Sequence[Member], workers: int) -> None:
     by_host: dict[str, int] = {}
-    by_address: dict[IPv4Address, int] = {}
+    by_address: dict[Address, int] = {}
+    first = members[0]
     for member in members:
+        if member.address.version != first.address.version:
+            raise root.error(
+                "",
+                f"rank {first.rank} has the IPv{first.address.version} address {first.address}, rank {member.rank} the "
+                f"IPv{member.address.version} address {member.address}; all must be of one family",
+            )
+        if member.rank < workers and member.processes != first.processes:
+            raise root.error(
+                "",
+                f"ranks {first.rank} and {member.rank} have {first.processes} and {member.processes} processes; "
+                "all workers must have the same number",
+            )
         other = by_host.setdefault(member.host, member.rank)
         if other != member.rank:
             raise root.error(
@@ -226,18 +270,19 @@ def _check_distinct(root: Table, members: Sequence[Member]) -> None:
             raise root.error("", f"ranks {other} and {member.rank} both have address {member.address}; one each")
 
 
-def _transport(table: Table, aggregators: int) -> Transport:
-    wire = table.choice("wire", tuple(ELEMENT_BYTES), "float32")
-    slice_bytes = table.integer("slice_bytes", 64, MAX_SLICE_BYTES, 1432)
-    if slice_bytes % 4:
-        raise table.error("slice_bytes", f"is {slice_bytes}; it must be a multiple of 4, e.g. 1432")
+def _transport(table: Table, aggregators: int, family: int, servers: Sequence[Member]) -> Transport:
     multicast = table.multicast_address("multicast", aggregators) if table.has("multicast") else None
-    buffer = table.quantity("buffer", parse_size, DEFAULT_BUFFER)
+    if multicast is not None and family == 6:
+        raise table.error("multicast", "goes with IPv4 addresses alone; with IPv6 members leave it out")
+    collective = table.choice("collective", ("auto", "direct", "ring"), "auto")
+    if collective == "ring" and servers:
+        raise table.error("collective", "is 'ring', but the job has servers; it must be 'direct' or 'auto'")
     transport = Transport(
         rate=table.quantity("rate", parse_rate),
-        buffer=buffer,
-        slice_bytes=slice_bytes,
-        wire=wire,
+        buffer=table.quantity("buffer", parse_size, DEFAULT_BUFFER),
+        slice_bytes=_slice_bytes(table, family),
+        wire=table.choice("wire", tuple(ELEMENT_BYTES), "float32"),
+        collective=collective,
         multicast=multicast,
         tagging=table.choice("tagging", ("switch", "host"), "switch"),
         trace_every=table.integer("trace_every", 0, MAX_TRACE_EVERY, DEFAULT_TRACE_EVERY),
@@ -246,69 +291,13 @@ def _transport(table: Table, aggregators: int) -> Transport:
     return transport
 
 
-def _loss(table: Table) -> Loss:
-    loss = Loss(table.fraction("push", 0.0), table.fraction("pull", 0.0))
-    table.finish()
-    return loss
-
-
-def _policy(table: Table) -> Policy:
-    policy = Policy(
-        priority=table.boolean("priority", True),
-        queue_classes=_queue_classes(table.tables("queue_classes")),
-        drop_precedences=_drop_precedences(table.tables("drop_precedences")),
-        yellow=table.integer("yellow", 1, 7, 2),
-        red=table.integer("red", 1, 7, 1),
-        weight=table.integer("weight", 1, MAX_WEIGHT, 1),
-        on_congestion=table.choice("on_congestion", ("drop", "trim"), "drop"),
-        spray=table.boolean("spray", True),
-    )
-    if policy.yellow < policy.red:
+def _slice_bytes(table: Table, family: int) -> int | None:
+    slice_bytes = table.integer_or("auto", "slice_bytes", 64, largest_slice(MAX_PACKET, family))
+    if slice_bytes is not None and slice_bytes % SLICE_UNIT:
         raise table.error(
-            "yellow",
-            f"is {policy.yellow}, below red = {policy.red}; the second threshold (red) must drop at least what the "
-            "first (yellow) drops, so yellow >= red",
+            "slice_bytes", f"is {slice_bytes}; it must be a multiple of {SLICE_UNIT}, e.g. 1432, or 'auto'"
         )
-    table.finish()
-    return policy
-
-
-def _queue_classes(tables: Sequence[Table]) -> tuple[QueueClass, ...]:
-    rows: list[QueueClass] = []
-    for table in tables:
-        row = QueueClass(table.span("layers", 0, MAX_LAYER), table.integer("class", 0, HIGHEST_GRADIENT_CLASS))
-        table.finish()
-        for other in rows:
-            if _overlap(row.layers, other.layers):
-                raise table.error(
-                    "layers", f"{list(row.layers)} overlaps {list(other.layers)}; ranges must be disjoint"
-                )
-        rows.append(row)
-    return tuple(rows)
-
-
-def _drop_precedences(tables: Sequence[Table]) -> tuple[DropPrecedence, ...]:
-    rows: list[DropPrecedence] = []
-    for table in tables:
-        row = DropPrecedence(
-            layers=table.span("layers", 0, MAX_LAYER, (0, MAX_LAYER)),
-            magnitudes=table.span("magnitudes", 0, MAX_MAGNITUDE),
-            drop_precedence=table.integer("drop_precedence", 1, 7),
-        )
-        table.finish()
-        for other in rows:
-            if _overlap(row.layers, other.layers) and _overlap(row.magnitudes, other.magnitudes):
-                raise table.error(
-                    "magnitudes",
-                    f"{list(row.magnitudes)} of layers {list(row.layers)} overlaps {list(other.magnitudes)} of layers "
-                    f"{list(other.layers)}; ranges must be disjoint",
-                )
-        rows.append(row)
-    return tuple(rows)
-
-
-def _overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
-    return a[0] <= b[1] and b[0] <= a[1]
+    return slice_bytes
 
 
 def _slots(table: Table) -> Slots:

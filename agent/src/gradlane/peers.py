@@ -2,7 +2,7 @@
 """Control connections between the agents of a job: rendezvous, liveness and the orderly end.
 
 One TCP connection between every two ranks, opened by the higher rank, lines of JSON. Both sides prove that they know
-the job's token (HMAC-SHA256 over a nonce of the other side) and that they read the same job. They carry nothing that
+the job's key (HMAC-SHA256 over a nonce of the other side) and that they read the same job. They carry nothing that
 a step of training waits for: what the transport itself has to say goes as datagrams in the top queue class.
 """
 
@@ -14,16 +14,19 @@ import secrets
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from gradlane import wire
+from gradlane.agreement import Agreement
 from gradlane.errors import AgentError
-from gradlane.job import Job
+from gradlane.job import Job, largest_slice
 
 HEARTBEAT_SECONDS = 1.0
 DEAD_SECONDS = 5.0
 RETRY_SECONDS = 0.2
 MAX_LINE = 4096
+USUAL_PACKET = 1500
 
 
 def digest(job: Job) -> str:
@@ -35,8 +38,7 @@ def digest(job: Job) -> str:
 
 
 def _proof(job: Job, nonce: str, rank: int) -> str:
-    key = job.token.to_bytes(8, "big")
-    return hmac.new(key, f"{nonce}:{job.id}:{rank}".encode(), hashlib.sha256).hexdigest()
+    return hmac.new(job.key, f"{nonce}:{job.id}:{rank}".encode(), hashlib.sha256).hexdigest()
 
 
 class Peer:
@@ -81,7 +83,10 @@ class Peers:
     def __init__(self, job: Job, rank: int, failed: Callable[[str], None]) -> None:
         self.job = job
         self.rank = rank
-        self.message_base = int(time.time() * 1000) & 0xFFFFFFFF if rank == 0 else -1
+        self.agreement: Agreement | None = None
+        if rank == 0:
+            slice_bytes = job.transport.slice_bytes or largest_slice(USUAL_PACKET, job.family)
+            self.agreement = Agreement(secrets.randbits(64), int(time.time() * 1000) & 0xFFFFFFFF, slice_bytes)
         self.step = -1
         self._failed = failed
         self._peers: dict[int, Peer] = {}
@@ -117,7 +122,7 @@ class Peers:
             "rank": self.rank,
             "digest": digest(self.job),
             "proof": _proof(self.job, nonce, self.rank),
-            "message_base": self.message_base,
+            "agreement": None if self.agreement is None else asdict(self.agreement),
         }
 
     def _check(self, hello: dict[str, Any], rank: int, nonce: str) -> str:
@@ -125,7 +130,7 @@ class Peers:
         if hello.get("version") != wire.VERSION:
             return f"speaks version {hello.get('version')} of the transport, this agent version {wire.VERSION}"
         if not hmac.compare_digest(str(hello.get("proof")), _proof(self.job, nonce, rank)):
-            return f"does not know the token of job {self.job.name!r}"
+            return f"does not know the key of job {self.job.name!r}"
         if hello.get("digest") != digest(self.job):
             return f"reads another job file for job {self.job.name!r}: ranks, transport, loss and slots must be equal"
         return ""
@@ -185,7 +190,7 @@ class Peers:
         self, rank: int, hello: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         if rank == 0:
-            self.message_base = int(hello["message_base"])
+            self.agreement = Agreement(**hello["agreement"])
         peer = Peer(rank, reader, writer)
         self._peers[rank] = peer
         self._spawn(self._listen(peer))

@@ -8,7 +8,6 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from ipaddress import IPv4Address
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,11 @@ import numpy.typing as npt
 
 from gradlane import wire
 from gradlane._core import ffi, lib
+from gradlane.agreement import Agreement
 from gradlane.errors import AgentError
-from gradlane.job import MAX_MAGNITUDE, Job
+from gradlane.job import Job
+from gradlane.policy import MAX_MAGNITUDE
+from gradlane.toml_file import Address
 
 log = logging.getLogger("gradlane")
 
@@ -111,7 +113,7 @@ def _hop(hop: Any) -> Hop:
     return Hop(hop.switch_id, hop.ingress_port, hop.egress_port, hop.queue_class, COLORS[hop.color], depth, unit, wait)
 
 
-def _bind(address: IPv4Address, port: int) -> socket.socket:
+def _bind(address: Address, port: int) -> socket.socket:
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
     for force, plain in ((_SO_RCVBUFFORCE, socket.SO_RCVBUF), (_SO_SNDBUFFORCE, socket.SO_SNDBUF)):
         try:
@@ -137,11 +139,11 @@ def _bind(address: IPv4Address, port: int) -> socket.socket:
 class Runner:
     """An engine of one job on this host. Use `submit`, wait for `notify` to be readable, then drain `events`."""
 
-    def __init__(self, job: Job, rank: int, message_base: int) -> None:
+    def __init__(self, job: Job, rank: int, agreement: Agreement) -> None:
         """Binds the sockets and starts the thread. Raises AgentError."""
         self._sockets = self._open_sockets(job, rank)
         self.notify = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        engine = self._engine(job, rank, message_base)
+        engine = self._engine(job, rank, agreement)
         descriptors = [sock.fileno() for sock in self._sockets]
         self._runner = lib.gl_runner_new(engine, descriptors, len(descriptors), wire.UDP_PORT, self.notify)
         if self._runner == ffi.NULL:
@@ -181,7 +183,7 @@ class Runner:
         return sockets
 
     @staticmethod
-    def _engine(job: Job, rank: int, message_base: int) -> Any:
+    def _engine(job: Job, rank: int, agreement: Agreement) -> Any:
         policy = job.policy
         classes = [(*row.layers, 0, MAX_MAGNITUDE, row.queue_class) for row in policy.queue_classes if policy.priority]
         precedences = [(*row.layers, *row.magnitudes, row.drop_precedence) for row in policy.drop_precedences]
@@ -195,11 +197,11 @@ class Runner:
                 "rank": rank,
                 "workers": len(job.workers),
                 "servers": len(job.servers),
-                "slice_bytes": job.transport.slice_bytes,
+                "slice_bytes": agreement.slice_bytes,
                 "element_type": ELEMENT_TYPES[job.transport.wire],
                 "mean_of_arrived": job.aggregation == "mean",
-                "token": job.token,
-                "message_base": message_base,
+                "token": agreement.token,
+                "message_base": agreement.message_base,
                 # Two messages in flight never share a budget slot of the switch; numbers are a power of two apart.
                 "window": max(1, min(MAX_WINDOW, (job.slots.mask + 1) >> (len(job.members) - 1).bit_length())),
                 "rate": job.transport.rate,

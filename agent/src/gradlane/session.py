@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gradlane import ipc, magnitude
+from gradlane.agreement import Agreement
 from gradlane.errors import AgentError
 from gradlane.job import ELEMENT_BYTES, Job
 from gradlane.peers import Peers
@@ -58,6 +59,7 @@ class Session:
         self.peers = Peers(job, rank, self.fail)
         self._tell = tell
         self._ended = ended
+        self.agreement: Agreement | None = None
         self._runner: Runner | None = None
         self._tensors: dict[int, Tensor] = {}
         self._under_way: dict[tuple[int, int], float] = {}
@@ -74,13 +76,16 @@ class Session:
     @property
     def per_slice(self) -> int:
         """Elements in a slice."""
-        return self.job.transport.slice_bytes // ELEMENT_BYTES[self.job.transport.wire]
+        assert self.agreement is not None
+        return self.agreement.slice_bytes // ELEMENT_BYTES[self.job.transport.wire]
 
     async def _join(self) -> None:
         try:
             self.peers.start()
             await self.peers.connected(JOIN_SECONDS)
-            self._runner = Runner(self.job, self.rank, self.peers.message_base)
+            assert self.peers.agreement is not None
+            self.agreement = self.peers.agreement
+            self._runner = Runner(self.job, self.rank, self.agreement)
             asyncio.get_running_loop().add_reader(self._runner.notify, self._drain)
             await self.peers.all_ready(JOIN_SECONDS)
         except (AgentError, OSError) as error:

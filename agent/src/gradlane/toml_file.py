@@ -16,6 +16,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib  # pyright: ignore[reportMissingImports]
 
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")
 
 
@@ -95,11 +97,27 @@ class Table:
             raise self.error(key, f"is {value!r}; it must be an integer from {low} to {high}")
         return value
 
+    def integer_or(self, word: str, key: str, low: int, high: int) -> int | None:
+        """An integer in [low, high]; None for that word, which is the default."""
+        value = self._take(key, word)
+        if value == word:
+            return None
+        if not _is_integer(value) or not low <= value <= high:
+            raise self.error(key, f"is {value!r}; it must be {word!r} or an integer from {low} to {high}")
+        return value
+
     def fraction(self, key: str, default: float | None = None) -> float:
         """A number in [0, 1)."""
         value = self._take(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
             raise self.error(key, f"is {value!r}; it must be a number of at least 0 and below 1")
+        return float(value)
+
+    def number(self, key: str, low: float, high: float, default: float | None = None) -> float:
+        """A number above `low` and at most `high`."""
+        value = self._take(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low < value <= high:
+            raise self.error(key, f"is {value!r}; it must be a number above {low:g} and at most {high:g}")
         return float(value)
 
     def span(self, key: str, low: int, high: int, default: tuple[int, int] | None = None) -> tuple[int, int]:
@@ -141,6 +159,11 @@ class Table:
             if not (address.is_multicast or address.is_unspecified or address.is_link_local or address.ipv4_mapped):
                 return address
         raise self.error(key, f"is {value!r}; it must be an IPv6 unicast address, e.g. 'fd00::2'")
+
+    def ip_address(self, key: str) -> Address:
+        """As `address` or `address6`, whichever the text looks like."""
+        value = self._values.get(key)
+        return self.address6(key) if isinstance(value, str) and ":" in value else self.address(key)
 
     def multicast_address(self, key: str, count: int) -> ipaddress.IPv4Address:
         """The first of `count` consecutive IPv4 multicast addresses outside 224.0.0.0/24, which no router forwards."""

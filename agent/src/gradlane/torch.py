@@ -83,7 +83,7 @@ class Session:
 
     def _share(self, bucket: GradBucket, buffer: torch.Tensor) -> _Tensor:
         job = self._connection.job
-        per_slice = job.transport.slice_bytes // (4 if job.transport.wire == "float32" else 2)
+        per_slice = (job.transport.slice_bytes or 1432) // (4 if job.transport.wire == "float32" else 2)
         most = wire.MAX_SLICES * len(job.aggregators)
         if slice_count(buffer.numel(), per_slice) > most:
             raise AgentError(

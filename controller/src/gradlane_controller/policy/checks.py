@@ -4,12 +4,13 @@
 from collections.abc import Iterable
 from itertools import combinations, pairwise
 
-from gradlane.job import Job, JobError, Member
+from gradlane.job import Job, JobError, Member, headers, largest_slice
 from gradlane_controller.fabric import Fabric
 from gradlane_controller.policy.thresholds import thresholds
 from gradlane_controller.policy.usage import Usage
 
-HEADERS = 78  # Ethernet, IPv4, UDP and Gradlane headers (14 + 20 + 8 + 36 bytes) of a slice's frame
+ETHERNET_HEADER = 14
+USUAL_PACKET = 1500  # where the agents find the size of slices themselves
 MAX_JOBS = 15  # JOBS of p4src/shared/types.p4
 
 
@@ -53,9 +54,12 @@ def _check_member(fabric: Fabric, job: Job, member: Member) -> None:
     if port is None:
         hosts = ", ".join(port.host for port in fabric.ports)
         raise JobError(job.file, where, f"host {member.host!r} is at no port of {fabric.file}; its hosts are {hosts}")
-    if member.address != port.address:
+    own = port.address if member.address.version == 4 else port.address6
+    if member.address != own:
         raise JobError(
-            job.file, where, f"address {member.address} is not that of {member.host!r} in {fabric.file}: {port.address}"
+            job.file,
+            where,
+            f"address {member.address} is not that of {member.host!r} in {fabric.file}: {own or 'it has no address6'}",
         )
     if job.transport.rate > port.rate:
         raise JobError(
@@ -63,7 +67,8 @@ def _check_member(fabric: Fabric, job: Job, member: Member) -> None:
             "transport.rate",
             f"is {job.transport.rate} bit/s, above the {port.rate} bit/s of {member.host!r} in {fabric.file}",
         )
-    frame = job.transport.slice_bytes + HEADERS
+    slice_bytes = job.transport.slice_bytes or largest_slice(USUAL_PACKET, job.family)
+    frame = slice_bytes + headers(job.family) + ETHERNET_HEADER
     burst, _ = thresholds(fabric, port)
     if frame > burst:
         raise JobError(
