@@ -14,6 +14,8 @@ from gradlane.wire import HEADER_BYTES, HOP_BYTES, HOP_FIELDS, ElementType, Flag
 
 TOKEN = 0x1122334455667788
 JOB = 3
+# The header's element_type: float32, to be reduced to the mean of what arrived.
+MEAN_FLOAT32 = ElementType.FLOAT32 | lib.GL_MEAN_OF_ARRIVED << 4
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,10 @@ class Cluster:
         self.cut: Counter[int] = Counter()  # slices trimmed within the budget, by message
         addresses = ffi.new("uint32_t[]", [0x0A000001 + r for r in range(self.ranks)])
         self.groups = {0xEF010001 + k: aggregator for k, aggregator in enumerate(self.aggregators)}
+        self.loss = (round(push_loss * 1e6), round(pull_loss * 1e6))
+        rows = [(0, 65535, *self.loss)]
+        loss_rows = ffi.new("gl_loss[]", rows)
+        self.element_type, self.reduction = element_type, 1 if mean_of_arrived else 2
         class_ranges, precedence_ranges = (ffi.new("gl_range[]", list(rows or ())) for rows in (classes, precedences))
         for rank in range(self.ranks):
             group = next((g for g, a in self.groups.items() if a == rank), 0) if multicast else 0
@@ -108,9 +114,8 @@ class Cluster:
                 "gl_config *",
                 {
                     "job": JOB, "rank": rank, "workers": workers, "servers": servers, "slice_bytes": slice_bytes,
-                    "element_type": element_type, "mean_of_arrived": mean_of_arrived, "token": TOKEN,
-                    "message_base": base, "window": window, "rate": rate, "push_loss": round(push_loss * 1e6),
-                    "pull_loss": round(pull_loss * 1e6), "multicast": group, "memory": memory,
+                    "token": TOKEN, "message_base": base, "window": window, "rate": rate,
+                    "loss_count": len(rows), "losses": loss_rows, "multicast": group, "memory": memory,
                     "buffer": buffer, "trace_every": trace_every, "tag": classes is not None,
                     "class_count": len(classes or ()), "precedence_count": len(precedences),
                     "classes": class_ranges, "precedences": precedence_ranges,
@@ -134,11 +139,14 @@ class Cluster:
         layers = np.arange(slices, dtype=np.uint16)
         magnitudes = np.arange(slices).astype(np.uint8)
         self.kept += [source, result]
-        code = lib.gl_submit(
-            self.engines[rank], step, tensor, source.size, ffi.from_buffer("uint8_t[]", source),
-            ffi.from_buffer("uint8_t[]", result, require_writable=True), ffi.from_buffer("uint16_t[]", layers),
-            ffi.from_buffer("uint8_t[]", magnitudes), self.now,
-        )  # fmt: skip
+        submission = {
+            "step": step, "tensor": tensor, "collective": lib.GL_ALL_REDUCE, "algorithm": lib.GL_DIRECT,
+            "element_type": self.element_type, "reduction": self.reduction, "elements": source.size,
+            "in": ffi.from_buffer("uint8_t[]", source), "out": ffi.from_buffer("uint8_t[]", result, True),
+            "layers": ffi.from_buffer("uint16_t[]", layers), "magnitudes": ffi.from_buffer("uint8_t[]", magnitudes),
+            "push_loss": self.loss[0], "pull_loss": self.loss[1],
+        }  # fmt: skip
+        code = lib.gl_submit(self.engines[rank], ffi.new("gl_submission *", submission), self.now)
         assert code == 0
         return result
 

@@ -141,6 +141,7 @@ class Runner:
 
     def __init__(self, job: Job, rank: int, agreement: Agreement) -> None:
         """Binds the sockets and starts the thread. Raises AgentError."""
+        self._job = job
         self._sockets = self._open_sockets(job, rank)
         self.notify = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         engine = self._engine(job, rank, agreement)
@@ -188,6 +189,10 @@ class Runner:
         classes = [(*row.layers, 0, MAX_MAGNITUDE, row.queue_class) for row in policy.queue_classes if policy.priority]
         precedences = [(*row.layers, *row.magnitudes, row.drop_precedence) for row in policy.drop_precedences]
         class_ranges, precedence_ranges = ffi.new("gl_range[]", classes), ffi.new("gl_range[]", precedences)
+        rows = [(*row.layers, row.push, row.pull) for row in job.loss.classes] + [
+            (0, 65535, job.loss.push, job.loss.pull)
+        ]
+        losses = ffi.new("gl_loss[]", [(first, last, round(a * 1e6), round(b * 1e6)) for first, last, a, b in rows])
         index = next((k for k, m in enumerate(job.aggregators) if m.rank == rank), None)
         group = None if index is None else job.multicast_address(index)
         config = ffi.new(
@@ -198,16 +203,14 @@ class Runner:
                 "workers": len(job.workers),
                 "servers": len(job.servers),
                 "slice_bytes": agreement.slice_bytes,
-                "element_type": ELEMENT_TYPES[job.transport.wire],
-                "mean_of_arrived": job.aggregation == "mean",
                 "token": agreement.token,
                 "message_base": agreement.message_base,
                 # Two messages in flight never share a budget slot of the switch; numbers are a power of two apart.
                 "window": max(1, min(MAX_WINDOW, (job.slots.mask + 1) >> (len(job.members) - 1).bit_length())),
                 "rate": job.transport.rate,
                 "buffer": job.transport.buffer,
-                "push_loss": round(job.loss.push * 1e6),
-                "pull_loss": round(job.loss.pull * 1e6),
+                "loss_count": len(rows),
+                "losses": losses,
                 "multicast": 0 if group is None else int(group),
                 "memory": MEMORY_BYTES,
                 "trace_every": job.transport.trace_every,
@@ -244,16 +247,26 @@ class Runner:
         magnitudes: npt.NDArray[np.uint8],
     ) -> None:
         """Starts an all-reduce; the arrays must live until it is Completed. Raises AgentError."""
-        code = lib.gl_runner_submit(
-            self._runner,
-            step,
-            tensor,
-            contribution.size,
-            ffi.from_buffer("uint8_t[]", contribution),
-            ffi.from_buffer("uint8_t[]", result, require_writable=True),
-            ffi.from_buffer("uint16_t[]", layers),
-            ffi.from_buffer("uint8_t[]", magnitudes),
-        )
+        push, pull = (round(p * 1e6) for p in (self._job.loss.push, self._job.loss.pull))
+        mean = lib.GL_MEAN_OF_ARRIVED if self._job.aggregation == "mean" else lib.GL_MEAN
+        source, to = ffi.from_buffer("uint8_t[]", contribution), ffi.from_buffer("uint8_t[]", result, True)
+        layer_of, magnitude_of = ffi.from_buffer("uint16_t[]", layers), ffi.from_buffer("uint8_t[]", magnitudes)
+        submission = {
+            "step": step,
+            "tensor": tensor,
+            "collective": lib.GL_ALL_REDUCE,
+            "algorithm": lib.GL_DIRECT,
+            "element_type": ELEMENT_TYPES[self._job.transport.wire],
+            "reduction": mean,
+            "elements": contribution.size,
+            "in": source,
+            "out": to,
+            "layers": layer_of,
+            "magnitudes": magnitude_of,
+            "push_loss": push,
+            "pull_loss": pull,
+        }
+        code = lib.gl_runner_submit(self._runner, ffi.new("gl_submission *", submission))
         if code:
             raise AgentError(
                 f"all-reduce of step {step}, tensor {tensor} can't start: it is under way already, has more than "

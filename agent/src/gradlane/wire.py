@@ -62,10 +62,16 @@ class Flag(IntFlag):
 
 
 class ElementType(IntEnum):
-    """Elements on the wire."""
+    """Elements on the wire: the lower four bits of the field `element_type`. Booleans travel as UINT8."""
 
     FLOAT32 = 1
     FLOAT16 = 2
+    BFLOAT16 = 3
+    FLOAT64 = 4
+    UINT8 = 5
+    INT8 = 6
+    INT32 = 7
+    INT64 = 8
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,8 @@ static tx_message *pull_new(gl_engine *e, aggregation *a, path *p, unsigned targ
     m->queue = calloc(a->slices, sizeof *m->queue);
     if (!m->queue) return tx_free(m), NULL;
     m->flags = flags, m->step = a->step, m->tensor = a->tensor, m->first = a->first;
-    m->budget = budget_of(e->config.pull_loss, a->slices);
+    m->budget = budget_of(tolerated(e, a->loss_class, true), a->slices);
+    m->encoding = a->encoding, m->loss_class = a->loss_class;
     m->payload = a->result, m->empty = a->empty, m->layers = a->layers, m->aggregation = a;
     return m;
 }
@@ -126,12 +127,14 @@ static bool pulls_new(gl_engine *e, aggregation *a) {
     return true;
 }
 
-aggregation *aggregation_new(gl_engine *e, uint32_t step, uint16_t tensor, uint32_t slices) {
+aggregation *aggregation_new(gl_engine *e, uint32_t step, uint16_t tensor, uint32_t slices, uint8_t encoding,
+                             uint32_t loss_class) {
     const uint64_t memory = (uint64_t)slices * e->config.slice_bytes;
     if (e->memory + memory > e->config.memory) return NULL;
     aggregation *a = calloc(1, sizeof *a);
     if (!a) return NULL;
     a->key = key_of(step, tensor), a->step = step, a->tensor = tensor, a->slices = slices, a->memory = memory;
+    a->encoding = encoding, a->loss_class = loss_class;
     e->memory += memory;
     a->next = e->aggregations;
     e->aggregations = a;
@@ -161,8 +164,9 @@ static void reduce(gl_engine *e, aggregation *a, uint32_t slice, uint64_t now) {
     const uint32_t bytes = slice == a->slices - 1 ? a->last_length : stride;
     uint8_t *result = a->result + (uint64_t)slice * stride;
     if (count)
-        reduce_slice(result, sources, count, e->config.mean_of_arrived ? count : e->config.workers, bytes,
-                     e->config.element_type);
+        reduce_slice(result, sources, count,
+                     reduction_of(a->encoding) == GL_MEAN_OF_ARRIVED ? count : e->config.workers, bytes,
+                     type_of(a->encoding));
     else
         set_bit(a->empty, slice);
     if (a->local) memcpy(a->local->out + (uint64_t)(a->first + slice) * stride, result, bytes);
@@ -190,12 +194,12 @@ static int contribute(gl_engine *e, operation *o, uint32_t first, uint32_t slice
     if (!slices) return shard_done(e, o), 0;
     aggregation *a = find_aggregation(e, o->step, o->tensor);
     const uint32_t last_length = first + slices == o->slices ? o->last_length : e->config.slice_bytes;
-    if (a && (a->slices != slices || (a->last_length && a->last_length != last_length))) {
+    if (a && (a->slices != slices || a->encoding != o->encoding || (a->last_length && a->last_length != last_length))) {
         for (unsigned rank = 0; rank < e->config.workers; rank++)
             if (a->sources[rank]) mismatch(e, o->step, o->tensor, rank, a->slices);
         return 0;
     }
-    if (!a && !(a = aggregation_new(e, o->step, o->tensor, slices))) return -1;
+    if (!a && !(a = aggregation_new(e, o->step, o->tensor, slices, o->encoding, o->loss_class))) return -1;
     a->local = o, a->first = first;
     a->last_length = last_length;
     memcpy(a->layers, o->layers + first, slices * sizeof *a->layers);
@@ -211,7 +215,8 @@ static int push(gl_engine *e, operation *o, unsigned index, uint32_t first, uint
     if (!m) return -1;
     m->target[0].rank = (uint16_t)rank;
     m->step = o->step, m->tensor = o->tensor, m->first = first, m->operation = o;
-    m->budget = budget_of(e->config.push_loss, slices);
+    m->budget = budget_of(o->push_loss, slices);
+    m->encoding = o->encoding, m->loss_class = o->loss_class;
     m->payload = o->in + (uint64_t)first * e->config.slice_bytes;
     m->last_length = first + slices == o->slices ? o->last_length : e->config.slice_bytes;
     m->layers = o->layers + first, m->magnitudes = o->magnitudes + first;
@@ -221,23 +226,32 @@ static int push(gl_engine *e, operation *o, unsigned index, uint32_t first, uint
     return 0;
 }
 
-int gl_submit(gl_engine *e, uint32_t step, uint16_t tensor, uint64_t elements, const uint8_t *in, uint8_t *out,
-              const uint16_t *layers, const uint8_t *magnitudes, uint64_t now) {
-    const uint64_t bytes = elements * item_bytes(e);
+int gl_submit(gl_engine *e, const gl_submission *s, uint64_t now) {
+    const unsigned item = gl_element_bytes(s->element_type);
+    const uint64_t bytes = s->elements * item;
     const uint64_t slices = (bytes + e->config.slice_bytes - 1) / e->config.slice_bytes;
-    if (!elements || slices > (uint64_t)GL_MAX_SLICES * e->aggregators || find_operation(e, step, tensor)) return -1;
+    if (!bytes || slices > (uint64_t)GL_MAX_SLICES * e->aggregators || find_operation(e, s->step, s->tensor)) return -1;
+    if (s->collective != GL_ALL_REDUCE || s->algorithm != GL_DIRECT || s->group || s->reduction > GL_MEAN) return -1;
     operation *o = calloc(1, sizeof *o);
     if (!o) return -1;
-    o->key = key_of(step, tensor), o->step = step, o->tensor = tensor, o->slices = (uint32_t)slices;
+    o->key = key_of(s->step, s->tensor), o->step = s->step, o->tensor = s->tensor, o->slices = (uint32_t)slices;
+    o->encoding = (uint8_t)(s->element_type | s->reduction << 4);
+    o->push_loss = s->push_loss, o->pull_loss = s->pull_loss;
     o->last_length = (uint32_t)(bytes - (slices - 1) * e->config.slice_bytes);
-    o->in = in, o->out = out;
-    o->layers = malloc(slices * sizeof *o->layers);
+    o->in = s->in, o->out = s->out;
+    o->layers = calloc(slices, sizeof *o->layers);
     o->magnitudes = malloc(slices);
     o->next = e->operations;
     e->operations = o;
     if (!o->layers || !o->magnitudes) return operation_free(e, o), -1;
-    memcpy(o->layers, layers, slices * sizeof *layers);
-    memcpy(o->magnitudes, magnitudes, slices);
+    if (s->layers) memcpy(o->layers, s->layers, slices * sizeof *o->layers);
+    memset(o->magnitudes, 255, slices);
+    if (s->magnitudes) memcpy(o->magnitudes, s->magnitudes, slices);
+    o->loss_class = class_of(e, o->layers[0]);
+    for (uint32_t i = 0; i < slices; i++)
+        if (class_of(e, o->layers[i]) != o->loss_class) return operation_free(e, o), -1;
+    if (o->push_loss > tolerated(e, o->loss_class, false) || o->pull_loss > tolerated(e, o->loss_class, true))
+        return operation_free(e, o), -1;
     o->shards_open = e->aggregators + 1; /* one more until all are under way */
     for (unsigned k = 0; k < e->aggregators; k++) {
         /* Begin with the next rank's shard, so that not all workers fall on the same aggregator first. */

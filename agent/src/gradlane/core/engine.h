@@ -20,23 +20,28 @@ typedef struct {
     uint8_t least, most, value;
 } gl_range;
 
+/* Slices of these layers (inclusive) may be lost: parts per million of a message, as a push and as a pull. */
+typedef struct {
+    uint16_t first_layer, last_layer;
+    uint32_t push, pull;
+} gl_loss;
+
 typedef struct {
     uint16_t job, rank, workers, servers; /* servers == 0: every worker aggregates a shard */
     uint16_t slice_bytes;                 /* payload of every slice but a message's last */
-    uint8_t element_type;
-    uint8_t mean_of_arrived;              /* else the zero-filled sum, over the number of workers */
     uint64_t token;
     uint32_t message_base;                /* the same at all ranks; message = base + sequence * stride + rank */
     uint32_t window;                      /* messages in flight of one source */
     uint64_t rate;                        /* bit/s of this host's link */
     uint64_t buffer;                      /* bytes that a port of the fabric holds; queues may grow to half of it */
-    uint32_t push_loss, pull_loss;        /* tolerated loss, parts per million */
+    uint32_t loss_count;
+    const gl_loss *losses;                /* loss classes; the first that holds a layer is its class, no loss without one */
     uint32_t multicast;                   /* this aggregator's group, 0 = unicast to each worker */
     uint64_t memory;                      /* bytes for contributions that wait for aggregation */
     uint32_t trace_every;                 /* messages of a path from one TRACE to the next; 0: none */
     uint8_t tag;                          /* DSCP and ECN are written here, by these ranges; otherwise by the switch */
     uint32_t class_count, precedence_count;
-    const gl_range *classes, *precedences; /* disjoint; the engine keeps copies */
+    const gl_range *classes, *precedences; /* disjoint; of all three lists the engine keeps copies */
 } gl_config;
 
 typedef struct {
@@ -51,6 +56,41 @@ typedef struct {
     uint64_t bad_header, bad_token, bad_job, bad_source, bad_range, bad_length, bad_budget, bad_message, no_memory;
     uint64_t messages_sent, messages_received;
 } gl_statistics;
+
+/* What was exchanged with a peer, or of a loss class. */
+typedef struct {
+    uint64_t slices_sent, slices_repaired, bytes_sent; /* bytes: of UDP payload, both ways */
+    uint64_t slices_expected, slices_delivered, slices_lost, slices_duplicate, slices_late, budget_total, ecn_marked;
+    uint64_t bytes_received;
+} gl_counts;
+
+/* A barrier is an all-reduce of one element. */
+enum {
+    GL_ALL_REDUCE = 1, GL_REDUCE_SCATTER, GL_ALL_GATHER, GL_BROADCAST, GL_REDUCE, GL_ALL_TO_ALL, GL_SEND, GL_RECEIVE
+};
+/* DIRECT: every member of the group, or every server, has a part of the elements that it reduces. */
+enum { GL_DIRECT = 1, GL_RING };
+/* MEAN: the zero-filled sum over the size of the group. Means are of floating-point types only. */
+enum { GL_MEAN_OF_ARRIVED = 1, GL_MEAN, GL_SUM, GL_MIN, GL_MAX, GL_PRODUCT };
+
+/* A worker's part in a collective operation. `elements`: all-reduce, broadcast, reduce, send, receive: of `in` and `out`;
+ * reduce-scatter: of `out`; all-gather: of `in`; all-to-all: of each block of both. `in` and `out` live until it is
+ * COMPLETED; they may be the same where all of it is exact. */
+typedef struct {
+    uint32_t step;
+    uint16_t tensor; /* with the step unique among what is under way */
+    uint8_t collective, algorithm, element_type, reduction;
+    uint16_t root;   /* BROADCAST, REDUCE: rank; SEND, RECEIVE: the other side */
+    uint16_t group_size;
+    const uint16_t *group; /* ranks of workers, ascending; NULL: all of them */
+    uint64_t elements;
+    uint64_t stride;       /* bytes from one block of `in` or `out` to the next where there are several; 0: contiguous */
+    const uint8_t *in;
+    uint8_t *out;
+    const uint16_t *layers;      /* per slice of `in`, all of one loss class; NULL: layer 0 */
+    const uint8_t *magnitudes;   /* per slice of `in`; NULL: 255 */
+    uint32_t push_loss, pull_loss; /* parts per million, at most what the class tolerates */
+} gl_submission;
 
 enum { GL_EVENT_COMPLETED = 1, GL_EVENT_LOST = 2, GL_EVENT_MISMATCH = 3 };
 
@@ -102,13 +142,14 @@ typedef struct gl_engine gl_engine;
 gl_engine *gl_engine_new(const gl_config *config, const uint32_t *addresses);
 void gl_engine_free(gl_engine *engine);
 
-/* Starts the all-reduce of `elements` values in `in` (which stays untouched until it is COMPLETED); the
- * result goes to `out`. `layers` and `magnitudes`: one per slice. 0, or -1 if that operation is already under way, has
- * too many slices, or memory is out. */
-int gl_submit(gl_engine *engine, uint32_t step, uint16_t tensor, uint64_t elements, const uint8_t *in, uint8_t *out,
-              const uint16_t *layers, const uint8_t *magnitudes, uint64_t now);
+/* Starts an operation; what the submission points to but `in` and `out` is copied. 0, or -1 if it makes no sense, one of
+ * its step and tensor is already under way, a message would have more than GL_MAX_SLICES slices, or memory is out. */
+int gl_submit(gl_engine *engine, const gl_submission *submission, uint64_t now);
 /* First slice of aggregator `index`'s shard of a tensor of `slices` slices. */
 uint32_t gl_shard_start(uint32_t slices, uint32_t index, uint32_t aggregators);
+
+/* Bytes of an element, 0 if there is no such type. */
+unsigned gl_element_bytes(unsigned element_type);
 
 /* The mean absolute value of each slice of `per_slice` elements (the last may be shorter). */
 void gl_mean_absolute(const uint8_t *values, uint64_t elements, uint32_t per_slice, unsigned element_type, float *means);
@@ -127,6 +168,9 @@ void gl_event_free(gl_event *event);
 /* Whether every message that was sent has been stopped by all its receivers. */
 int gl_engine_idle(const gl_engine *engine);
 const gl_statistics *gl_engine_statistics(const gl_engine *engine);
+/* 0, or -1 if there is no such rank (== ranks: the multicast group) or class. */
+int gl_peer_statistics(const gl_engine *engine, uint16_t rank, gl_counts *counts);
+int gl_class_statistics(const gl_engine *engine, uint32_t loss_class, gl_counts *counts);
 /* Current pacing rate (bit/s) and smoothed round-trip time (us) towards a rank. */
 void gl_path_state(const gl_engine *engine, uint16_t rank, uint64_t *rate, uint32_t *srtt);
 /* The ways that traces to a rank have taken, the latest first; at most GL_ROUTES are known. Returns their number. */

@@ -38,6 +38,8 @@ struct operation {
     uint64_t key;
     uint32_t step, slices, last_length;
     uint16_t tensor;
+    uint8_t encoding;
+    uint32_t loss_class, push_loss, pull_loss;
     const uint8_t *in;
     uint8_t *out;
     uint16_t *layers;
@@ -51,6 +53,8 @@ struct aggregation {
     uint64_t key;
     uint32_t step, slices, first, last_length;
     uint16_t tensor;
+    uint8_t encoding;
+    uint32_t loss_class;
     operation *local;
     rx_message **sources; /* by worker rank */
     uint16_t *resolved;   /* per slice: workers whose contribution arrived or is lost for good */
@@ -80,7 +84,8 @@ struct tx_message {
     path *path;
     uint32_t id, step, slices, budget, first, last_length;
     uint16_t tensor;
-    uint8_t flags;
+    uint8_t flags, encoding; /* encoding: element type and reduction, as in the header */
+    uint32_t loss_class;
     bool traced;
     const uint8_t *payload;
     const uint16_t *layers;
@@ -100,8 +105,9 @@ struct rx_message {
     uint32_t id, step, slices, budget, received, last_length;
     uint32_t reach;          /* one more than the highest slice that arrived */
     uint32_t trimmed, ahead; /* slices of which only the header came; those of them from `reach` on */
-    uint16_t tensor, source;
-    uint8_t flags;
+    uint16_t tensor, source, layer; /* layer: of some slice of it */
+    uint8_t flags, encoding;
+    uint32_t loss_class;
     bool complete, end_seen;
     uint8_t in_vain; /* BITMAPs since something that one asked for came */
     uint64_t check_at;
@@ -174,6 +180,7 @@ struct gl_engine {
     uint64_t window_start, window_bytes;
     uint64_t memory;
     gl_statistics statistics;
+    gl_counts *counts; /* by rank, then multicast; within by loss class, then what has none */
 };
 
 static inline bool test_bit(const uint64_t *bits, uint32_t i) { return bits[i >> 6] >> (i & 63) & 1; }
@@ -189,12 +196,28 @@ static inline void put32(uint8_t *p, uint32_t v) { put16(p, (uint16_t)(v >> 16))
 static inline void put64(uint8_t *p, uint64_t v) { put32(p, (uint32_t)(v >> 32)), put32(p + 4, (uint32_t)v); }
 
 static inline uint64_t key_of(uint32_t step, uint16_t tensor) { return (uint64_t)step << 16 | tensor; }
-static inline uint32_t item_bytes(const gl_engine *e) { return e->config.element_type == GL_TYPE_FLOAT16 ? 2 : 4; }
+static inline unsigned type_of(uint8_t encoding) { return encoding & 15; }
+static inline unsigned reduction_of(uint8_t encoding) { return encoding >> 4; }
 static inline uint32_t budget_of(uint32_t loss_ppm, uint32_t slices) {
     return (uint32_t)((uint64_t)loss_ppm * slices / 1000000);
 }
 static inline unsigned aggregator_rank(const gl_engine *e, unsigned index) {
     return e->config.servers ? e->config.workers + index : index;
+}
+static inline uint32_t class_of(const gl_engine *e, uint16_t layer) {
+    uint32_t i = 0;
+    while (i < e->config.loss_count &&
+           !(e->config.losses[i].first_layer <= layer && layer <= e->config.losses[i].last_layer))
+        i++;
+    return i;
+}
+/* The most that may be lost of a push or a pull, parts per million. */
+static inline uint32_t tolerated(const gl_engine *e, uint32_t loss_class, bool pull) {
+    if (loss_class == e->config.loss_count) return 0;
+    return pull ? e->config.losses[loss_class].pull : e->config.losses[loss_class].push;
+}
+static inline gl_counts *counts_of(gl_engine *e, unsigned rank, uint32_t loss_class) {
+    return &e->counts[rank * (e->config.loss_count + 1) + loss_class];
 }
 static inline void due(gl_engine *e, uint64_t at) {
     if (at < e->timer) e->timer = at;
@@ -240,7 +263,7 @@ void rx_release_buffer(gl_engine *e, rx_message *m);
 /* aggregate.c */
 operation *find_operation(gl_engine *e, uint32_t step, uint16_t tensor);
 aggregation *find_aggregation(gl_engine *e, uint32_t step, uint16_t tensor);
-aggregation *aggregation_new(gl_engine *e, uint32_t step, uint16_t tensor, uint32_t slices);
+aggregation *aggregation_new(gl_engine *e, uint32_t step, uint16_t tensor, uint32_t slices, uint8_t encoding, uint32_t loss_class);
 void resolve(gl_engine *e, aggregation *a, uint32_t slice, uint64_t now);
 void shard_done(gl_engine *e, operation *o);
 void push_released(gl_engine *e, tx_message *m, const uint8_t *received);

@@ -229,10 +229,9 @@ void gl_runner_stop(gl_runner *r) {
     signal_fd(r->wake);
 }
 
-int gl_runner_submit(gl_runner *r, uint32_t step, uint16_t tensor, uint64_t elements, const uint8_t *in, uint8_t *out,
-                     const uint16_t *layers, const uint8_t *magnitudes) {
+int gl_runner_submit(gl_runner *r, const gl_submission *submission) {
     pthread_mutex_lock(&r->lock);
-    const int result = gl_submit(r->engine, step, tensor, elements, in, out, layers, magnitudes, clock_us());
+    const int result = gl_submit(r->engine, submission, clock_us());
     pthread_mutex_unlock(&r->lock);
     signal_fd(r->wake);
     return result;

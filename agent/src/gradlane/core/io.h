@@ -19,8 +19,7 @@ void gl_runner_stop(gl_runner *runner);
 void gl_runner_free(gl_runner *runner);
 
 /* As the functions of engine.h, from any thread while run is under way. */
-int gl_runner_submit(gl_runner *runner, uint32_t step, uint16_t tensor, uint64_t elements, const uint8_t *in,
-                     uint8_t *out, const uint16_t *layers, const uint8_t *magnitudes);
+int gl_runner_submit(gl_runner *runner, const gl_submission *submission);
 gl_event *gl_runner_event(gl_runner *runner);
 int gl_runner_idle(gl_runner *runner);
 void gl_runner_statistics(gl_runner *runner, gl_statistics *statistics);

@@ -79,6 +79,8 @@ void report(gl_engine *e, unsigned source, const uint8_t *h, uint32_t bytes, boo
     from->received[multicast]++;
     from->marked[multicast] += congested;
     e->statistics.ecn_marked += congested;
+    gl_counts *c = counts_of(e, source, class_of(e, get16(h + GL_AT_LAYER)));
+    c->ecn_marked += congested, c->bytes_received += bytes;
     if (++from->unreported[multicast] < REPORT_EVERY && !end) return;
     from->unreported[multicast] = 0;
     uint8_t payload[REPORT_BYTES];

@@ -47,8 +47,9 @@ static void answer(gl_engine *e, const rx_message *m, unsigned kind) {
     put32(h + GL_AT_STEP, m->step);
     put16(h + GL_AT_TENSOR, m->tensor);
     h[GL_AT_FLAGS] = m->flags;
+    put16(h + GL_AT_LAYER, m->layer);
     if (kind == GL_KIND_BITMAP && all_seen(m)) h[GL_AT_FLAGS] |= GL_FLAG_END;
-    h[GL_AT_ELEMENT_TYPE] = e->config.element_type;
+    h[GL_AT_ELEMENT_TYPE] = m->encoding;
     put32(h + GL_AT_MESSAGE, m->id);
     put16(h + GL_AT_SLICES, (uint16_t)m->slices);
     put16(h + GL_AT_BUDGET, (uint16_t)m->budget);
@@ -62,7 +63,7 @@ static void answer(gl_engine *e, const rx_message *m, unsigned kind) {
 
 static void complete(gl_engine *e, rx_message *m, uint64_t now) {
     const uint32_t missing = m->slices - m->received;
-    const uint32_t tolerated = budget_of(m->flags & GL_FLAG_PULL ? e->config.pull_loss : e->config.push_loss, m->slices);
+    const uint32_t budget = budget_of(tolerated(e, m->loss_class, m->flags & GL_FLAG_PULL), m->slices);
     m->complete = true;
     m->check_at = 0;
     rx_message **at = &e->open;
@@ -72,8 +73,11 @@ static void complete(gl_engine *e, rx_message *m, uint64_t now) {
     e->statistics.slices_expected += m->slices;
     e->statistics.slices_delivered += m->received;
     e->statistics.slices_lost += missing;
-    e->statistics.budget_total += tolerated;
-    if (missing > tolerated) e->statistics.budget_violations++; /* counted apart from the decision that completed it */
+    e->statistics.budget_total += budget;
+    gl_counts *c = counts_of(e, m->source, m->loss_class);
+    c->slices_expected += m->slices, c->slices_delivered += m->received, c->slices_lost += missing;
+    c->budget_total += budget;
+    if (missing > budget) e->statistics.budget_violations++; /* counted apart from the decision that completed it */
     answer(e, m, GL_KIND_STOP);
     if (m->operation) {
         /* A lost result keeps the worker's own gradient. */
@@ -138,12 +142,12 @@ static void check_later(gl_engine *e, rx_message *m, uint64_t now) {
 static bool attach_push(gl_engine *e, rx_message *m) {
     if (e->aggregator == e->aggregators || m->source >= e->config.workers) return e->statistics.bad_source++, false;
     aggregation *a = find_aggregation(e, m->step, m->tensor);
-    if (a && (a->slices != m->slices || a->sources[m->source])) {
+    if (a && (a->slices != m->slices || a->encoding != m->encoding || a->sources[m->source])) {
         mismatch(e, m->step, m->tensor, m->source, m->slices);
         return e->statistics.bad_range++, false;
     }
     const uint64_t memory = (uint64_t)m->slices * e->config.slice_bytes;
-    if (!a) a = aggregation_new(e, m->step, m->tensor, m->slices);
+    if (!a) a = aggregation_new(e, m->step, m->tensor, m->slices, m->encoding, m->loss_class);
     if (!a || e->memory + memory > e->config.memory || !(m->buffer = malloc(memory)))
         return e->statistics.no_memory++, false;
     e->memory += memory;
@@ -159,7 +163,7 @@ static bool attach_pull(gl_engine *e, rx_message *m) {
     if (!o) return e->statistics.bad_message++, false;
     m->first = gl_shard_start(o->slices, index, e->aggregators);
     const uint32_t expected = gl_shard_start(o->slices, index + 1, e->aggregators) - m->first;
-    if (expected != m->slices) {
+    if (expected != m->slices || m->encoding != o->encoding) {
         mismatch(e, m->step, m->tensor, m->source, m->slices);
         return e->statistics.bad_range++, false;
     }
@@ -177,7 +181,8 @@ static rx_message *find_message(gl_engine *e, unsigned source, const uint8_t *h)
     rx_message *m = *slot;
     if (m && m->id == id) {
         if (m->slices == get16(h + GL_AT_SLICES) && m->step == get32(h + GL_AT_STEP) &&
-            m->tensor == get16(h + GL_AT_TENSOR))
+            m->tensor == get16(h + GL_AT_TENSOR) && m->encoding == h[GL_AT_ELEMENT_TYPE] &&
+            m->loss_class == class_of(e, get16(h + GL_AT_LAYER)))
             return m;
         return e->statistics.bad_message++, NULL;
     }
@@ -189,6 +194,8 @@ static rx_message *find_message(gl_engine *e, unsigned source, const uint8_t *h)
     m->id = id, m->source = (uint16_t)source, m->flags = h[GL_AT_FLAGS] & (GL_FLAG_PULL | GL_FLAG_MULTICAST);
     m->step = get32(h + GL_AT_STEP), m->tensor = get16(h + GL_AT_TENSOR);
     m->slices = get16(h + GL_AT_SLICES), m->budget = get16(h + GL_AT_BUDGET);
+    m->encoding = h[GL_AT_ELEMENT_TYPE], m->layer = get16(h + GL_AT_LAYER);
+    m->loss_class = class_of(e, m->layer);
     m->arrived = calloc(words(m->slices), sizeof *m->arrived);
     if (!m->arrived || !(pull ? attach_pull(e, m) : attach_push(e, m))) {
         if (!m->arrived) e->statistics.no_memory++;
@@ -222,11 +229,11 @@ static void on_trimmed(gl_engine *e, unsigned source, const uint8_t *h, uint64_t
     if (!m) return;
     const uint32_t slice = get16(h + GL_AT_SLICE), length = get16(h + GL_AT_LENGTH), expected = expected_length(e, m, slice);
     if (m->complete) {
-        e->statistics.slices_late++;
+        e->statistics.slices_late++, counts_of(e, source, m->loss_class)->slices_late++;
         return;
     }
     if (test_bit(m->arrived, slice) || (m->cut && test_bit(m->cut, slice))) {
-        e->statistics.slices_duplicate++;
+        e->statistics.slices_duplicate++, counts_of(e, source, m->loss_class)->slices_duplicate++;
         return;
     }
     if (expected && length != expected && !(length == 0 && m->flags & GL_FLAG_PULL)) {
@@ -249,13 +256,13 @@ static void on_slice(gl_engine *e, unsigned source, const uint8_t *h, uint32_t l
     if (!m) return;
     const uint32_t slice = get16(h + GL_AT_SLICE);
     if (m->complete) {
-        e->statistics.slices_late++;
+        e->statistics.slices_late++, counts_of(e, source, m->loss_class)->slices_late++;
         /* The sender repairs what was declared lost, so it has not seen the STOP. */
         if ((h[0] & 15) == GL_KIND_REPAIR) answer(e, m, GL_KIND_STOP);
         return;
     }
     if (test_bit(m->arrived, slice)) {
-        e->statistics.slices_duplicate++;
+        e->statistics.slices_duplicate++, counts_of(e, source, m->loss_class)->slices_duplicate++;
         return;
     }
     const bool empty = length == 0 && m->flags & GL_FLAG_PULL;
@@ -320,14 +327,14 @@ void gl_receive(gl_engine *e, const uint8_t *h, uint32_t bytes, int congested, u
         s->bad_length++;
     else if (!slices || slices > GL_MAX_SLICES || get16(h + GL_AT_SLICE) >= slices)
         s->bad_range++;
-    else if (h[GL_AT_ELEMENT_TYPE] != e->config.element_type || h[GL_AT_FLAGS] >= 2 * GL_FLAG_RETURNED ||
+    else if (!gl_element_bytes(type_of(h[GL_AT_ELEMENT_TYPE])) || reduction_of(h[GL_AT_ELEMENT_TYPE]) > GL_PRODUCT || h[GL_AT_FLAGS] >= 2 * GL_FLAG_RETURNED ||
              (h[GL_AT_FLAGS] & GL_FLAG_RETURNED && kind != GL_KIND_TRACE))
         s->bad_header++;
-    else if (get16(h + GL_AT_BUDGET) > budget_of(pull ? e->config.pull_loss : e->config.push_loss, slices))
+    else if (get16(h + GL_AT_BUDGET) > budget_of(tolerated(e, class_of(e, get16(h + GL_AT_LAYER)), pull), slices))
         s->bad_budget++;
     else if (kind == GL_KIND_DATA || kind == GL_KIND_REPAIR || kind == GL_KIND_TRIMMED) {
         const uint32_t payload = get16(h + GL_AT_LENGTH); /* that it has, or had */
-        if (payload > e->config.slice_bytes || payload % item_bytes(e)) {
+        if (payload > e->config.slice_bytes || payload % gl_element_bytes(type_of(h[GL_AT_ELEMENT_TYPE]))) {
             s->bad_length++;
             return;
         }

@@ -7,6 +7,20 @@
 
 #include "internal.h"
 
+unsigned gl_element_bytes(unsigned element_type) {
+    switch (element_type) {
+    case GL_TYPE_UINT8:
+    case GL_TYPE_INT8: return 1;
+    case GL_TYPE_FLOAT16:
+    case GL_TYPE_BFLOAT16: return 2;
+    case GL_TYPE_FLOAT32:
+    case GL_TYPE_INT32: return 4;
+    case GL_TYPE_FLOAT64:
+    case GL_TYPE_INT64: return 8;
+    default: return 0;
+    }
+}
+
 enum { BLOCK = 512, LANES = 16 };
 
 static void sum_float32(float *sum, const uint8_t *const *sources, unsigned count, size_t offset, size_t n) {

@@ -86,7 +86,7 @@ void put_header(const gl_engine *e, uint8_t *h, const tx_message *m, unsigned ki
     put32(h + GL_AT_STEP, m->step);
     put16(h + GL_AT_TENSOR, m->tensor);
     h[GL_AT_FLAGS] = m->flags;
-    h[GL_AT_ELEMENT_TYPE] = e->config.element_type;
+    h[GL_AT_ELEMENT_TYPE] = m->encoding;
     put32(h + GL_AT_MESSAGE, m->id);
     put16(h + GL_AT_SLICE, (uint16_t)slice);
     put16(h + GL_AT_SLICES, (uint16_t)m->slices);
@@ -246,6 +246,12 @@ static bool fits(const gl_engine *e, const gl_batch *b, const tx_message *m, uin
     return b->datagrams < limit && tail == b->segment && GL_HEADER + slice_length(e, m, slice) <= b->segment;
 }
 
+static gl_counts *count_sent(gl_engine *e, const tx_message *m, unsigned rank, uint32_t slice) {
+    gl_counts *c = counts_of(e, rank, m->loss_class);
+    c->bytes_sent += GL_HEADER + slice_length(e, m, slice);
+    return c;
+}
+
 static void send_repairs(gl_engine *e, gl_batch *b, tx_message *m, target *t, unsigned limit, uint64_t now) {
     while (t->repairs) {
         while (!test_bit(t->todo, t->cursor)) t->cursor = (t->cursor + 1) % m->slices;
@@ -256,6 +262,7 @@ static void send_repairs(gl_engine *e, gl_batch *b, tx_message *m, target *t, un
         t->repairs--;
         e->paths[t->rank].backlog--;
         e->statistics.slices_repaired++;
+        count_sent(e, m, t->rank, t->cursor)->slices_repaired++;
     }
     arm_probe(e, t, now);
 }
@@ -269,6 +276,7 @@ static void send_first_pass(gl_engine *e, gl_batch *b, tx_message *m, unsigned l
         m->path_sequence[slice] = m->path->sequence++;
         m->path->backlog--;
         e->statistics.slices_sent++;
+        count_sent(e, m, (unsigned)(m->path - e->paths), slice)->slices_sent++;
         const bool traced = m->traced && m->sent == m->slices / 2;
         if (traced) trace_send(e, m, slice);
         if (++m->sent < m->slices) {
