@@ -40,6 +40,7 @@ generated.mkdir(parents=True, exist_ok=True)
 
 ffi = FFI()
 ffi.cdef("struct iovec { void *iov_base; size_t iov_len; };")
+ffi.cdef(_declarations(definitions, "port.h"))
 ffi.cdef(_declarations(definitions, "engine.h"))
 ffi.cdef(_declarations(definitions, "io.h"))
 # Built from source on the machine that runs it; a wheel for others is built with GRADLANE_PORTABLE=1.

@@ -1,23 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A path's rate: additive increase and multiplicative decrease, on delay as Swift (SIGCOMM 2020) and on ECN marks and
- * losses as DCTCP (RFC 8257), around the share that the receiver tells (port.c).
+ * A path's rate and window. The rate falls on delay as Swift's (SIGCOMM 2020) and on ECN marks and on losses that no budget
+ * covers as DCTCP's (RFC 8257), and rises again as DCQCN's (SIGCOMM 2015), up to the share that the receiver tells (port.c).
  */
 #include "internal.h"
 
 static const double GAIN = 1.0 / 4;          /* of the congestion estimate */
 static const double DELAY_GAIN = 0.4, DECREASE_MAX = 0.3;
-static const double RECOVERY = 1.0 / 2;      /* of what a path is short of its share, each round */
-static const double PROBING = 1.0 / 24;      /* of its share, to find what others leave */
-static const double FLOOR = 1.0 / 4, CEILING = 1.25;
-static const double HOST_NOISE = 3000;        /* us that busy hosts add to a round trip; queues shorter than that show in marks */
-
+static const double RECOVERY = 1.0 / 2;      /* of what a path is short of its goal, each round */
+static const unsigned CALM = 3;              /* rounds without congestion until the goal rises */
+static const double PROBING = 1.0 / 64;      /* of the share, times the calm rounds since */
+static const double FLOOR = 1.0 / 16, CEILING = 1.25;
+static const double HOST_NOISE = 3000;       /* us that busy hosts add to a round trip; queues shorter than that show in marks */
 static const double BURST = 1;               /* of the queues' time: what one batch may carry of a path's rate */
 static const uint64_t ROUND_MIN = 1000;      /* us */
+static const uint64_t STALL = 25000;         /* us without a REPORT after which what is on its way is taken for lost */
+static const uint32_t RTT_MAX = 100000;      /* us: a longer sample tells of a host that slept */
+static const uint64_t BASE_LIFE = 10000000;  /* us: shortest round trips are forgotten after one to two of these */
 
-/* One AIMD step a round trip. The rate falls by half of the smoothed fraction of marked and lost slices (DCTCP), or in
- * proportion to the delay in excess of the target (Swift), whichever is more. The shortest round trip of the round
- * counts: a busy host adds delay to single samples, a standing queue to all of them. */
+/* us of queueing on the way that are no alarm */
+static double allowance(const gl_engine *e) { return e->queue_time > HOST_NOISE ? e->queue_time : HOST_NOISE; }
+
+static uint32_t base_rtt(const peer *from) {
+    return from->base[0] < from->base[1] ? from->base[0] : from->base[1];
+}
+
+static void limit_rate(const gl_engine *e, path *p) {
+    const double most = p->share * CEILING < e->rate ? p->share * CEILING : e->rate, least = p->share * FLOOR;
+    if (p->goal > most) p->goal = most;
+    if (p->rate > most) p->rate = most;
+    if (p->rate < least) p->rate = least;
+    if (p->goal < p->rate) p->goal = p->rate;
+}
+
+static void decrease(const gl_engine *e, path *p, double part) {
+    p->goal = p->rate;
+    p->rate *= 1 - part;
+    p->calm = 0;
+    limit_rate(e, p);
+}
+
+static void increase(const gl_engine *e, path *p) {
+    if (++p->calm > CALM) p->goal += p->share * PROBING * (p->calm - CALM);
+    limit_rate(e, p);
+    p->rate += (p->goal - p->rate) * RECOVERY;
+}
+
+/* One step a round trip. The rate falls by half of the smoothed fraction of congested slices, or in proportion to the delay
+ * in excess of what is allowed, whichever is more. The shortest round trip of the round counts: a busy host adds delay to
+ * single samples, a standing queue to all of them. */
 static void adapt(gl_engine *e, path *p, const peer *from, uint32_t delivered, uint32_t congested, uint64_t now) {
     p->round_delivered += delivered, p->round_congested += congested;
     if (now < p->round_end) return;
@@ -26,48 +57,89 @@ static void adapt(gl_engine *e, path *p, const peer *from, uint32_t delivered, u
         double fraction = (double)p->round_congested / total;
         if (fraction > 1) fraction = 1;
         p->congestion += GAIN * (fraction - p->congestion);
-        double decrease = p->round_congested ? p->congestion / 2 : 0;
-        const double target = from->base_rtt + (e->queue_time > HOST_NOISE ? e->queue_time : HOST_NOISE);
-        if (p->round_rtt != UINT32_MAX && p->round_rtt > target) {
-            double excess = DELAY_GAIN * (p->round_rtt - target) / p->round_rtt;
+        double part = p->round_congested ? p->congestion / 2 : 0;
+        const double most = base_rtt(from) + allowance(e);
+        if (p->round_rtt != UINT32_MAX && p->round_rtt > most) {
+            double excess = DELAY_GAIN * (p->round_rtt - most) / p->round_rtt;
             if (excess > DECREASE_MAX) excess = DECREASE_MAX;
-            if (excess > decrease) decrease = excess;
+            if (excess > part) part = excess;
         }
-        if (decrease > 0)
-            p->rate *= 1 - decrease;
+        if (part > 0)
+            decrease(e, p, part);
         else
-            p->rate += p->rate < p->share ? (p->share - p->rate) * RECOVERY + p->share * PROBING : p->share * PROBING;
-        if (p->rate < p->share * FLOOR) p->rate = p->share * FLOOR;
-        if (p->rate > p->share * CEILING) p->rate = p->share * CEILING;
-        if (p->rate > e->rate) p->rate = e->rate;
+            increase(e, p);
     }
     p->round_delivered = p->round_congested = 0;
     p->round_rtt = UINT32_MAX;
     p->round_end = now + (from->srtt > ROUND_MIN ? from->srtt : ROUND_MIN);
 }
 
-/* The share that the narrowest of a path's receivers leaves it; a change keeps what congestion has made of the rate. */
+/* A path that the receiver's port limits follows its share; one that is slower for congestion elsewhere does not. */
+static void set_share(const gl_engine *e, path *p, double share) {
+    if (p->goal >= p->share) p->rate *= share / p->share, p->goal *= share / p->share;
+    p->share = share;
+    limit_rate(e, p);
+}
+
+/* The share and the room of the narrowest of a path's receivers. */
 static void take_share(gl_engine *e, path *p) {
     double share = e->rate;
+    p->room = UINT32_MAX;
     for (unsigned rank = 0; rank < e->ranks; rank++) {
-        const double told = e->peers[rank].feedback[p->multicast].share;
-        if ((p->multicast || p == &e->paths[rank]) && told && told < share) share = told;
+        const feedback *f = &e->peers[rank].feedback[p->multicast];
+        if ((!p->multicast && p != &e->paths[rank]) || !f->share) continue;
+        if (f->share < share) share = f->share;
+        if (f->room < p->room) p->room = f->room;
     }
-    p->rate *= share / p->share;
-    p->share = share;
+    set_share(e, p, share);
 }
 
 /* What was told before a pause is about streams of then. */
 static void forget_share(gl_engine *e, path *p) {
     for (unsigned rank = 0; rank < e->ranks; rank++)
         if (p->multicast || p == &e->paths[rank]) e->peers[rank].feedback[p->multicast].share = 0;
-    p->rate *= p->initial / p->share;
-    p->share = p->initial;
+    set_share(e, p, p->initial);
+    p->room = p->initial_room;
+}
+
+/* What was sent up to `sequence` has arrived at that receiver, or never will. */
+static void acknowledge(gl_engine *e, path *p, feedback *f, uint32_t sequence, uint64_t now) {
+    if ((int32_t)(sequence - f->acknowledged) <= 0) return;
+    f->acknowledged = sequence;
+    for (unsigned rank = 0; p->multicast && rank < e->config.workers; rank++) {
+        const uint32_t its = e->peers[rank].feedback[1].acknowledged;
+        if (rank != e->config.rank && (int32_t)(its - sequence) < 0) sequence = its;
+    }
+    if ((int32_t)(sequence - p->acknowledged) <= 0) return;
+    p->acknowledged = sequence;
+    p->progress_at = now;
+}
+
+/* Of new losses, those that no budget covers. A path earns its budget with what it sends: that much is no alarm. */
+static uint32_t uncovered(path *p, feedback *f, int32_t missing) {
+    if (missing <= f->missing) return 0;
+    uint32_t lost = (uint32_t)(missing - f->missing);
+    f->missing = missing;
+    const uint32_t covered = p->covered < lost ? (uint32_t)p->covered : lost;
+    p->covered -= covered;
+    return lost - covered;
+}
+
+static void take_sample(peer *from, path *p, uint32_t sample, uint64_t now) {
+    if (sample > RTT_MAX) return;
+    from->srtt = (7 * from->srtt + sample) / 8;
+    if (now >= from->base_until) {
+        from->base[1] = from->base[0], from->base[0] = UINT32_MAX;
+        from->base_until = now + BASE_LIFE;
+    }
+    if (sample < from->base[0]) from->base[0] = sample;
+    if (sample < p->round_rtt) p->round_rtt = sample;
+    p->rtt = base_rtt(from);
 }
 
 void on_report(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *payload, uint64_t now) {
     peer *from = &e->peers[source];
-    const bool multicast = h[GL_AT_FLAGS] & GL_FLAG_MULTICAST;
+    const bool repair = get32(payload + 16), multicast = !repair && h[GL_AT_FLAGS] & GL_FLAG_MULTICAST;
     path *p = &e->paths[multicast ? e->ranks : source];
     feedback *f = &from->feedback[multicast];
     const uint32_t received = get32(payload), marked = get32(payload + 4);
@@ -75,27 +147,58 @@ void on_report(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *p
     if (delivered <= 0) return; /* reordered: a newer report has been here */
     uint32_t congested = marked - f->marked;
     tx_message *m = find_sent(e, get32(h + GL_AT_MESSAGE));
+    target *t = m ? find_target(m, source) : NULL;
     const uint16_t slice = get16(h + GL_AT_SLICE);
-    if (m && slice < m->slices && m->sent_at[slice] && m->path == p) {
-        const uint32_t sample = (uint32_t)now - m->sent_at[slice];
-        from->srtt = (7 * from->srtt + sample) / 8;
-        if (sample < from->base_rtt) from->base_rtt = sample;
-        if (sample < p->round_rtt) p->round_rtt = sample;
-        const int32_t missing = (int32_t)(m->path_sequence[slice] + 1 - received);
-        if (missing > f->missing) congested += (uint32_t)(missing - f->missing);
-        f->missing = missing;
-        target *t = find_target(m, source);
-        if (t && !t->stopped && m->sent == m->slices) arm_probe(e, t, now);
+    if (t && slice < m->slices && (repair ? t->repaired_at && t->repaired_at[slice] : m->sent_at[slice] && m->path == p)) {
+        const uint32_t sequence = repair ? t->repair_sequence[slice] : m->path_sequence[slice];
+        take_sample(from, p, (uint32_t)now - (repair ? t->repaired_at[slice] : m->sent_at[slice]), now);
+        congested += uncovered(p, f, (int32_t)(sequence + 1 - received));
+        acknowledge(e, p, f, sequence + 1, now);
+        if (!t->stopped && m->sent == m->slices) arm_probe(e, t, now);
     }
     f->received = received, f->marked = marked;
     f->share = (double)get32(payload + 8) / 8e3;
+    f->room = get32(payload + 12);
     if (f->share) take_share(e, p);
     adapt(e, p, from, (uint32_t)delivered, congested, now);
 }
 
+void path_stopped(gl_engine *e, const tx_message *m, unsigned source, uint64_t now) {
+    if (m->sent) acknowledge(e, m->path, &e->peers[source].feedback[m->path->multicast], m->last_sequence + 1, now);
+}
+
+/* Bytes that may be on their way: what the rate carries in a round trip with an allowed queue, at least so much that REPORTs
+ * come of it, and no more than the receiver has room for. */
+static double window(const gl_engine *e, const path *p) {
+    const double slice = GL_HEADER + e->config.slice_bytes;
+    double bytes = p->rate * (p->rtt + allowance(e));
+    if (bytes > p->room) bytes = p->room;
+    return bytes > 2 * REPORT_EVERY * slice ? bytes : 2 * REPORT_EVERY * slice;
+}
+
+static bool is_full(const gl_engine *e, const path *p) {
+    return (double)(p->sequence - p->acknowledged) * (GL_HEADER + e->config.slice_bytes) >= window(e, p);
+}
+
+uint64_t path_due(const gl_engine *e, const path *p) {
+    if (!is_full(e, p)) return p->next_send;
+    const uint64_t given_up = p->progress_at + STALL;
+    return given_up > p->next_send ? given_up : p->next_send;
+}
+
+bool path_open(gl_engine *e, path *p, uint64_t now) {
+    if (now < path_due(e, p)) return false;
+    if (is_full(e, p)) {
+        p->acknowledged = p->sequence;
+        decrease(e, p, 0.5);
+    }
+    if (p->acknowledged == p->sequence) p->progress_at = now;
+    return true;
+}
+
 /* When the next batch is due. A late wake-up may be made good by sending faster, up to what queues are to hold. */
-uint64_t advance(const gl_engine *e, uint64_t next, uint64_t now, double bytes, double rate) {
-    const uint64_t credit = (uint64_t)(e->queue_time / 2);
+uint64_t next_due(double queue_time, uint64_t next, uint64_t now, double bytes, double rate) {
+    const uint64_t credit = (uint64_t)(queue_time / 2);
     const uint64_t from = next + credit > now ? next : now - credit;
     return from + (uint64_t)(bytes / rate);
 }
@@ -107,7 +210,10 @@ static uint64_t phase(const gl_engine *e, const path *p) {
 
 void path_begin(gl_engine *e, path *p, uint64_t now) {
     p->busy = true;
-    if (now - p->idle_since > STREAM_IDLE) forget_share(e, p);
+    if (now - p->idle_since > STREAM_IDLE) {
+        forget_share(e, p);
+        p->acknowledged = p->sequence;
+    }
     /* Credit for late wake-ups is not for what was never late. */
     if (p->next_send < now) p->next_send = now + phase(e, p);
 }
@@ -115,4 +221,10 @@ void path_begin(gl_engine *e, path *p, uint64_t now) {
 unsigned path_burst(const gl_engine *e, const path *p) {
     const unsigned limit = (unsigned)(p->rate * e->queue_time * BURST / (GL_HEADER + e->config.slice_bytes));
     return limit < 1 ? 1 : limit > GL_BATCH ? GL_BATCH : limit;
+}
+
+void path_earn(path *p, const tx_message *m) {
+    if (!m->budget) return;
+    p->covered += (double)m->budget / m->slices;
+    if (p->covered > m->budget) p->covered = m->budget;
 }

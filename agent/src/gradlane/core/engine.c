@@ -6,7 +6,12 @@
 
 static void path_new(gl_engine *e, path *p, uint32_t address, double share) {
     p->address = address;
-    p->initial = p->share = p->rate = e->rate * (share < 1 ? share : 1);
+    if (share > 1) share = 1;
+    p->initial = p->share = p->rate = p->goal = e->rate * share;
+    /* Until they tell, the others are taken for hosts like this one. */
+    p->initial_room = e->port->receive_bytes ? (uint32_t)(e->port->receive_bytes * share) : UINT32_MAX;
+    p->room = p->initial_room;
+    p->rtt = INITIAL_RTT;
     p->round_rtt = UINT32_MAX;
 }
 
@@ -60,15 +65,16 @@ gl_engine *gl_engine_new(const gl_config *config, const uint32_t *addresses) {
     e->rate = (double)config->rate / 8e6;
     e->queue_time = (double)config->buffer / 2 / e->rate;
     e->timer = UINT64_MAX;
-    e->streams = 1;
-    e->share = e->told_share = e->rate;
+    e->weight = config->weight ? config->weight : 1;
+    if (!config->port && !(e->own_port = gl_port_new(0))) return gl_engine_free(e), NULL;
+    port_join(config->port ? config->port : e->own_port, e);
     e->waiting_tail = &e->waiting;
     e->controls_tail = &e->controls;
     e->events_tail = &e->events;
     memcpy(e->addresses, addresses, ranks * sizeof *addresses);
     paths_new(e, addresses);
     for (unsigned rank = 0; rank < ranks; rank++) {
-        e->peers[rank].srtt = INITIAL_RTT, e->peers[rank].base_rtt = UINT32_MAX;
+        e->peers[rank].srtt = INITIAL_RTT, e->peers[rank].base[0] = e->peers[rank].base[1] = UINT32_MAX;
         e->peers[rank].ring = calloc(RING, sizeof(rx_message *));
         if (!e->peers[rank].ring) return gl_engine_free(e), NULL;
     }
@@ -93,6 +99,8 @@ void gl_engine_free(gl_engine *e) {
     for (control *c = e->controls, *next; c; c = next) next = c->next, free(c);
     for (gl_event *event; (event = gl_next_event(e));) gl_event_free(event);
     free((void *)e->config.classes), free((void *)e->config.precedences), free((void *)e->config.losses);
+    if (e->port) port_leave(e);
+    gl_port_free(e->own_port);
     free(e->counts), free(e);
 }
 

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include "port.h"
 #include "wire.h"
 
 enum { GL_BATCH = 16, GL_MAX_RANKS = 256 };
@@ -37,6 +38,8 @@ typedef struct {
     uint32_t loss_count;
     const gl_loss *losses;                /* loss classes; the first that holds a layer is its class, no loss without one */
     uint32_t multicast;                   /* this aggregator's group, 0 = unicast to each worker */
+    gl_port *port;                        /* that this host's jobs share; NULL: one of its own */
+    uint32_t weight;                      /* of this job beside others at a port; 0: 1 */
     uint64_t memory;                      /* bytes for contributions that wait for aggregation */
     uint32_t trace_every;                 /* messages of a path from one TRACE to the next; 0: none */
     uint8_t tag;                          /* DSCP and ECN are written here, by these ranges; otherwise by the switch */

@@ -15,10 +15,12 @@
 enum {
     RING = 4096,             /* messages of one source that are remembered, so that a late PROBE gets its STOP */
     FRAME_OVERHEAD = 42,     /* bytes of Ethernet, IPv4 and UDP headers */
-    REPORT_EVERY = 8,        /* slices, or as soon as the number of incoming streams changes */
+    REPORT_EVERY = 8,        /* slices, but neither more often nor, if any came, more seldom than: */
+    REPORT_LEAST = 100,      /* us */
+    REPORT_MOST = 1000,      /* us */
     STREAM_IDLE = 6000,      /* us without a slice after which a stream counts as over */
     SHARE_WINDOW = 2000,     /* us over which a port's use is measured */
-    REPORT_BYTES = 12,
+    REPORT_BYTES = 20,
     INITIAL_RTT = 1000,      /* us */
     PROBE_WAIT_MAX = 100000, /* us */
     REORDER_MIN = 300,       /* us */
@@ -72,7 +74,7 @@ typedef struct {
     bool stopped;
     uint32_t repairs, cursor;
     uint64_t *todo;        /* slices to repair; NULL before the first BITMAP */
-    uint32_t *repaired_at;
+    uint32_t *repaired_at, *repair_sequence;
     uint64_t probe_at;     /* UINT64_MAX: not before the first pass is over */
     uint32_t probe_wait;
 } target;
@@ -93,7 +95,7 @@ struct tx_message {
     const uint64_t *empty;     /* slices sent without payload */
     uint16_t *queue;           /* order in which slices became ready; NULL: 0, 1, 2 ... */
     uint32_t ready, sent;
-    uint32_t *sent_at, *path_sequence;
+    uint32_t *sent_at, *path_sequence, last_sequence;
     operation *operation;
     aggregation *aggregation;
     unsigned targets, stopped;
@@ -121,31 +123,47 @@ struct rx_message {
 
 /* What a receiver last reported of a stream. */
 typedef struct {
-    uint32_t received, marked;
-    int32_t missing;
+    uint32_t received, marked, acknowledged; /* slices; what of the path was sent before this one is settled */
+    int32_t missing;                         /* the most that ever was */
     double share; /* bytes per us that it leaves for the stream; 0: not told yet */
+    uint32_t room; /* bytes that it can take at once */
 } feedback;
+
+/* Of a stream that comes in. */
+typedef struct {
+    uint32_t received, marked, unreported; /* slices */
+    uint64_t since, reported_at;           /* when the first unreported one came; the last REPORT */
+} incoming;
 
 /* A stream of slices that one rate governs: towards one rank, or to an aggregator's multicast group. */
 struct path {
     uint32_t address;
     bool multicast;
-    double rate, share, initial; /* bytes per us; share: what its receivers leave it; initial: by the pattern of the collective */
+    /* bytes per us; share: what its receivers leave it; initial: by the pattern of the collective; goal: where the rate was
+     * before the last congestion, or where it probes for more. */
+    double rate, share, initial, goal;
+    uint32_t room, initial_room; /* bytes that its receivers can take at once */
     bool busy;
     uint64_t idle_since;
     double congestion;            /* DCTCP's alpha */
     uint64_t next_send, round_end;
-    uint32_t sequence, backlog, begun; /* slices, slices to send, messages */
+    uint32_t sequence, acknowledged, backlog, begun; /* slices sent, those settled, slices to send, messages */
+    uint64_t progress_at;         /* when `acknowledged` last rose, or there was nothing to acknowledge */
+    unsigned calm;                /* rounds without congestion */
+    double covered;               /* losses that budgets cover */
+    uint32_t rtt;                 /* shortest to the receiver that last reported */
     uint32_t round_delivered, round_congested;
     uint32_t round_rtt;           /* the shortest of the round; UINT32_MAX: none */
     tx_message *messages;
 };
 
 typedef struct {
-    uint32_t srtt, base_rtt;                           /* smoothed; shortest ever seen */
-    feedback feedback[2];                              /* its view of our streams: unicast, multicast */
-    uint32_t received[2], marked[2], unreported[2];    /* our view of its streams */
+    uint32_t srtt, base[2]; /* smoothed; the shortest of this while and of the one before: UINT32_MAX: none */
+    uint64_t base_until;
+    feedback feedback[2];   /* its view of our streams: unicast, multicast */
+    incoming incoming[2];   /* our view of its streams */
     uint64_t active_until[2];
+    bool news[2];           /* it is to be told its share at once */
     rx_message **ring;
     gl_route *routes; /* GL_ROUTES of them, the latest first; NULL: no trace has come back yet */
 } peer;
@@ -156,6 +174,17 @@ typedef struct control {
     uint8_t bytes[];
 } control;
 
+struct gl_port {
+    gl_engine *engines;
+    uint64_t receive_bytes;
+    double rate, queue_time;         /* bytes per us; us */
+    uint64_t next_send;
+    double sent_share;               /* of the engine that sent last, before that */
+    double weight;                   /* of the jobs that something comes in of */
+    double share, told_share;        /* of the streams of a weight of one, bytes per us */
+    uint64_t window_start, window_bytes;
+};
+
 struct gl_engine {
     gl_config config;
     unsigned ranks, stride, aggregators, aggregator; /* aggregator: own index, or == aggregators if none */
@@ -163,7 +192,11 @@ struct gl_engine {
     peer peers[GL_MAX_RANKS];
     path paths[GL_MAX_RANKS + 1]; /* by rank; then multicast */
     unsigned turn;
-    uint64_t next_send, timer;
+    gl_port *port, *own_port;
+    gl_engine *next_of_port;
+    double weight, sent_share; /* of the port; bytes sent for a weight of one */
+    bool waits;                /* for the port, to send */
+    uint64_t timer;
     double rate;       /* bytes per us */
     double queue_time; /* us that slices may spend in queues on the way */
     uint32_t next_sequence, oldest_sequence;
@@ -176,8 +209,7 @@ struct gl_engine {
     control *in_batch;
     gl_event *events, **events_tail;
     unsigned streams; /* that come in at present */
-    double share, told_share; /* of the port for each of them, bytes per us */
-    uint64_t window_start, window_bytes;
+    uint64_t heard;   /* when the last slice came */
     uint64_t memory;
     gl_statistics statistics;
     gl_counts *counts; /* by rank, then multicast; within by loss class, then what has none */
@@ -241,11 +273,19 @@ void arm_probe(gl_engine *e, target *t, uint64_t now);
 
 /* congestion.c */
 void on_report(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *payload, uint64_t now);
-void path_begin(gl_engine *e, path *p, uint64_t now); /* a path that was idle has something to send */
+void path_begin(gl_engine *e, path *p, uint64_t now);   /* a path that was idle has something to send */
+uint64_t path_due(const gl_engine *e, const path *p);   /* when it may next send */
+bool path_open(gl_engine *e, path *p, uint64_t now);    /* whether it may send now */
 unsigned path_burst(const gl_engine *e, const path *p); /* datagrams of its next batch, at most */
-uint64_t advance(const gl_engine *e, uint64_t next, uint64_t now, double bytes, double rate);
+void path_earn(path *p, const tx_message *m);           /* a slice of the first pass is sent */
+void path_stopped(gl_engine *e, const tx_message *m, unsigned source, uint64_t now);
+uint64_t next_due(double queue_time, uint64_t next, uint64_t now, double bytes, double rate);
 
 /* port.c */
+void port_join(gl_port *port, gl_engine *e);
+void port_leave(gl_engine *e);
+bool port_take(gl_engine *e, uint64_t now); /* whether it may send now; if not, it waits */
+void port_sent(gl_engine *e, uint64_t now, double bytes);
 void report(gl_engine *e, unsigned source, const uint8_t *h, uint32_t bytes, bool congested, uint64_t now);
 
 /* trace.c */

@@ -338,7 +338,7 @@ void gl_receive(gl_engine *e, const uint8_t *h, uint32_t bytes, int congested, u
             s->bad_length++;
             return;
         }
-        if (kind == GL_KIND_DATA) report(e, source, h, bytes, congested, now);
+        if (kind != GL_KIND_TRIMMED) report(e, source, h, bytes, congested, now);
         if (kind == GL_KIND_TRIMMED)
             on_trimmed(e, source, h, now);
         else

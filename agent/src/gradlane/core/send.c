@@ -19,7 +19,7 @@ tx_message *tx_new(gl_engine *e, path *p, unsigned targets, uint32_t slices) {
 
 void tx_free(tx_message *m) {
     if (!m) return;
-    for (unsigned i = 0; i < m->targets; i++) free(m->target[i].todo), free(m->target[i].repaired_at);
+    for (unsigned i = 0; i < m->targets; i++) free(m->target[i].todo), free(m->target[i].repaired_at), free(m->target[i].repair_sequence);
     free(m->queue), free(m->sent_at), free(m->path_sequence), free(m);
 }
 
@@ -139,7 +139,6 @@ static void finish_target(gl_engine *e, tx_message *m, target *t, const uint8_t 
 }
 
 void on_stop(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *bits, uint64_t now) {
-    (void)now;
     tx_message *m = find_sent(e, get32(h + GL_AT_MESSAGE));
     target *t = m ? find_target(m, source) : NULL;
     if (!t || t->stopped) return;
@@ -147,6 +146,7 @@ void on_stop(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *bit
         e->statistics.bad_length++;
         return;
     }
+    path_stopped(e, m, source, now);
     finish_target(e, m, t, bits);
 }
 
@@ -193,8 +193,10 @@ void on_bitmap(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *b
     if (!t->todo) {
         t->todo = calloc(words(m->slices), sizeof *t->todo);
         t->repaired_at = calloc(m->slices, sizeof *t->repaired_at);
-        if (!t->todo || !t->repaired_at) {
-            free(t->todo), free(t->repaired_at), t->todo = NULL, t->repaired_at = NULL;
+        t->repair_sequence = calloc(m->slices, sizeof *t->repair_sequence);
+        if (!t->todo || !t->repaired_at || !t->repair_sequence) {
+            free(t->todo), free(t->repaired_at), free(t->repair_sequence);
+            t->todo = NULL, t->repaired_at = t->repair_sequence = NULL;
             return;
         }
     }
@@ -259,8 +261,11 @@ static void send_repairs(gl_engine *e, gl_batch *b, tx_message *m, target *t, un
         add_slice(e, b, m, GL_KIND_REPAIR, t->cursor);
         clear_bit(t->todo, t->cursor);
         t->repaired_at[t->cursor] = (uint32_t)now | 1;
+        path *p = &e->paths[t->rank];
+        t->repair_sequence[t->cursor] = p->sequence++;
+        if (m->path == p) m->last_sequence = t->repair_sequence[t->cursor];
         t->repairs--;
-        e->paths[t->rank].backlog--;
+        p->backlog--;
         e->statistics.slices_repaired++;
         count_sent(e, m, t->rank, t->cursor)->slices_repaired++;
     }
@@ -273,7 +278,8 @@ static void send_first_pass(gl_engine *e, gl_batch *b, tx_message *m, unsigned l
         if (!fits(e, b, m, slice, limit)) return;
         add_slice(e, b, m, GL_KIND_DATA, slice);
         m->sent_at[slice] = (uint32_t)now | 1;
-        m->path_sequence[slice] = m->path->sequence++;
+        m->path_sequence[slice] = m->last_sequence = m->path->sequence++;
+        path_earn(m->path, m);
         m->path->backlog--;
         e->statistics.slices_sent++;
         count_sent(e, m, (unsigned)(m->path - e->paths), slice)->slices_sent++;
@@ -330,13 +336,13 @@ int gl_transmit(gl_engine *e, gl_batch *b, uint64_t now) {
         e->statistics.datagrams_sent++;
         return 1;
     }
-    if (now < e->next_send) return 0;
+    if (!port_take(e, now)) return 0;
     for (unsigned i = 0; i <= e->ranks; i++) {
         const unsigned turn = (e->turn + i) % (e->ranks + 1);
         path *p = &e->paths[turn];
         if (!p->backlog && p->busy) p->busy = false, p->idle_since = now;
         if (p->backlog && !p->busy) path_begin(e, p, now);
-        if (!p->backlog || now < p->next_send) continue;
+        if (!p->backlog || !path_open(e, p, now)) continue;
         const unsigned limit = path_burst(e, p);
         tx_message *m = NULL;
         target *t = NULL;
@@ -348,13 +354,14 @@ int gl_transmit(gl_engine *e, gl_batch *b, uint64_t now) {
         size_t bytes = 0;
         for (int k = 0; k < b->iov_count; k++) bytes += b->iov[k].iov_len;
         bytes += b->datagrams * FRAME_OVERHEAD;
-        p->next_send = advance(e, p->next_send, now, (double)bytes, p->rate);
-        e->next_send = advance(e, e->next_send, now, (double)bytes, e->rate);
+        p->next_send = next_due(e->queue_time, p->next_send, now, (double)bytes, p->rate);
+        port_sent(e, now, (double)bytes);
         b->address = p->address;
         e->turn = turn + 1;
         e->statistics.datagrams_sent += b->datagrams;
         return b->datagrams;
     }
+    e->waits = false;
     return 0;
 }
 
@@ -370,7 +377,7 @@ uint64_t gl_deadline(const gl_engine *e, uint64_t now) {
     uint64_t deadline = e->timer;
     for (unsigned i = 0; i <= e->ranks; i++) {
         if (!e->paths[i].backlog) continue;
-        uint64_t at = e->paths[i].next_send > e->next_send ? e->paths[i].next_send : e->next_send;
+        const uint64_t path = path_due(e, &e->paths[i]), at = path > e->port->next_send ? path : e->port->next_send;
         if (at < deadline) deadline = at;
     }
     return deadline > now ? deadline : now;
