@@ -303,6 +303,6 @@ def test_what_an_agent_refuses(tmp_path: Path) -> None:
             [sys.executable, "-m", "gradlane.cli", "status", "--socket", str(agents[0].socket), "--json"],
             capture_output=True, text=True, timeout=20, check=True,
         )  # fmt: skip
-        assert json.loads(status.stdout)["address"] == agents[0].address
+        assert json.loads(status.stdout)["addresses"] == [agents[0].address]
     with pytest.raises(AgentError, match="no agent listens"):
         Connection(file, 0, tmp_path / "nobody.sock")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gradlane import ipc, job
+from gradlane import agent_socket, ipc, job
 from gradlane.errors import AgentError
 from gradlane.runner import NUMPY_TYPES, Values
 
@@ -32,14 +32,7 @@ class Connection:
         self._pending: dict[tuple[int, int], Callable[[AgentError | None], None]] = {}
         self._answers: dict[str, Future[ipc.Message]] = {op: Future() for op in ("joined", "closed")}
         self._failure: AgentError | None = None
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
-        try:
-            self._socket.connect(str(socket_path))
-        except OSError as error:
-            self._socket.close()
-            raise AgentError(
-                f"no agent listens on {socket_path} ({error.strerror}): start it with `gradlane agent`"
-            ) from error
+        self._socket = agent_socket.connect(socket_path)
         self._thread = threading.Thread(target=self._read, name="gradlane-client", daemon=True)
         self._thread.start()
         text = Path(job_path).read_text()
@@ -140,16 +133,4 @@ class Connection:
                 answer.set_exception(error)
 
 
-def agent_status(socket_path: str | Path, timeout: float = 5.0) -> dict[str, Any]:
-    """What the agent on that socket is doing. Raises AgentError if there is none."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
-        sock.settimeout(timeout)
-        try:
-            sock.connect(str(socket_path))
-            ipc.send(sock, {"op": "statistics", "all": True})
-            return ipc.receive(sock)[0]["agent"]
-        except (OSError, EOFError) as error:
-            raise AgentError(f"no agent answers on {socket_path}: {error}") from error
-
-
-__all__ = ["Connection", "agent_status"]
+__all__ = ["Connection"]

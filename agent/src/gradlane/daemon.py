@@ -4,23 +4,26 @@
 import asyncio
 import contextlib
 import errno
+import grp
 import logging
 import os
 import secrets
-import signal
 import socket
 import stat
-from ipaddress import IPv4Address
-from pathlib import Path
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from importlib.metadata import version
 from typing import Any
 
-from gradlane import ipc, job, peers, wire
+from gradlane import ipc, job, logs, peers, wire
+from gradlane.config import RELOADED, AgentConfig
 from gradlane.errors import AgentError, GradlaneError
 from gradlane.session import Session
+from gradlane.status import AgentStatus
+from gradlane.toml_file import Address
 
 log = logging.getLogger("gradlane")
-
-NICE = -10
 
 
 class Client:
@@ -84,7 +87,7 @@ class Client:
             self.session = self._agent.join(self, str(message["job"]), str(message["file"]), int(message["rank"]))
             return
         if op == "statistics":
-            sessions = self._agent.statistics() if message.get("all") else None
+            sessions = self._agent.status() if message.get("all") else None
             mine = self.session.statistics() if self.session is not None else {}
             self.tell({"op": "statistics", "statistics": mine, "agent": sessions})
             return
@@ -108,63 +111,75 @@ class Client:
 class Agent:
     """Listens on the Unix socket for training processes and on TCP for the agents of other hosts."""
 
-    def __init__(self, address: IPv4Address, socket_path: Path) -> None:
-        self.address = address
-        self.socket_path = socket_path
+    def __init__(self, config: AgentConfig) -> None:
+        self.config = config
         self.clients: set[Client] = set()
+        self._started = time.time()
+        self._ended = self._failed = 0
         self._session: Session | None = None
-        self._handshakes: set[asyncio.Task[None]] = set()
 
-    async def serve(self) -> None:
-        """Runs until SIGTERM or SIGINT. Raises AgentError if a port or the socket can't be had."""
+    def reload(self, config: AgentConfig) -> None:
+        """Takes over what a running agent can (`config.RELOADED`), for jobs and connections from now on."""
+        self.config = replace(self.config, **{name: getattr(config, name) for name in RELOADED})
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncGenerator[None]:
+        """Listens; at the end all jobs fail with the reason. Raises AgentError if a port or the socket can't be had."""
         loop = asyncio.get_running_loop()
-        stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
+        servers: list[asyncio.Server] = []
         try:
-            server = await asyncio.start_server(
-                self._accept_peer, str(self.address), wire.CONTROL_PORT, limit=peers.MAX_LINE
-            )
+            for address in self.config.addresses:
+                servers.append(await self._listen_for_peers(address))
+            with self._listen() as listener:
+                loop.add_reader(listener, lambda: self._accept_client(listener))
+                try:
+                    yield
+                finally:
+                    loop.remove_reader(listener)
+        finally:
+            if self._session is not None:
+                self._session.fail(f"the agent at {self._session.address} was stopped")
+            for client in list(self.clients):
+                client.close()
+            for server in servers:
+                server.close()
+
+    async def _listen_for_peers(self, address: Address) -> asyncio.Server:
+        try:
+            return await asyncio.start_server(self._accept_peer, str(address), wire.CONTROL_PORT, limit=peers.MAX_LINE)
         except OSError as error:
             why = {
                 errno.EADDRINUSE: "is in use: another agent runs on this address",
                 errno.EADDRNOTAVAIL: "can't be bound: no interface of this host has the address",
             }.get(error.errno or 0, f"can't be bound: {error.strerror}")
-            raise AgentError(f"TCP port {wire.CONTROL_PORT} of {self.address} {why}") from error
-        with self._listen() as listener:
-            loop.add_reader(listener, lambda: self._accept_client(listener))
-            log.info("ready: address %s, socket %s", self.address, self.socket_path)
-            await stop.wait()
-            loop.remove_reader(listener)
-        log.info("stopping")
-        if self._session is not None:
-            self._session.fail(f"the agent at {self.address} was stopped")
-        for client in list(self.clients):
-            client.close()
-        server.close()
+            raise AgentError(f"TCP port {wire.CONTROL_PORT} of {address} {why}") from error
 
     @contextlib.contextmanager
     def _listen(self) -> Any:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
-        path = str(self.socket_path)
+        file = self.config.socket
+        path = str(file)
         try:
-            self.socket_path.parent.mkdir(parents=True, exist_ok=True)
-            if self.socket_path.exists():
-                if not stat.S_ISSOCK(self.socket_path.stat().st_mode):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            if file.exists():
+                if not stat.S_ISSOCK(file.stat().st_mode):
                     raise AgentError(f"{path} exists and is no socket")
                 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
                     try:
                         probe.connect(path)
                     except ConnectionRefusedError:
-                        self.socket_path.unlink()  # left by an agent that was killed
+                        file.unlink()  # left by an agent that was killed
                     else:
                         raise AgentError(f"another agent listens on {path}")
             listener.bind(path)
-            os.chmod(path, 0o660)
+            self._restrict(path)
             listener.listen()
         except OSError as error:
             listener.close()
-            raise AgentError(f"socket {path}: {error.strerror}") from error
+            why = error.strerror
+            if isinstance(error, PermissionError):
+                why = "not permitted: the agent's user must be able to write in its folder, and be in its group"
+            raise AgentError(f"socket {path}: {why}") from error
         except AgentError:
             listener.close()
             raise
@@ -172,7 +187,13 @@ class Agent:
             yield listener
         finally:
             listener.close()
-            self.socket_path.unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
+
+    def _restrict(self, path: str) -> None:
+        """Before anybody can connect: who may."""
+        if self.config.group is not None:
+            os.chown(path, -1, grp.getgrnam(self.config.group).gr_gid)
+        os.chmod(path, self.config.mode)
 
     def _accept_client(self, listener: socket.socket) -> None:
         try:
@@ -185,29 +206,44 @@ class Agent:
         """Starts a session for a training process. Raises AgentError or JobError."""
         parsed = job.parse(text, file)
         member = parsed.member(rank)
-        if member.address != self.address:
-            raise AgentError(
-                f"{file}: rank {rank} has address {member.address}, but this is the agent of {self.address}"
-            )
+        if member.address not in self.config.addresses:
+            mine = " and ".join(map(str, self.config.addresses))
+            raise AgentError(f"{file}: rank {rank} has address {member.address}, but this is the agent of {mine}")
         if self._session is not None:
             busy = self._session
-            raise AgentError(f"the agent of {self.address} is busy with job {busy.job.name!r}, rank {busy.rank}")
-        log.info("job %s: rank %d joins", parsed.name, rank)
+            raise AgentError(f"the agent of {busy.address} is busy with job {busy.job.name!r}, rank {busy.rank}")
+        log.info("job %s: rank %d joins", parsed.name, rank, extra={"job": parsed.name, "rank": rank})
         self._session = Session(parsed, rank, client.tell, self._session_ended)
         return self._session
 
     def _session_ended(self) -> None:
         session = self._session
         self._session = None
-        if session is not None:
-            how = f"failed: {session.failure}" if session.failure else "ended"
-            log.info("job %s: rank %d %s", session.job.name, session.rank, how)
+        if session is None:
+            return
+        context = {"job": session.job.name, "rank": session.rank}
+        if session.failure:
+            self._failed += 1
+            log.error("job %s: rank %d failed: %s", session.job.name, session.rank, session.failure, extra=context)
+        else:
+            self._ended += 1
+            log.info("job %s: rank %d ended", session.job.name, session.rank, extra=context)
 
-    def statistics(self) -> dict[str, Any]:
+    def status(self) -> AgentStatus:
         """What `gradlane status` shows."""
         session = self._session
-        jobs = {} if session is None else {session.job.name: {"rank": session.rank, **session.statistics()}}
-        return {"address": str(self.address), "clients": len(self.clients), "jobs": jobs}
+        return {
+            "version": version("gradlane"),
+            "addresses": [str(address) for address in self.config.addresses],
+            "pid": os.getpid(),
+            "started": self._started,
+            "clients": len(self.clients),
+            "ended": self._ended,
+            "failed": self._failed,
+            "log_lines_lost": logs.lines_lost(),
+            "limits": {"jobs": self.config.jobs, "memory": self.config.memory},
+            "jobs": {} if session is None else {session.job.name: session.status()},
+        }
 
     async def _accept_peer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peers.mark_as_control(writer)
@@ -223,13 +259,3 @@ class Agent:
             writer.close()  # this host has not joined that job yet; the other agent calls again
             return
         session.peers.accept(hello, nonce, reader, writer)
-
-
-def run(address: IPv4Address, socket_path: Path) -> None:
-    """Runs an agent until it is told to stop. Raises AgentError."""
-    # It does little, and the training waits for it: a bucket must not queue behind the backward pass of its neighbours.
-    try:
-        os.setpriority(os.PRIO_PROCESS, 0, NICE)
-    except PermissionError:
-        log.warning("not permitted to run at nice %d: busy training processes will delay it (CAP_SYS_NICE)", NICE)
-    asyncio.run(Agent(address, socket_path).serve())

@@ -19,6 +19,8 @@ from gradlane.errors import AgentError
 from gradlane.job import ELEMENT_BYTES, Job
 from gradlane.peers import Peers
 from gradlane.runner import NUMPY_TYPES, Completed, Lost, Mismatch, Runner, Values
+from gradlane.status import JobStatus, PeerStatus
+from gradlane.toml_file import Address
 
 JOIN_SECONDS = 60.0
 LEAVE_SECONDS = 5.0
@@ -66,6 +68,7 @@ class Session:
         self._task = asyncio.get_running_loop().create_task(self._join())
         self._task.add_done_callback(self._joined)
         self._watch: asyncio.TimerHandle | None = None
+        self._since = time.time()
         self._last: dict[str, Any] = {"paths": {}}  # the statistics, when it is over
 
     @property
@@ -143,9 +146,33 @@ class Session:
     def statistics(self) -> dict[str, Any]:
         """Cumulative counts of the transport, with the state of the path to every rank."""
         if self._runner is None:
-            return self._last
+            return dict(self._last)
         others = [rank for rank in range(len(self.job.members)) if rank != self.rank]
         return {**self._runner.statistics(), "paths": {str(rank): _path(self._runner, rank) for rank in others}}
+
+    def status(self) -> JobStatus:
+        """What operators see of the job."""
+        counts = self.statistics()
+        paths = counts.pop("paths")
+        peers: dict[str, PeerStatus] = paths
+        for rank, peer in peers.items():
+            member = self.job.member(int(rank))
+            peer["host"], peer["address"] = member.host, str(member.address)
+        return {
+            "id": self.job.id,
+            "rank": self.rank,
+            "state": "running" if self._runner is not None else "joining",
+            "since": self._since,
+            "step": max(self.peers.step, 0),
+            "under_way": len(self._under_way),
+            "counts": counts,
+            "peers": peers,
+        }
+
+    @property
+    def address(self) -> Address:
+        """This rank's."""
+        return self.job.member(self.rank).address
 
     def add_tensor(self, number: int, elements: int, spans: list[tuple[int, int]], descriptor: int) -> None:
         """Maps a tensor that the training process shares. Raises ValueError if it does not fit its description."""

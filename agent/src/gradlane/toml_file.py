@@ -69,6 +69,15 @@ class Table:
             raise self.error(key, f"is {value!r}; it must be a list of {count} strings")
         return found
 
+    def strings(self, key: str) -> list[str]:
+        """A string, or a list of at least one."""
+        value = self._take(key, None)
+        items = cast(list[object], value) if isinstance(value, list) else [value]
+        found = [item for item in items if isinstance(item, str) and item]
+        if not items or len(found) != len(items):
+            raise self.error(key, f"is {value!r}; it must be a string or a list of strings")
+        return found
+
     def name(self, key: str) -> str:
         """A name of 1 to 63 letters, digits, '-', '_' and '.', that starts with a letter or digit."""
         value = self.text(key)

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gradlane agent`: the daemon."""
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+from gradlane import config
+from gradlane.commands import flags
+from gradlane.config import AgentConfig, ConfigError
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its flags, which go before the configuration file."""
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help=f"default: {config.DEFAULT_FILE}, where there is one"
+    )
+    parser.add_argument(
+        "--address",
+        action="append",
+        type=flags.checked(config.parse_address),
+        metavar="IP",
+        help="this host's address in the job files; repeatable",
+    )
+    parser.add_argument("--socket", type=Path, metavar="PATH", help=f"default: {config.DEFAULT_SOCKET}")
+    parser.add_argument(
+        "--metrics", type=flags.checked(config.parse_endpoint), metavar="HOST:PORT", help="serve Prometheus metrics"
+    )
+    parser.add_argument("--log-level", choices=config.LEVELS)
+    parser.add_argument("--log-format", choices=config.FORMATS)
+    parser.set_defaults(command=run)
+
+
+def read(options: argparse.Namespace) -> AgentConfig:
+    """The configuration that file and flags make together. Raises ConfigError."""
+    file = options.config or config.DEFAULT_FILE
+    base = config.load(file) if options.config or file.exists() else AgentConfig(())
+    given = {
+        "addresses": tuple(options.address or ()),
+        "socket": options.socket and options.socket.absolute(),
+        "metrics": options.metrics,
+    }
+    found = replace(base, **{key: value for key, value in given.items() if value})
+    log = {"level": options.log_level, "format": options.log_format}
+    found = replace(found, log=replace(found.log, **{key: value for key, value in log.items() if value}))
+    if not found.addresses:
+        raise ConfigError(
+            str(file),
+            "address",
+            "is missing: this host's address as the job files write it, here or as a flag, --address 10.0.1.2",
+        )
+    return found
+
+
+def run(options: argparse.Namespace) -> int:
+    """Until it is told to stop. Raises AgentError, ConfigError."""
+    from gradlane import service
+
+    service.run(read(options), lambda: read(options))
+    return 0

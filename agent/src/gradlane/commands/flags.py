@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flags that several commands have."""
+
+import argparse
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from gradlane.config import DEFAULT_SOCKET
+
+Value = TypeVar("Value")
+
+
+def socket(parser: argparse.ArgumentParser) -> None:
+    """--socket: of the agent; the environment may name it, too."""
+    default = Path(os.environ.get("GRADLANE_SOCKET") or DEFAULT_SOCKET)
+    parser.add_argument(
+        "--socket", default=default, type=Path, metavar="PATH", help="the agent's (GRADLANE_SOCKET; now: %(default)s)"
+    )
+
+
+def json(parser: argparse.ArgumentParser) -> None:
+    """--json."""
+    parser.add_argument("--json", action="store_true", help="for scripts")
+
+
+def checked(parse: Callable[[str], Value]) -> Callable[[str], Value]:
+    """A `type` for argparse whose message is what `parse` says is wrong."""
+
+    def convert(text: str) -> Value:
+        try:
+            return parse(text)
+        except ValueError as problem:
+            raise argparse.ArgumentTypeError(str(problem)) from None
+
+    return convert

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gradlane top`: what the agent is doing, live."""
+
+import argparse
+import curses
+import sys
+import time
+from dataclasses import dataclass
+
+from gradlane import agent_socket, view
+from gradlane.commands import flags
+from gradlane.errors import AgentError
+from gradlane.status import AgentStatus
+from gradlane.view import Line
+
+HELP = "q quit   s sort by the next column   arrows, page keys scroll"
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.1 <= value <= 3600:
+        raise ValueError(f"{text!r} must be seconds from 0.1 to 3600")
+    return value
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its flags."""
+    parser.add_argument(
+        "--interval", type=flags.checked(_seconds), default=1.0, metavar="SECONDS", help="default: %(default)s"
+    )
+    parser.add_argument("--once", action="store_true", help="print what happened within one interval, and end")
+    parser.add_argument("--sort", choices=view.SORT_KEYS, default="name", metavar="COLUMN", help="a column's title")
+    flags.socket(parser)
+    parser.set_defaults(command=run)
+
+
+@dataclass
+class Watch:
+    """The latest answer of the agent and the one before, with the monotonic times when they came."""
+
+    options: argparse.Namespace
+    latest: AgentStatus
+    at: float
+    before: AgentStatus | None = None
+    before_at: float = 0.0
+    problem: str = ""
+
+    def ask(self) -> None:
+        """Asks again. An agent that is gone may come back, so that is only told."""
+        try:
+            status = agent_socket.status(self.options.socket)
+        except AgentError as error:
+            self.problem = str(error)
+            return
+        self.before, self.before_at = self.latest, self.at
+        self.latest, self.at, self.problem = status, time.monotonic(), ""
+
+    def lines(self, sort: str) -> list[Line]:
+        """What to show."""
+        seconds = self.at - self.before_at if self.before is not None else None
+        problem = [Line(self.problem, "warning")] if self.problem else []
+        return problem + view.agent_lines(self.latest, self.before, time.time(), seconds, sort)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Until q. Raises AgentError if no agent answers at the start."""
+    watch = Watch(options, agent_socket.status(options.socket), time.monotonic())
+    if options.once:
+        time.sleep(options.interval)
+        watch.ask()
+        if watch.problem:
+            raise AgentError(watch.problem)
+        print(view.plain(watch.lines(options.sort)))
+        return 0
+    if not sys.stdout.isatty() or not sys.stdin.isatty():
+        raise AgentError(
+            "top needs a terminal; for a script there is `gradlane top --once`, or `gradlane status --json`"
+        )
+    try:
+        curses.wrapper(_loop, watch)
+    except curses.error as error:
+        raise AgentError(f"this terminal can't show it ({error}); use `gradlane top --once`") from error
+    return 0
+
+
+def _looks() -> dict[str, int]:
+    looks = {"": curses.A_NORMAL, "title": curses.A_BOLD, "head": curses.A_REVERSE, "warning": curses.A_BOLD}
+    if curses.has_colors():
+        curses.use_default_colors()
+        curses.init_pair(1, curses.COLOR_RED, -1)
+        looks["warning"] = curses.color_pair(1) | curses.A_BOLD
+    return looks
+
+
+def _loop(screen: curses.window, watch: Watch) -> None:
+    curses.curs_set(0) if curses.tigetstr("civis") else None
+    looks = _looks()
+    sort = view.SORT_KEYS.index(watch.options.sort)
+    top, next_ask = 0, time.monotonic()
+    while True:
+        if time.monotonic() >= next_ask:
+            watch.ask()
+            next_ask = time.monotonic() + watch.options.interval
+        lines = watch.lines(view.SORT_KEYS[sort])
+        height, width = screen.getmaxyx()
+        page = max(height - 1, 1)
+        top = max(0, min(top, len(lines) - page))
+        screen.erase()
+        for row, line in enumerate(lines[top : top + page]):
+            screen.insnstr(row, 0, line.text.ljust(width if line.look == "head" else 0), width, looks[line.look])
+        screen.insnstr(height - 1, 0, f"{HELP}   (sorted by {view.SORT_KEYS[sort]})", width, curses.A_DIM)
+        screen.refresh()
+        screen.timeout(max(0, round((next_ask - time.monotonic()) * 1000)))
+        key = screen.getch()
+        if key in (ord("q"), 27):
+            return
+        if key == ord("s"):
+            sort = (sort + 1) % len(view.SORT_KEYS)
+        top += {curses.KEY_UP: -1, curses.KEY_DOWN: 1, curses.KEY_PPAGE: -page, curses.KEY_NPAGE: page}.get(key, 0)

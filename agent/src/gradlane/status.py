@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an agent tells about itself: the answer to `gradlane status --json`, and what top and the metrics show.
+
+Counts are cumulative since the job was joined; their names are explained in docs/protocol.md. Keys that an agent does
+not know are absent.
+"""
+
+from typing import Any, TypedDict
+
+Counts = dict[str, int]
+
+
+class HopStatus(TypedDict):
+    """What a switch told in a trace: its ports, the queue, and the time waited there."""
+
+    switch: int
+    ingress_port: int
+    egress_port: int
+    queue_class: int
+    color: str
+    depth: int
+    depth_unit: str
+    wait_us: float
+
+
+class PeerStatus(TypedDict, total=False):
+    """Another rank of the job. `rate`: pacing towards it, bit/s; `heard_seconds`: since its agent was heard."""
+
+    host: str
+    address: str
+    control: str
+    heard_seconds: float
+    rate: int
+    srtt_us: int
+    routes: dict[str, int]
+    hops: list[HopStatus]
+    counts: Counts
+
+
+class ClassStatus(TypedDict, total=False):
+    """The layers of one loss class, both inclusive, with the tolerated fractions of loss of the two halves."""
+
+    layers: list[int]
+    push: float
+    pull: float
+    counts: Counts
+
+
+class MemoryStatus(TypedDict):
+    """Bytes of contributions that wait for slower workers, and how many may."""
+
+    used: int
+    limit: int
+
+
+class JobStatus(TypedDict, total=False):
+    """A job at this host. `since`: Unix time; `under_way`: collectives that are not complete."""
+
+    id: int
+    rank: int
+    state: str
+    since: float
+    step: int
+    under_way: int
+    memory: MemoryStatus
+    counts: Counts
+    peers: dict[str, PeerStatus]
+    classes: list[ClassStatus]
+
+
+class AgentStatus(TypedDict, total=False):
+    """The agent as a whole. `started`: Unix time; `ended`, `failed`: jobs since; `transport`: counts of all jobs."""
+
+    version: str
+    addresses: list[str]
+    pid: int
+    started: float
+    clients: int
+    ended: int
+    failed: int
+    log_lines_lost: int
+    limits: dict[str, int]
+    transport: dict[str, Any]
+    jobs: dict[str, JobStatus]
