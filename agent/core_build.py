@@ -39,7 +39,7 @@ generated.mkdir(parents=True, exist_ok=True)
 (generated / "wire.h").write_text(definitions)
 
 ffi = FFI()
-ffi.cdef("struct iovec { void *iov_base; size_t iov_len; };")
+ffi.cdef("struct iovec { void *iov_base; size_t iov_len; }; struct sockaddr_storage { ...; };")
 ffi.cdef(_declarations(definitions, "port.h"))
 ffi.cdef(_declarations(definitions, "engine.h"))
 ffi.cdef(_declarations(definitions, "io.h"))

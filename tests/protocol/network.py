@@ -101,27 +101,25 @@ class Cluster:
         self.way: Callable[[int, int], list[dict[str, int]]] = lambda source, to: []  # records of the switches passed
         self.tags: list[tuple[Header, int]] = []  # of every datagram, by the host that sent it
         self.cut: Counter[int] = Counter()  # slices trimmed within the budget, by message
-        addresses = ffi.new("uint32_t[]", [0x0A000001 + r for r in range(self.ranks)])
-        self.groups = {0xEF010001 + k: aggregator for k, aggregator in enumerate(self.aggregators)}
         self.loss = (round(push_loss * 1e6), round(pull_loss * 1e6))
         rows = [(0, 65535, *self.loss)]
         loss_rows = ffi.new("gl_loss[]", rows)
         self.element_type, self.reduction = element_type, 1 if mean_of_arrived else 2
         class_ranges, precedence_ranges = (ffi.new("gl_range[]", list(rows or ())) for rows in (classes, precedences))
         for rank in range(self.ranks):
-            group = next((g for g, a in self.groups.items() if a == rank), 0) if multicast else 0
             config = ffi.new(
                 "gl_config *",
                 {
                     "job": JOB, "rank": rank, "workers": workers, "servers": servers, "slice_bytes": slice_bytes,
                     "token": TOKEN, "message_base": base, "window": window, "rate": rate,
-                    "loss_count": len(rows), "losses": loss_rows, "multicast": group, "memory": memory,
+                    "loss_count": len(rows), "losses": loss_rows, "memory": memory,
+                    "multicast": multicast and rank in self.aggregators,
                     "buffer": buffer, "trace_every": trace_every, "tag": classes is not None,
                     "class_count": len(classes or ()), "precedence_count": len(precedences),
                     "classes": class_ranges, "precedences": precedence_ranges,
                 },
             )  # fmt: skip
-            engine = lib.gl_engine_new(config, addresses)
+            engine = lib.gl_engine_new(config)
             assert engine != ffi.NULL
             self.engines.append(ffi.gc(engine, lib.gl_engine_free))
         self.batch = ffi.new("gl_batch *")
@@ -168,9 +166,8 @@ class Cluster:
         self.cut[header.message] += 1
         return True
 
-    def _deliver(self, source: int, address: int, datagram: bytes) -> None:
-        group = self.groups.get(address)
-        receivers = [r for r in range(self.workers) if r != source] if group is not None else [address - 0x0A000001]
+    def _deliver(self, source: int, to: int, datagram: bytes) -> None:
+        receivers = [r for r in range(self.workers) if r != source] if to == self.ranks else [to]
         header = Header.unpack(datagram)
         trimmed = self._trimmed(header)
         if trimmed:
@@ -204,7 +201,7 @@ class Cluster:
             for k in range(b.datagrams):
                 datagram = data[k * b.segment : (k + 1) * b.segment]
                 self.tags.append((Header.unpack(datagram), b.tos[k]))
-                self._deliver(rank, b.address, datagram)
+                self._deliver(rank, b.to, datagram)
         while (event := lib.gl_next_event(engine)) != ffi.NULL:
             lost = [i for i in range(event.slices) if event.kind == 2 and event.lost[i // 8] >> (i % 8) & 1]
             self.events[rank].append(

@@ -38,8 +38,8 @@ class ThroughTheProgram(Cluster):
             kind = p4r.Update.MODIFY if isinstance(item, P4MeterEntry) else p4r.Update.INSERT
             self.switch.write(p4r.Update(type=kind, entity=item.encode(SCHEMA)))
 
-    def _deliver(self, source: int, address: int, datagram: bytes) -> None:
-        sender, receiver = HOSTS[source], HOSTS[address - 0x0A000001]
+    def _deliver(self, source: int, to: int, datagram: bytes) -> None:
+        sender, receiver = HOSTS[source], HOSTS[to]
         ip = IP(src=sender.address, dst=receiver.address, tos=1 << 2 | 1) / UDP(sport=47400, dport=47400) / datagram
         sent = self.switch.process_queued(sender.port, bytes(Ether(src=sender.mac, dst=sender.gateway) / ip))
         self.tos_behind.append(Ether(sent[0][2])[IP].tos if sent else -1)

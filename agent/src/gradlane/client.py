@@ -15,7 +15,7 @@ import numpy as np
 
 from gradlane import agent_socket, ipc, job
 from gradlane.errors import AgentError
-from gradlane.runner import NUMPY_TYPES, Values
+from gradlane.transport import NUMPY_TYPES, Values
 
 STATISTICS_SECONDS = 10.0
 CLOSE_SECONDS = 15.0

@@ -11,7 +11,7 @@ import secrets
 import socket
 import stat
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
@@ -22,6 +22,7 @@ from gradlane.errors import AgentError, GradlaneError
 from gradlane.session import Session
 from gradlane.status import AgentStatus
 from gradlane.toml_file import Address
+from gradlane.transport import Transport
 
 log = logging.getLogger("gradlane")
 
@@ -130,19 +131,35 @@ class Agent:
         try:
             for address in self.config.addresses:
                 servers.append(await self._listen_for_peers(address))
-            with self._listen() as listener:
+            with self._listen() as listener, self._carrying():
                 loop.add_reader(listener, lambda: self._accept_client(listener))
                 try:
                     yield
                 finally:
                     loop.remove_reader(listener)
         finally:
+            for server in servers:
+                server.close()
+
+    @contextlib.contextmanager
+    def _carrying(self) -> Generator[None]:
+        """The transport runs; it ends after the sessions and clients that use it."""
+        loop = asyncio.get_running_loop()
+        self._transport = Transport(self.config.addresses, self._transport_failed, self.config.realtime)
+        loop.add_reader(self._transport.notify, self._transport.dispatch)
+        try:
+            yield
+        finally:
             if self._session is not None:
                 self._session.fail(f"the agent at {self._session.address} was stopped")
             for client in list(self.clients):
                 client.close()
-            for server in servers:
-                server.close()
+            loop.remove_reader(self._transport.notify)
+            self._transport.close()
+
+    def _transport_failed(self, reason: str) -> None:
+        if self._session is not None:
+            self._session.fail(reason)
 
     async def _listen_for_peers(self, address: Address) -> asyncio.Server:
         try:
@@ -213,7 +230,7 @@ class Agent:
             busy = self._session
             raise AgentError(f"the agent of {busy.address} is busy with job {busy.job.name!r}, rank {busy.rank}")
         log.info("job %s: rank %d joins", parsed.name, rank, extra={"job": parsed.name, "rank": rank})
-        self._session = Session(parsed, rank, client.tell, self._session_ended)
+        self._session = Session(parsed, rank, self._transport, client.tell, self._session_ended)
         return self._session
 
     def _session_ended(self) -> None:
@@ -241,6 +258,7 @@ class Agent:
             "ended": self._ended,
             "failed": self._failed,
             "log_lines_lost": logs.lines_lost(),
+            "transport": self._transport.statistics(),
             "limits": {"jobs": self.config.jobs, "memory": self.config.memory},
             "jobs": {} if session is None else {session.job.name: session.status()},
         }

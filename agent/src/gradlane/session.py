@@ -18,9 +18,9 @@ from gradlane.agreement import Agreement
 from gradlane.errors import AgentError
 from gradlane.job import ELEMENT_BYTES, Job
 from gradlane.peers import Peers
-from gradlane.runner import NUMPY_TYPES, Completed, Lost, Mismatch, Runner, Values
 from gradlane.status import JobStatus, PeerStatus
 from gradlane.toml_file import Address
+from gradlane.transport import NUMPY_TYPES, Completed, Engine, Lost, Mismatch, Transport, Values
 
 JOIN_SECONDS = 60.0
 LEAVE_SECONDS = 5.0
@@ -39,10 +39,10 @@ class Tensor:
     residual: dict[int, Values]
 
 
-def _path(runner: Runner, rank: int) -> dict[str, Any]:
+def _path(engine: Engine, rank: int) -> dict[str, Any]:
     """What is known of the way to a rank. `routes`: traces by their way; `hops`: what the latest trace met."""
-    rate, srtt = runner.path(rank)
-    routes = runner.routes(rank)
+    rate, srtt = engine.path(rank)
+    routes = engine.routes(rank)
     return {
         "rate": rate,
         "srtt_us": srtt,
@@ -54,15 +54,23 @@ def _path(runner: Runner, rank: int) -> dict[str, Any]:
 class Session:
     """Joins the job, carries its all-reduces, and leaves. `tell` sends a message to the training process."""
 
-    def __init__(self, job: Job, rank: int, tell: Callable[[ipc.Message], None], ended: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        job: Job,
+        rank: int,
+        transport: Transport,
+        tell: Callable[[ipc.Message], None],
+        ended: Callable[[], None],
+    ) -> None:
         self.job = job
         self.rank = rank
         self.failure = ""
         self.peers = Peers(job, rank, self.fail)
+        self._transport = transport
         self._tell = tell
         self._ended = ended
         self.agreement: Agreement | None = None
-        self._runner: Runner | None = None
+        self._engine: Engine | None = None
         self._tensors: dict[int, Tensor] = {}
         self._under_way: dict[tuple[int, int], float] = {}
         self._task = asyncio.get_running_loop().create_task(self._join())
@@ -88,8 +96,7 @@ class Session:
             await self.peers.connected(JOIN_SECONDS)
             assert self.peers.agreement is not None
             self.agreement = self.peers.agreement
-            self._runner = Runner(self.job, self.rank, self.agreement)
-            asyncio.get_running_loop().add_reader(self._runner.notify, self._drain)
+            self._engine = self._transport.add(self.job, self.rank, self.agreement, self._drain)
             await self.peers.all_ready(JOIN_SECONDS)
         except (AgentError, OSError) as error:
             self.fail(str(error))
@@ -116,7 +123,7 @@ class Session:
     async def leave(self) -> None:
         """The orderly end: nobody is left waiting for a repair or an answer of ours."""
         deadline = time.monotonic() + LEAVE_SECONDS
-        while self._runner is not None and not self._runner.idle() and time.monotonic() < deadline:
+        while self._engine is not None and not self._engine.idle() and time.monotonic() < deadline:
             await asyncio.sleep(0.005)
         if not self.failure:
             await self.peers.leave(max(deadline - time.monotonic(), 0.1))
@@ -134,21 +141,20 @@ class Session:
             self._task.cancel()
         if self._watch is not None:
             self._watch.cancel()
-        if self._runner is not None:
-            asyncio.get_running_loop().remove_reader(self._runner.notify)
+        if self._engine is not None:
             self._last = self.statistics()
-            self._runner.close()
-            self._runner = None
+            self._engine.close()
+            self._engine = None
         self.peers.close()
         self._tensors.clear()
         self._ended()
 
     def statistics(self) -> dict[str, Any]:
         """Cumulative counts of the transport, with the state of the path to every rank."""
-        if self._runner is None:
+        if self._engine is None:
             return dict(self._last)
         others = [rank for rank in range(len(self.job.members)) if rank != self.rank]
-        return {**self._runner.statistics(), "paths": {str(rank): _path(self._runner, rank) for rank in others}}
+        return {**self._engine.statistics(), "paths": {str(rank): _path(self._engine, rank) for rank in others}}
 
     def status(self) -> JobStatus:
         """What operators see of the job."""
@@ -161,7 +167,7 @@ class Session:
         return {
             "id": self.job.id,
             "rank": self.rank,
-            "state": "running" if self._runner is not None else "joining",
+            "state": "running" if self._engine is not None else "joining",
             "since": self._since,
             "step": max(self.peers.step, 0),
             "under_way": len(self._under_way),
@@ -194,7 +200,7 @@ class Session:
     def reduce(self, step: int, number: int) -> None:
         """Starts the all-reduce of a tensor whose contribution is in shared memory. Raises ValueError, AgentError."""
         tensor = self._tensors.get(number)
-        if tensor is None or self._runner is None:
+        if tensor is None or self._engine is None:
             raise ValueError(f"tensor {number} is not known, or the job has not been joined")
         for slice_number, values in tensor.residual.items():
             begin = slice_number * self.per_slice
@@ -203,17 +209,12 @@ class Session:
         magnitudes = magnitude.magnitudes(tensor.contribution, self.per_slice, len(self.job.aggregators))
         self._under_way[step, number] = time.monotonic()
         self.peers.step = max(self.peers.step, step)
-        self._runner.submit(step, number, tensor.contribution, tensor.result, tensor.layers, magnitudes)
+        self._engine.submit(step, number, tensor.contribution, tensor.result, tensor.layers, magnitudes)
 
     def _drain(self) -> None:
-        runner = self._runner
-        if runner is None:
+        if self._engine is None:
             return
-        os.eventfd_read(runner.notify)
-        if runner.failure:
-            self.fail(runner.failure)
-            return
-        for event in runner.events():
+        for event in self._engine.events():
             if isinstance(event, Completed):
                 del self._under_way[event.step, event.tensor]
                 self._tell({"op": "done", "step": event.step, "tensor": event.tensor})
@@ -247,6 +248,6 @@ class Session:
             f"these have not contributed: {behind}"
             if behind
             else "all workers have contributed, so datagrams do not get through: check the switch's guard and the "
-            f"job's addresses (this agent's counts: {json.dumps(self._runner.statistics() if self._runner else {})})"
+            f"job's addresses (this agent's counts: {json.dumps(self._engine.statistics() if self._engine else {})})"
         )
         self.fail(f"the all-reduce of step {step}, tensor {tensor} has not moved for {STALL_SECONDS:g} s: {why}")

@@ -4,8 +4,7 @@
  */
 #include "internal.h"
 
-static void path_new(gl_engine *e, path *p, uint32_t address, double share) {
-    p->address = address;
+static void path_new(gl_engine *e, path *p, double share) {
     if (share > 1) share = 1;
     p->initial = p->share = p->rate = p->goal = e->rate * share;
     /* Until they tell, the others are taken for hosts like this one. */
@@ -16,7 +15,7 @@ static void path_new(gl_engine *e, path *p, uint32_t address, double share) {
 }
 
 /* The fraction of a link that a path starts with, so that the sum at every receiver's port is just the link's rate. */
-static void paths_new(gl_engine *e, const uint32_t *addresses) {
+static void paths_new(gl_engine *e) {
     const double workers = e->config.workers, servers = e->config.servers;
     /* Direct: pushes and pulls share each receiver's port half and half. Server: they cross it in opposite directions. */
     const double push = servers ? 1 / workers : workers > 1 ? 0.5 / (workers - 1) : 1;
@@ -24,9 +23,9 @@ static void paths_new(gl_engine *e, const uint32_t *addresses) {
     for (unsigned rank = 0; rank < e->ranks; rank++) {
         const bool pulls = servers && e->config.rank >= e->config.workers;
         /* Without multicast a server's own link carries a copy for every worker. */
-        path_new(e, &e->paths[rank], addresses[rank], pulls ? pull / (e->config.multicast ? 1 : workers) : push);
+        path_new(e, &e->paths[rank], pulls ? pull / (e->config.multicast ? 1 : workers) : push);
     }
-    path_new(e, &e->paths[e->ranks], e->config.multicast, pull);
+    path_new(e, &e->paths[e->ranks], pull);
     e->paths[e->ranks].multicast = true;
 }
 
@@ -43,7 +42,7 @@ static const gl_loss *losses_copy(const gl_loss *losses, unsigned count) {
     return copy;
 }
 
-gl_engine *gl_engine_new(const gl_config *config, const uint32_t *addresses) {
+gl_engine *gl_engine_new(const gl_config *config) {
     const unsigned ranks = config->workers + config->servers;
     if (!config->workers || ranks > GL_MAX_RANKS || config->rank >= ranks || !config->rate || !config->window ||
         config->window > RING / 2 || config->slice_bytes < 8 || config->slice_bytes % 8)
@@ -71,8 +70,7 @@ gl_engine *gl_engine_new(const gl_config *config, const uint32_t *addresses) {
     e->waiting_tail = &e->waiting;
     e->controls_tail = &e->controls;
     e->events_tail = &e->events;
-    memcpy(e->addresses, addresses, ranks * sizeof *addresses);
-    paths_new(e, addresses);
+    paths_new(e);
     for (unsigned rank = 0; rank < ranks; rank++) {
         e->peers[rank].srtt = INITIAL_RTT, e->peers[rank].base[0] = e->peers[rank].base[1] = UINT32_MAX;
         e->peers[rank].ring = calloc(RING, sizeof(rx_message *));
@@ -103,6 +101,8 @@ void gl_engine_free(gl_engine *e) {
     gl_port_free(e->own_port);
     free(e->counts), free(e);
 }
+
+uint16_t gl_engine_job(const gl_engine *e) { return e->config.job; }
 
 int gl_engine_has_event(const gl_engine *e) { return e->events != NULL; }
 

@@ -2,7 +2,7 @@
  *
  * The bounded-loss transport and the direct aggregation, without I/O: datagrams go in and come out, time is an
  * argument. io.c runs it on sockets, the tests run it on a simulated network. All times are microseconds of one
- * monotonic clock; all addresses are IPv4 in host byte order. Not thread-safe: io.c holds a lock around each call.
+ * monotonic clock; hosts are ranks, io.c knows their addresses. Not thread-safe: io.c holds a lock around each call.
  */
 #ifndef GRADLANE_ENGINE_H
 #define GRADLANE_ENGINE_H
@@ -37,7 +37,7 @@ typedef struct {
     uint64_t buffer;                      /* bytes that a port of the fabric holds; queues may grow to half of it */
     uint32_t loss_count;
     const gl_loss *losses;                /* loss classes; the first that holds a layer is its class, no loss without one */
-    uint32_t multicast;                   /* this aggregator's group, 0 = unicast to each worker */
+    uint8_t multicast;                    /* this aggregator sends results to its multicast group, not to each worker */
     gl_port *port;                        /* that this host's jobs share; NULL: one of its own */
     uint32_t weight;                      /* of this job beside others at a port; 0: 1 */
     uint64_t memory;                      /* bytes for contributions that wait for aggregation */
@@ -109,10 +109,10 @@ typedef struct gl_event {
     uint8_t lost[];
 } gl_event;
 
-/* One or more datagrams to one address: equal sizes but for the last, so one UDP_SEGMENT send carries them, or one for
+/* One or more datagrams to one receiver: equal sizes but for the last, so one UDP_SEGMENT send carries them, or one for
  * each run of equal tags. */
 typedef struct {
-    uint32_t address;
+    uint16_t to;      /* a rank; the number of ranks stands for the multicast group of this aggregator */
     uint16_t segment;
     uint16_t datagrams;
     uint8_t tos[GL_BATCH]; /* of each datagram; 0: whatever the socket has */
@@ -141,9 +141,10 @@ typedef struct {
 
 typedef struct gl_engine gl_engine;
 
-/* `addresses`: one per rank, workers before servers. NULL if memory is out or the configuration makes no sense. */
-gl_engine *gl_engine_new(const gl_config *config, const uint32_t *addresses);
+/* NULL if memory is out or the configuration makes no sense. */
+gl_engine *gl_engine_new(const gl_config *config);
 void gl_engine_free(gl_engine *engine);
+uint16_t gl_engine_job(const gl_engine *engine);
 
 /* Starts an operation; what the submission points to but `in` and `out` is copied. 0, or -1 if it makes no sense, one of
  * its step and tensor is already under way, a message would have more than GL_MAX_SLICES slices, or memory is out. */

@@ -137,7 +137,6 @@ typedef struct {
 
 /* A stream of slices that one rate governs: towards one rank, or to an aggregator's multicast group. */
 struct path {
-    uint32_t address;
     bool multicast;
     /* bytes per us; share: what its receivers leave it; initial: by the pattern of the collective; goal: where the rate was
      * before the last congestion, or where it probes for more. */
@@ -170,7 +169,7 @@ typedef struct {
 
 typedef struct control {
     struct control *next;
-    uint32_t address, length;
+    uint32_t to, length;
     uint8_t bytes[];
 } control;
 
@@ -188,7 +187,6 @@ struct gl_port {
 struct gl_engine {
     gl_config config;
     unsigned ranks, stride, aggregators, aggregator; /* aggregator: own index, or == aggregators if none */
-    uint32_t addresses[GL_MAX_RANKS];
     peer peers[GL_MAX_RANKS];
     path paths[GL_MAX_RANKS + 1]; /* by rank; then multicast */
     unsigned turn;
@@ -264,8 +262,7 @@ void on_stop(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *bit
 void on_bitmap(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *bits, uint64_t now);
 uint64_t send_timers(gl_engine *e, uint64_t now);
 void put_header(const gl_engine *e, uint8_t *h, const tx_message *m, unsigned kind, uint32_t slice);
-void send_to(gl_engine *e, uint32_t address, unsigned kind, const uint8_t *like, const void *payload, uint16_t length);
-void send_control(gl_engine *e, unsigned rank, unsigned kind, const uint8_t *like, const void *payload, uint16_t length);
+void send_control(gl_engine *e, unsigned to, unsigned kind, const uint8_t *like, const void *payload, uint16_t length);
 
 tx_message *find_sent(gl_engine *e, uint32_t id);
 target *find_target(tx_message *m, unsigned rank);

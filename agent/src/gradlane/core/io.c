@@ -1,46 +1,58 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sockets around an engine: UDP_SEGMENT out, UDP_GRO in where it is on (Linux 4.18 and 5.0), one poll loop. Where the
- * kernel or the interface refuses segmentation, each datagram is a message of its own. One sendmmsg carries a batch.
+ * The loop: what has arrived goes to the engine of its job, watched descriptors are served, and every engine sends what
+ * is due. One lock is held but while the loop sleeps, so everything else in the core needs none.
  */
 #define _GNU_SOURCE
+#include "io.h"
+
 #include <errno.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "io.h"
+#include "datagrams.h"
 
-#ifndef UDP_SEGMENT
-#define UDP_SEGMENT 103
-#endif
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
+enum { ROUNDS = 4 };
 
-enum { RECEIVE_BATCH = 8, RECEIVE_BYTES = 65536, ROUNDS = 4 };
+/* `ready` is NULL for a UDP socket. fd < 0: taken away, the place is free. */
+typedef struct {
+    int fd;
+    bool readable;
+    gl_ready *ready;
+    void *context;
+} source;
+
+/* An engine and where it sends. engine == NULL: taken away, the place is free. */
+typedef struct {
+    gl_engine *engine;
+    outlet out;
+    gl_drain *drain;
+    void *context;
+} served;
 
 struct gl_runner {
-    gl_engine *engine;
     pthread_mutex_t lock;
-    struct pollfd *sockets; /* and the wake-up after them */
-    int count, wake, notify;
-    uint16_t port;
-    bool segmentation, stopping;
-    uint64_t send_errors;
-    int last_error;
-    uint8_t (*buffers)[RECEIVE_BYTES];
+    int wake, notify;
+    bool stopping;
+    uint64_t changes; /* of `sources`: what poll says of others than it was asked for is not to be believed */
+    source *sources;
+    unsigned source_count;
+    served *served;
+    unsigned served_count;
+    struct pollfd *polled; /* the loop alone has it: watched descriptors, then sockets */
+    unsigned polled_room;
+    receive_buffer *buffers;
+    gl_batch *batch;
+    gl_runner_counts counts;
 };
 
-static uint64_t clock_us(void) {
+uint64_t gl_runner_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
@@ -52,226 +64,293 @@ static void signal_fd(int fd) {
     if (write(fd, &one, sizeof one) < 0) return;
 }
 
-gl_runner *gl_runner_new(gl_engine *engine, const int *sockets, int count, uint16_t port, int notify) {
+static void woken(void *context, uint64_t now) {
+    (void)now;
+    uint64_t count;
+    /* EAGAIN: an earlier call has taken it. */
+    if (read(((gl_runner *)context)->wake, &count, sizeof count) < 0) return;
+}
+
+/* Callbacks take the lock again; a caller that holds it runs at the loop's priority meanwhile. */
+static int lock_new(pthread_mutex_t *lock) {
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
+    const int failed = pthread_mutex_init(lock, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+    return failed;
+}
+
+gl_runner *gl_runner_new(int notify) {
     gl_runner *r = calloc(1, sizeof *r);
-    if (!r || count < 1) return free(r), NULL;
-    r->engine = engine, r->count = count, r->port = port, r->notify = notify, r->segmentation = true;
-    r->buffers = malloc(RECEIVE_BATCH * sizeof *r->buffers);
-    r->sockets = calloc((size_t)count + 1, sizeof *r->sockets);
+    if (!r) return NULL;
+    if (lock_new(&r->lock)) return free(r), NULL;
+    r->notify = notify;
     r->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    pthread_mutexattr_t inherit; /* a caller that holds the lock runs at the loop's priority meanwhile */
-    pthread_mutexattr_init(&inherit);
-    pthread_mutexattr_setprotocol(&inherit, PTHREAD_PRIO_INHERIT);
-    if (!r->buffers || !r->sockets || r->wake < 0 || pthread_mutex_init(&r->lock, &inherit)) {
-        if (r->wake >= 0) close(r->wake);
-        return free(r->buffers), free(r->sockets), free(r), NULL;
-    }
-    for (int i = 0; i < count; i++) r->sockets[i] = (struct pollfd){.fd = sockets[i], .events = POLLIN};
-    r->sockets[count] = (struct pollfd){.fd = r->wake, .events = POLLIN};
+    r->buffers = malloc(RECEIVE_BATCH * sizeof *r->buffers);
+    r->batch = malloc(sizeof *r->batch);
+    if (r->wake < 0 || !r->buffers || !r->batch || gl_runner_watch(r, r->wake, woken, r)) return gl_runner_free(r), NULL;
     return r;
 }
 
 void gl_runner_free(gl_runner *r) {
     if (!r) return;
-    gl_engine_free(r->engine);
-    close(r->wake);
+    for (unsigned i = 0; i < r->served_count; i++) free(r->served[i].out.peers);
+    if (r->wake >= 0) close(r->wake);
     pthread_mutex_destroy(&r->lock);
-    free(r->buffers), free(r->sockets), free(r);
+    free(r->sources), free(r->served), free(r->polled), free(r->buffers), free(r->batch), free(r);
 }
 
-static void receive_one(gl_runner *r, const struct mmsghdr *message, uint64_t now) {
-    const uint8_t *bytes = message->msg_hdr.msg_iov->iov_base;
-    uint32_t left = message->msg_len, segment = left;
-    int congested = 0;
-    struct msghdr *header = (struct msghdr *)&message->msg_hdr;
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(header); c; c = CMSG_NXTHDR(header, c)) {
-        if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO) {
-            int size;
-            memcpy(&size, CMSG_DATA(c), sizeof size);
-            segment = (uint32_t)size;
-        } else if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS)
-            congested = (*CMSG_DATA(c) & 3) == 3;
+void gl_runner_lock(gl_runner *r) { pthread_mutex_lock(&r->lock); }
+void gl_runner_unlock(gl_runner *r) { pthread_mutex_unlock(&r->lock); }
+void gl_runner_wake(gl_runner *r) { signal_fd(r->wake); }
+
+void gl_runner_stop(gl_runner *r) {
+    gl_runner_lock(r);
+    r->stopping = true;
+    gl_runner_unlock(r);
+    gl_runner_wake(r);
+}
+
+/* The table with a place `at`: it grows by one if that is behind its last. NULL if memory is out. */
+static void *with_place(void *table, unsigned *count, size_t size, unsigned at) {
+    if (at < *count) return table;
+    void *grown = realloc(table, (at + 1) * size);
+    if (grown) *count = at + 1;
+    return grown;
+}
+
+int gl_runner_watch(gl_runner *r, int fd, gl_ready *ready, void *context) {
+    gl_runner_lock(r);
+    unsigned at = 0;
+    while (at < r->source_count && r->sources[at].fd >= 0) at++;
+    source *table = with_place(r->sources, &r->source_count, sizeof *table, at);
+    if (table) {
+        r->sources = table, r->changes++;
+        table[at] = (source){.fd = fd, .ready = ready, .context = context};
     }
-    for (; left; left -= segment, bytes += segment) {
-        if (segment > left || !segment) segment = left;
-        gl_receive(r->engine, bytes, segment, congested, now);
+    gl_runner_unlock(r);
+    gl_runner_wake(r);
+    return table ? 0 : -1;
+}
+
+int gl_runner_socket(gl_runner *r, int fd) { return gl_runner_watch(r, fd, NULL, NULL); }
+
+void gl_runner_unwatch(gl_runner *r, int fd) {
+    gl_runner_lock(r);
+    for (unsigned i = 0; i < r->source_count; i++)
+        if (r->sources[i].fd == fd) r->sources[i] = (source){.fd = -1}, r->changes++;
+    gl_runner_unlock(r);
+}
+
+int gl_runner_add(gl_runner *r, gl_engine *engine, int socket, const struct sockaddr_storage *peers, unsigned count,
+                  gl_drain *drain, void *context) {
+    struct sockaddr_storage *copy = malloc(count * sizeof *copy);
+    if (!copy) return -1;
+    memcpy(copy, peers, count * sizeof *copy);
+    gl_runner_lock(r);
+    unsigned at = 0;
+    while (at < r->served_count && r->served[at].engine) at++;
+    served *table = with_place(r->served, &r->served_count, sizeof *table, at);
+    if (table) {
+        r->served = table;
+        table[at] = (served){.engine = engine, .out = {.fd = socket, .peers = copy, .segmentation = true},
+                             .drain = drain, .context = context};
     }
+    gl_runner_unlock(r);
+    if (!table) return free(copy), -1;
+    gl_runner_wake(r);
+    return 0;
 }
 
-/* Returns whether there may be more. */
-static bool receive(gl_runner *r, int fd) {
-    struct mmsghdr messages[RECEIVE_BATCH];
-    struct iovec iov[RECEIVE_BATCH];
-    char control[RECEIVE_BATCH][CMSG_SPACE(sizeof(int)) * 2];
-    for (int i = 0; i < RECEIVE_BATCH; i++) {
-        iov[i] = (struct iovec){r->buffers[i], RECEIVE_BYTES};
-        messages[i].msg_hdr = (struct msghdr){.msg_iov = &iov[i], .msg_iovlen = 1, .msg_control = control[i],
-                                              .msg_controllen = sizeof control[i]};
+static served *find_engine(const gl_runner *r, const gl_engine *engine) {
+    for (unsigned i = 0; i < r->served_count; i++)
+        if (r->served[i].engine == engine) return &r->served[i];
+    return NULL;
+}
+
+void gl_runner_deliver(gl_runner *r, const gl_engine *engine, gl_drain *drain, void *context) {
+    gl_runner_lock(r);
+    served *s = find_engine(r, engine);
+    if (s) s->drain = drain, s->context = context;
+    gl_runner_unlock(r);
+    gl_runner_wake(r);
+}
+
+static void count_outlet(gl_runner_counts *counts, const outlet *out) {
+    counts->unsegmented += out->unsegmented, counts->send_errors += out->errors;
+    if (out->last_error) counts->send_errno = out->last_error;
+}
+
+void gl_runner_remove(gl_runner *r, gl_engine *engine) {
+    gl_runner_lock(r);
+    served *s = find_engine(r, engine);
+    if (s) {
+        count_outlet(&r->counts, &s->out);
+        free(s->out.peers), *s = (served){.engine = NULL};
     }
-    const int n = recvmmsg(fd, messages, RECEIVE_BATCH, MSG_DONTWAIT, NULL);
-    if (n <= 0) return false; /* nothing there, or an ICMP error that concerns a datagram already gone */
-    const uint64_t now = clock_us();
-    for (int i = 0; i < n; i++) receive_one(r, &messages[i], now);
-    return n == RECEIVE_BATCH;
+    gl_runner_unlock(r);
 }
 
-/* Messages for what of a batch begins with datagram `first`: one for each run of equal tags, or without segmentation one for
- * each datagram. */
-typedef struct {
-    struct mmsghdr messages[GL_BATCH];
-    unsigned runs[GL_BATCH];
-    _Alignas(struct cmsghdr) char control[GL_BATCH][CMSG_SPACE(sizeof(uint16_t)) + CMSG_SPACE(sizeof(int))];
-    unsigned count;
-} outgoing;
-
-static void add_option(struct msghdr *m, int level, int type, const void *value, size_t size) {
-    struct cmsghdr *c = (struct cmsghdr *)((char *)m->msg_control + m->msg_controllen);
-    c->cmsg_level = level, c->cmsg_type = type, c->cmsg_len = CMSG_LEN(size);
-    memcpy(CMSG_DATA(c), value, size);
-    m->msg_controllen += CMSG_SPACE(size);
+static void take(void *context, const uint8_t *datagram, uint32_t length, int congested, uint64_t now) {
+    gl_runner *r = context;
+    r->counts.received++;
+    if (length >= GL_HEADER) {
+        const unsigned job = (unsigned)datagram[GL_AT_JOB] << 8 | datagram[GL_AT_JOB + 1];
+        for (unsigned i = 0; i < r->served_count; i++)
+            if (r->served[i].engine && gl_engine_job(r->served[i].engine) == job) {
+                gl_receive(r->served[i].engine, datagram, length, congested, now);
+                return;
+            }
+    }
+    r->counts.foreign++;
 }
 
-static void prepare(const gl_runner *r, const gl_batch *b, unsigned first, struct sockaddr_in *to, outgoing *o) {
-    int at = 0;
-    o->count = 0;
-    for (unsigned n = 0; n < b->datagrams;) {
-        const int start = at;
-        unsigned run = 0;
-        do {
-            /* A header begins the next datagram. */
-            for (at++; at < b->iov_count && b->iov[at].iov_base != b->headers[n + run + 1];) at++;
-            run++;
-        } while (n + run < b->datagrams && n >= first && r->segmentation && b->tos[n + run] == b->tos[n]);
-        if (n >= first) {
-            struct msghdr *m = &o->messages[o->count].msg_hdr;
-            *m = (struct msghdr){.msg_name = to, .msg_namelen = sizeof *to,
-                                 .msg_iov = (struct iovec *)&b->iov[start], .msg_iovlen = (size_t)(at - start),
-                                 .msg_control = o->control[o->count]};
-            const int tos = b->tos[n];
-            if (run > 1) add_option(m, IPPROTO_UDP, UDP_SEGMENT, &b->segment, sizeof b->segment);
-            if (tos) add_option(m, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
-            o->runs[o->count++] = run;
+/* Returns whether a socket may hold more. */
+static bool serve_sources(gl_runner *r) {
+    bool more = false;
+    /* A callback may change the table. */
+    for (unsigned i = 0; i < r->source_count; i++) {
+        source *s = &r->sources[i];
+        if (s->fd < 0 || !s->readable) continue;
+        if (s->ready)
+            s->readable = false, s->ready(s->context, gl_runner_now());
+        else if (receive_batch(s->fd, r->buffers, take, r))
+            more = true;
+        else
+            s->readable = false;
+    }
+    return more;
+}
+
+/* A batch of each engine in turn, until none has one. */
+static void transmit(gl_runner *r) {
+    for (bool some = true; some;) {
+        some = false;
+        for (unsigned i = 0; i < r->served_count; i++) {
+            served *s = &r->served[i];
+            if (!s->engine || !gl_transmit(s->engine, r->batch, gl_runner_now())) continue;
+            send_batch(&s->out, r->batch);
+            r->counts.sent += r->batch->datagrams;
+            some = true;
         }
-        n += run;
     }
 }
 
-static void send_batch(gl_runner *r, const gl_batch *b) {
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(r->port), .sin_addr.s_addr = htonl(b->address)};
-    outgoing o;
-    for (unsigned sent = 0; sent < b->datagrams;) {
-        prepare(r, b, sent, &to, &o);
-        const int done = sendmmsg(r->sockets[0].fd, o.messages, o.count, 0);
-        for (int i = 0; i < done; i++) sent += o.runs[i];
-        if (done >= 0) continue;
-        if (o.runs[0] > 1 && (errno == EIO || errno == EINVAL || errno == EMSGSIZE)) {
-            r->segmentation = false;
-            continue;
-        }
-        r->send_errors += o.runs[0], r->last_error = errno;
-        sent += o.runs[0];
+static void hand_out_events(gl_runner *r) {
+    bool news = false;
+    for (unsigned i = 0; i < r->served_count; i++) {
+        const served *s = &r->served[i];
+        if (!s->engine || !gl_engine_has_event(s->engine)) continue;
+        if (s->drain)
+            s->drain(s->context, s->engine, gl_runner_now());
+        else
+            news = true;
     }
+    if (news) signal_fd(r->notify);
+}
+
+/* Until the first engine's deadline; UINT64_MAX: none has any. */
+static uint64_t time_to_wait(const gl_runner *r, uint64_t now) {
+    uint64_t deadline = UINT64_MAX;
+    for (unsigned i = 0; i < r->served_count; i++) {
+        const uint64_t its = r->served[i].engine ? gl_deadline(r->served[i].engine, now) : UINT64_MAX;
+        if (its < deadline) deadline = its;
+    }
+    return deadline == UINT64_MAX ? deadline : deadline > now ? deadline - now : 0;
+}
+
+static uint64_t patience_of(const gl_runner *r) {
+    uint64_t least = UINT64_MAX;
+    for (unsigned i = 0; i < r->served_count; i++) {
+        const uint64_t its = r->served[i].engine ? gl_patience(r->served[i].engine) : UINT64_MAX;
+        if (its < least) least = its;
+    }
+    return least == UINT64_MAX ? 0 : least;
+}
+
+/* Returns their number, of which `watched` are no sockets; 0 if memory is out. */
+static unsigned fill_polled(gl_runner *r, unsigned *watched) {
+    unsigned count = 0;
+    if (r->polled_room < r->source_count) {
+        struct pollfd *grown = realloc(r->polled, r->source_count * sizeof *grown);
+        if (!grown) return 0;
+        r->polled = grown, r->polled_room = r->source_count;
+    }
+    for (int sockets = 0; sockets < 2; sockets++) {
+        for (unsigned i = 0; i < r->source_count; i++)
+            if (r->sources[i].fd >= 0 && (r->sources[i].ready == NULL) == sockets)
+                r->polled[count++] = (struct pollfd){.fd = r->sources[i].fd, .events = POLLIN};
+        if (!sockets) *watched = count;
+    }
+    return count;
 }
 
 /* Returns an errno, or 0. */
-static int wait_for(struct pollfd *descriptors, int count, uint64_t us) {
+static int wait_for(struct pollfd *descriptors, unsigned count, uint64_t us) {
     const struct timespec timeout = {(time_t)(us / 1000000), (long)(us % 1000000) * 1000};
-    return ppoll(descriptors, (nfds_t)count, &timeout, NULL) < 0 && errno != EINTR ? errno : 0;
+    return ppoll(descriptors, count, us == UINT64_MAX ? NULL : &timeout, NULL) < 0 && errno != EINTR ? errno : 0;
+}
+
+static void mark_readable(gl_runner *r, unsigned count) {
+    for (unsigned k = 0; k < count; k++)
+        for (unsigned i = 0; r->polled[k].revents && i < r->source_count; i++)
+            if (r->sources[i].fd == r->polled[k].fd) r->sources[i].readable = true;
+}
+
+/* Sleeps without the lock until something is readable or `wait` us are over. For `patience` us of that, arrivals are left
+ * to gather. Returns an errno, or 0. */
+static int sleep_on(gl_runner *r, uint64_t wait, uint64_t patience) {
+    unsigned watched = 0;
+    const unsigned count = fill_polled(r, &watched);
+    const uint64_t changes = r->changes;
+    if (!count) return ENOMEM;
+    gl_runner_unlock(r);
+    int error = 0;
+    bool woken_up = false;
+    if (wait && patience) {
+        const uint64_t first = wait < patience ? wait : patience;
+        error = wait_for(r->polled, watched, first);
+        for (unsigned k = 0; k < watched; k++) woken_up |= r->polled[k].revents != 0;
+        if (wait != UINT64_MAX) wait -= first;
+    }
+    if (!error) error = wait_for(r->polled, count, woken_up ? 0 : wait);
+    gl_runner_lock(r);
+    r->counts.wakeups++;
+    if (changes == r->changes) mark_readable(r, count);
+    return error;
 }
 
 int gl_runner_run(gl_runner *r) {
     prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul); /* ns: pacing needs finer sleeps than the default 50 us */
-    gl_batch *batch = malloc(sizeof *batch);
-    if (!batch) return ENOMEM;
     int error = 0;
-    pthread_mutex_lock(&r->lock);
+    gl_runner_lock(r);
     while (!r->stopping && !error) {
-        bool more = false, received = false;
-        for (int round = 0; round < ROUNDS; round++) {
-            more = false;
-            for (int i = 0; i < r->count; i++) {
-                if (!r->sockets[i].revents) continue;
-                received = true;
-                if (receive(r, r->sockets[i].fd))
-                    more = true;
-                else
-                    r->sockets[i].revents = 0;
-            }
-            uint64_t now = clock_us();
-            while (gl_transmit(r->engine, batch, now)) send_batch(r, batch), now = clock_us();
-            if (!more) break;
+        const uint64_t received = r->counts.received;
+        bool more = true;
+        for (int round = 0; round < ROUNDS && more; round++) {
+            more = serve_sources(r);
+            transmit(r);
         }
-        if (gl_engine_has_event(r->engine)) signal_fd(r->notify);
-        const uint64_t now = clock_us(), deadline = gl_deadline(r->engine, now);
-        uint64_t wait = more ? 0 : deadline == UINT64_MAX ? 1000000 : deadline - now;
-        const uint64_t patience = received ? gl_patience(r->engine) : 0;
-        pthread_mutex_unlock(&r->lock);
-        if (wait && patience) {
-            error = wait_for(&r->sockets[r->count], 1, wait < patience ? wait : patience);
-            wait = wait < patience ? 0 : wait - patience;
-        }
-        if (!error) error = wait_for(r->sockets, r->count + 1, r->sockets[r->count].revents ? 0 : wait);
-        if (r->sockets[r->count].revents) {
-            uint64_t drained;
-            if (read(r->wake, &drained, sizeof drained) < 0 && errno != EAGAIN) error = errno;
-        }
-        pthread_mutex_lock(&r->lock);
+        hand_out_events(r);
+        const uint64_t wait = more ? 0 : time_to_wait(r, gl_runner_now());
+        error = sleep_on(r, wait, r->counts.received > received ? patience_of(r) : 0);
     }
-    pthread_mutex_unlock(&r->lock);
-    free(batch);
+    gl_runner_unlock(r);
     return error;
 }
 
-void gl_runner_stop(gl_runner *r) {
-    pthread_mutex_lock(&r->lock);
-    r->stopping = true;
-    pthread_mutex_unlock(&r->lock);
-    signal_fd(r->wake);
+void gl_runner_statistics(gl_runner *r, gl_runner_counts *counts) {
+    gl_runner_lock(r);
+    *counts = r->counts;
+    for (unsigned i = 0; i < r->served_count; i++) count_outlet(counts, &r->served[i].out);
+    gl_runner_unlock(r);
 }
 
-int gl_runner_submit(gl_runner *r, const gl_submission *submission) {
-    pthread_mutex_lock(&r->lock);
-    const int result = gl_submit(r->engine, submission, clock_us());
-    pthread_mutex_unlock(&r->lock);
-    signal_fd(r->wake);
-    return result;
-}
-
-gl_event *gl_runner_event(gl_runner *r) {
-    pthread_mutex_lock(&r->lock);
-    gl_event *event = gl_next_event(r->engine);
-    pthread_mutex_unlock(&r->lock);
-    return event;
-}
-
-int gl_runner_idle(gl_runner *r) {
-    pthread_mutex_lock(&r->lock);
-    const int idle = gl_engine_idle(r->engine);
-    pthread_mutex_unlock(&r->lock);
-    return idle;
-}
-
-void gl_runner_statistics(gl_runner *r, gl_statistics *statistics) {
-    pthread_mutex_lock(&r->lock);
-    *statistics = *gl_engine_statistics(r->engine);
-    pthread_mutex_unlock(&r->lock);
-}
-
-void gl_runner_path_state(gl_runner *r, uint16_t rank, uint64_t *rate, uint32_t *srtt) {
-    pthread_mutex_lock(&r->lock);
-    gl_path_state(r->engine, rank, rate, srtt);
-    pthread_mutex_unlock(&r->lock);
-}
-
-unsigned gl_runner_routes(gl_runner *r, uint16_t rank, gl_route *routes) {
-    pthread_mutex_lock(&r->lock);
-    const unsigned count = gl_routes(r->engine, rank, routes);
-    pthread_mutex_unlock(&r->lock);
-    return count;
-}
-
-void gl_runner_send_errors(gl_runner *r, uint64_t *count, int *last) {
-    pthread_mutex_lock(&r->lock);
-    *count = r->send_errors, *last = r->last_error;
-    pthread_mutex_unlock(&r->lock);
+void gl_runner_send_errors(gl_runner *r, const gl_engine *engine, uint64_t *count, int *last) {
+    gl_runner_lock(r);
+    const served *s = find_engine(r, engine);
+    *count = s ? s->out.errors : 0, *last = s ? s->out.last_error : 0;
+    gl_runner_unlock(r);
 }

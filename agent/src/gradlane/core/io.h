@@ -1,31 +1,63 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs an engine on UDP sockets in the calling thread.
+ * The agent's one thread of transport: UDP sockets, the engines of all jobs, and descriptors that others watch.
  */
 #ifndef GRADLANE_IO_H
 #define GRADLANE_IO_H
+
+#include <sys/socket.h>
 
 #include "engine.h"
 
 typedef struct gl_runner gl_runner;
 
-/* `sockets`: bound UDP sockets; the first one sends. `port`: of every peer. `notify`: an eventfd that is written when
- * an event waits in the engine. The runner closes none of them. NULL if memory or descriptors are out. */
-gl_runner *gl_runner_new(gl_engine *engine, const int *sockets, int count, uint16_t port, int notify);
+/* `foreign`: datagrams whose header no engine's job is in. `unsegmented`: batches that the kernel refused to segment, so
+ * that each of their datagrams was sent by itself. */
+typedef struct {
+    uint64_t wakeups, received, sent, foreign, unsegmented, send_errors;
+    int send_errno;
+} gl_runner_counts;
+
+/* `notify`: an eventfd that is written when an event waits in an engine that has no `drain`. NULL if memory or
+ * descriptors are out. The runner closes no descriptor that it was given. */
+gl_runner *gl_runner_new(int notify);
 /* Serves until gl_runner_stop. Returns 0, or the errno of what made it impossible to go on. */
 int gl_runner_run(gl_runner *runner);
 void gl_runner_stop(gl_runner *runner);
-/* After run has returned. Frees the engine too. */
+/* After run has returned. */
 void gl_runner_free(gl_runner *runner);
 
-/* As the functions of engine.h, from any thread while run is under way. */
-int gl_runner_submit(gl_runner *runner, const gl_submission *submission);
-gl_event *gl_runner_event(gl_runner *runner);
-int gl_runner_idle(gl_runner *runner);
-void gl_runner_statistics(gl_runner *runner, gl_statistics *statistics);
-void gl_runner_path_state(gl_runner *runner, uint16_t rank, uint64_t *rate, uint32_t *srtt);
-unsigned gl_runner_routes(gl_runner *runner, uint16_t rank, gl_route *routes);
-/* Datagrams that the kernel refused to send, and the errno of the last one. */
-void gl_runner_send_errors(gl_runner *runner, uint64_t *count, int *last);
+/* All that follows may be called from any thread, and from the callbacks. -1 if memory is out. */
+
+/* Datagrams are received on `fd`, a bound UDP socket. */
+int gl_runner_socket(gl_runner *runner, int fd);
+/* Called in the runner's thread with its lock held, when `fd` is readable. It is called again until it has read. */
+typedef void gl_ready(void *context, uint64_t now);
+int gl_runner_watch(gl_runner *runner, int fd, gl_ready *ready, void *context);
+/* A socket or a watched descriptor: after this returns it is not used any more. */
+void gl_runner_unwatch(gl_runner *runner, int fd);
+
+/* Takes the engine's events: called in the runner's thread with its lock held, when there are some. */
+typedef void gl_drain(void *context, gl_engine *engine, uint64_t now);
+/* The engine gets the datagrams of its job, and sends by `socket`, to `peers`: `count` addresses, by rank, then that of
+ * its multicast group if it has one. They are copied. */
+int gl_runner_add(gl_runner *runner, gl_engine *engine, int socket, const struct sockaddr_storage *peers, unsigned count,
+                  gl_drain *drain, void *context);
+/* From now on `drain` takes the engine's events; NULL: they stay, and `notify` tells. */
+void gl_runner_deliver(gl_runner *runner, const gl_engine *engine, gl_drain *drain, void *context);
+/* After this returns the engine is the caller's again. */
+void gl_runner_remove(gl_runner *runner, gl_engine *engine);
+
+/* Around every call on an engine that the runner has, from another thread. */
+void gl_runner_lock(gl_runner *runner);
+void gl_runner_unlock(gl_runner *runner);
+/* After an engine was given something to do from another thread. */
+void gl_runner_wake(gl_runner *runner);
+/* The clock that engines on a runner are told, in us. */
+uint64_t gl_runner_now(void);
+
+void gl_runner_statistics(gl_runner *runner, gl_runner_counts *counts);
+/* Datagrams of this engine that the kernel refused to send, and the errno of the last one. */
+void gl_runner_send_errors(gl_runner *runner, const gl_engine *engine, uint64_t *count, int *last);
 
 #endif

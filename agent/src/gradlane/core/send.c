@@ -96,10 +96,10 @@ void put_header(const gl_engine *e, uint8_t *h, const tx_message *m, unsigned ki
 }
 
 /* It goes before everything that is paced. */
-void send_to(gl_engine *e, uint32_t address, unsigned kind, const uint8_t *like, const void *payload, uint16_t length) {
+void send_control(gl_engine *e, unsigned to, unsigned kind, const uint8_t *like, const void *payload, uint16_t length) {
     control *c = malloc(sizeof *c + GL_HEADER + length);
     if (!c) return; /* like a lost datagram: it is asked for again */
-    c->next = NULL, c->address = address, c->length = GL_HEADER + length;
+    c->next = NULL, c->to = to, c->length = GL_HEADER + length;
     memcpy(c->bytes, like, GL_HEADER);
     c->bytes[0] = (uint8_t)(GL_VERSION << 4 | kind);
     put16(c->bytes + GL_AT_SOURCE, e->config.rank);
@@ -107,10 +107,6 @@ void send_to(gl_engine *e, uint32_t address, unsigned kind, const uint8_t *like,
     if (length) memcpy(c->bytes + GL_HEADER, payload, length);
     *e->controls_tail = c;
     e->controls_tail = &c->next;
-}
-
-void send_control(gl_engine *e, unsigned rank, unsigned kind, const uint8_t *like, const void *payload, uint16_t length) {
-    send_to(e, e->addresses[rank], kind, like, payload, length);
 }
 
 void arm_probe(gl_engine *e, target *t, uint64_t now) {
@@ -329,7 +325,7 @@ int gl_transmit(gl_engine *e, gl_batch *b, uint64_t now) {
         control *c = e->controls;
         if (!(e->controls = c->next)) e->controls_tail = &e->controls;
         memcpy(b->control, c->bytes, c->length);
-        b->address = c->address, b->segment = (uint16_t)c->length, b->datagrams = 1, b->iov_count = 1;
+        b->to = (uint16_t)c->to, b->segment = (uint16_t)c->length, b->datagrams = 1, b->iov_count = 1;
         b->iov[0] = (struct iovec){b->control, c->length};
         b->tos[0] = tos_of(e, b->control);
         free(c);
@@ -356,7 +352,7 @@ int gl_transmit(gl_engine *e, gl_batch *b, uint64_t now) {
         bytes += b->datagrams * FRAME_OVERHEAD;
         p->next_send = next_due(e->queue_time, p->next_send, now, (double)bytes, p->rate);
         port_sent(e, now, (double)bytes);
-        b->address = p->address;
+        b->to = (uint16_t)turn;
         e->turn = turn + 1;
         e->statistics.datagrams_sent += b->datagrams;
         return b->datagrams;

@@ -8,7 +8,7 @@
 void trace_send(gl_engine *e, const tx_message *m, uint32_t slice) {
     uint8_t h[GL_HEADER];
     put_header(e, h, m, GL_KIND_TRACE, slice);
-    send_to(e, m->path->address, GL_KIND_TRACE, h, NULL, 0);
+    send_control(e, (unsigned)(m->path - e->paths), GL_KIND_TRACE, h, NULL, 0);
     e->statistics.traces_sent++;
 }
 

@@ -1,0 +1,426 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C core on this host's sockets, in one thread for all jobs (the GIL is released while it runs)."""
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gradlane import sockets, wire
+from gradlane._core import ffi, lib
+from gradlane.agreement import Agreement
+from gradlane.errors import AgentError
+from gradlane.job import Job
+from gradlane.policy import MAX_LAYER, MAX_MAGNITUDE
+from gradlane.toml_file import Address
+
+log = logging.getLogger("gradlane")
+
+# A sequence window of this many messages of one source is more than a step of any model has under way.
+MAX_WINDOW = 2048
+# Contributions that wait for the slowest worker; beyond it datagrams are dropped, and repaired later.
+MEMORY_BYTES = 2 << 30
+_REALTIME_PRIORITY = 1
+
+ELEMENT_TYPES = {"float32": wire.ElementType.FLOAT32, "float16": wire.ElementType.FLOAT16}
+# float32 or float16 arrays: the job decides.
+Values = npt.NDArray[Any]
+NUMPY_TYPES: dict[str, np.dtype[Any]] = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16)}
+
+STATISTICS = [name for name, _ in ffi.typeof("gl_statistics").fields]
+_COUNTS = [name for name, _ in ffi.typeof("gl_runner_counts").fields]
+
+
+@dataclass(frozen=True)
+class Completed:
+    """The result of (step, tensor) is there."""
+
+    step: int
+    tensor: int
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A push is over. `slices`: those of the tensor of which this worker's contribution did not count."""
+
+    step: int
+    tensor: int
+    slices: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """Rank `source` disagrees about the shape of (step, tensor)."""
+
+    step: int
+    tensor: int
+    source: int
+
+
+Event = Completed | Lost | Mismatch
+
+COLORS = ("green", "yellow", "red", "red")  # v1model numbers red 2, TNA 3
+
+
+@dataclass(frozen=True)
+class Hop:
+    """What a switch told in a trace: the ports by which it came and went, and the queue in between.
+
+    `depth` is in `depth_unit` ("packets" or "bytes"), as the trace left the queue; `wait_us` is its time there.
+    """
+
+    switch: int
+    ingress_port: int
+    egress_port: int
+    queue_class: int
+    color: str
+    depth: int
+    depth_unit: str
+    wait_us: float
+
+
+@dataclass(frozen=True)
+class Route:
+    """A way through the fabric, how many traces took it, and what the latest of them met."""
+
+    count: int
+    hops: tuple[Hop, ...]
+
+    @property
+    def name(self) -> str:
+        """Its switches with their ports, e.g. "1:3-5 4:1-2"."""
+        return " ".join(f"{hop.switch}:{hop.ingress_port}-{hop.egress_port}" for hop in self.hops)
+
+
+def _hop(hop: Any) -> Hop:
+    depth, unit = (hop.depth * hop.depth_unit, "bytes") if hop.depth_unit else (hop.depth, "packets")
+    wait = hop.wait / 1000
+    return Hop(hop.switch_id, hop.ingress_port, hop.egress_port, hop.queue_class, COLORS[hop.color], depth, unit, wait)
+
+
+def _configuration(job: Job, rank: int, agreement: Agreement, memory: int, port: Any) -> tuple[Any, list[Any]]:
+    """A gl_config, and what it points to."""
+    policy = job.policy
+    classes = [(*row.layers, 0, MAX_MAGNITUDE, row.queue_class) for row in policy.queue_classes if policy.priority]
+    precedences = [(*row.layers, *row.magnitudes, row.drop_precedence) for row in policy.drop_precedences]
+    class_ranges, precedence_ranges = ffi.new("gl_range[]", classes), ffi.new("gl_range[]", precedences)
+    rows = [(*row.layers, row.push, row.pull) for row in job.loss.classes]
+    rows.append((0, MAX_LAYER, job.loss.push, job.loss.pull))
+    losses = ffi.new("gl_loss[]", [(first, last, round(a * 1e6), round(b * 1e6)) for first, last, a, b in rows])
+    aggregates = any(member.rank == rank for member in job.aggregators)
+    config = ffi.new(
+        "gl_config *",
+        {
+            "job": job.id,
+            "rank": rank,
+            "workers": len(job.workers),
+            "servers": len(job.servers),
+            "slice_bytes": agreement.slice_bytes,
+            "token": agreement.token,
+            "message_base": agreement.message_base,
+            # Two messages in flight never share a budget slot of the switch; numbers are a power of two apart.
+            "window": max(1, min(MAX_WINDOW, (job.slots.mask + 1) >> (len(job.members) - 1).bit_length())),
+            "rate": job.transport.rate,
+            "buffer": job.transport.buffer,
+            "loss_count": len(rows),
+            "losses": losses,
+            "port": port,
+            "multicast": aggregates and job.transport.multicast is not None,
+            "memory": memory,
+            "trace_every": job.transport.trace_every,
+            "tag": job.transport.tagging == "host",
+            "class_count": len(classes),
+            "precedence_count": len(precedences),
+            "classes": class_ranges,
+            "precedences": precedence_ranges,
+        },
+    )
+    return config, [class_ranges, precedence_ranges, losses]
+
+
+def _peers(job: Job, rank: int) -> Any:
+    """The addresses of a job's ranks, then of the multicast group of this one."""
+    addresses: list[Address] = [member.address for member in job.members]
+    index = next((k for k, member in enumerate(job.aggregators) if member.rank == rank), None)
+    group = None if index is None else job.multicast_address(index)
+    if group is not None:
+        addresses.append(group)
+    peers = ffi.new("struct sockaddr_storage[]", len(addresses))
+    for k, address in enumerate(addresses):
+        packed = sockets.pack(address, wire.UDP_PORT)
+        ffi.memmove(ffi.addressof(peers, k), packed, len(packed))
+    return peers
+
+
+class Engine:
+    """One job at one rank of this host. Use `submit`, and drain `events` when `news` has been called.
+
+    `pointer` and `runner` are the gl_engine and the gl_runner that has it.
+    """
+
+    def __init__(self, transport: "Transport", job: Job, rank: int, agreement: Agreement, memory: int) -> None:
+        """Joins the job's multicast groups. Raises AgentError. Transport.add makes it."""
+        self._transport = transport
+        self._job = job
+        self.runner = transport.runner
+        self._groups: list[socket.socket] = []
+        config, _kept = _configuration(job, rank, agreement, memory, transport.port)
+        with transport.locked():
+            self.pointer = lib.gl_engine_new(config)
+        if self.pointer == ffi.NULL:
+            raise AgentError(f"job {job.name!r} can't be carried: at most 256 ranks, or out of memory")
+        try:
+            self._receive_groups(job, rank)
+            peers = _peers(job, rank)
+            sender = transport.socket_of(job.member(rank).address).fileno()
+            if lib.gl_runner_add(self.runner, self.pointer, sender, peers, len(peers), ffi.NULL, ffi.NULL):
+                raise AgentError(f"job {job.name!r}: out of memory")
+        except AgentError:
+            self._free()
+            raise
+
+    def _receive_groups(self, job: Job, rank: int) -> None:
+        own = job.member(rank).address
+        if job.transport.multicast is None:
+            return
+        sockets.send_multicast_from(self._transport.socket_of(own), own)
+        for index, aggregator in enumerate(job.aggregators):
+            group = job.multicast_address(index)
+            if group is None or rank >= len(job.workers) or aggregator.rank == rank:
+                continue
+            sock = sockets.join(group, wire.UDP_PORT, own, self._transport.fallbacks)
+            self._groups.append(sock)
+            if lib.gl_runner_socket(self.runner, sock.fileno()):
+                raise AgentError(f"job {job.name!r}: out of memory")
+
+    def _free(self) -> None:
+        for sock in self._groups:
+            lib.gl_runner_unwatch(self.runner, sock.fileno())
+            sock.close()
+        self._groups.clear()
+        with self._transport.locked():
+            lib.gl_engine_free(self.pointer)
+
+    @contextlib.contextmanager
+    def locked(self) -> Generator[Any]:
+        """Around calls on `pointer`, which it gives."""
+        with self._transport.locked():
+            yield self.pointer
+
+    def deliver(self, drain: Any, context: Any) -> None:
+        """From now on the C function `drain` (gl_drain of io.h) takes the events, in the transport's thread."""
+        lib.gl_runner_deliver(self.runner, self.pointer, drain, context)
+
+    def submit(
+        self,
+        step: int,
+        tensor: int,
+        contribution: Values,
+        result: Values,
+        layers: npt.NDArray[np.uint16],
+        magnitudes: npt.NDArray[np.uint8],
+    ) -> None:
+        """Starts an all-reduce; the arrays must live until it is Completed. Raises AgentError."""
+        push, pull = (round(p * 1e6) for p in (self._job.loss.push, self._job.loss.pull))
+        submission = ffi.new(
+            "gl_submission *",
+            {
+                "step": step,
+                "tensor": tensor,
+                "collective": lib.GL_ALL_REDUCE,
+                "algorithm": lib.GL_DIRECT,
+                "element_type": ELEMENT_TYPES[self._job.transport.wire],
+                "reduction": lib.GL_MEAN_OF_ARRIVED if self._job.aggregation == "mean" else lib.GL_MEAN,
+                "elements": contribution.size,
+                "in": ffi.from_buffer("uint8_t[]", contribution),
+                "out": ffi.from_buffer("uint8_t[]", result, require_writable=True),
+                "layers": ffi.from_buffer("uint16_t[]", layers),
+                "magnitudes": ffi.from_buffer("uint8_t[]", magnitudes),
+                "push_loss": push,
+                "pull_loss": pull,
+            },
+        )
+        with self.locked() as engine:
+            code = lib.gl_submit(engine, submission, lib.gl_runner_now())
+        lib.gl_runner_wake(self.runner)
+        if code:
+            raise AgentError(
+                f"all-reduce of step {step}, tensor {tensor} can't start: it is under way already, has more than "
+                f"{wire.MAX_SLICES} slices per aggregator, or contributions of other workers fill the memory"
+            )
+
+    def events(self) -> Iterator[Event]:
+        """What happened since the last call."""
+        while True:
+            with self.locked() as engine:
+                event = lib.gl_next_event(engine)
+            if event == ffi.NULL:
+                return
+            try:
+                if event.kind == lib.GL_EVENT_COMPLETED:
+                    yield Completed(event.step, event.tensor)
+                elif event.kind == lib.GL_EVENT_LOST:
+                    bits = np.frombuffer(ffi.buffer(event.lost, (event.slices + 7) // 8), dtype=np.uint8)
+                    lost = np.flatnonzero(np.unpackbits(bits, bitorder="little")[: event.slices])
+                    yield Lost(event.step, event.tensor, lost + event.first_slice)
+                else:
+                    yield Mismatch(event.step, event.tensor, event.source)
+            finally:
+                lib.gl_event_free(event)
+
+    def idle(self) -> bool:
+        """Whether nobody waits for a datagram of ours any more: every message sent has been stopped."""
+        with self.locked() as engine:
+            return bool(lib.gl_engine_idle(engine))
+
+    def statistics(self) -> dict[str, int]:
+        """Cumulative counts of this job on this host; docs/results.md explains them."""
+        with self.locked() as engine:
+            values = ffi.new("gl_statistics *", lib.gl_engine_statistics(engine)[0])
+        count, last = ffi.new("uint64_t *"), ffi.new("int *")
+        lib.gl_runner_send_errors(self.runner, self.pointer, count, last)
+        result = {name: int(getattr(values, name)) for name in STATISTICS}
+        return result | {"send_errors": int(count[0]), "send_errno": int(last[0])}
+
+    def path(self, rank: int) -> tuple[int, int]:
+        """Pacing rate (bit/s) and smoothed round-trip time (us) towards a rank."""
+        rate, srtt = ffi.new("uint64_t *"), ffi.new("uint32_t *")
+        with self.locked() as engine:
+            lib.gl_path_state(engine, rank, rate, srtt)
+        return int(rate[0]), int(srtt[0])
+
+    def routes(self, rank: int) -> list[Route]:
+        """The ways that traces to a rank have taken, the latest first; those seen longest ago are forgotten."""
+        found = ffi.new("gl_route[]", lib.GL_ROUTES)
+        with self.locked() as engine:
+            count = lib.gl_routes(engine, rank, found)
+        return [Route(int(r.count), tuple(_hop(r.hop[k]) for k in range(r.hops))) for r in found[0:count]]
+
+    def close(self) -> None:
+        """Ends the job on this host."""
+        lib.gl_runner_remove(self.runner, self.pointer)
+        self._transport.forget(self)
+        self._free()
+
+
+class Transport:
+    """The sockets of an agent and the thread that serves them, for any number of jobs.
+
+    `notify` is readable when `dispatch` has something to do. `fallbacks` names what the kernel refused and what that
+    costs; each is logged once.
+    """
+
+    def __init__(self, addresses: Iterable[Address], failed: Callable[[str], None], realtime: bool = True) -> None:
+        """Binds a socket on each address and starts the thread. Raises AgentError.
+
+        `failed` is called by `dispatch` if the thread has ended, which is the end of every job.
+        """
+        self.fallbacks: list[str] = []
+        self._failed = failed
+        self._failure = ""
+        self._news: dict[Engine, Callable[[], None]] = {}
+        self._sockets: dict[Address, socket.socket] = {}
+        try:
+            for address in addresses:
+                self._sockets[address] = sockets.bind(address, wire.UDP_PORT, self.fallbacks)
+        except AgentError:
+            self._close_sockets()
+            raise
+        self.notify = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.runner = lib.gl_runner_new(self.notify)
+        self.port = lib.gl_port_new(min(map(sockets.room, self._sockets.values())))
+        descriptors = [sock.fileno() for sock in self._sockets.values()]
+        lacking = ffi.NULL in (self.runner, self.port)
+        if lacking or any(lib.gl_runner_socket(self.runner, fd) for fd in descriptors):
+            self._free()
+            raise AgentError("out of memory or file descriptors while starting the transport")
+        started = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(realtime, started), name="gradlane-io", daemon=True)
+        self._thread.start()
+        started.wait()
+        for fallback in dict.fromkeys(self.fallbacks):
+            log.warning("%s", fallback)
+
+    def _run(self, realtime: bool, started: threading.Event) -> None:
+        # As the kernel's TCP does, this thread goes before the training that waits for it.
+        try:
+            if realtime:
+                os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(_REALTIME_PRIORITY))
+        except PermissionError:
+            self.fallbacks.append("no real-time priority (CAP_SYS_NICE): a busy host makes the transport's pace uneven")
+        started.set()
+        code = lib.gl_runner_run(self.runner)
+        if code:
+            self._failure = f"the transport's socket loop ended: {os.strerror(code)}"
+            os.eventfd_write(self.notify, 1)
+
+    @contextlib.contextmanager
+    def locked(self) -> Generator[None]:
+        """Around calls on what the thread uses: engines and the port they share."""
+        lib.gl_runner_lock(self.runner)
+        try:
+            yield
+        finally:
+            lib.gl_runner_unlock(self.runner)
+
+    def socket_of(self, address: Address) -> socket.socket:
+        """The socket bound to one of the agent's addresses. Raises AgentError."""
+        if address not in self._sockets:
+            known = ", ".join(map(str, self._sockets))
+            raise AgentError(f"this agent has no address {address}; it has {known}")
+        return self._sockets[address]
+
+    def add(
+        self, job: Job, rank: int, agreement: Agreement, news: Callable[[], None], memory: int = MEMORY_BYTES
+    ) -> Engine:
+        """An engine for a job. `news` is called by `dispatch` when there may be events. Raises AgentError."""
+        engine = Engine(self, job, rank, agreement, memory)
+        self._news[engine] = news
+        return engine
+
+    def forget(self, engine: Engine) -> None:
+        """Of an engine that is being closed."""
+        self._news.pop(engine, None)
+
+    def dispatch(self) -> None:
+        """When `notify` is readable: tells whom it concerns."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self.notify)
+        if self._failure:
+            self._failed(self._failure)
+            return
+        for news in list(self._news.values()):
+            news()
+
+    def statistics(self) -> dict[str, Any]:
+        """Cumulative counts of the agent. `socket_drops`: arrivals for which the sockets' buffers had no room."""
+        counts = ffi.new("gl_runner_counts *")
+        lib.gl_runner_statistics(self.runner, counts)
+        result: dict[str, Any] = {name: int(getattr(counts, name)) for name in _COUNTS}
+        result["socket_drops"] = sum(map(sockets.drops, self._sockets.values()))
+        return result | {"fallbacks": list(dict.fromkeys(self.fallbacks))}
+
+    def close(self) -> None:
+        """Stops the thread and closes the sockets. Engines that are left are closed first."""
+        for engine in list(self._news):
+            engine.close()
+        lib.gl_runner_stop(self.runner)
+        self._thread.join()
+        self._free()
+
+    def _free(self) -> None:
+        lib.gl_runner_free(self.runner)
+        lib.gl_port_free(self.port)
+        self._close_sockets()
+        os.close(self.notify)
+
+    def _close_sockets(self) -> None:
+        for sock in self._sockets.values():
+            sock.close()
