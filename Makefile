@@ -20,6 +20,8 @@ TOPO ?=
 LEAVES ?=
 SPINES ?=
 HOSTS ?=
+# Options of `make study`, e.g. STUDY="--models cnn --seeds 1 --p 0,10".
+STUDY ?=
 # How long `make fuzz` and `make soak` run, in s; empty means their own.
 SECONDS ?=
 
@@ -70,6 +72,10 @@ bench-load-balancing: $(VENV)/.ready ## Spraying against ECMP: other load on a s
 .PHONY: bench-training
 bench-training: $(VENV)/.ready ## Every scenario x arm x 3 seeds -> out/bench/training.json (root; takes long)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/training.py
+
+.PHONY: study
+study: $(VENV)/.ready ## Accuracy by tolerated loss, against DDP (root; STUDY="--models cnn --seeds 1 --p 0,10")
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/study.py $(STUDY)
 
 .PHONY: bench-switch
 bench-switch: $(VENV)/.ready ## Packets per second of gradlane-switch, BMv2 and bare copy loops, side by side (root)

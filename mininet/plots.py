@@ -23,7 +23,7 @@ GRID = "#e3e8ed"
 _GRADLANE = ("#0b6e99", "#2a9d8f", "#5aa9e6", "#8ab17d", "#264653")
 _BASELINES = ("#d1495b", "#edae49", "#a45a8c", "#8d6e63", "#c77d4f")
 _HEAT = LinearSegmentedColormap.from_list("heat", ["#ffffff", "#bfe0ec", "#0b6e99", "#062f45"])
-_STYLE: dict[Any, Any] = {
+STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.sans-serif": ["Liberation Sans", "Arial", "Helvetica", "DejaVu Sans"],
     "font.size": 10,
@@ -61,7 +61,7 @@ def _svg(figure: Any) -> str:
 
 def metric_over_time(results: Sequence[ArmResult], color: Mapping[str, str]) -> str:
     """The metric on the test set against training time, and the target."""
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(8.2, 3.9))
         for result in results:
             times = [point.seconds for point in result.curve]
@@ -99,7 +99,7 @@ def metric_over_time(results: Sequence[ArmResult], color: Mapping[str, str]) -> 
 
 def step_times(results: Sequence[ArmResult], color: Mapping[str, str]) -> str:
     """The share of steps that took at most so long."""
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(5.2, 3.6))
         for result in results:
             ordered = np.sort(np.array(result.step_seconds)) * 1000
@@ -122,7 +122,7 @@ def step_durations(results: Sequence[ArmResult]) -> str:
     switch failed."""
     scenarios = list(dict.fromkeys(result.scenario for result in results))
     color = colors(results)
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure, panels = plt.subplots(len(scenarios), 1, figsize=(8.2, 2.7 * len(scenarios)), squeeze=False)
         for scenario, axes in zip(scenarios, panels[:, 0], strict=True):
             of_scenario = [result for result in results if result.scenario == scenario]
@@ -152,7 +152,7 @@ def drop_map(result: ArmResult) -> str:
     packets = np.zeros((layers, 16))
     for cell in result.switch.drop_map:
         packets[cell.layer, cell.magnitude // 16] += cell.packets
-    with mpl.rc_context({**_STYLE, "axes.grid": False}):
+    with mpl.rc_context({**STYLE, "axes.grid": False}):
         figure, axes = plt.subplots(figsize=(5.2, 3.6))
         image = axes.imshow(packets, aspect="auto", origin="upper", cmap=_HEAT, interpolation="nearest")
         axes.set_xticks(range(0, 16, 4), [f"{sixteenth * 16}" for sixteenth in range(0, 16, 4)])

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plot of the accuracy study: losses over the steps, and where they end by the tolerance."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+
+from plots import INK, MUTED, STYLE
+from study_cases import WORKERS
+from study_tables import Run, lost
+
+_SMOOTHED = 5  # steps
+_TOLERANCE_COLORS = {0.0: "#264653", 0.01: "#2a9d8f", 0.03: "#8ab17d", 0.1: "#edae49", 0.2: "#d1495b"}
+_WAYS = {  # aggregation, feedback: colour, line
+    ("mean", True): ("#0b6e99", "-"),
+    ("mean", False): ("#0b6e99", ":"),
+    ("sum", True): ("#d1495b", "-"),
+    ("sum", False): ("#d1495b", ":"),
+}
+
+
+def save(runs: Sequence[Run], path: Path) -> None:
+    """Writes the plot as PNG. Lines are medians over the seeds, bands and bars go from the least to the greatest."""
+    models = list(dict.fromkeys(run["model"] for run in runs))
+    with plt.rc_context(STYLE):
+        figure, rows = plt.subplots(len(models), 3, figsize=(12, 3.6 * len(models)), squeeze=False)
+        for model, (steps, loss, accuracy) in zip(models, rows, strict=True):
+            of_model = [run for run in runs if run["model"] == model and run["workers"] == WORKERS]
+            _plot_steps(steps, model, of_model)
+            _plot_tolerances(loss, of_model, "test_loss", 1.0, "test loss, nats")
+            _plot_tolerances(accuracy, of_model, "test_accuracy", 100.0, "test accuracy, %")
+        figure.tight_layout()
+        figure.savefig(path, dpi=80, metadata={"Software": None})
+        plt.close(figure)
+
+
+def _plot_steps(axes: Axes, model: str, runs: Sequence[Run]) -> None:
+    """The training loss: DDP, and Gradlane's mean with feedback at every tolerance."""
+    plain = [run for run in runs if run["exchange"] == "gloo"]
+    _band(axes, plain, "DDP, Gloo", INK, 4.5, 0.35)
+    mean = [r for r in runs if r["exchange"] == "gradlane" and r["aggregation"] == "mean" and r["feedback"]]
+    for p in sorted({run["tolerance"] for run in mean}):
+        these = [run for run in mean if run["tolerance"] == p and run["drops"] == "random"]
+        _band(axes, these, f"p = {100 * p:g} %", _TOLERANCE_COLORS.get(p, MUTED), 1.4, 1.0)
+    axes.set_yscale("log")
+    axes.set_xlabel("step")
+    axes.set_ylabel("training loss, nats")
+    axes.set_title(f"{model}: mean, with feedback", loc="left", fontsize=10)
+    axes.legend(fontsize=8)
+
+
+def _band(axes: Axes, runs: Sequence[Run], label: str, color: str, width: float, alpha: float) -> None:
+    if not runs:
+        return
+    kernel = np.ones(_SMOOTHED) / _SMOOTHED
+    curves = np.array([np.convolve(run["losses"], kernel, "valid") for run in runs])
+    steps = np.arange(curves.shape[1]) + _SMOOTHED
+    axes.plot(steps, np.median(curves, axis=0), color=color, lw=width, alpha=alpha, label=label)
+    axes.fill_between(steps, curves.min(axis=0), curves.max(axis=0), color=color, alpha=0.08, lw=0)
+
+
+def _plot_tolerances(axes: Axes, runs: Sequence[Run], figure: str, scale: float, label: str) -> None:
+    """Where it ended by the loss that occurred, for each way to aggregate; DDP's own spread as a band."""
+    plain = [scale * run[figure] for run in runs if run["exchange"] == "gloo"]
+    if plain:
+        axes.axhspan(min(plain), max(plain), color=INK, alpha=0.08, lw=0)
+        axes.axhline(float(np.median(plain)), color=INK, alpha=0.5, lw=1, label="DDP, Gloo")
+    lossy = [run for run in runs if run["exchange"] == "gradlane" and run["tolerance"] > 0]
+    for number, ((aggregation, feedback), (color, style)) in enumerate(_WAYS.items()):
+        these = [r for r in lossy if (r["aggregation"], r["feedback"], r["drops"]) == (aggregation, feedback, "random")]
+        name = f"{aggregation}, feedback" if feedback else f"{aggregation}, none"
+        _points(axes, these, figure, scale, (number - 1.5) * 0.15, name, {"color": color, "ls": style, "marker": "o"})
+    chosen = [run for run in lossy if run["drops"] == "policy"]
+    _points(axes, chosen, figure, scale, 0.0, "dropped by policy", {"color": INK, "ls": "none", "marker": "D"})
+    axes.set_xlabel("pushed slices lost, %")
+    axes.set_ylabel(label)
+    if plain or lossy:
+        axes.legend(fontsize=8)
+
+
+def _points(
+    axes: Axes, runs: Sequence[Run], figure: str, scale: float, shift: float, label: str, style: dict[str, Any]
+) -> None:
+    places: list[float] = []
+    values: list[list[float]] = []
+    for p in sorted({run["tolerance"] for run in runs}):
+        these = [run for run in runs if run["tolerance"] == p]
+        places.append(100 * float(np.mean([lost(run) for run in these])) + shift)
+        values.append([scale * run[figure] for run in these])
+    if not places:
+        return
+    middle = np.array([np.median(value) for value in values])
+    ends = [middle - [min(value) for value in values], [max(value) for value in values] - middle]
+    axes.errorbar(places, middle, yerr=ends, label=label, ms=4, lw=1.4, elinewidth=0.8, capsize=2, **style)
