@@ -211,6 +211,8 @@ def datagrams_on_loopback(sniffer: socket.socket) -> Iterator[tuple[wire.Header,
             return
         if packet[9] != socket.IPPROTO_UDP or socket.inet_ntoa(packet[12:16]).rpartition(".")[0] != NETWORK:
             continue
+        if int.from_bytes(packet[22:24], "big") != wire.UDP_PORT:
+            continue
         data = packet[28:]
         while data:
             header = wire.Header.unpack(data)

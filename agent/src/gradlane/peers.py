@@ -1,95 +1,87 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Control connections between the agents of a job: rendezvous, liveness and the orderly end.
+"""The control connections of one job at one rank: rendezvous, liveness and the orderly end.
 
-One TCP connection between every two ranks, opened by the higher rank, lines of JSON. Both sides prove that they know
-the job's key (HMAC-SHA256 over a nonce of the other side) and that they read the same job. They carry nothing that
-a step of training waits for: what the transport itself has to say goes as datagrams in the top queue class.
+One TLS connection between every two ranks, opened by the higher rank, lines of JSON. They carry nothing that a step of
+training waits for: what the transport itself has to say goes as datagrams in the top queue class.
 """
 
 import asyncio
-import hashlib
-import hmac
-import json
-import secrets
-import socket
+import itertools
+import ssl
 import time
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Coroutine
+from enum import IntEnum
 from typing import Any
 
-from gradlane import wire
-from gradlane.agreement import Agreement
+from gradlane import handshake, wire
 from gradlane.errors import AgentError
-from gradlane.job import Job, largest_slice
+from gradlane.handshake import Call, Message, Refused
+from gradlane.job import Job
+from gradlane.listener import PARK_SECONDS, mark_as_control
+from gradlane.security import Credentials
 
-HEARTBEAT_SECONDS = 1.0
-DEAD_SECONDS = 5.0
+HEARTBEAT_SECONDS = 0.5
+# TCP sends again 0.2, 0.6, 1.4, 3 and 6.2 s after a loss, so a heartbeat survives an outage of 5 s.
+DEAD_SECONDS = 7.5
+# Nobody tells when an agent starts that does not run yet.
 RETRY_SECONDS = 0.2
-MAX_LINE = 4096
-USUAL_PACKET = 1500
+CONNECT_SECONDS = 2.0
+ANSWER_SECONDS = PARK_SECONDS + 2.0
 
 
-def digest(job: Job) -> str:
-    """What two agents must agree on, whatever their files look like."""
-    shared: list[object] = [job.name, job.id, job.aggregation, job.members, job.transport, job.loss, job.slots]
-    if job.transport.tagging == "host":
-        shared.append(job.policy)  # otherwise it is the controller's alone, and may change
-    return hashlib.sha256(repr(shared).encode()).hexdigest()
+class Stage(IntEnum):
+    """How far a rank has come. All wait for all at each."""
 
-
-def _proof(job: Job, nonce: str, rank: int) -> str:
-    return hmac.new(job.key, f"{nonce}:{job.id}:{rank}".encode(), hashlib.sha256).hexdigest()
+    CONNECTED = 0
+    SESSION_KNOWN = 1  # it answers probes
+    READY = 2  # its engine takes datagrams
+    LEFT = 3
 
 
 class Peer:
-    """The connection to one rank."""
+    """The connection to one rank. `waiting`: the operation that is longest under way there or None."""
 
     def __init__(self, rank: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.rank = rank
         self.reader = reader
         self.writer = writer
         self.heard = time.monotonic()
-        self.ready = False
-        self.left = False
-        self.step = -1
+        self.stage = Stage.CONNECTED
+        self.waiting: str | None = None
 
-    def send(self, message: dict[str, Any]) -> None:
-        """Queues one line."""
-        if not self.writer.is_closing():
-            self.writer.write(json.dumps(message).encode() + b"\n")
-
-
-async def read_line(reader: asyncio.StreamReader) -> dict[str, Any]:
-    """One message. Raises EOFError at the end, ValueError if it is none."""
-    line = await reader.readline()
-    if not line.endswith(b"\n"):
-        raise EOFError
-    message = json.loads(line)
-    if not isinstance(message, dict):
-        raise ValueError(f"{line[:60]!r} is not a message of an agent")
-    return message
-
-
-def mark_as_control(writer: asyncio.StreamWriter) -> None:
-    """The DSCP that switches serve in the top class; a small buffer of pending data, and no delay."""
-    sock: socket.socket = writer.get_extra_info("socket")
-    sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, wire.CONTROL_DSCP << 2)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def send(self, message: Message) -> None:
+        """Queues one message."""
+        handshake.write(self.writer, message)
 
 
 class Peers:
-    """All connections of one job at one rank. `failed` is called once, with the reason, when the job can't go on."""
+    """All connections of one job at one rank. `failed` is called once, with the reason, when the job can't go on.
 
-    def __init__(self, job: Job, rank: int, failed: Callable[[str], None]) -> None:
+    `answer` answers the questions of other ranks, at rank 0: (rank, question) -> answer. `waiting` is told to the
+    others with each heartbeat.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        rank: int,
+        credentials: Credentials,
+        failed: Callable[[str], None],
+        answer: Callable[[int, Message], Message],
+    ) -> None:
         self.job = job
         self.rank = rank
-        self.agreement: Agreement | None = None
-        if rank == 0:
-            slice_bytes = job.transport.slice_bytes or largest_slice(USUAL_PACKET, job.family)
-            self.agreement = Agreement(secrets.randbits(64), int(time.time() * 1000) & 0xFFFFFFFF, slice_bytes)
-        self.step = -1
+        self.waiting: str | None = None
+        self._credentials = credentials
         self._failed = failed
+        self._answer = answer
         self._peers: dict[int, Peer] = {}
+        self._stage = Stage.CONNECTED
+        self._others = [member.rank for member in job.members if member.rank != rank]
+        self._why: dict[int, str] = {}  # a rank can't be reached
+        self._told: dict[str, dict[int, Any]] = {}  # by topic and rank
+        self._questions: dict[int, asyncio.Future[Message]] = {}
+        self._numbers = itertools.count()
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
@@ -106,7 +98,7 @@ class Peers:
             self._spawn(self._call(rank))
         self._spawn(self._beat())
 
-    def _spawn(self, coroutine: Any) -> None:
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -116,91 +108,78 @@ class Peers:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failed(f"control connection of {self.name(self.rank)}: {error!r}")
 
-    def _hello(self, nonce: str) -> dict[str, Any]:
-        return {
-            "version": wire.VERSION,
-            "rank": self.rank,
-            "digest": digest(self.job),
-            "proof": _proof(self.job, nonce, self.rank),
-            "agreement": None if self.agreement is None else asdict(self.agreement),
-        }
-
-    def _check(self, hello: dict[str, Any], rank: int, nonce: str) -> str:
-        """What is wrong with the other side's introduction, or ""."""
-        if hello.get("version") != wire.VERSION:
-            return f"speaks version {hello.get('version')} of the transport, this agent version {wire.VERSION}"
-        if not hmac.compare_digest(str(hello.get("proof")), _proof(self.job, nonce, rank)):
-            return f"does not know the key of job {self.job.name!r}"
-        if hello.get("digest") != digest(self.job):
-            return f"reads another job file for job {self.job.name!r}: ranks, transport, loss and slots must be equal"
-        return ""
+    # Connecting
 
     async def _call(self, rank: int) -> None:
         address = str(self.job.member(rank).address)
         local = (str(self.job.member(self.rank).address), 0)
-        while rank not in self._peers and not self._closing:
+        context = self._credentials.calling
+        while not self._closing:
+            writer = None
             try:
                 reader, writer = await asyncio.wait_for(
-                    asyncio.open_connection(address, wire.CONTROL_PORT, local_addr=local, limit=MAX_LINE), 2.0
+                    asyncio.open_connection(
+                        address, wire.CONTROL_PORT, local_addr=local, limit=handshake.MAX_LINE, ssl=context
+                    ),
+                    CONNECT_SECONDS,
                 )
-            except (OSError, asyncio.TimeoutError):
+                mark_as_control(writer.get_extra_info("socket"))
+                await asyncio.wait_for(
+                    handshake.introduce(reader, writer, self.job, self.rank, rank, self._credentials), ANSWER_SECONDS
+                )
+            except (Refused, ssl.SSLError) as error:
+                problem = str(error) if isinstance(error, Refused) else _tls_problem(error)
+                if writer is not None:
+                    writer.close()
+                if problem:
+                    self._refuse(f"{self.name(rank)} {problem}")
+                    return
                 await asyncio.sleep(RETRY_SECONDS)
-                continue
-            mark_as_control(writer)
-            try:
-                ours = secrets.token_hex(16)
-                challenge = await asyncio.wait_for(read_line(reader), 2.0)
-                hello = self._hello(str(challenge.get("nonce")))
-                writer.write(json.dumps({**hello, "job": self.job.id, "nonce": ours}).encode() + b"\n")
-                answer = await asyncio.wait_for(read_line(reader), 2.0)
-            except (OSError, EOFError, ValueError, asyncio.TimeoutError):
-                # The other agent may not have its part of the job yet; it closes then, and is called again.
-                writer.close()
+            except (OSError, EOFError, ValueError, asyncio.TimeoutError) as error:
+                self._why[rank] = "its agent has not joined" if writer else f"no agent answers ({_reason(error)})"
+                if writer is not None:
+                    writer.close()
                 await asyncio.sleep(RETRY_SECONDS)
-                continue
-            problem = str(answer["refused"]) if "refused" in answer else self._check(answer, rank, ours)
-            if problem:
-                self._refusal = f"{self.name(rank)} {problem}"
-                self._changed.set()
-                writer.close()
+            else:
+                self._adopt(rank, reader, writer)
                 return
-            self._adopt(rank, answer, reader, writer)
 
-    def accept(
-        self, hello: dict[str, Any], nonce: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    def accept(self, call: Call) -> None:
         """Takes over a connection that another agent opened, after its introduction was read."""
-        rank = hello.get("rank")
-        if not isinstance(rank, int) or not self.rank < rank < len(self.job.members):
-            problem = f"has no business calling rank {self.rank}"
+        if problem := call.problem(self.job, self.rank):
+            self.refused(call.address, problem)
+            call.refuse(problem)
+        elif call.rank in self._peers:
+            call.writer.close()
+            self._failed(f"{self.name(call.rank)} is gone: its agent was started anew, and calls again")
         else:
-            problem = self._check(hello, rank, nonce)
-        if problem:
-            peer = writer.get_extra_info("peername")
-            self._refusal = f"the agent at {peer[0] if peer else 'an unknown address'} {problem}"
-            writer.write(json.dumps({"refused": f"says that this agent {problem}"}).encode() + b"\n")
-            writer.close()
-            self._changed.set()
-            return
-        assert isinstance(rank, int)
-        writer.write(json.dumps(self._hello(str(hello.get("nonce")))).encode() + b"\n")
-        self._adopt(rank, hello, reader, writer)
+            call.accept(self.job, self.rank)
+            self._adopt(call.rank, call.reader, call.writer)
 
-    def _adopt(
-        self, rank: int, hello: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        if rank == 0:
-            self.agreement = Agreement(**hello["agreement"])
-        peer = Peer(rank, reader, writer)
-        self._peers[rank] = peer
+    def refused(self, address: str, problem: str) -> None:
+        """Someone could not be let in. If it calls from a missing rank's address, that is why the job can't begin."""
+        for member in self.job.members[self.rank + 1 :]:
+            if str(member.address) == address and member.rank not in self._peers:
+                self._refuse(f"{self.name(member.rank)} {problem}")
+
+    def _refuse(self, reason: str) -> None:
+        self._refusal = self._refusal or reason
+        self._changed.set()
+
+    def _adopt(self, rank: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._peers[rank] = peer = Peer(rank, reader, writer)
+        peer.send({"stage": self._stage})
         self._spawn(self._listen(peer))
         self._changed.set()
 
-    async def _wait(self, condition: Callable[[], bool], deadline: float) -> bool:
+    # Agreeing
+
+    async def _wait(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+        deadline = None if timeout is None else time.monotonic() + timeout
         while not condition():
             self._changed.clear()
-            left = deadline - time.monotonic()
-            if self._refusal or left <= 0:
+            left = None if deadline is None else deadline - time.monotonic()
+            if self._refusal or (left is not None and left <= 0):
                 return False
             try:
                 await asyncio.wait_for(self._changed.wait(), left)
@@ -210,37 +189,65 @@ class Peers:
 
     async def connected(self, timeout: float) -> None:
         """Until all ranks are connected. Raises AgentError naming who is missing after `timeout` seconds."""
-        others = [rank for rank in range(len(self.job.members)) if rank != self.rank]
-        if not await self._wait(lambda: all(r in self._peers for r in others), time.monotonic() + timeout):
-            missing = ", ".join(self.name(rank) for rank in others if rank not in self._peers)
-            raise AgentError(self._refusal or f"after {timeout:g} s these have not joined the job: {missing}")
+        if not await self._wait(lambda: len(self._peers) == len(self._others), timeout):
+            missing = [
+                self.name(rank) + (f": {self._why[rank]}" if rank in self._why else "")
+                for rank in self._others
+                if rank not in self._peers
+            ]
+            raise AgentError(
+                self._refusal or f"after {timeout:g} s these have not joined the job: {', '.join(missing)}"
+            )
 
-    async def all_ready(self, timeout: float) -> None:
-        """Says that this rank's sockets are open, and waits for the others'. Raises AgentError naming who is not."""
+    async def reach(self, stage: Stage, timeout: float | None) -> None:
+        """Says that this rank has come so far, and waits for the others. Raises AgentError naming who has not."""
+        self._stage = stage
         for peer in self._peers.values():
-            peer.send({"ready": True})
-        if not await self._wait(lambda: all(p.ready for p in self._peers.values()), time.monotonic() + timeout):
-            missing = ", ".join(self.name(p.rank) for p in self._peers.values() if not p.ready)
-            raise AgentError(f"after {timeout:g} s these have not opened their sockets: {missing}")
+            peer.send({"stage": stage})
+        if not await self._wait(lambda: all(p.stage >= stage for p in self._peers.values()), timeout):
+            missing = ", ".join(self.name(p.rank) for p in self._peers.values() if p.stage < stage)
+            raise AgentError(f"after {timeout:g} s these have not come to the stage {stage.name}: {missing}")
 
-    async def leave(self, timeout: float) -> bool:
-        """Says goodbye and waits, so that nobody is left waiting for an answer of ours. True if all have left."""
-        for peer in self._peers.values():
-            peer.send({"left": True})
-        return await self._wait(lambda: all(p.left for p in self._peers.values()), time.monotonic() + timeout)
+    def tell(self, topic: str, content: Any, ranks: list[int] | None = None) -> None:
+        """Sends what `told` returns there, to those ranks (None: to all others)."""
+        for rank in self._others if ranks is None else ranks:
+            self._peers[rank].send({"topic": topic, "content": content})
 
-    async def all_left(self) -> None:
-        """Until every worker has said goodbye (for a server, which has no end of its own)."""
+    async def told(self, topic: str, ranks: list[int], timeout: float) -> list[Any]:
+        """What those ranks told about the topic. Raises AgentError naming who is silent after `timeout` seconds."""
+        found = self._told.setdefault(topic, {})
+        if not await self._wait(lambda: all(rank in found for rank in ranks), timeout):
+            missing = ", ".join(self.name(rank) for rank in ranks if rank not in found)
+            raise AgentError(f"after {timeout:g} s these have not told about the {topic}: {missing}")
+        return [found[rank] for rank in ranks]
+
+    async def ask(self, question: Message) -> Message:
+        """Rank 0's answer. Raises AgentError if the job fails."""
+        if self.rank == 0:
+            return self._answer(0, question)
+        if self._closing:
+            raise AgentError("the job is over")
+        number = next(self._numbers)
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._questions[number] = future
+        self._peers[0].send({"ask": number, "question": question})
+        return await future
+
+    async def workers_left(self) -> None:
+        """Until every worker has left (for a server, which has no end of its own)."""
         workers = len(self.job.workers)
-        while not await self._wait(
-            lambda: all(p.left for p in self._peers.values() if p.rank < workers), time.monotonic() + 3600
-        ):
-            pass
+        await self._wait(lambda: all(p.stage == Stage.LEFT for p in self._peers.values() if p.rank < workers), None)
+
+    # The end
 
     def abort(self, reason: str) -> None:
         """Tells the others why this rank gives up."""
         for peer in self._peers.values():
             peer.send({"failed": reason})
+        for question in self._questions.values():
+            if not question.done():
+                question.set_exception(AgentError(reason))
+        self._questions.clear()
 
     def close(self) -> None:
         """Ends all connections; what was queued is still sent."""
@@ -250,38 +257,63 @@ class Peers:
         for task in self._tasks:
             task.cancel()
 
-    def behind(self) -> list[int]:
-        """The ranks of workers whose training is behind ours, as far as they told."""
-        workers = len(self.job.workers)
-        return [p.rank for p in self._peers.values() if p.rank < workers and p.step < self.step]
+    # While it runs
+
+    def state(self, rank: int) -> tuple[str, float | None]:
+        """Of the connection to a rank: "none", "connected" or "silent", and the seconds since it was heard."""
+        peer = self._peers.get(rank)
+        if peer is None:
+            return "none", None
+        age = time.monotonic() - peer.heard
+        return "silent" if age > 3 * HEARTBEAT_SECONDS else "connected", age
+
+    def waits_for(self, rank: int) -> str | None:
+        """The operation that a rank has waited for longest, by its last heartbeat."""
+        return self._peers[rank].waiting
 
     def _lost(self, peer: Peer, what: str) -> None:
-        if not self._closing and not peer.left:
+        if not self._closing and peer.stage != Stage.LEFT:
             self._failed(f"{self.name(peer.rank)} {what}")
 
     async def _listen(self, peer: Peer) -> None:
         try:
             while True:
-                message = await read_line(peer.reader)
+                message = await handshake.read(peer.reader)
                 peer.heard = time.monotonic()
-                peer.step = int(message.get("step", peer.step))
                 if "failed" in message:
-                    peer.left = True
+                    peer.stage = Stage.LEFT
                     self._failed(str(message["failed"]))
                     return
-                peer.ready = peer.ready or "ready" in message
-                peer.left = peer.left or "left" in message
-                self._changed.set()
+                self._handle(peer, message)
         except (EOFError, ConnectionError):
             self._lost(peer, "is gone: its agent closed the connection")
-        except (OSError, ValueError) as error:
-            self._lost(peer, f"is out of reach: {error}")
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            self._lost(peer, f"is out of reach: {error!r}")
+
+    def _handle(self, peer: Peer, message: Message) -> None:
+        if "waiting" in message:
+            peer.waiting = message["waiting"]
+        elif "stage" in message:
+            peer.stage = Stage(message["stage"])
+        elif "topic" in message:
+            self._told.setdefault(str(message["topic"]), {})[peer.rank] = message["content"]
+        elif "question" in message:
+            peer.send({"answer": message["ask"], "content": self._answer(peer.rank, message["question"])})
+        elif "answer" in message and (question := self._questions.pop(message["answer"], None)) is not None:
+            question.set_result(message["content"])
+        self._changed.set()
 
     async def _beat(self) -> None:
+        last = time.monotonic()
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             now = time.monotonic()
-            silent = [p for p in self._peers.values() if not p.left and now - p.heard > DEAD_SECONDS]
+            if now - last > DEAD_SECONDS / 2:
+                # It is this agent that was stopped: what the others said meanwhile has not been read yet.
+                for peer in self._peers.values():
+                    peer.heard = now
+            last = now
+            silent = [p for p in self._peers.values() if p.stage != Stage.LEFT and now - p.heard > DEAD_SECONDS]
             if silent and len(silent) == len(self._peers) and len(self._peers) > 1:
                 self._failed(
                     f"no agent of the job has answered for {DEAD_SECONDS:g} s: the switch or the link of "
@@ -291,4 +323,22 @@ class Peers:
                 who = ", ".join(self.name(p.rank) for p in silent)
                 self._failed(f"{who}: no answer for {DEAD_SECONDS:g} s; the host, its agent or the network is down")
             for peer in self._peers.values():
-                peer.send({"step": self.step})
+                peer.send({"waiting": self.waiting})
+
+
+def _reason(error: BaseException) -> str:
+    return getattr(error, "strerror", None) or str(error) or f"none within {CONNECT_SECONDS:g} s"
+
+
+def _tls_problem(error: ssl.SSLError) -> str:
+    """What a failed TLS handshake says of the other agent; "" if the connection just broke."""
+    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return ""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"shows a certificate that this agent does not trust: {error.verify_message}"
+    reason = error.reason or str(error)
+    if reason == "WRONG_VERSION_NUMBER":
+        return "does not speak TLS: an older agent, or another program, listens there"
+    if "CERT" in reason or "ALERT" in reason:
+        return f"does not trust this agent's certificate, or has none itself ([tls] of the agents' files): {reason}"
+    return f"can't be spoken with by TLS 1.3: {reason}"

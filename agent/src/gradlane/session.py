@@ -1,42 +1,326 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One job at one rank, inside the agent: its peers, its engine, and the training process that it serves."""
+"""One job at one rank, inside the agent: its peers, its engine, and the training processes that it serves."""
 
 import asyncio
+import contextlib
 import json
-import mmap
-import os
+import logging
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Coroutine
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
-from gradlane import ipc, magnitude
+from gradlane import costs, ipc, joining, liveness
 from gradlane.agreement import Agreement
+from gradlane.data_path import DataPath
 from gradlane.errors import AgentError
-from gradlane.job import ELEMENT_BYTES, Job
-from gradlane.peers import Peers
+from gradlane.job import Job
+from gradlane.listener import Listener
+from gradlane.peers import Peers, Stage
+from gradlane.probing import Prober
 from gradlane.status import JobStatus, PeerStatus
 from gradlane.toml_file import Address
-from gradlane.transport import NUMPY_TYPES, Completed, Engine, Lost, Mismatch, Transport, Values
+from gradlane.transport import Engine, Transport
+from gradlane.units import format_rate
+
+log = logging.getLogger("gradlane")
 
 JOIN_SECONDS = 60.0
 LEAVE_SECONDS = 5.0
-# Training that does not move for this long is an error that names who is behind.
-STALL_SECONDS = 60.0
+WATCH_SECONDS = 1.0
+_TYPICAL_SIZES = {"64 KiB": 64 << 10, "1 MiB": 1 << 20, "16 MiB": 16 << 20, "64 MiB": 64 << 20}
 
 
-@dataclass
-class Tensor:
-    """A gradient bucket in shared memory: what this worker contributes, and the result."""
+class Client(Protocol):
+    """A training process, as its session sees it. `pid` is 0 if it can't be seen from here."""
 
-    contribution: Values
-    result: Values
-    layers: npt.NDArray[np.uint16]
-    # What the network dropped of the last step's gradient: it is added to the next one, so it is late, not lost.
-    residual: dict[int, Values]
+    pid: int
+
+    def tell(self, message: ipc.Message, descriptors: tuple[int, ...] = ()) -> None:
+        """Sends a message."""
+
+
+@dataclass(frozen=True)
+class Services:
+    """What an address of the agent has for all of its jobs. `memory`: bytes of one for contributions that wait."""
+
+    listener: Listener
+    prober: Prober
+    transport: Transport
+    memory: int
+
+
+class Session:
+    """Joins the job, serves its local processes, and leaves. `ended` is called once, when all is over."""
+
+    def __init__(self, job: Job, rank: int, services: Services, ended: Callable[["Session"], None]) -> None:
+        self.job = job
+        self.rank = rank
+        self.failure = ""
+        self.over = asyncio.Event()
+        self.peers = Peers(job, rank, services.listener.credentials, self.fail, self._answer)
+        self._services = services
+        self._ended = ended
+        self._clients: dict[int, Client] = {}  # by process
+        self._requests: dict[int, Any] = {}
+        self._left: set[int] = set()
+        self._farewells: list[asyncio.Task[None]] = []
+        self._all_here, self._all_left = asyncio.Event(), asyncio.Event()
+        self._agreement: Agreement | None = None
+        self._engine: Engine | None = None
+        self._data: DataPath | None = None
+        self._stopped = liveness.Stopped()
+        self._progress = liveness.Progress()
+        self._since = time.time()
+        self._last: dict[str, Any] = {"paths": {}}  # the statistics, when it is over
+        services.listener.add(job.id, self.peers)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._spawn(self._run())
+
+    @property
+    def address(self) -> Address:
+        """This rank's."""
+        return self.job.member(self.rank).address
+
+    @property
+    def name(self) -> str:
+        """Job and rank, for the log."""
+        return f"job {self.job.name}: rank {self.rank}"
+
+    def takes(self, job: Job, rank: int, process: int) -> bool:
+        """Whether a local process that comes with this job file belongs to this session."""
+        return (
+            replace(job, file=self.job.file) == self.job
+            and rank == self.rank
+            and process not in self._clients
+            and not self._left
+        )
+
+    def admit(self, job: Job, rank: int, process: int, client: Client, request: Any) -> None:
+        """A local process joins; its answer repeats `request`. Raises AgentError if it belongs to another session."""
+        if not self.takes(job, rank, process):
+            owners = ", ".join(str(client.pid) for client in self._clients.values())
+            raise AgentError(
+                f"job {self.job.name!r} (id {self.job.id}) runs on this host already, as rank {self.rank} of "
+                f"{self.job.file} with process(es) {owners}: a job that runs beside it needs an id of its own"
+            )
+        self._clients[process] = client
+        self._requests[process] = request
+        if len(self._clients) == self.job.member(self.rank).processes:
+            self._all_here.set()
+
+    # Joining
+
+    async def _run(self) -> None:
+        try:
+            await self._join()
+            if self.rank >= len(self.job.workers):
+                await self.peers.workers_left()
+                self.leave(0)
+        except (AgentError, OSError) as error:
+            self.fail(str(error))
+        except Exception as error:  # the job must not hang because of a mistake of ours
+            log.exception("%s: %s", self.name, error)
+            self.fail(f"{self.peers.name(self.rank)}: {error!r}")
+
+    async def _join(self) -> None:
+        begun = time.monotonic()
+        self.peers.start()
+        await self._local_processes(JOIN_SECONDS)
+        await self.peers.connected(JOIN_SECONDS)
+        connected = time.monotonic()
+        self._agreement = agreement = await joining.agree(self.job, self.rank, self.peers, self._services.prober)
+        transport, memory = self._services.transport, self._services.memory
+        self._engine = transport.add(self.job, self.rank, agreement, self._news, memory)
+        self._data = data = DataPath(self.job, self.rank, self._engine, agreement, self.fail, self.peers.name)
+        await self.peers.reach(Stage.READY, JOIN_SECONDS)
+        for process, client in self._clients.items():
+            data.open(process, client.tell)
+            content, descriptors = data.joined(process)
+            client.tell({"op": "joined", "request": self._requests[process], **content}, descriptors)
+        log.info(
+            "%s joined: %d members waited for %.2f s, agreed in %.2f s: slices of %d bytes, %s, %.0f us one way",
+            *(self.name, len(self.job.members), connected - begun, time.monotonic() - connected),
+            *(agreement.slice_bytes, format_rate(agreement.conditions.rate), agreement.conditions.latency * 1e6),
+            extra=self._context(),
+        )
+        self._tell_algorithms(agreement)
+        self._spawn(self._watch())
+
+    async def _local_processes(self, timeout: float) -> None:
+        try:
+            await asyncio.wait_for(self._all_here.wait(), timeout)
+        except asyncio.TimeoutError:
+            missing = sorted(set(range(self.job.member(self.rank).processes)) - set(self._clients))
+            raise AgentError(
+                f"{self.peers.name(self.rank)}: after {timeout:g} s these of its processes have not joined the job: "
+                f"{', '.join(map(str, missing))}"
+            ) from None
+
+    def _tell_algorithms(self, agreement: Agreement) -> None:
+        forced = self.job.transport.collective
+        if forced != "auto":
+            log.info("%s: all-reduces are %s: the job file says so", self.name, forced, extra=self._context())
+            return
+        for size, nbytes in _TYPICAL_SIZES.items():
+            choice = costs.choose(
+                nbytes,
+                len(self.job.workers),
+                agreement.conditions,
+                processes=self.job.processes,
+                servers=len(self.job.servers),
+                tolerance=self.job.loss.push,
+            )
+            log.info("%s: all-reduce of %s: %s", self.name, size, choice.reason, extra=self._context())
+
+    def _context(self) -> dict[str, Any]:
+        return {"job": self.job.name, "rank": self.rank}
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # The data path
+
+    def handle(self, process: int, message: ipc.Message, descriptors: list[int]) -> None:
+        """A message of a local process about tensors. Raises ValueError or AgentError, which end the job."""
+        if self._data is None:
+            raise ValueError(f"{message['op']!r} before the job has been joined")
+        self._data.handle(process, message, descriptors)
+
+    def _news(self) -> None:
+        if self._data is not None:
+            self._data.news()
+
+    def _answer(self, rank: int, question: ipc.Message) -> ipc.Message:
+        raise ValueError(f"rank {rank} asks {question!r}, which this agent can't answer")
+
+    # The end
+
+    def fail(self, reason: str) -> None:
+        """Ends the job with an error that all its ranks and processes are told; only the first reason counts."""
+        if self.failure or self.over.is_set():
+            return
+        self.failure = reason
+        self.peers.abort(reason)
+        for client in self._clients.values():
+            client.tell({"op": "error", "message": reason})
+        self._finish()
+
+    def client_gone(self, process: int) -> None:
+        """A local process ended. Without having said goodbye, that is the end of the job."""
+        if process not in self._left:
+            which = f" {process} of {len(self._clients)}" if len(self._clients) > 1 else ""
+            self.fail(f"{self.peers.name(self.rank)}: its training process{which} ended without closing its session")
+
+    def leave(self, process: int) -> None:
+        """A local process is done. It is told when all ranks are, at the latest after LEAVE_SECONDS.
+
+        The engine goes on until all ranks have left, so that nobody is left waiting for a repair or an answer.
+        """
+        self._left.add(process)
+        self._farewells.append(self._spawn(self._farewell(process)))
+        if len(self._left) == len(self._clients):
+            self._spawn(self._leave())
+
+    async def _leave(self) -> None:
+        await self.peers.reach(Stage.LEFT, None)
+        self._all_left.set()
+        await asyncio.gather(*self._farewells)
+        self._finish()
+
+    async def _farewell(self, process: int) -> None:
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._all_left.wait(), LEAVE_SECONDS)
+        self._clients[process].tell({"op": "closed", "statistics": self.statistics()})
+
+    def _finish(self) -> None:
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+        self._services.listener.remove(self.job.id)
+        self._services.prober.remove(self.job.id)
+        if self._engine is not None:
+            self._last = self.statistics()
+            self._engine.close()
+            self._engine = None
+        if self._data is not None:
+            self._data.close()
+        self.peers.close()
+        self.over.set()
+        self._ended(self)
+
+    # While it runs
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            now = time.monotonic()
+            pids = {process: client.pid for process, client in self._clients.items() if process not in self._left}
+            if stopped := self._stopped.look(pids, now):
+                process, pid = stopped
+                self.fail(
+                    f"{self.peers.name(self.rank)}: its training process {process} (pid {pid}) has been stopped for "
+                    f"{liveness.STOPPED_SECONDS:g} s (SIGSTOP)"
+                )
+                return
+            self._check_progress(now)
+
+    def _check_progress(self, now: float) -> None:
+        if self._data is None or self._engine is None:
+            return
+        waiting = self._data.oldest()
+        self.peers.waiting = None if waiting is None else waiting.what
+        counts = self._engine.statistics()
+        idle = self._progress.idle((self.peers.waiting, counts["datagrams_received"]), now)
+        if waiting is None:
+            return
+        workers = [member.rank for member in self.job.workers if member.rank != self.rank]
+        found = liveness.stall(waiting, idle, {rank: self.peers.waits_for(rank) for rank in workers})
+        if found is not None:
+            ranks, how = found
+            who = [self.peers.name(rank) for rank in ranks]
+            who += [f"process {process} of {self.peers.name(self.rank)}" for process in waiting.processes]
+            self.fail(
+                f"{waiting.what} has not moved for {idle:.0f} s: {', '.join(who) or 'all ranks'} {how} (counts of "
+                f"{self.peers.name(self.rank)}: {json.dumps(counts)})"
+            )
+
+    def statistics(self) -> dict[str, Any]:
+        """Cumulative counts of the transport, with the state of the path to every rank."""
+        if self._engine is None:
+            return dict(self._last)
+        others = [member.rank for member in self.job.members if member.rank != self.rank]
+        return {**self._engine.statistics(), "paths": {str(rank): _path(self._engine, rank) for rank in others}}
+
+    def status(self) -> JobStatus:
+        """What operators see of the job."""
+        counts = self.statistics()
+        peers: dict[str, PeerStatus] = counts.pop("paths")
+        for member in self.job.members:
+            if member.rank == self.rank:
+                continue
+            peer = peers.setdefault(str(member.rank), {})
+            peer["host"], peer["address"] = member.host, str(member.address)
+            peer["control"], heard = self.peers.state(member.rank)
+            if heard is not None:
+                peer["heard_seconds"] = heard
+        status: JobStatus = {
+            "id": self.job.id,
+            "rank": self.rank,
+            "state": "joining" if self._data is None else "leaving" if self._left else "running",
+            "since": self._since,
+            "step": 0 if self._data is None else max(self._data.step, 0),
+            "under_way": 0 if self._data is None else self._data.under_way,
+            "counts": counts,
+            "peers": peers,
+        }
+        if self._agreement is not None:
+            status["slice_bytes"] = self._agreement.slice_bytes
+            status["conditions"] = asdict(self._agreement.conditions)
+        return status
 
 
 def _path(engine: Engine, rank: int) -> dict[str, Any]:
@@ -49,205 +333,3 @@ def _path(engine: Engine, rank: int) -> dict[str, Any]:
         "routes": {route.name: route.count for route in routes},
         "hops": [asdict(hop) for hop in routes[0].hops] if routes else [],
     }
-
-
-class Session:
-    """Joins the job, carries its all-reduces, and leaves. `tell` sends a message to the training process."""
-
-    def __init__(
-        self,
-        job: Job,
-        rank: int,
-        transport: Transport,
-        tell: Callable[[ipc.Message], None],
-        ended: Callable[[], None],
-    ) -> None:
-        self.job = job
-        self.rank = rank
-        self.failure = ""
-        self.peers = Peers(job, rank, self.fail)
-        self._transport = transport
-        self._tell = tell
-        self._ended = ended
-        self.agreement: Agreement | None = None
-        self._engine: Engine | None = None
-        self._tensors: dict[int, Tensor] = {}
-        self._under_way: dict[tuple[int, int], float] = {}
-        self._task = asyncio.get_running_loop().create_task(self._join())
-        self._task.add_done_callback(self._joined)
-        self._watch: asyncio.TimerHandle | None = None
-        self._since = time.time()
-        self._last: dict[str, Any] = {"paths": {}}  # the statistics, when it is over
-
-    @property
-    def is_server(self) -> bool:
-        """Whether this rank only aggregates."""
-        return self.rank >= len(self.job.workers)
-
-    @property
-    def per_slice(self) -> int:
-        """Elements in a slice."""
-        assert self.agreement is not None
-        return self.agreement.slice_bytes // ELEMENT_BYTES[self.job.transport.wire]
-
-    async def _join(self) -> None:
-        try:
-            self.peers.start()
-            await self.peers.connected(JOIN_SECONDS)
-            assert self.peers.agreement is not None
-            self.agreement = self.peers.agreement
-            self._engine = self._transport.add(self.job, self.rank, self.agreement, self._drain)
-            await self.peers.all_ready(JOIN_SECONDS)
-        except (AgentError, OSError) as error:
-            self.fail(str(error))
-            return
-        self._tell({"op": "joined", "workers": len(self.job.workers), "per_slice": self.per_slice})
-        self._check_progress()
-        if self.is_server:
-            await self.peers.all_left()
-            await self.leave()
-
-    def _joined(self, task: "asyncio.Task[None]") -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.fail(f"{self.peers.name(self.rank)}: {error!r}")
-
-    def fail(self, reason: str) -> None:
-        """Ends the job with an error that both sides are told; only the first reason counts."""
-        if self.failure:
-            return
-        self.failure = reason
-        self.peers.abort(reason)
-        self._tell({"op": "error", "message": reason})
-        self._finish()
-
-    async def leave(self) -> None:
-        """The orderly end: nobody is left waiting for a repair or an answer of ours."""
-        deadline = time.monotonic() + LEAVE_SECONDS
-        while self._engine is not None and not self._engine.idle() and time.monotonic() < deadline:
-            await asyncio.sleep(0.005)
-        if not self.failure:
-            await self.peers.leave(max(deadline - time.monotonic(), 0.1))
-        if not self.failure:
-            # The training process is told when the ports are free again, so that the next job can start at once.
-            self._finish()
-            self._tell({"op": "closed", "statistics": self._last})
-
-    def client_gone(self) -> None:
-        """The training process ended without saying goodbye."""
-        self.fail(f"{self.peers.name(self.rank)}: its training process ended without closing its session")
-
-    def _finish(self) -> None:
-        if self._task is not asyncio.current_task():
-            self._task.cancel()
-        if self._watch is not None:
-            self._watch.cancel()
-        if self._engine is not None:
-            self._last = self.statistics()
-            self._engine.close()
-            self._engine = None
-        self.peers.close()
-        self._tensors.clear()
-        self._ended()
-
-    def statistics(self) -> dict[str, Any]:
-        """Cumulative counts of the transport, with the state of the path to every rank."""
-        if self._engine is None:
-            return dict(self._last)
-        others = [rank for rank in range(len(self.job.members)) if rank != self.rank]
-        return {**self._engine.statistics(), "paths": {str(rank): _path(self._engine, rank) for rank in others}}
-
-    def status(self) -> JobStatus:
-        """What operators see of the job."""
-        counts = self.statistics()
-        paths = counts.pop("paths")
-        peers: dict[str, PeerStatus] = paths
-        for rank, peer in peers.items():
-            member = self.job.member(int(rank))
-            peer["host"], peer["address"] = member.host, str(member.address)
-        return {
-            "id": self.job.id,
-            "rank": self.rank,
-            "state": "running" if self._engine is not None else "joining",
-            "since": self._since,
-            "step": max(self.peers.step, 0),
-            "under_way": len(self._under_way),
-            "counts": counts,
-            "peers": peers,
-        }
-
-    @property
-    def address(self) -> Address:
-        """This rank's."""
-        return self.job.member(self.rank).address
-
-    def add_tensor(self, number: int, elements: int, spans: list[tuple[int, int]], descriptor: int) -> None:
-        """Maps a tensor that the training process shares. Raises ValueError if it does not fit its description."""
-        dtype = NUMPY_TYPES[self.job.transport.wire]
-        if not 0 <= number <= 65535 or elements < 1:
-            raise ValueError(f"tensor {number} of {elements} elements: numbers are 0 to 65535, elements above 0")
-        offset = ipc.result_offset(elements * dtype.itemsize)
-        size = offset + elements * dtype.itemsize
-        if os.fstat(descriptor).st_size < size:
-            raise ValueError(f"tensor {number} needs {size} bytes of shared memory, it has fewer")
-        memory = mmap.mmap(descriptor, size)
-        self._tensors[number] = Tensor(
-            np.frombuffer(memory, dtype, elements),
-            np.frombuffer(memory, dtype, elements, offset),
-            magnitude.layers(spans, elements, self.per_slice),
-            {},
-        )
-
-    def reduce(self, step: int, number: int) -> None:
-        """Starts the all-reduce of a tensor whose contribution is in shared memory. Raises ValueError, AgentError."""
-        tensor = self._tensors.get(number)
-        if tensor is None or self._engine is None:
-            raise ValueError(f"tensor {number} is not known, or the job has not been joined")
-        for slice_number, values in tensor.residual.items():
-            begin = slice_number * self.per_slice
-            tensor.contribution[begin : begin + values.size] += values
-        tensor.residual.clear()
-        magnitudes = magnitude.magnitudes(tensor.contribution, self.per_slice, len(self.job.aggregators))
-        self._under_way[step, number] = time.monotonic()
-        self.peers.step = max(self.peers.step, step)
-        self._engine.submit(step, number, tensor.contribution, tensor.result, tensor.layers, magnitudes)
-
-    def _drain(self) -> None:
-        if self._engine is None:
-            return
-        for event in self._engine.events():
-            if isinstance(event, Completed):
-                del self._under_way[event.step, event.tensor]
-                self._tell({"op": "done", "step": event.step, "tensor": event.tensor})
-            elif isinstance(event, Lost):
-                self._keep_residual(event)
-            else:
-                self._mismatch(event)
-                return
-
-    def _keep_residual(self, event: Lost) -> None:
-        tensor = self._tensors[event.tensor]
-        for slice_number in event.slices.tolist():
-            begin = slice_number * self.per_slice
-            tensor.residual[slice_number] = tensor.contribution[begin : begin + self.per_slice].copy()
-
-    def _mismatch(self, event: Mismatch) -> None:
-        self.fail(
-            f"{self.peers.name(event.source)} and {self.peers.name(self.rank)} disagree about the size of tensor "
-            f"{event.tensor} in step {event.step}: do they train the same model with the same bucket size?"
-        )
-
-    def _check_progress(self) -> None:
-        self._watch = asyncio.get_running_loop().call_later(1.0, self._check_progress)
-        if not self._under_way:
-            return
-        (step, tensor), since = min(self._under_way.items(), key=lambda item: item[1])
-        if time.monotonic() - since < STALL_SECONDS:
-            return
-        behind = ", ".join(self.peers.name(rank) for rank in self.peers.behind())
-        why = (
-            f"these have not contributed: {behind}"
-            if behind
-            else "all workers have contributed, so datagrams do not get through: check the switch's guard and the "
-            f"job's addresses (this agent's counts: {json.dumps(self._engine.statistics() if self._engine else {})})"
-        )
-        self.fail(f"the all-reduce of step {step}, tensor {tensor} has not moved for {STALL_SECONDS:g} s: {why}")

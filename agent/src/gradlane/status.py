@@ -54,7 +54,10 @@ class MemoryStatus(TypedDict):
 
 
 class JobStatus(TypedDict, total=False):
-    """A job at this host. `since`: Unix time; `under_way`: collectives that are not complete."""
+    """A job at this host. `since`: Unix time; `under_way`: collectives that are not complete.
+
+    `conditions`: the paths' `rate` (bit/s) and `latency` (s, one way), measured when the job was joined.
+    """
 
     id: int
     rank: int
@@ -62,6 +65,8 @@ class JobStatus(TypedDict, total=False):
     since: float
     step: int
     under_way: int
+    slice_bytes: int
+    conditions: dict[str, float]
     memory: MemoryStatus
     counts: Counts
     peers: dict[str, PeerStatus]
@@ -69,7 +74,8 @@ class JobStatus(TypedDict, total=False):
 
 
 class AgentStatus(TypedDict, total=False):
-    """The agent as a whole. `started`: Unix time; `ended`, `failed`: jobs since; `transport`: counts of all jobs."""
+    """The agent as a whole. `started`: Unix time; `ended`, `failed`: jobs since; `transport`: counts of all jobs;
+    `control`: what became of other agents' calls."""
 
     version: str
     addresses: list[str]
@@ -80,5 +86,6 @@ class AgentStatus(TypedDict, total=False):
     failed: int
     log_lines_lost: int
     limits: dict[str, int]
+    control: Counts
     transport: dict[str, Any]
     jobs: dict[str, JobStatus]

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the paths between a job's hosts carry, found when the job is joined: path MTU, latency and rate.
+
+Datagrams on UDP port 47401 of each agent, which the network treats as ordinary traffic:
+
+- **Path MTU** by padded probes that are never fragmented and whose arrival is acknowledged (RFC 8899): no ICMP is
+  needed, and a loss costs a repetition.
+- **Latency**: half of the shortest round trip, less the time that the other agent took to answer.
+- **Rate**: a train of packets sent at once; a bottleneck spaces them, and what came after the first, over the time
+  since then, is its rate (packet-pair, Keshav, SIGCOMM 1991). The kernel notes the arrivals.
+"""
+
+import asyncio
+import logging
+import socket
+import struct
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import IntEnum
+
+from gradlane import wire
+from gradlane.errors import AgentError
+from gradlane.job import MAX_PACKET
+from gradlane.toml_file import Address
+
+log = logging.getLogger("gradlane")
+
+BASE_PACKET = 1280  # every IPv6 path carries it, and every IPv4 path in use
+PROBE_SECONDS = 3.0  # no answer to the smallest probe
+ATTEMPTS = 3
+SHORTEST_WAIT = 0.01
+TRAINS = 3
+MAX_TRAIN = 32
+_BETWEEN = 8  # sizes tried at once between one that gets through and one that does not
+_ROUND_TRIPS = 4  # samples of the latency
+# Numbers of Linux that the socket module does not name.
+_IP_MTU_DISCOVER, _IP_PMTUDISC_DO, _IP_MTU = 10, 2, 14
+_IPV6_MTU_DISCOVER, _IPV6_MTU = 23, 24
+_SO_TIMESTAMPNS = 35
+_SOL_UDP, _UDP_SEGMENT = 17, 103
+_MAX_SEGMENTED = 60_000
+
+_HEADER = struct.Struct("!4sBxHHxxQIQQ")  # magic, kind, job, source rank, token, number, two values
+_MAGIC = b"GLPR"
+_UDP_AND_IP = {4: 28, 6: 48}
+
+
+class Kind(IntEnum):
+    PROBE = 1  # padded to the size in question
+    ECHO = 2  # value 1: ns from the arrival of the probe to this answer
+    TRAIN = 3  # padded
+    ASK = 4  # what came of the train of that number?
+    RESULT = 5  # value 1: bytes after the first packet; value 2: ns from the first to the last
+
+
+@dataclass(frozen=True)
+class Path:
+    """What the way to a rank carries: IP packets of up to `packet` bytes, in `latency` seconds (one way)."""
+
+    packet: int
+    latency: float
+
+
+@dataclass
+class _Train:
+    number: int
+    first: int
+    last: int
+    size: int = 0  # UDP payload after the first packet
+
+
+class Prober:
+    """The socket of one address, for all of its jobs."""
+
+    def __init__(self, address: Address) -> None:
+        """Raises AgentError if the port can't be had."""
+        self.address = address
+        family, level, discover, self._mtu_option = (
+            (socket.AF_INET, socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_MTU)
+            if address.version == 4
+            else (socket.AF_INET6, socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _IPV6_MTU)
+        )
+        self._family, self._level = family, level
+        self._socket = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        try:
+            self._socket.setsockopt(level, discover, _IP_PMTUDISC_DO)
+            self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+            self._socket.bind((str(address), wire.CONTROL_PORT))
+        except OSError as error:
+            self._socket.close()
+            raise AgentError(f"UDP port {wire.CONTROL_PORT} of {address}: {error.strerror}") from error
+        self._probes: dict[int, Probes] = {}
+        asyncio.get_running_loop().add_reader(self._socket, self._readable)
+
+    def add(self, job: int, rank: int, token: int, addresses: Sequence[Address]) -> "Probes":
+        """Answers that job's probes from now on, and sends some. `addresses`: of all ranks."""
+        self._probes[job] = probes = Probes(self, job, rank, token, addresses)
+        return probes
+
+    def remove(self, job: int) -> None:
+        """No more of that job."""
+        self._probes.pop(job, None)
+
+    def close(self) -> None:
+        """Frees the port."""
+        asyncio.get_running_loop().remove_reader(self._socket)
+        self._socket.close()
+
+    @property
+    def headers(self) -> int:
+        """Bytes of the IP and UDP headers."""
+        return _UDP_AND_IP[self.address.version]
+
+    def largest(self, address: Address) -> int:
+        """The largest IP packet that this host itself would send there, at most MAX_PACKET bytes."""
+        with socket.socket(self._family, socket.SOCK_DGRAM) as sock:
+            sock.connect((str(address), wire.CONTROL_PORT))
+            return min(MAX_PACKET, sock.getsockopt(self._level, self._mtu_option))
+
+    def send(self, datagram: bytes, address: Address, segment: int = 0) -> None:
+        """Sends a datagram, or with `segment` as many of that size as it makes. One that can't be sent is lost."""
+        control = [(_SOL_UDP, _UDP_SEGMENT, struct.pack("H", segment))] if segment else []
+        with suppress(OSError):
+            self._socket.sendmsg([datagram], control, 0, (str(address), wire.CONTROL_PORT))
+
+    def _readable(self) -> None:
+        for _ in range(256):  # then others have their turn
+            try:
+                data, control, _, source = self._socket.recvmsg(MAX_PACKET, 64)
+            except OSError:
+                return
+            if len(data) < _HEADER.size:
+                continue
+            magic, kind, job, rank, token, number, first, second = _HEADER.unpack_from(data)
+            probes = self._probes.get(job)
+            if magic != _MAGIC or probes is None or not probes.knows(token, rank, source[0]):
+                continue
+            arrival = time.clock_gettime_ns(time.CLOCK_REALTIME)
+            for level, number_of, value in control:
+                if level == socket.SOL_SOCKET and number_of == _SO_TIMESTAMPNS and len(value) == 16:
+                    seconds, nanoseconds = struct.unpack("qq", value)
+                    arrival = seconds * 1_000_000_000 + nanoseconds
+            probes.take(kind, rank, number, (first, second), len(data), arrival)
+
+
+class Probes:
+    """The probes of one job."""
+
+    def __init__(self, prober: Prober, job: int, rank: int, token: int, addresses: Sequence[Address]) -> None:
+        self._prober = prober
+        self._job = job
+        self._rank = rank
+        self._token = token
+        self._addresses = addresses
+        self._number = 0
+        self._sent: dict[int, int] = {}  # when, by number
+        self._answered: dict[int, tuple[int, int, int]] = {}  # arrival and values, by number
+        self._trains: dict[int, _Train] = {}  # by rank
+        self._news = asyncio.Event()
+
+    def knows(self, token: int, rank: int, address: str) -> bool:
+        """Whether a datagram is of this job."""
+        return token == self._token and rank < len(self._addresses) and str(self._addresses[rank]) == address
+
+    def take(self, kind: int, rank: int, number: int, values: tuple[int, int], size: int, arrival: int) -> None:
+        """One datagram. `arrival`: ns of the real-time clock, of which only differences count."""
+        if kind == Kind.PROBE:
+            self._send(Kind.ECHO, rank, number, max(0, time.clock_gettime_ns(time.CLOCK_REALTIME) - arrival))
+        elif kind == Kind.TRAIN:
+            train = self._trains.get(rank)
+            if train is None or train.number != number:
+                self._trains[rank] = _Train(number, arrival, arrival)
+            else:
+                train.size += size
+                train.last = arrival
+        elif kind == Kind.ASK:
+            train = self._trains.get(rank)
+            if train is not None and train.number == number:
+                self._send(Kind.RESULT, rank, number, train.size, max(0, train.last - train.first))
+        elif kind in (Kind.ECHO, Kind.RESULT) and number in self._sent:
+            self._answered.setdefault(number, (arrival, *values))
+            self._news.set()
+
+    def _datagram(self, kind: Kind, number: int, first: int = 0, second: int = 0, packet: int = 0) -> bytes:
+        header = _HEADER.pack(_MAGIC, kind, self._job, self._rank, self._token, number, first, second)
+        return header.ljust(max(len(header), packet - self._prober.headers), b"\0")
+
+    def _send(self, kind: Kind, rank: int, number: int, first: int = 0, second: int = 0, packet: int = 0) -> None:
+        self._prober.send(self._datagram(kind, number, first, second, packet), self._addresses[rank])
+
+    def _new(self) -> int:
+        self._number += 1
+        self._sent[self._number] = 0
+        return self._number
+
+    def _probe(self, rank: int, packet: int) -> int:
+        number = self._new()
+        self._sent[number] = time.clock_gettime_ns(time.CLOCK_REALTIME)
+        self._send(Kind.PROBE, rank, number, packet=packet)
+        return number
+
+    async def _answers(self, enough: Callable[[], bool], seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while not enough():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            self._news.clear()
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._news.wait(), left)
+        return True
+
+    async def path(self, rank: int, needed: int | None, name: str) -> Path:
+        """Measures the way to a rank. `needed`: a larger packet than that is of no interest; None: the largest is.
+
+        Raises AgentError with the rank's `name` if nothing comes back in PROBE_SECONDS.
+        """
+        most = min(needed or MAX_PACKET, self._prober.largest(self._addresses[rank]))
+        base = min(BASE_PACKET, most)
+        found: dict[int, int] = {}  # sizes of what was sent
+        wait = SHORTEST_WAIT
+        deadline = time.monotonic() + PROBE_SECONDS
+        while True:
+            found.update((self._probe(rank, size), size) for size in {base, most})
+            through = await self._answers(lambda: len(self._through(found)) == len({base, most}), wait)
+            if through or (self._through(found) and len(found) >= 2 * ATTEMPTS):
+                break
+            if time.monotonic() > deadline:
+                raise AgentError(
+                    f"{name} does not answer datagrams on UDP port {wire.CONTROL_PORT}, though its control connection "
+                    "stands: does a firewall, or the MTU of an interface, stop them?"
+                )
+            wait = min(2 * wait, 0.5)
+        low, high = max(self._through(found)), most
+        wait = max(SHORTEST_WAIT, 3 * self._round_trip(found))
+        while low < high - 4:
+            sizes = {low + (high - low) * k // (_BETWEEN + 1) for k in range(1, _BETWEEN + 1)} - {low}
+            tried = await self._which(rank, sizes, wait)
+            low = max(tried, default=low)
+            high = min((size for size in sizes if size > low), default=high)
+        for _ in range(_ROUND_TRIPS):
+            number = self._probe(rank, 0)
+            found[number] = 0
+            await self._answers(lambda number=number: number in self._answered, wait)
+        return Path(low, self._round_trip(found) / 2)
+
+    async def _which(self, rank: int, sizes: set[int], wait: float) -> set[int]:
+        """Which of these sizes get through."""
+        sent: dict[int, int] = {}
+        for _ in range(ATTEMPTS):
+            sent.update((self._probe(rank, size), size) for size in sizes - self._through(sent))
+            if await self._answers(lambda: self._through(sent) == sizes, wait):
+                break
+        return self._through(sent)
+
+    def _through(self, sent: dict[int, int]) -> set[int]:
+        return {size for number, size in sent.items() if number in self._answered}
+
+    def _round_trip(self, sent: dict[int, int]) -> float:
+        """The shortest of what was answered, in seconds; a clock that was set meanwhile makes no negative one."""
+        answers = [(self._sent[n], self._answered[n]) for n in sent if n in self._answered]
+        return max(0, min(arrival - held - begun for begun, (arrival, held, _) in answers)) / 1e9
+
+    async def rate(self, rank: int, packet: int, most: int, wait: float) -> float | None:
+        """Rate to a rank in bit/s of IP packets, the best of some trains of at most `most` bytes; None: not known."""
+        size = packet - self._prober.headers
+        count = max(2, min(MAX_TRAIN, most // packet, _MAX_SEGMENTED // size))
+        best = 0.0
+        for _ in range(TRAINS):
+            number = self._new()
+            self._prober.send(self._datagram(Kind.TRAIN, number, packet=packet) * count, self._addresses[rank], size)
+            for _ in range(ATTEMPTS):
+                self._send(Kind.ASK, rank, number)
+                if await self._answers(lambda number=number: number in self._answered, wait):
+                    break
+            _, arrived, nanoseconds = self._answered.get(number, (0, 0, 0))
+            if arrived and nanoseconds:
+                best = max(best, arrived * packet / size * 8e9 / nanoseconds)
+        return best or None
