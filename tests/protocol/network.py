@@ -137,16 +137,47 @@ class Cluster:
         layers = np.arange(slices, dtype=np.uint16)
         magnitudes = np.arange(slices).astype(np.uint8)
         self.kept += [source, result]
-        submission = {
-            "step": step, "tensor": tensor, "collective": lib.GL_ALL_REDUCE, "algorithm": lib.GL_DIRECT,
-            "element_type": self.element_type, "reduction": self.reduction, "elements": source.size,
-            "in": ffi.from_buffer("uint8_t[]", source), "out": ffi.from_buffer("uint8_t[]", result, True),
-            "layers": ffi.from_buffer("uint16_t[]", layers), "magnitudes": ffi.from_buffer("uint8_t[]", magnitudes),
-            "push_loss": self.loss[0], "pull_loss": self.loss[1],
-        }  # fmt: skip
-        code = lib.gl_submit(self.engines[rank], ffi.new("gl_submission *", submission), self.now)
+        code = self.start(
+            rank, step, tensor, lib.GL_ALL_REDUCE, source, result, source.size, reduction=self.reduction,
+            element_type=self.element_type, loss=self.loss, layers=layers, magnitudes=magnitudes,
+        )  # fmt: skip
         assert code == 0
         return result
+
+    def start(
+        self,
+        rank: int,
+        step: int,
+        tensor: int,
+        collective: int,
+        source: np.ndarray | None,
+        result: np.ndarray | None,
+        elements: int,
+        *,
+        algorithm: int = lib.GL_DIRECT,
+        reduction: int = 0,
+        element_type: ElementType = ElementType.FLOAT32,
+        group: Sequence[int] | None = None,
+        root: int = 0,
+        stride: int = 0,
+        loss: tuple[int, int] = (0, 0),
+        layers: np.ndarray | None = None,
+        magnitudes: np.ndarray | None = None,
+    ) -> int:
+        """Submits any operation, as gl_submission describes it; returns what gl_submit does."""
+        self.kept += [source, result]
+        ranks = ffi.new("uint16_t[]", list(group or ()))
+        submission = {
+            "step": step, "tensor": tensor, "collective": collective, "algorithm": algorithm,
+            "element_type": element_type, "reduction": reduction, "root": root, "group_size": len(group or ()),
+            "group": ffi.NULL if group is None else ranks, "elements": elements, "stride": stride,
+            "in": ffi.NULL if source is None else ffi.from_buffer("uint8_t[]", source),
+            "out": ffi.NULL if result is None else ffi.from_buffer("uint8_t[]", result, True),
+            "layers": ffi.NULL if layers is None else ffi.from_buffer("uint16_t[]", layers),
+            "magnitudes": ffi.NULL if magnitudes is None else ffi.from_buffer("uint8_t[]", magnitudes),
+            "push_loss": loss[0], "pull_loss": loss[1],
+        }  # fmt: skip
+        return lib.gl_submit(self.engines[rank], ffi.new("gl_submission *", submission), self.now)
 
     def statistics(self, rank: int):
         """The engine's gl_statistics."""

@@ -263,7 +263,7 @@ def test_many_messages_wait_for_the_window():
 
 
 def test_memory_is_bounded_and_the_work_still_ends():
-    cluster = Cluster(2, memory=20_000)
+    cluster = Cluster(2, memory=8_000)
     first = [cluster.submit(0, 0, t, values_of(0, 0, t, 1000)) for t in range(8)]
     with pytest.raises(TimeoutError):
         cluster.run(until=lambda: False, limit=50_000)

@@ -10,9 +10,9 @@ port efficiency eta (below):
     direct   2 alpha + 2 (n - 1) gamma + 2 (n - 1) / n s beta / eta
     ring     2 (n - 1) (alpha + gamma) + 2 (n - 1) / n s beta
 
-Slices are pipelined, so each pays for its bytes once and for its latency once. In a ring a single stream comes in at each
-port; otherwise n - 1 senders meet there, whose rates never match quite: eta = 1 - CONTENTION (1 - 1 / (n - 1)). A job
-with servers uses them, and so does one that tolerates loss use what has a budget: the model then only says what to expect.
+Slices are pipelined, so each pays for its bytes once and for its latency once. In a ring a single stream comes in at
+each port; otherwise n - 1 senders meet there, whose rates never match quite: eta = 1 - CONTENTION (1 - 1 / (n - 1)). A
+job with servers uses them, and one that tolerates loss uses what has a budget: then the model only says what to expect.
 With S servers, whose pushes and pulls cross the wire in opposite directions:
 
     servers  2 alpha + 2 max(n, S) gamma + max(1, n / S) s beta / eta

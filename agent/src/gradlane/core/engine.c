@@ -57,17 +57,11 @@ gl_engine *gl_engine_new(const gl_config *config) {
     e->counts = calloc((size_t)(ranks + 1) * (config->loss_count + 1), sizeof *e->counts);
     if (!e->config.classes || !e->config.precedences || !e->config.losses || !e->counts) return gl_engine_free(e), NULL;
     for (e->stride = 1; e->stride < ranks;) e->stride *= 2;
-    e->aggregators = config->servers ? config->servers : config->workers;
-    e->aggregator = !config->servers                  ? config->rank
-                    : config->rank >= config->workers ? (unsigned)(config->rank - config->workers)
-                                                      : e->aggregators;
     e->rate = (double)config->rate / 8e6;
     e->queue_time = (double)config->buffer / 2 / e->rate;
-    e->timer = UINT64_MAX;
     e->weight = config->weight ? config->weight : 1;
     if (!config->port && !(e->own_port = gl_port_new(0))) return gl_engine_free(e), NULL;
     port_join(config->port ? config->port : e->own_port, e);
-    e->waiting_tail = &e->waiting;
     e->controls_tail = &e->controls;
     e->events_tail = &e->events;
     paths_new(e);
@@ -81,19 +75,15 @@ gl_engine *gl_engine_new(const gl_config *config) {
 
 void gl_engine_free(gl_engine *e) {
     if (!e) return;
-    for (unsigned i = 0; i < RING; i++) tx_free(e->sent[i]);
-    for (tx_message *m = e->waiting, *next; m; m = next) next = m->next, tx_free(m);
+    for (unsigned i = 0; i < OPERATIONS; i++)
+        while (e->operations[i]) operation_free(e, e->operations[i]);
     for (unsigned rank = 0; rank < e->ranks && e->peers[rank].ring; rank++) {
         for (unsigned i = 0; i < RING; i++) rx_free(e, e->peers[rank].ring[i]);
         free(e->peers[rank].ring), free(e->peers[rank].routes);
     }
-    while (e->aggregations) {
-        aggregation *a = e->aggregations;
-        /* Pulls that have begun are among the sent or waiting ones. */
-        for (unsigned i = 0; i < a->pull_count && !a->reduced; i++) tx_free(a->pulls[i]);
-        aggregation_free(e, a);
-    }
-    while (e->operations) operation_free(e, e->operations);
+    for (unsigned i = 0; i <= e->ranks; i++) free(e->paths[i].messages.items), free(e->paths[i].repairs.items);
+    free(e->timers.items), free(e->waiting[0].items), free(e->waiting[1].items);
+    pool_free(e);
     for (control *c = e->controls, *next; c; c = next) next = c->next, free(c);
     for (gl_event *event; (event = gl_next_event(e));) gl_event_free(event);
     free((void *)e->config.classes), free((void *)e->config.precedences), free((void *)e->config.losses);
@@ -106,12 +96,7 @@ uint16_t gl_engine_job(const gl_engine *e) { return e->config.job; }
 
 int gl_engine_has_event(const gl_engine *e) { return e->events != NULL; }
 
-int gl_engine_idle(const gl_engine *e) {
-    if (e->waiting || e->controls) return 0;
-    for (unsigned i = 0; i <= e->ranks; i++)
-        if (e->paths[i].messages) return 0;
-    return 1;
-}
+int gl_engine_idle(const gl_engine *e) { return !e->unstopped && !e->controls; }
 
 const gl_statistics *gl_engine_statistics(const gl_engine *e) { return &e->statistics; }
 

@@ -56,8 +56,9 @@ typedef struct {
     uint64_t probes_sent, bitmaps_sent, stops_sent, reports_sent;
     uint64_t traces_sent, traces_returned, bad_trace;
     uint64_t ecn_marked;
-    uint64_t bad_header, bad_token, bad_job, bad_source, bad_range, bad_length, bad_budget, bad_message, no_memory;
+    uint64_t bad_header, bad_token, bad_job, bad_source, bad_range, bad_length, bad_budget, bad_class, bad_message, no_memory;
     uint64_t messages_sent, messages_received;
+    uint64_t memory_used; /* bytes of slices that wait to be reduced, or to be stopped */
 } gl_statistics;
 
 /* What was exchanged with a peer, or of a loss class. */
@@ -149,8 +150,8 @@ uint16_t gl_engine_job(const gl_engine *engine);
 /* Starts an operation; what the submission points to but `in` and `out` is copied. 0, or -1 if it makes no sense, one of
  * its step and tensor is already under way, a message would have more than GL_MAX_SLICES slices, or memory is out. */
 int gl_submit(gl_engine *engine, const gl_submission *submission, uint64_t now);
-/* First slice of aggregator `index`'s shard of a tensor of `slices` slices. */
-uint32_t gl_shard_start(uint32_t slices, uint32_t index, uint32_t aggregators);
+/* First slice of part `index` of a tensor of `slices` slices that is shared among `parts` ranks. */
+uint32_t gl_shard_start(uint32_t slices, uint32_t index, uint32_t parts);
 
 /* Bytes of an element, 0 if there is no such type. */
 unsigned gl_element_bytes(unsigned element_type);
@@ -167,6 +168,16 @@ uint64_t gl_deadline(const gl_engine *engine, uint64_t now);
 uint64_t gl_patience(const gl_engine *engine);
 
 int gl_engine_has_event(const gl_engine *engine);
+/* The operation that was submitted longest ago, and from whom nothing of it has come yet: bit r of `missing` is rank r. */
+typedef struct {
+    uint64_t age; /* us */
+    uint32_t step;
+    uint16_t tensor;
+    uint64_t missing[GL_MAX_RANKS / 64];
+} gl_waiting;
+/* Returns 0 if none is under way, else 1. */
+int gl_oldest(const gl_engine *engine, uint64_t now, gl_waiting *waiting);
+
 gl_event *gl_next_event(gl_engine *engine); /* the caller frees it with gl_event_free */
 void gl_event_free(gl_event *event);
 /* Whether every message that was sent has been stopped by all its receivers. */

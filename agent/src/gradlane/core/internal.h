@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the parts of the engine share: send.c (messages, repair), congestion.c (a path's rate), receive.c (validation,
- * completion), port.c (the receiver's port), aggregate.c (operations, shards, reduction), trace.c and tagging.c.
+ * What the parts of the engine share: collective.c (which nodes an operation has), operation.c (what they do), reduce.c,
+ * pool.c and heap.c; send.c (messages on their way), repair.c (PROBE, BITMAP, STOP), congestion.c (a path's rate);
+ * receive.c (validation, completion), port.c (the receiver's port); trace.c and tagging.c.
  */
 #ifndef GRADLANE_INTERNAL_H
 #define GRADLANE_INTERNAL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,84 +29,141 @@ enum {
     BACKOFF_MAX = 3,         /* doublings of the time from one BITMAP to the next */
     PATIENCE = 4,            /* of the shortest round trip: one part may pass before arrivals are looked at */
     PATIENCE_MAX = 500,      /* us */
+    OPERATIONS = 1024,       /* buckets, a power of two */
+    GUARANTEED = 16,         /* slices of each contribution to a node that are kept however short memory is */
+    MEMORY_WAIT = 1000,      /* us until a message that there was no memory for is looked at again */
 };
 
 typedef struct operation operation;
-typedef struct aggregation aggregation;
+typedef struct node node;
 typedef struct tx_message tx_message;
 typedef struct rx_message rx_message;
+typedef struct path path;
 
-/* A local worker's tensor: what it contributes and where the result goes. */
-struct operation {
-    operation *next;
+typedef struct {
     uint64_t key;
-    uint32_t step, slices, last_length;
-    uint16_t tensor;
-    uint8_t encoding;
-    uint32_t loss_class, push_loss, pull_loss;
-    const uint8_t *in;
+    uint32_t place; /* in its heap, from 1; 0: in none */
+} heap_item;
+
+typedef struct {
+    heap_item **items; /* the one with the least key first */
+    uint32_t count, space;
+} heap;
+
+/* A moment at which a message is looked at: of one that is sent (a target), or one that is received. */
+typedef struct {
+    heap_item item;
+    bool received;
+} timer;
+
+/* A slice's bytes: a contribution that waits, or a result that is sent. */
+typedef struct slot {
+    struct slot *next;
+    uint32_t length;
+    uint8_t bytes[];
+} slot;
+
+typedef struct slab {
+    struct slab *next;
+} slab;
+
+/* All that one rank sends another in one phase (pushes or pulls) of an operation is a message: the slices of some nodes, which
+ * both ends list in the same order. */
+typedef struct {
+    node *node;
+    uint32_t start; /* the node's first slice in the message */
+} segment;
+
+typedef struct link {
+    struct link *next; /* of the operation */
+    uint16_t rank;     /* the other end; the number of ranks: the multicast group */
+    bool pull, exact;
+    uint32_t slices;
+    unsigned count;
+    segment *segments;
+    tx_message *sent;     /* NULL: it is over */
+    rx_message *received; /* NULL: nothing has come yet */
+} link;
+
+typedef struct {
+    link *link;
+    uint32_t start; /* the node's first slice in its message */
+} joint;
+
+/* What this rank does with a range of an operation's slices: it reduces what it receives from `from` together with its `own`
+ * contribution; the result goes to `out` and is sent on to `to`. Without `from`, `own` is sent as it is. */
+struct node {
+    operation *operation;
+    uint32_t first, slices; /* of the operation's slices, for layers and magnitudes */
+    uint32_t last_length;   /* bytes of the last one; 0: a server that has not seen it yet */
+    const uint8_t *own, *instead; /* instead: of a result that is lost; NULL: zeros */
     uint8_t *out;
-    uint16_t *layers;
-    uint8_t *magnitudes;
-    uint32_t shards_open, pushes_open;
+    unsigned divisor;       /* of the result; 0: the number of contributions that arrived */
+    unsigned from_count, to_count;
+    joint *from, *to;       /* from: by rank */
+    uint16_t *awaited;      /* by slice: contributions that have neither come nor been given up; NULL: there is one */
+    slot **results;         /* by slice: what is sent on; NULL: nothing is */
+    uint64_t *empty;        /* slices that nobody contributed to: sent on without payload */
+    uint64_t bytes;
+    uint32_t done, floor;   /* slices; all below `floor` are done */
+    unsigned unsent;        /* messages that have not been stopped */
 };
 
-/* One shard at its aggregator. */
-struct aggregation {
-    aggregation *next;
-    uint64_t key;
-    uint32_t step, slices, first, last_length;
+/* A collective operation as this rank takes part in it: as a worker from its submission on, as a server from its first
+ * datagram on. What comes before a worker's submission is kept in `early`. */
+struct operation {
+    operation *next; /* of its bucket */
+    uint32_t step;
     uint16_t tensor;
     uint8_t encoding;
-    uint32_t loss_class;
-    operation *local;
-    rx_message **sources; /* by worker rank */
-    uint16_t *resolved;   /* per slice: workers whose contribution arrived or is lost for good */
-    uint16_t *layers;
-    uint64_t *empty;      /* slices that nobody contributed to */
-    uint8_t *result;
-    uint32_t reduced, pulls_open;
-    uint64_t memory;
-    tx_message **pulls;
-    unsigned pull_count;
+    bool planned, local, told; /* local: a worker's; told: it is COMPLETED */
+    uint32_t loss_class, push_loss, pull_loss;
+    uint64_t since;
+    uint16_t *layers;    /* by slice */
+    uint8_t *magnitudes; /* NULL: all 255 */
+    node **nodes;
+    unsigned node_count;
+    link *outgoing, *incoming;
+    rx_message *early;
+    uint32_t open;       /* nodes that are not done, and messages that read from `own` */
+    uint32_t unstopped;  /* messages */
 };
 
 typedef struct {
+    timer probe;           /* set when the first pass is over */
+    heap_item turn;        /* among those of its path that have something to repair */
+    tx_message *message;
     uint16_t rank;
     bool stopped;
     uint32_t repairs, cursor;
     uint64_t *todo;        /* slices to repair; NULL before the first BITMAP */
     uint32_t *repaired_at, *repair_sequence;
-    uint64_t probe_at;     /* UINT64_MAX: not before the first pass is over */
     uint32_t probe_wait;
 } target;
 
-typedef struct path path;
-
 struct tx_message {
-    tx_message *next;      /* of the same path, or waiting for the window */
+    heap_item turn;        /* among those of its path that have something to send; before, among those without a number */
     path *path;
-    uint32_t id, step, slices, budget, first, last_length;
-    uint16_t tensor;
-    uint8_t flags, encoding; /* encoding: element type and reduction, as in the header */
-    uint32_t loss_class;
-    bool traced;
-    const uint8_t *payload;
-    const uint16_t *layers;
-    const uint8_t *magnitudes; /* NULL: all 255 */
-    const uint64_t *empty;     /* slices sent without payload */
-    uint16_t *queue;           /* order in which slices became ready; NULL: 0, 1, 2 ... */
+    link *link;
+    operation *operation;
+    uint32_t id, slices, budget, loss_class;
+    uint64_t order;        /* of its start */
+    uint8_t header[GL_HEADER]; /* what is the same for all slices */
+    bool started, active, traced; /* active: it has a number */
+    bool reads_own;        /* it sends slices of `in` */
+    uint16_t *queue;       /* order in which slices became ready; NULL: 0, 1, 2 ... */
     uint32_t ready, sent;
     uint32_t *sent_at, *path_sequence, last_sequence;
-    operation *operation;
-    aggregation *aggregation;
     unsigned targets, stopped;
     target target[];
 };
 
 struct rx_message {
-    rx_message *next_open;
-    uint32_t id, step, slices, budget, received, last_length;
+    timer check;
+    operation *operation;  /* NULL: it is over */
+    link *link;            /* NULL: the operation does not know it yet */
+    rx_message *next_early;
+    uint32_t id, step, slices, budget, received;
     uint32_t reach;          /* one more than the highest slice that arrived */
     uint32_t trimmed, ahead; /* slices of which only the header came; those of them from `reach` on */
     uint16_t tensor, source, layer; /* layer: of some slice of it */
@@ -112,13 +171,9 @@ struct rx_message {
     uint32_t loss_class;
     bool complete, end_seen;
     uint8_t in_vain; /* BITMAPs since something that one asked for came */
-    uint64_t check_at;
     uint64_t *arrived;
-    uint64_t *cut; /* the trimmed ones; NULL: none yet */
-    uint8_t *buffer; /* push: own memory; pull: inside the operation's `out` */
-    aggregation *aggregation;
-    operation *operation;
-    uint32_t first;
+    uint64_t *cut;   /* the trimmed ones; NULL: none yet */
+    slot **kept;     /* by slice: contributions that wait for others; NULL: none yet */
 };
 
 /* What a receiver last reported of a stream. */
@@ -153,7 +208,7 @@ struct path {
     uint32_t rtt;                 /* shortest to the receiver that last reported */
     uint32_t round_delivered, round_congested;
     uint32_t round_rtt;           /* the shortest of the round; UINT32_MAX: none */
-    tx_message *messages;
+    heap messages, repairs;       /* that have something to send: by layer, then by age; by age */
 };
 
 typedef struct {
@@ -186,7 +241,7 @@ struct gl_port {
 
 struct gl_engine {
     gl_config config;
-    unsigned ranks, stride, aggregators, aggregator; /* aggregator: own index, or == aggregators if none */
+    unsigned ranks, stride;
     peer peers[GL_MAX_RANKS];
     path paths[GL_MAX_RANKS + 1]; /* by rank; then multicast */
     unsigned turn;
@@ -194,21 +249,23 @@ struct gl_engine {
     gl_engine *next_of_port;
     double weight, sent_share; /* of the port; bytes sent for a weight of one */
     bool waits;                /* for the port, to send */
-    uint64_t timer;
     double rate;       /* bytes per us */
     double queue_time; /* us that slices may spend in queues on the way */
-    uint32_t next_sequence, oldest_sequence;
+    heap timers;
+    uint32_t next_sequence, oldest_sequence, oldest_tolerant; /* of messages in flight; of those of them with a budget */
+    uint64_t order;    /* counts what is queued */
     tx_message *sent[RING];
-    tx_message *waiting, **waiting_tail;
-    rx_message *open;
-    operation *operations;
-    aggregation *aggregations;
+    heap waiting[2];   /* messages without a number: exact ones, those with a budget */
+    uint32_t unstopped; /* messages that were started */
+    operation *operations[OPERATIONS];
     control *controls, **controls_tail;
     control *in_batch;
     gl_event *events, **events_tail;
     unsigned streams; /* that come in at present */
     uint64_t heard;   /* when the last slice came */
-    uint64_t memory;
+    slot *unused;
+    slab *slabs;
+    uint64_t kept;    /* bytes of contributions that wait */
     gl_statistics statistics;
     gl_counts *counts; /* by rank, then multicast; within by loss class, then what has none */
 };
@@ -225,14 +282,10 @@ static inline void put16(uint8_t *p, uint16_t v) { p[0] = (uint8_t)(v >> 8), p[1
 static inline void put32(uint8_t *p, uint32_t v) { put16(p, (uint16_t)(v >> 16)), put16(p + 2, (uint16_t)v); }
 static inline void put64(uint8_t *p, uint64_t v) { put32(p, (uint32_t)(v >> 32)), put32(p + 4, (uint32_t)v); }
 
-static inline uint64_t key_of(uint32_t step, uint16_t tensor) { return (uint64_t)step << 16 | tensor; }
 static inline unsigned type_of(uint8_t encoding) { return encoding & 15; }
 static inline unsigned reduction_of(uint8_t encoding) { return encoding >> 4; }
 static inline uint32_t budget_of(uint32_t loss_ppm, uint32_t slices) {
     return (uint32_t)((uint64_t)loss_ppm * slices / 1000000);
-}
-static inline unsigned aggregator_rank(const gl_engine *e, unsigned index) {
-    return e->config.servers ? e->config.workers + index : index;
 }
 static inline uint32_t class_of(const gl_engine *e, uint16_t layer) {
     uint32_t i = 0;
@@ -249,24 +302,50 @@ static inline uint32_t tolerated(const gl_engine *e, uint32_t loss_class, bool p
 static inline gl_counts *counts_of(gl_engine *e, unsigned rank, uint32_t loss_class) {
     return &e->counts[rank * (e->config.loss_count + 1) + loss_class];
 }
-static inline void due(gl_engine *e, uint64_t at) {
-    if (at < e->timer) e->timer = at;
+#define container_of(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
+
+static inline bool is_server(const gl_engine *e) { return e->config.rank >= e->config.workers; }
+static inline bool is_set(const timer *t) { return t->item.place; }
+
+/* Where a slice of a message belongs. */
+static inline const segment *find_segment(const link *l, uint32_t slice) {
+    unsigned low = 0, high = l->count;
+    while (high - low > 1) {
+        const unsigned middle = (low + high) / 2;
+        *(l->segments[middle].start <= slice ? &low : &high) = middle;
+    }
+    return &l->segments[low];
 }
 
+/* heap.c */
+void heap_put(heap *h, heap_item *item, uint64_t key); /* or moves it */
+void heap_remove(heap *h, heap_item *item);            /* if it is in there */
+static inline heap_item *heap_first(const heap *h) { return h->count ? h->items[0] : NULL; }
+static inline void timer_set(gl_engine *e, timer *t, uint64_t at) { heap_put(&e->timers, &t->item, at); }
+static inline void timer_stop(gl_engine *e, timer *t) { heap_remove(&e->timers, &t->item); }
+
+/* pool.c */
+slot *slot_new(gl_engine *e);
+void slot_free(gl_engine *e, slot *s);
+void pool_free(gl_engine *e);
+
 /* send.c */
-tx_message *tx_new(gl_engine *e, path *p, unsigned targets, uint32_t slices);
-void tx_start(gl_engine *e, tx_message *m, uint64_t now);
-void tx_ready(gl_engine *e, tx_message *m, uint32_t slice);
-void tx_free(tx_message *m);
-void on_stop(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *bits, uint64_t now);
-void on_bitmap(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *bits, uint64_t now);
-uint64_t send_timers(gl_engine *e, uint64_t now);
+tx_message *tx_new(gl_engine *e, operation *o, link *l);
+void tx_begin(gl_engine *e, tx_message *m); /* with what it has of its own */
+void tx_ready(gl_engine *e, tx_message *m, uint32_t slice); /* may be sent now; starts the message */
+void tx_free(gl_engine *e, tx_message *m);
 void put_header(const gl_engine *e, uint8_t *h, const tx_message *m, unsigned kind, uint32_t slice);
 void send_control(gl_engine *e, unsigned to, unsigned kind, const uint8_t *like, const void *payload, uint16_t length);
-
 tx_message *find_sent(gl_engine *e, uint32_t id);
 target *find_target(tx_message *m, unsigned rank);
+void tx_stopped(gl_engine *e, tx_message *m, const uint8_t *received); /* by all its targets */
+unsigned magnitude_of(const gl_engine *e, const tx_message *m, uint32_t slice);
+
+/* repair.c */
+void on_stop(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *bits, uint64_t now);
+void on_bitmap(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *bits, uint64_t now);
 void arm_probe(gl_engine *e, target *t, uint64_t now);
+void probe(gl_engine *e, target *t, uint64_t now);
 
 /* congestion.c */
 void on_report(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *payload, uint64_t now);
@@ -293,24 +372,31 @@ void on_trace(gl_engine *e, unsigned source, const uint8_t *h, uint32_t length);
 uint8_t tos_of(const gl_engine *e, const uint8_t *h);
 
 /* receive.c */
-uint64_t receive_timers(gl_engine *e, uint64_t now);
 void rx_free(gl_engine *e, rx_message *m);
-void rx_release_buffer(gl_engine *e, rx_message *m);
+void check(gl_engine *e, rx_message *m, uint64_t now);
 
-/* aggregate.c */
+/* operation.c */
 operation *find_operation(gl_engine *e, uint32_t step, uint16_t tensor);
-aggregation *find_aggregation(gl_engine *e, uint32_t step, uint16_t tensor);
-aggregation *aggregation_new(gl_engine *e, uint32_t step, uint16_t tensor, uint32_t slices, uint8_t encoding, uint32_t loss_class);
-void resolve(gl_engine *e, aggregation *a, uint32_t slice, uint64_t now);
-void shard_done(gl_engine *e, operation *o);
-void push_released(gl_engine *e, tx_message *m, const uint8_t *received);
-void pull_released(gl_engine *e, tx_message *m);
-void mismatch(gl_engine *e, uint32_t step, uint16_t tensor, unsigned source, uint32_t slices);
+operation *operation_new(uint32_t step, uint16_t tensor); /* in no bucket yet; NULL: memory is out */
+void operation_insert(gl_engine *e, operation *o);
+void operation_replace(gl_engine *e, operation *early, operation *o); /* takes over what has come */
 void operation_free(gl_engine *e, operation *o);
-void aggregation_free(gl_engine *e, aggregation *a);
+bool operation_begin(gl_engine *e, operation *o, uint64_t now);   /* that has its nodes; false: memory is out */
+bool operation_attach(gl_engine *e, operation *o, rx_message *m); /* false: it does not fit, which is told */
+void message_detach(gl_engine *e, rx_message *m);
+/* Whether a slice may be kept, or need not be, where `ahead` others are to be kept before it. */
+bool has_room(const gl_engine *e, const rx_message *m, uint32_t slice, uint64_t ahead);
+uint32_t expected_length(const gl_engine *e, const rx_message *m, uint32_t slice); /* 0: not known yet */
+/* Both may end the operation, and the message's part in it. */
+void slice_arrived(gl_engine *e, rx_message *m, uint32_t slice, const uint8_t *payload, uint32_t length);
+void slice_lost(gl_engine *e, rx_message *m, uint32_t slice);
+void message_stopped(gl_engine *e, tx_message *m, const uint8_t *received);
+
+/* collective.c */
+operation *operation_of_server(gl_engine *e, const rx_message *m, uint64_t now); /* NULL: it is none, or memory is out */
 
 /* reduce.c */
-void reduce_slice(uint8_t *result, const uint8_t *const *sources, unsigned count, unsigned divisor, uint32_t bytes,
-                  unsigned element_type);
+void reduce_slice(uint8_t *result, const uint8_t *const *sources, unsigned count, unsigned reduction, unsigned divisor,
+                  uint32_t bytes, unsigned element_type);
 
 #endif

@@ -10,39 +10,25 @@ static uint32_t reorder_delay(const gl_engine *e, unsigned rank) {
     return half > REORDER_MIN ? half : REORDER_MIN;
 }
 
-void rx_release_buffer(gl_engine *e, rx_message *m) {
-    if (m->operation || !m->buffer) return;
-    e->memory -= (uint64_t)m->slices * e->config.slice_bytes;
-    free(m->buffer);
-    m->buffer = NULL;
-}
-
 void rx_free(gl_engine *e, rx_message *m) {
     if (!m) return;
-    rx_release_buffer(e, m);
-    rx_message **at = &e->open;
-    while (*at && *at != m) at = &(*at)->next_open;
-    if (*at) *at = m->next_open;
+    timer_stop(e, &m->check);
+    message_detach(e, m);
     free(m->arrived), free(m->cut), free(m);
 }
 
-static uint32_t bitmap_bytes(const rx_message *m, uint8_t *out) {
-    const uint32_t bytes = (m->slices + 7) / 8;
-    for (uint32_t i = 0; i < bytes; i++) out[i] = (uint8_t)(m->arrived[i >> 3] >> (8 * (i & 7)));
-    return bytes;
-}
-
 /* From now on holes are holes, and not waited for any longer. */
-static void first_pass_over(rx_message *m) {
-    if (!m->end_seen) m->check_at = 0;
+static void first_pass_over(gl_engine *e, rx_message *m) {
+    if (!m->end_seen) timer_stop(e, &m->check);
     m->end_seen = true;
 }
 
 /* Every slice has arrived, or its header says that it is lost: nothing of the first pass is on its way any more. */
 static bool all_seen(const rx_message *m) { return m->received + m->trimmed == m->slices; }
 
-static void answer(gl_engine *e, const rx_message *m, unsigned kind) {
-    uint8_t h[GL_HEADER] = {0}, bits[GL_MAX_SLICES / 8];
+/* `bits`: what of the slices needs not be sent (again). */
+static void answer(gl_engine *e, const rx_message *m, unsigned kind, const uint64_t *bits) {
+    uint8_t h[GL_HEADER] = {0}, payload[GL_MAX_SLICES / 8];
     put16(h + GL_AT_JOB, e->config.job);
     put32(h + GL_AT_STEP, m->step);
     put16(h + GL_AT_TENSOR, m->tensor);
@@ -54,21 +40,37 @@ static void answer(gl_engine *e, const rx_message *m, unsigned kind) {
     put16(h + GL_AT_SLICES, (uint16_t)m->slices);
     put16(h + GL_AT_BUDGET, (uint16_t)m->budget);
     put64(h + GL_AT_TOKEN, e->config.token);
-    send_control(e, m->source, kind, h, bits, (uint16_t)bitmap_bytes(m, bits));
+    const uint32_t bytes = (m->slices + 7) / 8;
+    for (uint32_t i = 0; i < bytes; i++) payload[i] = (uint8_t)(bits[i >> 3] >> (8 * (i & 7)));
+    send_control(e, m->source, kind, h, payload, (uint16_t)bytes);
     if (kind == GL_KIND_STOP)
         e->statistics.stops_sent++;
     else
         e->statistics.bitmaps_sent++;
 }
 
-static void complete(gl_engine *e, rx_message *m, uint64_t now) {
+/* Asks for what is missing, as far as there is memory for it. Returns whether there is for any of it. */
+static bool ask(gl_engine *e, const rx_message *m) {
+    if (has_room(e, m, 0, m->slices - m->received)) return answer(e, m, GL_KIND_BITMAP, m->arrived), true;
+    uint64_t bits[GL_MAX_SLICES / 64];
+    memcpy(bits, m->arrived, words(m->slices) * sizeof *bits);
+    uint32_t wanted = 0;
+    for (uint32_t i = 0; i < m->slices; i++) {
+        if (test_bit(bits, i)) continue;
+        if (has_room(e, m, i, wanted))
+            wanted++;
+        else
+            set_bit(bits, i);
+    }
+    if (wanted) answer(e, m, GL_KIND_BITMAP, bits);
+    return wanted;
+}
+
+static void complete(gl_engine *e, rx_message *m) {
     const uint32_t missing = m->slices - m->received;
     const uint32_t budget = budget_of(tolerated(e, m->loss_class, m->flags & GL_FLAG_PULL), m->slices);
     m->complete = true;
-    m->check_at = 0;
-    rx_message **at = &e->open;
-    while (*at != m) at = &(*at)->next_open;
-    *at = m->next_open;
+    timer_stop(e, &m->check);
     e->statistics.messages_received++;
     e->statistics.slices_expected += m->slices;
     e->statistics.slices_delivered += m->received;
@@ -78,26 +80,10 @@ static void complete(gl_engine *e, rx_message *m, uint64_t now) {
     c->slices_expected += m->slices, c->slices_delivered += m->received, c->slices_lost += missing;
     c->budget_total += budget;
     if (missing > budget) e->statistics.budget_violations++; /* counted apart from the decision that completed it */
-    answer(e, m, GL_KIND_STOP);
-    if (m->operation) {
-        /* A lost result keeps the worker's own gradient. */
-        operation *o = m->operation;
-        for (uint32_t i = 0; missing && i < m->slices; i++) {
-            if (test_bit(m->arrived, i)) continue;
-            const uint64_t offset = (uint64_t)(m->first + i) * e->config.slice_bytes;
-            memcpy(o->out + offset, o->in + offset, m->first + i == o->slices - 1 ? o->last_length : e->config.slice_bytes);
-        }
-        m->buffer = NULL;
-        shard_done(e, o);
-    } else {
-        aggregation *a = m->aggregation;
-        if (!missing) return;
-        /* resolve() may end the aggregation and this message's part in it, with the last missing slice. */
-        uint32_t last = m->slices;
-        while (test_bit(m->arrived, last - 1)) last--;
-        for (uint32_t i = 0; i < last; i++)
-            if (!test_bit(m->arrived, i)) resolve(e, a, i, now);
-    }
+    answer(e, m, GL_KIND_STOP, m->arrived);
+    /* What is lost may be the last that the operation has waited for. */
+    for (uint32_t i = 0; missing && m->link && i < m->slices; i++)
+        if (!test_bit(m->arrived, i)) slice_lost(e, m, i);
 }
 
 /* What is missing for sure: everything once the sender is through, otherwise the holes below the highest slice and what
@@ -106,112 +92,78 @@ static uint32_t holes(const rx_message *m) {
     return (m->end_seen ? m->slices : m->reach + m->ahead) - m->received;
 }
 
-static void check(gl_engine *e, rx_message *m, uint64_t now) {
+void check(gl_engine *e, rx_message *m, uint64_t now) {
     const uint32_t missing = m->slices - m->received;
     if ((m->end_seen || all_seen(m)) && missing <= m->budget) {
-        complete(e, m, now);
+        complete(e, m);
         return;
     }
-    m->check_at = 0;
+    timer_stop(e, &m->check);
     if (holes(m) <= m->budget) return;
-    answer(e, m, GL_KIND_BITMAP);
+    if (!ask(e, m)) {
+        timer_set(e, &m->check, now + MEMORY_WAIT);
+        return;
+    }
     /* A result's slices come in the order in which they could be reduced, so what looks like a hole may just be to come. */
     const uint64_t wait = 2 * reorder_delay(e, m->source) + e->peers[m->source].srtt;
-    m->check_at = now + (m->end_seen ? wait : wait << m->in_vain);
+    timer_set(e, &m->check, now + (m->end_seen ? wait : wait << m->in_vain));
     if (m->in_vain < BACKOFF_MAX) m->in_vain++;
-    due(e, m->check_at);
-}
-
-uint64_t receive_timers(gl_engine *e, uint64_t now) {
-    uint64_t next = UINT64_MAX;
-    for (rx_message *m = e->open, *following; m; m = following) {
-        following = m->next_open;
-        if (m->check_at && m->check_at <= now) check(e, m, now);
-        if (!m->complete && m->check_at && m->check_at < next) next = m->check_at;
-        if (m->complete) return now; /* completing can close others: start anew */
-    }
-    return next;
 }
 
 static void check_later(gl_engine *e, rx_message *m, uint64_t now) {
-    if (m->check_at) return;
-    m->check_at = now + reorder_delay(e, m->source);
-    due(e, m->check_at);
+    if (!is_set(&m->check)) timer_set(e, &m->check, now + reorder_delay(e, m->source));
 }
 
-static bool attach_push(gl_engine *e, rx_message *m) {
-    if (e->aggregator == e->aggregators || m->source >= e->config.workers) return e->statistics.bad_source++, false;
-    aggregation *a = find_aggregation(e, m->step, m->tensor);
-    if (a && (a->slices != m->slices || a->encoding != m->encoding || a->sources[m->source])) {
-        mismatch(e, m->step, m->tensor, m->source, m->slices);
-        return e->statistics.bad_range++, false;
-    }
-    const uint64_t memory = (uint64_t)m->slices * e->config.slice_bytes;
-    if (!a) a = aggregation_new(e, m->step, m->tensor, m->slices, m->encoding, m->loss_class);
-    if (!a || e->memory + memory > e->config.memory || !(m->buffer = malloc(memory)))
-        return e->statistics.no_memory++, false;
-    e->memory += memory;
-    m->aggregation = a;
-    a->sources[m->source] = m;
-    return true;
-}
-
-static bool attach_pull(gl_engine *e, rx_message *m) {
-    const unsigned index = m->source - (e->config.servers ? e->config.workers : 0u);
-    if (index >= e->aggregators) return e->statistics.bad_source++, false;
+/* Finds the operation of a new message, or begins to keep what comes of one that is not submitted yet. */
+static bool attach(gl_engine *e, rx_message *m, uint64_t now) {
+    const bool pull = m->flags & GL_FLAG_PULL;
+    if (is_server(e) ? pull || m->source >= e->config.workers : !pull && m->source >= e->config.workers)
+        return e->statistics.bad_source++, false;
     operation *o = find_operation(e, m->step, m->tensor);
-    if (!o) return e->statistics.bad_message++, false;
-    m->first = gl_shard_start(o->slices, index, e->aggregators);
-    const uint32_t expected = gl_shard_start(o->slices, index + 1, e->aggregators) - m->first;
-    if (expected != m->slices || m->encoding != o->encoding) {
-        mismatch(e, m->step, m->tensor, m->source, m->slices);
-        return e->statistics.bad_range++, false;
+    if (!o && is_server(e)) {
+        if (!(o = operation_of_server(e, m, now))) return e->statistics.bad_header++, false;
+    } else if (!o) {
+        if (!(o = operation_new(m->step, m->tensor))) return e->statistics.no_memory++, false;
+        operation_insert(e, o);
+    }
+    if (o->planned) {
+        if (!operation_attach(e, o, m)) return e->statistics.bad_range++, false;
+        return true;
     }
     m->operation = o;
-    m->buffer = o->out + (uint64_t)m->first * e->config.slice_bytes;
-    m->last_length = m->first + m->slices == o->slices ? o->last_length : e->config.slice_bytes;
+    m->next_early = o->early;
+    o->early = m;
     return true;
 }
 
 /* The message that a DATA, REPAIR or PROBE header speaks of; made if it is new. NULL: not (or no longer) wanted. */
-static rx_message *find_message(gl_engine *e, unsigned source, const uint8_t *h) {
+static rx_message *find_message(gl_engine *e, unsigned source, const uint8_t *h, uint64_t now) {
     const uint32_t id = get32(h + GL_AT_MESSAGE), distance = id - e->config.message_base - source;
     if (distance % e->stride) return e->statistics.bad_message++, NULL;
     rx_message **slot = &e->peers[source].ring[distance / e->stride % RING];
     rx_message *m = *slot;
+    const uint32_t loss_class = class_of(e, get16(h + GL_AT_LAYER));
     if (m && m->id == id) {
-        if (m->slices == get16(h + GL_AT_SLICES) && m->step == get32(h + GL_AT_STEP) &&
-            m->tensor == get16(h + GL_AT_TENSOR) && m->encoding == h[GL_AT_ELEMENT_TYPE] &&
-            m->loss_class == class_of(e, get16(h + GL_AT_LAYER)))
-            return m;
-        return e->statistics.bad_message++, NULL;
+        if (m->slices != get16(h + GL_AT_SLICES) || m->step != get32(h + GL_AT_STEP) ||
+            m->tensor != get16(h + GL_AT_TENSOR) || m->encoding != h[GL_AT_ELEMENT_TYPE])
+            return e->statistics.bad_message++, NULL;
+        if (m->loss_class != loss_class) return e->statistics.bad_class++, NULL;
+        return m;
     }
     if (m && (int32_t)(id - m->id) < 0) return e->statistics.slices_late++, NULL;
-    if (m && !m->complete) return e->statistics.bad_message++, NULL;
-    const bool pull = h[GL_AT_FLAGS] & GL_FLAG_PULL;
+    if (m && (!m->complete || m->operation)) return e->statistics.bad_message++, NULL;
     m = calloc(1, sizeof *m);
     if (!m) return e->statistics.no_memory++, NULL;
     m->id = id, m->source = (uint16_t)source, m->flags = h[GL_AT_FLAGS] & (GL_FLAG_PULL | GL_FLAG_MULTICAST);
     m->step = get32(h + GL_AT_STEP), m->tensor = get16(h + GL_AT_TENSOR);
     m->slices = get16(h + GL_AT_SLICES), m->budget = get16(h + GL_AT_BUDGET);
     m->encoding = h[GL_AT_ELEMENT_TYPE], m->layer = get16(h + GL_AT_LAYER);
-    m->loss_class = class_of(e, m->layer);
+    m->loss_class = loss_class, m->check.received = true;
     m->arrived = calloc(words(m->slices), sizeof *m->arrived);
-    if (!m->arrived || !(pull ? attach_pull(e, m) : attach_push(e, m))) {
-        if (!m->arrived) e->statistics.no_memory++;
-        return rx_free(e, m), NULL;
-    }
+    if (!m->arrived) e->statistics.no_memory++;
+    if (!m->arrived || !attach(e, m, now)) return rx_free(e, m), NULL;
     rx_free(e, *slot);
-    *slot = m;
-    m->next_open = e->open;
-    e->open = m;
-    return m;
-}
-
-/* 0: nobody has told yet how long the last slice is. */
-static uint32_t expected_length(const gl_engine *e, const rx_message *m, uint32_t slice) {
-    if (slice < m->slices - 1) return e->config.slice_bytes;
-    return m->aggregation ? m->aggregation->last_length : m->last_length;
+    return *slot = m;
 }
 
 /* After a slice's arrival or its loss became known. Once all have been seen there is nothing to wait for; `news`: that may
@@ -225,7 +177,7 @@ static void proceed(gl_engine *e, rx_message *m, bool news, uint64_t now) {
 
 /* The payload is lost, for sure and at once. It may yet come: as a REPAIR, or because the network had duplicated it. */
 static void on_trimmed(gl_engine *e, unsigned source, const uint8_t *h, uint64_t now) {
-    rx_message *m = find_message(e, source, h);
+    rx_message *m = find_message(e, source, h, now);
     if (!m) return;
     const uint32_t slice = get16(h + GL_AT_SLICE), length = get16(h + GL_AT_LENGTH), expected = expected_length(e, m, slice);
     if (m->complete) {
@@ -252,13 +204,13 @@ static void on_trimmed(gl_engine *e, unsigned source, const uint8_t *h, uint64_t
 }
 
 static void on_slice(gl_engine *e, unsigned source, const uint8_t *h, uint32_t length, uint64_t now) {
-    rx_message *m = find_message(e, source, h);
+    rx_message *m = find_message(e, source, h, now);
     if (!m) return;
     const uint32_t slice = get16(h + GL_AT_SLICE);
     if (m->complete) {
         e->statistics.slices_late++, counts_of(e, source, m->loss_class)->slices_late++;
         /* The sender repairs what was declared lost, so it has not seen the STOP. */
-        if ((h[0] & 15) == GL_KIND_REPAIR) answer(e, m, GL_KIND_STOP);
+        if ((h[0] & 15) == GL_KIND_REPAIR) answer(e, m, GL_KIND_STOP, m->arrived);
         return;
     }
     if (test_bit(m->arrived, slice)) {
@@ -272,11 +224,12 @@ static void on_slice(gl_engine *e, unsigned source, const uint8_t *h, uint32_t l
         e->statistics.bad_length++;
         return;
     }
-    uint8_t *to = m->buffer + (uint64_t)slice * e->config.slice_bytes;
-    if (empty)
-        memset(to, 0, expected);
-    else
-        memcpy(to, h + GL_HEADER, length);
+    if (!empty && !has_room(e, m, slice, 0)) {
+        e->statistics.no_memory++;
+        if (h[GL_AT_FLAGS] & GL_FLAG_END) first_pass_over(e, m);
+        proceed(e, m, false, now);
+        return;
+    }
     const bool trimmed = m->cut && test_bit(m->cut, slice);
     if (trimmed) {
         clear_bit(m->cut, slice);
@@ -287,23 +240,20 @@ static void on_slice(gl_engine *e, unsigned source, const uint8_t *h, uint32_t l
     m->received++;
     for (; m->reach <= slice; m->reach++) m->ahead -= m->cut && test_bit(m->cut, m->reach);
     if ((h[0] & 15) == GL_KIND_REPAIR) m->in_vain = 0;
-    if (h[GL_AT_FLAGS] & GL_FLAG_END) first_pass_over(m);
-    if (m->aggregation) {
-        if (slice == m->slices - 1) m->aggregation->last_length = length;
-        m->aggregation->layers[slice] = get16(h + GL_AT_LAYER);
-        resolve(e, m->aggregation, slice, now);
-    }
+    if (h[GL_AT_FLAGS] & GL_FLAG_END) first_pass_over(e, m);
+    if (is_server(e)) m->operation->layers[slice] = get16(h + GL_AT_LAYER);
+    slice_arrived(e, m, slice, h + GL_HEADER, length);
     proceed(e, m, !trimmed, now);
 }
 
 static void on_probe(gl_engine *e, unsigned source, const uint8_t *h, uint64_t now) {
-    rx_message *m = find_message(e, source, h);
+    rx_message *m = find_message(e, source, h, now);
     if (!m) return;
     if (m->complete) {
-        answer(e, m, GL_KIND_STOP);
+        answer(e, m, GL_KIND_STOP, m->arrived);
         return;
     }
-    first_pass_over(m);
+    first_pass_over(e, m);
     check(e, m, now);
 }
 
