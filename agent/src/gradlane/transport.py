@@ -35,7 +35,8 @@ Values = npt.NDArray[Any]
 NUMPY_TYPES: dict[str, np.dtype[Any]] = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16)}
 
 STATISTICS = [name for name, _ in ffi.typeof("gl_statistics").fields]
-_COUNTS = [name for name, _ in ffi.typeof("gl_runner_counts").fields]
+_OF_PEER = [name for name, _ in ffi.typeof("gl_counts").fields]
+_OF_AGENT = [name for name, _ in ffi.typeof("gl_runner_counts").fields]
 
 
 @dataclass(frozen=True)
@@ -289,6 +290,22 @@ class Engine:
         result = {name: int(getattr(values, name)) for name in STATISTICS}
         return result | {"send_errors": int(count[0]), "send_errno": int(last[0])}
 
+    def peer_counts(self, rank: int) -> dict[str, int]:
+        """What was exchanged with a rank: the fields of gl_counts in engine.h."""
+        with self.locked() as engine:
+            return self._counts(lib.gl_peer_statistics, engine, rank)
+
+    def class_counts(self, index: int) -> dict[str, int]:
+        """The same of a loss class, by its number in the job's list; one past the last: of all other layers."""
+        with self.locked() as engine:
+            return self._counts(lib.gl_class_statistics, engine, index)
+
+    @staticmethod
+    def _counts(function: Callable[[Any, int, Any], None], engine: Any, index: int) -> dict[str, int]:
+        counts = ffi.new("gl_counts *")
+        function(engine, index, counts)
+        return {name: int(getattr(counts, name)) for name in _OF_PEER}
+
     def path(self, rank: int) -> tuple[int, int]:
         """Pacing rate (bit/s) and smoothed round-trip time (us) towards a rank."""
         rate, srtt = ffi.new("uint64_t *"), ffi.new("uint32_t *")
@@ -403,7 +420,7 @@ class Transport:
         """Cumulative counts of the agent. `socket_drops`: arrivals for which the sockets' buffers had no room."""
         counts = ffi.new("gl_runner_counts *")
         lib.gl_runner_statistics(self.runner, counts)
-        result: dict[str, Any] = {name: int(getattr(counts, name)) for name in _COUNTS}
+        result: dict[str, Any] = {name: int(getattr(counts, name)) for name in _OF_AGENT}
         result["socket_drops"] = sum(map(sockets.drops, self._sockets.values()))
         return result | {"fallbacks": list(dict.fromkeys(self.fallbacks))}
 

@@ -219,7 +219,9 @@ void path_begin(gl_engine *e, path *p, uint64_t now) {
 }
 
 unsigned path_burst(const gl_engine *e, const path *p) {
-    const unsigned limit = (unsigned)(p->rate * e->queue_time * BURST / (GL_HEADER + e->config.slice_bytes));
+    const double bytes = p->rate * e->queue_time * BURST;
+    const double most = bytes < GL_BATCH_BYTES ? bytes : GL_BATCH_BYTES;
+    const unsigned limit = (unsigned)(most / (GL_HEADER + e->config.slice_bytes));
     return limit < 1 ? 1 : limit > GL_BATCH ? GL_BATCH : limit;
 }
 

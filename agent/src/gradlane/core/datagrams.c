@@ -19,11 +19,6 @@
 #define UDP_GRO 104
 #endif
 
-enum {
-    SEGMENTS_MAX = 64,      /* of a message: UDP_MAX_SEGMENTS of every kernel that has UDP_SEGMENT */
-    SEGMENTED_MAX = 65507,  /* bytes of a message: an IPv4 packet, less its headers */
-};
-
 /* The messages of a batch. */
 typedef struct {
     struct mmsghdr messages[GL_BATCH];
@@ -70,8 +65,8 @@ static void prepare(const outlet *out, const gl_batch *b, unsigned first, unsign
 
 /* How many datagrams a message may hold. */
 static unsigned most_segments(const outlet *out, const gl_batch *b) {
-    const unsigned fit = SEGMENTED_MAX / b->segment;
-    return !out->segmentation || fit < 1 ? 1 : fit < SEGMENTS_MAX ? fit : SEGMENTS_MAX;
+    const unsigned fit = GL_BATCH_BYTES / b->segment;
+    return !out->segmentation || fit < 1 ? 1 : fit;
 }
 
 void send_batch(outlet *out, const gl_batch *b) {

@@ -13,7 +13,11 @@
 #include "port.h"
 #include "wire.h"
 
-enum { GL_BATCH = 16, GL_MAX_RANKS = 256 };
+enum {
+    GL_BATCH = 64,          /* datagrams: UDP_MAX_SEGMENTS of every kernel that has UDP_SEGMENT */
+    GL_BATCH_BYTES = 65507, /* of a batch of several: an IPv4 packet, less its headers */
+    GL_MAX_RANKS = 256,
+};
 
 /* Slices of these layers and magnitudes (both inclusive) have this queue class or drop precedence. */
 typedef struct {

@@ -324,6 +324,7 @@ static int sleep_on(gl_runner *r, uint64_t wait, uint64_t patience) {
 
 int gl_runner_run(gl_runner *r) {
     prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul); /* ns: pacing needs finer sleeps than the default 50 us */
+    prctl(PR_SET_NAME, "gradlane-io");
     int error = 0;
     gl_runner_lock(r);
     while (!r->stopping && !error) {
