@@ -171,7 +171,7 @@ class Engine:
         self._transport = transport
         self._job = job
         self.runner = transport.runner
-        self._groups: list[socket.socket] = []
+        self._groups: list[Address] = []
         config, _kept = _configuration(job, rank, agreement, memory, transport.port)
         with transport.locked():
             self.pointer = lib.gl_engine_new(config)
@@ -196,16 +196,12 @@ class Engine:
             group = job.multicast_address(index)
             if group is None or rank >= len(job.workers) or aggregator.rank == rank:
                 continue
-            sock = sockets.join(group, wire.UDP_PORT, own, self._transport.fallbacks)
-            self._groups.append(sock)
-            if lib.gl_runner_socket(self.runner, sock.fileno()):
-                raise AgentError(f"job {job.name!r}: out of memory")
+            self._transport.join(group, own)
+            self._groups.append(group)
 
     def _free(self) -> None:
-        for sock in self._groups:
-            lib.gl_runner_unwatch(self.runner, sock.fileno())
-            sock.close()
-        self._groups.clear()
+        for group in self._groups:
+            self._transport.leave(group)
         with self._transport.locked():
             lib.gl_engine_free(self.pointer)
 
@@ -344,6 +340,7 @@ class Transport:
         self._failure = ""
         self._news: dict[Engine, Callable[[], None]] = {}
         self._sockets: dict[Address, socket.socket] = {}
+        self._groups: dict[Address, tuple[socket.socket, int]] = {}  # multicast groups, and how many engines use each
         try:
             for address in addresses:
                 self._sockets[address] = sockets.bind(address, wire.UDP_PORT, self.fallbacks)
@@ -393,6 +390,26 @@ class Transport:
             known = ", ".join(map(str, self._sockets))
             raise AgentError(f"this agent has no address {address}; it has {known}")
         return self._sockets[address]
+
+    def join(self, group: Address, own: Address) -> None:
+        """Receives a multicast group by the interface of one of the agent's addresses. Raises AgentError."""
+        if group in self._groups:
+            sock, users = self._groups[group]
+        else:
+            sock, users = sockets.join(group, wire.UDP_PORT, own, self.fallbacks), 0
+            if lib.gl_runner_socket(self.runner, sock.fileno()):
+                sock.close()
+                raise AgentError("out of memory or file descriptors while joining a multicast group")
+        self._groups[group] = sock, users + 1
+
+    def leave(self, group: Address) -> None:
+        """The opposite of `join`."""
+        sock, users = self._groups.pop(group)
+        if users > 1:
+            self._groups[group] = sock, users - 1
+            return
+        lib.gl_runner_unwatch(self.runner, sock.fileno())
+        sock.close()
 
     def add(
         self, job: Job, rank: int, agreement: Agreement, news: Callable[[], None], memory: int = MEMORY_BYTES

@@ -11,6 +11,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -18,12 +19,15 @@
 
 #include "datagrams.h"
 
-enum { ROUNDS = 4 };
+enum { ROUNDS = 4, READY_MAX = 16 };
+
+/* Sets of descriptors (epoll), and their places in what the loop polls. While it sleeps, an epoll set holds no file open:
+ * what is taken out of it and closed is closed. */
+enum { WATCHED, SOCKETS, SETS };
 
 /* `ready` is NULL for a UDP socket. fd < 0: taken away, the place is free. */
 typedef struct {
     int fd;
-    bool readable;
     gl_ready *ready;
     void *context;
 } source;
@@ -40,13 +44,11 @@ struct gl_runner {
     pthread_mutex_t lock;
     int wake, notify;
     bool stopping;
-    uint64_t changes; /* of `sources`: what poll says of others than it was asked for is not to be believed */
+    int sets[SETS];
     source *sources;
     unsigned source_count;
     served *served;
     unsigned served_count;
-    struct pollfd *polled; /* the loop alone has it: watched descriptors, then sockets */
-    unsigned polled_room;
     receive_buffer *buffers;
     gl_batch *batch;
     gl_runner_counts counts;
@@ -87,19 +89,24 @@ gl_runner *gl_runner_new(int notify) {
     if (!r) return NULL;
     if (lock_new(&r->lock)) return free(r), NULL;
     r->notify = notify;
+    for (int i = 0; i < SETS; i++) r->sets[i] = epoll_create1(EPOLL_CLOEXEC);
     r->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     r->buffers = malloc(RECEIVE_BATCH * sizeof *r->buffers);
     r->batch = malloc(sizeof *r->batch);
-    if (r->wake < 0 || !r->buffers || !r->batch || gl_runner_watch(r, r->wake, woken, r)) return gl_runner_free(r), NULL;
+    if (r->sets[WATCHED] < 0 || r->sets[SOCKETS] < 0 || r->wake < 0 || !r->buffers || !r->batch ||
+        gl_runner_watch(r, r->wake, woken, r))
+        return gl_runner_free(r), NULL;
     return r;
 }
 
 void gl_runner_free(gl_runner *r) {
     if (!r) return;
     for (unsigned i = 0; i < r->served_count; i++) free(r->served[i].out.peers);
+    for (int i = 0; i < SETS; i++)
+        if (r->sets[i] >= 0) close(r->sets[i]);
     if (r->wake >= 0) close(r->wake);
     pthread_mutex_destroy(&r->lock);
-    free(r->sources), free(r->served), free(r->polled), free(r->buffers), free(r->batch), free(r);
+    free(r->sources), free(r->served), free(r->buffers), free(r->batch), free(r);
 }
 
 void gl_runner_lock(gl_runner *r) { pthread_mutex_lock(&r->lock); }
@@ -126,13 +133,15 @@ int gl_runner_watch(gl_runner *r, int fd, gl_ready *ready, void *context) {
     unsigned at = 0;
     while (at < r->source_count && r->sources[at].fd >= 0) at++;
     source *table = with_place(r->sources, &r->source_count, sizeof *table, at);
+    int failed = -1;
     if (table) {
-        r->sources = table, r->changes++;
-        table[at] = (source){.fd = fd, .ready = ready, .context = context};
+        struct epoll_event event = {.events = EPOLLIN, .data.u32 = at};
+        r->sources = table;
+        failed = epoll_ctl(r->sets[ready ? WATCHED : SOCKETS], EPOLL_CTL_ADD, fd, &event);
+        table[at] = (source){.fd = failed ? -1 : fd, .ready = ready, .context = context};
     }
     gl_runner_unlock(r);
-    gl_runner_wake(r);
-    return table ? 0 : -1;
+    return failed;
 }
 
 int gl_runner_socket(gl_runner *r, int fd) { return gl_runner_watch(r, fd, NULL, NULL); }
@@ -140,7 +149,10 @@ int gl_runner_socket(gl_runner *r, int fd) { return gl_runner_watch(r, fd, NULL,
 void gl_runner_unwatch(gl_runner *r, int fd) {
     gl_runner_lock(r);
     for (unsigned i = 0; i < r->source_count; i++)
-        if (r->sources[i].fd == fd) r->sources[i] = (source){.fd = -1}, r->changes++;
+        if (r->sources[i].fd == fd) {
+            epoll_ctl(r->sets[r->sources[i].ready ? WATCHED : SOCKETS], EPOLL_CTL_DEL, fd, NULL);
+            r->sources[i] = (source){.fd = -1};
+        }
     gl_runner_unlock(r);
 }
 
@@ -207,21 +219,22 @@ static void take(void *context, const uint8_t *datagram, uint32_t length, int co
     r->counts.foreign++;
 }
 
-/* Returns whether a socket may hold more. */
-static bool serve_sources(gl_runner *r) {
+/* Returns whether there may be more. */
+static bool receive(gl_runner *r) {
     bool more = false;
-    /* A callback may change the table. */
-    for (unsigned i = 0; i < r->source_count; i++) {
-        source *s = &r->sources[i];
-        if (s->fd < 0 || !s->readable) continue;
-        if (s->ready)
-            s->readable = false, s->ready(s->context, gl_runner_now());
-        else if (receive_batch(s->fd, r->buffers, take, r))
-            more = true;
-        else
-            s->readable = false;
-    }
+    for (unsigned i = 0; i < r->source_count; i++)
+        if (r->sources[i].fd >= 0 && !r->sources[i].ready) more |= receive_batch(r->sources[i].fd, r->buffers, take, r);
     return more;
+}
+
+static void serve_watched(gl_runner *r) {
+    struct epoll_event events[READY_MAX];
+    const int count = epoll_wait(r->sets[WATCHED], events, READY_MAX, 0);
+    for (int i = 0; i < count; i++) {
+        /* An earlier one's callback may have taken it away. */
+        const source s = r->sources[events[i].data.u32];
+        if (s.fd >= 0 && s.ready) s.ready(s.context, gl_runner_now());
+    }
 }
 
 /* A batch of each engine in turn, until none has one. */
@@ -270,73 +283,48 @@ static uint64_t patience_of(const gl_runner *r) {
     return least == UINT64_MAX ? 0 : least;
 }
 
-/* Returns their number, of which `watched` are no sockets; 0 if memory is out. */
-static unsigned fill_polled(gl_runner *r, unsigned *watched) {
-    unsigned count = 0;
-    if (r->polled_room < r->source_count) {
-        struct pollfd *grown = realloc(r->polled, r->source_count * sizeof *grown);
-        if (!grown) return 0;
-        r->polled = grown, r->polled_room = r->source_count;
-    }
-    for (int sockets = 0; sockets < 2; sockets++) {
-        for (unsigned i = 0; i < r->source_count; i++)
-            if (r->sources[i].fd >= 0 && (r->sources[i].ready == NULL) == sockets)
-                r->polled[count++] = (struct pollfd){.fd = r->sources[i].fd, .events = POLLIN};
-        if (!sockets) *watched = count;
-    }
-    return count;
-}
-
 /* Returns an errno, or 0. */
-static int wait_for(struct pollfd *descriptors, unsigned count, uint64_t us) {
+static int wait_for(struct pollfd *sets, unsigned count, uint64_t us) {
     const struct timespec timeout = {(time_t)(us / 1000000), (long)(us % 1000000) * 1000};
-    return ppoll(descriptors, count, us == UINT64_MAX ? NULL : &timeout, NULL) < 0 && errno != EINTR ? errno : 0;
-}
-
-static void mark_readable(gl_runner *r, unsigned count) {
-    for (unsigned k = 0; k < count; k++)
-        for (unsigned i = 0; r->polled[k].revents && i < r->source_count; i++)
-            if (r->sources[i].fd == r->polled[k].fd) r->sources[i].readable = true;
+    return ppoll(sets, count, us == UINT64_MAX ? NULL : &timeout, NULL) < 0 && errno != EINTR ? errno : 0;
 }
 
 /* Sleeps without the lock until something is readable or `wait` us are over. For `patience` us of that, arrivals are left
  * to gather. Returns an errno, or 0. */
-static int sleep_on(gl_runner *r, uint64_t wait, uint64_t patience) {
-    unsigned watched = 0;
-    const unsigned count = fill_polled(r, &watched);
-    const uint64_t changes = r->changes;
-    if (!count) return ENOMEM;
+static int sleep_on(gl_runner *r, struct pollfd *sets, uint64_t wait, uint64_t patience) {
     gl_runner_unlock(r);
     int error = 0;
-    bool woken_up = false;
+    sets[WATCHED].revents = 0;
     if (wait && patience) {
         const uint64_t first = wait < patience ? wait : patience;
-        error = wait_for(r->polled, watched, first);
-        for (unsigned k = 0; k < watched; k++) woken_up |= r->polled[k].revents != 0;
+        error = wait_for(sets, 1, first);
         if (wait != UINT64_MAX) wait -= first;
     }
-    if (!error) error = wait_for(r->polled, count, woken_up ? 0 : wait);
+    if (!error) error = wait_for(sets, SETS, sets[WATCHED].revents ? 0 : wait);
     gl_runner_lock(r);
     r->counts.wakeups++;
-    if (changes == r->changes) mark_readable(r, count);
     return error;
 }
 
 int gl_runner_run(gl_runner *r) {
     prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul); /* ns: pacing needs finer sleeps than the default 50 us */
     prctl(PR_SET_NAME, "gradlane-io");
+    struct pollfd sets[SETS];
+    for (int i = 0; i < SETS; i++) sets[i] = (struct pollfd){.fd = r->sets[i], .events = POLLIN};
     int error = 0;
     gl_runner_lock(r);
     while (!r->stopping && !error) {
         const uint64_t received = r->counts.received;
-        bool more = true;
-        for (int round = 0; round < ROUNDS && more; round++) {
-            more = serve_sources(r);
+        bool more = sets[SOCKETS].revents;
+        if (sets[WATCHED].revents) serve_watched(r);
+        for (int round = 0; round < ROUNDS; round++) {
+            if (more) more = receive(r);
             transmit(r);
+            if (!more) break;
         }
         hand_out_events(r);
         const uint64_t wait = more ? 0 : time_to_wait(r, gl_runner_now());
-        error = sleep_on(r, wait, r->counts.received > received ? patience_of(r) : 0);
+        error = sleep_on(r, sets, wait, r->counts.received > received ? patience_of(r) : 0);
     }
     gl_runner_unlock(r);
     return error;
