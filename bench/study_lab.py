@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import tomli_w
 
 from arm_run import TASKS, agent_socket
-from control import ask_switch, read_switches
+from control import ask_switch
 from emulation import READY_SECONDS
 from errors import ArmError
 from experiment import Experiment
@@ -61,7 +61,7 @@ class Laboratory:
         if case.exchange == "gradlane":
             job.write_text(tomli_w.dumps(document), encoding="utf-8")
             controller.put_job(document)
-        before = read_switches(controller, self._network.admins())
+        before = self._policy_drops(case)
         for link in links:
             link.send(Order(case, str(job)))
         self._hear(case.arm, links)  # joined
@@ -73,10 +73,7 @@ class Laboratory:
         self._set_loss(0.0)
         _go_on(links)
         outcomes: list[Outcome] = self._hear(case.arm, links)
-        switch = read_switches(controller, self._network.admins()).since(before)
-        dropped = Counter[int]()  # datagrams that the policy dropped, by the 16 magnitudes from that on
-        for cell in switch.drop_map:
-            dropped[cell.magnitude] += cell.packets
+        dropped = self._policy_drops(case) - before
         if case.exchange == "gradlane":
             controller.delete_job(document["job"]["name"])
         figures = {"arm": case.arm, "seconds": seconds, "policy_drops": sorted(dropped.items()), **_figures(outcomes)}
@@ -120,6 +117,14 @@ class Laboratory:
                 raise ArmError(f"{why}; in {what}") from None
         return heard
 
+    def _policy_drops(self, case: Case) -> Counter[int]:
+        """Datagrams that the policy has dropped so far, by the 16 magnitudes from that on."""
+        dropped = Counter[int]()
+        if case.drops == "policy":
+            for cell in self._network.controller.counters()["drop_map"]:
+                dropped[cell["magnitude"]] += cell["packets"]
+        return dropped
+
     def _set_loss(self, loss: float) -> None:
         """Of all links, in the direction from the switch to the host: so a datagram meets it once."""
         for admin in self._network.admins().values():
@@ -135,10 +140,12 @@ def _go_on(links: Sequence[Link]) -> None:
 def _figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Of all ranks together. The losses are the means over the ranks: that of the whole batch of a step."""
     first = outcomes[0]
+    assert first.test is not None
+    test_loss, test_accuracy = first.test
     return {
         "losses": [fmean(losses) for losses in zip(*(outcome.losses for outcome in outcomes), strict=True)],
-        "test_loss": first.test_loss,
-        "test_accuracy": first.test_accuracy,
+        "test_loss": test_loss,
+        "test_accuracy": test_accuracy,
         "parameters_sha256": first.parameters_sha256,
         "replicas_equal": len({outcome.parameters_sha256 for outcome in outcomes}) == 1,
         "transport": {

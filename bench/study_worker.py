@@ -70,12 +70,9 @@ class Worker:
         link.recv()
         statistics = session.close() if session is not None else {}
         flat = parameters_to_vector(model.parameters()).detach().numpy()
-        return Outcome(
-            losses,
-            *_evaluate(task, model, self._data[case.model]),
-            hashlib.sha256(flat.tobytes()).hexdigest(),
-            statistics,
-        )
+        digest = hashlib.sha256(flat.tobytes()).hexdigest()
+        test = _evaluate(task, model, self._data[case.model]) if self._rank == 0 else None
+        return Outcome(losses, test, digest, statistics)
 
     def _train(self, case: Case, task: Task, model: nn.Module) -> list[float]:
         training, data = TRAININGS[case.model], self._data[case.model]
