@@ -36,7 +36,10 @@ _LOSS_TO_REPAIR = 0.01
 
 @dataclass(frozen=True)
 class Training:
-    """How a model of training.models is trained here. batch: examples of all workers in a step."""
+    """How a model of training.models is trained here. batch: examples of all workers in a step.
+
+    The widths make messages of a little over 100 slices, so that each tolerance leaves a whole number of them.
+    """
 
     width: int
     batch: int
@@ -47,8 +50,8 @@ class Training:
 
 # SGD (momentum 0.9) takes a gradient as it is, so its length counts; Adam divides by it, element by element.
 TRAININGS: Mapping[str, Training] = {
-    "cnn": Training(width=256, batch=64, steps=80, optimizer="sgd", learning_rate=0.05),
-    "transformer": Training(width=100, batch=32, steps=100, optimizer="adam", learning_rate=3e-3),
+    "cnn": Training(width=184, batch=64, steps=80, optimizer="sgd", learning_rate=0.05),
+    "transformer": Training(width=68, batch=32, steps=100, optimizer="adam", learning_rate=5e-3),
 }
 
 
