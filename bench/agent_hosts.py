@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts around a Linux bridge, each a network namespace with an agent: for measurements of the agent itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from wires import WireError, run
+
+MTU = 1500
+_SHALLOW = 200_000  # bytes that a port of limited rate holds
+
+
+class Hosts:
+    """Namespaces of hosts 0..n-1, host k at 10.77.0.(k+1) on eth0. Raises WireError.
+
+    `rate` (bit/s) limits every link both ways (tbf); without it there is none. Offloads stay as the kernel has them.
+    """
+
+    def __init__(self, count: int, mtu: int = MTU, rate: int | None = None) -> None:
+        if os.geteuid():
+            raise WireError("it needs root, for network namespaces")
+        self.count, self._mtu, self._rate = count, mtu, rate
+        self._prefix = f"gla{os.getpid()}"
+        self._bridge = f"{self._prefix}s"
+
+    def namespace(self, host: int) -> str:
+        """Of a host."""
+        return f"{self._prefix}h{host}"
+
+    def address(self, host: int) -> str:
+        """Of a host."""
+        return f"10.77.0.{host + 1}"
+
+    def __enter__(self) -> Hosts:
+        try:
+            for namespace in (self._bridge, *map(self.namespace, range(self.count))):
+                run("ip", "netns", "add", namespace)
+                run("ip", "-n", namespace, "link", "set", "lo", "up")
+            run("ip", "-n", self._bridge, "link", "add", "br0", "type", "bridge")
+            run("ip", "-n", self._bridge, "link", "set", "br0", "mtu", str(self._mtu), "up")
+            for host in range(self.count):
+                self._link(host)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _link(self, host: int) -> None:
+        namespace, port = self.namespace(host), f"port{host}"
+        peer = ("peer", "name", "eth0", "netns", namespace)
+        run("ip", "link", "add", port, "netns", self._bridge, "type", "veth", *peer)
+        run("ip", "-n", self._bridge, "link", "set", port, "master", "br0", "mtu", str(self._mtu), "up")
+        run("ip", "-n", namespace, "addr", "add", f"{self.address(host)}/24", "dev", "eth0")
+        run("ip", "-n", namespace, "link", "set", "eth0", "mtu", str(self._mtu), "up")
+        if self._rate is not None:
+            bucket = ("tbf", "rate", f"{self._rate}bit", "burst", "16kb", "limit", str(_SHALLOW))
+            for where, name in ((namespace, "eth0"), (self._bridge, port)):
+                run("tc", "-n", where, "qdisc", "add", "dev", name, "root", *bucket)
+
+    def __exit__(self, *_: object) -> None:
+        for namespace in (self._bridge, *map(self.namespace, range(self.count))):
+            subprocess.run(["ip", "netns", "del", namespace], check=False, capture_output=True)
+
+    def start(self, host: int, *command: str, **settings: Any) -> subprocess.Popen[str]:
+        """A process of this Python on a host."""
+        words = ["ip", "netns", "exec", self.namespace(host), sys.executable, *command]
+        return subprocess.Popen(words, text=True, **settings)
+
+    def start_agent(self, host: int, folder: Path) -> tuple[subprocess.Popen[str], Path]:
+        """The agent of a host, ready, and its socket; its log is in the folder. Raises WireError."""
+        path, log = folder / f"agent{host}.sock", folder / f"agent{host}.log"
+        with log.open("w") as output:
+            words = ("-m", "gradlane.cli", "agent", "--address", self.address(host), "--socket", str(path))
+            process = self.start(host, *words, stderr=output)
+        while "ready" not in log.read_text():
+            if process.poll() is not None:
+                raise WireError(f"the agent of host {host} ended: {log.read_text()[-300:]}")
+            time.sleep(0.02)
+        return process, path
+
+    def job(self, rate: str, buffer: str) -> str:
+        """A job file with a worker on each host."""
+        workers = "".join(
+            f'[[worker]]\nrank = {host}\nhost = "h{host}"\naddress = "{self.address(host)}"\n'
+            for host in range(self.count)
+        )
+        head = f'[job]\nname = "bench"\nid = 1\nkey = "{os.urandom(16).hex()}"\n'
+        return f'{head}{workers}[transport]\nrate = "{rate}"\nbuffer = "{buffer}"\n[slots]\nbase = 0\nmask = 4095\n'
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time that the threads of a process have had, to the nanosecond; threads that have ended are left out."""
+    total = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        total += int((task / "schedstat").read_text().split()[0])
+    return total / 1e9
