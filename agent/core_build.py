@@ -40,14 +40,16 @@ generated.mkdir(parents=True, exist_ok=True)
 
 ffi = FFI()
 ffi.cdef("struct iovec { void *iov_base; size_t iov_len; }; struct sockaddr_storage { ...; };")
-ffi.cdef(_declarations(definitions, "port.h"))
-ffi.cdef(_declarations(definitions, "engine.h"))
-ffi.cdef(_declarations(definitions, "io.h"))
+HEADERS = (
+    "port.h", "engine.h", "io.h", "channel.h", "exchange.h", "magnitude.h", "feedback.h", "tolerance.h", "convert.h",
+)  # fmt: skip
+for header in HEADERS:
+    ffi.cdef(_declarations(definitions, header))
 # Built from source on the machine that runs it; a wheel for others is built with GRADLANE_PORTABLE=1.
 target = [] if os.environ.get("GRADLANE_PORTABLE") else ["-march=native"]
 ffi.set_source(
     "gradlane._core",
-    '#include "engine.h"\n#include "io.h"\n',
+    "".join(f'#include "{header}"\n' for header in HEADERS),
     sources=[f"src/gradlane/core/{path.name}" for path in sorted(CORE.glob("*.c"))],
     include_dirs=["src/gradlane/core", "build/generated"],
     extra_compile_args=["-std=gnu11", "-O3", "-ffp-contract=off", "-Wall", "-Wextra", "-Wno-sign-compare", *target],

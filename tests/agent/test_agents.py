@@ -11,14 +11,14 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gradlane import wire
-from gradlane.client import Connection
+from gradlane.client import Connection, Tensor
 from gradlane.errors import AgentError
 
 # Far from 127.0.0.1, so that agents of the machine itself are not met, nor those of another run of the tests.
@@ -77,21 +77,26 @@ def job_file(folder: Path, workers: int, servers: int = 0, name: str = "job.toml
 def join(files: Sequence[Path], agents: Sequence[Host]) -> list[Connection]:
     """One connection per file, all at the same time; raises the first error."""
     with ThreadPoolExecutor(len(files)) as pool:
-        futures = [pool.submit(Connection, file, r, agents[r].socket) for r, file in enumerate(files)]
+        futures = [pool.submit(Connection, file, r, 0, agents[r].socket) for r, file in enumerate(files)]
         return [future.result() for future in futures]
 
 
-def all_reduce(connections: Sequence[Connection], shared, step: int) -> None:
-    """Runs one all-reduce of tensor 0 at every worker; raises the first error."""
-    futures: list[Future[None]] = [Future() for _ in connections]
-    for connection, future in zip(connections, futures, strict=True):
+def tensors(connections: Sequence[Connection], elements: int, *layers: tuple[int, int]) -> list[Tensor]:
+    """The same tensor at every worker, of the job's wire type."""
+    return [c.tensor("w", elements, c.job.transport.wire, layers or [(0, 0)]) for c in connections]
 
-        def done(error: AgentError | None, future: Future[None] = future) -> None:
-            future.set_exception(error) if error else future.set_result(None)
 
-        connection.reduce(step, 0, done)
-    for future in futures:
-        future.result(20)
+def all_reduce(shared: Sequence[Tensor]) -> None:
+    """Runs one all-reduce at every worker; raises the first error."""
+    for handle in [tensor.submit() for tensor in shared]:
+        handle.wait(20)
+
+
+def error_of(tensor: Tensor) -> str:
+    """Why an all-reduce fails, at the latest after ten seconds."""
+    with pytest.raises(AgentError) as failure:
+        tensor.submit().wait(10)
+    return str(failure.value)
 
 
 def close(connections: Sequence[Connection]) -> list[dict]:
@@ -104,20 +109,20 @@ def test_the_mean_is_exact_and_one_job_follows_another(tmp_path: Path, wire_type
     elements = 100_003
     with hosts(3 + servers, tmp_path) as agents:
         for number in (1, 2):
-            file = job_file(tmp_path, 3, servers, wire=wire_type, id=str(number))
+            # A ring adds in the ring's order.
+            file = job_file(tmp_path, 3, servers, wire=wire_type, id=str(number), transport='collective = "direct"')
             command = [sys.executable, "-m", "gradlane.cli", "serve", "--job", str(file), "--rank", "3"]
             server = subprocess.Popen([*command, "--socket", str(agents[3].socket)]) if servers else None
             connections = join([file] * 3, agents)
-            shared = [c.share(0, elements, [(0, 0), (50_000, 1)]) for c in connections]
+            shared = tensors(connections, elements, (0, 0), (50_000, 1))
             for step in range(3):
-                for rank, (contribution, _) in enumerate(shared):
-                    contribution[:] = np.random.default_rng([rank, step]).standard_normal(elements)
-                all_reduce(connections, shared, step)
                 total = np.zeros(elements, np.float32)
-                for contribution, _ in shared:
+                for rank, contribution in enumerate(t.contribution for t in shared):
+                    contribution[:] = np.random.default_rng([rank, step]).standard_normal(elements)
                     total += contribution
-                expected = (total / np.float32(3)).astype(shared[0][0].dtype)
-                for _, result in shared:
+                all_reduce(shared)
+                expected = (total / np.float32(3)).astype(shared[0].result.dtype)
+                for result in (t.result for t in shared):
                     np.testing.assert_array_equal(result, expected)
             counts = close(connections)
             assert all(c["budget_violations"] == 0 and c["slices_lost"] == 0 for c in counts)
@@ -129,29 +134,21 @@ def test_the_mean_is_exact_and_one_job_follows_another(tmp_path: Path, wire_type
 def test_a_killed_agent_is_named_within_ten_seconds(tmp_path: Path) -> None:
     with hosts(3, tmp_path) as agents:
         connections = join([job_file(tmp_path, 3)] * 3, agents)
-        [c.share(0, 1000, [(0, 0)]) for c in connections]
+        shared = tensors(connections, 1000, (0, 0))
         agents[1].process.kill()
         began = time.monotonic()
         for rank in (0, 2):
-            failed: Future[AgentError | None] = Future()
-            try:
-                connections[rank].reduce(0, 0, failed.set_result)
-                error = failed.result(10)
-            except AgentError as raised:
-                error = raised
-            assert f"rank 1 (h1, {NETWORK}.2)" in str(error)
+            assert f"rank 1 (h1, {NETWORK}.2)" in error_of(shared[rank])
         assert time.monotonic() - began < 10
 
 
 def test_a_silent_agent_is_named_within_ten_seconds(tmp_path: Path) -> None:
     with hosts(3, tmp_path) as agents:
         connections = join([job_file(tmp_path, 3)] * 3, agents)
-        [c.share(0, 1000, [(0, 0)]) for c in connections]
+        shared = tensors(connections, 1000, (0, 0))
         agents[2].process.send_signal(signal.SIGSTOP)
         try:
-            failed: Future[AgentError | None] = Future()
-            connections[0].reduce(0, 0, failed.set_result)
-            error = str(failed.result(10))
+            error = error_of(shared[0])
         finally:
             agents[2].process.send_signal(signal.SIGCONT)
         assert f"rank 2 (h2, {NETWORK}.3)" in error
@@ -160,21 +157,13 @@ def test_a_silent_agent_is_named_within_ten_seconds(tmp_path: Path) -> None:
 
 def test_a_training_process_that_ends_without_a_word_is_named(tmp_path: Path) -> None:
     file = job_file(tmp_path, 2)
-    script = (
-        "import os, sys; from gradlane.client import Connection; Connection(sys.argv[1], 1, sys.argv[2]); os._exit(3)"
-    )
+    script = "import os, sys; from gradlane.client import *; Connection(sys.argv[1], 1, 0, sys.argv[2]); os._exit(3)"
     with hosts(2, tmp_path) as agents:
         other = subprocess.Popen([sys.executable, "-c", script, str(file), str(agents[1].socket)])
-        connection = Connection(file, 0, agents[0].socket)
+        connection = Connection(file, 0, 0, agents[0].socket)
         assert other.wait(10) == 3
-        connection.share(0, 1000, [(0, 0)])
-        failed: Future[AgentError | None] = Future()
-        try:
-            connection.reduce(0, 0, failed.set_result)
-            error = failed.result(10)
-        except AgentError as raised:
-            error = raised
-        assert f"rank 1 (h1, {NETWORK}.2): its training process ended" in str(error)
+        with pytest.raises(AgentError, match=rf"rank 1 \(h1, {NETWORK}.2\): its training process ended"):
+            connection.tensor("w", 1000, "float32").submit().wait(10)
 
 
 def test_another_key_or_job_file_is_refused_and_named(tmp_path: Path) -> None:
@@ -228,10 +217,10 @@ def test_an_agent_that_tags_writes_dscp_and_ecn_on_each_datagram(tmp_path: Path)
         sniffer.bind(("lo", 0x0800))
         with hosts(2, tmp_path) as agents:
             connections = join([file] * 2, agents)
-            shared = [c.share(0, elements, [(0, 0), (50_000, 3)]) for c in connections]
-            for contribution, _ in shared:
+            shared = tensors(connections, elements, (0, 0), (50_000, 3))
+            for contribution in (t.contribution for t in shared):
                 contribution[:] = np.random.default_rng(1).standard_normal(elements)
-            all_reduce(connections, shared, 0)
+            all_reduce(shared)
             counts = close(connections)
         assert all(c["send_errors"] == 0 and c["budget_violations"] == 0 for c in counts)
         seen = list(datagrams_on_loopback(sniffer))
@@ -251,11 +240,11 @@ def test_a_batch_that_the_kernel_cannot_segment_goes_out_one_by_one(tmp_path: Pa
     file = job_file(tmp_path, 2, transport=transport, policy=f"{CLASSES}\n{PRECEDENCES}")
     with hosts(2, tmp_path) as agents:
         connections = join([file] * 2, agents)
-        shared = [c.share(0, 500_000, [(0, 0), (200_000, 3)]) for c in connections]
-        for rank, (contribution, _) in enumerate(shared):
+        shared = tensors(connections, 500_000, (0, 0), (200_000, 3))
+        for rank, contribution in enumerate(t.contribution for t in shared):
             contribution[:] = rank + 1
-        all_reduce(connections, shared, 0)
-        for _, result in shared:
+        all_reduce(shared)
+        for result in (t.result for t in shared):
             assert (result == 1.5).all()
         assert [(c["send_errors"], c["send_errno"]) for c in close(connections)] == [(0, 0)] * 2
 
@@ -263,8 +252,8 @@ def test_a_batch_that_the_kernel_cannot_segment_goes_out_one_by_one(tmp_path: Pa
 def test_the_status_tells_the_ways_that_traces_took(tmp_path: Path) -> None:
     with hosts(2, tmp_path) as agents:
         connections = join([job_file(tmp_path, 2, transport="trace_every = 1")] * 2, agents)
-        shared = [c.share(0, 1000, [(0, 0)]) for c in connections]
-        all_reduce(connections, shared, 0)
+        shared = tensors(connections, 1000, (0, 0))
+        all_reduce(shared)
         command = [sys.executable, "-m", "gradlane.cli", "status", "--socket", str(agents[0].socket)]
         deadline = time.monotonic() + 10
         while not (found := connections[0].statistics())["traces_returned"] and time.monotonic() < deadline:
@@ -279,17 +268,16 @@ def test_the_status_tells_the_ways_that_traces_took(tmp_path: Path) -> None:
 def test_different_models_are_named(tmp_path: Path) -> None:
     with hosts(2, tmp_path) as agents:
         connections = join([job_file(tmp_path, 2)] * 2, agents)
-        connections[0].share(0, 5_000, [(0, 0)])
-        connections[1].share(0, 90_000, [(0, 0)])
-        with pytest.raises(AgentError, match="disagree about the size of tensor 0 in step 0"):
-            all_reduce(connections, None, 0)
+        connections[0].tensor("w", 5_000, "float32")
+        with pytest.raises(AgentError, match=r"rank 1 .* and rank 0 .* disagree about tensor 'w': elements 90000"):
+            connections[1].tensor("w", 90_000, "float32")
 
 
 def test_what_an_agent_refuses(tmp_path: Path) -> None:
     file = job_file(tmp_path, 2)
     with hosts(1, tmp_path) as agents:
         with pytest.raises(AgentError, match=f"rank 1 has address {NETWORK}.2, but this is the agent of {NETWORK}.1"):
-            Connection(file, 1, agents[0].socket)
+            Connection(file, 1, 0, agents[0].socket)
         second = subprocess.run(
             [sys.executable, "-m", "gradlane.cli", "agent", "--address", agents[0].address, "--socket", "/tmp/none"],
             capture_output=True, text=True, timeout=20, check=False,
@@ -307,4 +295,4 @@ def test_what_an_agent_refuses(tmp_path: Path) -> None:
         )  # fmt: skip
         assert json.loads(status.stdout)["addresses"] == [agents[0].address]
     with pytest.raises(AgentError, match="no agent listens"):
-        Connection(file, 0, tmp_path / "nobody.sock")
+        Connection(file, 0, 0, tmp_path / "nobody.sock")

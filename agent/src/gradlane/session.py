@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from gradlane import costs, ipc, joining, liveness
 from gradlane.agreement import Agreement
-from gradlane.data_path import DataPath
 from gradlane.errors import AgentError
+from gradlane.exchange import Exchange
 from gradlane.job import Job
 from gradlane.listener import Listener
 from gradlane.peers import Peers, Stage
@@ -68,7 +68,7 @@ class Session:
         self._all_here, self._all_left = asyncio.Event(), asyncio.Event()
         self._agreement: Agreement | None = None
         self._engine: Engine | None = None
-        self._data: DataPath | None = None
+        self._data: Exchange | None = None
         self._stopped = liveness.Stopped()
         self._progress = liveness.Progress()
         self._since = time.time()
@@ -131,8 +131,8 @@ class Session:
         connected = time.monotonic()
         self._agreement = agreement = await joining.agree(self.job, self.rank, self.peers, self._services.prober)
         transport, memory = self._services.transport, self._services.memory
-        self._engine = transport.add(self.job, self.rank, agreement, self._news, memory)
-        self._data = data = DataPath(self.job, self.rank, self._engine, agreement, self.fail, self.peers.name)
+        self._engine = transport.add(self.job, self.rank, agreement, memory)
+        self._data = data = Exchange(self.job, self.rank, self._engine, agreement, self.fail, self.peers.ask)
         await self.peers.reach(Stage.READY, JOIN_SECONDS)
         for process, client in self._clients.items():
             data.open(process, client.tell)
@@ -190,12 +190,10 @@ class Session:
             raise ValueError(f"{message['op']!r} before the job has been joined")
         self._data.handle(process, message, descriptors)
 
-    def _news(self) -> None:
-        if self._data is not None:
-            self._data.news()
-
     def _answer(self, rank: int, question: ipc.Message) -> ipc.Message:
-        raise ValueError(f"rank {rank} asks {question!r}, which this agent can't answer")
+        if self._data is None:
+            raise ValueError(f"rank {rank} asks {question!r} before the job has been joined")
+        return self._data.assign(rank, question)
 
     # The end
 
@@ -244,10 +242,12 @@ class Session:
         self._services.prober.remove(self.job.id)
         if self._engine is not None:
             self._last = self.statistics()
+            if self._data is not None:
+                self._data.stop()
             self._engine.close()
             self._engine = None
         if self._data is not None:
-            self._data.close()
+            self._data.close()  # the engine works on its memory to the last
         self.peers.close()
         self.over.set()
         self._ended(self)
@@ -293,7 +293,8 @@ class Session:
         if self._engine is None:
             return dict(self._last)
         others = [member.rank for member in self.job.members if member.rank != self.rank]
-        return {**self._engine.statistics(), "paths": {str(rank): _path(self._engine, rank) for rank in others}}
+        own = {} if self._data is None else self._data.statistics()
+        return {**self._engine.statistics(), **own, "paths": {str(rank): _path(self._engine, rank) for rank in others}}
 
     def status(self) -> JobStatus:
         """What operators see of the job."""

@@ -11,21 +11,27 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy.typing as npt
 import torch
 from torch._C._distributed_c10d import GradBucket  # what torch.distributed exports, with its type
 
-from gradlane import wire
-from gradlane.client import Connection
+from gradlane.client import Connection, Tensor
 from gradlane.errors import AgentError
-from gradlane.magnitude import slice_count
 
 
 class _Tensor:
-    """One gradient bucket's shared memory, as torch sees it."""
+    """One gradient bucket at the agent, and its shared memory as torch sees it."""
 
-    def __init__(self, contribution: torch.Tensor, result: torch.Tensor) -> None:
-        self.contribution = contribution
-        self.result = result
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self.contribution = _as_torch(tensor.contribution, tensor.dtype)
+        self.result = _as_torch(tensor.result, tensor.dtype)
+
+
+def _as_torch(values: npt.NDArray[Any], dtype: str) -> torch.Tensor:
+    if dtype == "bfloat16":  # numpy has none: its bits are uint16 there
+        return torch.from_numpy(values.view("int16")).view(torch.bfloat16)
+    return torch.from_numpy(values)
 
 
 class Session:
@@ -36,7 +42,6 @@ class Session:
         # A model declares its parameters from its input on, so their order numbers the layers.
         self._layers = {parameter.data_ptr(): i for i, parameter in enumerate(model.parameters())}
         self._tensors: dict[tuple[int, int], _Tensor] = {}
-        self._step = 0
         self._seconds: list[float] = []
 
     @property
@@ -76,27 +81,19 @@ class Session:
             self._seconds.append(time.perf_counter() - started)
             future.set_result(buffer)
 
-        self._connection.reduce(self._step, index, done)
-        if bucket.is_last():
-            self._step += 1
+        shared.tensor.submit().add_done_callback(done)
         return future
 
     def _share(self, bucket: GradBucket, buffer: torch.Tensor) -> _Tensor:
-        job = self._connection.job
-        per_slice = (job.transport.slice_bytes or 1432) // (4 if job.transport.wire == "float32" else 2)
-        most = wire.MAX_SLICES * len(job.aggregators)
-        if slice_count(buffer.numel(), per_slice) > most:
-            raise AgentError(
-                f"bucket {bucket.index()} has {buffer.numel()} elements; with {len(job.aggregators)} aggregators at "
-                f"most {most * per_slice} fit: use a smaller bucket_cap_mb"
-            )
         spans: list[tuple[int, int]] = []
         start = 0
         for parameter in bucket.parameters():
             spans.append((start, self._layers[parameter.data_ptr()]))
             start += parameter.numel()
-        contribution, result = self._connection.share(bucket.index(), buffer.numel(), spans)
-        shared = _Tensor(torch.from_numpy(contribution), torch.from_numpy(result))
+        # DDP makes its buckets anew after the first step.
+        name = f"bucket {bucket.index()} of {buffer.numel()}"
+        wire = self._connection.job.transport.wire
+        shared = _Tensor(self._connection.tensor(name, buffer.numel(), wire, spans))
         self._tensors[bucket.index(), buffer.numel()] = shared
         return shared
 
@@ -107,7 +104,7 @@ def connect(job_path: str | Path, rank: int, socket_path: str | Path, model: tor
     `model`: what will be trained, before it is wrapped. Raises gradlane.AgentError that names what is wrong or which
     rank is missing, gradlane.job.JobError for the file.
     """
-    return Session(Connection(job_path, rank, socket_path), model)
+    return Session(Connection(job_path, rank, socket_path=socket_path), model)
 
 
 def allreduce_hook(session: Session, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:

@@ -6,12 +6,9 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from gradlane import sockets, wire
 from gradlane._core import ffi, lib
@@ -29,43 +26,10 @@ MAX_WINDOW = 2048
 MEMORY_BYTES = 2 << 30
 _REALTIME_PRIORITY = 1
 
-ELEMENT_TYPES = {"float32": wire.ElementType.FLOAT32, "float16": wire.ElementType.FLOAT16}
-# float32 or float16 arrays: the job decides.
-Values = npt.NDArray[Any]
-NUMPY_TYPES: dict[str, np.dtype[Any]] = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16)}
-
 STATISTICS = [name for name, _ in ffi.typeof("gl_statistics").fields]
 _OF_PEER = [name for name, _ in ffi.typeof("gl_counts").fields]
 _OF_AGENT = [name for name, _ in ffi.typeof("gl_runner_counts").fields]
 
-
-@dataclass(frozen=True)
-class Completed:
-    """The result of (step, tensor) is there."""
-
-    step: int
-    tensor: int
-
-
-@dataclass(frozen=True)
-class Lost:
-    """A push is over. `slices`: those of the tensor of which this worker's contribution did not count."""
-
-    step: int
-    tensor: int
-    slices: npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Mismatch:
-    """Rank `source` disagrees about the shape of (step, tensor)."""
-
-    step: int
-    tensor: int
-    source: int
-
-
-Event = Completed | Lost | Mismatch
 
 COLORS = ("green", "yellow", "red", "red")  # v1model numbers red 2, TNA 3
 
@@ -161,7 +125,7 @@ def _peers(job: Job, rank: int) -> Any:
 
 
 class Engine:
-    """One job at one rank of this host. Use `submit`, and drain `events` when `news` has been called.
+    """One job at one rank of this host. What it carries goes through core/exchange.c.
 
     `pointer` and `runner` are the gl_engine and the gl_runner that has it.
     """
@@ -215,63 +179,6 @@ class Engine:
         """From now on the C function `drain` (gl_drain of io.h) takes the events, in the transport's thread."""
         lib.gl_runner_deliver(self.runner, self.pointer, drain, context)
 
-    def submit(
-        self,
-        step: int,
-        tensor: int,
-        contribution: Values,
-        result: Values,
-        layers: npt.NDArray[np.uint16],
-        magnitudes: npt.NDArray[np.uint8],
-    ) -> None:
-        """Starts an all-reduce; the arrays must live until it is Completed. Raises AgentError."""
-        push, pull = (round(p * 1e6) for p in (self._job.loss.push, self._job.loss.pull))
-        submission = ffi.new(
-            "gl_submission *",
-            {
-                "step": step,
-                "tensor": tensor,
-                "collective": lib.GL_ALL_REDUCE,
-                "algorithm": lib.GL_DIRECT,
-                "element_type": ELEMENT_TYPES[self._job.transport.wire],
-                "reduction": lib.GL_MEAN_OF_ARRIVED if self._job.aggregation == "mean" else lib.GL_MEAN,
-                "elements": contribution.size,
-                "in": ffi.from_buffer("uint8_t[]", contribution),
-                "out": ffi.from_buffer("uint8_t[]", result, require_writable=True),
-                "layers": ffi.from_buffer("uint16_t[]", layers),
-                "magnitudes": ffi.from_buffer("uint8_t[]", magnitudes),
-                "push_loss": push,
-                "pull_loss": pull,
-            },
-        )
-        with self.locked() as engine:
-            code = lib.gl_submit(engine, submission, lib.gl_runner_now())
-        lib.gl_runner_wake(self.runner)
-        if code:
-            raise AgentError(
-                f"all-reduce of step {step}, tensor {tensor} can't start: it is under way already, has more than "
-                f"{wire.MAX_SLICES} slices per aggregator, or contributions of other workers fill the memory"
-            )
-
-    def events(self) -> Iterator[Event]:
-        """What happened since the last call."""
-        while True:
-            with self.locked() as engine:
-                event = lib.gl_next_event(engine)
-            if event == ffi.NULL:
-                return
-            try:
-                if event.kind == lib.GL_EVENT_COMPLETED:
-                    yield Completed(event.step, event.tensor)
-                elif event.kind == lib.GL_EVENT_LOST:
-                    bits = np.frombuffer(ffi.buffer(event.lost, (event.slices + 7) // 8), dtype=np.uint8)
-                    lost = np.flatnonzero(np.unpackbits(bits, bitorder="little")[: event.slices])
-                    yield Lost(event.step, event.tensor, lost + event.first_slice)
-                else:
-                    yield Mismatch(event.step, event.tensor, event.source)
-            finally:
-                lib.gl_event_free(event)
-
     def idle(self) -> bool:
         """Whether nobody waits for a datagram of ours any more: every message sent has been stopped."""
         with self.locked() as engine:
@@ -319,15 +226,14 @@ class Engine:
     def close(self) -> None:
         """Ends the job on this host."""
         lib.gl_runner_remove(self.runner, self.pointer)
-        self._transport.forget(self)
         self._free()
 
 
 class Transport:
     """The sockets of an agent and the thread that serves them, for any number of jobs.
 
-    `notify` is readable when `dispatch` has something to do. `fallbacks` names what the kernel refused and what that
-    costs; each is logged once.
+    `notify` is readable when `dispatch` has something to do: the thread has ended. `fallbacks` names what the kernel
+    refused and what that costs; each is logged once.
     """
 
     def __init__(self, addresses: Iterable[Address], failed: Callable[[str], None], realtime: bool = True) -> None:
@@ -338,7 +244,6 @@ class Transport:
         self.fallbacks: list[str] = []
         self._failed = failed
         self._failure = ""
-        self._news: dict[Engine, Callable[[], None]] = {}
         self._sockets: dict[Address, socket.socket] = {}
         self._groups: dict[Address, tuple[socket.socket, int]] = {}  # multicast groups, and how many engines use each
         try:
@@ -411,27 +316,16 @@ class Transport:
         lib.gl_runner_unwatch(self.runner, sock.fileno())
         sock.close()
 
-    def add(
-        self, job: Job, rank: int, agreement: Agreement, news: Callable[[], None], memory: int = MEMORY_BYTES
-    ) -> Engine:
-        """An engine for a job. `news` is called by `dispatch` when there may be events. Raises AgentError."""
-        engine = Engine(self, job, rank, agreement, memory)
-        self._news[engine] = news
-        return engine
-
-    def forget(self, engine: Engine) -> None:
-        """Of an engine that is being closed."""
-        self._news.pop(engine, None)
+    def add(self, job: Job, rank: int, agreement: Agreement, memory: int = MEMORY_BYTES) -> Engine:
+        """An engine for a job. Raises AgentError."""
+        return Engine(self, job, rank, agreement, memory)
 
     def dispatch(self) -> None:
-        """When `notify` is readable: tells whom it concerns."""
+        """When `notify` is readable: the thread has ended."""
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self.notify)
         if self._failure:
             self._failed(self._failure)
-            return
-        for news in list(self._news.values()):
-            news()
 
     def statistics(self) -> dict[str, Any]:
         """Cumulative counts of the agent. `socket_drops`: arrivals for which the sockets' buffers had no room."""
@@ -442,9 +336,7 @@ class Transport:
         return result | {"fallbacks": list(dict.fromkeys(self.fallbacks))}
 
     def close(self) -> None:
-        """Stops the thread and closes the sockets. Engines that are left are closed first."""
-        for engine in list(self._news):
-            engine.close()
+        """Stops the thread and closes the sockets. The engines must be closed before."""
         lib.gl_runner_stop(self.runner)
         self._thread.join()
         self._free()

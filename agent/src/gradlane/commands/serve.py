@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     from gradlane.client import Connection
 
     signal.signal(signal.SIGTERM, _exit)
-    connection = Connection(options.job, options.rank, options.socket)
+    connection = Connection(options.job, options.rank, socket_path=options.socket)
     print(f"ready: rank {options.rank} of job {connection.job.name}", file=sys.stderr, flush=True)
     counts = connection.wait_closed()
     if options.json:

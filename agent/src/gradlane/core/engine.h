@@ -160,9 +160,6 @@ uint32_t gl_shard_start(uint32_t slices, uint32_t index, uint32_t parts);
 /* Bytes of an element, 0 if there is no such type. */
 unsigned gl_element_bytes(unsigned element_type);
 
-/* The mean absolute value of each slice of `per_slice` elements (the last may be shorter). */
-void gl_mean_absolute(const uint8_t *values, uint64_t elements, uint32_t per_slice, unsigned element_type, float *means);
-
 void gl_receive(gl_engine *engine, const uint8_t *datagram, uint32_t length, int congested, uint64_t now);
 /* Datagrams to send now, or 0. The batch's memory is valid until the next call of any function. */
 int gl_transmit(gl_engine *engine, gl_batch *batch, uint64_t now);

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The arithmetic on elements: contributions are combined in their order, block by block. Types of 16 bits are combined in
- * float32 and rounded once, to nearest even; integers wrap. And what a slice is worth.
+ * float32 and rounded once, to nearest even; integers wrap.
  */
-#include <math.h>
-#ifdef __F16C__
-#include <immintrin.h>
-#endif
-
+#include "elements.h"
 #include "internal.h"
 
-enum { BLOCK = 512, LANES = 16 };
+enum { BLOCK = 512 };
 
 unsigned gl_element_bytes(unsigned element_type) {
     switch (element_type) {
@@ -23,49 +19,6 @@ unsigned gl_element_bytes(unsigned element_type) {
     case GL_TYPE_FLOAT64:
     case GL_TYPE_INT64: return 8;
     default: return 0;
-    }
-}
-
-static void load_float16(float *to, const uint8_t *from, size_t n) {
-    size_t i = 0;
-#ifdef __F16C__
-    for (; i + 8 <= n; i += 8) _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(from + 2 * i))));
-#endif
-    for (; i < n; i++) {
-        _Float16 value;
-        memcpy(&value, from + 2 * i, 2);
-        to[i] = (float)value;
-    }
-}
-
-static void store_float16(uint8_t *to, const float *from, size_t n) {
-    size_t i = 0;
-#ifdef __F16C__
-    for (; i + 8 <= n; i += 8)
-        _mm_storeu_si128((__m128i *)(to + 2 * i), _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
-#endif
-    for (; i < n; i++) {
-        const _Float16 value = (_Float16)from[i];
-        memcpy(to + 2 * i, &value, 2);
-    }
-}
-
-static void load_bfloat16(float *to, const uint8_t *from, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        uint16_t half;
-        memcpy(&half, from + 2 * i, 2);
-        const uint32_t bits = (uint32_t)half << 16;
-        memcpy(to + i, &bits, 4);
-    }
-}
-
-static void store_bfloat16(uint8_t *to, const float *from, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, from + i, 4);
-        const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16, quiet = bits >> 16 | 0x40;
-        const uint16_t half = (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? quiet : rounded);
-        memcpy(to + 2 * i, &half, 2);
     }
 }
 
@@ -157,33 +110,5 @@ void reduce_slice(uint8_t *result, const uint8_t *const *sources, unsigned count
     case GL_TYPE_INT8: reduce_int8(result, sources, count, reduction, total); break;
     case GL_TYPE_INT32: reduce_int32(result, sources, count, reduction, total); break;
     default: reduce_int64(result, sources, count, reduction, total);
-    }
-}
-
-static float sum_of_absolute(const float *values, size_t n) {
-    float lanes[LANES] = {0}; /* that the compiler can add in parallel */
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (size_t k = 0; k < LANES; k++) lanes[k] += fabsf(values[i + k]);
-    for (; i < n; i++) lanes[i % LANES] += fabsf(values[i]);
-    float sum = 0;
-    for (size_t k = 0; k < LANES; k++) sum += lanes[k];
-    return sum;
-}
-
-void gl_mean_absolute(const uint8_t *values, uint64_t elements, uint32_t per_slice, unsigned element_type, float *means) {
-    const size_t size = gl_element_bytes(element_type);
-    for (uint64_t first = 0; first < elements; first += per_slice) {
-        const size_t length = elements - first < per_slice ? elements - first : per_slice;
-        float sum = 0, block[BLOCK];
-        for (size_t offset = 0; offset < length; offset += BLOCK) {
-            const size_t n = length - offset < BLOCK ? length - offset : BLOCK;
-            const uint8_t *from = values + (first + offset) * size;
-            (element_type == GL_TYPE_FLOAT16    ? load_float16
-             : element_type == GL_TYPE_BFLOAT16 ? load_bfloat16
-                                                : load_float32)(block, from, n);
-            sum += sum_of_absolute(block, n);
-        }
-        *means++ = sum / (float)length;
     }
 }

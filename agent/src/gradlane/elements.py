@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Types of elements: their names, their numbers on the wire and in commands, and what numpy calls them."""
+
+from typing import Any
+
+import numpy as np
+
+from gradlane import wire
+
+CODES: dict[str, int] = {member.name.lower(): int(member) for member in wire.ElementType}
+# numpy has no bfloat16: its bits stand as uint16. Where ml_dtypes is installed, `named` and `viewed` speak its type.
+NUMPY: dict[str, np.dtype[Any]] = {name: np.dtype("uint16" if name == "bfloat16" else name) for name in CODES}
+FLOATS = ("float32", "float16", "bfloat16")  # what may be lost within a tolerance, and travel as another type
+
+
+def bytes_of(dtype: str) -> int:
+    """Bytes of an element. Raises ValueError that names the types there are."""
+    if dtype not in NUMPY:
+        raise ValueError(f"no element type {dtype!r}: there are {', '.join(NUMPY)}")
+    return NUMPY[dtype].itemsize
+
+
+def name_of(dtype: Any) -> str:
+    """The name of a numpy type, with ml_dtypes' bfloat16, and bool as uint8. Raises ValueError."""
+    name = str(np.dtype(dtype).name)
+    name = "uint8" if name == "bool" else name
+    bytes_of(name)
+    return name

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shared memory: sealed by the agent, divided by the training process."""
+
+import fcntl
+import gc
+import os
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from gradlane import memory
+
+
+def test_a_process_can_not_shrink_what_its_agent_has_mapped() -> None:
+    descriptor = memory.create("test", 8192)
+    with pytest.raises(PermissionError):
+        os.ftruncate(descriptor, 0)
+    with pytest.raises(PermissionError):
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
+    os.close(descriptor)
+
+
+class Arrays(RuleBasedStateMachine):
+    """Arrays never overlap, keep their values while anything refers to them, and give their memory back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.released: list[int] = []
+        self.made = 0
+        self.arena = memory.Arena(self.allocate, lambda region: self.released.append(region.number))
+        self.arrays: list[tuple[np.ndarray, int]] = []
+
+    def allocate(self, nbytes: int) -> memory.Region:
+        descriptor = memory.create("test", nbytes)
+        try:
+            region = memory.Region(self.made, memory.Memory(descriptor, nbytes))
+        finally:
+            os.close(descriptor)
+        self.made += 1
+        return region
+
+    @rule(nbytes=st.one_of(st.integers(0, 5000), st.integers(1 << 20, 6 << 20)), value=st.integers(0, 255))
+    def make(self, nbytes, value) -> None:
+        array = self.arena.empty((nbytes,), np.dtype(np.uint8))
+        array[:] = value
+        self.arrays.append((array, value))
+
+    @rule(data=st.data())
+    def drop(self, data) -> None:
+        if self.arrays:
+            del self.arrays[data.draw(st.integers(0, len(self.arrays) - 1))]
+
+    @rule(data=st.data())
+    def keep_only_a_view(self, data) -> None:
+        if self.arrays:
+            index = data.draw(st.integers(0, len(self.arrays) - 1))
+            array, value = self.arrays[index]
+            self.arrays[index] = (array[array.size // 2 :].reshape(-1, 1), value)
+
+    @invariant()
+    def values_stay_and_places_are_known(self) -> None:
+        for array, value in self.arrays:
+            assert (array == value).all()
+            if array.size:
+                assert self.arena.locate(array) is not None
+
+    def teardown(self) -> None:
+        self.arrays.clear()
+        gc.collect()
+        # What all of them had is there again, in as much memory as the arena keeps.
+        array = self.arena.empty((1,), np.dtype(np.uint8))
+        assert array.size == 1
+        assert self.made - len(self.released) <= 1 + (256 << 20) // (4 << 20)
+
+
+TestArrays = Arrays.TestCase
+TestArrays.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+
+
+def test_other_arrays_and_parts_with_gaps_are_not_on_shared_memory() -> None:
+    machine = Arrays()
+    array = machine.arena.empty((10, 10), np.dtype(np.float32))
+    assert machine.arena.locate(array) == (0, 0)
+    assert machine.arena.locate(array[2:]) == (0, 80)
+    assert machine.arena.locate(array[:, 2:]) is None
+    assert machine.arena.locate(np.zeros(5)) is None
