@@ -39,9 +39,15 @@ class Host(Protocol):
     def refused(self, address: str, problem: str) -> None:
         """Someone at that address, who may be a member, could not be let in at all."""
 
+    def broken(self, address: str, problem: str) -> None:
+        """Someone at that address, who may be a member and call again, has not come so far."""
 
-def mark_as_control(sock: socket.socket) -> None:
+
+def mark_as_control(writer: asyncio.StreamWriter) -> None:
     """The DSCP that switches serve in the top class; no delay."""
+    sock: socket.socket | None = writer.get_extra_info("socket")
+    if sock is None:
+        return  # the connection is lost already, and the reader knows why
     if sock.family == socket.AF_INET6:
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, wire.CONTROL_DSCP << 2)
     else:
@@ -112,12 +118,13 @@ class Listener:
                 lambda: protocol, sock, ssl=self.credentials.listening, ssl_handshake_timeout=HANDSHAKE_SECONDS
             )
             writer = asyncio.StreamWriter(transport, protocol, reader, loop)
-            mark_as_control(writer.get_extra_info("socket"))
+            mark_as_control(writer)
             call = Call(reader, writer, self.credentials)
             await asyncio.wait_for(call.listen(), HANDSHAKE_SECONDS)
             await self._hand_over(call)
         except ssl.SSLError as error:
-            self._broken(address, f"TLS: {error.reason or error}", certificate="CERT" in (error.reason or ""))
+            reason = error.reason or str(error)
+            self._broken(address, f"TLS: {reason}", certificate="CERT" in reason or "UNKNOWN_CA" in reason)
         except (OSError, EOFError, ValueError, asyncio.TimeoutError) as error:
             self._broken(address, str(error) or type(error).__name__)
         except asyncio.CancelledError:
@@ -153,9 +160,11 @@ class Listener:
     def _broken(self, address: str, problem: str, certificate: bool = False) -> None:
         self.statistics["calls_broken"] += 1
         log.info("a call from %s came to nothing: %s", address, problem)
-        if certificate:
-            for host in self._hosts.values():
-                host.refused(address, f"shows no certificate that the authority of this agent has signed ({problem})")
+        for host in self._hosts.values():
+            if not certificate:
+                host.broken(address, problem)
+            else:
+                host.refused(address, f"and this agent do not trust each other's certificates ({problem})")
 
 
 def _bind(address: Address) -> socket.socket:

@@ -123,7 +123,7 @@ class Peers:
                     ),
                     CONNECT_SECONDS,
                 )
-                mark_as_control(writer.get_extra_info("socket"))
+                mark_as_control(writer)
                 await asyncio.wait_for(
                     handshake.introduce(reader, writer, self.job, self.rank, rank, self._credentials), ANSWER_SECONDS
                 )
@@ -136,7 +136,8 @@ class Peers:
                     return
                 await asyncio.sleep(RETRY_SECONDS)
             except (OSError, EOFError, ValueError, asyncio.TimeoutError) as error:
-                self._why[rank] = "its agent has not joined" if writer else f"no agent answers ({_reason(error)})"
+                reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+                self._why[rank] = f"its agent hung up ({reason})" if writer else f"no agent answers ({reason})"
                 if writer is not None:
                     writer.close()
                 await asyncio.sleep(RETRY_SECONDS)
@@ -161,6 +162,12 @@ class Peers:
         for member in self.job.members[self.rank + 1 :]:
             if str(member.address) == address and member.rank not in self._peers:
                 self._refuse(f"{self.name(member.rank)} {problem}")
+
+    def broken(self, address: str, problem: str) -> None:
+        """Someone called, and the call broke off. Should a rank of that address never come, that may be why."""
+        for member in self.job.members[self.rank + 1 :]:
+            if str(member.address) == address:
+                self._why[member.rank] = f"its call broke off ({problem})"
 
     def _refuse(self, reason: str) -> None:
         self._refusal = self._refusal or reason
@@ -324,10 +331,6 @@ class Peers:
                 self._failed(f"{who}: no answer for {DEAD_SECONDS:g} s; the host, its agent or the network is down")
             for peer in self._peers.values():
                 peer.send({"waiting": self.waiting})
-
-
-def _reason(error: BaseException) -> str:
-    return getattr(error, "strerror", None) or str(error) or f"none within {CONNECT_SECONDS:g} s"
 
 
 def _tls_problem(error: ssl.SSLError) -> str:

@@ -116,7 +116,10 @@ class Prober:
     def largest(self, address: Address) -> int:
         """The largest IP packet that this host itself would send there, at most MAX_PACKET bytes."""
         with socket.socket(self._family, socket.SOCK_DGRAM) as sock:
-            sock.connect((str(address), wire.CONTROL_PORT))
+            try:
+                sock.connect((str(address), wire.CONTROL_PORT))
+            except OSError:  # no route: should there be one soon, the probes find out
+                return BASE_PACKET
             return min(MAX_PACKET, sock.getsockopt(self._level, self._mtu_option))
 
     def send(self, datagram: bytes, address: Address, segment: int = 0) -> None:
@@ -235,7 +238,7 @@ class Probes:
             wait = min(2 * wait, 0.5)
         low, high = max(self._through(found)), most
         wait = max(SHORTEST_WAIT, 3 * self._round_trip(found))
-        while low < high - 4:
+        while low + 1 < high:
             sizes = {low + (high - low) * k // (_BETWEEN + 1) for k in range(1, _BETWEEN + 1)} - {low}
             tried = await self._which(rank, sizes, wait)
             low = max(tried, default=low)

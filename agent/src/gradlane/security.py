@@ -41,7 +41,9 @@ class Credentials:
         self.calling.check_hostname = False  # `misnamed` does it, alike on both sides
         for context in (self.listening, self.calling):
             context.minimum_version = ssl.TLSVersion.TLSv1_3
-            context.verify_mode = ssl.CERT_REQUIRED if files else ssl.CERT_NONE
+        # OPTIONAL: who shows none at all is refused by `misnamed`, which can say why; a TLS alert might not arrive.
+        self.listening.verify_mode = ssl.CERT_OPTIONAL if files else ssl.CERT_NONE
+        self.calling.verify_mode = ssl.CERT_REQUIRED if files else ssl.CERT_NONE
         self.listening.num_tickets = 0  # nobody resumes: a connection lasts as long as its job
         if files is None:
             with _ephemeral() as path:
@@ -97,7 +99,11 @@ def fingerprint(certificate: bytes) -> str:
 
 
 def misnamed(certificate: Any, member: Member) -> str:
-    """What is wrong with a verified certificate (`SSLObject.getpeercert()`) for that rank, or ""."""
+    """What is wrong with a verified certificate (`SSLObject.getpeercert()`) for that rank, or "". None: none shown."""
+    if not certificate:
+        return (
+            "shows no certificate, but the other agent has [tls] in its file; either all agents of a job have, or none"
+        )
     names = [(kind, value) for kind, value in certificate.get("subjectAltName", ())]
     for kind, value in names:
         if kind == "DNS" and value.lower() == member.host.lower():

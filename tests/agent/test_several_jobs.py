@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several jobs on the same hosts, and several processes of a job on one host."""
+
+import contextlib
+from pathlib import Path
+
+from running_agents import Agent, Member, agents, job_file, loopback, members, running
+
+
+def test_jobs_run_beside_each_other_and_one_that_fails_leaves_the_others(tmp_path: Path) -> None:
+    addresses = loopback(3)
+    # Other hosts, other ranks: host 1 is rank 1 of the first job and rank 0 of the second.
+    first = job_file(tmp_path, addresses[:2], "first.toml", name="first", id=1)
+    second = job_file(tmp_path, addresses[1:], "second.toml", name="second", id=2)
+    with agents(tmp_path, addresses) as hosts, members(first, hosts[:2]) as one, members(second, hosts[1:]) as two:
+        assert {member.next()[0] for member in (*one, *two)} == {"joined"}
+        jobs = hosts[1].status()["jobs"]
+        assert {name: job["rank"] for name, job in jobs.items()} == {"first": 1, "second": 0}
+        one[0].end()
+        assert "its training process ended" in one[1].next()[0]
+        assert two[0].silent(1)
+        assert set(hosts[1].status()["jobs"]) == {"second"}
+        for member in two:
+            member.leave()
+        assert [member.next()[0] for member in two] == ["closed", "closed"]
+        status = hosts[1].status()
+        assert (status["jobs"], status["ended"], status["failed"]) == ({}, 1, 1)
+
+
+def test_a_second_instance_of_a_job_is_refused_by_name(tmp_path: Path) -> None:
+    addresses = loopback(1)
+    file = job_file(tmp_path, addresses)
+    other = job_file(tmp_path, addresses, "other.toml", name="other")
+    with agents(tmp_path, addresses) as hosts, members(file, hosts) as first:
+        assert first[0].next()[0] == "joined"
+        for name in (file, other):
+            with Member(name, 0, hosts[0]) as second:
+                said = second.next()[0]
+            assert "job 'trial' (id 7) runs on this host already, as rank 0" in said
+            assert "needs an id of its own" in said
+        assert first[0].silent(0.2)
+
+
+def test_an_agent_carries_as_many_jobs_as_its_file_says(tmp_path: Path) -> None:
+    [address] = loopback(1)
+    config = tmp_path / "agent.toml"
+    config.write_text("[limits]\njobs = 1\n")
+    files = [job_file(tmp_path, [address], f"{k}.toml", name=f"job{k}", id=k) for k in (1, 2)]
+    with running(Agent(address, tmp_path / "agent.sock", config)) as [agent], Member(files[0], 0, agent) as first:
+        assert first.next()[0] == "joined"
+        with Member(files[1], 0, agent) as second:
+            assert "carries 1 job(s) at once (limits.jobs of its file), and does: 'job1'" in second.next()[0]
+
+
+def test_local_processes_join_and_leave_together(tmp_path: Path) -> None:
+    addresses = loopback(2)
+    file = job_file(tmp_path, addresses, processes=2)
+    with agents(tmp_path, addresses) as hosts, contextlib.ExitStack() as stack:
+
+        def member(rank: int, process: int) -> Member:
+            return stack.enter_context(Member(file, rank, hosts[rank], process))
+
+        early = [member(0, 0), member(1, 1), member(1, 0)]
+        assert early[0].silent(0.5)
+        everyone = [*early, member(0, 1)]
+        assert [member.next()[0] for member in everyone] == ["joined"] * 4
+        for leaving in everyone[:3]:
+            leaving.leave()
+        assert everyone[0].silent(0.5)
+        everyone[3].leave()
+        assert [member.next()[0] for member in everyone] == ["closed"] * 4
+
+
+def test_the_local_process_that_dies_is_named_to_all(tmp_path: Path) -> None:
+    addresses = loopback(2)
+    file = job_file(tmp_path, addresses, processes=2)
+    with agents(tmp_path, addresses) as hosts, contextlib.ExitStack() as stack:
+        places = [(rank, process) for rank in (0, 1) for process in (0, 1)]
+        everyone = [stack.enter_context(Member(file, rank, hosts[rank], process)) for rank, process in places]
+        assert [member.next()[0] for member in everyone] == ["joined"] * 4
+        everyone[3].end()
+        for member in everyone[:3]:
+            said = member.next()[0]
+            assert f"rank 1 (h1, {addresses[1]}): its training process 1 of 2 ended" in said
+
+
+def test_a_process_that_the_job_does_not_have_is_refused(tmp_path: Path) -> None:
+    addresses = loopback(1)
+    file = job_file(tmp_path, addresses, processes=2)
+    with agents(tmp_path, addresses) as hosts, Member(file, 0, hosts[0], process=2) as member:
+        assert "rank 0 has 2 process(es), so there is no process 2" in member.next()[0]
+        assert hosts[0].status()["jobs"] == {}
+
+
+def test_who_leaves_first_serves_the_others_on(tmp_path: Path) -> None:
+    addresses = loopback(3)
+    with agents(tmp_path, addresses) as hosts, members(job_file(tmp_path, addresses), hosts) as everyone:
+        assert [member.next()[0] for member in everyone] == ["joined"] * 3
+        everyone[1].leave()
+        said, _ = everyone[1].next()
+        assert said == "closed"  # after LEAVE_SECONDS
+        everyone[1].end()
+        assert everyone[0].silent(1.0)  # nobody takes its end for a fault
+        assert hosts[1].status()["jobs"]["trial"]["state"] == "leaving"
+        for member in (everyone[0], everyone[2]):
+            member.leave()
+        assert [everyone[0].next(2)[0], everyone[2].next(2)[0]] == ["closed", "closed"]
+        assert hosts[1].status()["jobs"] == {}
