@@ -113,7 +113,6 @@ void tensor_command(gl_exchange *x, process *p, const gl_command *c, uint64_t no
 void tensor_work(gl_exchange *x, uint64_t now);
 void tensor_event(gl_exchange *x, const gl_event *event);
 void tensor_free(tensor *t);
-bool tensor_busy(const gl_exchange *x, const tensor *t);
 
 /* group.c */
 void group_command(gl_exchange *x, process *p, const gl_command *c, uint64_t now);
