@@ -86,6 +86,7 @@ class Cluster:
         trace_every: int = 0,
         classes: Sequence[tuple[int, int, int, int, int]] | None = None,
         precedences: Sequence[tuple[int, int, int, int, int]] = (),
+        losses: Sequence[tuple[int, int, int, int]] | None = None,
     ) -> None:
         self.workers, self.servers, self.ranks = workers, servers, workers + servers
         self.slice_bytes, self.impairment = slice_bytes, impairment
@@ -102,7 +103,7 @@ class Cluster:
         self.tags: list[tuple[Header, int]] = []  # of every datagram, by the host that sent it
         self.cut: Counter[int] = Counter()  # slices trimmed within the budget, by message
         self.loss = (round(push_loss * 1e6), round(pull_loss * 1e6))
-        rows = [(0, 65535, *self.loss)]
+        rows = [(0, 65535, *self.loss)] if losses is None else list(losses)
         loss_rows = ffi.new("gl_loss[]", rows)
         self.element_type, self.reduction = element_type, 1 if mean_of_arrived else 2
         class_ranges, precedence_ranges = (ffi.new("gl_range[]", list(rows or ())) for rows in (classes, precedences))

@@ -305,6 +305,9 @@ static inline gl_counts *counts_of(gl_engine *e, unsigned rank, uint32_t loss_cl
 #define container_of(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
 
 static inline bool is_server(const gl_engine *e) { return e->config.rank >= e->config.workers; }
+static inline bool has_memory(const gl_engine *e, uint64_t slices) {
+    return e->kept + slices * e->config.slice_bytes <= e->config.memory;
+}
 static inline bool is_set(const timer *t) { return t->item.place; }
 
 /* Where a slice of a message belongs. */

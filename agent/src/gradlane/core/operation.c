@@ -157,7 +157,7 @@ static void finish(gl_engine *e, node *n, uint32_t i, const rx_message *fresh, c
 }
 
 bool has_room(const gl_engine *e, const rx_message *m, uint32_t slice, uint64_t ahead) {
-    if (e->kept + (ahead + 1) * e->config.slice_bytes <= e->config.memory) return true;
+    if (has_memory(e, ahead + 1)) return true;
     if (!m->link) return false;
     const segment *s = find_segment(m->link, slice);
     const uint32_t i = slice - s->start;

@@ -51,7 +51,7 @@ static void answer(gl_engine *e, const rx_message *m, unsigned kind, const uint6
 
 /* Asks for what is missing, as far as there is memory for it. Returns whether there is for any of it. */
 static bool ask(gl_engine *e, const rx_message *m) {
-    if (has_room(e, m, 0, m->slices - m->received)) return answer(e, m, GL_KIND_BITMAP, m->arrived), true;
+    if (has_memory(e, m->slices - m->received)) return answer(e, m, GL_KIND_BITMAP, m->arrived), true;
     uint64_t bits[GL_MAX_SLICES / 64];
     memcpy(bits, m->arrived, words(m->slices) * sizeof *bits);
     uint32_t wanted = 0;

@@ -22,22 +22,20 @@ unsigned gl_element_bytes(unsigned element_type) {
     }
 }
 
-static void load_float32(float *to, const uint8_t *from, size_t n) { memcpy(to, from, 4 * n); }
-static void store_float32(uint8_t *to, const float *from, size_t n) { memcpy(to, from, 4 * n); }
-static void load_float64(double *to, const uint8_t *from, size_t n) { memcpy(to, from, 8 * n); }
-static void store_float64(uint8_t *to, const double *from, size_t n) { memcpy(to, from, 8 * n); }
-
 #define EACH(expression) \
     for (size_t i = 0; i < n; i++) a[i] = (expression)
 
-/* a[i] becomes the combination of a[i] and b[i]. SUM_TYPE: in which sums and products are computed. */
+/* a[i] becomes the combination of b[i] and c[i], of which one may be a[i]. SUM_TYPE: in which sums and products are
+ * computed. `x` and `y` need not be aligned. */
 #define COMBINE(NAME, TYPE, SUM_TYPE) \
-    static void combine_##NAME(TYPE *restrict a, const TYPE *restrict b, size_t n, unsigned reduction) { \
+    typedef TYPE NAME##_unaligned __attribute__((aligned(1), may_alias)); \
+    static void combine_##NAME(TYPE *a, const void *x, const void *y, size_t n, unsigned reduction) { \
+        const NAME##_unaligned *b = x, *c = y; \
         switch (reduction) { \
-        case GL_MIN: EACH(b[i] < a[i] ? b[i] : a[i]); break; \
-        case GL_MAX: EACH(b[i] > a[i] ? b[i] : a[i]); break; \
-        case GL_PRODUCT: EACH((TYPE)((SUM_TYPE)a[i] * (SUM_TYPE)b[i])); break; \
-        default: EACH((TYPE)((SUM_TYPE)a[i] + (SUM_TYPE)b[i])); \
+        case GL_MIN: EACH(c[i] < b[i] ? c[i] : b[i]); break; \
+        case GL_MAX: EACH(c[i] > b[i] ? c[i] : b[i]); break; \
+        case GL_PRODUCT: EACH((TYPE)((SUM_TYPE)b[i] * (SUM_TYPE)c[i])); break; \
+        default: EACH((TYPE)((SUM_TYPE)b[i] + (SUM_TYPE)c[i])); \
         } \
     }
 COMBINE(float32, float, float)
@@ -47,45 +45,69 @@ COMBINE(int8, int8_t, uint32_t)
 COMBINE(int32, int32_t, uint32_t)
 COMBINE(int64, int64_t, uint64_t)
 
+/* Contributions to a block, combined in their order where they lie. */
+#define COMBINE_ALL(NAME, TYPE) \
+    static void combine_all_##NAME(TYPE *a, const uint8_t *const *sources, unsigned count, size_t at, size_t n, \
+                                   unsigned reduction) { \
+        const size_t offset = at * sizeof *a; \
+        if (count == 1) \
+            memcpy(a, sources[0] + offset, n * sizeof *a); \
+        else \
+            combine_##NAME(a, sources[0] + offset, sources[1] + offset, n, reduction); \
+        for (unsigned s = 2; s < count; s++) combine_##NAME(a, a, sources[s] + offset, n, reduction); \
+    }
+COMBINE_ALL(float32, float)
+COMBINE_ALL(float64, double)
+COMBINE_ALL(uint8, uint8_t)
+COMBINE_ALL(int8, int8_t)
+COMBINE_ALL(int32, int32_t)
+COMBINE_ALL(int64, int64_t)
+
+/* The same of types of 16 bits, in float32. */
+#define COMBINE_ALL_HALF(NAME) \
+    static void combine_all_##NAME(float *a, const uint8_t *const *sources, unsigned count, size_t at, size_t n, \
+                                   unsigned reduction) { \
+        float b[BLOCK]; \
+        load_##NAME(a, sources[0] + at * 2, n); \
+        for (unsigned s = 1; s < count; s++) { \
+            load_##NAME(b, sources[s] + at * 2, n); \
+            combine_float32(a, a, b, n, reduction); \
+        } \
+    }
+COMBINE_ALL_HALF(float16)
+COMBINE_ALL_HALF(bfloat16)
+
+static void store_float32(uint8_t *to, const float *from, size_t n) { memcpy(to, from, 4 * n); }
+static void store_float64(uint8_t *to, const double *from, size_t n) { memcpy(to, from, 8 * n); }
+
 /* Multiplying with the inverse of a power of two is the same as the division, and faster. */
-#define REDUCE_FLOAT(NAME, TYPE, KERNEL, SIZE) \
+#define REDUCE_FLOAT(NAME, TYPE, SIZE) \
     static void reduce_##NAME(uint8_t *result, const uint8_t *const *sources, unsigned count, unsigned reduction, \
                               unsigned divisor, size_t total) { \
         const TYPE by = (TYPE)divisor, factor = 1 / by; \
-        const bool exact = !(divisor & (divisor - 1)); \
-        TYPE a[BLOCK], b[BLOCK]; \
+        TYPE a[BLOCK]; \
         for (size_t at = 0; at < total; at += BLOCK) { \
             const size_t n = total - at < BLOCK ? total - at : BLOCK; \
-            load_##NAME(a, sources[0] + at * SIZE, n); \
-            for (unsigned s = 1; s < count; s++) { \
-                load_##NAME(b, sources[s] + at * SIZE, n); \
-                combine_##KERNEL(a, b, n, reduction); \
-            } \
-            if (divisor > 1) { \
-                if (exact) \
-                    EACH(a[i] * factor); \
-                else \
-                    EACH(a[i] / by); \
-            } \
+            combine_all_##NAME(a, sources, count, at, n, reduction); \
+            if (divisor & (divisor - 1)) \
+                EACH(a[i] / by); \
+            else if (divisor > 1) \
+                EACH(a[i] * factor); \
             store_##NAME(result + at * SIZE, a, n); \
         } \
     }
-REDUCE_FLOAT(float16, float, float32, 2)
-REDUCE_FLOAT(bfloat16, float, float32, 2)
-REDUCE_FLOAT(float32, float, float32, 4)
-REDUCE_FLOAT(float64, double, float64, 8)
+REDUCE_FLOAT(float16, float, 2)
+REDUCE_FLOAT(bfloat16, float, 2)
+REDUCE_FLOAT(float32, float, 4)
+REDUCE_FLOAT(float64, double, 8)
 
 #define REDUCE_INTEGER(NAME, TYPE) \
     static void reduce_##NAME(uint8_t *result, const uint8_t *const *sources, unsigned count, unsigned reduction, \
                               size_t total) { \
-        TYPE a[BLOCK], b[BLOCK]; \
+        TYPE a[BLOCK]; \
         for (size_t at = 0; at < total; at += BLOCK) { \
             const size_t n = total - at < BLOCK ? total - at : BLOCK; \
-            memcpy(a, sources[0] + at * sizeof *a, n * sizeof *a); \
-            for (unsigned s = 1; s < count; s++) { \
-                memcpy(b, sources[s] + at * sizeof *b, n * sizeof *b); \
-                combine_##NAME(a, b, n, reduction); \
-            } \
+            combine_all_##NAME(a, sources, count, at, n, reduction); \
             memcpy(result + at * sizeof *a, a, n * sizeof *a); \
         } \
     }
