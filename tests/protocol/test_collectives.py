@@ -7,7 +7,7 @@ from functools import reduce
 import numpy as np
 import pytest
 from gradlane._core import lib
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from network import Cluster, Impairment
 
@@ -141,6 +141,14 @@ impairments = st.builds(
 )
 
 
+# Slices of a ring that are lost before their successors are ready: nobody else would ever ask for them.
+LOST_AT_A_PAUSE = (
+    (4, 0, Case(lib.GL_ALL_REDUCE, lib.GL_RING, ElementType.FLOAT32, lib.GL_SUM, [0, 1, 2, 3], 17, 0)),
+    Impairment(loss=0.5, delay=1),
+)
+
+
+@example(case=LOST_AT_A_PAUSE[0], impairment=LOST_AT_A_PAUSE[1], multicast=False, late=0, memory=0, seed=0)
 @settings(max_examples=400, deadline=None)
 @given(
     case=cases(),

@@ -169,7 +169,7 @@ struct rx_message {
     uint16_t tensor, source, layer; /* layer: of some slice of it */
     uint8_t flags, encoding;
     uint32_t loss_class;
-    bool complete, end_seen;
+    bool complete, end_seen, refused; /* refused: there was no memory for some slice */
     uint8_t in_vain; /* BITMAPs since something that one asked for came */
     uint64_t *arrived;
     uint64_t *cut;   /* the trimmed ones; NULL: none yet */
@@ -377,6 +377,7 @@ uint8_t tos_of(const gl_engine *e, const uint8_t *h);
 /* receive.c */
 void rx_free(gl_engine *e, rx_message *m);
 void check(gl_engine *e, rx_message *m, uint64_t now);
+void resume(gl_engine *e, rx_message *m, uint64_t now); /* there may be room now for what there was none */
 
 /* operation.c */
 operation *find_operation(gl_engine *e, uint32_t step, uint16_t tensor);

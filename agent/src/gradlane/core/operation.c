@@ -273,7 +273,7 @@ bool operation_begin(gl_engine *e, operation *o, uint64_t now) {
     for (rx_message *next; m; m = next) {
         next = m->next_early;
         take_early(e, o, m);
-        if (m->link && !m->complete) check(e, m, now); /* there may have been no room for it */
+        if (m->link && !m->complete) resume(e, m, now);
     }
     o->open--;
     maybe_over(e, o);

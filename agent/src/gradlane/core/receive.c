@@ -110,6 +110,13 @@ void check(gl_engine *e, rx_message *m, uint64_t now) {
     if (m->in_vain < BACKOFF_MAX) m->in_vain++;
 }
 
+void resume(gl_engine *e, rx_message *m, uint64_t now) {
+    if (m->end_seen)
+        check(e, m, now);
+    else if (m->refused)
+        ask(e, m);
+}
+
 static void check_later(gl_engine *e, rx_message *m, uint64_t now) {
     if (!is_set(&m->check)) timer_set(e, &m->check, now + reorder_delay(e, m->source));
 }
@@ -226,6 +233,7 @@ static void on_slice(gl_engine *e, unsigned source, const uint8_t *h, uint32_t l
     }
     if (!empty && !has_room(e, m, slice, 0)) {
         e->statistics.no_memory++;
+        m->refused = true;
         if (h[GL_AT_FLAGS] & GL_FLAG_END) first_pass_over(e, m);
         proceed(e, m, false, now);
         return;
@@ -253,8 +261,11 @@ static void on_probe(gl_engine *e, unsigned source, const uint8_t *h, uint64_t n
         answer(e, m, GL_KIND_STOP, m->arrived);
         return;
     }
-    first_pass_over(e, m);
-    check(e, m, now);
+    if (h[GL_AT_FLAGS] & GL_FLAG_END) {
+        first_pass_over(e, m);
+        check(e, m, now);
+    } else
+        ask(e, m);
 }
 
 void gl_receive(gl_engine *e, const uint8_t *h, uint32_t bytes, int congested, uint64_t now) {

@@ -14,6 +14,7 @@ void probe(gl_engine *e, target *t, uint64_t now) {
     if (!t->repairs) {
         uint8_t h[GL_HEADER];
         put_header(e, h, t->message, GL_KIND_PROBE, 0);
+        if (t->message->sent == t->message->slices) h[GL_AT_FLAGS] |= GL_FLAG_END;
         send_control(e, t->rank, GL_KIND_PROBE, h, NULL, 0);
         e->statistics.probes_sent++;
         if (t->probe_wait < PROBE_WAIT_MAX) t->probe_wait = t->probe_wait * 3 / 2;
@@ -44,21 +45,23 @@ void on_stop(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *bit
 }
 
 /* Repairs what a BITMAP misses beyond the budget, the largest magnitudes first: the budget is for the rest. `settled`:
- * nothing of the first pass is in flight any more. */
-static void queue_repairs(gl_engine *e, target *t, const uint8_t *bits, bool settled, uint64_t now) {
+ * nothing of the first pass is in flight any more. Returns whether the receiver has all that was sent. */
+static bool queue_repairs(gl_engine *e, target *t, const uint8_t *bits, bool settled, uint64_t now) {
     const tx_message *m = t->message;
     const uint32_t in_flight = e->peers[t->rank].srtt * 5 / 4;
     uint16_t missing[GL_MAX_SLICES];
-    uint32_t count = 0, by_magnitude[256] = {0};
+    uint32_t count = 0, outstanding = 0, by_magnitude[256] = {0};
     for (uint32_t i = 0; i < m->sent; i++) {
         const uint32_t slice = m->queue ? m->queue[i] : i;
         const uint32_t last = t->repaired_at[slice] ? t->repaired_at[slice] : m->sent_at[slice];
-        if (bits[slice >> 3] >> (slice & 7) & 1 || test_bit(t->todo, slice)) continue;
+        if (bits[slice >> 3] >> (slice & 7) & 1) continue;
+        outstanding++;
+        if (test_bit(t->todo, slice)) continue;
         if ((uint32_t)now - last < in_flight && !(settled && !t->repaired_at[slice])) continue;
         missing[count++] = (uint16_t)slice;
         by_magnitude[magnitude_of(e, m, slice)]++;
     }
-    if (count <= m->budget) return;
+    if (count <= m->budget) return !outstanding;
     uint32_t need = count - m->budget;
     unsigned least = 255;
     for (uint32_t above = by_magnitude[255]; above < need; above += by_magnitude[least]) least--;
@@ -73,6 +76,7 @@ static void queue_repairs(gl_engine *e, target *t, const uint8_t *bits, bool set
         t->repairs++;
         e->paths[t->rank].backlog++;
     }
+    return false;
 }
 
 void on_bitmap(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *bits, uint64_t now) {
@@ -89,6 +93,9 @@ void on_bitmap(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *b
             return;
         }
     }
-    queue_repairs(e, t, bits, h[GL_AT_FLAGS] & GL_FLAG_END, now);
-    if (m->sent == m->slices) arm_probe(e, t, now);
+    const bool has_all = queue_repairs(e, t, bits, h[GL_AT_FLAGS] & GL_FLAG_END, now);
+    if (m->sent < m->slices && has_all)
+        timer_stop(e, &t->probe);
+    else if (m->sent == m->slices || is_set(&t->probe))
+        arm_probe(e, t, now);
 }

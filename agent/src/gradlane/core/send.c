@@ -267,11 +267,11 @@ static void send_first_pass(gl_engine *e, gl_batch *b, path *p, unsigned limit, 
         if (traced) trace_send(e, m, slice);
         m->sent++;
         next_turn(e, m);
-        if (m->sent == m->slices) {
-            b->headers[b->datagrams - 1][GL_AT_FLAGS] |= GL_FLAG_END;
+        if (m->sent == m->slices) b->headers[b->datagrams - 1][GL_AT_FLAGS] |= GL_FLAG_END;
+        /* In a ring what comes next may depend on these slices. */
+        if (m->sent == m->slices || (m->link->exact && m->sent == m->ready))
             for (unsigned i = 0; i < m->targets; i++)
                 if (!m->target[i].stopped) arm_probe(e, &m->target[i], now);
-        }
         if (traced) return; /* the trace is next */
     }
 }
