@@ -4,8 +4,6 @@
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,58 +13,30 @@ from typing import Any
 
 import numpy as np
 import pytest
+import running_agents
 from gradlane._core import ffi
+from running_agents import NETWORK, Agent, agents, loopback
 
 import gradlane
 from gradlane import AgentError, Communicator
 
-NETWORK = f"127.{47 + os.getpid() % 200}.{100 + os.getpid() // 200 % 150}"
-
 Ranks = list[Communicator]
 
 
-class Host:
-    """An agent's process."""
-
-    def __init__(self, number: int, folder: Path) -> None:
-        self.address, self.socket = f"{NETWORK}.{number + 1}", folder / f"{number}.sock"
-        command = [sys.executable, "-m", "gradlane.cli", "agent", "--address", self.address]
-        self.process = subprocess.Popen([*command, "--socket", str(self.socket)], stderr=subprocess.PIPE, text=True)
-        assert self.process.stderr is not None
-        while "ready" not in (line := self.process.stderr.readline()):
-            assert line, "the agent did not start"
-        threading.Thread(target=self.process.stderr.read, daemon=True).start()
-
-    def end(self) -> int:
-        self.process.terminate()
-        return self.process.wait(20)
-
-
 def job_file(folder: Path, hosts: int, processes: int = 1, transport: str = "", loss: str = "") -> Path:
-    text = f'[job]\nname = "numpy"\nid = 7\nkey = "{"00112233445566aa" * 2}"\n'
-    for rank in range(hosts):
-        text += f'[[worker]]\nrank = {rank}\nhost = "h{rank}"\naddress = "{NETWORK}.{rank + 1}"\n'
-        text += f"processes = {processes}\n"
-    path = folder / "job.toml"
-    path.write_text(f'{text}[transport]\nrate = "10gbit"\nbuffer = "4MB"\n{transport}\n[loss]\n{loss}\n')
-    return path
+    lines = f'buffer = "4MB"\n{transport}\n[loss]\n{loss}'
+    return running_agents.job_file(folder, loopback(hosts), lines=lines, processes=processes)
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Host]]:
-    folder = tmp_path_factory.mktemp("agents")
-    started: list[Host] = []
-    try:
-        for number in range(4):
-            started.append(Host(number, folder))
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Agent]]:
+    with agents(tmp_path_factory.mktemp("agents"), loopback(3)) as started:
         yield started
-    finally:
-        codes = [host.end() for host in started]
-    assert codes == [0] * 4
+        assert [agent.process.poll() for agent in started] == [None] * 3, "no agent has died"
 
 
 @contextlib.contextmanager
-def joined(hosts: list[Host], file: Path, count: int, processes: int = 1) -> Iterator[Ranks]:
+def joined(hosts: list[Agent], file: Path, count: int, processes: int = 1) -> Iterator[Ranks]:
     """A communicator for each rank of the job."""
     with ThreadPoolExecutor(count * processes) as pool:
         places = range(count * processes)
@@ -87,7 +57,7 @@ def values(rank: int, shape: tuple[int, ...], dtype: str = "float32") -> np.ndar
 
 
 @pytest.mark.parametrize(("hosts", "processes"), [(2, 1), (3, 1), (2, 2), (1, 3)])
-def test_every_collective(running: list[Host], tmp_path: Path, hosts: int, processes: int) -> None:
+def test_every_collective(running: list[Agent], tmp_path: Path, hosts: int, processes: int) -> None:
     size = hosts * processes
     shape = (size * 6, 5)
     with joined(running, job_file(tmp_path, hosts, processes), hosts, processes) as ranks:
@@ -140,7 +110,7 @@ def pass_on(c: Communicator, array: np.ndarray) -> np.ndarray:
     return result
 
 
-def test_a_barrier_waits_for_the_last(running: list[Host], tmp_path: Path) -> None:
+def test_a_barrier_waits_for_the_last(running: list[Agent], tmp_path: Path) -> None:
     arrived = []
 
     def come(c: Communicator) -> None:
@@ -154,7 +124,7 @@ def test_a_barrier_waits_for_the_last(running: list[Host], tmp_path: Path) -> No
         each(ranks, come)
 
 
-def test_groups_count_their_own_ranks(running: list[Host], tmp_path: Path) -> None:
+def test_groups_count_their_own_ranks(running: list[Agent], tmp_path: Path) -> None:
     with joined(running, job_file(tmp_path, 3), 3) as ranks:
         members = [ranks[0], ranks[2]]
         groups = each(members, lambda c: c.group([0, 2]))
@@ -170,7 +140,7 @@ def test_groups_count_their_own_ranks(running: list[Host], tmp_path: Path) -> No
             ranks[0].group([2, 0])
 
 
-def test_names_may_come_in_any_order_and_handles_be_waited_for_in_any(running: list[Host], tmp_path: Path) -> None:
+def test_names_may_come_in_any_order_and_handles_be_waited_for_in_any(running: list[Agent], tmp_path: Path) -> None:
     names = [f"layer {k}" for k in range(12)]
 
     def step(c: Communicator) -> dict[str, np.ndarray]:
@@ -192,7 +162,7 @@ def test_names_may_come_in_any_order_and_handles_be_waited_for_in_any(running: l
 
 
 @pytest.mark.parametrize("wire", ["float16", "bfloat16"])
-def test_float32_travels_as_the_jobs_wire_type(running: list[Host], tmp_path: Path, wire: str) -> None:
+def test_float32_travels_as_the_jobs_wire_type(running: list[Agent], tmp_path: Path, wire: str) -> None:
     array = np.linspace(-3, 3, 5000, dtype=np.float32)
     with joined(running, job_file(tmp_path, 2, transport=f'wire = "{wire}"'), 2) as ranks:
         named = each(ranks, lambda c: c.all_reduce(array, name="w"))
@@ -206,7 +176,7 @@ def test_float32_travels_as_the_jobs_wire_type(running: list[Host], tmp_path: Pa
     assert all(sent)
 
 
-def test_arrays_of_any_layout_and_type(running: list[Host], tmp_path: Path) -> None:
+def test_arrays_of_any_layout_and_type(running: list[Agent], tmp_path: Path) -> None:
     grid = np.arange(60.0, dtype=np.float32).reshape(6, 10)
     with joined(running, job_file(tmp_path, 2), 2) as ranks:
         for view in (grid[:, ::2], grid.T, grid[::-1]):
@@ -226,7 +196,7 @@ def test_arrays_of_any_layout_and_type(running: list[Host], tmp_path: Path) -> N
         assert [float(s) for s in scalar] == [1.5, 1.5]
 
 
-def test_bfloat16_arrays(running: list[Host], tmp_path: Path) -> None:
+def test_bfloat16_arrays(running: list[Agent], tmp_path: Path) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     array = np.arange(8).astype(ml_dtypes.bfloat16)
     with joined(running, job_file(tmp_path, 2), 2) as ranks:
@@ -236,7 +206,7 @@ def test_bfloat16_arrays(running: list[Host], tmp_path: Path) -> None:
                 np.testing.assert_array_equal(result.astype(np.float32), np.arange(8))
 
 
-def test_shared_memory_is_reduced_in_place_without_a_copy(running: list[Host], tmp_path: Path) -> None:
+def test_shared_memory_is_reduced_in_place_without_a_copy(running: list[Agent], tmp_path: Path) -> None:
     with joined(running, job_file(tmp_path, 2), 2) as ranks:
         gradients = each(ranks, lambda c: c.gradient("w", (100, 30), layers=[(0, 1), (1500, 2)]))
         for gradient, c in zip(gradients, ranks, strict=True):
@@ -254,7 +224,7 @@ def test_shared_memory_is_reduced_in_place_without_a_copy(running: list[Host], t
             ranks[0].gradient("w", (2,))
 
 
-def test_an_array_larger_than_one_operation(running: list[Host], tmp_path: Path) -> None:
+def test_an_array_larger_than_one_operation(running: list[Agent], tmp_path: Path) -> None:
     # Small slices, so that it takes several submissions: a message has at most 8192.
     file = job_file(tmp_path, 2, transport="slice_bytes = 64\ntrace_every = 0")
     with joined(running, file, 2) as ranks:
@@ -267,7 +237,7 @@ def test_an_array_larger_than_one_operation(running: list[Host], tmp_path: Path)
             np.testing.assert_array_equal(result, arrays[1])
 
 
-def test_what_is_used_wrongly_is_told_and_the_job_goes_on(running: list[Host], tmp_path: Path) -> None:
+def test_what_is_used_wrongly_is_told_and_the_job_goes_on(running: list[Agent], tmp_path: Path) -> None:
     with joined(running, job_file(tmp_path, 2), 2) as ranks:
         first, second = ranks
         array = np.ones(10, np.float32)
@@ -298,7 +268,7 @@ def test_what_is_used_wrongly_is_told_and_the_job_goes_on(running: list[Host], t
         first.all_reduce(array)
 
 
-def test_a_fork_is_not_the_connections_owner(running: list[Host], tmp_path: Path) -> None:
+def test_a_fork_is_not_the_connections_owner(running: list[Agent], tmp_path: Path) -> None:
     with joined(running, job_file(tmp_path, 2), 2) as ranks:
         child = os.fork()
         if not child:
@@ -313,7 +283,7 @@ def test_a_fork_is_not_the_connections_owner(running: list[Host], tmp_path: Path
         each(ranks, Communicator.barrier)
 
 
-def test_ctrl_c_ends_a_wait(running: list[Host], tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_wait(running: list[Agent], tmp_path: Path) -> None:
     with joined(running, job_file(tmp_path, 2), 2) as ranks:
         pending = ranks[0].all_reduce(np.ones(10), asynchronous=True)
         threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
@@ -323,7 +293,7 @@ def test_ctrl_c_ends_a_wait(running: list[Host], tmp_path: Path) -> None:
         pending.wait(20)
 
 
-def test_what_was_lost_is_owed_and_can_be_saved(running: list[Host], tmp_path: Path) -> None:
+def test_what_was_lost_is_owed_and_can_be_saved(running: list[Agent], tmp_path: Path) -> None:
     file = job_file(tmp_path, 2, loss="push = 0.2")
     with joined(running, file, 2) as ranks:
         zeros = np.zeros(50_000, np.float32)
@@ -373,7 +343,7 @@ BAD_COMMANDS = {
 
 @pytest.mark.parametrize("problem", BAD_COMMANDS)
 def test_a_command_of_a_faulty_process_fails_its_job_and_no_other(
-    running: list[Host], tmp_path: Path, problem: str
+    running: list[Agent], tmp_path: Path, problem: str
 ) -> None:
     file = job_file(tmp_path, 2)
     with ThreadPoolExecutor(2) as pool:
@@ -396,7 +366,7 @@ def told(c: Communicator, function: Callable[[Communicator], Any]) -> str:
     return str(failure.value)
 
 
-def test_random_bytes_in_the_ring_fail_the_job_and_nothing_else(running: list[Host], tmp_path: Path) -> None:
+def test_random_bytes_in_the_ring_fail_the_job_and_nothing_else(running: list[Agent], tmp_path: Path) -> None:
     file = job_file(tmp_path, 2)
     for seed in range(5):
         with ThreadPoolExecutor(2) as pool:
@@ -418,17 +388,11 @@ def test_random_bytes_in_the_ring_fail_the_job_and_nothing_else(running: list[Ho
 
 
 def test_an_agent_that_dies_amid_a_collective_ends_the_waits(tmp_path: Path) -> None:
-    # Addresses of its own: the other agents live on.
-    started = [Host(number + 10, tmp_path) for number in range(2)]
-    text = job_file(tmp_path, 2).read_text()
-    for number in range(2):
-        text = text.replace(f'"{NETWORK}.{number + 1}"', f'"{NETWORK}.{number + 11}"')
-    (tmp_path / "job.toml").write_text(text)
-    try:
+    addresses = [f"{NETWORK}.{number + 11}" for number in range(2)]  # the other agents live on
+    file = running_agents.job_file(tmp_path, addresses)
+    with agents(tmp_path, addresses) as started:
         with ThreadPoolExecutor(2) as pool:
-            ranks = list(
-                pool.map(lambda rank: Communicator(tmp_path / "job.toml", rank, started[rank].socket), range(2))
-            )
+            ranks = list(pool.map(lambda rank: Communicator(file, rank, started[rank].socket), range(2)))
         called = threading.Event()
         errors: list[str] = []
 
@@ -439,7 +403,7 @@ def test_an_agent_that_dies_amid_a_collective_ends_the_waits(tmp_path: Path) -> 
         pending = ranks[0].connection.collective("barrier", None, None)
         pending.add_done_callback(callback)
         began = time.monotonic()
-        started[0].process.kill()
+        started[0].kill()
         with pytest.raises(AgentError, match="the agent of this host is gone"):
             pending.wait(10)
         assert time.monotonic() - began < 5
@@ -447,7 +411,3 @@ def test_an_agent_that_dies_amid_a_collective_ends_the_waits(tmp_path: Path) -> 
         assert "the agent of this host is gone" in errors[0]
         with pytest.raises(AgentError, match=f"rank 0 .h0, {NETWORK}.11.*is gone"):
             ranks[1].barrier()
-    finally:
-        for host in started:
-            host.process.kill()
-            host.process.wait()
