@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of the accuracy study: every arm beside DDP, and whether p = 0 is DDP, bit for bit."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import Any, TypeAlias
 
@@ -15,11 +15,11 @@ _FIGURES = (
     "arm",
     "lost",
     "of the budget",
-    "dropped by policy",
     "train loss",
     "test loss",
-    "test accuracy",
-    "accuracy less DDP's, points",
+    "less DDP's",
+    "test accuracy, %",
+    "less DDP's",
     "seconds",
 )
 
@@ -48,7 +48,7 @@ def by_arm(runs: Sequence[Run], model: str) -> dict[str, list[Run]]:
 
 
 def of_models(runs: Sequence[Run]) -> list[TextTable]:
-    """A table for each model: the median over the seeds, and in brackets the least and the greatest."""
+    """A table for each model: the median over the seeds, and in brackets the least and the greatest; differences seed by seed."""
     tables: list[TextTable] = []
     for model in dict.fromkeys(run["model"] for run in runs):
         arms = by_arm(runs, model)
@@ -61,25 +61,23 @@ def of_models(runs: Sequence[Run]) -> list[TextTable]:
 def _row(arm: str, runs: Sequence[Run], plain: Mapping[int, Run]) -> list[str]:
     budget = sum(run["transport"].get("budget_total", 0) for run in runs)
     gone = sum(run["transport"].get("slices_lost", 0) for run in runs)
-    dropped = sum(count for run in runs for _, count in run["policy_drops"])
-    differences = [
-        100 * (run["test_accuracy"] - plain[run["seed"]]["test_accuracy"]) for run in runs if run["seed"] in plain
-    ]
+    pairs = [(run, plain[run["seed"]]) for run in runs if run["seed"] in plain]
     return [
         arm,
         f"{fmean(lost(run) for run in runs):.2%}" if runs[0]["transport"] else "-",
         f"{gone / budget:.0%}" if budget else "-",
-        f"{dropped:,}" if dropped else "-",
-        _spread(runs, train_loss, "{:.3f}"),
-        _spread(runs, lambda run: run["test_loss"], "{:.3f}"),
-        _spread(runs, lambda run: 100 * run["test_accuracy"], "{:.1f}"),
-        f"{median(differences):+.1f} ({min(differences):+.1f} to {max(differences):+.1f})" if differences else "-",
+        _spread([train_loss(run) for run in runs], "{:.3f}"),
+        _spread([run["test_loss"] for run in runs], "{:.3f}"),
+        _spread([run["test_loss"] - other["test_loss"] for run, other in pairs], "{:+.3f}"),
+        _spread([100 * run["test_accuracy"] for run in runs], "{:.1f}"),
+        _spread([100 * (run["test_accuracy"] - other["test_accuracy"]) for run, other in pairs], "{:+.1f}"),
         f"{median(run['seconds'] for run in runs):.1f}",
     ]
 
 
-def _spread(runs: Sequence[Run], figure: Callable[[Run], float], form: str) -> str:
-    values = [figure(run) for run in runs]
+def _spread(values: Sequence[float], form: str) -> str:
+    if not values:
+        return "-"
     middle, least, most = (form.format(value) for value in (median(values), min(values), max(values)))
     return f"{middle} ({least} to {most})"
 
