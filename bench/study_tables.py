@@ -48,7 +48,7 @@ def by_arm(runs: Sequence[Run], model: str) -> dict[str, list[Run]]:
 
 
 def of_models(runs: Sequence[Run]) -> list[TextTable]:
-    """A table for each model: the median over the seeds, and in brackets the least and the greatest; differences seed by seed."""
+    """A table for each model: medians over the seeds, in brackets the least and the greatest; differences by seed."""
     tables: list[TextTable] = []
     for model in dict.fromkeys(run["model"] for run in runs):
         arms = by_arm(runs, model)
