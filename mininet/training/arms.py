@@ -21,6 +21,7 @@ class Arm:
     wire: the type of a gradient element on the wire. For `gradlane` the runner writes it into the job file.
     servers: whether the arm needs parameter-server hosts.
     dscp: DSCP of the workers' TCP sockets, 0-63.
+    overlap: training without the barrier at the end of the backward pass; only for `gradlane`.
     job: what the arm changes in the job file, by TOML section; only for `gradlane`.
     bucket_bytes: size of a DDP bucket: the best of those measured for this kind of arm.
     congestion_control: of the arm's TCP sockets, a name that the kernel knows; the best of those measured.
@@ -33,6 +34,7 @@ class Arm:
     wire: Wire = "float32"
     servers: bool = False
     dscp: int = 0
+    overlap: bool = False
     job: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     bucket_bytes: int = parse_size("256KiB")
     congestion_control: str = "cubic"
@@ -140,6 +142,13 @@ ARMS: Mapping[str, Arm] = {
             "ablation: a flow keeps to one path by its hash (ECMP) instead of being sprayed over all",
             wire="float16",
             job={"policy": {"spray": False}},
+        ),
+        Arm(
+            "gradlane-overlap",
+            "gradlane",
+            "as gradlane, each layer's next forward pass waits for its own gradient alone",
+            wire="float16",
+            overlap=True,
         ),
         Arm(
             "no-drop",

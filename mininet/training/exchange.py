@@ -15,6 +15,8 @@ from training.ps_client import Client
 from training.ps_wire import PeerError
 
 Hook = Callable[[Any, GradBucket], Future[torch.Tensor]]
+Observer = Callable[[float, float], None]
+Overlap = Callable[[torch.nn.Module, torch.optim.Optimizer, Observer], torch.optim.Optimizer]
 
 
 @dataclass(frozen=True)
@@ -22,12 +24,15 @@ class Exchange:
     """`hook` and its `state`, as DistributedDataParallel.register_comm_hook takes them.
 
     statistics: the transport's own figures so far; empty where it has none. close: leaves; returns the last of them.
+    overlap: makes model and optimizer train without a barrier, in place of DistributedDataParallel, and tells when each
+    exchange started and ended, in CLOCK_MONOTONIC seconds. None for arms with the barrier.
     """
 
     hook: Hook
     state: Any
     statistics: Callable[[], dict[str, Any]]
     close: Callable[[], dict[str, Any]]
+    overlap: Overlap | None = None
 
 
 def connect(config: Config, rank: int, model: torch.nn.Module) -> Exchange:
@@ -52,7 +57,14 @@ def _gradlane(config: Config, rank: int, model: torch.nn.Module) -> Exchange:
     import gradlane.torch
 
     session = gradlane.torch.connect(config.job, rank, config.worker(rank).socket, model)
-    return Exchange(gradlane.torch.allreduce_hook, session, session.statistics, session.close)
+    arm = config.effective_arm
+
+    def overlap(model: torch.nn.Module, optimizer: torch.optim.Optimizer, observer: Observer) -> torch.optim.Optimizer:
+        session.observe(observer)
+        return gradlane.torch.overlap(model, optimizer, session, bucket_bytes=arm.bucket_bytes)
+
+    hook = gradlane.torch.allreduce_hook
+    return Exchange(hook, session, session.statistics, session.close, overlap if arm.overlap else None)
 
 
 def _push_pull(client: Client, bucket: GradBucket) -> Future[torch.Tensor]:

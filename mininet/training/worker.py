@@ -44,22 +44,27 @@ class ExchangeClock:
 
     def reset(self) -> None:
         """Before a step."""
-        self._first = 0.0
+        self._first = self._last = 0.0
 
     @property
     def seconds(self) -> float:
-        """Of the last step."""
+        """Of the last step; without a barrier, of the exchanges that ended in it, 0 if none did."""
         return self._last - self._first
 
     def hook(self, state: Any, bucket: GradBucket) -> Future[torch.Tensor]:
         """The communication hook."""
-        if not self._first:
-            self._first = time.monotonic()
-        return self._inner(state, bucket).then(self._done)
+        started = time.monotonic()
 
-    def _done(self, future: Future[torch.Tensor]) -> torch.Tensor:
-        self._last = time.monotonic()
-        return future.value()
+        def done(future: Future[torch.Tensor]) -> torch.Tensor:
+            self.observe(started, time.monotonic())
+            return future.value()
+
+        return self._inner(state, bucket).then(done)
+
+    def observe(self, started: float, ended: float) -> None:
+        """An exchange is over."""
+        self._first = min(self._first or started, started)
+        self._last = max(self._last, ended)
 
 
 @dataclass(frozen=True)
@@ -87,12 +92,17 @@ def run(config: Config, rank: int, records: Records) -> None:
     _join(config, rank)
     link = exchange.connect(config, rank, model)
     clock = ExchangeClock(link.hook)
-    parallel = DistributedDataParallel(
-        model,
-        bucket_cap_mb=arm.bucket_bytes / 2**20,
-        gradient_as_bucket_view=True,
-    )
-    parallel.register_comm_hook(link.state, clock.hook)
+    optimizer: torch.optim.Optimizer = torch.optim.Adam(model.parameters(), lr=task.learning_rate)
+    if link.overlap is None:
+        parallel = DistributedDataParallel(
+            model,
+            bucket_cap_mb=arm.bucket_bytes / 2**20,
+            gradient_as_bucket_view=True,
+        )
+        parallel.register_comm_hook(link.state, clock.hook)
+    else:
+        parallel = model
+        optimizer = link.overlap(model, optimizer, clock.observe)
     dist.barrier()  # every connection exists now, so that they all can be tuned
     if not tune_process(node.address, arm) and len(config.workers) > 1:
         raise RuntimeError(f"no TCP connection of this process is bound to {node.address}: is it {node.interface}'s?")
@@ -111,7 +121,7 @@ def run(config: Config, rank: int, records: Records) -> None:
         target=task.target,
         torch=torch.__version__,
     )
-    snapshots = _train(config, rank, task, parallel, dataset, start, clock, link, records)
+    snapshots = _train(config, rank, task, parallel, optimizer, dataset, start, clock, link, records)
     dist.barrier()  # nobody closes a connection that a slower rank still needs
     statistics = link.close()
     dist.destroy_process_group()
@@ -166,7 +176,8 @@ def _train(
     config: Config,
     rank: int,
     task: Task,
-    model: DistributedDataParallel,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
     dataset: Dataset,
     start: float,
     clock: ExchangeClock,
@@ -174,7 +185,6 @@ def _train(
     records: Records,
 ) -> list[Snapshot]:
     """All steps; returns snapshots for the evaluation after the run, so that no arm's clock contains evaluation."""
-    optimizer = torch.optim.Adam(model.parameters(), lr=task.learning_rate)
     sampler = Sampler(len(dataset.train_inputs), config.batch, rank, len(config.workers), config.seed)
     snapshots: list[Snapshot] = []
     next_statistics = start + _STATISTICS_INTERVAL

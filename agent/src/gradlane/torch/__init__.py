@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradlane in PyTorch: a communication hook, training without a barrier, and a backend of torch.distributed.
+
+session = gradlane.torch.connect("job.toml", rank, "/run/gradlane/agent.sock", model)
+
+model = DistributedDataParallel(model)                            # either
+model.register_comm_hook(session, gradlane.torch.allreduce_hook)
+
+optimizer = gradlane.torch.overlap(model, optimizer, session)     # or
+"""
+
+import torch.distributed as _dist
+
+from gradlane.torch.overlapped import OverlappedOptimizer, overlap
+from gradlane.torch.process_group import create as _create
+from gradlane.torch.process_group import default_session
+from gradlane.torch.session import Session, allreduce_hook, connect
+
+_dist.Backend.register_backend("gradlane", _create, extended_api=True, devices=["cpu", "cuda"])
+
+__all__ = ["OverlappedOptimizer", "Session", "allreduce_hook", "connect", "default_session", "overlap"]

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients that travel as one tensor: a bucket's shared memory as torch sees it."""
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import torch
+
+from gradlane.client import Connection
+from gradlane.errors import AgentError
+from gradlane.torch.shared import NAMES, as_array, as_tensor
+from gradlane.torch.staging import Exchange, Staging, pin
+
+
+def wire_name(dtype: torch.dtype, wire: str) -> str:
+    """The wire's element type for gradients of `dtype`: the job's `wire` narrows float32 alone. Raises AgentError."""
+    if dtype == torch.float32:
+        return wire
+    if dtype not in (torch.float16, torch.bfloat16, torch.float64):
+        raise AgentError(f"gradients of type {dtype} can't be exchanged: float32, float16, bfloat16 and float64 can")
+    return NAMES[dtype]
+
+
+class Bucket:
+    """Some parameters' gradients, flattened one after the other."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        name: str,
+        parameters: Sequence[torch.nn.Parameter],
+        layers: Sequence[int],
+        staging: Staging | None,
+    ) -> None:
+        """`layers`: of each parameter. `staging`: for gradients on an accelerator. Raises AgentError."""
+        first = parameters[0]
+        self.parameters = tuple(parameters)
+        self.dtype = first.dtype
+        self.device = first.device
+        self.ends = list(itertools.accumulate(parameter.numel() for parameter in parameters))
+        self._staging = staging
+        wire = wire_name(self.dtype, connection.job.transport.wire)
+        starts = [0, *self.ends[:-1]]
+        spans = [
+            (start, layer)
+            for parameter, start, layer in zip(parameters, starts, layers, strict=True)
+            if parameter.numel()
+        ]
+        self._tensor = connection.tensor(name, self.ends[-1], wire, spans)
+        self._contribution = as_tensor(self._tensor.contribution, wire)
+        self._result = as_tensor(self._tensor.result, wire)
+        self._unpin = (
+            [pin(memory) for memory in (self._contribution, self._result)] if self.device.type == "cuda" else []
+        )
+
+    def start(self, gradients: Sequence[torch.Tensor | None]) -> Exchange:
+        """Takes over the gradients, one per parameter or all in one flat tensor, and starts their mean.
+
+        None counts as zero. Raises AgentError if the job has failed.
+        """
+        pieces: list[tuple[torch.Tensor, torch.Tensor]] = []
+        start = 0
+        for gradient, end in zip(gradients, self.ends if len(gradients) > 1 else self.ends[-1:], strict=True):
+            target = self._contribution[start:end]
+            if gradient is None:
+                target.zero_()
+            else:
+                pieces.append((gradient.detach(), target.view(gradient.shape)))
+            start = end
+        if self._staging is not None:
+            return self._staging.fetch(pieces, self._tensor.submit)
+        for source, target in pieces:
+            target.copy_(source)  # also converts to the wire's type
+        return self._tensor.submit()
+
+    def result(self) -> torch.Tensor:
+        """The flat mean after the exchange, of the gradients' type and device.
+
+        It may be the shared memory itself: valid until the next `start`.
+        """
+        return self._result.to(self.device, self.dtype, non_blocking=True)
+
+    def deliver(self, target: torch.Tensor, then: Callable[[torch.Tensor], None]) -> None:
+        """Calls `then` with the flat mean: on an accelerator in `target`, from the stream that fills it."""
+        if self._staging is None:
+            then(self.result())  # DDP copies it to where it wants to have it
+        else:
+            self._staging.deliver(self._result, target, lambda: then(target))
+
+    def means(self) -> list[torch.Tensor]:
+        """The mean of each parameter's gradient, in its shape. As `result`, valid until the next `start`."""
+        flat = self.result()
+        return [flat[end - p.numel() : end].view(p.shape) for p, end in zip(self.parameters, self.ends, strict=True)]
+
+    def residuals(self) -> list[torch.Tensor]:
+        """What the network dropped of each parameter's gradient and the next exchange will carry: copies, flat."""
+        name = NAMES[self._contribution.dtype]
+        flat = as_tensor(self._tensor.residual(), name)
+        return [flat[end - p.numel() : end].clone() for p, end in zip(self.parameters, self.ends, strict=True)]
+
+    def load_residuals(self, residuals: Sequence[torch.Tensor]) -> None:
+        """Puts back what `residuals` gave."""
+        flat = torch.cat([residual.reshape(-1) for residual in residuals]).to(self._contribution.dtype)
+        self._tensor.load_residual(as_array(flat))
+
+    def close(self) -> None:
+        """Gives the shared memory back; nothing may be under way."""
+        for unpin in self._unpin:
+            unpin()
+        self._tensor.close()

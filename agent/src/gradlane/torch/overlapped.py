@@ -1,0 +1,353 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training without the barrier at the end of the backward pass (ByteScheduler, SOSP 2019; BytePS' cross barrier).
+
+optimizer = gradlane.torch.overlap(model, torch.optim.SGD(model.parameters(), lr=0.1), session)
+
+Gradients leave as the backward pass makes them. `optimizer.step()` returns at once: each layer waits for its own
+gradient when the next forward pass comes to it, and is updated just then.
+"""
+
+import contextlib
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+import torch
+
+from gradlane.torch import uses
+from gradlane.torch.bucket import Bucket
+from gradlane.torch.session import Session
+from gradlane.torch.staging import Exchange
+
+BUCKET_BYTES = 1 << 20
+
+
+class _Portion:
+    """Parameters whose gradients travel together, and how far they are.
+
+    First `ready` fills up; then `exchange` is under way; `options` are set by step(): the update that is due.
+    """
+
+    def __init__(self, bucket: Bucket) -> None:
+        self.bucket = bucket
+        # The gradient that was sent and its version then: whoever changes it afterwards is found out.
+        self.ready: dict[torch.nn.Parameter, tuple[torch.Tensor, int]] = {}
+        self.exchange: Exchange | None = None
+        self.options: list[dict[str, Any]] | None = None
+
+    @property
+    def parameters(self) -> tuple[torch.nn.Parameter, ...]:
+        """In the order of the model."""
+        return self.bucket.parameters
+
+    def add(self, parameter: torch.nn.Parameter) -> None:
+        """The parameter's gradient is complete."""
+        assert parameter.grad is not None
+        self.ready[parameter] = (parameter.grad, parameter.grad._version)
+
+    def send(self) -> Exchange:
+        """Starts the exchange; what is not ready counts as zero."""
+        self.exchange = self.bucket.start([p.grad if p in self.ready else None for p in self.parameters])
+        return self.exchange
+
+    def holds(self, parameter: torch.nn.Parameter) -> bool:
+        """Whether the parameter still has the very gradient that was sent."""
+        gradient, version = self.ready.get(parameter, (None, 0))
+        return gradient is not None and parameter.grad is gradient and gradient._version == version
+
+    def reset(self) -> None:
+        """Nothing is under way or due."""
+        self.ready.clear()
+        self.exchange = None
+        self.options = None
+
+
+class _Used:
+    """Which parameters have a gradient at any worker: told exactly, whatever loss the job tolerates."""
+
+    def __init__(self, session: Session, parameters: Sequence[torch.nn.Parameter]) -> None:
+        self._index = {parameter: k for k, parameter in enumerate(parameters)}
+        self._tensor = session.flags(parameters)
+        self._exchange: Exchange | None = None
+
+    def start(self) -> None:
+        """Tells the others which have one here."""
+        self._tensor.contribution[:] = [parameter.grad is not None for parameter in self._index]
+        self._exchange = self._tensor.submit()
+
+    def close(self) -> None:
+        """Gives its memory back."""
+        self._tensor.close()
+
+    def __contains__(self, parameter: torch.nn.Parameter) -> bool:
+        assert self._exchange is not None
+        self._exchange.wait()
+        return bool(self._tensor.result[self._index[parameter]])
+
+
+class OverlappedOptimizer(torch.optim.Optimizer):
+    """An optimizer whose updates happen layer by layer in the next forward pass. Made by `overlap`."""
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        inner: torch.optim.Optimizer,
+        session: Session,
+        bucket_bytes: int,
+        unused_parameters: bool,
+    ) -> None:
+        # Everything that an optimizer has is the inner one's; torch's own __init__ would make a second set of it.
+        for name, value in vars(inner).items():
+            if name.startswith("_optimizer_"):
+                setattr(self, name, value)  # registries of hooks
+        self._inner = inner
+        self._session = session
+        self._paused = False
+        self._averaged = False  # synchronize() has been called between backward and step()
+        self._names = {parameter: name for name, parameter in model.named_parameters()}
+        self._group_of = {p: k for k, group in enumerate(inner.param_groups) for p in group["params"]}
+        strangers = [p for p in self._group_of if p not in self._names]
+        if strangers:
+            raise ValueError(
+                f"the optimizer has {len(strangers)} parameters that are not the model's: nothing would tell when they "
+                "are used; put their module into the model"
+            )
+        parameters = [p for p in self._names if p in self._group_of and p.requires_grad]
+        session.broadcast([*parameters, *model.buffers()])
+        self._portions = [_Portion(session.bucket(members)) for members in _neighbours(parameters, bucket_bytes)]
+        self._portion_of = {p: portion for portion in self._portions for p in portion.parameters}
+        self._used = _Used(session, parameters) if unused_parameters else None
+        self._ends: list[Callable[[], None]] = [
+            parameter.register_post_accumulate_grad_hook(self._accumulated).remove for parameter in parameters
+        ]
+        self._ends.append(inner.register_state_dict_pre_hook(lambda _: self._settle()).remove)
+        self._ends.append(uses.watch(model, self._use))
+        session.before_close(self.synchronize)
+
+    # What others read of an optimizer.
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The inner optimizer's."""
+        return self._inner.param_groups
+
+    @property
+    def state(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The inner optimizer's, after the updates that are due."""
+        self._settle()
+        return self._inner.state
+
+    @property
+    def defaults(self) -> dict[str, Any]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The inner optimizer's."""
+        return self._inner.defaults
+
+    def state_dict(self) -> dict[str, Any]:
+        """The inner optimizer's, after the updates that are due."""
+        return self._inner.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Into the inner optimizer, after the updates that are due."""
+        self._settle()
+        self._inner.load_state_dict(state_dict)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Raises ValueError: the buckets are made once."""
+        raise ValueError("call close(), add the group to the inner optimizer, and overlap() again")
+
+    # The training loop.
+
+    def step(self, closure: None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Makes the update due with the options (learning rate ...) of now; it does not wait.
+
+        Raises RuntimeError if gradients are missing or were changed since they were sent.
+        """
+        if not self._portions:
+            raise RuntimeError("this optimizer was closed: go on with the inner one, or call overlap() again")
+        if closure is not None:
+            raise ValueError("an overlapped optimizer's step takes no closure: call backward() before it")
+        if self._averaged:
+            self._averaged = False
+            for portion in self._portions:
+                portion.reset()
+            self._inner.step()
+            return
+        self._complete()
+        options = [
+            {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in group.items()}
+            for group in ({**group, "params": ()} for group in self.param_groups)
+        ]
+        for portion in self._portions:
+            portion.options = options
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """As ever. Gradients that were sent for a step that was not taken are forgotten."""
+        for portion in self._portions:
+            if portion.options is None:
+                if portion.exchange is not None:
+                    portion.exchange.wait()
+                portion.reset()
+        self._averaged = False
+        self._inner.zero_grad(set_to_none)
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Generator[None]:
+        """Within it, backward() only adds up gradients: for all but the last backward pass of a step."""
+        self._paused, before = True, self._paused
+        try:
+            yield
+        finally:
+            self._paused = before
+
+    def synchronize(self) -> None:
+        """The barrier, for who needs it.
+
+        Between backward() and step() every gradient becomes the mean over the workers, and may be read and changed
+        (clipping, a gradient scaler); step() then updates at once. Else the updates that are due are done, so that the
+        parameters may be read in any way. Raises gradlane.AgentError if the job has failed.
+        """
+        if self._averaged or not any(portion.ready and portion.options is None for portion in self._portions):
+            self._settle()
+            return
+        self._complete()
+        with torch.no_grad():
+            for portion in self._portions:
+                for parameter, mean in self._means(portion):
+                    parameter.grad = mean.clone() if parameter.grad is None else parameter.grad.copy_(mean)
+        self._averaged = True
+
+    def close(self) -> None:
+        """Gives model and optimizer back as they were, up to date."""
+        self.synchronize()
+        while self._ends:
+            self._ends.pop()()
+        while self._portions:
+            self._session.release(self._portions.pop().bucket)
+        if self._used is not None:
+            self._used.close()
+            self._used = None
+
+    # Sending.
+
+    def _accumulated(self, parameter: torch.Tensor) -> None:
+        """The backward pass has finished a parameter's gradient."""
+        assert isinstance(parameter, torch.nn.Parameter)
+        portion = self._portion_of[parameter]
+        if portion.options is not None:
+            raise RuntimeError(
+                f"parameter {self._names[parameter]} was used before its update was done: call "
+                "optimizer.synchronize() before parameters are used in another way than through the model"
+            )
+        if self._paused:
+            return
+        if parameter in portion.ready:
+            raise RuntimeError(
+                f"parameter {self._names[parameter]} got a second gradient before optimizer.step(): do all backward "
+                "passes of a step but the last within optimizer.no_sync()"
+            )
+        portion.add(parameter)
+        if len(portion.ready) == len(portion.parameters):
+            self._session.timed(portion.send())
+
+    def _complete(self) -> None:
+        """Sends what the backward pass has not: gradients of earlier passes, and nothing in place of missing ones."""
+        self._settle()  # layers that this step did not use
+        changed = [p for portion in self._portions for p in portion.ready if not portion.holds(p)]
+        if changed:
+            raise RuntimeError(
+                f"the gradient of {self._names[changed[0]]} was changed between backward() and step(), but it had been "
+                "sent before: call optimizer.synchronize() between backward() and the change (clipping, GradScaler)"
+            )
+        missing = [p for p in self._portion_of if p.grad is None]
+        if missing and self._used is None:
+            raise RuntimeError(
+                f"{len(missing)} parameters have no gradient, the first is {self._names[missing[0]]}: freeze them "
+                "before overlap(), or pass unused_parameters=True"
+            )
+        if self._used is not None:
+            self._used.start()
+        for portion in self._portions:
+            if portion.exchange is None:
+                for parameter in portion.parameters:
+                    if parameter.grad is not None:
+                        portion.add(parameter)
+                self._session.timed(portion.send())
+
+    # Updating.
+
+    def _means(self, portion: _Portion) -> list[tuple[torch.nn.Parameter, torch.Tensor]]:
+        """Waits for a portion's exchange; its parameters with their mean gradients, without those that none uses."""
+        assert portion.exchange is not None
+        portion.exchange.wait()
+        pairs = zip(portion.parameters, portion.bucket.means(), strict=True)
+        return [(p, mean) for p, mean in pairs if self._used is None or p in self._used]
+
+    def _use(self, parameter: torch.nn.Parameter) -> None:
+        portion = self._portion_of.get(parameter)
+        if portion is not None and portion.options is not None:
+            self._update(portion)
+
+    def _settle(self) -> None:
+        """Does all updates that are due."""
+        for portion in self._portions:
+            if portion.options is not None:
+                self._update(portion)
+
+    def _update(self, portion: _Portion) -> None:
+        """Waits for the portion's gradients and lets the inner optimizer do its step with these parameters alone."""
+        # A forward pass without gradients must not make tensors that a later one can't change.
+        with torch.inference_mode(False), torch.no_grad():
+            pairs = self._means(portion)
+            options = portion.options
+            assert options is not None
+            groups = [{**group, "params": list[torch.nn.Parameter]()} for group in options]
+            elsewhere: list[tuple[torch.nn.Parameter, torch.Tensor | None]] = []
+            for parameter, mean in pairs:
+                groups[self._group_of[parameter]]["params"].append(parameter)
+                if portion.holds(parameter):
+                    assert parameter.grad is not None
+                    parameter.grad.copy_(mean)
+                else:  # zero_grad() has been called since
+                    elsewhere.append((parameter, parameter.grad))
+                    parameter.grad = mean
+            portion.reset()
+            whole, self._inner.param_groups = self._inner.param_groups, [group for group in groups if group["params"]]
+            try:
+                if self._inner.param_groups:
+                    self._inner.step()
+            finally:
+                self._inner.param_groups = whole
+                for parameter, gradient in elsewhere:
+                    parameter.grad = gradient
+
+
+def _neighbours(parameters: Sequence[torch.nn.Parameter], most: int) -> list[list[torch.nn.Parameter]]:
+    """Parameters next to each other in the model, of one type and device, at most `most` bytes unless one is larger."""
+    portions: list[list[torch.nn.Parameter]] = []
+    size = 0
+    for parameter in parameters:
+        last = portions[-1][-1] if portions else None
+        alike = last is not None and (last.dtype, last.device) == (parameter.dtype, parameter.device)
+        if not alike or size + parameter.nbytes > most:
+            portions.append([])
+            size = 0
+        portions[-1].append(parameter)
+        size += parameter.nbytes
+    return portions
+
+
+def overlap(
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    session: Session,
+    *,
+    bucket_bytes: int = BUCKET_BYTES,
+    unused_parameters: bool = False,
+) -> OverlappedOptimizer:
+    """Takes the place of DistributedDataParallel and of the optimizer; model and training loop stay as they are.
+
+    All workers begin with rank 0's parameters and buffers. Any optimizer will do that treats its parameters one by one
+    (SGD, Adam, AdamW, RMSprop ...; not LBFGS). `bucket_bytes`: neighbouring parameters travel together up to this size;
+    a layer waits for its whole bucket. `unused_parameters`: whether a step may leave parameters without a gradient.
+    Raises ValueError for parameters that are not the model's, gradlane.AgentError.
+    """
+    return OverlappedOptimizer(model, optimizer, session, bucket_bytes, unused_parameters)

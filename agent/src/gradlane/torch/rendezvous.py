@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Joins the job of `torch.distributed.init_process_group("gradlane")`, under torchrun or any other launcher.
+
+GRADLANE_JOB names the job file. One without [[worker]] is a template: the ranks then tell each other their agents'
+addresses over torch's store, and rank 0 completes it. GRADLANE_SOCKET names the agent's socket.
+"""
+
+import json
+import os
+import socket
+from collections import Counter
+from collections.abc import Sequence
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+from gradlane import agent_socket, job
+from gradlane.client import DEFAULT_SOCKET, Connection
+from gradlane.errors import AgentError
+
+
+def join(store: Any, rank: int, size: int) -> Connection:
+    """Joins the job as process `rank` of `size`. `store`: torch's, for this group alone.
+
+    Raises AgentError, gradlane.job.JobError.
+    """
+    path = os.environ.get("GRADLANE_JOB")
+    if not path:
+        raise AgentError('init_process_group("gradlane") needs GRADLANE_JOB, the path of the job file or of a template')
+    text = Path(path).read_text()
+    if job.is_template(text, path):
+        text = _complete(text, store, rank, size)
+    whole = job.parse(text, path)
+    processes = len(whole.workers) * whole.processes
+    if processes != size:
+        raise AgentError(f"{path} has {processes} worker processes, and the group has {size}: they must be the same")
+    return Connection(whole, rank // whole.processes, rank % whole.processes)
+
+
+def _complete(template: str, store: Any, rank: int, size: int) -> str:
+    """The text of the job file, the same at all ranks. Processes with the same agent are on one host."""
+    path = os.environ.get("GRADLANE_SOCKET", DEFAULT_SOCKET)
+    addresses = agent_socket.status(path).get("addresses")
+    if not addresses:
+        raise AgentError(f"the agent on {path} does not tell its address: is it older than this library?")
+    store.set(f"agent/{rank}", json.dumps([socket.gethostname(), addresses[0]]))
+    if rank == 0:
+        places = [tuple(json.loads(store.get(f"agent/{other}"))) for other in range(size)]
+        try:
+            answer = {"text": job.fill(template, workers(places))}
+        except AgentError as error:
+            answer = {"error": str(error)}
+        store.set("job", json.dumps(answer))
+    answer = json.loads(store.get("job"))
+    if "error" in answer:
+        raise AgentError(answer["error"])
+    return answer["text"]
+
+
+def workers(places: Sequence[tuple[str, str]]) -> list[tuple[str, Any, int]]:
+    """(host, address, processes) of each host from (host, address) of each rank. Raises AgentError."""
+    hosts: list[tuple[str, str]] = []
+    for rank, place in enumerate(places):
+        if not hosts or place != hosts[-1]:
+            if place in hosts:
+                raise AgentError(
+                    f"rank {rank} is on {place[0]} ({place[1]}), as a lower rank is, but not the one before it: the "
+                    "ranks of a host must follow each other"
+                )
+            hosts.append(place)
+    counts = Counter(places)
+    if len(set(counts.values())) > 1:
+        told = ", ".join(f"{counts[place]} on {place[0]} ({place[1]})" for place in hosts)
+        raise AgentError(f"every host must run the same number of processes, and there are {told}")
+    names = Counter(name for name, _ in hosts)
+    return [
+        (name if names[name] == 1 else f"{name}-{number}", ip_address(address), counts[name, address])
+        for number, (name, address) in enumerate(hosts)
+    ]

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shared memory as torch sees it."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+# What torch calls the element types of the wire.
+NAMES = {
+    torch.float32: "float32",
+    torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
+    torch.float64: "float64",
+    torch.uint8: "uint8",
+    torch.bool: "uint8",
+    torch.int8: "int8",
+    torch.int32: "int32",
+    torch.int64: "int64",
+}
+
+
+def as_tensor(array: npt.NDArray[Any], name: str) -> torch.Tensor:
+    """An array of wire type `name` as a tensor on the same memory; numpy has the bits of bfloat16 as uint16."""
+    if name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def as_array(tensor: torch.Tensor) -> npt.NDArray[Any]:
+    """The other way round."""
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(np.uint16)
+    return tensor.numpy()
+
+
+def parts(memory: torch.Tensor, tensors: Sequence[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Each tensor with its part of the flat memory, in the tensor's type and shape; bytes can be any type."""
+    ends = list(itertools.accumulate(tensor.nbytes // memory.element_size() for tensor in tensors))
+    starts = [0, *ends][:-1]
+    return [
+        (tensor.detach(), memory[start:end].view(tensor.dtype).view(tensor.shape))
+        for tensor, start, end in zip(tensors, starts, ends, strict=True)
+    ]

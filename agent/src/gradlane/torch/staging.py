@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies between an accelerator and the shared memory of the agent, which the network reads and writes."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Protocol
+
+import torch
+
+
+class Exchange(Protocol):
+    """What is under way: a handle of `gradlane.client`, or one that begins when an accelerator has copied."""
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Blocks until it is over. Raises AgentError, TimeoutError."""
+        ...
+
+    def done(self) -> bool:
+        """Whether it is over."""
+        ...
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        """Calls `callback` with None or the AgentError when it is over, in a thread of the client."""
+        ...
+
+
+class Deferred:
+    """An exchange that starts when its tensors have arrived in host memory."""
+
+    def __init__(self, started: "Future[Exchange]") -> None:
+        self._started = started
+
+    def wait(self, timeout: float | None = None) -> None:
+        """See Exchange."""
+        self._started.result(timeout).wait(timeout)
+
+    def done(self) -> bool:
+        """See Exchange."""
+        return self._started.done() and (self._started.exception() is not None or self._started.result().done())
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        """See Exchange."""
+
+        def started(future: "Future[Exchange]") -> None:
+            error = future.exception()
+            if error is None:
+                future.result().add_done_callback(callback)
+            else:
+                callback(error)
+
+        self._started.add_done_callback(started)
+
+
+class Staging:
+    """A side stream of one accelerator, and the thread that waits for it, so that the training's thread need not.
+
+    It works on the CPU too, where torch's streams are empty shells: the order of events is the same.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._module: Any = torch.get_device_module(device)
+        self._stream: Any = self._module.Stream()
+        self._waiter = ThreadPoolExecutor(1, "gradlane-staging")
+
+    def fetch(self, pieces: Sequence[tuple[torch.Tensor, torch.Tensor]], start: Callable[[], Exchange]) -> Deferred:
+        """Copies each (device tensor, host tensor) after what the current stream has queued, then calls `start`."""
+        held = list(pieces)
+        self._stream.wait_stream(self._module.current_stream())
+        event = self._module.Event()
+        with self._module.stream(self._stream):
+            for source, target in held:
+                target.copy_(source, non_blocking=True)
+            event.record(self._stream)
+
+        def fetched() -> Exchange:
+            event.synchronize()
+            held.clear()  # the sources had to live until here, or their memory would have been used anew
+            return start()
+
+        return Deferred(self._waiter.submit(fetched))
+
+    def deliver(self, source: torch.Tensor, target: torch.Tensor, then: Callable[[], None]) -> None:
+        """Copies host memory to the device and calls `then` with the side stream as the current one."""
+        with self._module.stream(self._stream):
+            target.copy_(source, non_blocking=True)
+            then()
+
+    def close(self) -> None:
+        """Ends the thread; copies that were begun are finished."""
+        self._waiter.shutdown()
+
+
+def pin(memory: torch.Tensor) -> Callable[[], None]:
+    """Locks shared memory for the accelerator's copy engine; returns what unlocks it. Raises RuntimeError (CUDA)."""
+    runtime: Any = torch.cuda.cudart()
+    address, size = memory.data_ptr(), memory.numel() * memory.element_size()
+    torch.cuda.check_error(int(runtime.cudaHostRegister(address, size, 0)))
+    return lambda: torch.cuda.check_error(int(runtime.cudaHostUnregister(address)))

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agents that the tests of this folder share, and the helpers beside the tests by their plain names."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from ranks import Agent
+
+
+@pytest.fixture(scope="session")
+def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Agent]]:
+    """Four of them."""
+    folder = tmp_path_factory.mktemp("agents")
+    started: list[Agent] = []
+    try:
+        for number in range(4):
+            started.append(Agent(number, folder))
+        yield started
+    finally:
+        for agent in started:
+            agent.end()

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The error-feedback state in checkpoints."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a network namespace")
+def test_a_restored_run_equals_an_uninterrupted_one_that_had_losses(tmp_path: Path) -> None:
+    script = Path(__file__).with_name("lossy.py")
+    run = subprocess.run(
+        ["unshare", "--net", sys.executable, str(script), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout.splitlines()[-1])
+    assert found["lost"] > 0
+    assert max(found["owed"]) > 0
+    assert found["lost afterwards"] == [0, 0]
+    assert found["equal"]
+    assert not found["equal without what was owed"]  # so the state does matter
