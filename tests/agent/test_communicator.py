@@ -4,6 +4,8 @@
 import contextlib
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -356,6 +358,66 @@ def test_a_command_of_a_faulty_process_fails_its_job_and_no_other(
         assert words in outcome
     with joined(running, file, 2) as after:
         each(after, Communicator.barrier)
+
+
+BAD_MESSAGES = {
+    "releases region 99": {"op": "release", "region": 99},
+    "forgets tensor 'v'": {"op": "forget", "name": "v"},
+    "a residual comes with one descriptor": {"op": "load", "name": "w"},
+    "unknown message 'reduce'": {"op": "reduce"},
+    "message 'release' lacks 'region'": {"op": "release"},
+}
+
+
+@pytest.mark.parametrize("problem", BAD_MESSAGES)
+def test_a_message_of_a_faulty_process_fails_its_job(running: list[Agent], tmp_path: Path, problem: str) -> None:
+    file = job_file(tmp_path, 2)
+    with ThreadPoolExecutor(2) as pool:
+        ranks = list(pool.map(lambda rank: Communicator(file, rank, running[rank].socket), range(2)))
+
+    def send(c: Communicator) -> None:
+        c.connection.tell(BAD_MESSAGES[problem])
+        c.barrier()
+
+    for outcome in each(ranks, lambda c: told(c, send if c.rank == 0 else Communicator.barrier)):
+        assert problem in outcome
+
+
+BAD_REQUESTS = {
+    "a region of -5 bytes": {"op": "region", "bytes": -5},
+    "message 'tensor' lacks 'name'": {"op": "tensor"},
+    "group .*each rank once": {"op": "group", "ranks": [0, 0], "label": "", "pair": False},
+    "has no tensor 'v'": {"op": "residual", "name": "v"},
+}
+
+
+def test_a_request_that_makes_no_sense_is_answered_so_and_the_job_goes_on(running: list[Agent], tmp_path: Path) -> None:
+    with joined(running, job_file(tmp_path, 2), 2) as ranks:
+        for problem, message in BAD_REQUESTS.items():
+            with pytest.raises(AgentError, match=problem):
+                ranks[0].connection.request(message)
+        each(ranks, Communicator.barrier)
+
+
+def test_a_process_that_is_killed_amid_an_all_reduce_is_named(running: list[Agent], tmp_path: Path) -> None:
+    file = job_file(tmp_path, 2, 2)
+    script = (
+        "import sys, numpy, gradlane; c = gradlane.Communicator(sys.argv[1], 3, sys.argv[2]); "
+        "c.all_reduce(numpy.ones(1000), asynchronous=True); print('under way', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", script, str(file), str(running[1].socket)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        with ThreadPoolExecutor(3) as pool:
+            ranks = list(pool.map(lambda rank: Communicator(file, rank, running[rank // 2].socket), range(3)))
+        assert other.stdout is not None
+        assert other.stdout.readline() == "under way\n"
+        first = ranks[0].all_reduce(np.ones(1000), asynchronous=True)
+        other.kill()
+        with pytest.raises(AgentError, match=rf"rank 1 \(h1, {NETWORK}.2\): its training process 1 of 2 ended"):
+            first.wait(10)
+    for c in ranks:
+        with contextlib.suppress(AgentError):
+            c.close()
 
 
 def told(c: Communicator, function: Callable[[Communicator], Any]) -> str:
