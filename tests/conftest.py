@@ -11,7 +11,7 @@ from hypothesis import settings
 settings.register_profile("gradlane", deadline=None)
 settings.load_profile("gradlane")
 
-for folder in ("protocol", "packet", "controller", "agent"):
+for folder in ("protocol", "packet", "controller", "agent", "agent_ops"):
     sys.path.insert(0, str(Path(__file__).parent / folder))
 
 

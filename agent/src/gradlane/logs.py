@@ -6,6 +6,7 @@ can't be written is counted, and told as soon as lines can be written again.
 """
 
 import contextlib
+import errno
 import json
 import logging
 import os
@@ -178,7 +179,7 @@ class LogWriter(logging.Handler):
             return False
         self._torn = written < len(data)
         if self._torn:
-            self._why = "the disk was full"
+            self._why = os.strerror(errno.ENOSPC)
         return not self._torn
 
 

@@ -2,15 +2,16 @@
 """The agent as a service: its life from start to stop, signals, the service manager, logs and metrics."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 
 from gradlane import logs, systemd
 from gradlane.config import AgentConfig, restart_needed
 from gradlane.daemon import Agent
-from gradlane.errors import GradlaneError
+from gradlane.errors import AgentError, GradlaneError
 from gradlane.logs import LogWriter
 
 log = logging.getLogger("gradlane")
@@ -32,7 +33,7 @@ class Service:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
-        async with self._agent.serving():
+        async with self._agent.serving(), self._metrics():
             addresses = ", ".join(map(str, self._config.addresses))
             log.info("ready: address %s, socket %s", addresses, self._config.socket)
             systemd.notify("READY=1", f"STATUS=serving {addresses}")
@@ -42,12 +43,31 @@ class Service:
             systemd.notify("STOPPING=1")
             log.info("stopping")
 
+    @contextlib.asynccontextmanager
+    async def _metrics(self) -> AsyncGenerator[None]:
+        if self._config.metrics is None:
+            yield
+            return
+        try:
+            from gradlane.metrics import MetricsServer
+        except ImportError as error:
+            raise AgentError(
+                "metrics need prometheus_client: `pip install 'gradlane[metrics]'`, or leave out [metrics]"
+            ) from error
+        server = MetricsServer(self._config.metrics, self._agent.status)
+        log.info("metrics at http://%s/metrics", server.endpoint)
+        try:
+            yield
+        finally:
+            server.close()
+
     def _reload(self) -> None:
         """SIGHUP: a configuration that can't be used changes nothing; the log file is opened anew in any case."""
         systemd.reloading()
         self._writer.reopen()
         try:
             config = self._load()
+            self._agent.reload(config)
             if config.log != self._config.log:
                 self._writer = logs.setup(config.log)
         except GradlaneError as error:
@@ -56,7 +76,6 @@ class Service:
             for key in restart_needed(self._config, config):
                 log.warning("%s has changed in the configuration: it takes a restart of the agent", key)
             self._config = config
-            self._agent.reload(config)
             log.info("configuration read again")
         systemd.notify("READY=1")
 

@@ -18,7 +18,7 @@ from gradlane.job import Job
 from gradlane.listener import Listener
 from gradlane.peers import Peers, Stage
 from gradlane.probing import Prober
-from gradlane.status import JobStatus, PeerStatus
+from gradlane.status import ClassStatus, JobStatus, PeerStatus
 from gradlane.toml_file import Address
 from gradlane.transport import Engine, Transport
 from gradlane.units import format_rate
@@ -318,10 +318,23 @@ class Session:
             "counts": counts,
             "peers": peers,
         }
+        if self._engine is not None:
+            for rank, peer in peers.items():
+                peer["counts"] = self._engine.peer_counts(int(rank))
+            status["classes"] = self._classes(self._engine)
         if self._agreement is not None:
             status["slice_bytes"] = self._agreement.slice_bytes
             status["conditions"] = asdict(self._agreement.conditions)
         return status
+
+    def _classes(self, engine: Engine) -> list[ClassStatus]:
+        """The rows of `[[loss.classes]]`, and behind them what holds for all other layers (no range)."""
+        loss = self.job.loss
+        found: list[ClassStatus] = [
+            {"layers": list(row.layers), "push": row.push, "pull": row.pull, "counts": engine.class_counts(index)}
+            for index, row in enumerate(loss.classes)
+        ]
+        return [*found, {"push": loss.push, "pull": loss.pull, "counts": engine.class_counts(len(found))}]
 
 
 def _path(engine: Engine, rank: int) -> dict[str, Any]:

@@ -38,7 +38,10 @@ class PeerStatus(TypedDict, total=False):
 
 
 class ClassStatus(TypedDict, total=False):
-    """The layers of one loss class, both inclusive, with the tolerated fractions of loss of the two halves."""
+    """One loss class, with the tolerated fractions of loss of the two halves.
+
+    `layers`: first and last; absent: all that no other class has.
+    """
 
     layers: list[int]
     push: float
@@ -53,30 +56,30 @@ class MemoryStatus(TypedDict):
     limit: int
 
 
-class JobStatus(TypedDict, total=False):
+class _Job(TypedDict):
+    id: int
+    rank: int
+    state: str
+    since: float
+    counts: Counts
+    peers: dict[str, PeerStatus]
+
+
+class JobStatus(_Job, total=False):
     """A job at this host. `since`: Unix time; `under_way`: collectives that are not complete.
 
     `conditions`: the paths' `rate` (bit/s) and `latency` (s, one way), measured when the job was joined.
     """
 
-    id: int
-    rank: int
-    state: str
-    since: float
     step: int
     under_way: int
     slice_bytes: int
     conditions: dict[str, float]
     memory: MemoryStatus
-    counts: Counts
-    peers: dict[str, PeerStatus]
     classes: list[ClassStatus]
 
 
-class AgentStatus(TypedDict, total=False):
-    """The agent as a whole. `started`: Unix time; `ended`, `failed`: jobs since; `transport`: counts of all jobs;
-    `control`: what became of other agents' calls."""
-
+class _Agent(TypedDict):
     version: str
     addresses: list[str]
     pid: int
@@ -86,6 +89,14 @@ class AgentStatus(TypedDict, total=False):
     failed: int
     log_lines_lost: int
     limits: dict[str, int]
-    control: Counts
-    transport: dict[str, Any]
     jobs: dict[str, JobStatus]
+
+
+class AgentStatus(_Agent, total=False):
+    """The agent as a whole. `started`: Unix time; `ended`, `failed`: jobs since then.
+
+    `transport`: what is counted of all jobs' datagrams; `control`: what became of other agents' calls.
+    """
+
+    transport: dict[str, Any]
+    control: Counts

@@ -117,18 +117,18 @@ def _peer_flow(rank: str, peer: PeerStatus, before: PeerStatus | None, seconds: 
 
 def flows(job: JobStatus, before: JobStatus | None, seconds: float) -> tuple[list[Flow], list[Flow], Flow]:
     """Of every peer, of every layer class, and of the whole job."""
-    old_peers = before.get("peers", {}) if before else {}
-    peers = [_peer_flow(rank, peer, old_peers.get(rank), seconds) for rank, peer in job.get("peers", {}).items()]
+    old_peers = before["peers"] if before else {}
+    peers = [_peer_flow(rank, peer, old_peers.get(rank), seconds) for rank, peer in job["peers"].items()]
     classes: list[Flow] = []
     old_classes = before.get("classes", []) if before else []
     for index, row in enumerate(job.get("classes", [])):
         old = old_classes[index].get("counts") if index < len(old_classes) else None
-        first, last = row.get("layers", [0, 65535])
+        name = f"layers {row['layers'][0]}-{row['layers'][1]}" if "layers" in row else "others"
         about = f"push {row.get('push', 0):.3g}, pull {row.get('pull', 0):.3g}"
         classes.append(
-            _flow(f"layers {first}-{last}", about, _since(row.get("counts", {}), old), seconds),
+            _flow(name, about, _since(row.get("counts", {}), old), seconds),
         )
-    total = _flow("all", "", _since(job.get("counts", {}), before.get("counts") if before else None), seconds)
+    total = _flow("all", "", _since(job["counts"], before["counts"] if before else None), seconds)
     return peers, classes, total
 
 
@@ -178,7 +178,7 @@ def job_lines(
     name: str, job: JobStatus, before: JobStatus | None, now: float, seconds: float, sort: str = "name"
 ) -> Iterable[Line]:
     """A job: a title and the tables of its peers and layer classes."""
-    parts = [f"rank {job.get('rank')}", f"{job.get('state', 'running')} for {duration(now - job.get('since', now))}"]
+    parts = [f"rank {job['rank']}", f"{job['state']} for {duration(now - job['since'])}"]
     parts += [f"step {job['step']}"] if "step" in job else []
     parts += [f"{job['under_way']} under way"] if "under_way" in job else []
     if memory := job.get("memory"):
@@ -202,21 +202,21 @@ def agent_lines(
 
     `more` adds lines to each job.
     """
-    addresses = ", ".join(status.get("addresses", []))
-    jobs = status.get("jobs", {})
+    addresses = ", ".join(status["addresses"])
+    jobs = status["jobs"]
     lines = [
         Line(
-            f"agent {status.get('version', '')} of {addresses}: pid {status.get('pid')}, up "
-            f"{duration(now - status.get('started', now))}; {len(jobs)} job(s), {status.get('clients', 0)} client(s); "
-            f"since its start {status.get('ended', 0)} job(s) ended, {status.get('failed', 0)} failed",
+            f"agent {status['version']} of {addresses}: pid {status['pid']}, up "
+            f"{duration(now - status['started'])}; {len(jobs)} job(s), {status['clients']} client(s); "
+            f"since its start {status['ended']} job(s) ended, {status['failed']} failed",
             "title",
         )
     ]
-    if lost := status.get("log_lines_lost", 0):
+    if lost := status["log_lines_lost"]:
         lines.append(Line(f"{lost} log line(s) could not be written", "warning"))
     for name, job in jobs.items():
-        old = before.get("jobs", {}).get(name) if before else None
-        since = now - job.get("since", now) if seconds is None else seconds
+        old = before["jobs"].get(name) if before else None
+        since = now - job["since"] if seconds is None else seconds
         lines += [Line(""), *job_lines(name, job, old, now, since, sort)]
         lines += more(job) if more else []
     return lines
@@ -224,12 +224,12 @@ def agent_lines(
 
 def details(job: JobStatus) -> Iterable[Line]:
     """What `gradlane status` adds: every count above zero, and the ways through the fabric."""
-    counts: dict[str, Any] = {key: value for key, value in job.get("counts", {}).items() if value}
+    counts: dict[str, Any] = {key: value for key, value in job["counts"].items() if value}
     if counts:
         yield Line("  counts", "head")
     for key, value in counts.items():
         yield Line(f"    {key:20} {value}")
-    for rank, peer in job.get("peers", {}).items():
+    for rank, peer in job["peers"].items():
         for route, count in peer.get("routes", {}).items():
             yield Line(f"  to rank {rank}: {count} trace(s) by {route or 'no switch that adds a record'}")
         for hop in peer.get("hops", []):
