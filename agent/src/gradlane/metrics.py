@@ -91,9 +91,10 @@ TRANSPORT = {
     "wakeups": "Times the transport's thread was woken",
 }
 CONTROL = {
-    "handshakes_refused": "Control connections refused: another version, key or job file",
-    "bad_tls": "Control connections that failed in TLS",
-    "connections_dropped": "Control connections dropped",
+    "calls_accepted": "Calls of other agents that were let in",
+    "calls_refused": "Calls refused: another version, key, certificate or job file",
+    "calls_broken": "Calls that ended before it was known what they wanted",
+    "calls_evicted": "Calls hung up because too many had not said what they wanted",
 }
 
 Rows = Iterable[tuple[Sequence[str], float | None]]

@@ -13,7 +13,7 @@ from gradlane.errors import AgentError
 from gradlane.status import AgentStatus
 from gradlane.view import Line
 
-HELP = "q quit   s sort by the next column   arrows, page keys scroll"
+HELP = "q: quit, s: sort by the next column, arrows: scroll"
 
 
 def _seconds(text: str) -> float:
@@ -111,7 +111,7 @@ def _loop(screen: curses.window, watch: Watch) -> None:
         screen.erase()
         for row, line in enumerate(lines[top : top + page]):
             screen.insnstr(row, 0, line.text.ljust(width if line.look == "head" else 0), width, looks[line.look])
-        screen.insnstr(height - 1, 0, f"{HELP}   (sorted by {view.SORT_KEYS[sort]})", width, curses.A_DIM)
+        screen.insnstr(height - 1, 0, f"sorted by {view.SORT_KEYS[sort]}; {HELP}", width, curses.A_DIM)
         screen.refresh()
         screen.timeout(max(0, round((next_ask - time.monotonic()) * 1000)))
         key = screen.getch()
