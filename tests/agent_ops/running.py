@@ -8,10 +8,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from gradlane.client import Connection
+import numpy as np
+
+from gradlane import Communicator
 
 # Far from 127.0.0.1, so that agents of the machine itself are not met, nor those of another run of the tests.
 NETWORK = f"127.{48 + os.getpid() % 200}.{os.getpid() // 200 % 250}"
@@ -115,17 +117,9 @@ def job_file(folder: Path, workers: int, addresses: Sequence[str] | None = None,
 def training(file: Path, sockets: Sequence[Path], steps: int = 2) -> Iterator[None]:
     """A job that has done some steps, and is under way within the block."""
     with ThreadPoolExecutor(len(sockets)) as pool:
-        connections = [
-            f.result() for f in [pool.submit(Connection, file, rank, socket) for rank, socket in enumerate(sockets)]
-        ]
-        shared = [connection.share(0, 100_000, [(0, 0)]) for connection in connections]
-        for step in range(steps):
-            for rank, (contribution, _) in enumerate(shared):
-                contribution[:] = rank
-            futures: list[Future] = [Future() for _ in connections]
-            for connection, future in zip(connections, futures, strict=True):
-                connection.reduce(step, 0, lambda error, f=future: f.set_exception(error) if error else f.set_result(0))
-            for future in futures:
-                future.result(20)
+        members = list(pool.map(lambda it: Communicator(file, *it), enumerate(sockets)))
+        for _ in range(steps):
+            values = [np.full(100_000, rank, np.float32) for rank in range(len(sockets))]
+            list(pool.map(lambda it: it[0].all_reduce(it[1], name="gradient"), zip(members, values, strict=True)))
         yield
-        list(pool.map(Connection.close, connections))
+        list(pool.map(Communicator.close, members))

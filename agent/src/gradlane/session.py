@@ -322,6 +322,7 @@ class Session:
             for rank, peer in peers.items():
                 peer["counts"] = self._engine.peer_counts(int(rank))
             status["classes"] = self._classes(self._engine)
+            status["memory"] = {"used": counts["memory_used"], "limit": self._services.memory}
         if self._agreement is not None:
             status["slice_bytes"] = self._agreement.slice_bytes
             status["conditions"] = asdict(self._agreement.conditions)
