@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training process for bench/agent.py: it all-reduces what it is told to, and says how long it took.
 
-Requests on standard input and answers are lines of JSON: {"variant", "elements", "count"}, and {"seconds": [of each], "cpu": seconds}.
+Requests on standard input and answers are lines of JSON: {"variant", "elements", "count"}, and {"seconds": [of each],
+"cpu": seconds}.
 """
 
 import json

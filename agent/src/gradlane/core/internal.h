@@ -28,7 +28,7 @@ enum {
     REORDER_MIN = 300,       /* us */
     BACKOFF_MAX = 3,         /* doublings of the time from one BITMAP to the next */
     PATIENCE = 4,            /* of the shortest round trip: one part may pass before arrivals are looked at */
-    PATIENCE_MAX = 500,      /* us */
+    PATIENCE_MIN = 20, PATIENCE_MAX = 500, /* us */
     OPERATIONS = 1024,       /* buckets, a power of two */
     GUARANTEED = 16,         /* slices of each contribution to a node that are kept however short memory is */
     MEMORY_WAIT = 1000,      /* us until a message that there was no memory for is looked at again */

@@ -332,7 +332,9 @@ uint64_t gl_patience(const gl_engine *e) {
     uint32_t shortest = PATIENCE_MAX * PATIENCE;
     for (unsigned rank = 0; rank < e->ranks; rank++)
         if (rank != e->config.rank && e->peers[rank].srtt < shortest) shortest = e->peers[rank].srtt;
-    return shortest / PATIENCE;
+    /* What a batch takes to come in is enough; where that is less than a sleep costs, it is none. */
+    const double batch = GL_BATCH_BYTES / e->rate, patience = shortest / PATIENCE;
+    return batch < PATIENCE_MIN ? 0 : (uint64_t)(batch < patience ? batch : patience);
 }
 
 uint64_t gl_deadline(const gl_engine *e, uint64_t now) {
