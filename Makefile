@@ -77,6 +77,10 @@ bench-training: $(VENV)/.ready ## Every scenario x arm x 3 seeds -> out/bench/tr
 study: $(VENV)/.ready ## Accuracy by tolerated loss, against DDP (root; STUDY="--models cnn --seeds 1 --p 0,10")
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/study.py $(STUDY)
 
+.PHONY: bench-agent
+bench-agent: $(VENV)/.ready ## All-reduce beside Gloo, 2 and 4 hosts, 64 KiB to 64 MiB -> out/bench/agent.json (root)
+	$(BIN)/python bench/agent.py
+
 .PHONY: bench-switch
 bench-switch: $(VENV)/.ready ## Packets per second of gradlane-switch, BMv2 and bare copy loops, side by side (root)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/switch.py

@@ -3,7 +3,8 @@
 
 Each host is a network namespace on a Linux bridge, with the kernel's offloads and no emulated limit. Then links of
 1 Gbit/s: how much of the payload rate that the headers allow is used. Gradlane's arrays are those of its own shared
-memory ("shared", as PyTorch's buckets), or any ("plain": copied in and out). docs/measurements.md has the figures.
+memory ("shared", as PyTorch's buckets), or any ("plain": copied in and out). All processes have the same real-time
+priority, so that other load of the machine weighs little. docs/measurements.md has the figures.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ SIDES = ("gloo", "shared", "plain")
 _VOLUME, _LEAST, _MOST = 128 << 20, 3, 100
 _FRAME = 14 + 20 + 8 + 40  # bytes in front of a slice: Ethernet, IPv4, UDP, the wire header
 _LINK_SIZE = 16 << 20
+_PRIORITY = 1
 _EXAMPLES = """examples:
   sudo python bench/agent.py
   sudo python bench/agent.py --hosts 2 --sizes 1MiB --repeats 3 --rate 0
@@ -197,13 +199,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = make_console(to_stderr=options.json)
     results: list[Result] = []
     try:
+        # For every process of both sides: other load of the machine is to take from neither.
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(_PRIORITY))
         for count in options.hosts:
             with Hosts(count) as hosts:
                 results += measure(hosts, options.sizes, options.repeats, 0, "16MB")
         if options.rate:
             with Hosts(2, rate=options.rate) as hosts:
                 results += measure(hosts, [_LINK_SIZE], options.repeats, options.rate, "200kB")
-    except (WireError, AgentError) as problem:
+    except (WireError, AgentError, PermissionError) as problem:
         print(f"agent: error: {problem}", file=sys.stderr)
         return 1
     print_tables(console, tables(results))

@@ -33,7 +33,11 @@ class Gloo:
         """The array, and what all-reduces it in place."""
         del variant
         tensor = self._torch.empty(elements)
-        return tensor.numpy(), lambda: self._all_reduce(tensor)
+
+        def all_reduce() -> None:
+            self._all_reduce(tensor)
+
+        return tensor.numpy(), all_reduce
 
     def close(self) -> None:
         """Leaves."""

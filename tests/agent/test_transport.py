@@ -6,7 +6,6 @@ import ctypes
 import errno
 import os
 import secrets
-import select
 import socket
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from gradlane import job as jobs
 from gradlane import sockets, wire
 from gradlane.agreement import Agreement
 from gradlane.costs import Conditions
-from gradlane.transport import Completed, Engine, Transport
+from gradlane.transport import Engine, Transport
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 FOUR, SIX = ("10.47.0.1", "10.47.0.2"), ("fd47::1", "fd47::2")
@@ -82,24 +81,36 @@ class Trial:
         text += f'[transport]\nrate = "1gbit"\n{more}\n[slots]\nbase = 0\nmask = 4095\n'
         parsed = jobs.parse(text, "job.toml")
         agreement = Agreement(secrets.randbits(64), number << 24, slice_bytes, Conditions(1e9, 1e-4))
-        self.slice_bytes = slice_bytes
-        self.hosts = hosts
         self.done = [0, 0]
         self.engines: list[Engine] = []
         for rank, host in enumerate(hosts):
-            self.engines.append(host.add(parsed, rank, agreement, lambda rank=rank: self._news(rank)))
+            self.engines.append(host.add(parsed, rank, agreement))
 
-    def _news(self, rank: int) -> None:
-        self.done[rank] += sum(isinstance(event, Completed) for event in self.engines[rank].events())
+    def take_events(self) -> None:
+        for rank, engine in enumerate(self.engines):
+            with engine.locked() as pointer:
+                while (event := lib.gl_next_event(pointer)) != ffi.NULL:
+                    self.done[rank] += event.kind == lib.GL_EVENT_COMPLETED
+                    lib.gl_event_free(event)
 
     def submit(self, elements: int = 100_000, step: int = 0) -> None:
         generator = np.random.default_rng(step)
         self.values = [generator.standard_normal(elements).astype(np.float32) for _ in self.engines]
         self.results = [np.zeros(elements, np.float32) for _ in self.engines]
-        slices = -(-elements * 4 // self.slice_bytes)
-        self.facts = np.zeros(slices, np.uint16), np.full(slices, 255, np.uint8)
         for engine, value, result in zip(self.engines, self.values, self.results, strict=True):
-            engine.submit(step, 0, value, result, *self.facts)
+            facts = {
+                "step": step,
+                "collective": lib.GL_ALL_REDUCE,
+                "algorithm": lib.GL_DIRECT,
+                "element_type": wire.ElementType.FLOAT32,
+                "reduction": lib.GL_MEAN,
+                "elements": elements,
+                "in": ffi.from_buffer("uint8_t[]", value),
+                "out": ffi.from_buffer("uint8_t[]", result),
+            }
+            with engine.locked() as pointer:
+                assert lib.gl_submit(pointer, ffi.new("gl_submission *", facts), lib.gl_runner_now()) == 0
+            lib.gl_runner_wake(engine.runner)
 
     def check(self) -> None:
         for result in self.results:
@@ -109,13 +120,11 @@ class Trial:
 def wait(trials: Sequence[Trial], steps: int = 1) -> None:
     """Until all hosts have completed so many all-reduces of each job."""
     deadline = time.monotonic() + SECONDS
-    hosts = list(trials[0].hosts)
     while any(trial.done != [steps, steps] for trial in trials):
         assert time.monotonic() < deadline, [engine.statistics() for trial in trials for engine in trial.engines]
-        readable, _, _ = select.select([host.notify for host in hosts], [], [], 1)
-        for host in hosts:
-            if host.notify in readable:
-                host.dispatch()
+        for trial in trials:
+            trial.take_events()
+        time.sleep(0.005)
 
 
 def test_two_jobs_of_two_families_share_the_transport() -> None:

@@ -253,7 +253,7 @@ class Transport:
             self._close_sockets()
             raise
         self.notify = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self.runner = lib.gl_runner_new(self.notify)
+        self.runner = lib.gl_runner_new()
         self.port = lib.gl_port_new(min(map(sockets.room, self._sockets.values())))
         descriptors = [sock.fileno() for sock in self._sockets.values()]
         lacking = ffi.NULL in (self.runner, self.port)

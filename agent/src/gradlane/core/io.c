@@ -42,7 +42,7 @@ typedef struct {
 
 struct gl_runner {
     pthread_mutex_t lock;
-    int wake, notify;
+    int wake;
     bool stopping;
     int sets[SETS];
     source *sources;
@@ -84,11 +84,10 @@ static int lock_new(pthread_mutex_t *lock) {
     return failed;
 }
 
-gl_runner *gl_runner_new(int notify) {
+gl_runner *gl_runner_new(void) {
     gl_runner *r = calloc(1, sizeof *r);
     if (!r) return NULL;
     if (lock_new(&r->lock)) return free(r), NULL;
-    r->notify = notify;
     for (int i = 0; i < SETS; i++) r->sets[i] = epoll_create1(EPOLL_CLOEXEC);
     r->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     r->buffers = malloc(RECEIVE_BATCH * sizeof *r->buffers);
@@ -252,16 +251,10 @@ static void transmit(gl_runner *r) {
 }
 
 static void hand_out_events(gl_runner *r) {
-    bool news = false;
     for (unsigned i = 0; i < r->served_count; i++) {
         const served *s = &r->served[i];
-        if (!s->engine || !gl_engine_has_event(s->engine)) continue;
-        if (s->drain)
-            s->drain(s->context, s->engine, gl_runner_now());
-        else
-            news = true;
+        if (s->engine && s->drain && gl_engine_has_event(s->engine)) s->drain(s->context, s->engine, gl_runner_now());
     }
-    if (news) signal_fd(r->notify);
 }
 
 /* Until the first engine's deadline; UINT64_MAX: none has any. */

@@ -18,9 +18,8 @@ typedef struct {
     int send_errno;
 } gl_runner_counts;
 
-/* `notify`: an eventfd that is written when an event waits in an engine that has no `drain`. NULL if memory or
- * descriptors are out. The runner closes no descriptor that it was given. */
-gl_runner *gl_runner_new(int notify);
+/* NULL if memory or descriptors are out. The runner closes no descriptor that it is given. */
+gl_runner *gl_runner_new(void);
 /* Serves until gl_runner_stop. Returns 0, or the errno of what made it impossible to go on. */
 int gl_runner_run(gl_runner *runner);
 void gl_runner_stop(gl_runner *runner);
@@ -43,7 +42,7 @@ typedef void gl_drain(void *context, gl_engine *engine, uint64_t now);
  * its multicast group if it has one. They are copied. */
 int gl_runner_add(gl_runner *runner, gl_engine *engine, int socket, const struct sockaddr_storage *peers, unsigned count,
                   gl_drain *drain, void *context);
-/* From now on `drain` takes the engine's events; NULL: they stay, and `notify` tells. */
+/* From now on `drain` takes the engine's events; NULL: they stay in it. */
 void gl_runner_deliver(gl_runner *runner, const gl_engine *engine, gl_drain *drain, void *context);
 /* After this returns the engine is the caller's again. */
 void gl_runner_remove(gl_runner *runner, gl_engine *engine);
