@@ -55,8 +55,8 @@ class Kind(IntEnum):
 class Flag(IntFlag):
     """Bits of the field `flags`."""
 
-    PULL = 1  # an aggregator's result; otherwise a worker's contribution (push)
-    END = 2  # the last slice of the sender's first pass
+    PULL = 1  # results; otherwise contributions (push)
+    END = 2  # the last slice of the sender's first pass; of a PROBE or BITMAP: the first pass is over
     MULTICAST = 4
     RETURNED = 8  # a TRACE on its way back: it collects nothing more
 
@@ -118,9 +118,9 @@ class Header:
         return cls(**values)
 
 
-# Payload of a REPORT: slices of this stream received, how many of them came ECN-marked (both cumulative), and the part
-# of the receiver's link that is the stream's, in kbit/s.
-REPORT = struct.Struct(">III")
+# Payload of a REPORT: slices of this stream received, how many of them came ECN-marked (both cumulative), the part of the
+# receiver's link that is the stream's, in kbit/s, the bytes that it takes at once, and whether a REPAIR is reported.
+REPORT = struct.Struct(">IIIII")
 
 # In front of a TRACE's payload, one per switch (hop_h of p4src/shared/headers.p4). (name, bits), in order, big-endian.
 HOP_FIELDS: tuple[tuple[str, int], ...] = (
@@ -147,6 +147,7 @@ def c_definitions() -> str:
         f"#define GL_MAX_SLICES {MAX_SLICES}",
         f"#define GL_HOP {HOP_BYTES}",
         f"#define GL_MAX_HOPS {MAX_HOPS}",
+        f"#define GL_REPORT {REPORT.size}",
     ]
     for prefix, layout in (("GL_AT", FIELDS), ("GL_HOP_AT", HOP_FIELDS)):
         position = 0

@@ -22,7 +22,6 @@ enum {
     REPORT_MOST = 1000,      /* us */
     STREAM_IDLE = 6000,      /* us without a slice after which a stream counts as over */
     SHARE_WINDOW = 2000,     /* us over which a port's use is measured */
-    REPORT_BYTES = 20,
     INITIAL_RTT = 1000,      /* us */
     PROBE_WAIT_MAX = 100000, /* us */
     REORDER_MIN = 300,       /* us */

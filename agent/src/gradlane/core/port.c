@@ -194,7 +194,7 @@ void report(gl_engine *e, unsigned source, const uint8_t *h, uint32_t bytes, boo
     from->news[multicast] = false;
     double share = e->port->share * e->weight / e->streams;
     if (share > USABLE * e->rate) share = USABLE * e->rate;
-    uint8_t payload[REPORT_BYTES];
+    uint8_t payload[GL_REPORT];
     put32(payload, in->received), put32(payload + 4, in->marked);
     put32(payload + 8, (uint32_t)(share * 8e3));
     put32(payload + 12, room), put32(payload + 16, repair);

@@ -310,7 +310,7 @@ void gl_receive(gl_engine *e, const uint8_t *h, uint32_t bytes, int congested, u
         on_bitmap(e, source, h, h + GL_HEADER, now);
     else if (kind == GL_KIND_STOP)
         on_stop(e, source, h, h + GL_HEADER, now);
-    else if (kind == GL_KIND_REPORT && length == REPORT_BYTES)
+    else if (kind == GL_KIND_REPORT && length == GL_REPORT)
         on_report(e, source, h, h + GL_HEADER, now);
     else if (kind == GL_KIND_TRACE)
         on_trace(e, source, h, length);
