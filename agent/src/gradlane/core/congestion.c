@@ -5,14 +5,18 @@
  */
 #include "internal.h"
 
-static const double GAIN = 1.0 / 4;          /* of the congestion estimate */
+static const double GAIN = 1.0 / 16;         /* of the congestion estimate */
 static const double DELAY_GAIN = 0.4, DECREASE_MAX = 0.3;
+static const double LOSS_DECREASE = 1.0 / 8; /* of the rate, at least, where a loss is an alarm */
+static const double LOSS_NOISE = 1.0 / 16;   /* of the slices: fewer losses without a queue are no alarm */
+static const double DRAINING = 15.0 / 16;    /* of the round before: with a shorter round trip the queue is on its way down */
 static const double RECOVERY = 1.0 / 2;      /* of what a path is short of its goal, each round */
-static const unsigned CALM = 3;              /* rounds without congestion until the goal rises */
-static const double PROBING = 1.0 / 64;      /* of the share, times the calm rounds since */
+static const double CALM = 3;                /* rounds without congestion until the goal rises */
+static const double PROBING = 1.0 / 64;      /* of the share, what it rises by in a round */
+static const double HURRY = 32;              /* calm rounds after which it rises by as much again */
 static const double FLOOR = 1.0 / 16, CEILING = 1.25;
 static const double HOST_NOISE = 3000;       /* us that busy hosts add to a round trip; queues shorter than that show in marks */
-static const double BURST = 1;               /* of the queues' time: what one batch may carry of a path's rate */
+static const double BURST = 500;             /* us of a path's rate that one batch may carry, if the queue time is not shorter */
 static const uint64_t ROUND_MIN = 1000;      /* us */
 static const uint64_t STALL = 25000;         /* us without a REPORT after which what is on its way is taken for lost */
 static const uint32_t RTT_MAX = 100000;      /* us: a longer sample tells of a host that slept */
@@ -34,44 +38,55 @@ static void limit_rate(const gl_engine *e, path *p) {
 }
 
 static void decrease(const gl_engine *e, path *p, double part) {
-    p->goal = p->rate;
+    p->goal = p->rate * (1 - part / 2);
     p->rate *= 1 - part;
     p->calm = 0;
     limit_rate(e, p);
 }
 
-static void increase(const gl_engine *e, path *p) {
-    if (++p->calm > CALM) p->goal += p->share * PROBING * (p->calm - CALM);
+/* `rounds`: that have passed since the last step; slow paths hear of themselves less often. */
+static void increase(const gl_engine *e, path *p, double rounds) {
+    p->calm += rounds;
+    if (p->calm > CALM) p->goal += p->share * PROBING * rounds * (1 + p->calm / HURRY);
     limit_rate(e, p);
     p->rate += (p->goal - p->rate) * RECOVERY;
 }
 
-/* One step a round trip. The rate falls by half of the smoothed fraction of congested slices, or in proportion to the delay
- * in excess of what is allowed, whichever is more. The shortest round trip of the round counts: a busy host adds delay to
- * single samples, a standing queue to all of them. */
-static void adapt(gl_engine *e, path *p, const peer *from, uint32_t delivered, uint32_t congested, uint64_t now) {
-    p->round_delivered += delivered, p->round_congested += congested;
-    if (now < p->round_end) return;
-    const uint32_t total = p->round_delivered + p->round_congested;
-    if (total) {
-        double fraction = (double)p->round_congested / total;
-        if (fraction > 1) fraction = 1;
-        p->congestion += GAIN * (fraction - p->congestion);
-        double part = p->round_congested ? p->congestion / 2 : 0;
-        const double most = base_rtt(from) + allowance(e);
-        if (p->round_rtt != UINT32_MAX && p->round_rtt > most) {
-            double excess = DELAY_GAIN * (p->round_rtt - most) / p->round_rtt;
-            if (excess > DECREASE_MAX) excess = DECREASE_MAX;
-            if (excess > part) part = excess;
-        }
-        if (part > 0)
-            decrease(e, p, part);
-        else
-            increase(e, p);
+/* What is to be taken off the rate after a round: half of the smoothed fraction of congested slices, or in proportion to the
+ * delay in excess of what is allowed, whichever is more. The shortest round trip of the round counts: a busy host adds delay
+ * to single samples, a standing queue to all of them. */
+static double excess(const gl_engine *e, path *p, const peer *from) {
+    const uint32_t total = p->round_delivered + p->round_lost, base = base_rtt(from);
+    const bool timed = p->round_rtt != UINT32_MAX, queued = timed && p->round_rtt > base + e->queue_time / 2;
+    const uint32_t lost = queued || p->round_lost >= total * LOSS_NOISE ? p->round_lost : 0, congested = p->round_marked + lost;
+    p->congestion += GAIN * ((double)congested / total - p->congestion);
+    double part = congested ? p->congestion / 2 : 0;
+    if (lost && part < LOSS_DECREASE) part = LOSS_DECREASE;
+    const double most = base + allowance(e);
+    if (timed && p->round_rtt > most) {
+        double late = DELAY_GAIN * (p->round_rtt - most) / p->round_rtt;
+        if (late > DECREASE_MAX) late = DECREASE_MAX;
+        if (late > part) part = late;
     }
-    p->round_delivered = p->round_congested = 0;
+    /* What is too fast no more need not be slowed as much. */
+    if (!lost && timed && p->round_rtt < p->last_rtt * DRAINING) part /= 2;
+    if (timed) p->last_rtt = p->round_rtt;
+    return part;
+}
+
+/* One step a round trip. */
+static void adapt(gl_engine *e, path *p, const peer *from, uint64_t now) {
+    if (now < p->round_end || !(p->round_delivered + p->round_lost)) return;
+    const double round = from->srtt > ROUND_MIN ? from->srtt : ROUND_MIN, part = excess(e, p, from);
+    double rounds = 1 + (double)(now - p->round_end) / round;
+    if (rounds > CALM) rounds = CALM;
+    if (part > 0)
+        decrease(e, p, part);
+    else
+        increase(e, p, rounds);
+    p->round_delivered = p->round_marked = p->round_lost = 0;
     p->round_rtt = UINT32_MAX;
-    p->round_end = now + (from->srtt > ROUND_MIN ? from->srtt : ROUND_MIN);
+    p->round_end = now + (uint64_t)round;
 }
 
 /* A path that the receiver's port limits follows its share; one that is slower for congestion elsewhere does not. */
@@ -145,14 +160,14 @@ void on_report(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *p
     const uint32_t received = get32(payload), marked = get32(payload + 4);
     const int32_t delivered = (int32_t)(received - f->received);
     if (delivered <= 0) return; /* reordered: a newer report has been here */
-    uint32_t congested = marked - f->marked;
+    p->round_delivered += (uint32_t)delivered, p->round_marked += marked - f->marked;
     tx_message *m = find_sent(e, get32(h + GL_AT_MESSAGE));
     target *t = m ? find_target(m, source) : NULL;
     const uint16_t slice = get16(h + GL_AT_SLICE);
     if (t && slice < m->slices && (repair ? t->repaired_at && t->repaired_at[slice] : m->sent_at[slice] && m->path == p)) {
         const uint32_t sequence = repair ? t->repair_sequence[slice] : m->path_sequence[slice];
         take_sample(from, p, (uint32_t)now - (repair ? t->repaired_at[slice] : m->sent_at[slice]), now);
-        congested += uncovered(p, f, (int32_t)(sequence + 1 - received));
+        p->round_lost += uncovered(p, f, (int32_t)(sequence + 1 - received));
         acknowledge(e, p, f, sequence + 1, now);
         if (!t->stopped && m->sent == m->slices) arm_probe(e, t, now);
     }
@@ -160,7 +175,7 @@ void on_report(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *p
     f->share = (double)get32(payload + 8) / 8e3;
     f->room = get32(payload + 12);
     if (f->share) take_share(e, p);
-    adapt(e, p, from, (uint32_t)delivered, congested, now);
+    adapt(e, p, from, now);
 }
 
 void path_stopped(gl_engine *e, const tx_message *m, unsigned source, uint64_t now) {
@@ -219,7 +234,7 @@ void path_begin(gl_engine *e, path *p, uint64_t now) {
 }
 
 unsigned path_burst(const gl_engine *e, const path *p) {
-    const double bytes = p->rate * e->queue_time * BURST;
+    const double bytes = p->rate * (e->queue_time < BURST ? e->queue_time : BURST);
     const double most = bytes < GL_BATCH_BYTES ? bytes : GL_BATCH_BYTES;
     const unsigned limit = (unsigned)(most / (GL_HEADER + e->config.slice_bytes));
     return limit < 1 ? 1 : limit > GL_BATCH ? GL_BATCH : limit;

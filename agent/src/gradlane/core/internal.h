@@ -202,10 +202,11 @@ struct path {
     uint64_t next_send, round_end;
     uint32_t sequence, acknowledged, backlog, begun; /* slices sent, those settled, slices to send, messages */
     uint64_t progress_at;         /* when `acknowledged` last rose, or there was nothing to acknowledge */
-    unsigned calm;                /* rounds without congestion */
+    uint32_t last_rtt;            /* that of the round before */
+    double calm;                  /* rounds without congestion */
     double covered;               /* losses that budgets cover */
     uint32_t rtt;                 /* shortest to the receiver that last reported */
-    uint32_t round_delivered, round_congested;
+    uint32_t round_delivered, round_marked, round_lost;
     uint32_t round_rtt;           /* the shortest of the round; UINT32_MAX: none */
     heap messages, repairs;       /* that have something to send: by layer, then by age; by age */
 };

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several jobs' engines on hosts whose links meet in switches with queues, in simulated time.
+
+A switch's queue is a number: when its port will have sent all that it holds. Control datagrams go before the rest, as
+in a class of their own.
+"""
+
+import heapq
+import random
+import weakref
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from gradlane._core import ffi, lib
+from network import TOKEN
+
+from gradlane.wire import Kind
+
+_FRAME = 42  # bytes of Ethernet, IPv4 and UDP headers
+_SLICES = frozenset((Kind.DATA, Kind.REPAIR))
+
+
+@dataclass
+class Port:
+    """A switch's port: bytes/us, bytes of buffer, and the depth in bytes from which slices are ECN-marked."""
+
+    rate: float
+    buffer: int
+    mark: int | None = None
+    delay: int = 10  # us of the link behind it
+    loss: float = 0.0  # of what passes, slices and control alike
+    free_at: float = 0.0
+    dropped: int = 0
+    lost: int = 0
+    chance: random.Random = field(default_factory=lambda: random.Random(1))
+    depths: list[tuple[int, float]] = field(default_factory=list)
+    carried: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))  # bytes of slices, by job
+
+    def forward(self, now: int, size: int, job: int, is_slice: bool) -> tuple[float, bool] | None:
+        """When a frame is at the link's other end, and whether it was marked; None if it was dropped."""
+        if self.loss and self.chance.random() < self.loss:
+            self.lost += 1
+            return None
+        depth = max(0.0, self.free_at - now) * self.rate
+        if not is_slice:
+            self.free_at = max(self.free_at, now) + size / self.rate
+            return now + size / self.rate + self.delay, False
+        self.depths.append((now, depth))
+        if depth + size > self.buffer:
+            self.dropped += 1
+            return None
+        self.carried[job] += size
+        self.free_at = max(self.free_at, now) + size / self.rate
+        return self.free_at + self.delay, self.mark is not None and depth > self.mark
+
+
+@dataclass
+class Host:
+    """`ways`: by the other host, the ports to pass; filled by the model."""
+
+    port: object
+    ways: dict[int, list[Port]] = field(default_factory=dict)
+    engines: list["Engine"] = field(default_factory=list)
+
+
+@dataclass
+class Engine:
+    job: "Job"
+    rank: int
+    host: int
+    handle: object
+    deadline: int = 0
+
+
+@dataclass
+class Job:
+    """It repeats all-reduces of `elements` float32 values, two of them at a time; `members`: its hosts by rank."""
+
+    number: int
+    members: list[int]
+    elements: int
+    slice_bytes: int
+    push: float  # tolerated loss
+    pull: float
+    running: bool = False
+    step: int = 0
+    completed: dict[int, int] = field(default_factory=dict)
+    engines: list[Engine] = field(default_factory=list)
+    kept: dict[int, list[object]] = field(default_factory=dict)
+    times: list[int] = field(default_factory=list)  # when steps were complete at all ranks
+
+
+def _free(engines: list[object], ports: list[object]) -> None:
+    for engine in engines:
+        lib.gl_engine_free(engine)
+    for port in ports:
+        lib.gl_port_free(port)
+
+
+class Model:
+    """Hosts with links of `rate` bit/s, whose ports of the fabric hold `buffer` bytes. Times in us."""
+
+    def __init__(
+        self, hosts: int, rate: int = 1_000_000_000, buffer: int = 64_000, mark: int | None = None, delay: int = 10
+    ) -> None:
+        self.now = 1_000_000
+        self.rate, self.buffer = rate, buffer
+        self.hosts = [Host(lib.gl_port_new(0)) for _ in range(hosts)]
+        self._handles: list[object] = []
+        weakref.finalize(self, _free, self._handles, [host.port for host in self.hosts])
+        self.uplinks = [Port(rate / 8e6, 1 << 30, None, 0) for _ in range(hosts)]
+        self.downlinks = [Port(rate / 8e6, buffer, mark, delay) for _ in range(hosts)]
+        for a, host in enumerate(self.hosts):
+            host.ways = {b: [self.uplinks[a], self.downlinks[b]] for b in range(hosts) if b != a}
+        self.jobs: list[Job] = []
+        self._flying: list[tuple[float, int, int, Engine, bytes, bool, list[Port]]] = []
+        self._count = 0
+        self._batch = ffi.new("gl_batch *")
+
+    def join_by(self, port: Port, left: list[int], right: list[int]) -> None:
+        """All that hosts on the left send to the right passes this port first."""
+        for a in left:
+            for b in right:
+                self.hosts[a].ways[b] = [self.uplinks[a], port, self.downlinks[b]]
+
+    def job(
+        self,
+        members: list[int],
+        elements: int = 262_144,
+        slice_bytes: int = 1432,
+        weight: int = 1,
+        push: float = 0.0,
+        pull: float = 0.0,
+    ) -> Job:
+        """A job on these hosts; it rests until it is started."""
+        job = Job(len(self.jobs) + 1, members, elements, slice_bytes, push, pull)
+        losses = ffi.new("gl_loss[]", [(0, 65535, round(push * 1e6), round(pull * 1e6))])
+        for rank, host in enumerate(members):
+            config = ffi.new(
+                "gl_config *",
+                {
+                    "job": job.number, "rank": rank, "workers": len(members), "slice_bytes": slice_bytes,
+                    "token": TOKEN, "message_base": 1, "window": 64, "rate": self.rate,
+                    "buffer": self.buffer, "memory": 1 << 28, "weight": weight,
+                    "port": self.hosts[host].port, "loss_count": 1, "losses": losses,
+                },
+            )  # fmt: skip
+            handle = lib.gl_engine_new(config)
+            assert handle != ffi.NULL
+            self._handles.append(handle)
+            engine = Engine(job, rank, host, handle)
+            job.engines.append(engine)
+            self.hosts[host].engines.append(engine)
+        self.jobs.append(job)
+        return job
+
+    def start(self, job: Job) -> None:
+        job.running = True
+        for _ in range(2):
+            self._submit(job)
+
+    def stop(self, job: Job) -> None:
+        """It ends with the steps that are under way."""
+        job.running = False
+
+    def _submit(self, job: Job) -> None:
+        job.step += 1
+        slices = -(-job.elements * 4 // job.slice_bytes)
+        layers, magnitudes = np.zeros(slices, np.uint16), np.full(slices, 255, np.uint8)
+        kept = [layers, magnitudes]
+        for engine in job.engines:
+            values, result = np.ones(job.elements, np.float32), np.empty(job.elements, np.float32)
+            kept += [values, result]
+            submission = {
+                "step": job.step, "tensor": 0, "collective": lib.GL_ALL_REDUCE, "algorithm": lib.GL_DIRECT,
+                "element_type": 1, "reduction": lib.GL_MEAN_OF_ARRIVED, "elements": job.elements,
+                "in": ffi.from_buffer("uint8_t[]", values), "out": ffi.from_buffer("uint8_t[]", result, True),
+                "layers": ffi.from_buffer("uint16_t[]", layers), "magnitudes": ffi.from_buffer("uint8_t[]", magnitudes),
+                "push_loss": round(job.push * 1e6), "pull_loss": round(job.pull * 1e6),
+            }  # fmt: skip
+            assert lib.gl_submit(engine.handle, ffi.new("gl_submission *", submission), self.now) == 0
+            engine.deadline = 0
+        job.kept[job.step] = kept
+        job.completed[job.step] = 0
+
+    def _send(self, engine: Engine) -> bool:
+        b = self._batch
+        if not lib.gl_transmit(engine.handle, b, self.now):
+            return False
+        data = b"".join(ffi.buffer(b.iov[i].iov_base, b.iov[i].iov_len)[:] for i in range(b.iov_count))
+        to = engine.job.engines[b.to]
+        way = self.hosts[engine.host].ways[to.host]
+        for k in range(b.datagrams):
+            self._hop(self.now, to, data[k * b.segment : (k + 1) * b.segment], False, way)
+        return True
+
+    def _hop(self, now: float, to: Engine, datagram: bytes, marked: bool, way: list[Port]) -> None:
+        passed = way[0].forward(int(now), len(datagram) + _FRAME, to.job.number, datagram[0] & 15 in _SLICES)
+        if passed is None:
+            return
+        self._count += 1
+        heapq.heappush(self._flying, (passed[0], self._count, 0, to, datagram, marked or passed[1], way[1:]))
+
+    def _serve(self, host: Host) -> None:
+        sent = True
+        while sent:
+            sent = False
+            for engine in host.engines:
+                sent |= self._send(engine)
+        for engine in host.engines:
+            while (event := lib.gl_next_event(engine.handle)) != ffi.NULL:
+                if event.kind == lib.GL_EVENT_COMPLETED:
+                    self._completed(engine.job, event.step)
+                lib.gl_event_free(event)
+            engine.deadline = lib.gl_deadline(engine.handle, self.now)
+
+    def _completed(self, job: Job, step: int) -> None:
+        job.completed[step] += 1
+        if job.completed[step] < len(job.engines):
+            return
+        del job.completed[step], job.kept[step]
+        job.times.append(self.now)
+        if job.running:
+            self._submit(job)
+
+    def run(self, duration: int) -> None:
+        """Lets that many us pass."""
+        end = self.now + duration
+        while True:
+            due = min(engine.deadline for job in self.jobs for engine in job.engines)
+            if self._flying:
+                due = min(due, int(self._flying[0][0]) + 1)
+            if due > end:
+                self.now = end
+                return
+            self.now = max(due, self.now)
+            touched = {e.host for job in self.jobs for e in job.engines if e.deadline <= self.now}
+            while self._flying and self._flying[0][0] <= self.now:
+                at, _, _, to, datagram, marked, way = heapq.heappop(self._flying)
+                if way:
+                    self._hop(at, to, datagram, marked, way)
+                else:
+                    lib.gl_receive(to.handle, datagram, len(datagram), marked, self.now)
+                    touched.add(to.host)
+            for host in touched:
+                self._serve(self.hosts[host])
+
+
+def dumbbell(jobs: int, rate: int = 1_000_000_000, mark: int | None = 16_000, **options: Any) -> tuple[Model, Port]:
+    """Jobs of two workers each, which all meet at a link between two switches; and that link's port, left to right."""
+    model = Model(2 * jobs, rate, mark=mark)
+    left, right = list(range(jobs)), list(range(jobs, 2 * jobs))
+    there, back = (Port(rate / 8e6, model.buffer, mark) for _ in range(2))
+    model.join_by(there, left, right)
+    model.join_by(back, right, left)
+    for number in range(jobs):
+        model.job([number, jobs + number], **options)
+    return model, there
+
+
+def rates(model: Model, port: Port, duration: int, jobs: list[Job]) -> list[float]:
+    """What each job's slices take of a port in that many us, as a part of its rate."""
+    before = {job.number: port.carried[job.number] for job in jobs}
+    model.run(duration)
+    return [(port.carried[job.number] - before[job.number]) / duration / port.rate for job in jobs]
+
+
+def jain(rates: list[float]) -> float:
+    """Jain's fairness index: 1 when all are equal, 1 / n when one has everything."""
+    return sum(rates) ** 2 / (len(rates) * sum(r * r for r in rates))

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Congestion control on simulated fabrics: even shares, short queues, and no slowing for losses that are tolerated."""
+
+import pytest
+from fabric_model import Model, Port, dumbbell, jain, rates
+
+BUFFER = 64_000
+
+
+def unevenness(parts: list[float]) -> float:
+    mean = sum(parts) / len(parts)
+    return max(abs(part / mean - 1) for part in parts)
+
+
+def start(model: Model) -> None:
+    for job in model.jobs:
+        model.start(job)
+        model.run(3_000)
+    model.run(100_000)
+
+
+@pytest.mark.parametrize(("jobs", "rate"), [(2, 100_000_000), (4, 100_000_000), (8, 100_000_000), (4, 1_000_000_000)])
+def test_jobs_that_meet_in_the_fabric_share_it_evenly_and_its_queue_stays_short(jobs, rate):
+    model, port = dumbbell(jobs, rate)
+    start(model)
+    port.depths.clear()
+    port.dropped = 0
+    parts = rates(model, port, 500_000, model.jobs)
+    depths = sorted(depth for _, depth in port.depths)
+    assert unevenness(parts) < 0.1
+    assert sum(parts) > 0.8
+    assert sum(depths) / len(depths) < 0.4 * BUFFER
+    assert port.dropped < 0.005 * len(depths)
+
+
+def test_without_marks_losses_tell_of_the_queue():
+    model, port = dumbbell(4, 200_000_000, mark=None)
+    start(model)
+    parts = rates(model, port, 500_000, model.jobs)
+    assert unevenness(parts) < 0.15
+    assert sum(parts) > 0.9
+
+
+def test_a_job_that_comes_gets_its_part_and_one_that_goes_leaves_its_part():
+    model, port = dumbbell(3, 200_000_000)
+    first, second, late = model.jobs
+    model.start(first)
+    model.start(second)
+    model.run(100_000)
+    model.start(late)
+    model.run(200_000)
+    assert unevenness(rates(model, port, 400_000, model.jobs)) < 0.15
+    model.stop(first)
+    model.run(150_000)
+    parts = rates(model, port, 400_000, [second, late])
+    assert unevenness(parts) < 0.1
+    assert sum(parts) > 0.8
+
+
+@pytest.mark.parametrize(("weights", "expected"), [((1, 1), 1.0), ((2, 1), 2.0)])
+def test_jobs_on_the_same_hosts_share_their_links_by_weight(weights, expected):
+    model = Model(2, 200_000_000)
+    jobs = [model.job([0, 1], weight=weight) for weight in weights]
+    start(model)
+    parts = rates(model, model.downlinks[1], 300_000, jobs)
+    assert parts[0] / parts[1] == pytest.approx(expected, rel=0.1)
+    assert sum(parts) > 0.9
+
+
+def test_jobs_of_different_size_get_the_same_part_of_a_host_that_they_share():
+    """The shared host has one stream of one job, and three of the other."""
+    model = Model(5, 200_000_000)
+    jobs = [model.job([0, 1]), model.job([0, 2, 3, 4])]
+    start(model)
+    parts = rates(model, model.downlinks[0], 300_000, jobs)
+    assert parts[0] / parts[1] == pytest.approx(1.0, rel=0.15)
+    assert sum(parts) > 0.85
+
+
+@pytest.mark.parametrize("loss", [0.0001, 0.001, 0.01, 0.05])
+def test_random_losses_within_the_budget_slow_nothing(loss):
+    steps = []
+    for lost in (0.0, loss):
+        model = Model(2)
+        model.downlinks[1].loss = lost
+        job = model.job([0, 1], push=0.08, pull=0.08)
+        model.start(job)
+        model.run(300_000)
+        steps.append(len(job.times))
+        assert (model.downlinks[1].lost > 0) == (lost > 0)
+    clean, lossy = steps
+    assert lossy > 0.9 * clean
+
+
+def test_random_losses_beyond_the_budget_cost_little_more_than_their_repair():
+    times = []
+    for loss in (0.0, 0.02):
+        model = Model(2)
+        model.downlinks[1].loss = loss
+        job = model.job([0, 1])
+        model.start(job)
+        model.run(300_000)
+        times.append(len(job.times))
+    assert times[1] > 0.7 * times[0]
+
+
+def test_jains_index_is_one_for_equal_parts():
+    assert jain([3.0, 3.0]) == pytest.approx(1)
+    assert jain([1.0, 0.0, 0.0, 0.0]) == pytest.approx(0.25)
+
+
+def test_a_port_drops_what_its_buffer_does_not_hold():
+    port = Port(rate=1.0, buffer=2_000, mark=1_000)
+    assert port.forward(0, 1_500, 1, True) == (1_510, False)
+    assert port.forward(0, 500, 1, True) == (2_010, True)
+    assert port.forward(0, 500, 1, True) is None
+    assert port.dropped == 1
