@@ -128,7 +128,7 @@ class Model:
     def job(
         self,
         members: list[int],
-        elements: int = 262_144,
+        elements: int = 65_536,
         slice_bytes: int = 1432,
         weight: int = 1,
         push: float = 0.0,

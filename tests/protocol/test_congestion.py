@@ -19,13 +19,13 @@ def start(model: Model) -> None:
     model.run(100_000)
 
 
-@pytest.mark.parametrize(("jobs", "rate"), [(2, 100_000_000), (4, 100_000_000), (8, 100_000_000), (4, 1_000_000_000)])
+@pytest.mark.parametrize(("jobs", "rate"), [(2, 100_000_000), (4, 100_000_000), (8, 100_000_000), (4, 300_000_000)])
 def test_jobs_that_meet_in_the_fabric_share_it_evenly_and_its_queue_stays_short(jobs, rate):
     model, port = dumbbell(jobs, rate)
     start(model)
     port.depths.clear()
     port.dropped = 0
-    parts = rates(model, port, 500_000, model.jobs)
+    parts = rates(model, port, 1_000_000, model.jobs)
     depths = sorted(depth for _, depth in port.depths)
     assert unevenness(parts) < 0.1
     assert sum(parts) > 0.8
@@ -77,25 +77,26 @@ def test_jobs_of_different_size_get_the_same_part_of_a_host_that_they_share():
     assert sum(parts) > 0.85
 
 
-@pytest.mark.parametrize("loss", [0.0001, 0.001, 0.01, 0.05])
+@pytest.mark.parametrize("loss", [0.001, 0.01, 0.05])
 def test_random_losses_within_the_budget_slow_nothing(loss):
     steps = []
     for lost in (0.0, loss):
-        model = Model(2)
+        model = Model(2, 200_000_000)
         model.downlinks[1].loss = lost
         job = model.job([0, 1], push=0.08, pull=0.08)
         model.start(job)
         model.run(300_000)
+        assert model.downlinks[1].lost or not lost
         steps.append(len(job.times))
-        assert (model.downlinks[1].lost > 0) == (lost > 0)
     clean, lossy = steps
+    assert clean > 20
     assert lossy > 0.9 * clean
 
 
 def test_random_losses_beyond_the_budget_cost_little_more_than_their_repair():
     times = []
     for loss in (0.0, 0.02):
-        model = Model(2)
+        model = Model(2, 200_000_000)
         model.downlinks[1].loss = loss
         job = model.job([0, 1])
         model.start(job)

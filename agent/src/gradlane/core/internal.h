@@ -365,6 +365,7 @@ void port_join(gl_port *port, gl_engine *e);
 void port_leave(gl_engine *e);
 bool port_take(gl_engine *e, uint64_t now); /* whether it may send now; if not, it waits */
 void port_sent(gl_engine *e, uint64_t now, double bytes);
+void port_spend(gl_port *port, uint64_t now, double bytes); /* sent without waiting: the next ones wait longer */
 void report(gl_engine *e, unsigned source, const uint8_t *h, uint32_t bytes, bool congested, uint64_t now);
 
 /* trace.c */

@@ -56,12 +56,15 @@ bool port_take(gl_engine *e, uint64_t now) {
     return true;
 }
 
+void port_spend(gl_port *port, uint64_t now, double bytes) {
+    port->next_send = next_due(port->queue_time, port->next_send, now, bytes, USABLE * port->rate);
+}
+
 void port_sent(gl_engine *e, uint64_t now, double bytes) {
-    gl_port *port = e->port;
     e->waits = false;
-    port->sent_share = e->sent_share;
+    e->port->sent_share = e->sent_share;
     e->sent_share += bytes / e->weight;
-    port->next_send = next_due(port->queue_time, port->next_send, now, bytes, port->rate);
+    port_spend(e->port, now, bytes);
 }
 
 /* Tells every sender its share as soon as something of its stream arrives. */

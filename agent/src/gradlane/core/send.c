@@ -297,6 +297,7 @@ int gl_transmit(gl_engine *e, gl_batch *b, uint64_t now) {
         b->to = (uint16_t)c->to, b->segment = (uint16_t)c->length, b->datagrams = 1, b->iov_count = 1;
         b->iov[0] = (struct iovec){b->control, c->length};
         b->tos[0] = tos_of(e, b->control);
+        port_spend(e->port, now, c->length + FRAME_OVERHEAD);
         free(c);
         e->statistics.datagrams_sent++;
         return 1;
