@@ -52,7 +52,7 @@ def test_a_job_that_comes_gets_its_part_and_one_that_goes_leaves_its_part():
     assert unevenness(rates(model, port, 400_000, model.jobs)) < 0.15
     model.stop(first)
     model.run(150_000)
-    parts = rates(model, port, 400_000, [second, late])
+    parts = rates(model, port, 800_000, [second, late])
     assert unevenness(parts) < 0.1
     assert sum(parts) > 0.8
 

@@ -169,7 +169,7 @@ void on_report(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *p
         take_sample(from, p, (uint32_t)now - (repair ? t->repaired_at[slice] : m->sent_at[slice]), now);
         p->round_lost += uncovered(p, f, (int32_t)(sequence + 1 - received));
         acknowledge(e, p, f, sequence + 1, now);
-        if (!t->stopped && m->sent == m->slices) arm_probe(e, t, now);
+        if (!t->stopped && (m->link->exact ? m->sent == m->ready : m->sent == m->slices)) arm_probe(e, t, now);
     }
     f->received = received, f->marked = marked;
     f->share = (double)get32(payload + 8) / 8e3;

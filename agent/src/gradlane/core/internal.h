@@ -262,6 +262,7 @@ struct gl_engine {
     control *in_batch;
     gl_event *events, **events_tail;
     unsigned streams; /* that come in at present */
+    unsigned most_streams, expected; /* since the last pause; and after it, as they were before it */
     uint64_t heard;   /* when the last slice came */
     slot *unused;
     slab *slabs;

@@ -31,6 +31,10 @@ static void measure(gl_port *port) {
 void port_join(gl_port *port, gl_engine *e) {
     e->port = port;
     e->streams = 1;
+    /* Before anything has come: of a direct all-reduce. */
+    e->expected = !e->config.servers                   ? 2 * (e->config.workers - 1u)
+                  : e->config.rank < e->config.workers ? e->config.servers
+                                                       : e->config.workers;
     e->next_of_port = port->engines;
     port->engines = e;
     measure(port);
@@ -106,17 +110,17 @@ static bool count_stream(gl_engine *e, peer *from, bool multicast, bool end, uin
     if (known) return false;
     unsigned streams = count_streams(e, now);
     if (!job_known) {
-        /* After a pause all streams of the pattern are to be expected, whichever comes first. */
-        const unsigned expected = !e->config.servers                    ? 2 * (e->config.workers - 1u)
-                                  : e->config.rank < e->config.workers ? e->config.servers
-                                                                       : e->config.workers;
-        e->streams = streams > expected ? streams : expected;
+        /* After a pause as many streams are to be expected as there were before it, whichever comes first. */
+        if (e->most_streams) e->expected = e->most_streams;
+        e->most_streams = streams;
+        e->streams = streams > e->expected ? streams : e->expected;
         tell_all(e);
     } else if (streams > e->streams) {
         /* A stream more fills the port's buffer within milliseconds. */
         e->streams = streams;
         tell_all(e);
     }
+    if (streams > e->most_streams) e->most_streams = streams;
     if (now - port->window_start > STREAM_IDLE) {
         port->weight = e->weight;
         port->share = USABLE * port->rate / port->weight;
