@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The bounded-loss transport and the direct aggregation, without I/O: datagrams go in and come out, time is an
+ * The bounded-loss transport and the collectives on it, without I/O: datagrams go in and come out, time is an
  * argument. io.c runs it on sockets, the tests run it on a simulated network. All times are microseconds of one
  * monotonic clock; hosts are ranks, io.c knows their addresses. Not thread-safe: io.c holds a lock around each call.
  */
