@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Engines on a simulated network with its own clock: it loses, duplicates, delays, reorders and corrupts, by seed."""
 
+import functools
 import heapq
 import random
 from collections import Counter
@@ -16,6 +17,17 @@ TOKEN = 0x1122334455667788
 JOB = 3
 # The header's element_type: float32, to be reduced to the mean of what arrived.
 MEAN_FLOAT32 = ElementType.FLOAT32 | lib.GL_MEAN_OF_ARRIVED << 4
+
+
+def values_of(rank: int, step: int, tensor: int, size: int, dtype=np.float32) -> np.ndarray:
+    """What a rank contributes: pseudo-random values, the same in every run."""
+    return np.random.default_rng([rank, step, tensor]).standard_normal(size).astype(dtype)
+
+
+def mean_in_rank_order(contributions: list[np.ndarray]) -> np.ndarray:
+    """The exact result of a direct all-reduce."""
+    total = functools.reduce(lambda a, b: a + b, [c.astype(np.float32) for c in contributions])
+    return (total / np.float32(len(contributions))).astype(contributions[0].dtype)
 
 
 @dataclass(frozen=True)
