@@ -12,6 +12,7 @@ from gradlane.toml_file import FileError
 EXAMPLES = """examples:
   gradlane agent --address 10.0.1.2                     the daemon; one per training host
   gradlane config check /etc/gradlane/agent.toml        would the agent take this file?
+  gradlane doctor --job job.toml                        is this host fit for the job, and what to mend
   gradlane top                                          what the agent does, live
   gradlane status --json                                the same, once, for scripts
   gradlane serve --job job.toml --rank 4                aggregate for a job (parameter-server mode)
@@ -21,6 +22,7 @@ COMMANDS = {
     "config": "check the daemon's configuration file",
     "status": "show what the agent is doing",
     "top": "show it live: rates, loss, repairs, budgets and round trips by peer and layer class",
+    "doctor": "check this host, its agent and the way to a job's peers, and say how to mend what is wrong",
     "serve": "take a server's rank of a job, until its workers have left",
 }
 
