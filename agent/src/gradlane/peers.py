@@ -6,6 +6,7 @@ training waits for: what the transport itself has to say goes as datagrams in th
 """
 
 import asyncio
+import contextlib
 import itertools
 import ssl
 import time
@@ -26,6 +27,7 @@ DEAD_SECONDS = 7.5
 # Nobody tells when an agent starts that does not run yet.
 RETRY_SECONDS = 0.2
 CONNECT_SECONDS = 2.0
+LINGER_SECONDS = 2.0
 ANSWER_SECONDS = PARK_SECONDS + 2.0
 
 
@@ -36,6 +38,7 @@ class Stage(IntEnum):
     SESSION_KNOWN = 1  # it answers probes
     READY = 2  # its engine takes datagrams
     LEFT = 3
+    GONE = 4  # it knows that all have left, so it needs nobody's connection any more
 
 
 class Peer:
@@ -84,6 +87,7 @@ class Peers:
         self._numbers = itertools.count()
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._lingering: set[asyncio.Task[None]] = set()
         self._closing = False
         self._refusal = ""
 
@@ -243,7 +247,7 @@ class Peers:
     async def workers_left(self) -> None:
         """Until every worker has left (for a server, which has no end of its own)."""
         workers = len(self.job.workers)
-        await self._wait(lambda: all(p.stage == Stage.LEFT for p in self._peers.values() if p.rank < workers), None)
+        await self._wait(lambda: all(p.stage >= Stage.LEFT for p in self._peers.values() if p.rank < workers), None)
 
     # The end
 
@@ -259,10 +263,14 @@ class Peers:
     def close(self) -> None:
         """Ends all connections; what was queued is still sent."""
         self._closing = True
-        for peer in self._peers.values():
-            peer.writer.close()
         for task in self._tasks:
             task.cancel()
+        for peer in self._peers.values():
+            if peer.stage == Stage.GONE:
+                peer.writer.close()
+            else:
+                self._lingering.add(task := asyncio.get_running_loop().create_task(_hang_up(peer)))
+                task.add_done_callback(self._lingering.discard)
 
     # While it runs
 
@@ -279,7 +287,10 @@ class Peers:
         return self._peers[rank].waiting
 
     def _lost(self, peer: Peer, what: str) -> None:
-        if not self._closing and peer.stage != Stage.LEFT:
+        if self._stage == Stage.GONE:
+            peer.stage = Stage.GONE
+            self._changed.set()
+        elif not self._closing and peer.stage < Stage.LEFT:
             self._failed(f"{self.name(peer.rank)} {what}")
 
     async def _listen(self, peer: Peer) -> None:
@@ -288,7 +299,7 @@ class Peers:
                 message = await handshake.read(peer.reader)
                 peer.heard = time.monotonic()
                 if "failed" in message:
-                    peer.stage = Stage.LEFT
+                    peer.stage = Stage.GONE
                     self._failed(str(message["failed"]))
                     return
                 self._handle(peer, message)
@@ -320,7 +331,7 @@ class Peers:
                 for peer in self._peers.values():
                     peer.heard = now
             last = now
-            silent = [p for p in self._peers.values() if p.stage != Stage.LEFT and now - p.heard > DEAD_SECONDS]
+            silent = [p for p in self._peers.values() if p.stage < Stage.LEFT and now - p.heard > DEAD_SECONDS]
             if silent and len(silent) == len(self._peers) and len(self._peers) > 1:
                 self._failed(
                     f"no agent of the job has answered for {DEAD_SECONDS:g} s: the switch or the link of "
@@ -331,6 +342,13 @@ class Peers:
                 self._failed(f"{who}: no answer for {DEAD_SECONDS:g} s; the host, its agent or the network is down")
             for peer in self._peers.values():
                 peer.send({"waiting": self.waiting})
+
+
+async def _hang_up(peer: Peer) -> None:
+    """Lets the peer hang up first: closing while it sends would be a reset, by which it loses what we said last."""
+    with contextlib.suppress(asyncio.TimeoutError, OSError):
+        await asyncio.wait_for(peer.reader.read(), LINGER_SECONDS)
+    peer.writer.close()
 
 
 def _tls_problem(error: ssl.SSLError) -> str:

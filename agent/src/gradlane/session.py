@@ -225,6 +225,8 @@ class Session:
 
     async def _leave(self) -> None:
         await self.peers.reach(Stage.LEFT, None)
+        with contextlib.suppress(AgentError):  # whoever is silent now is missed by nobody
+            await self.peers.reach(Stage.GONE, LEAVE_SECONDS)
         self._all_left.set()
         await asyncio.gather(*self._farewells)
         self._finish()

@@ -169,7 +169,8 @@ uint64_t gl_deadline(const gl_engine *engine, uint64_t now);
 uint64_t gl_patience(const gl_engine *engine);
 
 int gl_engine_has_event(const gl_engine *engine);
-/* The operation that was submitted longest ago, and from whom nothing of it has come yet: bit r of `missing` is rank r. */
+/* The operation that was submitted longest ago, and whom it waits for: bit r of `missing` is rank r. Those whose
+ * contribution has not begun to come; if there are none, those of whom the rest is missing; else those who owe a result. */
 typedef struct {
     uint64_t age; /* us */
     uint32_t step;

@@ -313,7 +313,12 @@ int gl_oldest(const gl_engine *e, uint64_t now, gl_waiting *waiting) {
             if (o->local && !o->told && (!oldest || o->since < oldest->since)) oldest = o;
     if (!oldest) return 0;
     *waiting = (gl_waiting){.age = now - oldest->since, .step = oldest->step, .tensor = oldest->tensor};
-    for (const link *l = oldest->incoming; l; l = l->next)
-        if (!l->received) waiting->missing[l->rank >> 6] |= 1ull << (l->rank & 63);
+    /* A result may wait for somebody else, and so may the rest of a message: who has sent nothing of his own comes first. */
+    for (int kind = 0, found = 0; kind < 3 && !found; kind++)
+        for (const link *l = oldest->incoming; l; l = l->next) {
+            if ((l->received && l->received->complete) || (l->pull ? 2 : l->received ? 1 : 0) != kind) continue;
+            waiting->missing[l->rank >> 6] |= 1ull << (l->rank & 63);
+            found = 1;
+        }
     return 1;
 }

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What breaks while gradients are on their way."""
+
+import re
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from running_agents import Agent, Lan, job_file
+
+from gradlane import Communicator
+from gradlane.errors import AgentError
+from gradlane.liveness import SILENT_SECONDS
+
+
+def communicators(file: Path, hosts: Sequence[Agent]) -> list[Communicator]:
+    """One at each agent."""
+    with ThreadPoolExecutor(len(hosts)) as pool:
+        return list(pool.map(lambda place: Communicator(file, place[0], place[1].socket), enumerate(hosts)))
+
+
+def all_reduce(workers: Sequence[Communicator], step: int) -> list[np.ndarray]:
+    """The sums, at all workers, of arrays that differ by rank and step."""
+    arrays = [np.full(200_000, rank + step, np.float32) for rank in range(len(workers))]
+    pending = [w.all_reduce(a, op="sum", asynchronous=True) for w, a in zip(workers, arrays, strict=True)]
+    return [p.wait(30) for p in pending]
+
+
+def close(workers: Sequence[Communicator]) -> None:
+    with ThreadPoolExecutor(len(workers)) as pool:
+        list(pool.map(Communicator.close, workers))
+
+
+def test_all_reduces_survive_a_link_that_is_down_for_five_seconds(tmp_path: Path) -> None:
+    with Lan(3) as lan, lan.agents(tmp_path) as hosts:
+        workers = communicators(job_file(tmp_path, lan.addresses), hosts)
+        all_reduce(workers, 0)
+        with ThreadPoolExecutor(1) as pool:
+            lan.port(1, "down")
+            under_way = pool.submit(all_reduce, workers, 1)
+            time.sleep(5.0)  # the fault itself
+            assert not under_way.done()
+            lan.port(1, "up")
+            for result in under_way.result(20):
+                assert (result == 3 * 1 + 3).all()
+        for result in all_reduce(workers, 2):
+            assert (result == 3 * 2 + 3).all()
+        close(workers)
+
+
+def test_datagrams_that_do_not_get_through_are_named_though_control_does(tmp_path: Path) -> None:
+    with Lan(3) as lan, lan.agents(tmp_path) as hosts:
+        workers = communicators(job_file(tmp_path, lan.addresses), hosts)
+        all_reduce(workers, 0)
+        lan.run(1, "ip", "rule", "add", "priority", "10", "ipproto", "udp", "blackhole")
+        began = time.monotonic()
+        with pytest.raises(AgentError) as caught:
+            all_reduce(workers, 1)
+        assert time.monotonic() - began < SILENT_SECONDS + 3
+        assert re.search(r"rank 1 \(h1, 10\.77\.0\.2\)", str(caught.value))
+        assert "their datagrams do not get through" in str(caught.value)

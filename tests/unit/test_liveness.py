@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is named when nothing comes of an operation, and when."""
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+
+import pytest
+
+from gradlane import liveness
+from gradlane.liveness import SILENT_SECONDS, STALL_SECONDS, STOPPED_SECONDS, Progress, Stopped, stall
+
+
+@dataclass
+class Waiting:
+    what: str = "the all-reduce"
+    ranks: list[int] = field(default_factory=list)
+    processes: list[int] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+HERE, ELSEWHERE = "the all-reduce", None
+
+
+@pytest.mark.parametrize(
+    ("waiting", "idle", "waits_for", "named", "words"),
+    [
+        # All have contributed, and nothing comes: the network.
+        (Waiting(ranks=[1]), SILENT_SECONDS, {1: HERE, 2: HERE}, [1], "do not get through"),
+        (Waiting(), SILENT_SECONDS, {1: HERE, 2: HERE}, [1, 2], "do not get through"),
+        # One has not: it may be busy for long.
+        (Waiting(ranks=[1]), SILENT_SECONDS, {1: ELSEWHERE, 2: HERE}, None, ""),
+        (Waiting(ranks=[1, 2]), SILENT_SECONDS, {1: ELSEWHERE, 2: HERE}, None, ""),
+        (Waiting(ranks=[1, 2]), STALL_SECONDS, {1: ELSEWHERE, 2: HERE}, [1], "have not contributed"),
+        (Waiting(), STALL_SECONDS, {1: HERE, 2: ELSEWHERE}, [2], "have not contributed"),
+        # A process of this host has not.
+        (Waiting(processes=[1]), SILENT_SECONDS, {1: HERE}, None, ""),
+        (Waiting(processes=[1]), STALL_SECONDS, {1: HERE}, [], "have not contributed"),
+        # Something comes.
+        (Waiting(ranks=[1]), SILENT_SECONDS - 1, {1: HERE}, None, ""),
+        # A server, which submits nothing itself.
+        (Waiting(ranks=[4]), STALL_SECONDS, {1: HERE}, [], "nothing moves"),
+    ],
+)
+def test_who_is_named(
+    waiting: Waiting, idle: float, waits_for: dict[int, str | None], named: list[int] | None, words: str
+) -> None:
+    found = stall(waiting, idle, waits_for)
+    assert (None if found is None else found[0]) == named
+    assert words in ("" if found is None else found[1])
+
+
+def test_progress_is_any_change() -> None:
+    progress = Progress()
+    assert progress.idle(("a", 1), 10.0) == 0
+    assert progress.idle(("a", 1), 17.0) == 7
+    assert progress.idle(("a", 2), 18.0) == 0
+    assert progress.idle(("b", 2), 19.0) == 0
+
+
+def test_a_stopped_process_is_seen_after_a_while_and_one_that_goes_on_is_not() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        stopped = Stopped()
+        assert stopped.look({0: process.pid, 1: os.getpid()}, 0.0) is None
+        process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+        assert liveness.is_stopped(process.pid)
+        assert stopped.look({0: process.pid}, 1.0) is None
+        assert stopped.look({0: process.pid}, 1.0 + STOPPED_SECONDS) == (0, process.pid)
+        process.send_signal(signal.SIGCONT)
+        while liveness.is_stopped(process.pid):
+            pass
+        assert stopped.look({0: process.pid}, 20.0) is None
+    finally:
+        process.kill()
+        process.wait()
+    assert not liveness.is_stopped(0)
