@@ -11,15 +11,17 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gradlane import costs, elements, ipc, memory, names, partition
+from gradlane import ipc, memory, names
 from gradlane._core import ffi, lib
 from gradlane.agreement import Agreement
 from gradlane.errors import AgentError
+from gradlane.exchange_site import Site
+from gradlane.groups import Groups
 from gradlane.job import Job
+from gradlane.tensors import Tensors
 from gradlane.transport import Engine
 
 Tell = Callable[[ipc.Message, tuple[int, ...]], None]
-REDUCTIONS = {"mean": "GL_MEAN", "sum": "GL_SUM", "min": "GL_MIN", "max": "GL_MAX", "product": "GL_PRODUCT"}
 STATISTICS = [name for name, _ in ffi.typeof("gl_exchange_statistics").fields]
 MAX_REGION = 1 << 40
 
@@ -46,19 +48,6 @@ class _Process:
     regions: dict[int, memory.Memory] = field(default_factory=dict[int, memory.Memory])
 
 
-@dataclass
-class _Tensor:
-    """A registered tensor, and which local processes have it."""
-
-    number: int
-    name: str
-    shape: dict[str, Any]
-    descriptor: int
-    shared: memory.Memory
-    offsets: list[int]  # of the contributions, then of the result
-    users: set[int]
-
-
 class Exchange:
     """Made when the engine is there. Everything is called in the event loop."""
 
@@ -75,15 +64,8 @@ class Exchange:
         self._job = job
         self._rank = rank
         self._engine = engine
-        self._agreement = agreement
-        self._failed = failed
-        self._ask = ask
         self._names = names.Names()
         self._processes: dict[int, _Process] = {}
-        self._tensors: dict[str, asyncio.Task[_Tensor]] = {}
-        self._groups: dict[str, asyncio.Task[int]] = {}
-        self._numbers: dict[int, str] = {}  # of tensors and groups on the wire, as errors name them
-        self._tasks: set[asyncio.Task[Any]] = set()
         self._notify = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         adaptive = job.loss.adaptive
         config = ffi.new(
@@ -103,17 +85,19 @@ class Exchange:
         if self._pointer == ffi.NULL:
             os.close(self._notify)
             raise AgentError(f"job {job.name!r}: out of memory or file descriptors")
+        self._site = Site(job, rank, engine, agreement, failed, ask, self._pointer)
+        self._tensors, self._groups = Tensors(self._site), Groups(self._site)
         asyncio.get_running_loop().add_reader(self._notify, self._news)
 
     def open(self, process: int, tell: Tell) -> None:
         """Makes the channel of a local process; `tell` sends it a message and descriptors. Raises AgentError."""
         if process in self._processes or not 0 <= process < self._job.processes:
             raise AgentError(
-                f"process {process} of {self._name(self._rank)} has joined already, or is none of the "
+                f"process {process} of {self._site.name(self._rank)} has joined already, or is none of the "
                 f"{self._job.processes} that the job has there"
             )
         nbytes = int(lib.gl_channel_bytes())
-        descriptor = self._create("channel", nbytes)
+        descriptor = self._site.create("channel", nbytes)
         pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         opened = _Process(tell, descriptor, memory.Memory(descriptor, nbytes), pipe)
         with self._engine.locked():
@@ -141,19 +125,20 @@ class Exchange:
         if op == "release":
             self._release(process, int(message["region"]))
         elif op == "forget":
-            self._forget(process, str(message["name"]))
+            self._tensors.forget(process, str(message["name"]))
         elif op == "load":
             if len(descriptors) != 1:
                 raise ValueError("a residual comes with one descriptor")
-            self._load(process, message, descriptors[0])
+            self._tensors.load_residual(process, str(message["name"]), descriptors[0])
+            self._reply(process, message, {})
         elif op in operations:
-            self._spawn(self._answer(process, message, operations[op]))
+            self._site.spawn(self._answer(process, message, operations[op]))
         else:
             raise ValueError(f"unknown message {op!r}")
 
     def assign(self, rank: int, question: dict[str, Any]) -> dict[str, Any]:
         """At rank 0: the answer to another rank's question, see Names.assign."""
-        return self._names.assign(self._name(rank), question)
+        return self._names.assign(self._site.name(rank), question)
 
     @property
     def step(self) -> int:
@@ -185,45 +170,23 @@ class Exchange:
         processes = [k for k in range(self._job.processes) if oldest.missing >> k & 1]
         members = range(len(self._job.members))
         ranks = [] if processes else [rank for rank in members if remote.missing[rank // 64] >> (rank % 64) & 1]
-        return Waiting(oldest.age / 1e6, self._what(oldest.tensor, oldest.step), ranks, processes)
+        return Waiting(oldest.age / 1e6, self._site.what(oldest.tensor, oldest.step), ranks, processes)
 
     def stop(self) -> None:
         """Takes no commands any more, and no events of the engine."""
         asyncio.get_running_loop().remove_reader(self._notify)
-        for task in self._tasks:
+        for task in self._site.tasks:
             task.cancel()
         lib.gl_exchange_stop(self._pointer)
 
     def close(self) -> None:
         """Gives everything back; after `stop`, and when the engine, which works on this memory, is gone."""
         lib.gl_exchange_free(self._pointer)
-        for task in self._tensors.values():
-            if task.done() and not task.cancelled() and task.exception() is None:
-                os.close(task.result().descriptor)
+        self._tensors.close()
         for process in self._processes.values():
             for descriptor in (process.channel, *process.pipe):
                 os.close(descriptor)
         os.close(self._notify)
-
-    def _name(self, rank: int) -> str:
-        member = self._job.member(rank)
-        return f"rank {rank} ({member.host}, {member.address})"
-
-    def _what(self, number: int, step: int) -> str:
-        key = number if number >= lib.GL_FIRST_GROUP else number // lib.GL_MAX_PARTITIONS
-        return f"{self._numbers.get(key, f'operation {number}')}, step {step}"
-
-    def _create(self, name: str, nbytes: int) -> int:
-        try:
-            return memory.create(name, nbytes)
-        except OSError as error:
-            raise AgentError(f"{nbytes} bytes of shared memory: {error.strerror}") from error
-
-    def _spawn(self, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
     async def _answer(
         self, process: int, message: ipc.Message, operation: Callable[[int, ipc.Message], Coroutine[Any, Any, None]]
@@ -245,23 +208,17 @@ class Exchange:
         os.eventfd_read(self._notify)
         with self._engine.locked():
             failure = lib.gl_exchange_failure(self._pointer)[0]
-        what = self._what(failure.tensor, failure.step)
+        what = self._site.what(failure.tensor, failure.step)
         text = ffi.string(failure.text).decode(errors="replace")
-        own = self._name(self._rank)
+        own = self._site.name(self._rank)
         if failure.kind == lib.GL_FAILURE_MISMATCH:
-            reason = f"{self._name(failure.process)} and {own} disagree about {what}: do they run the same program?"
+            other = self._site.name(failure.process)
+            reason = f"{other} and {own} disagree about the size of {what}: do they run the same program?"
         elif failure.kind == lib.GL_FAILURE_PROCESS:
             reason = f"process {failure.process} of {own}: {text}"
         else:
             reason = f"{own}: {what}: {text}"
-        self._failed(reason)
-
-    async def _agree(self, kind: str, name: str, shape: Any) -> int:
-        answer = await self._ask({"kind": kind, "name": name, "shape": shape})
-        if "error" in answer:
-            self._failed(str(answer["error"]))
-            raise AgentError(str(answer["error"]))
-        return int(answer["id"])
+        self._site.failed(reason)
 
     async def _region(self, process: int, message: ipc.Message) -> None:
         nbytes = int(message["bytes"])
@@ -269,7 +226,7 @@ class Exchange:
             raise ValueError(f"a region of {nbytes} bytes: 1 to {MAX_REGION}")
         regions = self._processes[process].regions
         number = next(k for k in range(len(regions) + 1) if k not in regions)
-        descriptor = self._create("region", nbytes)
+        descriptor = self._site.create("region", nbytes)
         try:
             region = memory.Memory(descriptor, nbytes)
             with self._engine.locked():
@@ -287,189 +244,15 @@ class Exchange:
         del self._processes[process].regions[number]
 
     async def _tensor(self, process: int, message: ipc.Message) -> None:
-        name, dtype, op = str(message["name"]), str(message["dtype"]), str(message["reduction"])
-        count, exact = int(message["elements"]), bool(message["exact"])
-        spans = [(int(start), int(layer)) for start, layer in message["layers"]]
-        elements.bytes_of(dtype)
-        if count < 1:
-            raise ValueError(f"tensor {name!r} of {count} elements")
-        if op not in REDUCTIONS or (op == "mean" and "float" not in dtype):
-            raise ValueError(f"reduction {op!r} of {dtype}: there are {', '.join(REDUCTIONS)}, the mean of floats only")
-        partition.check_spans(spans, count)
-        shape = {"elements": count, "type": dtype, "reduction": op, "exact": exact, "layers": hash_of(spans)}
-        task = self._tensors.get(name)
-        if task is None:
-            task = self._tensors[name] = self._spawn(self._register(name, shape, spans))
-        try:
-            tensor = await asyncio.shield(task)
-        except BaseException:
-            self._tensors.pop(name, None)
-            raise
-        if tensor.shape != shape:
-            raise ValueError(f"tensor {name!r} is registered with {tensor.shape}, not with {shape}")
-        tensor.users.add(process)
-        content = {"tensor": tensor.number, "bytes": tensor.shared.nbytes}
-        content |= {"contribution": tensor.offsets[process], "result": tensor.offsets[-1]}
-        self._reply(process, message, content, (tensor.descriptor,))
-
-    async def _register(self, name: str, shape: dict[str, Any], spans: partition.Spans) -> _Tensor:
-        count, dtype = int(shape["elements"]), str(shape["type"])
-        job, item = self._job, elements.bytes_of(dtype)
-        loss = None if shape["exact"] or dtype not in elements.FLOATS else job.loss
-        algorithm = self._algorithm(count * item, len(job.workers), loss.push if loss else 0.0)
-        if algorithm == lib.GL_RING:
-            loss = None  # a partial sum is worth many gradients: a ring loses nothing
-        slice_bytes = self._agreement.slice_bytes
-        per_slice, owners = slice_bytes // item, len(job.aggregators)
-        parts = partition.divide(spans, count, loss, per_slice, slice_bytes, owners, algorithm == lib.GL_RING)
-        number = await self._agree("tensor", name, shape)
-        lossy = any(part.push or part.pull for part in parts)
-        # In place where nothing is lost: a lost contribution must be known until it is added to the next one.
-        copies = job.processes + (1 if lossy or job.processes > 1 else 0)
-        stride = memory.aligned(count * item, memory.PAGE)
-        descriptor = self._create(f"tensor-{number}", copies * stride)
-        mapped = memory.Memory(descriptor, copies * stride)
-        offsets = [k * stride for k in range(job.processes)] + [(copies - 1) * stride]
-        reduction = "GL_MEAN_OF_ARRIVED" if lossy and job.aggregation == "mean" else "GL_MEAN"
-        op = str(shape["reduction"])
-        contributions = ffi.new("uint8_t *[]", [mapped.pointer + offset for offset in offsets[: job.processes]])
-        rows = [(p.first, p.elements, round(p.push * 1e6), round(p.pull * 1e6), algorithm) for p in parts]
-        c_rows = ffi.new("gl_partition[]", rows)
-        layers = partition.layers(spans, parts, per_slice)
-        c_tensor = ffi.new(
-            "gl_tensor *",
-            {
-                "id": number,
-                "element_type": elements.CODES[dtype],
-                "reduction": getattr(lib, reduction if op == "mean" else REDUCTIONS[op]),
-                "feedback": job.loss.error_feedback,
-                "elements": count,
-                "contributions": contributions,
-                "result": mapped.pointer + offsets[-1],
-                "partition_count": len(rows),
-                "partitions": c_rows,
-                "layers": ffi.from_buffer("uint16_t[]", layers),
-            },
-        )
-        with self._engine.locked():
-            if lib.gl_exchange_tensor(self._pointer, c_tensor):
-                os.close(descriptor)
-                raise AgentError(f"tensor {name!r}: out of memory")
-        self._numbers[number] = f"the all-reduce of tensor {name!r}"
-        return _Tensor(number, name, shape, descriptor, mapped, offsets, set())
-
-    def _algorithm(self, nbytes: int, hosts: int, tolerance: float) -> int:
-        job = self._job
-        name = job.transport.collective
-        if name == "auto":
-            name = costs.choose(
-                nbytes, hosts, self._agreement.conditions,
-                processes=job.processes, servers=len(job.servers), tolerance=tolerance,
-            ).algorithm  # fmt: skip
-        return int(lib.GL_RING if name == "ring" else lib.GL_DIRECT)
-
-    def _forget(self, process: int, name: str) -> None:
-        task = self._tensors.get(name)
-        if task is None or not task.done() or process not in task.result().users:
-            raise ValueError(f"process {process} forgets tensor {name!r}, which it has not")
-        tensor = task.result()
-        tensor.users.discard(process)
-        if tensor.users:
-            return
-        with self._engine.locked():
-            if lib.gl_exchange_release_tensor(self._pointer, tensor.number):
-                raise ValueError(f"process {process} forgets tensor {name!r} while it is under way")
-        os.close(tensor.descriptor)
-        del self._tensors[name]
+        content, descriptor = await self._tensors.register(process, message)
+        self._reply(process, message, content, (descriptor,))
 
     async def _group(self, process: int, message: ipc.Message) -> None:
-        job = self._job
-        ranks = [int(rank) for rank in message["ranks"]]
-        label, pair = str(message["label"]), bool(message["pair"])
-        total = len(job.workers) * job.processes
-        if len(set(ranks)) != len(ranks) or not all(0 <= rank < total for rank in ranks):
-            raise ValueError(f"group {ranks[:8]}: each rank once, 0 to {total - 1}")
-        if self._rank * job.processes + process not in ranks:
-            raise ValueError(f"group {ranks[:8]}: rank {self._rank * job.processes + process} is not in it")
-        if pair and len(ranks) != 2:
-            raise ValueError(f"a pair has two different ranks, not {ranks[:8]}")
-        hosts = sorted({rank // job.processes for rank in ranks})
-        local = [[rank % job.processes for rank in ranks if rank // job.processes == host] for host in hosts]
-        if not pair and (ranks != sorted(ranks) or len({len(members) for members in local}) > 1):
-            raise ValueError(f"group {ranks[:8]}: ascending ranks, and the same number of processes on each host")
-        name = f"{'pair' if pair else 'group'} {ranks} {label}".strip()
-        task = self._groups.get(name)
-        if task is None:
-            members = sorted(local[hosts.index(self._rank)])
-            task = self._groups[name] = self._spawn(self._form(name, pair, ranks, hosts, members))
-        try:
-            number = await asyncio.shield(task)
-        except BaseException:
-            self._groups.pop(name, None)
-            raise
-        self._reply(process, message, {"group": number})
-
-    async def _form(self, name: str, pair: bool, ranks: list[int], hosts: list[int], members: list[int]) -> int:
-        number = await self._agree("group", name, len(ranks))
-        sizes = range(int(lib.GL_SIZE_CLASSES))
-        direct = int(lib.GL_DIRECT)
-        c_hosts, c_members = ffi.new("uint16_t[]", hosts), ffi.new("uint16_t[]", members)
-        c_group = ffi.new(
-            "gl_group *",
-            {
-                "id": number,
-                "host_count": len(hosts),
-                "member_count": len(members),
-                "hosts": c_hosts,
-                "members": c_members,
-                "pair": pair,
-                "from": ranks[0],
-                "to": ranks[-1],
-                "algorithms": [direct if pair else self._algorithm(1 << size, len(hosts), 0.0) for size in sizes],
-            },
-        )
-        with self._engine.locked():
-            if lib.gl_exchange_group(self._pointer, c_group):
-                raise AgentError(f"{name}: out of memory")
-        self._numbers[int(lib.GL_FIRST_GROUP) + number] = f"a collective of {name}"
-        return number
-
-    def _registered(self, process: int, name: str) -> _Tensor:
-        task = self._tensors.get(name)
-        if task is None or not task.done() or process not in task.result().users:
-            raise ValueError(f"process {process} has no tensor {name!r}")
-        return task.result()
+        self._reply(process, message, await self._groups.join(process, message))
 
     async def _residual(self, process: int, message: ipc.Message) -> None:
-        tensor = self._registered(process, str(message["name"]))
-        nbytes = int(tensor.shape["elements"]) * elements.bytes_of(tensor.shape["type"])
-        descriptor = self._create("residual", nbytes)
+        descriptor = self._tensors.residual(process, str(message["name"]))
         try:
-            values = memory.Memory(descriptor, nbytes)
-            with self._engine.locked():
-                if lib.gl_exchange_residual(self._pointer, tensor.number, values.pointer, False):
-                    raise ValueError(f"tensor {tensor.name!r} is under way: its residual is known between steps")
             self._reply(process, message, {}, (descriptor,))
         finally:
             os.close(descriptor)
-
-    def _load(self, process: int, message: ipc.Message, descriptor: int) -> None:
-        """The process made this memory, and may shrink it at any time: it is read, not mapped."""
-        tensor = self._registered(process, str(message["name"]))
-        nbytes = int(tensor.shape["elements"]) * elements.bytes_of(tensor.shape["type"])
-        values = bytearray()
-        while len(values) < nbytes and (chunk := os.pread(descriptor, nbytes - len(values), len(values))):
-            values += chunk
-        if len(values) != nbytes:
-            raise ValueError(f"the residual of tensor {tensor.name!r} has {len(values)} bytes, not {nbytes}")
-        with self._engine.locked():
-            if lib.gl_exchange_residual(self._pointer, tensor.number, ffi.from_buffer("uint8_t[]", values), True):
-                raise ValueError(f"tensor {tensor.name!r} is under way: its residual can be set between steps")
-        self._reply(process, message, {})
-
-
-def hash_of(spans: partition.Spans) -> str:
-    """A digest of layer spans: two ranks need not send each other thousands of them."""
-    import hashlib
-
-    return hashlib.sha256(repr(spans).encode()).hexdigest()[:16]
