@@ -362,7 +362,7 @@ def test_a_command_of_a_faulty_process_fails_its_job_and_no_other(
 
 BAD_MESSAGES = {
     "releases region 99": {"op": "release", "region": 99},
-    "forgets tensor 'v'": {"op": "forget", "name": "v"},
+    "it has no tensor 'v'": {"op": "forget", "name": "v"},
     "a residual comes with one descriptor": {"op": "load", "name": "w"},
     "unknown message 'reduce'": {"op": "reduce"},
     "message 'release' lacks 'region'": {"op": "release"},
@@ -380,6 +380,7 @@ def test_a_message_of_a_faulty_process_fails_its_job(running: list[Agent], tmp_p
         c.barrier()
 
     for outcome in each(ranks, lambda c: told(c, send if c.rank == 0 else Communicator.barrier)):
+        assert f"process 0 of rank 0 (h0, {NETWORK}.1)" in outcome
         assert problem in outcome
 
 

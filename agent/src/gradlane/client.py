@@ -303,7 +303,7 @@ class Connection:
         return self._completions.submit(command, arrays)
 
     def statistics(self) -> dict[str, Any]:
-        """Cumulative counts of the transport at this host, see docs/results.md. Raises AgentError."""
+        """Cumulative counts of the transport at this host, see docs/python.md. Raises AgentError."""
         return self.request({"op": "statistics"})[0]["statistics"]
 
     def close(self) -> dict[str, Any]:

@@ -238,7 +238,7 @@ class Communicator(Collectives):
         return GroupCommunicator(self.connection, self.connection.group(ranks, label))
 
     def statistics(self) -> dict[str, Any]:
-        """Cumulative counts of the transport at this host, see docs/results.md. Raises AgentError."""
+        """Cumulative counts of the transport at this host, see docs/python.md. Raises AgentError."""
         return self.connection.statistics()
 
     def close(self) -> dict[str, Any]:

@@ -120,8 +120,21 @@ class Exchange:
             "residual": self._residual,
         }
         op = message["op"]
+        if process in self._processes and op in operations:
+            self._site.spawn(self._answer(process, message, operations[op]))
+            return
+        who = f"process {process} of {self._site.name(self._rank)}"
+        try:
+            self._obey(process, message, descriptors)
+        except KeyError as error:
+            raise ValueError(f"{who}: message {op!r} lacks {error}") from error
+        except ValueError as error:
+            raise ValueError(f"{who}: {error}") from error
+
+    def _obey(self, process: int, message: ipc.Message, descriptors: Sequence[int]) -> None:
+        op = message["op"]
         if process not in self._processes:
-            raise ValueError(f"{op!r} of process {process}, which has not joined")
+            raise ValueError(f"{op!r} before it has joined")
         if op == "release":
             self._release(process, int(message["region"]))
         elif op == "forget":
@@ -129,10 +142,12 @@ class Exchange:
         elif op == "load":
             if len(descriptors) != 1:
                 raise ValueError("a residual comes with one descriptor")
-            self._tensors.load_residual(process, str(message["name"]), descriptors[0])
-            self._reply(process, message, {})
-        elif op in operations:
-            self._site.spawn(self._answer(process, message, operations[op]))
+            try:
+                self._tensors.load_residual(process, str(message["name"]), descriptors[0])
+            except ValueError as error:
+                self._reply(process, message, {"error": str(error)})
+            else:
+                self._reply(process, message, {})
         else:
             raise ValueError(f"unknown message {op!r}")
 
@@ -152,7 +167,7 @@ class Exchange:
             return int(lib.gl_exchange_under_way(self._pointer))
 
     def statistics(self) -> dict[str, int]:
-        """Cumulative counts of the data path, see docs/results.md."""
+        """Cumulative counts of the data path, see docs/python.md."""
         counts = ffi.new("gl_exchange_statistics *")
         with self._engine.locked():
             lib.gl_exchange_counts(self._pointer, counts)
@@ -240,7 +255,7 @@ class Exchange:
     def _release(self, process: int, number: int) -> None:
         with self._engine.locked():
             if lib.gl_exchange_release_region(self._pointer, process, number):
-                raise ValueError(f"process {process} releases region {number}, which it has not or still uses")
+                raise ValueError(f"it releases region {number}, which it has not or still uses")
         del self._processes[process].regions[number]
 
     async def _tensor(self, process: int, message: ipc.Message) -> None:

@@ -40,7 +40,7 @@ class Site:
         return task
 
     async def share(self, known: dict[str, "asyncio.Task[Any]"], name: str, making: Coroutine[Any, Any, Any]) -> Any:
-        """What `making` makes, or what the task of that name in `known` has made; if it failed, it may be tried again."""
+        """What `making` makes, or what the task of that name in `known` has; one that fails may be tried again."""
         if name in known:
             making.close()
         else:

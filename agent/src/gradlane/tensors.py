@@ -115,7 +115,7 @@ class Tensors:
         if len(tensor.users) == 1:
             with self._site.engine.locked():
                 if lib.gl_exchange_release_tensor(self._site.exchange, tensor.number):
-                    raise ValueError(f"process {process} forgets tensor {name!r} while it is under way")
+                    raise ValueError(f"tensor {name!r} is forgotten while it is under way")
             os.close(tensor.descriptor)
             del self._known[name]
         tensor.users.discard(process)
@@ -158,7 +158,7 @@ class Tensors:
     def _of(self, process: int, name: str) -> _Tensor:
         task = self._known.get(name)
         if task is None or not task.done() or process not in task.result().users:
-            raise ValueError(f"process {process} has no tensor {name!r}")
+            raise ValueError(f"it has no tensor {name!r}")
         return task.result()
 
 
