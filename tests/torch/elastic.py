@@ -37,7 +37,7 @@ try:
         optimizer.zero_grad()
         parallel(torch.randn(4, 3)).square().mean().backward()
         optimizer.step()
-except gradlane.AgentError as error:
+except (gradlane.AgentError, RuntimeError) as error:  # torch quotes the former in the latter
     Path(folder, f"{life}.{rank}.error").write_text(str(error))
     raise
 Path(folder, f"{life}.{rank}.done").write_text(str(model.weight.tolist()))
