@@ -42,14 +42,14 @@ class ExchangeClock:
         self._first = 0.0
         self._last = 0.0
 
-    def reset(self) -> None:
-        """Before a step."""
-        self._first = self._last = 0.0
+    def take(self) -> float:
+        """Seconds of the exchanges that have ended since it was called last: those of a step.
 
-    @property
-    def seconds(self) -> float:
-        """Of the last step; without a barrier, of the exchanges that ended in it, 0 if none did."""
-        return self._last - self._first
+        Without a barrier these are of the step before, in part or all of them, and none at times.
+        """
+        seconds = self._last - self._first
+        self._first = self._last = 0.0
+        return seconds
 
     def hook(self, state: Any, bucket: GradBucket) -> Future[torch.Tensor]:
         """The communication hook."""
@@ -191,7 +191,6 @@ def _train(
     time.sleep(max(0.0, start - time.monotonic()))
     for step in range(config.steps):
         began = time.monotonic()
-        clock.reset()
         for group in optimizer.param_groups:
             group["lr"] = task.rate(step, config.steps)
         optimizer.zero_grad()
@@ -205,7 +204,7 @@ def _train(
             t=ended - start,
             loss=loss.item(),
             step_seconds=ended - began,
-            allreduce_seconds=clock.seconds,
+            allreduce_seconds=clock.take(),
         )
         last = step == config.steps - 1
         if last or (rank == 0 and (step + 1) % config.evaluate_every == 0):
