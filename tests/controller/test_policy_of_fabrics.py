@@ -64,6 +64,16 @@ def test_other_switches_are_reached_over_every_shortest_path(leafspine_text: Tex
     assert "fd00:1::1/128" not in six
 
 
+def test_members_may_have_the_ipv6_addresses_of_the_fabric(leafspine_text: Texts, job_text: Texts) -> None:
+    it = fabric.parse(leafspine_text(), "f.toml")
+    text = job_text(hosts=(1, 3)).replace('"10.0.1.2"', '"fd00:1::2"').replace('"10.0.3.2"', '"fd00:3::2"')
+    entities = desired_entities(it, [job.parse(text, "job.toml")])
+    sources = {str(match["source"]) for match, _, _ in rows(entities["leaf1"], "senders")}
+    assert "fd00:1::2" in sources
+    with pytest.raises(JobError, match="address fd00:3::9 is not that of 'h3' in f.toml: fd00:3::2"):
+        desired_entities(it, [job.parse(text.replace("fd00:3::2", "fd00:3::9"), "job.toml")])
+
+
 def test_a_group_keeps_its_number_when_others_come(leafspine_text: Texts) -> None:
     def up(spines: int, more: str = "") -> object:
         return route(desired_entities(fabric.parse(leafspine_text(spines) + more, "f"), [])["leaf1"], "10.0.3.0/24")
