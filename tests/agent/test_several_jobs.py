@@ -3,9 +3,13 @@
 
 import contextlib
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from running_agents import Agent, Member, agents, job_file, loopback, members, running
+import numpy as np
+from running_agents import Agent, Lan, Member, agents, job_file, loopback, members, running
+
+from gradlane import Communicator
 
 
 def test_jobs_run_beside_each_other_and_one_that_fails_leaves_the_others(tmp_path: Path) -> None:
@@ -70,6 +74,17 @@ def test_local_processes_join_and_leave_together(tmp_path: Path) -> None:
         assert everyone[0].silent(0.5)
         everyone[3].leave()
         assert [member.next()[0] for member in everyone] == ["closed"] * 4
+
+
+def test_processes_on_hosts_with_ipv6_reduce_together(tmp_path: Path) -> None:
+    with Lan(2, family=6) as lan, lan.agents(tmp_path) as hosts:
+        file = job_file(tmp_path, lan.addresses, processes=2)
+        with ThreadPoolExecutor(4) as pool:
+            workers = list(pool.map(lambda rank: Communicator(file, rank, hosts[rank // 2].socket), range(4)))
+            arrays = [np.full(100_000, rank, np.float32) for rank in range(4)]
+            results = list(pool.map(lambda worker: worker.all_reduce(arrays[worker.rank], op="sum"), workers))
+            assert all((result == 0 + 1 + 2 + 3).all() for result in results)
+            list(pool.map(Communicator.close, workers))
 
 
 def test_the_local_process_that_dies_is_named_to_all(tmp_path: Path) -> None:
