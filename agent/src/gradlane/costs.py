@@ -20,9 +20,9 @@ With S servers, whose pushes and pulls cross the wire in opposite directions:
 
 from dataclasses import dataclass
 
-# Seconds of a host's time for each message: its state, its STOP. Measured: 64 KiB among 2 and 4 hosts.
+# Of a host's time for each message: its state, its answers. About what two engines spend on a message of one slice.
 MESSAGE_SECONDS = 10e-6
-# Part of a port that is lost when many senders meet there.
+# Part of a port that is lost when many senders meet there: an estimate, not a measurement.
 CONTENTION = 0.03
 
 
