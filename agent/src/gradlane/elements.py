@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Types of elements: their names, their numbers on the wire and in commands, and what numpy calls them."""
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from gradlane import wire
 
 CODES: dict[str, int] = {member.name.lower(): int(member) for member in wire.ElementType}
-# numpy has no bfloat16: its bits stand as uint16. Where ml_dtypes is installed, `named` and `viewed` speak its type.
+# numpy has no bfloat16: its bits stand as uint16. ml_dtypes has the type itself.
 NUMPY: dict[str, np.dtype[Any]] = {name: np.dtype("uint16" if name == "bfloat16" else name) for name in CODES}
 FLOATS = ("float32", "float16", "bfloat16")  # what may be lost within a tolerance, and travel as another type
 
@@ -20,6 +21,7 @@ def bytes_of(dtype: str) -> int:
     return NUMPY[dtype].itemsize
 
 
+@functools.cache  # numpy takes 20 us to find out a name
 def name_of(dtype: Any) -> str:
     """The name of a numpy type, with ml_dtypes' bfloat16, and bool as uint8. Raises ValueError."""
     name = str(np.dtype(dtype).name)

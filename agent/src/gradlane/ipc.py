@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a training process and its host's agent say to each other: JSON messages on a Unix SEQPACKET socket.
 
-Client to agent: join, tensor (with a memfd), reduce, statistics, close. Agent to client: joined, done, statistics,
-closed, error. Every message is an object with the key "op". A tensor's memfd holds its contribution and, from
-`result_offset` on, its result, both in the job's wire type.
+Client to agent: join, statistics, close (client_socket.py); region, release, tensor, forget, group, residual, load
+(exchange.py). Agent to client: joined, statistics, closed, error; answer, to a message with the same "request". Every
+message is an object with the key "op". What a step waits for goes through shared memory, not here.
 """
 
 import json
@@ -12,12 +12,6 @@ from typing import Any
 
 Message = dict[str, Any]
 MAX_MESSAGE = 200_000  # the default socket buffer of Linux, 212,992 bytes, takes it
-PAGE = 4096
-
-
-def result_offset(data_bytes: int) -> int:
-    """Where the result begins in a tensor's memfd."""
-    return -(-data_bytes // PAGE) * PAGE
 
 
 def send(sock: socket.socket, message: Message, descriptors: tuple[int, ...] = ()) -> None:

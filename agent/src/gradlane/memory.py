@@ -142,7 +142,7 @@ class Arena:
 
     def locate(self, array: npt.NDArray[Any]) -> tuple[int, int] | None:
         """(region, byte offset) of a contiguous array on the arena's memory; None if it lies elsewhere."""
-        address = array.__array_interface__["data"][0]
+        address = array.ctypes.data
         index = bisect_right(self._regions, address, key=lambda r: r.memory.address) - 1
         if index < 0 or not array.flags.c_contiguous:
             return None
