@@ -162,6 +162,13 @@ class Lan:
         self.name = f"gla{os.getpid()}"
         self.addresses = [f"10.77.0.{k + 1}" if family == 4 else f"fd77::{k + 1}" for k in range(hosts)]
         self._spaces = [f"{self.name}b", *(self.space(k) for k in range(hosts))]
+        try:
+            self._build(family)
+        except BaseException:
+            self._remove()
+            raise
+
+    def _build(self, family: int) -> None:
         for space in self._spaces:
             ip("netns", "add", space)
             ip("-n", space, "link", "set", "lo", "up")
@@ -198,5 +205,8 @@ class Lan:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._remove()
+
+    def _remove(self) -> None:
         for space in self._spaces:
-            ip("netns", "del", space)
+            subprocess.run(["ip", "netns", "del", space], check=False, capture_output=True)
