@@ -42,6 +42,11 @@ class Hosts:
             for namespace in (self._bridge, *map(self.namespace, range(self.count))):
                 run("ip", "netns", "add", namespace)
                 run("ip", "-n", namespace, "link", "set", "lo", "up")
+            # Where br_netfilter is loaded, frames of a bridge would pass the machine's packet filter.
+            for family in ("ip", "ip6"):
+                if Path(f"/proc/sys/net/bridge/bridge-nf-call-{family}tables").exists():
+                    switch = f"net.bridge.bridge-nf-call-{family}tables=0"
+                    run("ip", "netns", "exec", self._bridge, "sysctl", "-qw", switch)
             run("ip", "-n", self._bridge, "link", "add", "br0", "type", "bridge")
             run("ip", "-n", self._bridge, "link", "set", "br0", "mtu", str(self._mtu), "up")
             for host in range(self.count):

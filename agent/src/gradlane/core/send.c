@@ -287,20 +287,62 @@ static void run_timers(gl_engine *e, uint64_t now) {
     }
 }
 
+/* The longest of the first controls, so that others to the same receiver fit behind it. */
+static control **longest_control(gl_engine *e) {
+    control **longest = &e->controls, **at = &e->controls;
+    for (unsigned i = 0; *at && i < GL_BATCH; i++, at = &(*at)->next)
+        if ((*at)->to == e->controls->to && (*at)->length > (*longest)->length) longest = at;
+    return longest;
+}
+
+static void add_control(gl_engine *e, gl_batch *b, control **at, uint32_t *used) {
+    control *c = *at;
+    if (!(*at = c->next)) e->controls_tail = at;
+    uint8_t *h = b->headers[b->datagrams], *payload = b->control + *used;
+    memcpy(h, c->bytes, GL_HEADER);
+    b->tos[b->datagrams++] = tos_of(e, h);
+    b->iov[b->iov_count++] = (struct iovec){h, GL_HEADER};
+    if (c->length > GL_HEADER) {
+        memcpy(payload, c->bytes + GL_HEADER, c->length - GL_HEADER);
+        b->iov[b->iov_count++] = (struct iovec){payload, c->length - GL_HEADER};
+    }
+    *used += c->length - GL_HEADER;
+    e->statistics.datagrams_sent++;
+    free(c);
+}
+
+/* A batch of what is to go to the receiver of the first control: often a STOP and a REPORT. */
+static void send_controls(gl_engine *e, gl_batch *b) {
+    uint32_t used = 0;
+    control **at = longest_control(e);
+    b->to = (uint16_t)(*at)->to, b->segment = (uint16_t)(*at)->length;
+    add_control(e, b, at, &used);
+    at = &e->controls;
+    for (unsigned i = 0; *at && i < GL_BATCH && b->datagrams < GL_BATCH; i++) {
+        const uint32_t length = (*at)->length;
+        if ((*at)->to == b->to && length <= b->segment && used + length - GL_HEADER <= sizeof b->control) {
+            add_control(e, b, at, &used);
+            if (length < b->segment) return; /* a shorter one is the last */
+        } else {
+            at = &(*at)->next;
+        }
+    }
+}
+
+/* On the wire. */
+static double batch_bytes(const gl_batch *b) {
+    size_t bytes = (size_t)b->datagrams * FRAME_OVERHEAD;
+    for (int k = 0; k < b->iov_count; k++) bytes += b->iov[k].iov_len;
+    return (double)bytes;
+}
+
 int gl_transmit(gl_engine *e, gl_batch *b, uint64_t now) {
     run_timers(e, now);
     b->datagrams = 0, b->iov_count = 0;
     if (e->controls) {
-        control *c = e->controls;
-        if (!(e->controls = c->next)) e->controls_tail = &e->controls;
-        memcpy(b->control, c->bytes, c->length);
-        b->to = (uint16_t)c->to, b->segment = (uint16_t)c->length, b->datagrams = 1, b->iov_count = 1;
-        b->iov[0] = (struct iovec){b->control, c->length};
-        b->tos[0] = tos_of(e, b->control);
-        port_spend(e->port, now, c->length + FRAME_OVERHEAD);
-        free(c);
-        e->statistics.datagrams_sent++;
-        return 1;
+        send_controls(e, b);
+        port_spend(e->port, now, batch_bytes(b));
+        return b->datagrams;
     }
     if (!port_take(e, now)) return 0;
     for (unsigned i = 0; i <= e->ranks; i++) {
@@ -315,11 +357,9 @@ int gl_transmit(gl_engine *e, gl_batch *b, uint64_t now) {
         else
             send_first_pass(e, b, p, limit, now);
         if (!b->datagrams) continue;
-        size_t bytes = 0;
-        for (int k = 0; k < b->iov_count; k++) bytes += b->iov[k].iov_len;
-        bytes += b->datagrams * FRAME_OVERHEAD;
-        p->next_send = next_due(e->queue_time, p->next_send, now, (double)bytes, p->rate);
-        port_sent(e, now, (double)bytes);
+        const double bytes = batch_bytes(b);
+        p->next_send = next_due(e->queue_time, p->next_send, now, bytes, p->rate);
+        port_sent(e, now, bytes);
         b->to = (uint16_t)turn;
         e->turn = turn + 1;
         e->statistics.datagrams_sent += b->datagrams;
