@@ -13,13 +13,14 @@ from typing import Any
 from wires import WireError, run
 
 MTU = 1500
-_SHALLOW = 200_000  # bytes that a port of limited rate holds
+# Of a port of limited rate: what it holds, and what it sends at once, which is no less than the kernel's largest frame.
+_BUFFER, _BURST = 400_000, 70_000  # bytes
 
 
 class Hosts:
     """Namespaces of hosts 0..n-1, host k at 10.77.0.(k+1) on eth0. Raises WireError.
 
-    `rate` (bit/s) limits every link both ways (tbf); without it there is none. Offloads stay as the kernel has them.
+    `rate` (bit/s) limits the bridge's ports towards the hosts (tbf); without it there is no limit. Offloads stay as the kernel has them.
     """
 
     def __init__(self, count: int, mtu: int = MTU, rate: int | None = None) -> None:
@@ -64,9 +65,8 @@ class Hosts:
         run("ip", "-n", namespace, "addr", "add", f"{self.address(host)}/24", "dev", "eth0")
         run("ip", "-n", namespace, "link", "set", "eth0", "mtu", str(self._mtu), "up")
         if self._rate is not None:
-            bucket = ("tbf", "rate", f"{self._rate}bit", "burst", "16kb", "limit", str(_SHALLOW))
-            for where, name in ((namespace, "eth0"), (self._bridge, port)):
-                run("tc", "-n", where, "qdisc", "add", "dev", name, "root", *bucket)
+            bucket = ("tbf", "rate", f"{self._rate}bit", "burst", str(_BURST), "limit", str(_BUFFER))
+            run("tc", "-n", self._bridge, "qdisc", "add", "dev", port, "root", *bucket)
 
     def __exit__(self, *_: object) -> None:
         for namespace in (self._bridge, *map(self.namespace, range(self.count))):
