@@ -14,6 +14,8 @@ from running import NETWORK, AgentProcess, Host, command, job_file, training
 
 from gradlane import metrics
 
+GUIDE = Path(__file__).parents[2] / "docs" / "agent.md"
+
 
 def scrape(address: str, openmetrics: bool = False) -> str:
     """What the endpoint answers."""
@@ -93,3 +95,20 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
         assert f"metrics can't be served at {where}: Address already in use" in second.stderr
     finally:
         first.end()
+
+
+def test_the_guide_lists_every_metric(tmp_path: Path) -> None:
+    agents = [Host(number, tmp_path, "--metrics", "127.0.0.1:0") for number in range(2)]
+    try:
+        with training(job_file(tmp_path, 2), [agent.socket for agent in agents]):
+            text = scrape(endpoint(agents[0]))
+    finally:
+        for agent in agents:
+            agent.end()
+    guide = GUIDE.read_text()
+    for family in text_string_to_metric_families(text):
+        name = family.name
+        for group in ("peer", "layer_class"):  # listed once, with both
+            if family.type == "counter":
+                name = name.replace(f"gradlane_{group}_", "gradlane_peer_")
+        assert name in guide, f"{name} is not in docs/agent.md"

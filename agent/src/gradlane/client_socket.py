@@ -46,6 +46,11 @@ class Client:
         sock.setblocking(False)
         asyncio.get_running_loop().add_reader(sock, self._readable)
 
+    @property
+    def joined(self) -> bool:
+        """Whether it is in a job, and does not merely ask for the status."""
+        return self._session is not None
+
     def tell(self, message: ipc.Message, descriptors: tuple[int, ...] = ()) -> None:
         """Sends a message; a client that does not take it is dropped."""
         if self._closed:

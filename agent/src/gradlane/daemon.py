@@ -158,7 +158,7 @@ class Agent:
             "addresses": [str(address) for address in self.config.addresses],
             "pid": os.getpid(),
             "started": self._started,
-            "clients": len(self.clients),
+            "clients": sum(client.joined for client in self.clients),
             "ended": self._ended,
             "failed": self._failed,
             "log_lines_lost": logs.lines_lost(),

@@ -135,7 +135,7 @@ def families(status: AgentStatus) -> Iterator[Metric]:
 def _of_agent(status: AgentStatus) -> Iterator[Metric]:
     yield _info("agent", "The agent", ("version", "addresses"), [(status["version"], ",".join(status["addresses"]))])
     yield _gauge("agent_start_time_seconds", "When the agent was started, Unix time", (), [((), status["started"])])
-    yield _gauge("agent_clients", "Training processes connected", (), [((), status["clients"])])
+    yield _gauge("agent_clients", "Training processes in jobs", (), [((), status["clients"])])
     yield _gauge("agent_jobs", "Jobs under way", (), [((), len(status["jobs"]))])
     outcomes = [(("ended",), status["ended"]), (("failed",), status["failed"])]
     yield _counter("agent_jobs_finished", "Jobs that are over, by how", ("outcome",), outcomes)

@@ -129,7 +129,9 @@ def flows(job: JobStatus, before: JobStatus | None, seconds: float) -> tuple[lis
             _flow(name, about, _since(row.get("counts", {}), old), seconds),
         )
     total = _flow("all", "", _since(job["counts"], before["counts"] if before else None), seconds)
-    return peers, classes, total
+    # Bytes are counted by peer alone.
+    out, into = sum(peer.out or 0.0 for peer in peers), sum(peer.into or 0.0 for peer in peers)
+    return peers, classes, replace(total, out=out, into=into)
 
 
 def _sorted(rows: list[Flow], sort: str) -> list[Flow]:
