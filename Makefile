@@ -69,6 +69,10 @@ bench-thresholds: $(VENV)/.ready ## Step times by the threshold of congestion, a
 bench-load-balancing: $(VENV)/.ready ## Spraying against ECMP: other load on a spine, and a spine that fails (root)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/load_balancing.py --switch $(SWITCH)
 
+.PHONY: bench-tails
+bench-tails: $(VENV)/.ready ## Incast beside TCP, and random loss within the budget: the longest completions (root)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/tails.py
+
 .PHONY: bench-training
 bench-training: $(VENV)/.ready ## Every scenario x arm x 3 seeds -> out/bench/training.json (root; takes long)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/training.py

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The longest completions: incast of all hosts to one at a shallow port; all-reduces over a link that loses at random.
+
+Hosts are namespaces around one gradlane-switch. Incast: gradlane beside TCP over open connections, by several
+congestion controls. Loss: one host's link loses frames of both directions, and the job tolerates more than that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "mininet"))
+
+import tomli_w
+
+from console import make_console, print_tables
+from emulation import Network
+from errors import ExperimentError
+from gradlane.units import parse_rate, parse_size
+from interfaces import lossy
+from plan import FabricPlan, HostPlan
+from preconditions import find_program
+from results import machine
+from tables import TextTable
+from topology import Topology
+
+LOSSES = (0.0, 0.0001, 0.001, 0.01, 0.05)
+_CONTROLS = ("cubic", "reno", "bbr")
+_TOLERANCE = 0.1
+_LARGER = 64  # all-reduces than incasts: messages of many slices lose what is lost on average
+_WORKER = Path(__file__).with_name("tails_worker.py")
+_EXAMPLES = """examples:
+  sudo python bench/tails.py
+  sudo python bench/tails.py --senders 4 --count 100 --rate 100mbit --json > tails.json
+"""
+
+
+class TailsError(RuntimeError):
+    """A process ended, or said what it should not."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """`side` and `loss` of the link; seconds of completions."""
+
+    case: str
+    side: str
+    loss: float
+    count: int
+    p50: float
+    p99: float
+    longest: float
+
+
+def _result(case: str, side: str, loss: float, seconds: Sequence[float]) -> Result:
+    ordered = sorted(seconds)
+    p99 = ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]
+    return Result(case, side, loss, len(ordered), median(ordered), p99, ordered[-1])
+
+
+class Team:
+    """The processes of one side, one on each host. Raises TailsError."""
+
+    def __init__(self, network: Network, commands: Sequence[Sequence[str]], folder: Path, stack: ExitStack) -> None:
+        self._processes: list[subprocess.Popen[str]] = []
+        self._logs: list[Path] = []
+        for number, (host, command) in enumerate(zip(network.plan.hosts, commands, strict=True)):
+            self._logs.append(folder / f"{command[0].replace(':', '-')}{number}.log")
+            log = stack.enter_context(self._logs[-1].open("w"))
+            words = network.fabric.inside(host.name, [sys.executable, str(_WORKER), *command])
+            process = subprocess.Popen(words, stdin=-1, stdout=-1, stderr=log, text=True)
+            stack.callback(self._end, process)
+            self._processes.append(process)
+            if command[0].startswith("tcp") and number == 0:
+                self._line(number, "listening")
+        for number in range(len(self._processes)):
+            self._line(number, "ready")
+
+    @staticmethod
+    def _end(process: subprocess.Popen[str]) -> None:
+        if process.stdin is not None:
+            process.stdin.close()
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+    def _line(self, number: int, expected: str = "") -> str:
+        stream = self._processes[number].stdout
+        assert stream is not None
+        line = stream.readline()
+        if not line or (expected and line.strip() != expected):
+            said = self._logs[number].read_text().strip()[-500:]
+            raise TailsError(f"{self._logs[number].stem} said {line!r}, not {expected or 'its times'!r}: {said}")
+        return line
+
+    def run(self, kind: str, size: int, count: int) -> list[float]:
+        """Seconds of each, at rank 0."""
+        request = json.dumps({"kind": kind, "bytes": size, "count": count}) + "\n"
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.write(request)
+            process.stdin.flush()
+        answers = [json.loads(self._line(number))["seconds"] for number in range(len(self._processes))]
+        return answers[0]
+
+
+def _job(plan: FabricPlan) -> dict[str, Any]:
+    members = [{"rank": rank, "host": host.name, "address": host.address} for rank, host in enumerate(plan.hosts)]
+    return {
+        "job": {"name": "tails", "id": 1, "key": os.urandom(16).hex()},
+        "worker": members,
+        "transport": {"rate": f"{plan.rate}bit", "buffer": f"{plan.buffer}B"},
+        "loss": {"push": _TOLERANCE, "pull": _TOLERANCE},
+        "slots": {"base": 0, "mask": 4095},
+    }
+
+
+def _gradlane(network: Network, folder: Path, stack: ExitStack) -> Team:
+    plan = network.plan
+    job = folder / "job.toml"
+    document = _job(plan)
+    job.write_text(tomli_w.dumps(document))
+    network.controller.put_job(document)
+    commands: list[list[str]] = []
+    for rank, host in enumerate(plan.hosts):
+        path = folder / f"agent{rank}.sock"
+        words = [find_program("gradlane"), "agent", "--address", host.address, "--socket", str(path)]
+        network.supervisor.start(f"agent of {host.name}", network.fabric.inside(host.name, words)).wait_ready(20)
+        commands.append(["gradlane", str(rank), str(job), str(path)])
+    return Team(network, commands, folder, stack)
+
+
+def _tc(network: Network, host: HostPlan, *words: str) -> None:
+    command = network.fabric.inside(host.name, ["tc", *(host.interface if word == "IF" else word for word in words)])
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise TailsError(f"tc {' '.join(words)}: {done.stderr.strip()}")
+
+
+def measure(network: Network, size: int, count: int, folder: Path) -> Iterator[Result]:
+    """Both cases. Raises TailsError."""
+    hosts = network.plan.hosts
+    with ExitStack() as stack:
+        team = _gradlane(network, folder, stack)
+        team.run("incast", size, 5)
+        yield _result("incast", "gradlane", 0, team.run("incast", size, count))
+        for loss in LOSSES:
+            if loss:
+                for command in lossy(loss).commands:
+                    _tc(network, hosts[1], *shlex.split(command))
+            team.run("reduce", size * _LARGER, 3)
+            yield _result("loss", "gradlane", loss, team.run("reduce", size * _LARGER, count // 4))
+            if loss:
+                _tc(network, hosts[1], "qdisc", "del", "dev", "IF", "clsact")
+    for control in _CONTROLS:
+        with ExitStack() as stack:
+            address = hosts[0].address
+            commands = [[f"tcp:{control}", str(rank), str(len(hosts)), address] for rank in range(len(hosts))]
+            team = Team(network, commands, folder, stack)
+            team.run("incast", size, 5)
+            yield _result("incast", f"tcp {control}", 0, team.run("incast", size, count))
+
+
+def tables(results: Sequence[Result]) -> list[TextTable]:
+    """A table for each case."""
+    columns = ["side", "count", "p50, ms", "p99, ms", "longest, ms"]
+    own = next(r for r in results if r.case == "incast")
+    incast = [[*_row(r, r.side), f"{r.p99 / own.p99:.1f}"] for r in results if r.case == "incast"]
+    clean = next(r for r in results if r.case == "loss")
+    loss = [[*_row(r, f"{r.loss:.2%}"), f"{r.p50 / clean.p50:.2f}"] for r in results if r.case == "loss"]
+    return [
+        TextTable("Incast", [*columns, "p99 of gradlane's"], incast),
+        TextTable(
+            f"All-reduce, {_TOLERANCE:.0%} tolerated", ["loss of a link", *columns[1:], "p50 of the clean one's"], loss
+        ),
+    ]
+
+
+def _row(result: Result, name: str) -> list[str]:
+    return [name, str(result.count), *(f"{x * 1e3:.1f}" for x in (result.p50, result.p99, result.longest))]
+
+
+def plot(results: Sequence[Result], path: Path) -> None:
+    """p50 and p99 of every side and loss."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.5))
+    for axis, case in zip(axes, ("incast", "loss"), strict=True):
+        rows = [r for r in results if r.case == case]
+        names = [r.side if case == "incast" else f"{r.loss:.2%}" for r in rows]
+        for name, values in (("p50", [r.p50 for r in rows]), ("p99", [r.p99 for r in rows])):
+            axis.plot(names, [value * 1e3 for value in values], "o", label=name)
+        axis.set(title=case, ylabel="ms", ylim=(0, None) if case == "loss" else None)
+    axes[0].set_yscale("log")
+    axes[0].legend()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, bbox_inches="tight")
+    plt.close(figure)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the benchmark; the exit code: 0, 1 (something failed on the way), 2 (usage)."""
+    options = _parser().parse_args(arguments)
+    console = make_console(to_stderr=options.json)
+    try:
+        # Of the switch and of every process of both sides: other load of the machine is to take from neither.
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+        plan = FabricPlan.of_hosts(Topology(), options.senders + 1, options.rate, options.buffer, "gradlane")
+        with tempfile.TemporaryDirectory() as folder, Network(plan, Path(folder)) as network:
+            results = list(measure(network, options.bytes, options.count, Path(folder)))
+    except (TailsError, ExperimentError, PermissionError) as problem:
+        print(f"tails: error: {problem}", file=sys.stderr)
+        return 1
+    print_tables(console, tables(results))
+    settings: dict[str, Any] = {
+        name: getattr(options, name) for name in ("senders", "rate", "buffer", "bytes", "count")
+    }
+    found = {"machine": machine(), "load": os.getloadavg(), **settings, "runs": [asdict(result) for result in results]}
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "tails.json").write_text(json.dumps(found, indent=1))
+    plot(results, options.out / "tails.svg")
+    if options.json:
+        print(json.dumps(found, indent=1))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tails", description=__doc__, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--senders", type=int, default=8, help="hosts that send to one (default 8)")
+    parser.add_argument("--rate", type=parse_rate, default="1gbit", help="of every link (default 1gbit)")
+    parser.add_argument("--buffer", type=parse_size, default="64kB", help="of every port of the switch (default 64kB)")
+    parser.add_argument("--bytes", type=parse_size, default="64KiB", help="from each sender (default 64KiB)")
+    parser.add_argument(
+        "--count", type=int, default=300, help="incasts, and four times the all-reduces for each loss (default 300)"
+    )
+    parser.add_argument("--out", type=Path, default=Path("out/bench"), help="where the results go (default out/bench)")
+    parser.add_argument("--json", action="store_true", help="the results as JSON on standard output")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
