@@ -20,7 +20,8 @@ _BUFFER, _BURST = 400_000, 70_000  # bytes
 class Hosts:
     """Namespaces of hosts 0..n-1, host k at 10.77.0.(k+1) on eth0. Raises WireError.
 
-    `rate` (bit/s) limits the bridge's ports towards the hosts (tbf); without it there is no limit. Offloads stay as the kernel has them.
+    `rate` (bit/s) limits the bridge's ports towards the hosts (tbf); without it there is no limit. Offloads stay as the
+    kernel has them.
     """
 
     def __init__(self, count: int, mtu: int = MTU, rate: int | None = None) -> None:
