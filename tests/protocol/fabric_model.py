@@ -76,7 +76,7 @@ class Engine:
 
 @dataclass
 class Job:
-    """It repeats all-reduces of `elements` float32 values, two of them at a time; `members`: its hosts by rank."""
+    """It repeats all-reduces, or reductions to rank 0, of `elements` float32 values; `members`: its hosts by rank."""
 
     number: int
     members: list[int]
@@ -84,6 +84,7 @@ class Job:
     slice_bytes: int
     push: float  # tolerated loss
     pull: float
+    collective: int
     running: bool = False
     step: int = 0
     completed: dict[int, int] = field(default_factory=dict)
@@ -133,9 +134,10 @@ class Model:
         weight: int = 1,
         push: float = 0.0,
         pull: float = 0.0,
+        collective: int = lib.GL_ALL_REDUCE,
     ) -> Job:
         """A job on these hosts; it rests until it is started."""
-        job = Job(len(self.jobs) + 1, members, elements, slice_bytes, push, pull)
+        job = Job(len(self.jobs) + 1, members, elements, slice_bytes, push, pull, collective)
         losses = ffi.new("gl_loss[]", [(0, 65535, round(push * 1e6), round(pull * 1e6))])
         for rank, host in enumerate(members):
             config = ffi.new(
@@ -156,7 +158,16 @@ class Model:
         self.jobs.append(job)
         return job
 
+    def once(self, job: Job) -> int:
+        """One step of a job that rests: how many us it takes."""
+        begin, before = self.now, len(job.times)
+        self._submit(job)
+        while len(job.times) == before:
+            self.run(200)
+        return job.times[-1] - begin
+
     def start(self, job: Job) -> None:
+        """It repeats its steps, two at a time, until it is stopped."""
         job.running = True
         for _ in range(2):
             self._submit(job)
@@ -174,7 +185,7 @@ class Model:
             values, result = np.ones(job.elements, np.float32), np.empty(job.elements, np.float32)
             kept += [values, result]
             submission = {
-                "step": job.step, "tensor": 0, "collective": lib.GL_ALL_REDUCE, "algorithm": lib.GL_DIRECT,
+                "step": job.step, "tensor": 0, "collective": job.collective, "algorithm": lib.GL_DIRECT,
                 "element_type": 1, "reduction": lib.GL_MEAN_OF_ARRIVED, "elements": job.elements,
                 "in": ffi.from_buffer("uint8_t[]", values), "out": ffi.from_buffer("uint8_t[]", result, True),
                 "layers": ffi.from_buffer("uint16_t[]", layers), "magnitudes": ffi.from_buffer("uint8_t[]", magnitudes),

@@ -3,6 +3,7 @@
 
 import pytest
 from fabric_model import Model, Port, dumbbell, jain, rates
+from gradlane._core import lib
 
 BUFFER = 64_000
 
@@ -103,6 +104,20 @@ def test_random_losses_beyond_the_budget_cost_little_more_than_their_repair():
         model.run(300_000)
         times.append(len(job.times))
     assert times[1] > 0.7 * times[0]
+
+
+@pytest.mark.parametrize("mark", [16_000, None])
+def test_incast_of_eight_hosts_at_a_shallow_port_has_no_long_tail(mark):
+    """No step takes three times what the link needs for it; a TCP segment lost at its end waits 200 ms or more."""
+    model = Model(9, 1_000_000_000, BUFFER, mark)
+    job = model.job(list(range(9)), elements=16_384, collective=lib.GL_REDUCE)
+    needed = 8 * 16_384 * 4 / model.downlinks[0].rate
+    times: list[int] = []
+    for pause in range(40):
+        times.append(model.once(job))
+        model.run(1_000 + 700 * (pause % 13))
+    assert model.downlinks[0].dropped
+    assert max(times) < 3 * needed
 
 
 def test_jains_index_is_one_for_equal_parts():
