@@ -52,5 +52,14 @@ ffi.set_source(
     "".join(f'#include "{header}"\n' for header in HEADERS),
     sources=[f"src/gradlane/core/{path.name}" for path in sorted(CORE.glob("*.c"))],
     include_dirs=["src/gradlane/core", "build/generated"],
-    extra_compile_args=["-std=gnu11", "-O3", "-ffp-contract=off", "-Wall", "-Wextra", "-Wno-sign-compare", *target],
+    extra_compile_args=[
+        "-std=gnu11",
+        "-O3",
+        "-fvisibility=hidden",
+        "-ffp-contract=off",
+        "-Wall",
+        "-Wextra",
+        "-Wno-sign-compare",
+        *target,
+    ],
 )
