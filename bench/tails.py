@@ -245,7 +245,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="tails", description=__doc__, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--senders", type=int, default=8, help="hosts that send to one (default 8)")
-    parser.add_argument("--rate", type=parse_rate, default="1gbit", help="of every link (default 1gbit)")
+    parser.add_argument("--rate", type=parse_rate, default="200mbit", help="of every link (default 200mbit)")
     parser.add_argument("--buffer", type=parse_size, default="64kB", help="of every port of the switch (default 64kB)")
     parser.add_argument("--bytes", type=parse_size, default="64KiB", help="from each sender (default 64KiB)")
     parser.add_argument(
