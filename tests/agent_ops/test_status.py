@@ -143,6 +143,26 @@ def test_top_in_a_terminal_sorts_goes_on_without_the_agent_and_quits(tmp_path: P
         os.close(terminal)
 
 
+def test_top_ends_with_its_terminal_and_sleeps_in_between(tmp_path: Path) -> None:
+    with hosts(1, tmp_path) as agents:
+        terminal, other = pty.openpty()
+        argv = [*GRADLANE, "top", "--interval", "3600", "--socket", str(agents[0].socket)]
+        process = subprocess.Popen(argv, stdin=other, stdout=other, env={**os.environ, "TERM": "vt100"})
+        os.close(other)
+        _shows(terminal, b"sorted by name")
+        used = _cpu_seconds(process.pid)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1)
+        assert _cpu_seconds(process.pid) - used < 0.2
+        os.close(terminal)
+        process.wait(10)
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def test_top_says_what_to_do_without_a_terminal_or_an_agent(tmp_path: Path) -> None:
     gone = command("top", "--socket", tmp_path / "none.sock")
     assert gone.returncode == 1

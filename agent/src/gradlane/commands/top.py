@@ -3,6 +3,7 @@
 
 import argparse
 import curses
+import select
 import sys
 import time
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from gradlane.status import AgentStatus
 from gradlane.view import Line
 
 HELP = "q: quit, s: sort by the next column, arrows: scroll"
+_GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL
 
 
 def _seconds(text: str) -> float:
@@ -98,6 +100,9 @@ def _looks() -> dict[str, int]:
 def _loop(screen: curses.window, watch: Watch) -> None:
     curses.curs_set(0) if curses.tigetstr("civis") else None
     looks = _looks()
+    screen.nodelay(True)
+    keyboard = select.poll()
+    keyboard.register(sys.stdin, select.POLLIN)
     sort = view.SORT_KEYS.index(watch.options.sort)
     top, next_ask = 0, time.monotonic()
     while True:
@@ -113,7 +118,9 @@ def _loop(screen: curses.window, watch: Watch) -> None:
             screen.insnstr(row, 0, line.text.ljust(width if line.look == "head" else 0), width, looks[line.look])
         screen.insnstr(height - 1, 0, f"sorted by {view.SORT_KEYS[sort]}; {HELP}", width, curses.A_DIM)
         screen.refresh()
-        screen.timeout(max(0, round((next_ask - time.monotonic()) * 1000)))
+        # Not getch with a timeout: of a terminal that is gone it tells nothing, at once, for ever.
+        if any(events & _GONE for _, events in keyboard.poll(max(0.0, next_ask - time.monotonic()) * 1000)):
+            return
         key = screen.getch()
         if key in (ord("q"), 27):
             return
