@@ -36,8 +36,8 @@ ADDRESS ?= 127.0.0.1:9559
 DEVICE ?= 1
 BIN := $(VENV)/bin
 PACKAGES := gcc python3-dev python3-venv mininet iproute2 ethtool iputils-ping traceroute
-# Tests whose results do not depend on how fast the machine is run side by side, the others alone.
-UNTIMED := bench controller differential packet protocol unit
+# Tests that do not depend on how fast the machine is, or only by seconds, are run side by side, the others alone.
+SIDE_BY_SIDE := agent agent_ops bench controller differential examples packet protocol torch unit
 # For fuzzing alone: without them its tests are skipped.
 FUZZ_PACKAGES := clang-14 libclang-rt-14-dev
 
@@ -106,8 +106,8 @@ test: $(VENV)/.ready-test ## Lint, types, and all tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright --pythonpath $(BIN)/python
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -n 2 --dist loadfile $(addprefix tests/,$(UNTIMED))
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest $(addprefix --ignore=tests/,$(UNTIMED))
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -n 2 --dist loadfile $(addprefix tests/,$(SIDE_BY_SIDE))
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest $(addprefix --ignore=tests/,$(SIDE_BY_SIDE))
 
 .PHONY: soak
 soak: $(VENV)/.ready ## Load the switch for long, change everything meanwhile, account for every frame (root; SECONDS=600)

@@ -70,7 +70,7 @@ def test_members_may_have_the_ipv6_addresses_of_the_fabric(leafspine_text: Texts
     entities = desired_entities(it, [job.parse(text, "job.toml")])
     sources = {str(match["source"]) for match, _, _ in rows(entities["leaf1"], "senders")}
     assert "fd00:1::2" in sources
-    with pytest.raises(JobError, match="address fd00:3::9 is not that of 'h3' in f.toml: fd00:3::2"):
+    with pytest.raises(JobError, match=r"address fd00:3::9 is not that of 'h3' in f\.toml: fd00:3::2"):
         desired_entities(it, [job.parse(text.replace("fd00:3::2", "fd00:3::9"), "job.toml")])
 
 
