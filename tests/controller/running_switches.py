@@ -164,9 +164,17 @@ class SwitchProcess:
             self._process = subprocess.Popen(self._command, cwd=self._folder, stdout=log, stderr=log)
 
     def wait_until_reachable(self) -> None:
-        """Returns once its gRPC server is there."""
+        """Returns once its gRPC server is there. Raises AssertionError with its log if it has ended."""
+        assert self._process is not None
         with grpc.insecure_channel(self.address) as channel:
-            grpc.channel_ready_future(channel).result(START_SECONDS)
+            ready = grpc.channel_ready_future(channel)
+            deadline = time.monotonic() + START_SECONDS
+            while True:
+                try:
+                    return ready.result(0.5)
+                except grpc.FutureTimeoutError:
+                    assert self._process.poll() is None, self._log.read_text()
+                    assert time.monotonic() < deadline, f"not reachable in time: {self._log.read_text()}"
 
     def stop(self) -> None:
         if self._process is not None:

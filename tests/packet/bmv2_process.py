@@ -3,6 +3,8 @@
 interfaces nor privileges.
 """
 
+import itertools
+import os
 import socket
 import subprocess
 import threading
@@ -191,9 +193,19 @@ def _details(error: Any) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """TCP ports of 127.0.0.1 that are free now."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+    """TCP ports of 127.0.0.1 that are free now; outside of the range from which connections take theirs."""
+    ports: list[int] = []
+    for port in _ports:
+        with socket.socket() as sock:
+            try:
+                sock.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise OSError("no free TCP port of 127.0.0.1 from 10000 to 29999")
+
+
+# Each process begins elsewhere, so that those that run side by side do not meet.
+_ports = (10000 + (os.getpid() * 97 + i) % 20000 for i in itertools.count())
