@@ -73,6 +73,10 @@ bench-load-balancing: $(VENV)/.ready ## Spraying against ECMP: other load on a s
 bench-tails: $(VENV)/.ready ## Incast beside TCP, and random loss within the budget: the longest completions (root)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/tails.py
 
+.PHONY: bench-fairness
+bench-fairness: $(VENV)/.ready ## Two jobs at one port, and a job beside TCP: who gets how much (root)
+	$(BIN)/python bench/fairness.py
+
 .PHONY: bench-training
 bench-training: $(VENV)/.ready ## Every scenario x arm x 3 seeds -> out/bench/training.json (root; takes long)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/training.py

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,13 +91,13 @@ class Hosts:
             time.sleep(0.02)
         return process, path
 
-    def job(self, rate: str, buffer: str) -> str:
-        """A job file with a worker on each host."""
+    def job(self, rate: str, buffer: str, number: int = 1, hosts: Sequence[int] | None = None) -> str:
+        """A job file with a worker on each host, or on those given. `number` is the job's id."""
         workers = "".join(
-            f'[[worker]]\nrank = {host}\nhost = "h{host}"\naddress = "{self.address(host)}"\n'
-            for host in range(self.count)
+            f'[[worker]]\nrank = {rank}\nhost = "h{host}"\naddress = "{self.address(host)}"\n'
+            for rank, host in enumerate(range(self.count) if hosts is None else hosts)
         )
-        head = f'[job]\nname = "bench"\nid = 1\nkey = "{os.urandom(16).hex()}"\n'
+        head = f'[job]\nname = "bench{number}"\nid = {number}\nkey = "{os.urandom(16).hex()}"\n'
         return f'{head}{workers}[transport]\nrate = "{rate}"\nbuffer = "{buffer}"\n[slots]\nbase = 0\nmask = 4095\n'
 
 
