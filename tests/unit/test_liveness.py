@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from gradlane import liveness
-from gradlane.liveness import SILENT_SECONDS, STALL_SECONDS, STOPPED_SECONDS, Progress, Stopped, stall
+from gradlane.liveness import INDIRECT_SECONDS, SILENT_SECONDS, STALL_SECONDS, STOPPED_SECONDS, Progress, Stopped, stall
 
 
 @dataclass
@@ -18,6 +18,7 @@ class Waiting:
     what: str = "the all-reduce"
     ranks: list[int] = field(default_factory=list)
     processes: list[int] = field(default_factory=list)
+    direct: bool = True
     seconds: float = 0.0
 
 
@@ -30,6 +31,9 @@ HERE, ELSEWHERE = "the all-reduce", None
         # All have contributed, and nothing comes: the network.
         (Waiting(ranks=[1]), SILENT_SECONDS, {1: HERE, 2: HERE}, [1], "do not get through"),
         (Waiting(), SILENT_SECONDS, {1: HERE, 2: HERE}, [1, 2], "do not get through"),
+        # What is missing may wait for another, whom somebody else can name.
+        (Waiting(ranks=[1], direct=False), SILENT_SECONDS, {1: HERE, 2: HERE}, None, ""),
+        (Waiting(ranks=[1], direct=False), SILENT_SECONDS + INDIRECT_SECONDS, {1: HERE, 2: HERE}, [1], "do not get"),
         # One has not: it may be busy for long.
         (Waiting(ranks=[1]), SILENT_SECONDS, {1: ELSEWHERE, 2: HERE}, None, ""),
         (Waiting(ranks=[1, 2]), SILENT_SECONDS, {1: ELSEWHERE, 2: HERE}, None, ""),

@@ -107,7 +107,8 @@ class Collectives:
         return array.shape[0] // self.size
 
     def _uncopied(self, array: Array) -> Array:
-        """The array itself if it lies in shared memory, else one of its shape that does."""
+        """The array itself if it lies in shared memory, else one of its shape that does. A scalar is an array too."""
+        array = np.asarray(array)
         return array if self.connection.is_shared(array) else self.empty(array.shape, array.dtype)
 
     def _shared(self, array: Array) -> Array:

@@ -28,12 +28,13 @@ MAX_REGION = 1 << 40
 
 @dataclass(frozen=True)
 class Waiting:
-    """The oldest operation under way. `ranks`: hosts of which nothing of it has come; `processes`: local processes
-    that have not called it."""
+    """The oldest operation under way. `ranks`: hosts of which something of it is missing, `direct` if nothing of their
+    own contribution has come; `processes`: local processes that have not called it."""
 
     seconds: float
     what: str
     ranks: list[int]
+    direct: bool
     processes: list[int]
 
 
@@ -185,7 +186,9 @@ class Exchange:
         processes = [k for k in range(self._job.processes) if oldest.missing >> k & 1]
         members = range(len(self._job.members))
         ranks = [] if processes else [rank for rank in members if remote.missing[rank // 64] >> (rank % 64) & 1]
-        return Waiting(oldest.age / 1e6, self._site.what(oldest.tensor, oldest.step), ranks, processes)
+        return Waiting(
+            oldest.age / 1e6, self._site.what(oldest.tensor, oldest.step), ranks, bool(remote.direct), processes
+        )
 
     def stop(self) -> None:
         """Takes no commands any more, and no events of the engine."""
@@ -201,6 +204,7 @@ class Exchange:
         for process in self._processes.values():
             for descriptor in (process.channel, *process.pipe):
                 os.close(descriptor)
+        self._processes.clear()  # unmaps their memory now, and not when this object is collected
         os.close(self._notify)
 
     async def _answer(

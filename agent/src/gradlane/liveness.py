@@ -11,12 +11,15 @@ from typing import Protocol
 
 STOPPED_SECONDS = 5.0
 SILENT_SECONDS = 6.0
+# Whose results or partial sums are missing may wait for another: who misses a contribution of that one speaks first.
+INDIRECT_SECONDS = 2.0
 # A worker may be busy with something else that long, such as a checkpoint.
 STALL_SECONDS = 60.0
 
 
 class Waiting(Protocol):
-    """The operation that is longest under way, and who has not contributed: ranks ([]: not known), local processes."""
+    """The operation that is longest under way, and who is missing: ranks ([]: not known), local processes. `direct`:
+    of these ranks nothing has come that could wait for others."""
 
     @property
     def seconds(self) -> float: ...
@@ -24,6 +27,8 @@ class Waiting(Protocol):
     def what(self) -> str: ...
     @property
     def ranks(self) -> list[int]: ...
+    @property
+    def direct(self) -> bool: ...
     @property
     def processes(self) -> list[int]: ...
 
@@ -76,7 +81,8 @@ def stall(waiting: Waiting, idle: float, waits_for: Mapping[int, str | None]) ->
     suspects: Iterable[int] = waiting.ranks or waits_for
     blocked = [rank for rank in suspects if waits_for.get(rank) == waiting.what]
     late = [rank for rank in suspects if rank in waits_for and waits_for[rank] != waiting.what]
-    if blocked and not late and not waiting.processes and idle >= SILENT_SECONDS:
+    patience = SILENT_SECONDS if waiting.direct else SILENT_SECONDS + INDIRECT_SECONDS
+    if blocked and not late and not waiting.processes and idle >= patience:
         return blocked, "have contributed, but their datagrams do not get through: check the switch's guard, firewalls"
     if idle >= STALL_SECONDS:
         if late or waiting.processes:

@@ -176,6 +176,7 @@ typedef struct {
     uint32_t step;
     uint16_t tensor;
     uint64_t missing[GL_MAX_RANKS / 64];
+    uint8_t direct; /* it is their own contributions, which wait for nobody, that have not begun to come */
 } gl_waiting;
 /* Returns 0 if none is under way, else 1. */
 int gl_oldest(const gl_engine *engine, uint64_t now, gl_waiting *waiting);

@@ -319,6 +319,7 @@ int gl_oldest(const gl_engine *e, uint64_t now, gl_waiting *waiting) {
             if ((l->received && l->received->complete) || (l->pull ? 2 : l->received ? 1 : 0) != kind) continue;
             waiting->missing[l->rank >> 6] |= 1ull << (l->rank & 63);
             found = 1;
+            waiting->direct = kind == 0;
         }
     return 1;
 }
