@@ -31,6 +31,7 @@ from results import machine
 from tables import TextTable
 from wires import WireError
 
+_CONTROLS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
 _SETTLING = 3.0  # seconds that flows have before the first window
 _EXAMPLES = """examples:
   sudo python bench/fairness.py
@@ -173,7 +174,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--rate", type=parse_rate, default="100mbit", help="of the port (default 100mbit)")
     parser.add_argument("--buffer", type=parse_size, default="128kB", help="of the port (default 128kB)")
-    parser.add_argument("--tcp", default="cubic", metavar="CONTROL", help="TCP's congestion control (default cubic)")
+    parser.add_argument("--tcp", default="cubic", choices=_CONTROLS, help="TCP's congestion control (default cubic)")
     parser.add_argument("--starts", type=int, default=3, help="of each case, all cases in turn (default 3)")
     parser.add_argument("--windows", type=int, default=2, help="of each start (default 2)")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each window (default 3)")

@@ -76,10 +76,9 @@ class Running:
 
     def check(self) -> None:
         """That all go on."""
-        for process, path in self._processes:
-            if process.poll() is not None:
-                log = path.with_suffix(".log").read_text().strip()
-                raise WireError(f"an end of flow {path.stem} ended: {log[-500:]}")
+        if any(process.poll() is not None for process, _ in self._processes):
+            said = [path.with_suffix(".log").read_text().strip()[-500:] for _, path in self._processes]
+            raise WireError(f"an end of a flow ended: {'; '.join(filter(None, said)) or 'it said nothing'}")
 
 
 def _end(process: subprocess.Popen[str]) -> None:
