@@ -37,7 +37,8 @@ DEVICE ?= 1
 BIN := $(VENV)/bin
 PACKAGES := gcc python3-dev python3-venv mininet iproute2 ethtool iputils-ping traceroute
 # Tests that do not depend on how fast the machine is, or only by seconds, are run side by side, the others alone.
-SIDE_BY_SIDE := agent agent_ops bench controller differential examples packet protocol torch unit
+SIDE_BY_SIDE := agent agent_ops bench controller differential examples fuzz packet protocol torch unit \
+	$(addprefix switch/test_,atomicity.py mutated_programs.py random_messages.py)
 # For fuzzing alone: without them its tests are skipped.
 FUZZ_PACKAGES := clang-14 libclang-rt-14-dev
 
