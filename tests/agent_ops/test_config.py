@@ -12,7 +12,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from running import NETWORK, AgentProcess, command, until
+from agent_processes import NETWORK, AgentProcess, command, until
 
 from gradlane import config
 from gradlane.config import AgentConfig, ConfigError, Endpoint, Log

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running import AgentProcess, command, job_file
+from agent_processes import AgentProcess, command, job_file
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="takes root: network namespaces"),

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running import GRADLANE, NETWORK, AgentProcess, command, hosts, job_file, training, until
+from agent_processes import GRADLANE, NETWORK, AgentProcess, command, hosts, job_file, training, until
 
 from gradlane import logs
 from gradlane.config import Log

@@ -5,12 +5,12 @@ import re
 import urllib.request
 from pathlib import Path
 
+from agent_processes import NETWORK, AgentProcess, Host, command, job_file, training
 from gradlane._core import ffi
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
-from running import NETWORK, AgentProcess, Host, command, job_file, training
 
 from gradlane import metrics
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from running import NETWORK, AgentProcess
+from agent_processes import NETWORK, AgentProcess
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "systemd"
 

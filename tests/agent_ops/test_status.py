@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from running import GRADLANE, command, hosts, job_file, training
+from agent_processes import GRADLANE, command, hosts, job_file, training
 
 from gradlane import view
 from gradlane.status import AgentStatus
