@@ -17,6 +17,8 @@ MTU = 1500
 # Of a port of limited rate: what it holds, and what it sends at once, which is no less than the kernel's largest frame.
 _BUFFER, _BURST = 400_000, 70_000  # bytes
 
+_READY_SECONDS = 30.0
+
 
 class Hosts:
     """Namespaces of hosts 0..n-1, host k at 10.77.0.(k+1) on eth0. Raises WireError.
@@ -85,9 +87,11 @@ class Hosts:
         with log.open("w") as output:
             words = ("-m", "gradlane.cli", "agent", "--address", self.address(host), "--socket", str(path))
             process = self.start(host, *words, stderr=output)
+        deadline = time.monotonic() + _READY_SECONDS
         while "ready" not in log.read_text():
-            if process.poll() is not None:
-                raise WireError(f"the agent of host {host} ended: {log.read_text()[-300:]}")
+            if process.poll() is not None or time.monotonic() > deadline:
+                how = "is not ready" if process.poll() is None else "ended"
+                raise WireError(f"the agent of host {host} {how}: {log.read_text()[-300:]}")
             time.sleep(0.02)
         return process, path
 
