@@ -14,7 +14,6 @@ from plan import FabricPlan
 from scenarios import SCENARIOS, Scenario
 
 Exchange = Literal["gloo", "rank-order", "gradlane"]
-Aggregation = Literal["mean", "sum"]
 Drops = Literal["random", "policy"]
 
 WORKERS = 4
@@ -60,9 +59,9 @@ class Case:
     """One run.
 
     exchange: "gloo" is stock DistributedDataParallel; "rank-order" is the same with a hook that adds in the order of
-    ranks, as Gradlane does. tolerance: the p of the pushes. feedback: error feedback. aggregation: the mean over what
-    arrived, or the zero-filled sum over the number of workers. drops: links lose datagrams by chance, or a congested
-    switch drops by the job's policy.
+    ranks, as Gradlane does. tolerance: the p of the pushes. feedback: error feedback, with the zero-filled sum over the
+    number of workers; without it the mean is that of what arrived. drops: links lose datagrams by chance, or a
+    congested switch drops by the job's policy.
     """
 
     model: str
@@ -71,7 +70,6 @@ class Case:
     exchange: Exchange
     tolerance: float = 0.0
     feedback: bool = True
-    aggregation: Aggregation = "mean"
     drops: Drops = "random"
     workers: int = WORKERS
 
@@ -83,7 +81,7 @@ class Case:
         else:
             words = f"p = {100 * self.tolerance:g} %"
             if self.tolerance:
-                words += f", {self.aggregation}" + (", feedback" if self.feedback else "")
+                words += ", feedback" if self.feedback else ", no feedback"
             if self.drops == "policy":
                 words += ", dropped by policy"
         return words + (f" ({self.workers} workers)" if self.workers != WORKERS else "")
@@ -105,10 +103,7 @@ class Case:
         document = jobs.document("gradlane-fp32", plan, zlib.crc32(self.key.encode()))
         document["worker"] = document["worker"][: self.workers]
         document["transport"]["collective"] = "direct"  # a ring tolerates no loss, and adds in another order
-        document["job"]["aggregation"] = self.aggregation
-        document["loss"] = {"push": self.tolerance, "pull": 0.0}
-        if not self.feedback:
-            document["loss"]["error_feedback"] = False
+        document["loss"] = {"push": self.tolerance, "pull": 0.0, "error_feedback": self.feedback}
         if self.drops == "random":
             document["policy"]["drop_precedences"] = []
         return document
@@ -152,8 +147,8 @@ def matrix(models: Sequence[str], seeds: Sequence[int], tolerances: Sequence[flo
                     cases.append(Case(model, seed, length, "gloo", workers=2))
                     cases.append(Case(model, seed, length, "gradlane", workers=2))
                 continue
-            for aggregation, feedback in product(("mean", "sum"), (True, False)):
-                cases.append(Case(model, seed, length, "gradlane", p, feedback, aggregation))
+            for feedback in (True, False):
+                cases.append(Case(model, seed, length, "gradlane", p, feedback))
         if POLICY_TOLERANCE in tolerances:
             cases.append(Case(model, seed, length, "gradlane", POLICY_TOLERANCE, drops="policy"))
     return cases

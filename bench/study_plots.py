@@ -15,12 +15,7 @@ from study_tables import Run, lost
 
 _SMOOTHED = 5  # steps
 _TOLERANCE_COLORS = {0.0: "#264653", 0.01: "#2a9d8f", 0.03: "#8ab17d", 0.1: "#edae49", 0.2: "#d1495b"}
-_WAYS = {  # aggregation, feedback: colour, line
-    ("mean", True): ("#0b6e99", "-"),
-    ("mean", False): ("#0b6e99", ":"),
-    ("sum", True): ("#d1495b", "-"),
-    ("sum", False): ("#d1495b", ":"),
-}
+_WAYS = {True: ("feedback", "#0b6e99"), False: ("no feedback", "#d1495b")}
 
 
 def save(runs: Sequence[Run], path: Path) -> None:
@@ -39,17 +34,17 @@ def save(runs: Sequence[Run], path: Path) -> None:
 
 
 def _plot_steps(axes: Axes, model: str, runs: Sequence[Run]) -> None:
-    """The training loss: DDP, and Gradlane's mean with feedback at every tolerance."""
+    """The training loss: DDP, and Gradlane with feedback at every tolerance."""
     plain = [run for run in runs if run["exchange"] == "gloo"]
     _band(axes, plain, "DDP, Gloo", INK, 4.5, 0.35)
-    mean = [r for r in runs if r["exchange"] == "gradlane" and r["aggregation"] == "mean" and r["feedback"]]
-    for p in sorted({run["tolerance"] for run in mean}):
-        these = [run for run in mean if run["tolerance"] == p and run["drops"] == "random"]
+    ours = [run for run in runs if run["exchange"] == "gradlane" and run["feedback"]]
+    for p in sorted({run["tolerance"] for run in ours}):
+        these = [run for run in ours if run["tolerance"] == p and run["drops"] == "random"]
         _band(axes, these, f"p = {100 * p:g} %", _TOLERANCE_COLORS.get(p, MUTED), 1.4, 1.0)
     axes.set_yscale("log")
     axes.set_xlabel("step")
     axes.set_ylabel("training loss, nats")
-    axes.set_title(f"{model}: mean, with feedback", loc="left", fontsize=10)
+    axes.set_title(f"{model}, with feedback", loc="left", fontsize=10)
     axes.legend(fontsize=8)
 
 
@@ -64,15 +59,14 @@ def _band(axes: Axes, runs: Sequence[Run], label: str, color: str, width: float,
 
 
 def _plot_tolerances(axes: Axes, runs: Sequence[Run], figure: str, scale: float, label: str) -> None:
-    """Where it ended, less where DDP did with the same seed, by the loss that occurred, for each way to aggregate."""
+    """Where it ended, less where DDP did with the same seed, by the loss that occurred."""
     plain = {run["seed"]: run[figure] for run in runs if run["exchange"] == "gloo"}
     axes.axhline(0.0, color=INK, alpha=0.5, lw=1)
     lossy = [dict(run) for run in runs if run["exchange"] == "gradlane" and run["tolerance"] > 0]
     lossy = [run | {figure: run[figure] - plain[run["seed"]]} for run in lossy if run["seed"] in plain]
-    for number, ((aggregation, feedback), (color, style)) in enumerate(_WAYS.items()):
-        these = [r for r in lossy if (r["aggregation"], r["feedback"], r["drops"]) == (aggregation, feedback, "random")]
-        name = f"{aggregation}, feedback" if feedback else f"{aggregation}, none"
-        _points(axes, these, figure, scale, (number - 1.5) * 0.3, name, {"color": color, "ls": style, "marker": "o"})
+    for number, (feedback, (name, color)) in enumerate(_WAYS.items()):
+        these = [run for run in lossy if (run["feedback"], run["drops"]) == (feedback, "random")]
+        _points(axes, these, figure, scale, (number - 0.5) * 0.4, name, {"color": color, "ls": "-", "marker": "o"})
     chosen = [run for run in lossy if run["drops"] == "policy"]
     _points(axes, chosen, figure, scale, 1.2, "dropped by policy", {"color": INK, "ls": "none", "marker": "D"})
     axes.set_xlabel("pushed slices lost, %")

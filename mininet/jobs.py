@@ -33,7 +33,6 @@ def document(arm_name: str, plan: FabricPlan, seed: int) -> dict[str, Any]:
             "name": arm_name,
             "id": 1 + list(ARMS).index(arm_name),
             "key": _key(arm_name, seed),
-            "aggregation": "mean",
         },
         "worker": members[: plan.workers],
         "transport": {

@@ -30,11 +30,11 @@ def test_without_tolerance_training_is_that_of_ddp_and_with_one_it_loses_gradien
     assert runs["p = 0 %"]["parameters_sha256"] == runs["DDP, summed in rank order"]["parameters_sha256"]
     assert runs["p = 0 % (2 workers)"]["parameters_sha256"] == runs["DDP, Gloo (2 workers)"]["parameters_sha256"]
     assert runs["p = 0 %"]["transport"]["slices_repaired"] > 0
-    lossy = runs["p = 20 %, mean, feedback"]
+    lossy = runs["p = 20 %, feedback"]
     assert 0.7 < lossy["transport"]["slices_lost"] / lossy["transport"]["budget_total"] <= 1
     assert (tmp_path / "accuracy.png").stat().st_size > 10_000
     again = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)  # needs no network now
-    assert "9 runs, 9 of them already" in again.stdout
+    assert "7 runs, 7 of them already" in again.stdout
     assert again.returncode == 0
 
 

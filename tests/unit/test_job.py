@@ -16,7 +16,6 @@ GOOD = """
 name = "demo"
 id = 1
 key = "00112233445566ff00112233445566ff"
-aggregation = "sum"
 
 [[worker]]
 rank = 0
@@ -74,7 +73,7 @@ rate = "1gbit"
 
 def test_every_field_is_read() -> None:
     it = job.parse(GOOD, "j.toml")
-    assert (it.name, it.id, it.key, it.aggregation) == ("demo", 1, bytes.fromhex("00112233445566ff" * 2), "sum")
+    assert (it.name, it.id, it.key) == ("demo", 1, bytes.fromhex("00112233445566ff" * 2))
     assert it.workers == (Member(0, "h1", IPv4Address("10.0.1.2")), Member(1, "h2", IPv4Address("10.0.2.2")))
     assert it.servers == (Member(2, "h3", IPv4Address("10.0.3.2")),)
     assert it.members == it.workers + it.servers
@@ -96,7 +95,7 @@ def test_every_field_is_read() -> None:
 
 def test_defaults_lose_nothing_and_aggregate_in_shards() -> None:
     it = job.parse(MINIMAL, "j.toml")
-    assert (it.aggregation, it.loss.push, it.loss.pull) == ("mean", 0.0, 0.0)
+    assert (it.loss.push, it.loss.pull) == (0.0, 0.0)
     assert it.aggregators == it.workers
     assert it.multicast_address(0) is None
     assert (it.transport.slice_bytes, it.transport.collective, it.processes, it.family) == (None, "auto", 1, 4)
@@ -188,8 +187,7 @@ def test_load_names_a_file_that_is_missing(tmp_path: Path) -> None:
         ('"00112233445566ff00112233445566ff"', '"00000000000000000000000000000000"', "job.key", "not all zero"),
         ('"00112233445566ff00112233445566ff"', '"00112233445566ff"', "job.key", "32 to 128 hexadecimal digits"),
         ('"00112233445566ff00112233445566ff"', '"0x112233445566ff00112233445566ff"', "job.key", "hexadecimal digits"),
-        ('"sum"', '"max"', "job.aggregation", "'mean', 'sum'"),
-        ('aggregation = "sum"', 'agregation = "sum"', "job.agregation", "known: aggregation, id, key, name"),
+        ('name = "demo"', 'name = "demo"\naggregation = "sum"', "job.aggregation", "known: id, key, name"),
         ("rank = 1", "rank = 5", "worker[1].rank", "must be 1: the workers' ranks count from 0"),
         ("rank = 2", "rank = 0", "server[0].rank", "must be 2: the servers' ranks count from 2, after the workers'"),
         ('"10.0.1.2"', '"10.0.1"', "worker[0].address", "dotted form"),

@@ -35,7 +35,7 @@ class Refused(GradlaneError):
 
 def digest(job: Job) -> str:
     """What two agents must agree on, whatever their files look like."""
-    shared: list[object] = [job.name, job.id, job.aggregation, job.members, job.transport, job.loss, job.slots]
+    shared: list[object] = [job.name, job.id, job.members, job.transport, job.loss, job.slots]
     if job.transport.tagging == "host":
         shared.append(job.policy)  # otherwise it is the controller's alone, and may change
     return hashlib.sha256(repr(shared).encode()).hexdigest()

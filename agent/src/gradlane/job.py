@@ -101,7 +101,6 @@ class Job:
     name: str
     id: int
     key: bytes = field(repr=False)
-    aggregation: str
     workers: tuple[Member, ...]
     servers: tuple[Member, ...]
     transport: Transport
@@ -166,7 +165,6 @@ def parse(text: str, file_name: str) -> Job:
         name=head.name("name"),
         id=head.integer("id", 1, 65535),
         key=_key(head) if head.has("key") else b"",
-        aggregation=head.choice("aggregation", ("mean", "sum"), "mean"),
         workers=workers,
         servers=servers,
         transport=_transport(root.table("transport"), len(servers or workers), workers[0].address.version, servers),

@@ -65,7 +65,8 @@ class Tensors:
         site, job = self._site, self._site.job
         count, dtype = int(shape["elements"]), str(shape["type"])
         item, slice_bytes = elements.bytes_of(dtype), site.agreement.slice_bytes
-        loss = None if shape["exact"] or dtype not in elements.FLOATS else job.loss
+        may_lose = not shape["exact"] and dtype in elements.FLOATS and shape["reduction"] in ("mean", "sum")
+        loss = job.loss if may_lose else None
         algorithm = site.algorithm(count * item, len(job.workers), _most_lost(loss))
         if algorithm == lib.GL_RING:
             loss = None  # a partial sum is worth many gradients: a ring loses nothing
@@ -80,7 +81,8 @@ class Tensors:
         shared = memory.Memory(descriptor, copies * stride)
         offsets = [k * stride for k in range(job.processes)] + [(copies - 1) * stride]
         tensor = _Tensor(number, name, shape, descriptor, shared, offsets, set())
-        mean = "GL_MEAN_OF_ARRIVED" if lossy and job.aggregation == "mean" else "GL_MEAN"
+        # What is lost counts once: either in the next step, or now, as what the others have brought on average.
+        mean = "GL_MEAN" if job.loss.error_feedback else "GL_MEAN_OF_ARRIVED"
         op = str(shape["reduction"])
         contributions = ffi.new("uint8_t *[]", [shared.pointer + offset for offset in offsets[: job.processes]])
         rows = [(p.first, p.elements, round(p.push * 1e6), round(p.pull * 1e6), algorithm) for p in parts]
