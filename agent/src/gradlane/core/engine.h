@@ -105,7 +105,7 @@ enum { GL_EVENT_COMPLETED = 1, GL_EVENT_LOST = 2, GL_EVENT_MISMATCH = 3 };
 /* COMPLETED: the result of (step, tensor) is in `out`.
  * LOST: a push of (step, tensor) is over; `lost` has a bit set for each of its `slices` that did not count. None is told
  * of a push that arrived whole.
- * MISMATCH: `source` disagrees about the shape of (step, tensor); the operation can't complete. */
+ * MISMATCH: `source` disagrees about the shape of (step, tensor); the operation can't complete. Told once of each source. */
 typedef struct gl_event {
     struct gl_event *next;
     uint32_t kind, step;
@@ -189,6 +189,8 @@ const gl_statistics *gl_engine_statistics(const gl_engine *engine);
 /* 0, or -1 if there is no such rank (== ranks: the multicast group) or class. */
 int gl_peer_statistics(const gl_engine *engine, uint16_t rank, gl_counts *counts);
 int gl_class_statistics(const gl_engine *engine, uint32_t loss_class, gl_counts *counts);
+/* When a rank was last heard: a datagram of it with the job's token; 0: never. */
+uint64_t gl_heard(const gl_engine *engine, uint16_t rank);
 /* Current pacing rate (bit/s) and smoothed round-trip time (us) towards a rank. */
 void gl_path_state(const gl_engine *engine, uint16_t rank, uint64_t *rate, uint32_t *srtt);
 /* The ways that traces to a rank have taken, the latest first; at most GL_ROUTES are known. Returns their number. */

@@ -126,6 +126,7 @@ struct operation {
     rx_message *early;
     uint32_t open;       /* nodes that are not done, and messages that read from `own` */
     uint32_t unstopped;  /* messages */
+    uint64_t mismatched[GL_MAX_RANKS / 64]; /* ranks that disagree about its shape, as has been told */
 };
 
 typedef struct {
@@ -218,6 +219,7 @@ typedef struct {
     incoming incoming[2];   /* our view of its streams */
     uint64_t active_until[2];
     bool news[2];           /* it is to be told its share at once */
+    uint64_t heard;         /* when the last datagram with the job's token came; 0: none yet */
     rx_message **ring;
     gl_route *routes; /* GL_ROUTES of them, the latest first; NULL: no trace has come back yet */
 } peer;

@@ -202,12 +202,19 @@ void slice_lost(gl_engine *e, rx_message *m, uint32_t slice) {
     if (last_awaited(s->node, i)) finish(e, s->node, i, m, NULL, true);
 }
 
+/* Told once of each rank: the sender goes on, and there is nothing new in what comes. */
+static void mismatch(gl_engine *e, operation *o, const rx_message *m) {
+    if (test_bit(o->mismatched, m->source)) return;
+    set_bit(o->mismatched, m->source);
+    gl_event *event = add_event(e, GL_EVENT_MISMATCH, o, 0);
+    event->source = m->source, event->slices = m->slices;
+}
+
 bool operation_attach(gl_engine *e, operation *o, rx_message *m) {
     link *l = o->incoming;
     while (l && (l->rank != m->source || l->pull != !!(m->flags & GL_FLAG_PULL))) l = l->next;
     if (!l || l->received || l->slices != m->slices || o->encoding != m->encoding) {
-        gl_event *event = add_event(e, GL_EVENT_MISMATCH, o, 0);
-        event->source = m->source, event->slices = m->slices;
+        mismatch(e, o, m);
         return false;
     }
     l->received = m;
@@ -228,8 +235,7 @@ static void take_early(gl_engine *e, operation *o, rx_message *m) {
         const slot *kept = m->kept ? m->kept[slice] : NULL;
         const bool arrived = test_bit(m->arrived, slice);
         if (kept && kept->length != length_of(e, n, i)) {
-            gl_event *event = add_event(e, GL_EVENT_MISMATCH, o, 0);
-            event->source = m->source, event->slices = m->slices;
+            mismatch(e, o, m);
             return;
         }
         if ((arrived || m->complete) && last_awaited(n, i)) finish(e, n, i, NULL, NULL, !arrived);
