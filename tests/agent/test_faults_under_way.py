@@ -14,6 +14,7 @@ from running_agents import Agent, Lan, job_file
 from gradlane import Communicator
 from gradlane.errors import AgentError
 from gradlane.liveness import SILENT_SECONDS
+from gradlane.peers import DEAD_SECONDS
 
 
 def communicators(file: Path, hosts: Sequence[Agent]) -> list[Communicator]:
@@ -62,3 +63,18 @@ def test_datagrams_that_do_not_get_through_are_named_though_control_does(tmp_pat
         assert time.monotonic() - began < SILENT_SECONDS + 3
         assert re.search(r"rank 1 \(h1, 10\.77\.0\.2\)", str(caught.value))
         assert "their datagrams do not get through" in str(caught.value)
+
+
+def test_who_sends_gradients_is_not_dead_though_its_heartbeats_are_lost(tmp_path: Path) -> None:
+    """TCP waits ever longer after each loss, and holds back what comes later; datagrams are a sign of life, too."""
+    with Lan(3) as lan, lan.agents(tmp_path) as hosts:
+        workers = communicators(job_file(tmp_path, lan.addresses), hosts)
+        lan.run(1, "ip", "rule", "add", "priority", "10", "ipproto", "tcp", "blackhole")
+        deadline = time.monotonic() + DEAD_SECONDS + 2
+        step = 0
+        while time.monotonic() < deadline:
+            for result in all_reduce(workers, step):
+                assert (result == 3 * step + 3).all()
+            step += 1
+            time.sleep(0.2)  # the pace of a training's steps
+        assert {peer["control"] for peer in hosts[0].status()["jobs"]["trial"]["peers"].values()} == {"connected"}

@@ -8,6 +8,7 @@ training waits for: what the transport itself has to say goes as datagrams in th
 import asyncio
 import contextlib
 import itertools
+import math
 import ssl
 import time
 from collections.abc import Callable, Coroutine
@@ -61,7 +62,8 @@ class Peers:
     """All connections of one job at one rank. `failed` is called once, with the reason, when the job can't go on.
 
     `answer` answers the questions of other ranks, at rank 0: (rank, question) -> answer. `waiting` is told to the
-    others with each heartbeat.
+    others with each heartbeat. `silence`: seconds since a datagram of a rank came, which is as good a sign of life as a
+    heartbeat: those TCP holds back behind whatever is lost.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Peers:
         self.job = job
         self.rank = rank
         self.waiting: str | None = None
+        self.silence: Callable[[int], float] = _never_heard
         self._credentials = credentials
         self._failed = failed
         self._answer = answer
@@ -263,6 +266,7 @@ class Peers:
     def close(self) -> None:
         """Ends all connections; what was queued is still sent."""
         self._closing = True
+        self.silence = _never_heard  # the engine that knows is gone
         for task in self._tasks:
             task.cancel()
         for peer in self._peers.values():
@@ -279,8 +283,13 @@ class Peers:
         peer = self._peers.get(rank)
         if peer is None:
             return "none", None
-        age = time.monotonic() - peer.heard
+        age = self._age(peer)
         return "silent" if age > 3 * HEARTBEAT_SECONDS else "connected", age
+
+    def _age(self, peer: Peer) -> float:
+        """Seconds since the last sign of life."""
+        age = time.monotonic() - peer.heard
+        return age if age < DEAD_SECONDS / 2 else min(age, self.silence(peer.rank))
 
     def waits_for(self, rank: int) -> str | None:
         """The operation that a rank has waited for longest, by its last heartbeat."""
@@ -331,7 +340,7 @@ class Peers:
                 for peer in self._peers.values():
                     peer.heard = now
             last = now
-            silent = [p for p in self._peers.values() if p.stage < Stage.LEFT and now - p.heard > DEAD_SECONDS]
+            silent = [p for p in self._peers.values() if p.stage < Stage.LEFT and self._age(p) > DEAD_SECONDS]
             if silent and len(silent) == len(self._peers) and len(self._peers) > 1:
                 self._failed(
                     f"no agent of the job has answered for {DEAD_SECONDS:g} s: the switch or the link of "
@@ -342,6 +351,10 @@ class Peers:
                 self._failed(f"{who}: no answer for {DEAD_SECONDS:g} s; the host, its agent or the network is down")
             for peer in self._peers.values():
                 peer.send({"waiting": self.waiting})
+
+
+def _never_heard(_: int) -> float:
+    return math.inf
 
 
 async def _hang_up(peer: Peer) -> None:

@@ -132,6 +132,7 @@ class Session:
         self._agreement = agreement = await joining.agree(self.job, self.rank, self.peers, self._services.prober)
         transport, memory = self._services.transport, self._services.memory
         self._engine = transport.add(self.job, self.rank, agreement, memory)
+        self.peers.silence = self._engine.silence
         self._data = data = Exchange(self.job, self.rank, self._engine, agreement, self.fail, self.peers.ask)
         await self.peers.reach(Stage.READY, JOIN_SECONDS)
         for process, client in self._clients.items():
@@ -348,5 +349,5 @@ def _path(engine: Engine, rank: int) -> dict[str, Any]:
         "rate": rate,
         "srtt_us": srtt,
         "routes": {route.name: route.count for route in routes},
-        "hops": [asdict(hop) for hop in routes[0].hops] if routes else [],
+        "hops": list(routes[0].hops) if routes else [],
     }

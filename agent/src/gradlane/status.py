@@ -10,8 +10,11 @@ from typing import Any, TypedDict
 Counts = dict[str, int]
 
 
-class HopStatus(TypedDict):
-    """What a switch told in a trace: its ports, the queue, and the time waited there."""
+class Hop(TypedDict):
+    """What a switch told in a trace: the ports by which it came and went, and the queue in between.
+
+    `depth` is in `depth_unit` ("packets" or "bytes"), as the trace left the queue; `wait_us` is its time there.
+    """
 
     switch: int
     ingress_port: int
@@ -33,7 +36,7 @@ class PeerStatus(TypedDict, total=False):
     rate: int
     srtt_us: int
     routes: dict[str, int]
-    hops: list[HopStatus]
+    hops: list[Hop]
     counts: Counts
 
 

@@ -3,6 +3,7 @@
 
 import contextlib
 import logging
+import math
 import os
 import socket
 import threading
@@ -16,6 +17,7 @@ from gradlane.agreement import Agreement
 from gradlane.errors import AgentError
 from gradlane.job import Job
 from gradlane.policy import MAX_LAYER, MAX_MAGNITUDE
+from gradlane.status import Hop
 from gradlane.toml_file import Address
 
 log = logging.getLogger("gradlane")
@@ -35,23 +37,6 @@ COLORS = ("green", "yellow", "red", "red")  # v1model numbers red 2, TNA 3
 
 
 @dataclass(frozen=True)
-class Hop:
-    """What a switch told in a trace: the ports by which it came and went, and the queue in between.
-
-    `depth` is in `depth_unit` ("packets" or "bytes"), as the trace left the queue; `wait_us` is its time there.
-    """
-
-    switch: int
-    ingress_port: int
-    egress_port: int
-    queue_class: int
-    color: str
-    depth: int
-    depth_unit: str
-    wait_us: float
-
-
-@dataclass(frozen=True)
 class Route:
     """A way through the fabric, how many traces took it, and what the latest of them met."""
 
@@ -61,13 +46,22 @@ class Route:
     @property
     def name(self) -> str:
         """Its switches with their ports, e.g. "1:3-5 4:1-2"."""
-        return " ".join(f"{hop.switch}:{hop.ingress_port}-{hop.egress_port}" for hop in self.hops)
+        return " ".join(f"{hop['switch']}:{hop['ingress_port']}-{hop['egress_port']}" for hop in self.hops)
 
 
 def _hop(hop: Any) -> Hop:
+    """Of a gl_hop."""
     depth, unit = (hop.depth * hop.depth_unit, "bytes") if hop.depth_unit else (hop.depth, "packets")
-    wait = hop.wait / 1000
-    return Hop(hop.switch_id, hop.ingress_port, hop.egress_port, hop.queue_class, COLORS[hop.color], depth, unit, wait)
+    return {
+        "switch": hop.switch_id,
+        "ingress_port": hop.ingress_port,
+        "egress_port": hop.egress_port,
+        "queue_class": hop.queue_class,
+        "color": COLORS[hop.color],
+        "depth": depth,
+        "depth_unit": unit,
+        "wait_us": hop.wait / 1000,
+    }
 
 
 def _configuration(job: Job, rank: int, agreement: Agreement, memory: int, port: Any) -> tuple[Any, list[Any]]:
@@ -215,6 +209,12 @@ class Engine:
         with self.locked() as engine:
             lib.gl_path_state(engine, rank, rate, srtt)
         return int(rate[0]), int(srtt[0])
+
+    def silence(self, rank: int) -> float:
+        """Seconds since a datagram with the job's token came from a rank; infinite if none has come."""
+        with self.locked() as engine:
+            heard = int(lib.gl_heard(engine, rank))
+        return (int(lib.gl_runner_now()) - heard) / 1e6 if heard else math.inf
 
     def routes(self, rank: int) -> list[Route]:
         """The ways that traces to a rank have taken, the latest first; those seen longest ago are forgotten."""

@@ -124,6 +124,8 @@ int gl_class_statistics(const gl_engine *e, uint32_t loss_class, gl_counts *coun
     return 0;
 }
 
+uint64_t gl_heard(const gl_engine *e, uint16_t rank) { return rank < e->ranks ? e->peers[rank].heard : 0; }
+
 void gl_path_state(const gl_engine *e, uint16_t rank, uint64_t *rate, uint32_t *srtt) {
     *rate = rank < e->ranks ? (uint64_t)(e->paths[rank].rate * 8e6) : 0;
     *srtt = rank < e->ranks ? e->peers[rank].srtt : 0;

@@ -278,13 +278,20 @@ void gl_receive(gl_engine *e, const uint8_t *h, uint32_t bytes, int congested, u
     const unsigned kind = h[0] & 15, source = get16(h + GL_AT_SOURCE);
     const uint32_t length = bytes - GL_HEADER, slices = get16(h + GL_AT_SLICES);
     const bool pull = h[GL_AT_FLAGS] & GL_FLAG_PULL;
-    if (get16(h + GL_AT_JOB) != e->config.job)
+    if (get16(h + GL_AT_JOB) != e->config.job) {
         s->bad_job++;
-    else if (get64(h + GL_AT_TOKEN) != e->config.token)
+        return;
+    }
+    if (get64(h + GL_AT_TOKEN) != e->config.token) {
         s->bad_token++;
-    else if (source >= e->ranks || source == e->config.rank)
+        return;
+    }
+    if (source >= e->ranks || source == e->config.rank) {
         s->bad_source++;
-    else if (kind == GL_KIND_TRIMMED ? length : get16(h + GL_AT_LENGTH) != length)
+        return;
+    }
+    e->peers[source].heard = now;
+    if (kind == GL_KIND_TRIMMED ? length : get16(h + GL_AT_LENGTH) != length)
         s->bad_length++;
     else if (!slices || slices > GL_MAX_SLICES || get16(h + GL_AT_SLICE) >= slices)
         s->bad_range++;
