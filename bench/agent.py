@@ -28,9 +28,9 @@ from agent_hosts import MTU, Hosts, cpu_seconds
 from console import make_console, print_tables
 from gradlane.errors import AgentError
 from gradlane.units import parse_rate, parse_size
+from namespaces import WireError
 from results import machine
 from tables import TextTable
-from wires import WireError
 
 SIZES = ("64KiB", "1MiB", "16MiB", "64MiB")
 SIDES = ("gloo", "shared", "plain")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from wires import WireError, run
+from namespaces import Namespaces, WireError, run
 
 MTU = 1500
 # Of a port of limited rate: what it holds, and what it sends at once, which is no less than the kernel's largest frame.
@@ -20,7 +20,7 @@ _BUFFER, _BURST = 400_000, 70_000  # bytes
 _READY_SECONDS = 30.0
 
 
-class Hosts:
+class Hosts(Namespaces):
     """Namespaces of hosts 0..n-1, host k at 10.77.0.(k+1) on eth0. Raises WireError.
 
     `rate` (bit/s) limits the bridge's ports towards the hosts (tbf); without it there is no limit. Offloads stay as the
@@ -28,11 +28,10 @@ class Hosts:
     """
 
     def __init__(self, count: int, mtu: int = MTU, rate: int | None = None) -> None:
-        if os.geteuid():
-            raise WireError("it needs root, for network namespaces")
         self.count, self._mtu, self._rate = count, mtu, rate
         self._prefix = f"gla{os.getpid()}"
         self._bridge = f"{self._prefix}s"
+        super().__init__((self._bridge, *map(self.namespace, range(count))))
 
     def namespace(self, host: int) -> str:
         """Of a host."""
@@ -42,24 +41,16 @@ class Hosts:
         """Of a host."""
         return f"10.77.0.{host + 1}"
 
-    def __enter__(self) -> Hosts:
-        try:
-            for namespace in (self._bridge, *map(self.namespace, range(self.count))):
-                run("ip", "netns", "add", namespace)
-                run("ip", "-n", namespace, "link", "set", "lo", "up")
-            # Where br_netfilter is loaded, frames of a bridge would pass the machine's packet filter.
-            for family in ("ip", "ip6"):
-                if Path(f"/proc/sys/net/bridge/bridge-nf-call-{family}tables").exists():
-                    switch = f"net.bridge.bridge-nf-call-{family}tables=0"
-                    run("ip", "netns", "exec", self._bridge, "sysctl", "-qw", switch)
-            run("ip", "-n", self._bridge, "link", "add", "br0", "type", "bridge")
-            run("ip", "-n", self._bridge, "link", "set", "br0", "mtu", str(self._mtu), "up")
-            for host in range(self.count):
-                self._link(host)
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
+    def _build(self) -> None:
+        # Where br_netfilter is loaded, frames of a bridge would pass the machine's packet filter.
+        for family in ("ip", "ip6"):
+            if Path(f"/proc/sys/net/bridge/bridge-nf-call-{family}tables").exists():
+                switch = f"net.bridge.bridge-nf-call-{family}tables=0"
+                run("ip", "netns", "exec", self._bridge, "sysctl", "-qw", switch)
+        run("ip", "-n", self._bridge, "link", "add", "br0", "type", "bridge")
+        run("ip", "-n", self._bridge, "link", "set", "br0", "mtu", str(self._mtu), "up")
+        for host in range(self.count):
+            self._link(host)
 
     def _link(self, host: int) -> None:
         namespace, port = self.namespace(host), f"port{host}"
@@ -71,10 +62,6 @@ class Hosts:
         if self._rate is not None:
             bucket = ("tbf", "rate", f"{self._rate}bit", "burst", str(_BURST), "limit", str(_BUFFER))
             run("tc", "-n", self._bridge, "qdisc", "add", "dev", port, "root", *bucket)
-
-    def __exit__(self, *_: object) -> None:
-        for namespace in (self._bridge, *map(self.namespace, range(self.count))):
-            subprocess.run(["ip", "netns", "del", namespace], check=False, capture_output=True)
 
     def start(self, host: int, *command: str, **settings: Any) -> subprocess.Popen[str]:
         """A process of this Python on a host."""

@@ -79,7 +79,7 @@ class Stream:
     """The packets whose delays tell of stalls."""
 
     def __init__(self, network: Network, probe: Path, rate: int, data: bytes) -> None:
-        self._command = ["ip", "netns", "exec", network.hosts, "chrt", "--rr", "1", str(probe), "host-in", "host-out"]
+        self._command = ["ip", "netns", "exec", network.hosts, "chrt", "--rr", "1", str(probe), "host-1", "host-2"]
         self._command += [str(rate), data.hex()]
 
     @contextmanager
@@ -153,7 +153,7 @@ def running_switch(network: Network, folder: Path, port: int) -> Generator[tuple
     """Runs gradlane-switch with the benchmarks' program; its process id and its admin socket. Raises BenchError."""
     command = [sys.executable, "-m", "gradlane_switch", "--grpc-server-addr", f"unix:{folder}/p4runtime.sock"]
     command += ["--program", f"{BUILD}/tables.json", "--p4info", f"{BUILD}/tables.p4info.txtpb"]
-    command += ["--admin", f"{folder}/admin.sock", "-i", f"{port}@switch-in", "-i", "2@switch-out,buffer=8MB"]
+    command += ["--admin", f"{folder}/admin.sock", "-i", f"{port}@switch-1", "-i", "2@switch-2,buffer=8MB"]
     log = folder / "switch.log"
     with log.open("wb") as output:
         process = subprocess.Popen(

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from agent_hosts import Hosts
-from wires import run
+from namespaces import run
 
 _BURST = 10_000  # bytes that a port sends at once
 
@@ -27,16 +27,8 @@ class Dumbbell(Hosts):
         """Of a host."""
         return f"10.77.{host % 2}.{host + 1}"
 
-    def __enter__(self) -> Dumbbell:
-        super().__enter__()
-        try:
-            self._divide()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def _divide(self) -> None:
+    def _build(self) -> None:
+        super()._build()
         run("ip", "-n", self._bridge, "link", "add", "br1", "type", "bridge")
         run("ip", "-n", self._bridge, "link", "set", "br1", "up")
         for side in (0, 1):

@@ -27,9 +27,9 @@ from dumbbell import Dumbbell
 from fairness_flows import Flow, Running
 from gradlane.errors import AgentError
 from gradlane.units import parse_rate, parse_size
+from namespaces import WireError
 from results import machine
 from tables import TextTable
-from wires import WireError
 
 _CONTROLS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
 _SETTLING = 3.0  # seconds that flows have before the first window

@@ -26,7 +26,8 @@ import grpc
 from finsy.proto import p4r
 
 from gradlane_switch.errors import SwitchError
-from wires import HEADERS, Client, Running, WireError, Wires, build_sender, frame, run
+from namespaces import WireError, run
+from wires import HEADERS, Client, Running, Wires, build_sender, frame
 
 RATE, BUFFER = 100_000_000, 64_000  # bit/s, bytes
 _OVERLOAD = 2.0
@@ -96,6 +97,12 @@ class Receiver:
         """Waits until nothing has come for a while."""
         self._done.set()
         self._thread.join()
+
+    def __enter__(self) -> Receiver:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
         self._socket.close()
 
 
@@ -156,7 +163,7 @@ def measure(size: int, share: float, seconds: float) -> Result:
             client.forward_to([2])
             entries = [client.route(bytes([10, 0, 2, 0]), 24, 2), client.dscp_class(_DSCP)]
             client.write(p4r.Update.INSERT, entries)
-        receiver = Receiver(wires.hosts, "host-2")
+        receiver = stack.enter_context(Receiver(wires.hosts, "host-2"))
         core = str((os.cpu_count() or 1) - 1)
         # A sender that is kept from the CPU would send in bursts, or not at all, and the port's buffer is 5 ms long.
         words = ("ip", "netns", "exec", wires.hosts, "chrt", "--rr", "1", "taskset", "-c", core, str(sender), "pace")

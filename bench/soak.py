@@ -29,7 +29,8 @@ import grpc
 from finsy.proto import p4r
 
 from gradlane_switch.errors import SwitchError
-from wires import Client, Running, WireError, Wires, build_sender, frame
+from namespaces import WireError
+from wires import Client, Running, Wires, build_sender, frame
 
 _LINKS = 3
 _RATE = 400_000  # frames/s that a sender tries

@@ -30,7 +30,8 @@ import grpc
 from finsy.proto import U128, p4i, p4r, p4r_grpc
 from google.protobuf import text_format
 
-from wires import P4INFO, PROGRAM, WireError, Wires, next_hops, program_ids, route, run
+from namespaces import WireError, run
+from wires import P4INFO, PROGRAM, Wires, next_hops, program_ids, route
 
 COPIES = {"copy": "sockets", "copy-rings": "rings", "copy-xdp": "xdp"}
 TARGETS = ("gradlane", "offload", "bmv2", *COPIES)

@@ -31,8 +31,9 @@ from errors import ExperimentError
 from gradlane.units import parse_rate, parse_size
 from interfaces import lossy
 from plan import FabricPlan, HostPlan
-from preconditions import find_program
+from preconditions import PreconditionError, find_program
 from results import machine
+from runner import ready_machine
 from tables import TextTable
 from topology import Topology
 
@@ -222,9 +223,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Of the switch and of every process of both sides: other load of the machine is to take from neither.
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
         plan = FabricPlan.of_hosts(Topology(), options.senders + 1, options.rate, options.buffer, "gradlane")
-        with tempfile.TemporaryDirectory() as folder, Network(plan, Path(folder)) as network:
+        with ready_machine([plan]), tempfile.TemporaryDirectory() as folder, Network(plan, Path(folder)) as network:
             results = list(measure(network, options.bytes, options.count, Path(folder)))
-    except (TailsError, ExperimentError, PermissionError) as problem:
+    except (TailsError, ExperimentError, PreconditionError, PermissionError) as problem:
         print(f"tails: error: {problem}", file=sys.stderr)
         return 1
     print_tables(console, tables(results))

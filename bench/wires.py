@@ -13,13 +13,14 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 from finsy.proto import U128, p4i, p4r, p4r_grpc
 from google.protobuf import text_format
 
 from gradlane_switch.client import ask
+from namespaces import Namespaces, WireError, run
 
 HEADERS = 14 + 20 + 8
 """Bytes of a datagram's frame in front of its payload."""
@@ -27,52 +28,26 @@ _PIPELINE = Path(__file__).resolve().parent.parent / "p4src" / "build" / "v1mode
 PROGRAM, P4INFO = _PIPELINE / "gradlane.json", _PIPELINE / "gradlane.p4info.txtpb"
 _READY_SECONDS = 60.0
 _DSCP_CLASS = 5
-_Wires = TypeVar("_Wires", bound="Wires")
 _OWN_MAC = b"\x02\0\0\0\0\xff"
 
 
-class WireError(Exception):
-    """The machine lacks something, or the switch failed."""
-
-
-def run(*command: str) -> str:
-    """Output of a command. Raises WireError."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise WireError(f"{' '.join(command)}: {done.stderr.strip() or done.returncode}")
-    return done.stdout
-
-
-class Wires:
+class Wires(Namespaces):
     """Links 1..n: `host-1` in the hosts' namespace to `switch-1` in the switch's, and so on. Raises WireError."""
 
     def __init__(self, links: int) -> None:
-        if os.geteuid():
-            raise WireError("it needs root, for network namespaces")
         self._links = links
         self.switch, self.hosts = f"glw{os.getpid()}s", f"glw{os.getpid()}h"
+        super().__init__((self.switch, self.hosts))
 
-    def __enter__(self: _Wires) -> _Wires:
-        try:
-            for namespace in (self.switch, self.hosts):
-                run("ip", "netns", "add", namespace)
-                run("ip", "-n", namespace, "link", "set", "lo", "up")
-            for number in range(1, self._links + 1):
-                peer = ("peer", "name", f"host-{number}", "netns", self.hosts)
-                run("ip", "link", "add", f"switch-{number}", "netns", self.switch, "type", "veth", *peer)
-                for namespace, name in ((self.switch, f"switch-{number}"), (self.hosts, f"host-{number}")):
-                    words = [word for what in ("tx", "rx", "sg", "tso", "gso", "gro") for word in (what, "off")]
-                    self.run(namespace, "sysctl", "-qw", f"net.ipv6.conf.{name}.disable_ipv6=1")
-                    self.run(namespace, "ethtool", "-K", name, *words)
-                    run("ip", "-n", namespace, "link", "set", name, "up")
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for namespace in (self.switch, self.hosts):
-            subprocess.run(["ip", "netns", "del", namespace], check=False, capture_output=True)
+    def _build(self) -> None:
+        for number in range(1, self._links + 1):
+            peer = ("peer", "name", f"host-{number}", "netns", self.hosts)
+            run("ip", "link", "add", f"switch-{number}", "netns", self.switch, "type", "veth", *peer)
+            for namespace, name in ((self.switch, f"switch-{number}"), (self.hosts, f"host-{number}")):
+                words = [word for what in ("tx", "rx", "sg", "tso", "gso", "gro") for word in (what, "off")]
+                self.run(namespace, "sysctl", "-qw", f"net.ipv6.conf.{name}.disable_ipv6=1")
+                self.run(namespace, "ethtool", "-K", name, *words)
+                run("ip", "-n", namespace, "link", "set", name, "up")
 
     def run(self, namespace: str, *command: str) -> str:
         """Output of a command in a namespace. Raises WireError."""

@@ -3,14 +3,13 @@
 
 import platform
 import shutil
-import signal
-import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import preconditions
+import stopping
 from console import ProgressLine
 from errors import ExperimentError
 from gradlane.units import format_rate
@@ -25,7 +24,6 @@ PIPELINE = Path(__file__).resolve().parent.parent / "p4src" / "build" / "v1model
 SWITCH_HELP = (
     "gradlane or bmv2, or by name, e.g. bmv2,leaf1=gradlane: the first for all that are not named (default: gradlane)"
 )
-_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
@@ -42,9 +40,8 @@ def ready_machine(plans: Sequence[FabricPlan]) -> Generator[None, None, None]:
             sorted({name for plan in plans for name in plan.port_interfaces}),
             PIPELINE,
         )
-        for number in _STOP_SIGNALS:
-            signal.signal(number, _stop)
-        yield
+        with stopping.in_good_order():
+            yield
 
 
 def check_arms(scenarios: Sequence[Scenario]) -> None:
@@ -54,14 +51,6 @@ def check_arms(scenarios: Sequence[Scenario]) -> None:
         raise PreconditionError(
             f"arm {tuned[0]!r} needs the socket option TCP_RTO_MIN_US, of Linux 6.15; this is {platform.release()}"
         )
-
-
-def _stop(number: int, _frame: object) -> None:
-    """Ends the run as an exception, so that everything is torn down on the way out; further signals change nothing."""
-    for each in _STOP_SIGNALS:
-        signal.signal(each, signal.SIG_IGN)
-    print(f"\nstopped by {signal.Signals(number).name}: tearing down", file=sys.stderr)
-    raise SystemExit(128 + number)
 
 
 def run_scenario(

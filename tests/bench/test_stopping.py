@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A benchmark that is ended by SIGTERM in the midst of its work leaves no namespace, interface or process."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).parents[2] / "bench"
+# In a network and a /run of its own, so that what is left over can only be the benchmark's.
+ISOLATED = (
+    "ip link set lo up; mount -t tmpfs tmpfs /run; mkdir /run/netns; mount -t sysfs sysfs /sys; "
+    '"$@" & echo $!; wait $! && status=0 || status=$?; ls /run/netns /sys/class/net; exit $status'
+)
+PATIENCE = 60.0
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes network namespaces"),
+    pytest.mark.skipif(not all(map(shutil.which, ("ip", "ethtool"))), reason="needs iproute2 and ethtool"),
+]
+
+
+def children(pid: int) -> dict[int, str]:
+    """The command lines of the children of a process."""
+    found: dict[int, str] = {}
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in path.read_text().split():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+                found[int(child)] = Path(f"/proc/{child}/cmdline").read_text().replace("\0", " ")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("words", "busy"),
+    [
+        ("agent.py --hosts 2", "agent_worker.py gradlane 1"),
+        ("fairness.py", "fairness_worker.py job 1"),
+        ("switch.py", "switch_load send host-1"),
+        ("control_plane.py", "probe host-1"),
+        ("shaping.py", "switch_load pace host-1"),
+        ("soak.py", "switch_load send host-2"),
+        pytest.param(
+            "tails.py --senders 2",
+            "tails_worker.py gradlane 2",
+            marks=pytest.mark.skipif(shutil.which("mnexec") is None, reason="Mininet is not installed"),
+        ),
+    ],
+    ids=lambda value: value.partition(".")[0],
+)
+def test_nothing_is_left_of_a_benchmark_that_is_told_to_stop(words: str, busy: str, tmp_path: Path) -> None:
+    """`busy`: what one of its processes is called that works in a namespace."""
+    script, *options = words.split()
+    command = ["unshare", "--net", "--mount", "sh", "-ec", ISOLATED, "sh", sys.executable, str(BENCH / script)]
+    shell = subprocess.Popen(
+        [*command, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        start_new_session=True,
+    )
+    try:
+        assert shell.stdout is not None
+        pid = int(shell.stdout.readline())
+        deadline = time.monotonic() + PATIENCE
+        while busy not in " ".join((started := children(pid)).values()):
+            assert shell.poll() is None, shell.communicate()
+            assert time.monotonic() < deadline, started
+            time.sleep(0.05)
+        os.kill(pid, signal.SIGTERM)
+        said, errors = shell.communicate(timeout=PATIENCE)
+    finally:
+        # They have real-time priority: a test that fails is not to leave them to the tests after it.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGKILL)
+    assert shell.returncode == 128 + signal.SIGTERM, errors
+    assert "stopped by SIGTERM: tearing down" in errors
+    assert "Traceback" not in errors
+    assert said.split() == ["/run/netns:", "/sys/class/net:", "lo"]
+    assert not [line for child, line in started.items() if Path(f"/proc/{child}").exists()]
