@@ -120,6 +120,42 @@ def test_whoever_reads_the_model_gets_it_up_to_date(pair: Pair) -> None:
     pair.both(train)
 
 
+def test_every_worker_has_rank_0s_buffers_after_a_step_and_may_evaluate_alone(pair: Pair) -> None:
+    pair.models = [nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)) for _ in range(2)]
+    for session, model in zip(pair.sessions, pair.models, strict=True):
+        session.watch(model)
+    optimizers = pair.overlap()
+
+    def train(rank: int) -> torch.Tensor:
+        model, inputs = pair.models[rank], torch.randn(8, 4, generator=torch.Generator().manual_seed(rank))
+        model(inputs).square().sum().backward()
+        mean = model[1].running_mean.clone()
+        optimizers[rank].step()
+        if rank:
+            model.eval()(inputs)  # what rank 0 does not do
+        return mean
+
+    means = pair.both(train)
+    assert not torch.equal(*means), "the workers have seen other inputs"
+    for model in pair.models:
+        torch.testing.assert_close(model[1].running_mean, means[0], rtol=0, atol=0)
+        assert model[1].num_batches_tracked == 1
+
+
+def test_buffers_stay_each_workers_own_if_that_is_asked_for(pair: Pair) -> None:
+    pair.models = [nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)) for _ in range(2)]
+    for session, model in zip(pair.sessions, pair.models, strict=True):
+        session.watch(model)
+    optimizers = pair.overlap(broadcast_buffers=False)
+
+    def train(rank: int) -> None:
+        pair.models[rank](torch.full((8, 4), float(rank))).sum().backward()
+        optimizers[rank].step()
+
+    pair.both(train)
+    assert not torch.equal(*(model[1].running_mean for model in pair.models))
+
+
 def test_gradients_of_a_step_that_is_not_taken_are_forgotten(pair: Pair) -> None:
     optimizers = pair.overlap()
 

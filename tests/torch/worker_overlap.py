@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from ranks import process_group
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -19,7 +20,10 @@ WORDS = 11
 
 
 class Net(nn.Module):
-    """Tied weights, modules that read others' parameters (attention) or keep theirs twice (LSTM), one seldom used."""
+    """Tied weights, modules that read others' parameters (attention) or keep theirs twice (LSTM), one seldom used.
+
+    Buffers of three types, of which some have an odd length and one is replaced in each forward pass.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,6 +31,9 @@ class Net(nn.Module):
         self.memory = nn.LSTM(8, 8, batch_first=True)
         self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
         self.norm = nn.LayerNorm(8)
+        self.batch_norm = nn.BatchNorm1d(6)  # over the words
+        self.register_buffer("seen", torch.zeros(WORDS, dtype=torch.bool))
+        self.register_buffer("mean", torch.zeros(1))
         self.linear = nn.Linear(8, 8)
         self.seldom = nn.Linear(8, 8)
         self.output = nn.Linear(8, WORDS, bias=False)
@@ -34,6 +41,9 @@ class Net(nn.Module):
 
     def forward(self, words: torch.Tensor, seldom: bool) -> torch.Tensor:
         x, _ = self.memory(self.embedding(words))
+        self.seen[words] = True
+        self.mean = 0.9 * self.mean + x.detach().mean()
+        x = self.batch_norm(x)
         x = x + self.attention(x, x, x)[0]
         x = torch.relu(self.linear(self.norm(x)))
         return self.output(self.seldom(x) if seldom else x)
@@ -112,6 +122,8 @@ def with_ddp(name: str, train: Train, rank: int, unused: bool) -> tuple[Any, Any
     optimizer = OPTIMIZERS[name](groups(model))
     parallel = DistributedDataParallel(model, find_unused_parameters=unused)
     train(parallel, optimizer, parallel, rank)
+    for buffer in model.buffers():  # as it does before the next forward pass
+        dist.broadcast(buffer, 0)
     return model.state_dict(), optimizer.state_dict()
 
 

@@ -15,6 +15,7 @@ import torch
 
 from gradlane.torch import uses
 from gradlane.torch.bucket import Bucket
+from gradlane.torch.buffers import Buffers
 from gradlane.torch.session import Session
 from gradlane.torch.staging import Exchange
 
@@ -66,7 +67,7 @@ class _Used:
 
     def __init__(self, session: Session, parameters: Sequence[torch.nn.Parameter]) -> None:
         self._index = {parameter: k for k, parameter in enumerate(parameters)}
-        self._tensor = session.flags(parameters)
+        self._tensor = session.exact("flags", parameters, len(parameters), "max")
         self._exchange: Exchange | None = None
 
     def start(self) -> None:
@@ -94,6 +95,7 @@ class OverlappedOptimizer(torch.optim.Optimizer):
         session: Session,
         bucket_bytes: int,
         unused_parameters: bool,
+        broadcast_buffers: bool,
     ) -> None:
         # Everything that an optimizer has is the inner one's; torch's own __init__ would make a second set of it.
         for name, value in vars(inner).items():
@@ -116,11 +118,12 @@ class OverlappedOptimizer(torch.optim.Optimizer):
         self._portions = [_Portion(session.bucket(members)) for members in _neighbours(parameters, bucket_bytes)]
         self._portion_of = {p: portion for portion in self._portions for p in portion.parameters}
         self._used = _Used(session, parameters) if unused_parameters else None
+        self._buffers = Buffers(model, session, parameters) if broadcast_buffers and parameters else None
         self._ends: list[Callable[[], None]] = [
             parameter.register_post_accumulate_grad_hook(self._accumulated).remove for parameter in parameters
         ]
         self._ends.append(inner.register_state_dict_pre_hook(lambda _: self._settle()).remove)
-        self._ends.append(uses.watch(model, self._use))
+        self._ends.append(uses.watch(model, self._use, self._use_buffer))
         session.before_close(self.synchronize)
 
     # What others read of an optimizer.
@@ -165,13 +168,16 @@ class OverlappedOptimizer(torch.optim.Optimizer):
             raise RuntimeError("this optimizer was closed: go on with the inner one, or call overlap() again")
         if closure is not None:
             raise ValueError("an overlapped optimizer's step takes no closure: call backward() before it")
+        if not self._averaged:
+            self._complete()
+        if self._buffers is not None:
+            self._buffers.send()
         if self._averaged:
             self._averaged = False
             for portion in self._portions:
                 portion.reset()
             self._inner.step()
             return
-        self._complete()
         options = [
             {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in group.items()}
             for group in ({**group, "params": ()} for group in self.param_groups)
@@ -205,6 +211,8 @@ class OverlappedOptimizer(torch.optim.Optimizer):
         (clipping, a gradient scaler); step() then updates at once. Else the updates that are due are done, so that the
         parameters may be read in any way. Raises gradlane.AgentError if the job has failed.
         """
+        if self._buffers is not None:
+            self._buffers.settle()
         if self._averaged or not any(portion.ready and portion.options is None for portion in self._portions):
             self._settle()
             return
@@ -225,6 +233,9 @@ class OverlappedOptimizer(torch.optim.Optimizer):
         if self._used is not None:
             self._used.close()
             self._used = None
+        if self._buffers is not None:
+            self._buffers.close()
+            self._buffers = None
 
     # Sending.
 
@@ -286,6 +297,10 @@ class OverlappedOptimizer(torch.optim.Optimizer):
         if portion is not None and portion.options is not None:
             self._update(portion)
 
+    def _use_buffer(self, buffer: torch.Tensor) -> None:
+        if self._buffers is not None:
+            self._buffers.use(buffer)
+
     def _settle(self) -> None:
         """Does all updates that are due."""
         for portion in self._portions:
@@ -342,12 +357,14 @@ def overlap(
     *,
     bucket_bytes: int = BUCKET_BYTES,
     unused_parameters: bool = False,
+    broadcast_buffers: bool = True,
 ) -> OverlappedOptimizer:
     """Takes the place of DistributedDataParallel and of the optimizer; model and training loop stay as they are.
 
     All workers begin with rank 0's parameters and buffers. Any optimizer will do that treats its parameters one by one
     (SGD, Adam, AdamW, RMSprop ...; not LBFGS). `bucket_bytes`: neighbouring parameters travel together up to this size;
     a layer waits for its whole bucket. `unused_parameters`: whether a step may leave parameters without a gradient.
+    `broadcast_buffers`: after each step all workers go on with rank 0's buffers, which are on their way meanwhile.
     Raises ValueError for parameters that are not the model's, gradlane.AgentError.
     """
-    return OverlappedOptimizer(model, optimizer, session, bucket_bytes, unused_parameters)
+    return OverlappedOptimizer(model, optimizer, session, bucket_bytes, unused_parameters, broadcast_buffers)

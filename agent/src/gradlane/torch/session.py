@@ -120,10 +120,15 @@ class Session:
         bucket.close()
         self._own = [other for other in self._own if other is not bucket]
 
-    def flags(self, parameters: Sequence[torch.nn.Parameter]) -> Tensor:
-        """A tensor of one byte per parameter, whose exchange is the exact maximum. Raises AgentError."""
-        name = self._name("flags", parameters)
-        return self.connection.tensor(name, len(parameters), "uint8", [(0, 0)], op="max", exact=True)
+    def exact(self, kind: str, parameters: Sequence[torch.nn.Parameter], count: int, op: str) -> Tensor:
+        """A tensor of `count` bytes that belongs to these parameters; it loses nothing. Raises AgentError."""
+        return self.connection.tensor(self._name(kind, parameters), count, "uint8", [(0, 0)], op=op, exact=True)
+
+    def staging(self, device: torch.device) -> Staging | None:
+        """What copies between that device and shared memory; None for the CPU."""
+        if device.type != "cpu" and device not in self._stagings:
+            self._stagings[device] = Staging(device)
+        return self._stagings.get(device)
 
     def broadcast(self, tensors: Sequence[torch.Tensor]) -> None:
         """Gives all workers rank 0's values. Raises AgentError."""
@@ -204,11 +209,8 @@ class Session:
 
     def _make(self, kind: str, parameters: Sequence[torch.nn.Parameter]) -> Bucket:
         name = self._name(kind, parameters)
-        device = parameters[0].device
-        if device.type != "cpu" and device not in self._stagings:
-            self._stagings[device] = Staging(device)
         layers = [self._places[parameter][1] for parameter in parameters]
-        bucket = Bucket(self.connection, name, parameters, layers, self._stagings.get(device))
+        bucket = Bucket(self.connection, name, parameters, layers, self.staging(parameters[0].device))
         if any(self._places[parameter] in self._residuals for parameter in parameters):
             self._load_residuals(bucket)
         return bucket

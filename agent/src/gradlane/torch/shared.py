@@ -38,10 +38,14 @@ def as_array(tensor: torch.Tensor) -> npt.NDArray[Any]:
 
 
 def parts(memory: torch.Tensor, tensors: Sequence[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:
-    """Each tensor with its part of the flat memory, in the tensor's type and shape; bytes can be any type."""
-    ends = list(itertools.accumulate(tensor.nbytes // memory.element_size() for tensor in tensors))
+    """Each tensor with its part of the flat memory, in the tensor's type and shape; bytes can be any type.
+
+    The larger types come first, so that each element lies at a multiple of its size.
+    """
+    ordered = sorted(tensors, key=lambda tensor: -tensor.element_size())
+    ends = list(itertools.accumulate(tensor.nbytes // memory.element_size() for tensor in ordered))
     starts = [0, *ends][:-1]
     return [
         (tensor.detach(), memory[start:end].view(tensor.dtype).view(tensor.shape))
-        for tensor, start, end in zip(tensors, starts, ends, strict=True)
+        for tensor, start, end in zip(ordered, starts, ends, strict=True)
     ]

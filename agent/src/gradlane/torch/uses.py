@@ -7,26 +7,26 @@ from typing import Any
 
 import torch
 
-Use = Callable[[torch.nn.Parameter], None]
+Use = Callable[[Any], None]
 
 
-class _Parameters(dict[str, torch.nn.Parameter | None]):
-    """What a module has its parameters in, and reads at each attribute access: whoever reads one makes a use of it.
+class _Watched(dict[str, Any]):
+    """What a module has its parameters or buffers in, and reads at each access: who reads one makes a use of it.
 
-    DeepSpeed's ZeRO-3 finds in the same way those that are used outside of their own module's forward.
+    DeepSpeed's ZeRO-3 finds in the same way parameters that are used outside of their own module's forward.
     """
 
-    def __init__(self, inner: dict[str, torch.nn.Parameter | None], use: Use) -> None:
+    def __init__(self, inner: dict[str, Any], use: Use) -> None:
         super().__init__(inner)
         self._use = use
 
-    def __getitem__(self, name: str) -> torch.nn.Parameter | None:
-        parameter = super().__getitem__(name)
-        if parameter is not None:
-            self._use(parameter)
-        return parameter
+    def __getitem__(self, name: str) -> Any:
+        tensor = super().__getitem__(name)
+        if tensor is not None:
+            self._use(tensor)
+        return tensor
 
-    def all(self) -> dict[str, torch.nn.Parameter | None]:
+    def all(self) -> dict[str, Any]:
         """Uses them all."""
         for name in self:
             self[name]
@@ -45,7 +45,7 @@ class _Parameters(dict[str, torch.nn.Parameter | None]):
 class _BeforeForward:
     """A forward pre-hook that a copy of the model does not have."""
 
-    def __init__(self, parameters: _Parameters) -> None:
+    def __init__(self, parameters: _Watched) -> None:
         self._parameters = parameters
 
     def __call__(self, module: torch.nn.Module, inputs: Any) -> None:
@@ -60,26 +60,32 @@ class _NoHook:
         return
 
 
-def watch(model: torch.nn.Module, use: Use) -> Callable[[], None]:
-    """Calls `use` with each parameter of the model before its module's forward, and before anything else reads it.
+def watch(model: torch.nn.Module, use: Use, use_buffer: Use) -> Callable[[], None]:
+    """Calls `use` with each parameter of the model before its module's forward, and before anything else reads it;
+    `use_buffer` with each buffer before it is read.
 
-    Who has taken the parameters out of the model before is not seen. Returns what ends it.
+    Who has taken them out of the model before is not seen. Returns what ends it.
     """
     ends: list[Callable[[], None]] = []
 
-    def end_of(module: torch.nn.Module, inner: dict[str, torch.nn.Parameter | None]) -> Callable[[], None]:
+    def watched(module: torch.nn.Module, kind: str, use: Use) -> _Watched:
+        inner = getattr(module, kind)
+        found = _Watched(inner, use)
+
         def end() -> None:
             inner.clear()
-            inner.update(module._parameters)
-            module._parameters = inner
+            inner.update(dict.items(getattr(module, kind)))
+            setattr(module, kind, inner)
 
-        return end
+        ends.append(end)
+        setattr(module, kind, found)
+        return found
 
     for module in model.modules():
+        if module._buffers:
+            watched(module, "_buffers", use_buffer)
         if module._parameters:
-            parameters = _Parameters(module._parameters, use)
-            ends.append(end_of(module, module._parameters))
-            module._parameters = parameters
+            parameters = watched(module, "_parameters", use)
             # Modules that keep their parameters a second time (RNNs) read nothing, so their forward counts as a use.
             ends.append(module.register_forward_pre_hook(_BeforeForward(parameters)).remove)
 
