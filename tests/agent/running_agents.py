@@ -106,12 +106,16 @@ class Member:
 
     def __init__(self, file: Path, rank: int, agent: Agent, process: int = 0) -> None:
         self.began = time.monotonic()
+        self.notices: list[str] = []
         self._socket = agent_socket.connect(agent.socket, 20.0)
         join = {"op": "join", "job": file.read_text(), "file": str(file), "rank": rank, "process": process}
         ipc.send(self._socket, join)
 
     def next(self, timeout: float = 20.0) -> tuple[str, float]:
-        """What the agent says next, and the seconds since the beginning: "joined", "closed", or an error's text."""
+        """What the agent says next, and the seconds since the beginning: "joined", "closed", or an error's text.
+
+        What it says in between of who is late goes to `notices`.
+        """
         self._socket.settimeout(timeout)
         try:
             message, descriptors = ipc.receive(self._socket)
@@ -119,6 +123,9 @@ class Member:
             return "the agent closed its socket", time.monotonic() - self.began
         for descriptor in descriptors:
             os.close(descriptor)
+        if message["op"] == "notice":
+            self.notices.append(message["message"])
+            return self.next(timeout)
         said = message["message"] if message["op"] == "error" else message["op"]
         return said, time.monotonic() - self.began
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from running_agents import Agent, Lan, job_file
+from running_agents import Agent, Lan, agents, job_file, loopback
 
 from gradlane import Communicator
 from gradlane.errors import AgentError
-from gradlane.liveness import SILENT_SECONDS
+from gradlane.liveness import LATE_SECONDS, SILENT_SECONDS
 from gradlane.peers import DEAD_SECONDS
 
 
@@ -62,7 +62,7 @@ def test_datagrams_that_do_not_get_through_are_named_though_control_does(tmp_pat
             all_reduce(workers, 1)
         assert time.monotonic() - began < SILENT_SECONDS + 3
         assert re.search(r"rank 1 \(h1, 10\.77\.0\.2\)", str(caught.value))
-        assert "their datagrams do not get through" in str(caught.value)
+        assert "came to it, but datagrams do not get through" in str(caught.value)
 
 
 def test_who_sends_gradients_is_not_dead_though_its_heartbeats_are_lost(tmp_path: Path) -> None:
@@ -78,3 +78,37 @@ def test_who_sends_gradients_is_not_dead_though_its_heartbeats_are_lost(tmp_path
             step += 1
             time.sleep(0.2)  # the pace of a training's steps
         assert {peer["control"] for peer in hosts[0].status()["jobs"]["trial"]["peers"].values()} == {"connected"}
+
+
+def test_a_late_worker_is_named_by_who_waits_and_the_job_goes_on_when_it_comes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    addresses = loopback(2)
+    with agents(tmp_path, addresses) as hosts:
+        workers = communicators(job_file(tmp_path, addresses), hosts)
+        began = time.monotonic()
+        waits = workers[0].all_reduce(np.ones(1000, np.float32), op="sum", asynchronous=True)
+        while not caplog.messages and time.monotonic() - began < LATE_SECONDS + 5:
+            time.sleep(0.1)
+        assert time.monotonic() - began > LATE_SECONDS - 1
+        named = rf"has not moved for 1\d s: rank 1 \(h1, {addresses[1]}\) did not come to it; the job waits 60 s"
+        assert re.search(named, caplog.text)
+        assert re.search(named, hosts[0].status()["jobs"]["trial"]["late"])
+        assert any(re.search(named, line) for line in hosts[0].lines)
+        workers[1].all_reduce(np.ones(1000, np.float32), op="sum")
+        assert (waits.wait(5) == 2).all()
+        deadline = time.monotonic() + 5
+        while "late" in hosts[0].status()["jobs"]["trial"] and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert "late" not in hosts[0].status()["jobs"]["trial"]
+        close(workers)
+
+
+def test_a_worker_that_does_not_come_ends_the_job_after_its_patience(tmp_path: Path) -> None:
+    addresses = loopback(2)
+    with agents(tmp_path, addresses) as hosts:
+        workers = communicators(job_file(tmp_path, addresses, patience=10), hosts)
+        with pytest.raises(AgentError, match=r"rank 1 .* did not come to it; the job waits 10 s"):
+            workers[0].all_reduce(np.ones(1000, np.float32), op="sum", asynchronous=True).wait(20)
+        with pytest.raises(AgentError, match=r"rank 1 .* did not come to it"):
+            workers[1].barrier()

@@ -85,3 +85,17 @@ def test_filtered_datagrams_are_named_though_control_connections_stand(tmp_path:
         # Of two, each sees the other silent.
         assert re.match(r"rank ([01]) \(h\1, 10\.77\.0\..\) does not answer datagrams on UDP port 47401", said)
         assert seconds < 5
+
+
+def test_who_does_not_join_is_named_while_the_others_wait_and_when_their_patience_is_over(tmp_path: Path) -> None:
+    addresses = loopback(3)
+    with agents(tmp_path, addresses[:2]) as hosts, contextlib.ExitStack() as stack:
+        file = job_file(tmp_path, addresses, patience=12)
+        joining = [stack.enter_context(Member(file, rank, hosts[rank])) for rank in (0, 1)]
+        said, seconds = joining[0].next()
+        missing = f"rank 2 (h2, {addresses[2]})"
+        assert said == f"after 12 s these have not joined the job: {missing}"
+        assert 12 <= seconds < 15
+        assert joining[0].notices == [
+            f"after 10 s these have not joined the job, which waits 12 s (job.patience): {missing}"
+        ]

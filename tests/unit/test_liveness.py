@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from gradlane import liveness
-from gradlane.liveness import INDIRECT_SECONDS, SILENT_SECONDS, STALL_SECONDS, STOPPED_SECONDS, Progress, Stopped, stall
+from gradlane.liveness import INDIRECT_SECONDS, LATE_SECONDS, SILENT_SECONDS, STOPPED_SECONDS, Progress, Stopped, stall
 
 
 @dataclass
@@ -23,6 +23,7 @@ class Waiting:
 
 
 HERE, ELSEWHERE = "the all-reduce", None
+PATIENCE = 40.0
 
 
 @pytest.mark.parametrize(
@@ -34,26 +35,35 @@ HERE, ELSEWHERE = "the all-reduce", None
         # What is missing may wait for another, whom somebody else can name.
         (Waiting(ranks=[1], direct=False), SILENT_SECONDS, {1: HERE, 2: HERE}, None, ""),
         (Waiting(ranks=[1], direct=False), SILENT_SECONDS + INDIRECT_SECONDS, {1: HERE, 2: HERE}, [1], "do not get"),
+        # A server, which submits nothing itself, and waits for workers.
+        (Waiting(ranks=[4]), SILENT_SECONDS, {1: HERE}, [4], "do not get through"),
+        (Waiting(ranks=[4]), SILENT_SECONDS, {1: ELSEWHERE, 2: HERE}, None, ""),
+        (Waiting(ranks=[4]), LATE_SECONDS, {1: ELSEWHERE, 2: HERE}, [1], "did not come"),
         # One has not: it may be busy for long.
         (Waiting(ranks=[1]), SILENT_SECONDS, {1: ELSEWHERE, 2: HERE}, None, ""),
-        (Waiting(ranks=[1, 2]), SILENT_SECONDS, {1: ELSEWHERE, 2: HERE}, None, ""),
-        (Waiting(ranks=[1, 2]), STALL_SECONDS, {1: ELSEWHERE, 2: HERE}, [1], "have not contributed"),
-        (Waiting(), STALL_SECONDS, {1: HERE, 2: ELSEWHERE}, [2], "have not contributed"),
+        (Waiting(ranks=[1, 2]), LATE_SECONDS, {1: ELSEWHERE, 2: HERE}, [1], "did not come"),
+        (Waiting(), LATE_SECONDS, {1: HERE, 2: ELSEWHERE}, [2], "the job waits 40 s"),
         # A process of this host has not.
         (Waiting(processes=[1]), SILENT_SECONDS, {1: HERE}, None, ""),
-        (Waiting(processes=[1]), STALL_SECONDS, {1: HERE}, [], "have not contributed"),
+        (Waiting(processes=[1]), LATE_SECONDS, {1: HERE}, [], "did not come"),
         # Something comes.
         (Waiting(ranks=[1]), SILENT_SECONDS - 1, {1: HERE}, None, ""),
-        # A server, which submits nothing itself.
-        (Waiting(ranks=[4]), STALL_SECONDS, {1: HERE}, [], "nothing moves"),
     ],
 )
 def test_who_is_named(
     waiting: Waiting, idle: float, waits_for: dict[int, str | None], named: list[int] | None, words: str
 ) -> None:
-    found = stall(waiting, idle, waits_for)
-    assert (None if found is None else found[0]) == named
-    assert words in ("" if found is None else found[1])
+    found = stall(waiting, idle, waits_for, PATIENCE)
+    assert (None if found is None else found.ranks) == named
+    assert words in ("" if found is None else found.how)
+
+
+def test_who_is_late_ends_the_job_when_its_patience_is_over_and_the_network_at_once() -> None:
+    late, here = {1: ELSEWHERE}, {1: HERE}
+    for idle, waits_for, over in ((PATIENCE - 1, late, False), (PATIENCE, late, True), (SILENT_SECONDS, here, True)):
+        found = stall(Waiting(ranks=[1]), idle, waits_for, PATIENCE)
+        assert found is not None
+        assert found.over == over
 
 
 def test_progress_is_any_change() -> None:

@@ -5,6 +5,7 @@ gradlane.Communicator is the interface for programs; this one is for those who i
 """
 
 import contextlib
+import logging
 import os
 import socket
 import threading
@@ -23,6 +24,8 @@ from gradlane._core import ffi, lib
 from gradlane.errors import AgentError
 from gradlane.handle import Completions, Handle
 from gradlane.job import Job
+
+log = logging.getLogger("gradlane")
 
 ANSWER_SECONDS = 30.0
 CLOSE_SECONDS = 15.0
@@ -417,6 +420,8 @@ class Connection:
                 op = message["op"]
                 if op == "error":
                     self._fail(AgentError(message["message"]))
+                elif op == "notice":
+                    log.warning("%s", message["message"])
                 elif op == "closed":
                     self._farewell.set_result(message)
                 else:

@@ -35,7 +35,7 @@ class Refused(GradlaneError):
 
 def digest(job: Job) -> str:
     """What two agents must agree on, whatever their files look like."""
-    shared: list[object] = [job.name, job.id, job.members, job.transport, job.loss, job.slots]
+    shared: list[object] = [job.name, job.id, job.patience, job.members, job.transport, job.loss, job.slots]
     if job.transport.tagging == "host":
         shared.append(job.policy)  # otherwise it is the controller's alone, and may change
     return hashlib.sha256(repr(shared).encode()).hexdigest()
@@ -69,7 +69,7 @@ def _problem(message: Mapping[str, Any], job: Job, binding: Binding, role: str) 
     if not binding.proves(message.get("proof"), job, role):
         return f"does not know the key of job {job.name!r}"
     if message.get("digest") != digest(job):
-        return f"reads another job file for job {job.name!r}: ranks, transport, loss and slots must be equal"
+        return f"reads another job file for job {job.name!r}: patience, ranks, transport, loss and slots must be equal"
     return ""
 
 

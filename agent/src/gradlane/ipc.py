@@ -2,8 +2,8 @@
 """What a training process and its host's agent say to each other: JSON messages on a Unix SEQPACKET socket.
 
 Client to agent: join, statistics, close (client_socket.py); region, release, tensor, forget, group, residual, load
-(exchange.py). Agent to client: joined, statistics, closed, error; answer, to a message with the same "request". Every
-message is an object with the key "op". What a step waits for goes through shared memory, not here.
+(exchange.py). Agent to client: joined, statistics, notice, closed, error; answer, to a message with the same "request".
+Every message is an object with the key "op". What a step waits for goes through shared memory, not here.
 """
 
 import json

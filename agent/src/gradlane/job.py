@@ -27,6 +27,8 @@ MAX_SLICE_BYTES = MAX_PACKET - _IP_HEADERS[4] - _OTHER_HEADERS
 DEFAULT_BUFFER = "64kB"
 DEFAULT_TRACE_EVERY, MAX_TRACE_EVERY = 64, 1_000_000
 MAX_PROCESSES = 256
+DEFAULT_PATIENCE = 60  # s
+MIN_PATIENCE, MAX_PATIENCE = 10, 86_400
 ELEMENT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 _KEY = re.compile(r"(?:[0-9A-Fa-f]{2}){16,64}\Z")
@@ -94,6 +96,7 @@ class Job:
     """A training job. Ranks count from 0: the workers first, then the servers.
 
     `key` is the secret that the agents' control connections are authenticated with; b"": by certificates alone.
+    `patience`: seconds that the job waits for a worker that is late, to join it or in an operation.
     `text` is what the job was parsed from.
     """
 
@@ -101,6 +104,7 @@ class Job:
     name: str
     id: int
     key: bytes = field(repr=False)
+    patience: int
     workers: tuple[Member, ...]
     servers: tuple[Member, ...]
     transport: Transport
@@ -165,6 +169,7 @@ def parse(text: str, file_name: str) -> Job:
         name=head.name("name"),
         id=head.integer("id", 1, 65535),
         key=_key(head) if head.has("key") else b"",
+        patience=head.integer("patience", MIN_PATIENCE, MAX_PATIENCE, DEFAULT_PATIENCE),
         workers=workers,
         servers=servers,
         transport=_transport(root.table("transport"), len(servers or workers), workers[0].address.version, servers),

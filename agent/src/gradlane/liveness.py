@@ -6,6 +6,7 @@ processes that are stopped, and operations that nothing comes of.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -13,8 +14,8 @@ STOPPED_SECONDS = 5.0
 SILENT_SECONDS = 6.0
 # Whose results or partial sums are missing may wait for another: who misses a contribution of that one speaks first.
 INDIRECT_SECONDS = 2.0
-# A worker may be busy with something else that long, such as a checkpoint.
-STALL_SECONDS = 60.0
+# A worker may be busy with something else, such as a checkpoint. So long it is not named.
+LATE_SECONDS = 10.0
 
 
 class Waiting(Protocol):
@@ -72,20 +73,28 @@ class Progress:
         return now - self._since
 
 
-def stall(waiting: Waiting, idle: float, waits_for: Mapping[int, str | None]) -> tuple[list[int], str] | None:
-    """Who holds up an operation, and how, if it can be said by now. `waits_for`: the other workers' oldest operations.
+@dataclass(frozen=True)
+class Stall:
+    """Who holds up an operation, and how. `over`: it ends the job; otherwise it is told, and the job goes on."""
 
+    ranks: list[int]
+    how: str
+    over: bool
+
+
+def stall(waiting: Waiting, idle: float, waits_for: Mapping[int, str | None], patience: float) -> Stall | None:
+    """What is wrong with an operation that nothing has come of for `idle` seconds, if it can be said by now.
+
+    `waits_for`: the other workers' oldest operations; `patience`: s that the job has for a worker that is late.
     Datagrams do not get through from a rank that has submitted the operation, as it says, and of whom nothing comes.
-    A rank that has not is late.
+    A worker that has not is late; servers wait for workers.
     """
-    suspects: Iterable[int] = waiting.ranks or waits_for
-    blocked = [rank for rank in suspects if waits_for.get(rank) == waiting.what]
-    late = [rank for rank in suspects if rank in waits_for and waits_for[rank] != waiting.what]
-    patience = SILENT_SECONDS if waiting.direct else SILENT_SECONDS + INDIRECT_SECONDS
-    if blocked and not late and not waiting.processes and idle >= patience:
-        return blocked, "have contributed, but their datagrams do not get through: check the switch's guard, firewalls"
-    if idle >= STALL_SECONDS:
-        if late or waiting.processes:
-            return late, "have not contributed"
-        return blocked, "have contributed, but nothing moves"
-    return None
+    suspects: Iterable[int] = [rank for rank in waiting.ranks if rank in waits_for] or waits_for
+    late = [rank for rank in suspects if waits_for[rank] != waiting.what]
+    if late or waiting.processes:
+        how = f"did not come to it; the job waits {patience:g} s for who is late (job.patience)"
+        return Stall(late, how, idle >= patience) if idle >= LATE_SECONDS else None
+    if idle < SILENT_SECONDS + (0 if waiting.direct else INDIRECT_SECONDS):
+        return None
+    how = "came to it, but datagrams do not get through: check the switch's guard, firewalls"
+    return Stall(waiting.ranks or list(waits_for), how, True)

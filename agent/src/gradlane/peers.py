@@ -204,14 +204,17 @@ class Peers:
     async def connected(self, timeout: float) -> None:
         """Until all ranks are connected. Raises AgentError naming who is missing after `timeout` seconds."""
         if not await self._wait(lambda: len(self._peers) == len(self._others), timeout):
-            missing = [
-                self.name(rank) + (f": {self._why[rank]}" if rank in self._why else "")
-                for rank in self._others
-                if rank not in self._peers
-            ]
             raise AgentError(
-                self._refusal or f"after {timeout:g} s these have not joined the job: {', '.join(missing)}"
+                self._refusal or f"after {timeout:g} s these have not joined the job: {', '.join(self.missing())}"
             )
+
+    def missing(self) -> list[str]:
+        """The ranks that are not connected, and why, as far as that is known."""
+        return [
+            self.name(rank) + (f": {self._why[rank]}" if rank in self._why else "")
+            for rank in self._others
+            if rank not in self._peers
+        ]
 
     async def reach(self, stage: Stage, timeout: float | None) -> None:
         """Says that this rank has come so far, and waits for the others. Raises AgentError naming who has not."""

@@ -25,7 +25,6 @@ from gradlane.units import format_rate
 
 log = logging.getLogger("gradlane")
 
-JOIN_SECONDS = 60.0
 LEAVE_SECONDS = 5.0
 WATCH_SECONDS = 1.0
 _TYPICAL_SIZES = {"64 KiB": 64 << 10, "1 MiB": 1 << 20, "16 MiB": 16 << 20, "64 MiB": 64 << 20}
@@ -71,6 +70,7 @@ class Session:
         self._data: Exchange | None = None
         self._stopped = liveness.Stopped()
         self._progress = liveness.Progress()
+        self._late = ""  # who is, as it has been told
         self._since = time.time()
         self._last: dict[str, Any] = {"paths": {}}  # the statistics, when it is over
         services.listener.add(job.id, self.peers)
@@ -125,16 +125,22 @@ class Session:
 
     async def _join(self) -> None:
         begun = time.monotonic()
+        patience = self.job.patience
         self.peers.start()
-        await self._local_processes(JOIN_SECONDS)
-        await self.peers.connected(JOIN_SECONDS)
+        reminder = asyncio.get_running_loop().call_later(liveness.LATE_SECONDS, self._tell_who_is_missing)
+        try:
+            await self._local_processes(patience)
+            await self.peers.connected(patience)
+        finally:
+            reminder.cancel()
+            self._late = ""
         connected = time.monotonic()
         self._agreement = agreement = await joining.agree(self.job, self.rank, self.peers, self._services.prober)
         transport, memory = self._services.transport, self._services.memory
         self._engine = transport.add(self.job, self.rank, agreement, memory)
         self.peers.silence = self._engine.silence
         self._data = data = Exchange(self.job, self.rank, self._engine, agreement, self.fail, self.peers.ask)
-        await self.peers.reach(Stage.READY, JOIN_SECONDS)
+        await self.peers.reach(Stage.READY, patience)
         for process, client in self._clients.items():
             data.open(process, client.tell)
             content, descriptors = data.joined(process)
@@ -152,11 +158,27 @@ class Session:
         try:
             await asyncio.wait_for(self._all_here.wait(), timeout)
         except asyncio.TimeoutError:
-            missing = sorted(set(range(self.job.member(self.rank).processes)) - set(self._clients))
             raise AgentError(
-                f"{self.peers.name(self.rank)}: after {timeout:g} s these of its processes have not joined the job: "
-                f"{', '.join(map(str, missing))}"
+                f"after {timeout:g} s these have not joined the job: {', '.join(self._missing_processes())}"
             ) from None
+
+    def _missing_processes(self) -> list[str]:
+        missing = sorted(set(range(self.job.member(self.rank).processes)) - set(self._clients))
+        return [f"process {process} of {self.peers.name(self.rank)}" for process in missing]
+
+    def _tell_who_is_missing(self) -> None:
+        missing = self._missing_processes() + self.peers.missing()
+        self._notice(
+            f"after {liveness.LATE_SECONDS:g} s these have not joined the job, which waits {self.job.patience} s "
+            f"(job.patience): {', '.join(missing)}"
+        )
+
+    def _notice(self, text: str) -> None:
+        """Tells operators and the local processes of something that may yet end well."""
+        self._late = text
+        log.warning("%s: %s", self.name, text, extra=self._context())
+        for client in self._clients.values():
+            client.tell({"op": "notice", "message": text})
 
     def _tell_algorithms(self, agreement: Agreement) -> None:
         forced = self.job.transport.collective
@@ -278,18 +300,21 @@ class Session:
         self.peers.waiting = None if waiting is None else waiting.what
         counts = self._engine.statistics()
         idle = self._progress.idle((self.peers.waiting, counts["datagrams_received"]), now)
-        if waiting is None:
+        found = None
+        if waiting is not None:
+            workers = [member.rank for member in self.job.workers if member.rank != self.rank]
+            waits_for = {rank: self.peers.waits_for(rank) for rank in workers}
+            found = liveness.stall(waiting, idle, waits_for, self.job.patience)
+        if waiting is None or found is None:
+            self._late = ""
             return
-        workers = [member.rank for member in self.job.workers if member.rank != self.rank]
-        found = liveness.stall(waiting, idle, {rank: self.peers.waits_for(rank) for rank in workers})
-        if found is not None:
-            ranks, how = found
-            who = [self.peers.name(rank) for rank in ranks]
-            who += [f"process {process} of {self.peers.name(self.rank)}" for process in waiting.processes]
-            self.fail(
-                f"{waiting.what} has not moved for {idle:.0f} s: {', '.join(who) or 'all ranks'} {how} (counts of "
-                f"{self.peers.name(self.rank)}: {json.dumps(counts)})"
-            )
+        who = [self.peers.name(rank) for rank in found.ranks]
+        who += [f"process {process} of {self.peers.name(self.rank)}" for process in waiting.processes]
+        text = f"{waiting.what} has not moved for {idle:.0f} s: {', '.join(who)} {found.how}"
+        if found.over:
+            self.fail(f"{text} (counts of {self.peers.name(self.rank)}: {json.dumps(counts)})")
+        elif not self._late:
+            self._notice(text)
 
     def statistics(self) -> dict[str, Any]:
         """Cumulative counts of the transport, with the state of the path to every rank."""
@@ -326,6 +351,8 @@ class Session:
                 peer["counts"] = self._engine.peer_counts(int(rank))
             status["classes"] = self._classes(self._engine)
             status["memory"] = {"used": counts["memory_used"], "limit": self._services.memory}
+        if self._late:
+            status["late"] = self._late
         if self._agreement is not None:
             status["slice_bytes"] = self._agreement.slice_bytes
             status["conditions"] = asdict(self._agreement.conditions)

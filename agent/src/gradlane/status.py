@@ -71,11 +71,13 @@ class _Job(TypedDict):
 class JobStatus(_Job, total=False):
     """A job at this host. `since`: Unix time; `under_way`: collectives that are not complete.
 
-    `conditions`: the paths' `rate` (bit/s) and `latency` (s, one way), measured when the job was joined.
+    `late`: who holds it up, where somebody does. `conditions`: the paths' `rate` (bit/s) and `latency` (s, one way),
+    measured when the job was joined.
     """
 
     step: int
     under_way: int
+    late: str
     slice_bytes: int
     conditions: dict[str, float]
     memory: MemoryStatus

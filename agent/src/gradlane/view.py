@@ -186,6 +186,8 @@ def job_lines(
     if memory := job.get("memory"):
         parts.append(f"{size(memory['used'])} of {size(memory['limit'])} wait for slower workers")
     yield Line(f"job {name}: {', '.join(parts)}", "title")
+    if late := job.get("late"):
+        yield Line(f"  {late}", "warning")
     peers, classes, total = flows(job, before, seconds)
     yield from _table("peer", [*_sorted(peers, sort), total])
     if classes:
