@@ -32,8 +32,8 @@ class Authority:
         builder = builder.public_key(key.public_key()).serial_number(x509.random_serial_number())
         return builder.not_valid_before(now - day).not_valid_after(now + day)
 
-    def issue(self, name: str, address: str = "", host: str = "") -> Path:
-        """A configuration file for the agent of that address or host name."""
+    def issue(self, name: str, address: str = "", host: str = "", trust: "Authority | None" = None) -> Path:
+        """A configuration file for the agent of that address or host name, which trusts `trust`, too."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         names = [x509.IPAddress(ip_address(address))] if address else [x509.DNSName(host)]
@@ -42,6 +42,7 @@ class Authority:
         certificate.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(PEM))
         plain = serialization.NoEncryption()
         private.write_bytes(key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, plain))
-        config = self._folder / f"{name}.toml"
-        config.write_text(f'[tls]\nca = "{self.ca}"\ncertificate = "{certificate}"\nkey = "{private}"\n')
+        config, trusted = self._folder / f"{name}.toml", self._folder / f"{name}-trusts.pem"
+        trusted.write_bytes(self.ca.read_bytes() + (trust.ca.read_bytes() if trust else b""))
+        config.write_text(f'[tls]\nca = "{trusted}"\ncertificate = "{certificate}"\nkey = "{private}"\n')
         return config

@@ -77,7 +77,7 @@ def test_certificates_authenticate_with_and_without_a_key(tmp_path: Path, key: s
 
 def test_wrong_certificates_are_named(tmp_path: Path) -> None:
     addresses = loopback(2)
-    authority, stranger = Authority(tmp_path, "ca"), Authority(tmp_path, "other")
+    authority = Authority(tmp_path, "ca")
     good = authority.issue("good", address=addresses[0])
     for config, words in (
         (authority.issue("misnamed", address="10.9.9.9"), "shows a certificate for 10.9.9.9; it must name"),
@@ -86,12 +86,36 @@ def test_wrong_certificates_are_named(tmp_path: Path) -> None:
         with configured(tmp_path, addresses, [good, config]) as hosts:
             said = what_both_say([job_file(tmp_path, addresses)] * 2, hosts)
             assert any(words in text for text in said), said
-    config = stranger.issue("stranger", address=addresses[1])
-    pair = configured(tmp_path, addresses, [good, config])
-    with pair as hosts, members(job_file(tmp_path, addresses), hosts) as joining:
-        said, seconds = joining[1].next()
-    assert f"rank 0 (h0, {addresses[0]}) shows a certificate that this agent does not trust" in said
-    assert seconds < 2
+
+
+@pytest.mark.parametrize("who", ["both", "the caller", "the listener"])
+def test_distrust_is_named_at_both_ends_at_once(tmp_path: Path, who: str) -> None:
+    addresses = loopback(2)
+    names = [f"rank {rank} (h{rank}, {address})" for rank, address in enumerate(addresses)]
+    authority, other = Authority(tmp_path, "ca"), Authority(tmp_path, "other")
+    configs = [
+        authority.issue("listener", address=addresses[0], trust=other if who == "the caller" else None),
+        other.issue("caller", address=addresses[1], trust=authority if who == "the listener" else None),
+    ]
+    with configured(tmp_path, addresses, configs) as hosts:
+        said = what_both_say([job_file(tmp_path, addresses)] * 2, hosts)
+    shows = "shows a certificate that this agent does not trust: "
+    distrusts = "does not trust this agent's certificate: unknown ca"
+    expected = [f"{names[1]} {distrusts}", f"{names[0]} {shows}"]
+    if who == "the listener":
+        expected = [f"{names[1]} {shows}", f"{names[0]} {distrusts}"]
+    assert all(text.startswith(words) for text, words in zip(said, expected, strict=True)), said
+
+
+def test_who_has_certificates_and_who_has_not_are_told_so_at_once(tmp_path: Path) -> None:
+    addresses = loopback(2)
+    authority = Authority(tmp_path, "ca")
+    for certified in (0, 1):
+        configs: list[Path | None] = [None, None]
+        configs[certified] = authority.issue(f"a{certified}", address=addresses[certified])
+        with configured(tmp_path, addresses, configs) as hosts:
+            said = what_both_say([job_file(tmp_path, addresses)] * 2, hosts)
+        assert all("[tls] in its file" in text or "does not trust: self-signed" in text for text in said), said
 
 
 def test_who_stands_in_the_middle_gets_nowhere(tmp_path: Path) -> None:

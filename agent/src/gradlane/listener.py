@@ -13,7 +13,7 @@ import socket
 import ssl
 from typing import Protocol
 
-from gradlane import wire
+from gradlane import tls, wire
 from gradlane.errors import AgentError
 from gradlane.handshake import MAX_LINE, Call
 from gradlane.security import Credentials
@@ -109,22 +109,17 @@ class Listener:
 
     async def _take(self, sock: socket.socket, address: str) -> None:
         """From the TCP connection to the session that it is for."""
-        loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader(MAX_LINE)
-        protocol = asyncio.StreamReaderProtocol(reader)
         writer = None
+        credentials = self.credentials
         try:
-            transport, _ = await loop.connect_accepted_socket(
-                lambda: protocol, sock, ssl=self.credentials.listening, ssl_handshake_timeout=HANDSHAKE_SECONDS
-            )
-            writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+            reader, writer = await tls.secure(sock, credentials.listening, MAX_LINE, HANDSHAKE_SECONDS)
             mark_as_control(writer)
-            call = Call(reader, writer, self.credentials)
+            call = Call(reader, writer, credentials)
             await asyncio.wait_for(call.listen(), HANDSHAKE_SECONDS)
             await self._hand_over(call)
         except ssl.SSLError as error:
-            reason = error.reason or str(error)
-            self._broken(address, f"TLS: {reason}", certificate="CERT" in reason or "UNKNOWN_CA" in reason)
+            problem = credentials.problem(error)
+            self._broken(address, problem or "TLS was broken off", final=bool(problem))
         except (OSError, EOFError, ValueError, asyncio.TimeoutError) as error:
             self._broken(address, str(error) or type(error).__name__)
         except asyncio.CancelledError:
@@ -157,14 +152,15 @@ class Listener:
         while job not in self._hosts:
             await self._news.wait()
 
-    def _broken(self, address: str, problem: str, certificate: bool = False) -> None:
+    def _broken(self, address: str, problem: str, final: bool = False) -> None:
+        """`final`: another try would not help, if it is a member who called."""
         self.statistics["calls_broken"] += 1
         log.info("a call from %s came to nothing: %s", address, problem)
         for host in self._hosts.values():
-            if not certificate:
-                host.broken(address, problem)
+            if final:
+                host.refused(address, problem)
             else:
-                host.refused(address, f"and this agent do not trust each other's certificates ({problem})")
+                host.broken(address, problem)
 
 
 def _bind(address: Address) -> socket.socket:

@@ -9,13 +9,14 @@ import asyncio
 import contextlib
 import itertools
 import math
+import socket
 import ssl
 import time
 from collections.abc import Callable, Coroutine
 from enum import IntEnum
 from typing import Any
 
-from gradlane import handshake, wire
+from gradlane import handshake, tls, wire
 from gradlane.errors import AgentError
 from gradlane.handshake import Call, Message, Refused
 from gradlane.job import Job
@@ -118,24 +119,16 @@ class Peers:
     # Connecting
 
     async def _call(self, rank: int) -> None:
-        address = str(self.job.member(rank).address)
-        local = (str(self.job.member(self.rank).address), 0)
-        context = self._credentials.calling
         while not self._closing:
             writer = None
             try:
-                reader, writer = await asyncio.wait_for(
-                    asyncio.open_connection(
-                        address, wire.CONTROL_PORT, local_addr=local, limit=handshake.MAX_LINE, ssl=context
-                    ),
-                    CONNECT_SECONDS,
-                )
+                reader, writer = await asyncio.wait_for(self._connect(rank), CONNECT_SECONDS)
                 mark_as_control(writer)
                 await asyncio.wait_for(
                     handshake.introduce(reader, writer, self.job, self.rank, rank, self._credentials), ANSWER_SECONDS
                 )
             except (Refused, ssl.SSLError) as error:
-                problem = str(error) if isinstance(error, Refused) else _tls_problem(error)
+                problem = str(error) if isinstance(error, Refused) else self._credentials.problem(error)
                 if writer is not None:
                     writer.close()
                 if problem:
@@ -151,6 +144,18 @@ class Peers:
             else:
                 self._adopt(rank, reader, writer)
                 return
+
+    async def _connect(self, rank: int) -> tls.Connected:
+        own, other = self.job.member(self.rank).address, self.job.member(rank).address
+        sock = socket.socket(socket.AF_INET if own.version == 4 else socket.AF_INET6, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            sock.bind((str(own), 0))
+            await asyncio.get_running_loop().sock_connect(sock, (str(other), wire.CONTROL_PORT))
+        except BaseException:
+            sock.close()
+            raise
+        return await tls.secure(sock, self._credentials.calling, handshake.MAX_LINE, CONNECT_SECONDS)
 
     def accept(self, call: Call) -> None:
         """Takes over a connection that another agent opened, after its introduction was read."""
@@ -365,17 +370,3 @@ async def _hang_up(peer: Peer) -> None:
     with contextlib.suppress(asyncio.TimeoutError, OSError):
         await asyncio.wait_for(peer.reader.read(), LINGER_SECONDS)
     peer.writer.close()
-
-
-def _tls_problem(error: ssl.SSLError) -> str:
-    """What a failed TLS handshake says of the other agent; "" if the connection just broke."""
-    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
-        return ""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"shows a certificate that this agent does not trust: {error.verify_message}"
-    reason = error.reason or str(error)
-    if reason == "WRONG_VERSION_NUMBER":
-        return "does not speak TLS: an older agent, or another program, listens there"
-    if "CERT" in reason or "ALERT" in reason:
-        return f"does not trust this agent's certificate, or has none itself ([tls] of the agents' files): {reason}"
-    return f"can't be spoken with by TLS 1.3: {reason}"

@@ -25,9 +25,21 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from gradlane import tls
 from gradlane.config import Tls
 from gradlane.errors import AgentError
 from gradlane.job import Job, Member
+
+# Alerts about certificates (RFC 8446, 6.2), as OpenSSL names them.
+_DISTRUST = {
+    "BAD_CERTIFICATE",
+    "UNSUPPORTED_CERTIFICATE",
+    "CERTIFICATE_REVOKED",
+    "CERTIFICATE_EXPIRED",
+    "CERTIFICATE_UNKNOWN",
+    "UNKNOWN_CA",
+    "CERTIFICATE_REQUIRED",
+}
 
 
 class Credentials:
@@ -36,12 +48,12 @@ class Credentials:
     def __init__(self, files: Tls | None) -> None:
         """Reads the files, or without any makes a key and a certificate. Raises AgentError if a file is bad."""
         self.certified = files is not None
-        self.listening = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.calling = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self.listening = tls.Context(ssl.PROTOCOL_TLS_SERVER)
+        self.calling = tls.Context(ssl.PROTOCOL_TLS_CLIENT)
         self.calling.check_hostname = False  # `misnamed` does it, alike on both sides
         for context in (self.listening, self.calling):
             context.minimum_version = ssl.TLSVersion.TLSv1_3
-        # OPTIONAL: who shows none at all is refused by `misnamed`, which can say why; a TLS alert might not arrive.
+        # OPTIONAL: who shows none at all is refused by `misnamed`, which can say more than a TLS alert.
         self.listening.verify_mode = ssl.CERT_OPTIONAL if files else ssl.CERT_NONE
         self.calling.verify_mode = ssl.CERT_REQUIRED if files else ssl.CERT_NONE
         self.listening.num_tickets = 0  # nobody resumes: a connection lasts as long as its job
@@ -57,6 +69,22 @@ class Credentials:
             self.fingerprint = fingerprint(ssl.PEM_cert_to_DER_cert(_first_certificate(files.certificate)))
         except OSError as error:  # of which TLS's errors are a kind
             raise AgentError(f"[tls]: {files.ca}, {files.certificate} or {files.key} can't be used: {error}") from error
+
+    def problem(self, error: ssl.SSLError) -> str:
+        """What a failed handshake says of the other agent; "" if the connection just broke."""
+        if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+            return ""
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return f"shows a certificate that this agent does not trust: {error.verify_message}"
+        reason = error.reason or str(error)
+        if reason == "WRONG_VERSION_NUMBER":
+            return "does not speak TLS: an older agent, or another program"
+        _, told, alert = reason.partition("ALERT_")
+        if told and alert in _DISTRUST:
+            if not self.certified:
+                return "has [tls] in its file, but this agent has not; either all agents of a job have, or none"
+            return f"does not trust this agent's certificate: {alert.replace('_', ' ').lower()}"
+        return f"can't be spoken with by TLS 1.3: {reason}"
 
 
 def _first_certificate(path: Path) -> str:

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TLS on a socket, as asyncio has it, but that who breaks off a handshake tells the other side why.
+
+That is TLS's alert (RFC 8446, 6.2), which asyncio drops with the connection. A caller gets it when its own handshake is
+over: in TLS 1.3 the listener looks at the caller's certificate last.
+"""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from typing import Any
+
+Connected = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class _Failed(ssl.SSLError):
+    def __init__(self, cause: ssl.SSLError, alert: bytes) -> None:
+        super().__init__(*cause.args)
+        self.cause = cause
+        self.alert = alert
+
+
+class _Object(ssl.SSLObject):
+    outgoing: ssl.MemoryBIO
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            raise _Failed(error, self.outgoing.read()) from error
+
+
+class Context(ssl.SSLContext):
+    """Settings, for `secure`."""
+
+    sslobject_class = _Object
+
+    def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *args: Any, **kwargs: Any) -> ssl.SSLObject:
+        """As its base; called by asyncio."""
+        made = super().wrap_bio(incoming, outgoing, *args, **kwargs)
+        assert isinstance(made, _Object)
+        made.outgoing = outgoing
+        return made
+
+
+async def secure(sock: socket.socket, context: Context, limit: int, seconds: float) -> Connected:
+    """Streams over TLS on a connected socket, which they take over. `context`: of a server if the other side called.
+
+    `limit`: bytes of a line that is read; `seconds`: for the handshake. Raises OSError: of a handshake that failed an
+    ssl.SSLError, and the other side has been told.
+    """
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit)
+    protocol = asyncio.StreamReaderProtocol(reader)
+    with sock.dup() as kept:  # asyncio closes the other one when the handshake fails
+        try:
+            if context.protocol == ssl.PROTOCOL_TLS_SERVER:
+                transport, _ = await loop.connect_accepted_socket(
+                    lambda: protocol, sock, ssl=context, ssl_handshake_timeout=seconds
+                )
+            else:
+                name = sock.getpeername()[0]
+                transport, _ = await loop.create_connection(
+                    lambda: protocol, sock=sock, ssl=context, server_hostname=name, ssl_handshake_timeout=seconds
+                )
+        except _Failed as failed:
+            with contextlib.suppress(OSError):  # it is gone, and needs no reason
+                kept.send(failed.alert)
+            raise failed.cause from None
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
