@@ -78,6 +78,10 @@ bench-tails: $(VENV)/.ready ## Incast beside TCP, and random loss within the bud
 bench-fairness: $(VENV)/.ready ## Two jobs at one port, and a job beside TCP: who gets how much (root)
 	$(BIN)/python bench/fairness.py
 
+.PHONY: bench-overlap
+bench-overlap: $(VENV)/.ready ## Training without the barrier beside DDP, on a slow network -> out/bench/overlap.json (root)
+	$(BIN)/python bench/overlap.py
+
 .PHONY: bench-training
 bench-training: $(VENV)/.ready ## Every scenario x arm x 3 seeds -> out/bench/training.json (root; takes long)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/training.py

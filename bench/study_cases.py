@@ -150,5 +150,6 @@ def matrix(models: Sequence[str], seeds: Sequence[int], tolerances: Sequence[flo
             for feedback in (True, False):
                 cases.append(Case(model, seed, length, "gradlane", p, feedback))
         if POLICY_TOLERANCE in tolerances:
-            cases.append(Case(model, seed, length, "gradlane", POLICY_TOLERANCE, drops="policy"))
+            for feedback in (True, False):
+                cases.append(Case(model, seed, length, "gradlane", POLICY_TOLERANCE, feedback, drops="policy"))
     return cases
