@@ -28,7 +28,7 @@ from agent_hosts import MTU, Hosts, cpu_seconds
 from console import make_console, print_tables
 from gradlane.errors import AgentError
 from gradlane.units import parse_rate, parse_size
-from namespaces import WireError
+from netns import WireError
 from results import machine
 from tables import TextTable
 

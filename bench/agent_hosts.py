@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from namespaces import Namespaces, WireError, run
+from netns import Namespaces, WireError, run
 
 MTU = 1500
 # Of a port of limited rate: what it holds, and what it sends at once, which is no less than the kernel's largest frame.

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from agent_hosts import Hosts
-from namespaces import run
+from netns import run
 
 _BURST = 10_000  # bytes that a port sends at once
 

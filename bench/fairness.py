@@ -27,7 +27,7 @@ from dumbbell import Dumbbell
 from fairness_flows import Flow, Running
 from gradlane.errors import AgentError
 from gradlane.units import parse_rate, parse_size
-from namespaces import WireError
+from netns import WireError
 from results import machine
 from tables import TextTable
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dumbbell import Dumbbell
-from namespaces import WireError
+from netns import WireError
 
 _WORKER = str(Path(__file__).with_name("fairness_worker.py"))
 _START = 30.0  # seconds within which a flow begins

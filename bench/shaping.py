@@ -26,7 +26,7 @@ import grpc
 from finsy.proto import p4r
 
 from gradlane_switch.errors import SwitchError
-from namespaces import WireError, run
+from netns import WireError, run
 from wires import HEADERS, Client, Running, Wires, build_sender, frame
 
 RATE, BUFFER = 100_000_000, 64_000  # bit/s, bytes

@@ -29,7 +29,7 @@ import grpc
 from finsy.proto import p4r
 
 from gradlane_switch.errors import SwitchError
-from namespaces import WireError
+from netns import WireError
 from wires import Client, Running, Wires, build_sender, frame
 
 _LINKS = 3

@@ -30,7 +30,7 @@ import grpc
 from finsy.proto import U128, p4i, p4r, p4r_grpc
 from google.protobuf import text_format
 
-from namespaces import WireError, run
+from netns import WireError, run
 from wires import P4INFO, PROGRAM, Wires, next_hops, program_ids, route
 
 COPIES = {"copy": "sockets", "copy-rings": "rings", "copy-xdp": "xdp"}

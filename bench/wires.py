@@ -20,7 +20,7 @@ from finsy.proto import U128, p4i, p4r, p4r_grpc
 from google.protobuf import text_format
 
 from gradlane_switch.client import ask
-from namespaces import Namespaces, WireError, run
+from netns import Namespaces, WireError, run
 
 HEADERS = 14 + 20 + 8
 """Bytes of a datagram's frame in front of its payload."""
