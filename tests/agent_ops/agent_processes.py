@@ -16,7 +16,7 @@ import numpy as np
 from gradlane import Communicator
 
 # Far from 127.0.0.1, so that agents of the machine itself are not met, nor those of another run of the tests.
-NETWORK = f"127.{48 + os.getpid() % 200}.{os.getpid() // 200 % 250}"
+NETWORK = f"127.{47 + os.getpid() % 200}.{os.getpid() // 200 % 250}"
 GRADLANE = (sys.executable, "-m", "gradlane.cli")
 
 

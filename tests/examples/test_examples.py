@@ -14,7 +14,7 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # Of this process alone, so that no agent of the machine itself or of another run of the tests is met.
-NETWORK = f"127.{48 + os.getpid() % 200}.{os.getpid() // 200 % 250}"
+NETWORK = f"127.{47 + os.getpid() % 200}.{os.getpid() // 200 % 250}"
 
 
 def needs(*modules: str) -> pytest.MarkDecorator:
