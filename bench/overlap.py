@@ -27,7 +27,7 @@ from agent_hosts import Hosts
 from console import make_console, print_tables
 from gradlane.errors import AgentError
 from gradlane.units import parse_rate
-from namespaces import WireError
+from netns import WireError
 from results import machine
 from tables import TextTable
 
