@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gradlane import agent_socket, ipc
+from gradlane.config import AgentConfig
 
 # Far from 127.0.0.1, so that agents of the machine itself are not met, nor those of another run of the tests.
 NETWORK = f"127.{47 + os.getpid() % 200}.{os.getpid() // 200 % 250}"
@@ -104,7 +105,7 @@ def loopback(count: int) -> list[str]:
 class Member:
     """A training process's connection to its agent, which begins to join a job at once."""
 
-    def __init__(self, file: Path, rank: int, agent: Agent, process: int = 0) -> None:
+    def __init__(self, file: Path, rank: int, agent: Agent | AgentConfig, process: int = 0) -> None:
         self.began = time.monotonic()
         self.notices: list[str] = []
         self._socket = agent_socket.connect(agent.socket, 20.0)

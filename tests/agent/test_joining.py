@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the ranks of a job find each other and what they find out about the paths between them."""
 
+import asyncio
 import contextlib
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 from running_agents import Lan, Member, agents, job_file, loopback, members
+
+from gradlane import daemon
+from gradlane.config import AgentConfig
 
 
 def slice_bytes(agent) -> int:
@@ -99,3 +105,31 @@ def test_who_does_not_join_is_named_while_the_others_wait_and_when_their_patienc
         assert joining[0].notices == [
             f"after 10 s these have not joined the job, which waits 12 s (job.patience): {missing}"
         ]
+
+
+def test_many_ranks_join_without_getting_into_each_others_way(tmp_path: Path) -> None:
+    """Agents in one process, so that it is the work of the joins that is measured, and not that of starting them."""
+    ranks = 16
+    addresses = loopback(ranks)
+    file = job_file(tmp_path, addresses)
+    configs = [AgentConfig((ip_address(address),), tmp_path / f"{k}.sock") for k, address in enumerate(addresses)]
+
+    async def join() -> list[str]:
+        loop = asyncio.get_running_loop()
+        async with contextlib.AsyncExitStack() as stack:
+            hosts = [daemon.Agent(config) for config in configs]
+            for host in hosts:
+                await stack.enter_async_context(host.serving())
+            pool = stack.enter_context(ThreadPoolExecutor(ranks))
+            joining = [stack.enter_context(Member(file, rank, config)) for rank, config in enumerate(configs)]
+            answers = await asyncio.gather(*(loop.run_in_executor(pool, member.next, 60.0) for member in joining))
+            counts = [host.status()["control"] for host in hosts]
+            # Each pair has met once: no call ran out of time and was made again.
+            met = [(count["calls_accepted"], count["calls_broken"]) for count in counts]
+            assert met == [(ranks - 1 - rank, 0) for rank in range(ranks)]
+            return [said for said, _ in answers]
+
+    began = time.process_time()
+    assert asyncio.run(join()) == ["joined"] * ranks
+    # About 6 ms for both ends of each of 120 pairs: TLS, probes of the path, heartbeats.
+    assert time.process_time() - began < 5

@@ -5,6 +5,7 @@ from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
 import pytest
+from gradlane._core import lib
 
 from gradlane import job
 from gradlane.job import JobError, Member
@@ -272,3 +273,15 @@ def test_a_job_has_workers() -> None:
 def test_a_rank_that_does_not_exist_is_named() -> None:
     with pytest.raises(JobError, match=r"has no rank 3: ranks are 0 to 2"):
         job.parse(GOOD, "j.toml").member(3)
+
+
+def test_a_job_has_no_more_ranks_than_the_core_takes() -> None:
+    def ranks(count: int) -> str:
+        members = (
+            f'[[worker]]\nrank = {k}\nhost = "h{k}"\naddress = "10.0.{k >> 8}.{k & 255}"\n' for k in range(count)
+        )
+        return '[job]\nname = "wide"\nid = 1\n[transport]\nrate = "1gbit"\n' + "".join(members)
+
+    assert len(job.parse(ranks(lib.GL_MAX_RANKS), "job.toml").workers) == lib.GL_MAX_RANKS
+    with pytest.raises(JobError, match=f"has {lib.GL_MAX_RANKS + 1} ranks; at most {lib.GL_MAX_RANKS}"):
+        job.parse(ranks(lib.GL_MAX_RANKS + 1), "job.toml")

@@ -9,7 +9,6 @@ Lines of JSON. Versions are looked at first, then the proof, then the digest of 
 """
 
 import asyncio
-import hashlib
 import json
 import secrets
 import ssl
@@ -31,14 +30,6 @@ Message = dict[str, Any]
 
 class Refused(GradlaneError):
     """The other side is not who it should be, or does not take us for whom we are. Trying again would not help."""
-
-
-def digest(job: Job) -> str:
-    """What two agents must agree on, whatever their files look like."""
-    shared: list[object] = [job.name, job.id, job.patience, job.members, job.transport, job.loss, job.slots]
-    if job.transport.tagging == "host":
-        shared.append(job.policy)  # otherwise it is the controller's alone, and may change
-    return hashlib.sha256(repr(shared).encode()).hexdigest()
 
 
 async def read(reader: asyncio.StreamReader) -> Message:
@@ -68,7 +59,7 @@ def _problem(message: Mapping[str, Any], job: Job, binding: Binding, role: str) 
         return problem
     if not binding.proves(message.get("proof"), job, role):
         return f"does not know the key of job {job.name!r}"
-    if message.get("digest") != digest(job):
+    if message.get("digest") != job.digest:
         return f"reads another job file for job {job.name!r}: patience, ranks, transport, loss and slots must be equal"
     return ""
 
@@ -90,7 +81,7 @@ async def introduce(
     certificate = _tls(writer).getpeercert(binary_form=True)
     binding = Binding(fingerprint(certificate or b""), secrets.token_hex(16), str(challenge.get("nonce")), rank, to)
     hello = {"version": VERSION, "job": job.id, "rank": rank, "to": to, "nonce": binding.caller_nonce}
-    write(writer, {**hello, "digest": digest(job), "proof": binding.proof(job, "caller")})
+    write(writer, {**hello, "digest": job.digest, "proof": binding.proof(job, "caller")})
     if problem := _version_problem(challenge):
         raise Refused(problem)  # the other side has been told enough to say the same
     answer = await read(reader)
@@ -147,7 +138,7 @@ class Call:
     def accept(self, job: Job, rank: int) -> None:
         """Says who we are, to a caller without a problem."""
         proof = self._binding(rank).proof(job, "listener")
-        write(self.writer, {"version": VERSION, "digest": digest(job), "proof": proof})
+        write(self.writer, {"version": VERSION, "digest": job.digest, "proof": proof})
 
     def refuse(self, problem: str) -> None:
         """Says why not, and ends the connection."""

@@ -4,6 +4,8 @@
 The agent and the controller read the same file, so what they must agree on is defined here once.
 """
 
+import functools
+import hashlib
 import re
 import socket
 from collections.abc import Sequence
@@ -27,6 +29,7 @@ MAX_SLICE_BYTES = MAX_PACKET - _IP_HEADERS[4] - _OTHER_HEADERS
 DEFAULT_BUFFER = "64kB"
 DEFAULT_TRACE_EVERY, MAX_TRACE_EVERY = 64, 1_000_000
 MAX_PROCESSES = 256
+MAX_RANKS = 256  # GL_MAX_RANKS of core/engine.h
 DEFAULT_PATIENCE = 60  # s
 MIN_PATIENCE, MAX_PATIENCE = 10, 86_400
 ELEMENT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
@@ -132,6 +135,14 @@ class Job:
     def aggregators(self) -> tuple[Member, ...]:
         """Who reduces: the servers, or without servers each worker its shard."""
         return self.servers or self.workers
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Of what the agents of a job must agree on, whatever their files look like."""
+        shared: list[object] = [self.name, self.id, self.patience, self.members, self.transport, self.loss, self.slots]
+        if self.transport.tagging == "host":
+            shared.append(self.policy)  # otherwise it is the controller's alone, and may change
+        return hashlib.sha256(repr(shared).encode()).hexdigest()
 
     def member(self, rank: int) -> Member:
         """The member of that rank. Raises JobError that names the job's ranks."""
@@ -247,6 +258,8 @@ def _members(tables: Sequence[Table], kind: str, first_rank: int) -> tuple[Membe
 
 
 def _check_together(root: Table, members: Sequence[Member], workers: int) -> None:
+    if len(members) > MAX_RANKS:
+        raise root.error("", f"has {len(members)} ranks; at most {MAX_RANKS} are possible")
     by_host: dict[str, int] = {}
     by_address: dict[Address, int] = {}
     first = members[0]

@@ -13,8 +13,8 @@ from gradlane.job import MAX_PACKET, Job, headers, largest_slice
 from gradlane.peers import Peers, Stage
 from gradlane.probing import Path, Prober, Probes
 
-AGREE_SECONDS = 20.0
 TRAIN_SECONDS = 0.05
+MAX_PATHS = 4
 
 
 @dataclass(frozen=True)
@@ -35,19 +35,19 @@ async def agree(job: Job, rank: int, peers: Peers, prober: Prober) -> Agreement:
         peers.tell("session", mine)
         session = mine
     else:
-        [session] = await peers.told("session", [0], AGREE_SECONDS)
+        [session] = await peers.told("session", [0], job.patience)
     probes = prober.add(job.id, rank, int(session["token"]), [member.address for member in job.members])
     try:
-        await peers.reach(Stage.SESSION_KNOWN, AGREE_SECONDS)
+        await peers.reach(Stage.SESSION_KNOWN, job.patience)
         measured = await _measure(job, rank, peers, prober, probes)
         if rank == 0:
             others = list(range(1, len(job.members)))
-            told = [_Measured(**values) for values in await peers.told("paths", others, AGREE_SECONDS)]
+            told = [_Measured(**values) for values in await peers.told("paths", others, job.patience)]
             agreed = _decide(job, [measured, *told])
             peers.tell("agreement", agreed)
         else:
             peers.tell("paths", asdict(measured), [0])
-            [agreed] = await peers.told("agreement", [0], AGREE_SECONDS)
+            [agreed] = await peers.told("agreement", [0], job.patience)
     finally:
         prober.remove(job.id)
     return Agreement(
@@ -64,7 +64,15 @@ async def _measure(job: Job, rank: int, peers: Peers, prober: Prober, probes: Pr
         return _Measured(prober.largest(prober.address), rank, 0.0, None)
     wanted = job.transport.slice_bytes
     needed = None if wanted is None else wanted + headers(job.family)
-    paths: list[Path] = await asyncio.gather(*(probes.path(other, needed, peers.name(other)) for other in others))
+    # The nearest ranks first and few at once, so that no port gets everybody's probes together.
+    others = others[rank:] + others[:rank]
+    some = asyncio.Semaphore(MAX_PATHS)
+
+    async def path(other: int) -> Path:
+        async with some:
+            return await probes.path(other, needed, peers.name(other))
+
+    paths = await asyncio.gather(*map(path, others))
     packet, narrowest = min((path.packet, other) for path, other in zip(paths, others, strict=True))
     if needed is not None and packet < needed:
         raise AgentError(

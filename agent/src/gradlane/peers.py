@@ -17,10 +17,10 @@ from enum import IntEnum
 from typing import Any
 
 from gradlane import handshake, tls, wire
-from gradlane.errors import AgentError
+from gradlane.errors import AgentError, listed
 from gradlane.handshake import Call, Message, Refused
 from gradlane.job import Job
-from gradlane.listener import PARK_SECONDS, mark_as_control
+from gradlane.listener import HANDSHAKE_SECONDS, mark_as_control
 from gradlane.security import Credentials
 
 HEARTBEAT_SECONDS = 0.5
@@ -29,8 +29,11 @@ DEAD_SECONDS = 7.5
 # Nobody tells when an agent starts that does not run yet.
 RETRY_SECONDS = 0.2
 CONNECT_SECONDS = 2.0
+# Calls that one rank makes at once: more of them would only run out of time together.
+MAX_CALLS = 4
 LINGER_SECONDS = 2.0
-ANSWER_SECONDS = PARK_SECONDS + 2.0
+# More than PARK_SECONDS, after which the other side hangs up, on a busy machine: a call that was taken is not given up.
+ANSWER_SECONDS = 20.0
 
 
 class Stage(IntEnum):
@@ -92,6 +95,7 @@ class Peers:
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._lingering: set[asyncio.Task[None]] = set()
+        self._calls = asyncio.Semaphore(MAX_CALLS)
         self._closing = False
         self._refusal = ""
 
@@ -101,8 +105,8 @@ class Peers:
         return f"rank {rank} ({member.host}, {member.address})"
 
     def start(self) -> None:
-        """Begins to call the lower ranks; the higher ones call us, see `accept`."""
-        for rank in range(self.rank):
+        """Begins to call the lower ranks, the nearest first, so that not all call the same; the higher ones call us."""
+        for rank in reversed(range(self.rank)):
             self._spawn(self._call(rank))
         self._spawn(self._beat())
 
@@ -122,7 +126,11 @@ class Peers:
         while not self._closing:
             writer = None
             try:
-                reader, writer = await asyncio.wait_for(self._connect(rank), CONNECT_SECONDS)
+                async with self._calls:
+                    sock = await asyncio.wait_for(self._connect(rank), CONNECT_SECONDS)
+                    reader, writer = await tls.secure(
+                        sock, self._credentials.calling, handshake.MAX_LINE, HANDSHAKE_SECONDS
+                    )
                 mark_as_control(writer)
                 await asyncio.wait_for(
                     handshake.introduce(reader, writer, self.job, self.rank, rank, self._credentials), ANSWER_SECONDS
@@ -145,7 +153,7 @@ class Peers:
                 self._adopt(rank, reader, writer)
                 return
 
-    async def _connect(self, rank: int) -> tls.Connected:
+    async def _connect(self, rank: int) -> socket.socket:
         own, other = self.job.member(self.rank).address, self.job.member(rank).address
         sock = socket.socket(socket.AF_INET if own.version == 4 else socket.AF_INET6, socket.SOCK_STREAM)
         try:
@@ -155,7 +163,7 @@ class Peers:
         except BaseException:
             sock.close()
             raise
-        return await tls.secure(sock, self._credentials.calling, handshake.MAX_LINE, CONNECT_SECONDS)
+        return sock
 
     def accept(self, call: Call) -> None:
         """Takes over a connection that another agent opened, after its introduction was read."""
@@ -210,7 +218,7 @@ class Peers:
         """Until all ranks are connected. Raises AgentError naming who is missing after `timeout` seconds."""
         if not await self._wait(lambda: len(self._peers) == len(self._others), timeout):
             raise AgentError(
-                self._refusal or f"after {timeout:g} s these have not joined the job: {', '.join(self.missing())}"
+                self._refusal or f"after {timeout:g} s these have not joined the job: {listed(self.missing())}"
             )
 
     def missing(self) -> list[str]:
@@ -227,7 +235,7 @@ class Peers:
         for peer in self._peers.values():
             peer.send({"stage": stage})
         if not await self._wait(lambda: all(p.stage >= stage for p in self._peers.values()), timeout):
-            missing = ", ".join(self.name(p.rank) for p in self._peers.values() if p.stage < stage)
+            missing = listed([self.name(p.rank) for p in self._peers.values() if p.stage < stage])
             raise AgentError(f"after {timeout:g} s these have not come to the stage {stage.name}: {missing}")
 
     def tell(self, topic: str, content: Any, ranks: list[int] | None = None) -> None:
@@ -239,7 +247,7 @@ class Peers:
         """What those ranks told about the topic. Raises AgentError naming who is silent after `timeout` seconds."""
         found = self._told.setdefault(topic, {})
         if not await self._wait(lambda: all(rank in found for rank in ranks), timeout):
-            missing = ", ".join(self.name(rank) for rank in ranks if rank not in found)
+            missing = listed([self.name(rank) for rank in ranks if rank not in found])
             raise AgentError(f"after {timeout:g} s these have not told about the {topic}: {missing}")
         return [found[rank] for rank in ranks]
 
@@ -355,7 +363,7 @@ class Peers:
                     f"{self.name(self.rank)} is down"
                 )
             elif silent:
-                who = ", ".join(self.name(p.rank) for p in silent)
+                who = listed([self.name(p.rank) for p in silent])
                 self._failed(f"{who}: no answer for {DEAD_SECONDS:g} s; the host, its agent or the network is down")
             for peer in self._peers.values():
                 peer.send({"waiting": self.waiting})

@@ -161,7 +161,7 @@ class Probes:
         self._sent: dict[int, int] = {}  # when, by number
         self._answered: dict[int, tuple[int, int, int]] = {}  # arrival and values, by number
         self._trains: dict[int, _Train] = {}  # by rank
-        self._news = asyncio.Event()
+        self._news = [asyncio.Event() for _ in addresses]  # an answer of that rank
 
     def knows(self, token: int, rank: int, address: str) -> bool:
         """Whether a datagram is of this job."""
@@ -184,7 +184,7 @@ class Probes:
                 self._send(Kind.RESULT, rank, number, train.size, max(0, train.last - train.first))
         elif kind in (Kind.ECHO, Kind.RESULT) and number in self._sent:
             self._answered.setdefault(number, (arrival, *values))
-            self._news.set()
+            self._news[rank].set()
 
     def _datagram(self, kind: Kind, number: int, first: int = 0, second: int = 0, packet: int = 0) -> bytes:
         header = _HEADER.pack(_MAGIC, kind, self._job, self._rank, self._token, number, first, second)
@@ -204,15 +204,15 @@ class Probes:
         self._send(Kind.PROBE, rank, number, packet=packet)
         return number
 
-    async def _answers(self, enough: Callable[[], bool], seconds: float) -> bool:
+    async def _answers(self, rank: int, enough: Callable[[], bool], seconds: float) -> bool:
         deadline = time.monotonic() + seconds
         while not enough():
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            self._news.clear()
+            self._news[rank].clear()
             with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._news.wait(), left)
+                await asyncio.wait_for(self._news[rank].wait(), left)
         return True
 
     async def path(self, rank: int, needed: int | None, name: str) -> Path:
@@ -227,7 +227,7 @@ class Probes:
         deadline = time.monotonic() + PROBE_SECONDS
         while True:
             found.update((self._probe(rank, size), size) for size in {base, most})
-            through = await self._answers(lambda: len(self._through(found)) == len({base, most}), wait)
+            through = await self._answers(rank, lambda: len(self._through(found)) == len({base, most}), wait)
             if through or (self._through(found) and len(found) >= 2 * ATTEMPTS):
                 break
             if time.monotonic() > deadline:
@@ -246,7 +246,7 @@ class Probes:
         for _ in range(_ROUND_TRIPS):
             number = self._probe(rank, 0)
             found[number] = 0
-            await self._answers(lambda number=number: number in self._answered, wait)
+            await self._answers(rank, lambda number=number: number in self._answered, wait)
         return Path(low, self._round_trip(found) / 2)
 
     async def _which(self, rank: int, sizes: set[int], wait: float) -> set[int]:
@@ -254,7 +254,7 @@ class Probes:
         sent: dict[int, int] = {}
         for _ in range(ATTEMPTS):
             sent.update((self._probe(rank, size), size) for size in sizes - self._through(sent))
-            if await self._answers(lambda: self._through(sent) == sizes, wait):
+            if await self._answers(rank, lambda: self._through(sent) == sizes, wait):
                 break
         return self._through(sent)
 
@@ -276,7 +276,7 @@ class Probes:
             self._prober.send(self._datagram(Kind.TRAIN, number, packet=packet) * count, self._addresses[rank], size)
             for _ in range(ATTEMPTS):
                 self._send(Kind.ASK, rank, number)
-                if await self._answers(lambda number=number: number in self._answered, wait):
+                if await self._answers(rank, lambda number=number: number in self._answered, wait):
                     break
             _, arrived, nanoseconds = self._answered.get(number, (0, 0, 0))
             if arrived and nanoseconds:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from gradlane import costs, ipc, joining, liveness
 from gradlane.agreement import Agreement
-from gradlane.errors import AgentError
+from gradlane.errors import AgentError, listed
 from gradlane.exchange import Exchange
 from gradlane.job import Job
 from gradlane.listener import Listener
@@ -159,7 +159,7 @@ class Session:
             await asyncio.wait_for(self._all_here.wait(), timeout)
         except asyncio.TimeoutError:
             raise AgentError(
-                f"after {timeout:g} s these have not joined the job: {', '.join(self._missing_processes())}"
+                f"after {timeout:g} s these have not joined the job: {listed(self._missing_processes())}"
             ) from None
 
     def _missing_processes(self) -> list[str]:
@@ -170,7 +170,7 @@ class Session:
         missing = self._missing_processes() + self.peers.missing()
         self._notice(
             f"after {liveness.LATE_SECONDS:g} s these have not joined the job, which waits {self.job.patience} s "
-            f"(job.patience): {', '.join(missing)}"
+            f"(job.patience): {listed(missing)}"
         )
 
     def _notice(self, text: str) -> None:
@@ -310,7 +310,7 @@ class Session:
             return
         who = [self.peers.name(rank) for rank in found.ranks]
         who += [f"process {process} of {self.peers.name(self.rank)}" for process in waiting.processes]
-        text = f"{waiting.what} has not moved for {idle:.0f} s: {', '.join(who)} {found.how}"
+        text = f"{waiting.what} has not moved for {idle:.0f} s: {listed(who)} {found.how}"
         if found.over:
             self.fail(f"{text} (counts of {self.peers.name(self.rank)}: {json.dumps(counts)})")
         elif not self._late:

@@ -134,7 +134,7 @@ class Engine:
         with transport.locked():
             self.pointer = lib.gl_engine_new(config)
         if self.pointer == ffi.NULL:
-            raise AgentError(f"job {job.name!r} can't be carried: at most 256 ranks, or out of memory")
+            raise AgentError(f"job {job.name!r} can't be carried: out of memory")
         try:
             self._receive_groups(job, rank)
             peers = _peers(job, rank)
