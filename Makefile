@@ -36,9 +36,8 @@ ADDRESS ?= 127.0.0.1:9559
 DEVICE ?= 1
 BIN := $(VENV)/bin
 PACKAGES := gcc python3-dev python3-venv mininet iproute2 ethtool iputils-ping traceroute
-# Tests that do not depend on how fast the machine is, or only by seconds, are run side by side, the others alone.
-SIDE_BY_SIDE := agent agent_ops bench controller differential examples fuzz packet protocol torch unit \
-	$(addprefix switch/test_,atomicity.py mutated_programs.py random_messages.py)
+# Tests side by side: most of them wait for one another's timers more than they compute.
+WORKERS_OF_TESTS ?= $(shell n=$$(nproc); echo $$((n < 4 ? 2 * n : 8)))
 # For fuzzing alone: without them its tests are skipped.
 FUZZ_PACKAGES := clang-14 libclang-rt-14-dev
 
@@ -114,9 +113,12 @@ bench-control-plane: $(VENV)/.ready ## Entry writes per second, and how long pac
 test: $(VENV)/.ready-test ## Lint, types, and all tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright --pythonpath $(BIN)/python
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -n 2 --dist loadfile $(addprefix tests/,$(SIDE_BY_SIDE))
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest $(addprefix --ignore=tests/,$(SIDE_BY_SIDE))
+	@echo "$(BIN)/pyright beside the tests; what it says comes after them"
+	@$(BIN)/pyright --pythonpath $(BIN)/python >$(VENV)/pyright.log 2>&1 & \
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -m "not alone" -n $(WORKERS_OF_TESTS) \
+		--dist loadfile --no-loadscope-reorder; tests=$$?; \
+	wait $$!; types=$$?; cat $(VENV)/pyright.log; exit $$((tests ? tests : types))
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -m alone
 
 .PHONY: soak
 soak: $(VENV)/.ready ## Load the switch for long, change everything meanwhile, account for every frame (root; SECONDS=600)

@@ -57,8 +57,7 @@ _SANITIZE = "address,undefined"
 _FLAGS = (
     "-std=gnu11",
     "-D_GNU_SOURCE",
-    "-O1",
-    "-g",
+    "-gline-tables-only",
     "-fno-omit-frame-pointer",
     "-fno-sanitize-recover=all",
     "-DGL_SLAB_PACKETS=1",
@@ -96,8 +95,8 @@ def compiler() -> str | None:
     return None
 
 
-def build(folder: Path = OUT) -> Path:
-    """The fuzzer, built anew if anything that it is made of has changed. Raises FuzzError."""
+def build(folder: Path = OUT, optimize: str = "-O1") -> Path:
+    """The fuzzer, built anew if anything that it is made of has changed. `optimize`: clang's. Raises FuzzError."""
     clang = compiler()
     if clang is None:
         raise FuzzError("no clang with libFuzzer: apt-get install clang-14 libclang-rt-14-dev")
@@ -125,7 +124,7 @@ def build(folder: Path = OUT) -> Path:
 
     def compiled(part: tuple[str, str, tuple[str, ...]]) -> Path:
         name, text, flags = part
-        all_flags = (*_FLAGS, f"-fsanitize=fuzzer-no-link,{_SANITIZE}", f"-I{include}", *flags)
+        all_flags = (*_FLAGS, optimize, f"-fsanitize=fuzzer-no-link,{_SANITIZE}", f"-I{include}", *flags)
         digest = hashlib.sha256("\0".join((clang, *headers.values(), text, *all_flags)).encode()).hexdigest()[:24]
         result = objects / f"{name}-{digest}.o"
         if not result.exists():

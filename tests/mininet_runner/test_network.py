@@ -75,6 +75,7 @@ def test_bmv2_goes_on_when_a_link_of_it_is_taken_down(tmp_path: Path) -> None:
     assert done.stdout.count("0% dropped (12/12 received)") == 2, done.stdout
 
 
+@pytest.mark.alone
 @needs_bmv2
 def test_strict_priority_is_seen_behind_bmv2(tmp_path: Path) -> None:
     """A port of 4 Mbit/s gets 8 in best effort and 2 in class 5: of the latter not a frame is lost."""

@@ -17,6 +17,7 @@ from namespaces import Arrival, Network, ip, numbers, receive, send, socket_in
 from running import Controller, Process, admin
 
 pytestmark = [
+    pytest.mark.alone,
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes network namespaces"),
     pytest.mark.skipif(not (shutil.which("ip") and shutil.which("ethtool")), reason="needs iproute2 and ethtool"),
 ]

@@ -14,6 +14,7 @@ SOAK = Path(__file__).parents[2] / "bench" / "soak.py"
 SECONDS = 8
 
 pytestmark = [
+    pytest.mark.alone,
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes network namespaces"),
     pytest.mark.skipif(not (shutil.which("ip") and shutil.which("ethtool")), reason="needs iproute2 and ethtool"),
 ]
@@ -21,9 +22,13 @@ pytestmark = [
 
 def test_at_full_load_with_everything_changing_every_frame_is_accounted_for() -> None:
     command = [sys.executable, str(SOAK), "--seconds", str(SECONDS), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
-    report = json.loads(done.stdout)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as soak:
+        try:
+            output, errors = soak.communicate(timeout=120)
+        finally:
+            soak.terminate()  # so that it takes down what it has built, if it is too slow
+    assert soak.returncode == 0, output + errors
+    report = json.loads(output)
     assert report["failures"] == []
     assert min(report[key] for key in ("received", "socket_drops", "entry_updates", "port_changes")) > 0
     assert {"program", "no_port", "tail_dropped", "tx_down"} <= report["drops"].keys()

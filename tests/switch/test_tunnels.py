@@ -253,6 +253,7 @@ def test_nothing_is_unaccounted_for_while_settings_change(lab: Callable[..., Tun
     assert out == sum(port["tx"]["packets"] for port in ports.values())
 
 
+@pytest.mark.alone
 def test_the_rate_is_exact_by_the_clock_too(lab: Callable[..., TunnelLab]) -> None:
     """1 s at 20 Mbit/s: what the host gets in that time differs from it by 1 % at most."""
     made = lab("", "rate=20mbit,buffer=4MB")
