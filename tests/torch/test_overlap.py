@@ -17,6 +17,7 @@ from torch import nn
 import gradlane.torch
 from gradlane.torch.overlapped import OverlappedOptimizer
 from gradlane.torch.session import Session
+from gradlane.torch.staging import Staging
 
 PATIENCE = 20.0
 
@@ -120,10 +121,15 @@ def test_whoever_reads_the_model_gets_it_up_to_date(pair: Pair) -> None:
     pair.both(train)
 
 
-def test_every_worker_has_rank_0s_buffers_after_a_step_and_may_evaluate_alone(pair: Pair) -> None:
+@pytest.mark.parametrize("staged", [False, True])
+def test_every_worker_has_rank_0s_buffers_after_a_step_and_may_evaluate_alone(pair: Pair, staged: bool) -> None:
+    """Also on the way that an accelerator's tensors take, which is there on the CPU too."""
     pair.models = [nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)) for _ in range(2)]
     for session, model in zip(pair.sessions, pair.models, strict=True):
         session.watch(model)
+        if staged:
+            cpu = torch.device("cpu")
+            session._stagings[cpu] = Staging(cpu)
     optimizers = pair.overlap()
 
     def train(rank: int) -> torch.Tensor:
