@@ -200,7 +200,7 @@ class Connection:
 
         `dtype`: "float32", "float16" and "bfloat16" may lose what the job tolerates unless `exact`; "float64", "uint8",
         "int8", "int32", "int64" lose nothing. `layers`: (first element, layer) spans, ascending from element 0; a layer
-        is a position in the model, counted from its input. `op`: "mean" (by the job's rule for what did not arrive),
+        is a position in the model, counted from its input. `op`: "mean" (of what arrived),
         "sum", "min", "max", "product". Raises AgentError, which names who declares the tensor otherwise.
         """
         content = {"op": "tensor", "name": name, "elements": count, "dtype": dtype, "reduction": op, "exact": exact}

@@ -190,11 +190,11 @@ class Communicator(Collectives):
         """The reduction of all processes' arrays: a new array, or `out` (which may be `array`), or a Pending.
 
         With a `name`, the same at all processes, it is a gradient that is reduced in every step: means and sums of
-        floats may lose what the job tolerates, small slices first; what was lost is added to the next step's, or,
-        without the job's `error_feedback`, a mean is that of what arrived. `layers` says which layer of the model,
-        counted from its input, it belongs to (a number, or (first element, layer) spans): the network serves the front
-        layers first. float32 travels as the job's `transport.wire`. Without a name it is exact. `op`: "mean"
-        (floats only), "sum", "min", "max", "product". Raises ValueError, AgentError.
+        floats may lose what the job tolerates, small slices first. A mean is that of what arrived, and what a lost part
+        differs from it is added to the next step's, unless the job's `error_feedback` is false. `layers` says which
+        layer of the model, counted from its input, it belongs to (a number, or (first element, layer) spans): the
+        network serves the front layers first. float32 travels as the job's `transport.wire`. Without a name it is
+        exact. `op`: "mean" (floats only), "sum", "min", "max", "product". Raises ValueError, AgentError.
         """
         if name is None:
             if layers is not None:

@@ -37,8 +37,8 @@ class Loss:
     """Tolerated loss of a message, as a fraction of its slices, in [0, 1): what holds for layers in none of `classes`.
 
     `classes` are disjoint and in the order of their layers. These values are ceilings: `adaptive`, if there, lowers
-    them at times. `error_feedback`: what was lost is added to the next step's gradient, so a mean is the zero-filled
-    sum over the members; without it a mean is that of what arrived, and what was lost is gone.
+    them at times. A mean is that of what arrived; `error_feedback`: what a lost part differs from it is added to the
+    next step's gradient.
     """
 
     push: float

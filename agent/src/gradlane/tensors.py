@@ -13,7 +13,7 @@ from gradlane.errors import AgentError
 from gradlane.exchange_site import Site
 from gradlane.loss import Loss
 
-REDUCTIONS = {"mean": "GL_MEAN", "sum": "GL_SUM", "min": "GL_MIN", "max": "GL_MAX", "product": "GL_PRODUCT"}
+REDUCTIONS = {"mean": "GL_MEAN_OF_ARRIVED", "sum": "GL_SUM", "min": "GL_MIN", "max": "GL_MAX", "product": "GL_PRODUCT"}
 
 
 @dataclass
@@ -81,8 +81,6 @@ class Tensors:
         shared = memory.Memory(descriptor, copies * stride)
         offsets = [k * stride for k in range(job.processes)] + [(copies - 1) * stride]
         tensor = _Tensor(number, name, shape, descriptor, shared, offsets, set())
-        # What is lost counts once: either in the next step, or now, as what the others have brought on average.
-        mean = "GL_MEAN" if job.loss.error_feedback else "GL_MEAN_OF_ARRIVED"
         op = str(shape["reduction"])
         contributions = ffi.new("uint8_t *[]", [shared.pointer + offset for offset in offsets[: job.processes]])
         rows = [(p.first, p.elements, round(p.push * 1e6), round(p.pull * 1e6), algorithm) for p in parts]
@@ -93,7 +91,7 @@ class Tensors:
             {
                 "id": number,
                 "element_type": elements.CODES[dtype],
-                "reduction": getattr(lib, mean if op == "mean" else REDUCTIONS[op]),
+                "reduction": getattr(lib, REDUCTIONS[op]),
                 "feedback": job.loss.error_feedback,
                 "elements": count,
                 "contributions": contributions,

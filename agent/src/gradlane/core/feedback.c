@@ -5,7 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "elements.h"
+#include "engine.h"
 #include "feedback.h"
+
+enum { BLOCK = 512 };
 
 static uint64_t length_of(const gl_residual *r, uint32_t slice) {
     const uint64_t left = r->bytes - (uint64_t)slice * r->slice_bytes;
@@ -38,6 +42,25 @@ void gl_residual_free(gl_residual *r) {
 void gl_residual_keep(gl_residual *r, const uint8_t *contribution, uint32_t first, uint32_t slices, const uint8_t *lost) {
     for (uint32_t i = 0; i < slices && first + i < r->slices; i++)
         if (lost[i / 8] >> (i % 8) & 1) owe(r, first + i, contribution + (uint64_t)(first + i) * r->slice_bytes);
+}
+
+static void subtract(uint8_t *from, const uint8_t *result, uint64_t elements, unsigned type) {
+    const uint32_t item = gl_element_bytes(type);
+    for (uint64_t at = 0; at < elements; at += BLOCK) {
+        const size_t n = elements - at < BLOCK ? elements - at : BLOCK;
+        float values[BLOCK], less[BLOCK];
+        load_floats(values, from + at * item, n, type);
+        load_floats(less, result + at * item, n, type);
+        for (size_t i = 0; i < n; i++) values[i] -= less[i];
+        store_floats(from + at * item, values, n, type);
+    }
+}
+
+void gl_residual_subtract(gl_residual *r, const uint8_t *result, unsigned type) {
+    for (uint32_t i = 0; r->owed && i < r->slices; i++) {
+        const uint64_t at = (uint64_t)i * r->slice_bytes;
+        if (owed(r, i)) subtract(r->values + at, result + at, length_of(r, i) / gl_element_bytes(type), type);
+    }
 }
 
 const uint8_t *gl_residual_take(gl_residual *r, uint32_t slice) {

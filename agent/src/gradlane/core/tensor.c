@@ -233,11 +233,13 @@ void tensor_event(gl_exchange *x, const gl_event *event) {
     const unsigned index = event->tensor % GL_MAX_PARTITIONS;
     if (!t || index >= t->count) return; /* of nothing that was submitted here */
     partition *p = &t->partitions[index];
+    const uint64_t offset = p->is.first * gl_element_bytes(t->element_type);
     if (event->kind == GL_EVENT_COMPLETED) {
+        /* The mean of what arrived stood for what did not: only the difference is owed. */
+        if (t->reduction == GL_MEAN_OF_ARRIVED) gl_residual_subtract(&p->residual, t->result + offset, t->element_type);
         partition_done(x, t);
     } else if (event->kind == GL_EVENT_LOST && p->residual.slices) {
-        const uint8_t *contribution = t->gathered + p->is.first * gl_element_bytes(t->element_type);
-        gl_residual_keep(&p->residual, contribution, event->first_slice, event->slices, event->lost);
+        gl_residual_keep(&p->residual, t->gathered + offset, event->first_slice, event->slices, event->lost);
         x->statistics.kept_slices += event->lost_slices;
     }
 }
