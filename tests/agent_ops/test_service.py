@@ -79,6 +79,13 @@ def test_another_process_watchdog_is_not_fed(tmp_path: Path, manager: socket.soc
         agent.end()
 
 
+def test_the_unit_lets_the_agent_see_whether_a_training_process_is_stopped() -> None:
+    settings = [line.split("=")[0] for line in (DEPLOY / "gradlane-agent.service").read_text().splitlines()]
+    assert "ExecStart" in settings
+    assert "ProtectProc" not in settings
+    assert "ProcSubset" not in settings
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     # The program is where the guide installs it, which this machine need not have.
