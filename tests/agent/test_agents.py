@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Real agents on loopback addresses: a job from its rendezvous to its end, and what is said when something is wrong."""
 
-import contextlib
 import ctypes
 import json
 import os
@@ -16,16 +15,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from running_agents import KEY, NETWORK, Agent, agents, loopback
+from running_agents import KEY, NETWORK, Agent
 
 from gradlane import wire
 from gradlane.client import Connection, Tensor
 from gradlane.errors import AgentError
-
-
-def hosts(count: int, folder: Path) -> contextlib.AbstractContextManager[list[Agent]]:
-    """Agents of ranks 0 to count - 1."""
-    return agents(folder, loopback(count))
 
 
 def job_file(folder: Path, workers: int, servers: int = 0, name: str = "job.toml", **changes: str) -> Path:
@@ -42,10 +36,10 @@ def job_file(folder: Path, workers: int, servers: int = 0, name: str = "job.toml
     return path
 
 
-def join(files: Sequence[Path], agents: Sequence[Agent]) -> list[Connection]:
+def join(files: Sequence[Path], hosts: Sequence[Agent]) -> list[Connection]:
     """One connection per file, all at the same time; raises the first error."""
     with ThreadPoolExecutor(len(files)) as pool:
-        futures = [pool.submit(Connection, file, r, 0, agents[r].socket) for r, file in enumerate(files)]
+        futures = [pool.submit(Connection, file, r, 0, hosts[r].socket) for r, file in enumerate(files)]
         return [future.result() for future in futures]
 
 
@@ -73,40 +67,40 @@ def close(connections: Sequence[Connection]) -> list[dict]:
 
 
 @pytest.mark.parametrize(("wire_type", "servers"), [("float32", 0), ("float16", 0), ("float32", 1)])
-def test_the_mean_is_exact_and_one_job_follows_another(tmp_path: Path, wire_type: str, servers: int) -> None:
+def test_the_mean_is_exact_and_one_job_follows_another(
+    hosts: list[Agent], tmp_path: Path, wire_type: str, servers: int
+) -> None:
     elements = 100_003
-    with hosts(3 + servers, tmp_path) as agents:
-        for number in (1, 2):
-            # A ring adds in the ring's order.
-            file = job_file(tmp_path, 3, servers, wire=wire_type, id=str(number), transport='collective = "direct"')
-            command = [sys.executable, "-m", "gradlane.cli", "serve", "--job", str(file), "--rank", "3"]
-            server = subprocess.Popen([*command, "--socket", str(agents[3].socket)]) if servers else None
-            connections = join([file] * 3, agents)
-            shared = tensors(connections, elements, (0, 0), (50_000, 1))
-            for step in range(3):
-                total = np.zeros(elements, np.float32)
-                for rank, contribution in enumerate(t.contribution for t in shared):
-                    contribution[:] = np.random.default_rng([rank, step]).standard_normal(elements)
-                    total += contribution
-                all_reduce(shared)
-                expected = (total / np.float32(3)).astype(shared[0].result.dtype)
-                for result in (t.result for t in shared):
-                    np.testing.assert_array_equal(result, expected)
-            counts = close(connections)
-            assert all(c["budget_violations"] == 0 and c["slices_lost"] == 0 for c in counts)
-            if server is not None:
-                assert server.wait(10) == 0
-        assert [agent.end() for agent in agents] == [0] * (3 + servers)
+    for number in (1, 2):
+        # A ring adds in the ring's order.
+        file = job_file(tmp_path, 3, servers, wire=wire_type, id=str(number), transport='collective = "direct"')
+        command = [sys.executable, "-m", "gradlane.cli", "serve", "--job", str(file), "--rank", "3"]
+        server = subprocess.Popen([*command, "--socket", str(hosts[3].socket)]) if servers else None
+        connections = join([file] * 3, hosts)
+        shared = tensors(connections, elements, (0, 0), (50_000, 1))
+        for step in range(3):
+            total = np.zeros(elements, np.float32)
+            for rank, contribution in enumerate(t.contribution for t in shared):
+                contribution[:] = np.random.default_rng([rank, step]).standard_normal(elements)
+                total += contribution
+            all_reduce(shared)
+            expected = (total / np.float32(3)).astype(shared[0].result.dtype)
+            for result in (t.result for t in shared):
+                np.testing.assert_array_equal(result, expected)
+        counts = close(connections)
+        assert all(c["budget_violations"] == 0 and c["slices_lost"] == 0 for c in counts)
+        if server is not None:
+            assert server.wait(10) == 0
 
 
-def test_another_job_file_is_refused_and_named(tmp_path: Path) -> None:
+def test_another_job_file_is_refused_and_named(hosts: list[Agent], tmp_path: Path) -> None:
     good = job_file(tmp_path, 2)
     for name, changes, words in (
         ("loss.toml", {"push": "0.1"}, "reads another job file"),
         ("trace.toml", {"transport": "trace_every = 7"}, "reads another job file"),
     ):
-        with hosts(2, tmp_path) as agents, pytest.raises(AgentError, match=words):
-            join([good, job_file(tmp_path, 2, name=name, **changes)], agents)
+        with pytest.raises(AgentError, match=words):
+            join([good, job_file(tmp_path, 2, name=name, **changes)], hosts)
 
 
 HOST_TAGGING = 'tagging = "host"'
@@ -114,13 +108,13 @@ CLASSES = "queue_classes = [{ layers = [0, 0], class = 6 }, { layers = [1, 9], c
 PRECEDENCES = "drop_precedences = [{ magnitudes = [0, 127], drop_precedence = 3 }]"
 
 
-def test_where_hosts_tag_the_policy_must_be_the_same(tmp_path: Path) -> None:
+def test_where_hosts_tag_the_policy_must_be_the_same(hosts: list[Agent], tmp_path: Path) -> None:
     files = [
         job_file(tmp_path, 2, name=f"{rank}.toml", transport=HOST_TAGGING, policy=policy)
         for rank, policy in enumerate([CLASSES, PRECEDENCES])
     ]
-    with hosts(2, tmp_path) as agents, pytest.raises(AgentError, match="reads another job file"):
-        join(files, agents)
+    with pytest.raises(AgentError, match="reads another job file"):
+        join(files, hosts)
 
 
 SO_ATTACH_FILTER, SO_RCVBUFFORCE, SOL_PACKET, PACKET_STATISTICS, PACKET_IGNORE_OUTGOING = 26, 33, 263, 6, 23
@@ -157,17 +151,16 @@ def datagrams_of(sniffer: socket.socket) -> Iterator[tuple[wire.Header, int]]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="watching the datagrams needs root")
-def test_an_agent_that_tags_writes_dscp_and_ecn_on_each_datagram(tmp_path: Path) -> None:
+def test_an_agent_that_tags_writes_dscp_and_ecn_on_each_datagram(hosts: list[Agent], tmp_path: Path) -> None:
     elements = 100_000
     file = job_file(tmp_path, 2, push="0.2", transport=HOST_TAGGING, policy=f"{CLASSES}\n{PRECEDENCES}")
     with sniffer_on_loopback() as sniffer:
-        with hosts(2, tmp_path) as agents:
-            connections = join([file] * 2, agents)
-            shared = tensors(connections, elements, (0, 0), (50_000, 3))
-            for contribution in (t.contribution for t in shared):
-                contribution[:] = np.random.default_rng(1).standard_normal(elements)
-            all_reduce(shared)
-            counts = close(connections)
+        connections = join([file] * 2, hosts)
+        shared = tensors(connections, elements, (0, 0), (50_000, 3))
+        for contribution in (t.contribution for t in shared):
+            contribution[:] = np.random.default_rng(1).standard_normal(elements)
+        all_reduce(shared)
+        counts = close(connections)
         assert all(c["send_errors"] == 0 and c["budget_violations"] == 0 for c in counts)
         seen = list(datagrams_of(sniffer))
         packets, dropped = struct.unpack("II", sniffer.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
@@ -183,65 +176,63 @@ def test_an_agent_that_tags_writes_dscp_and_ecn_on_each_datagram(tmp_path: Path)
 
 
 @pytest.mark.parametrize("tagging", ["switch", "host"])
-def test_a_batch_that_the_kernel_cannot_segment_goes_out_one_by_one(tmp_path: Path, tagging: str) -> None:
+def test_a_batch_that_the_kernel_cannot_segment_goes_out_one_by_one(
+    hosts: list[Agent], tmp_path: Path, tagging: str
+) -> None:
     # 16 datagrams of 9 kB are more than one UDP send takes.
     transport = f'slice_bytes = 8936\nbuffer = "4MB"\ntagging = "{tagging}"'
     file = job_file(tmp_path, 2, transport=transport, policy=f"{CLASSES}\n{PRECEDENCES}")
-    with hosts(2, tmp_path) as agents:
-        connections = join([file] * 2, agents)
-        shared = tensors(connections, 500_000, (0, 0), (200_000, 3))
-        for rank, contribution in enumerate(t.contribution for t in shared):
-            contribution[:] = rank + 1
-        all_reduce(shared)
-        for result in (t.result for t in shared):
-            assert (result == 1.5).all()
-        assert [(c["send_errors"], c["send_errno"]) for c in close(connections)] == [(0, 0)] * 2
+    connections = join([file] * 2, hosts)
+    shared = tensors(connections, 500_000, (0, 0), (200_000, 3))
+    for rank, contribution in enumerate(t.contribution for t in shared):
+        contribution[:] = rank + 1
+    all_reduce(shared)
+    for result in (t.result for t in shared):
+        assert (result == 1.5).all()
+    assert [(c["send_errors"], c["send_errno"]) for c in close(connections)] == [(0, 0)] * 2
 
 
-def test_the_status_tells_the_ways_that_traces_took(tmp_path: Path) -> None:
-    with hosts(2, tmp_path) as agents:
-        connections = join([job_file(tmp_path, 2, transport="trace_every = 1")] * 2, agents)
-        shared = tensors(connections, 1000, (0, 0))
-        all_reduce(shared)
-        command = [sys.executable, "-m", "gradlane.cli", "status", "--socket", str(agents[0].socket)]
-        deadline = time.monotonic() + 10
-        while not (found := connections[0].statistics())["traces_returned"] and time.monotonic() < deadline:
-            pass
-        assert found["paths"]["1"]["routes"] == {"": found["traces_returned"]}  # loopback has no switch
-        assert found["paths"]["1"]["hops"] == []
-        text = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
-        assert "trace(s) by no switch that adds a record" in text
-        close(connections)
+def test_the_status_tells_the_ways_that_traces_took(hosts: list[Agent], tmp_path: Path) -> None:
+    connections = join([job_file(tmp_path, 2, transport="trace_every = 1")] * 2, hosts)
+    shared = tensors(connections, 1000, (0, 0))
+    all_reduce(shared)
+    command = [sys.executable, "-m", "gradlane.cli", "status", "--socket", str(hosts[0].socket)]
+    deadline = time.monotonic() + 10
+    while not (found := connections[0].statistics())["traces_returned"] and time.monotonic() < deadline:
+        pass
+    assert found["paths"]["1"]["routes"] == {"": found["traces_returned"]}  # loopback has no switch
+    assert found["paths"]["1"]["hops"] == []
+    text = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
+    assert "trace(s) by no switch that adds a record" in text
+    close(connections)
 
 
-def test_different_models_are_named(tmp_path: Path) -> None:
-    with hosts(2, tmp_path) as agents:
-        connections = join([job_file(tmp_path, 2)] * 2, agents)
-        connections[0].tensor("w", 5_000, "float32")
-        with pytest.raises(AgentError, match=r"rank 1 .* and rank 0 .* disagree about tensor 'w': elements 90000"):
-            connections[1].tensor("w", 90_000, "float32")
+def test_different_models_are_named(hosts: list[Agent], tmp_path: Path) -> None:
+    connections = join([job_file(tmp_path, 2)] * 2, hosts)
+    connections[0].tensor("w", 5_000, "float32")
+    with pytest.raises(AgentError, match=r"rank 1 .* and rank 0 .* disagree about tensor 'w': elements 90000"):
+        connections[1].tensor("w", 90_000, "float32")
 
 
-def test_what_an_agent_refuses(tmp_path: Path) -> None:
+def test_what_an_agent_refuses(hosts: list[Agent], tmp_path: Path) -> None:
     file = job_file(tmp_path, 2)
-    with hosts(1, tmp_path) as agents:
-        with pytest.raises(AgentError, match=f"rank 1 has address {NETWORK}.2, but this is the agent of {NETWORK}.1"):
-            Connection(file, 1, 0, agents[0].socket)
-        second = subprocess.run(
-            [sys.executable, "-m", "gradlane.cli", "agent", "--address", agents[0].address, "--socket", "/tmp/none"],
-            capture_output=True, text=True, timeout=20, check=False,
-        )  # fmt: skip
-        assert second.returncode == 1
-        assert f"TCP port {wire.CONTROL_PORT} of {agents[0].address} is in use" in second.stderr
-        # A message that is none ends that client, not the agent.
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
-            sock.connect(str(agents[0].socket))
-            sock.send(b"\xff\x00 no JSON")
-            assert "error" in json.loads(sock.recv(65536))["op"]
-        status = subprocess.run(
-            [sys.executable, "-m", "gradlane.cli", "status", "--socket", str(agents[0].socket), "--json"],
-            capture_output=True, text=True, timeout=20, check=True,
-        )  # fmt: skip
-        assert json.loads(status.stdout)["addresses"] == [agents[0].address]
+    with pytest.raises(AgentError, match=f"rank 1 has address {NETWORK}.2, but this is the agent of {NETWORK}.1"):
+        Connection(file, 1, 0, hosts[0].socket)
+    second = subprocess.run(
+        [sys.executable, "-m", "gradlane.cli", "agent", "--address", hosts[0].address, "--socket", "/tmp/none"],
+        capture_output=True, text=True, timeout=20, check=False,
+    )  # fmt: skip
+    assert second.returncode == 1
+    assert f"TCP port {wire.CONTROL_PORT} of {hosts[0].address} is in use" in second.stderr
+    # A message that is none ends that client, not the agent.
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.connect(str(hosts[0].socket))
+        sock.send(b"\xff\x00 no JSON")
+        assert "error" in json.loads(sock.recv(65536))["op"]
+    status = subprocess.run(
+        [sys.executable, "-m", "gradlane.cli", "status", "--socket", str(hosts[0].socket), "--json"],
+        capture_output=True, text=True, timeout=20, check=True,
+    )  # fmt: skip
+    assert json.loads(status.stdout)["addresses"] == [hosts[0].address]
     with pytest.raises(AgentError, match="no agent listens"):
         Connection(file, 0, 0, tmp_path / "nobody.sock")
