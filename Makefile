@@ -2,6 +2,8 @@
 # Two commands need nothing prepared on Debian 12: `make demo` (as root) and `make test`.
 
 SHELL := /bin/bash
+# Agents, switches and workers are many short processes of the same modules: Python is to compile these once.
+unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 
 # Settings of a demo: empty means the scenario's own.
