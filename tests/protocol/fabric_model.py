@@ -2,13 +2,14 @@
 """Several jobs' engines on hosts whose links meet in switches with queues, in simulated time.
 
 A switch's queue is a number: when its port will have sent all that it holds. Control datagrams go before the rest, as
-in a class of their own.
+in a class of their own, unless a port has no classes.
 """
 
 import heapq
 import random
 import weakref
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +21,8 @@ from gradlane.wire import Kind
 
 _FRAME = 42  # bytes of Ethernet, IPv4 and UDP headers
 _SLICES = frozenset((Kind.DATA, Kind.REPAIR))
+_SEGMENT = 1448  # bytes of a TCP segment
+_TIMEOUT = 200_000  # us: the least that TCP waits
 
 
 @dataclass
@@ -30,6 +33,7 @@ class Port:
     buffer: int
     mark: int | None = None
     delay: int = 10  # us of the link behind it
+    classes: bool = True  # what is no slice overtakes those that wait
     loss: float = 0.0  # of what passes, slices and control alike
     free_at: float = 0.0
     dropped: int = 0
@@ -44,7 +48,7 @@ class Port:
             self.lost += 1
             return None
         depth = max(0.0, self.free_at - now) * self.rate
-        if not is_slice:
+        if self.classes and not is_slice:
             self.free_at = max(self.free_at, now) + size / self.rate
             return now + size / self.rate + self.delay, False
         self.depths.append((now, depth))
@@ -72,6 +76,39 @@ class Engine:
     host: int
     handle: object
     deadline: int = 0
+
+    @property
+    def number(self) -> int:
+        return self.job.number
+
+
+@dataclass
+class Tcp:
+    """A bulk TCP connection: CUBIC where the window is small, as on all short paths (RFC 9438, 4.3), and its SACKs.
+
+    Lost is what arrives later than what was sent after it; what is lost is not sent again, others take its place.
+    """
+
+    number: int
+    source: int
+    to: int
+    window: float = 10.0  # segments
+    growing: bool = True  # slow start
+    sent: int = 0
+    settled: int = 0  # segments of which it is known whether they arrived
+    recovered: int = 0  # a loss of segments from here on halves the window anew
+    deadline: int = 0
+
+    def acknowledge(self, segment: int, now: int) -> None:
+        """A segment has arrived."""
+        if segment > self.settled >= self.recovered:
+            self.window, self.growing, self.recovered = self.window * 0.7, False, self.sent
+        self.window += 1 if self.growing else 3 * 0.3 / 1.7 / self.window
+        self.settled, self.deadline = segment + 1, now + _TIMEOUT
+
+    def expire(self, now: int) -> None:
+        """Nothing has arrived for long."""
+        self.window, self.settled, self.deadline = 1.0, self.sent, now + _TIMEOUT
 
 
 @dataclass
@@ -116,7 +153,8 @@ class Model:
         for a, host in enumerate(self.hosts):
             host.ways = {b: [self.uplinks[a], self.downlinks[b]] for b in range(hosts) if b != a}
         self.jobs: list[Job] = []
-        self._flying: list[tuple[float, int, int, Engine, bytes, bool, list[Port]]] = []
+        self.connections: list[Tcp] = []
+        self._flying: list[tuple[float, int, Engine | Tcp, bytes, bool, list[Port]]] = []
         self._count = 0
         self._batch = ffi.new("gl_batch *")
 
@@ -157,6 +195,19 @@ class Model:
             self.hosts[host].engines.append(engine)
         self.jobs.append(job)
         return job
+
+    def connect(self, source: int, to: int) -> Tcp:
+        """A connection between two hosts that sends without end. The link of its source is no bottleneck."""
+        connection = Tcp(-1 - len(self.connections), source, to, deadline=self.now + _TIMEOUT)
+        self.uplinks[source].rate *= 10
+        self.connections.append(connection)
+        self._send_segments(connection)
+        return connection
+
+    def disconnect(self, connection: Tcp) -> None:
+        """It sends nothing more."""
+        self.connections.remove(connection)
+        connection.window = 0.0
 
     def once(self, job: Job) -> int:
         """One step of a job that rests: how many us it takes."""
@@ -207,12 +258,27 @@ class Model:
             self._hop(self.now, to, data[k * b.segment : (k + 1) * b.segment], False, way)
         return True
 
-    def _hop(self, now: float, to: Engine, datagram: bytes, marked: bool, way: list[Port]) -> None:
-        passed = way[0].forward(int(now), len(datagram) + _FRAME, to.job.number, datagram[0] & 15 in _SLICES)
+    def _send_segments(self, connection: Tcp) -> None:
+        while connection.sent - connection.settled < int(connection.window):
+            segment = bytes([Kind.DATA]) + connection.sent.to_bytes(4, "big") + bytes(_SEGMENT)
+            self._hop(self.now, connection, segment, False, self.hosts[connection.source].ways[connection.to])
+            connection.sent += 1
+
+    def _segment(self, connection: Tcp, segment: bytes) -> None:
+        """One arrives, or what acknowledges it."""
+        if segment[0] == Kind.DATA:
+            answer = bytes([Kind.STOP]) + segment[1:5]
+            self._hop(self.now, connection, answer, False, self.hosts[connection.to].ways[connection.source])
+        elif connection in self.connections:
+            connection.acknowledge(int.from_bytes(segment[1:5], "big"), self.now)
+            self._send_segments(connection)
+
+    def _hop(self, now: float, to: Engine | Tcp, datagram: bytes, marked: bool, way: list[Port]) -> None:
+        passed = way[0].forward(int(now), len(datagram) + _FRAME, to.number, datagram[0] & 15 in _SLICES)
         if passed is None:
             return
         self._count += 1
-        heapq.heappush(self._flying, (passed[0], self._count, 0, to, datagram, marked or passed[1], way[1:]))
+        heapq.heappush(self._flying, (passed[0], self._count, to, datagram, marked or passed[1], way[1:]))
 
     def _serve(self, host: Host) -> None:
         sent = True
@@ -240,7 +306,7 @@ class Model:
         """Lets that many us pass."""
         end = self.now + duration
         while True:
-            due = min(engine.deadline for job in self.jobs for engine in job.engines)
+            due = min(timed.deadline for timed in [*self.connections, *(e for job in self.jobs for e in job.engines)])
             if self._flying:
                 due = min(due, int(self._flying[0][0]) + 1)
             if due > end:
@@ -249,30 +315,47 @@ class Model:
             self.now = max(due, self.now)
             touched = {e.host for job in self.jobs for e in job.engines if e.deadline <= self.now}
             while self._flying and self._flying[0][0] <= self.now:
-                at, _, _, to, datagram, marked, way = heapq.heappop(self._flying)
+                at, _, to, datagram, marked, way = heapq.heappop(self._flying)
                 if way:
                     self._hop(at, to, datagram, marked, way)
+                elif isinstance(to, Tcp):
+                    self._segment(to, datagram)
                 else:
                     lib.gl_receive(to.handle, datagram, len(datagram), marked, self.now)
                     touched.add(to.host)
+            for connection in self.connections:
+                if connection.deadline <= self.now:
+                    connection.expire(self.now)
+                    self._send_segments(connection)
             for host in touched:
                 self._serve(self.hosts[host])
 
 
-def dumbbell(jobs: int, rate: int = 1_000_000_000, mark: int | None = 16_000, **options: Any) -> tuple[Model, Port]:
-    """Jobs of two workers each, which all meet at a link between two switches; and that link's port, left to right."""
-    model = Model(2 * jobs, rate, mark=mark)
-    left, right = list(range(jobs)), list(range(jobs, 2 * jobs))
-    there, back = (Port(rate / 8e6, model.buffer, mark) for _ in range(2))
+def dumbbell(
+    jobs: int,
+    rate: int = 1_000_000_000,
+    mark: int | None = 16_000,
+    buffer: int = 64_000,
+    plain: int | None = None,
+    **options: Any,
+) -> tuple[Model, Port]:
+    """Jobs of two workers each, which all meet at a link between two switches; and that link's port, left to right.
+
+    `plain`: the link's ports have no classes, and so many pairs of hosts more, without a job, are to its two sides.
+    """
+    pairs = jobs + (plain or 0)
+    model = Model(2 * pairs, rate, buffer, mark)
+    left, right = list(range(pairs)), list(range(pairs, 2 * pairs))
+    there, back = (Port(rate / 8e6, buffer, mark, classes=plain is None) for _ in range(2))
     model.join_by(there, left, right)
     model.join_by(back, right, left)
     for number in range(jobs):
-        model.job([number, jobs + number], **options)
+        model.job([number, pairs + number], **options)
     return model, there
 
 
-def rates(model: Model, port: Port, duration: int, jobs: list[Job]) -> list[float]:
-    """What each job's slices take of a port in that many us, as a part of its rate."""
+def rates(model: Model, port: Port, duration: int, jobs: Sequence[Job | Tcp]) -> list[float]:
+    """What each one's slices take of a port in that many us, as a part of its rate."""
     before = {job.number: port.carried[job.number] for job in jobs}
     model.run(duration)
     return [(port.carried[job.number] - before[job.number]) / duration / port.rate for job in jobs]

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Congestion control on simulated fabrics: even shares, short queues, and no slowing for losses that are tolerated."""
 
+from typing import Any
+
 import pytest
 from fabric_model import Model, Port, dumbbell, jain, rates
 from gradlane._core import lib
@@ -37,7 +39,7 @@ def test_jobs_that_meet_in_the_fabric_share_it_evenly_and_its_queue_stays_short(
 def test_without_marks_losses_tell_of_the_queue():
     model, port = dumbbell(4, 200_000_000, mark=None)
     start(model)
-    parts = rates(model, port, 500_000, model.jobs)
+    parts = rates(model, port, 1_500_000, model.jobs)
     assert unevenness(parts) < 0.15
     assert sum(parts) > 0.9
 
@@ -118,6 +120,54 @@ def test_incast_of_eight_hosts_at_a_shallow_port_has_no_long_tail(mark):
         model.run(1_000 + 700 * (pause % 13))
     assert model.downlinks[0].dropped
     assert max(times) < 3 * needed
+
+
+def beside_tcp(jobs: int, **options: Any) -> tuple[Model, Port]:
+    """Jobs that meet at a port without classes and marks, with a pair of hosts more for TCP."""
+    return dumbbell(jobs, 50_000_000, None, plain=1, **options)
+
+
+@pytest.mark.parametrize(("first", "tolerated"), [("job", 0.0), ("tcp", 0.1)])
+def test_a_job_beside_tcp_takes_its_part_and_leaves_tcp_its_own(first, tolerated):
+    """TCP fills the queue: a job that comes later never saw it empty. One that tolerates losses leaves TCP its part."""
+    model, port = beside_tcp(1, push=tolerated, pull=tolerated)
+    if first == "job":
+        model.start(model.jobs[0])
+        model.run(300_000)
+    connection = model.connect(1, 3)
+    model.run(300_000)
+    if first == "tcp":
+        model.start(model.jobs[0])
+    model.run(2_000_000)
+    assert min(rates(model, port, 1_500_000, [model.jobs[0], connection])) > 0.3
+
+
+def test_jobs_keep_the_queue_short_again_when_tcp_has_gone():
+    model, port = beside_tcp(4)
+    start(model)
+    connection = model.connect(4, 9)
+    model.run(1_500_000)
+    depths = []
+    for _ in range(2):
+        port.depths.clear()
+        model.run(500_000)
+        depths.append(sum(depth for _, depth in port.depths) / len(port.depths))
+        if connection in model.connections:
+            model.disconnect(connection)
+            model.run(500_000)
+    assert depths[0] > 0.6 * BUFFER
+    assert depths[1] < 0.45 * BUFFER
+
+
+def test_a_queue_on_the_way_back_is_no_congestion():
+    """REPORTs that wait for half of a buffer longer than the window allows for cost half of the rate, and no more."""
+    model, _ = beside_tcp(1, collective=lib.GL_REDUCE)
+    model.start(model.jobs[0])  # from right to left
+    model.run(300_000)
+    model.connect(1, 3)
+    model.run(500_000)
+    back = model.hosts[2].ways[0][1]
+    assert rates(model, back, 500_000, model.jobs)[0] > 0.5
 
 
 def test_jains_index_is_one_for_equal_parts():

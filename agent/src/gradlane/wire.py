@@ -119,8 +119,9 @@ class Header:
 
 
 # Payload of a REPORT: slices of this stream received, how many of them came ECN-marked (both cumulative), the part of
-# the receiver's link that is the stream's, in kbit/s, the bytes that it takes at once, and whether it is of a REPAIR.
-REPORT = struct.Struct(">IIIII")
+# the receiver's link that is the stream's, in kbit/s, the bytes that it takes at once, whether it is of a REPAIR, and
+# the receiver's clock in us.
+REPORT = struct.Struct(">IIIIII")
 
 # In front of a TRACE's payload, one per switch (hop_h of p4src/shared/headers.p4). (name, bits), in order, big-endian.
 HOP_FIELDS: tuple[tuple[str, int], ...] = (

@@ -2,6 +2,7 @@
  *
  * A path's rate and window. The rate falls on delay as Swift's (SIGCOMM 2020) and on ECN marks and on losses that no budget
  * covers as DCTCP's (RFC 8257), and rises again as DCQCN's (SIGCOMM 2015), up to the share that the receiver tells (port.c).
+ * Beside flows that only losses slow down it is Reno's, as Copa's (NSDI 2018).
  */
 #include "internal.h"
 
@@ -9,24 +10,46 @@ static const double GAIN = 1.0 / 16;         /* of the congestion estimate */
 static const double DELAY_GAIN = 0.4, DECREASE_MAX = 0.3;
 static const double LOSS_DECREASE = 1.0 / 8; /* of the rate, at least, where a loss is an alarm */
 static const double LOSS_NOISE = 1.0 / 16;   /* of the slices: fewer losses without a queue are no alarm */
-static const double DRAINING = 15.0 / 16;    /* of the round before: with a shorter round trip the queue is on its way down */
+static const double DRAINING = 15.0 / 16;    /* of the round before: a queue that is shorter than that is on its way down */
 static const double RECOVERY = 1.0 / 2;      /* of what a path is short of its goal, each round */
 static const double CALM = 3;                /* rounds without congestion until the goal rises */
 static const double PROBING = 1.0 / 64;      /* of the share, what it rises by in a round */
 static const double HURRY = 32;              /* calm rounds after which it rises by as much again */
+static const uint32_t STANDING = 48;         /* rounds in succession with too long a queue: slowing down does not drain it */
+static const uint32_t DRAINED = 4;           /* rounds with a short queue, more or less: it does not stand any more */
 static const double FLOOR = 1.0 / 16, CEILING = 1.25;
-static const double HOST_NOISE = 3000;       /* us that busy hosts add to a round trip; queues shorter than that show in marks */
+static const double HOST_NOISE = 3000;       /* us that busy hosts add to a way; queues shorter than that show in marks */
 static const double BURST = 500;             /* us of a path's rate that one batch may carry, if the queue time is not shorter */
 static const uint64_t ROUND_MIN = 1000;      /* us */
 static const uint64_t STALL = 25000;         /* us without a REPORT after which what is on its way is taken for lost */
 static const uint32_t RTT_MAX = 100000;      /* us: a longer sample tells of a host that slept */
 static const uint64_t BASE_LIFE = 10000000;  /* us: shortest round trips are forgotten after one to two of these */
 
-/* us of queueing on the way that are no alarm */
-static double allowance(const gl_engine *e) { return e->queue_time > HOST_NOISE ? e->queue_time : HOST_NOISE; }
+/* us of queueing on the way there that are no alarm */
+static double allowance(const gl_engine *e) { return e->queue_time / 2 > HOST_NOISE ? e->queue_time / 2 : HOST_NOISE; }
 
 static uint32_t base_rtt(const peer *from) {
     return from->base[0] < from->base[1] ? from->base[0] : from->base[1];
+}
+
+/* us of queueing on the way there, the shortest of the round. A queue may have stood ever since the path was begun: what its
+ * base has above a short round trip is taken for that. */
+static double round_queue(const gl_engine *e, const path *p, const peer *from) {
+    const double base = base_rtt(from), most = e->queue_time / 4 > INITIAL_RTT ? e->queue_time / 4 : INITIAL_RTT;
+    return p->round_queue + (base > most ? base - most : 0);
+}
+
+/* Whether a path is beside flows that only losses slow down: a queue stands that slowing down has not drained (Copa, NSDI
+ * 2018). It is not any more when the queue was short in several rounds; a loss of all together drains it for one or two. */
+static void judge(const gl_engine *e, path *p, double queue) {
+    if (queue > allowance(e))
+        p->late += p->late < STANDING;
+    else if (!p->competes)
+        p->late = 0;
+    else if (queue < allowance(e) / 2)
+        p->late -= p->late < STANDING / DRAINED ? p->late : STANDING / DRAINED;
+    if (p->late == STANDING) p->competes = true;
+    if (!p->late) p->competes = false;
 }
 
 static void limit_rate(const gl_engine *e, path *p) {
@@ -52,25 +75,38 @@ static void increase(const gl_engine *e, path *p, double rounds) {
     p->rate += (p->goal - p->rate) * RECOVERY;
 }
 
+/* Beside flows that only losses slow down: Reno's window and its halving, which CUBIC's is made to match on short paths
+ * (RFC 9438, 4.3), as a rate. */
+static void compete(const gl_engine *e, path *p, const peer *from, double rounds) {
+    if (p->round_lost || p->round_marked)
+        p->rate /= 2, p->backed_off = p->sequence;
+    else
+        p->rate += rounds * (GL_HEADER + e->config.slice_bytes) / from->srtt;
+    p->goal = p->rate;
+    p->calm = 0;
+    limit_rate(e, p);
+}
+
 /* What is to be taken off the rate after a round: half of the smoothed fraction of congested slices, or in proportion to the
- * delay in excess of what is allowed, whichever is more. The shortest round trip of the round counts: a busy host adds delay
- * to single samples, a standing queue to all of them. */
+ * delay in excess of what is allowed, whichever is more. The shortest queue of the round counts: a busy host adds delay to
+ * single samples, a standing queue to all of them. */
 static double excess(const gl_engine *e, path *p, const peer *from) {
-    const uint32_t total = p->round_delivered + p->round_lost, base = base_rtt(from);
-    const bool timed = p->round_rtt != UINT32_MAX, queued = timed && p->round_rtt > base + e->queue_time / 2;
-    const uint32_t lost = queued || p->round_lost >= total * LOSS_NOISE ? p->round_lost : 0, congested = p->round_marked + lost;
+    const uint32_t total = p->round_delivered + p->round_lost;
+    const bool timed = p->round_queue != UINT32_MAX;
+    const double queue = timed ? round_queue(e, p, from) : 0;
+    const bool alarm = queue > e->queue_time / 2 || p->round_lost >= total * LOSS_NOISE;
+    const uint32_t lost = alarm ? p->round_lost : 0, congested = p->round_marked + lost;
     p->congestion += GAIN * ((double)congested / total - p->congestion);
     double part = congested ? p->congestion / 2 : 0;
     if (lost && part < LOSS_DECREASE) part = LOSS_DECREASE;
-    const double most = base + allowance(e);
-    if (timed && p->round_rtt > most) {
-        double late = DELAY_GAIN * (p->round_rtt - most) / p->round_rtt;
+    if (queue > allowance(e)) {
+        double late = DELAY_GAIN * (queue - allowance(e)) / (base_rtt(from) + queue);
         if (late > DECREASE_MAX) late = DECREASE_MAX;
         if (late > part) part = late;
     }
     /* What is too fast no more need not be slowed as much. */
-    if (!lost && timed && p->round_rtt < p->last_rtt * DRAINING) part /= 2;
-    if (timed) p->last_rtt = p->round_rtt;
+    if (!lost && timed && queue < p->last_queue * DRAINING) part /= 2;
+    if (timed) p->last_queue = queue, judge(e, p, queue);
     return part;
 }
 
@@ -80,12 +116,14 @@ static void adapt(gl_engine *e, path *p, const peer *from, uint64_t now) {
     const double round = from->srtt > ROUND_MIN ? from->srtt : ROUND_MIN, part = excess(e, p, from);
     double rounds = 1 + (double)(now - p->round_end) / round;
     if (rounds > CALM) rounds = CALM;
-    if (part > 0)
+    if (p->competes)
+        compete(e, p, from, rounds);
+    else if (part > 0)
         decrease(e, p, part);
     else
         increase(e, p, rounds);
     p->round_delivered = p->round_marked = p->round_lost = 0;
-    p->round_rtt = UINT32_MAX;
+    p->round_queue = UINT32_MAX;
     p->round_end = now + (uint64_t)round;
 }
 
@@ -130,26 +168,34 @@ static void acknowledge(gl_engine *e, path *p, feedback *f, uint32_t sequence, u
     p->progress_at = now;
 }
 
-/* Of new losses, those that no budget covers. A path earns its budget with what it sends: that much is no alarm. */
-static uint32_t uncovered(path *p, feedback *f, int32_t missing) {
+/* Of new losses before `sequence`, those that no budget covers. A path earns its budget with what it sends: that much is no
+ * alarm, except to flows that every loss slows down; these slow down once for all that was on its way. */
+static uint32_t alarming(path *p, feedback *f, int32_t missing, uint32_t sequence) {
     if (missing <= f->missing) return 0;
-    uint32_t lost = (uint32_t)(missing - f->missing);
+    const uint32_t lost = (uint32_t)(missing - f->missing);
     f->missing = missing;
+    if (p->competes) return (int32_t)(sequence - p->backed_off) > 0 ? lost : 0;
     const uint32_t covered = p->covered < lost ? (uint32_t)p->covered : lost;
     p->covered -= covered;
     return lost - covered;
 }
 
-static void take_sample(peer *from, path *p, uint32_t sample, uint64_t now) {
+/* `there`: when it arrived by the receiver's clock less when it was sent by ours. The queue is what this is above the least,
+ * for a queue on the way back is not this path's; at most the same of the round trip, for two clocks drift apart. */
+static void take_sample(peer *from, path *p, uint32_t sample, uint32_t there, uint64_t now) {
     if (sample > RTT_MAX) return;
     from->srtt = (7 * from->srtt + sample) / 8;
     if (now >= from->base_until) {
-        from->base[1] = from->base[0], from->base[0] = UINT32_MAX;
+        from->base[1] = from->base[0], from->base[0] = sample;
+        from->there[1] = from->base_until ? from->there[0] : there, from->there[0] = there;
         from->base_until = now + BASE_LIFE;
     }
     if (sample < from->base[0]) from->base[0] = sample;
-    if (sample < p->round_rtt) p->round_rtt = sample;
+    if ((int32_t)(there - from->there[0]) < 0) from->there[0] = there;
     p->rtt = base_rtt(from);
+    const bool older = (int32_t)(from->there[1] - from->there[0]) < 0;
+    const uint32_t one_way = there - from->there[older], both = sample - p->rtt, queue = one_way < both ? one_way : both;
+    if (queue < p->round_queue) p->round_queue = queue;
 }
 
 void on_report(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *payload, uint64_t now) {
@@ -166,8 +212,9 @@ void on_report(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *p
     const uint16_t slice = get16(h + GL_AT_SLICE);
     if (t && slice < m->slices && (repair ? t->repaired_at && t->repaired_at[slice] : m->sent_at[slice] && m->path == p)) {
         const uint32_t sequence = repair ? t->repair_sequence[slice] : m->path_sequence[slice];
-        take_sample(from, p, (uint32_t)now - (repair ? t->repaired_at[slice] : m->sent_at[slice]), now);
-        p->round_lost += uncovered(p, f, (int32_t)(sequence + 1 - received));
+        const uint32_t sent_at = repair ? t->repaired_at[slice] : m->sent_at[slice];
+        take_sample(from, p, (uint32_t)now - sent_at, get32(payload + 20) - sent_at, now);
+        p->round_lost += alarming(p, f, (int32_t)(sequence + 1 - received), sequence);
         acknowledge(e, p, f, sequence + 1, now);
         if (!t->stopped && (m->link->exact ? m->sent == m->ready : m->sent == m->slices)) arm_probe(e, t, now);
     }
@@ -186,7 +233,8 @@ void path_stopped(gl_engine *e, const tx_message *m, unsigned source, uint64_t n
  * come of it, and no more than the receiver has room for. */
 static double window(const gl_engine *e, const path *p) {
     const double slice = GL_HEADER + e->config.slice_bytes;
-    double bytes = p->rate * (p->rtt + allowance(e));
+    const double queue = e->queue_time * (p->competes ? 2 : 1);
+    double bytes = p->rate * (p->rtt + (queue > HOST_NOISE ? queue : HOST_NOISE));
     if (bytes > p->room) bytes = p->room;
     return bytes > 2 * REPORT_EVERY * slice ? bytes : 2 * REPORT_EVERY * slice;
 }

@@ -11,7 +11,7 @@ static void path_new(gl_engine *e, path *p, double share) {
     p->initial_room = e->port->receive_bytes ? (uint32_t)(e->port->receive_bytes * share) : UINT32_MAX;
     p->room = p->initial_room;
     p->rtt = INITIAL_RTT;
-    p->round_rtt = UINT32_MAX;
+    p->round_queue = UINT32_MAX;
 }
 
 /* The fraction of a link that a path starts with, so that the sum at every receiver's port is just the link's rate. */

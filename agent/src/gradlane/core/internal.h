@@ -203,17 +203,21 @@ struct path {
     uint64_t next_send, round_end;
     uint32_t sequence, acknowledged, backlog, begun; /* slices sent, those settled, slices to send, messages */
     uint64_t progress_at;         /* when `acknowledged` last rose, or there was nothing to acknowledge */
-    uint32_t last_rtt;            /* that of the round before */
+    double last_queue;            /* that of the round before */
     double calm;                  /* rounds without congestion */
+    bool competes;                /* with flows that only losses slow down */
+    uint32_t late;                /* rounds with too long a queue, up to STANDING; those with a short one are taken off */
+    uint32_t backed_off;          /* the first slice after the last decrease beside flows that only losses slow down */
     double covered;               /* losses that budgets cover */
     uint32_t rtt;                 /* shortest to the receiver that last reported */
     uint32_t round_delivered, round_marked, round_lost;
-    uint32_t round_rtt;           /* the shortest of the round; UINT32_MAX: none */
+    uint32_t round_queue;         /* us, the shortest of the round; UINT32_MAX: none */
     heap messages, repairs;       /* that have something to send: by layer, then by age; by age */
 };
 
 typedef struct {
     uint32_t srtt, base[2]; /* smoothed; the shortest of this while and of the one before: UINT32_MAX: none */
+    uint32_t there[2];      /* the same of the way there alone, by its clock against ours */
     uint64_t base_until;
     feedback feedback[2];   /* its view of our streams: unicast, multicast */
     incoming incoming[2];   /* our view of its streams */

@@ -204,7 +204,7 @@ void report(gl_engine *e, unsigned source, const uint8_t *h, uint32_t bytes, boo
     uint8_t payload[GL_REPORT];
     put32(payload, in->received), put32(payload + 4, in->marked);
     put32(payload + 8, (uint32_t)(share * 8e3));
-    put32(payload + 12, room), put32(payload + 16, repair);
+    put32(payload + 12, room), put32(payload + 16, repair), put32(payload + 20, (uint32_t)now);
     send_control(e, source, GL_KIND_REPORT, h, payload, sizeof payload);
     e->statistics.reports_sent++;
 }
