@@ -6,7 +6,7 @@
 #include "elements.h"
 #include "internal.h"
 
-enum { BLOCK = 512 };
+enum { BLOCK = 512, FOLDED = 4 }; /* elements; sources that one pass takes */
 
 unsigned gl_element_bytes(unsigned element_type) {
     switch (element_type) {
@@ -22,20 +22,31 @@ unsigned gl_element_bytes(unsigned element_type) {
     }
 }
 
+/* Every element is computed from those at its own place, so what is written may be one of the sources. */
 #define EACH(expression) \
-    for (size_t i = 0; i < n; i++) a[i] = (expression)
+    _Pragma("GCC ivdep") for (size_t i = 0; i < n; i++) a[i] = (expression)
 
-/* a[i] becomes the combination of b[i] and c[i], of which one may be a[i]. SUM_TYPE: in which sums and products are
- * computed. `x` and `y` need not be aligned. */
+/* Combines two to four sources, in their order, in one pass. */
+#define FOLD(OF) \
+    if (count == 2) EACH(OF(b[i], c[i])); \
+    else if (count == 3) EACH(OF(OF(b[i], c[i]), d[i])); \
+    else EACH(OF(OF(OF(b[i], c[i]), d[i]), e[i]))
+
+#define MIN_OF(x, y) ((y) < (x) ? (y) : (x))
+#define MAX_OF(x, y) ((y) > (x) ? (y) : (x))
+
+/* SUM_TYPE: in which sums and products are computed. Sources need not be aligned. */
 #define COMBINE(NAME, TYPE, SUM_TYPE) \
     typedef TYPE NAME##_unaligned __attribute__((aligned(1), may_alias)); \
-    static void combine_##NAME(TYPE *a, const void *x, const void *y, size_t n, unsigned reduction) { \
-        const NAME##_unaligned *b = x, *c = y; \
+    static TYPE sum_##NAME(TYPE x, TYPE y) { return (TYPE)((SUM_TYPE)x + (SUM_TYPE)y); } \
+    static TYPE product_##NAME(TYPE x, TYPE y) { return (TYPE)((SUM_TYPE)x * (SUM_TYPE)y); } \
+    static void fold_##NAME(TYPE *a, const void *const *sources, unsigned count, size_t n, unsigned reduction) { \
+        const NAME##_unaligned *b = sources[0], *c = sources[1], *d = count > 2 ? sources[2] : c, *e = count > 3 ? sources[3] : c; \
         switch (reduction) { \
-        case GL_MIN: EACH(c[i] < b[i] ? c[i] : b[i]); break; \
-        case GL_MAX: EACH(c[i] > b[i] ? c[i] : b[i]); break; \
-        case GL_PRODUCT: EACH((TYPE)((SUM_TYPE)b[i] * (SUM_TYPE)c[i])); break; \
-        default: EACH((TYPE)((SUM_TYPE)b[i] + (SUM_TYPE)c[i])); \
+        case GL_MIN: FOLD(MIN_OF); break; \
+        case GL_MAX: FOLD(MAX_OF); break; \
+        case GL_PRODUCT: FOLD(product_##NAME); break; \
+        default: FOLD(sum_##NAME); \
         } \
     }
 COMBINE(float32, float, float)
@@ -50,11 +61,16 @@ COMBINE(int64, int64_t, uint64_t)
     static void combine_all_##NAME(TYPE *a, const uint8_t *const *sources, unsigned count, size_t at, size_t n, \
                                    unsigned reduction) { \
         const size_t offset = at * sizeof *a; \
-        if (count == 1) \
-            memcpy(a, sources[0] + offset, n * sizeof *a); \
-        else \
-            combine_##NAME(a, sources[0] + offset, sources[1] + offset, n, reduction); \
-        for (unsigned s = 2; s < count; s++) combine_##NAME(a, a, sources[s] + offset, n, reduction); \
+        const void *some[FOLDED]; \
+        unsigned taken = 0; \
+        for (unsigned s = 0; s < count;) { \
+            for (; taken < FOLDED && s < count; s++) some[taken++] = sources[s] + offset; \
+            if (taken == 1) \
+                memcpy(a, some[0], n * sizeof *a); \
+            else \
+                fold_##NAME(a, some, taken, n, reduction); \
+            some[0] = a, taken = 1; \
+        } \
     }
 COMBINE_ALL(float32, float)
 COMBINE_ALL(float64, double)
@@ -68,10 +84,11 @@ COMBINE_ALL(int64, int64_t)
     static void combine_all_##NAME(float *a, const uint8_t *const *sources, unsigned count, size_t at, size_t n, \
                                    unsigned reduction) { \
         float b[BLOCK]; \
+        const void *const both[] = {a, b}; \
         load_##NAME(a, sources[0] + at * 2, n); \
         for (unsigned s = 1; s < count; s++) { \
             load_##NAME(b, sources[s] + at * 2, n); \
-            combine_float32(a, a, b, n, reduction); \
+            fold_float32(a, both, 2, n, reduction); \
         } \
     }
 COMBINE_ALL_HALF(float16)
