@@ -44,9 +44,7 @@ static void prepare(const outlet *out, const gl_batch *b, unsigned first, unsign
         const int start = at;
         unsigned run = 0;
         do {
-            /* A header begins the next datagram. */
-            for (at++; at < b->iov_count && b->iov[at].iov_base != b->headers[n + run + 1];) at++;
-            run++;
+            at += b->pieces[n + run++];
         } while (n + run < b->datagrams && n >= first && run < most && b->tos[n + run] == b->tos[n]);
         if (n >= first) {
             struct msghdr *m = &o->messages[o->count].msg_hdr;

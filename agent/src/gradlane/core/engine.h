@@ -121,6 +121,7 @@ typedef struct {
     uint16_t segment;
     uint16_t datagrams;
     uint8_t tos[GL_BATCH]; /* of each datagram; 0: whatever the socket has */
+    uint8_t pieces[GL_BATCH]; /* of `iov` that make up a datagram, which they do in turn */
     int iov_count;
     struct iovec iov[2 * GL_BATCH];
     uint8_t headers[GL_BATCH][GL_HEADER];

@@ -55,10 +55,9 @@ typedef struct {
     bool received;
 } timer;
 
-/* A slice's bytes: a contribution that waits, or a result that is sent. */
-typedef struct slot {
-    struct slot *next;
-    uint32_t length;
+/* A contribution that waits, or a result that is sent: with its header in one piece. */
+typedef struct {
+    uint8_t header[GL_HEADER]; /* of a contribution: its length only */
     uint8_t bytes[];
 } slot;
 
@@ -270,7 +269,8 @@ struct gl_engine {
     unsigned streams; /* that come in at present */
     unsigned most_streams, expected; /* since the last pause; and after it, as they were before it */
     uint64_t heard;   /* when the last slice came */
-    slot *unused;
+    slot **unused; /* those that were used last at the end */
+    unsigned unused_count, slots;
     slab *slabs;
     uint64_t kept;    /* bytes of contributions that wait */
     gl_statistics statistics;

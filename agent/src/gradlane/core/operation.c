@@ -173,7 +173,7 @@ uint32_t expected_length(const gl_engine *e, const rx_message *m, uint32_t slice
 static void keep(gl_engine *e, rx_message *m, uint32_t slice, const uint8_t *payload, uint32_t length) {
     if (!m->kept && !(m->kept = calloc(m->slices, sizeof *m->kept))) abort();
     slot *s = m->kept[slice] = slot_new(e);
-    s->length = length;
+    put16(s->header + GL_AT_LENGTH, (uint16_t)length);
     memcpy(s->bytes, payload, length);
     e->kept += e->config.slice_bytes;
 }
@@ -234,7 +234,7 @@ static void take_early(gl_engine *e, operation *o, rx_message *m) {
         const uint32_t i = slice - s->start;
         const slot *kept = m->kept ? m->kept[slice] : NULL;
         const bool arrived = test_bit(m->arrived, slice);
-        if (kept && kept->length != length_of(e, n, i)) {
+        if (kept && get16(kept->header + GL_AT_LENGTH) != length_of(e, n, i)) {
             mismatch(e, o, m);
             return;
         }

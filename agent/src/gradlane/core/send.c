@@ -10,6 +10,7 @@ enum { LAYER_SHIFT = 48 }; /* of a key: layer, then age */
 /* What is sent of a slice, and with which facts. */
 typedef struct {
     const uint8_t *bytes;
+    uint8_t *header; /* in front of `bytes`; NULL: there is no room for it */
     uint16_t length, layer;
     uint8_t magnitude;
 } view;
@@ -25,8 +26,8 @@ static view view_of(const gl_engine *e, const tx_message *m, uint32_t slice) {
         if (!m->link->pull && o->magnitudes) v.magnitude = o->magnitudes[n->first + i];
     } else if (test_bit(n->empty, i))
         v.length = 0;
-    else
-        v.bytes = n->results[i] ? n->results[i]->bytes : NULL;
+    else if (n->results[i])
+        v.bytes = n->results[i]->bytes, v.header = n->results[i]->header;
     return v;
 }
 
@@ -203,20 +204,27 @@ void send_control(gl_engine *e, unsigned to, unsigned kind, const uint8_t *like,
 /* A shorter datagram ends a UDP_SEGMENT batch, and a longer one can't follow. */
 static bool fits(const gl_batch *b, const view *v, unsigned limit) {
     if (!b->datagrams) return true;
-    const struct iovec *last = &b->iov[b->iov_count - 1];
-    const size_t tail = last->iov_base == b->headers[b->datagrams - 1] ? GL_HEADER : GL_HEADER + last->iov_len;
+    size_t tail = 0;
+    for (int i = 1; i <= b->pieces[b->datagrams - 1]; i++) tail += b->iov[b->iov_count - i].iov_len;
     return b->datagrams < limit && tail == b->segment && GL_HEADER + v->length <= b->segment;
+}
+
+/* Of the datagram that is being added. */
+static void add_piece(gl_batch *b, const uint8_t *bytes, size_t length) {
+    b->iov[b->iov_count++] = (struct iovec){(void *)bytes, length};
+    b->pieces[b->datagrams]++;
 }
 
 /* Adds a slice, if it fits; what is sent is counted for its receiver. */
 static bool add_slice(gl_engine *e, gl_batch *b, const tx_message *m, unsigned kind, uint32_t slice, path *p, unsigned limit) {
     const view v = view_of(e, m, slice);
     if (!fits(b, &v, limit)) return false;
-    uint8_t *h = b->headers[b->datagrams];
+    uint8_t *h = v.header ? v.header : b->headers[b->datagrams];
     fill_header(h, m, kind, slice, &v);
+    if (kind == GL_KIND_DATA && m->sent + 1 == m->slices) h[GL_AT_FLAGS] |= GL_FLAG_END;
+    add_piece(b, h, v.header ? GL_HEADER + v.length : GL_HEADER);
+    if (!v.header && v.length) add_piece(b, v.bytes, v.length);
     b->tos[b->datagrams++] = tos_of(e, h);
-    b->iov[b->iov_count++] = (struct iovec){h, GL_HEADER};
-    if (v.length) b->iov[b->iov_count++] = (struct iovec){(void *)v.bytes, v.length};
     if (b->datagrams == 1) b->segment = (uint16_t)(GL_HEADER + v.length);
     p->backlog--;
     gl_counts *c = counts_of(e, (unsigned)(p - e->paths), m->loss_class);
@@ -267,7 +275,6 @@ static void send_first_pass(gl_engine *e, gl_batch *b, path *p, unsigned limit, 
         if (traced) trace_send(e, m, slice);
         m->sent++;
         next_turn(e, m);
-        if (m->sent == m->slices) b->headers[b->datagrams - 1][GL_AT_FLAGS] |= GL_FLAG_END;
         /* In a ring what comes next may depend on these slices. */
         if (m->sent == m->slices || (m->link->exact && m->sent == m->ready))
             for (unsigned i = 0; i < m->targets; i++)
@@ -300,12 +307,12 @@ static void add_control(gl_engine *e, gl_batch *b, control **at, uint32_t *used)
     if (!(*at = c->next)) e->controls_tail = at;
     uint8_t *h = b->headers[b->datagrams], *payload = b->control + *used;
     memcpy(h, c->bytes, GL_HEADER);
-    b->tos[b->datagrams++] = tos_of(e, h);
-    b->iov[b->iov_count++] = (struct iovec){h, GL_HEADER};
+    add_piece(b, h, GL_HEADER);
     if (c->length > GL_HEADER) {
         memcpy(payload, c->bytes + GL_HEADER, c->length - GL_HEADER);
-        b->iov[b->iov_count++] = (struct iovec){payload, c->length - GL_HEADER};
+        add_piece(b, payload, c->length - GL_HEADER);
     }
+    b->tos[b->datagrams++] = tos_of(e, h);
     *used += c->length - GL_HEADER;
     e->statistics.datagrams_sent++;
     free(c);
@@ -339,6 +346,7 @@ static double batch_bytes(const gl_batch *b) {
 int gl_transmit(gl_engine *e, gl_batch *b, uint64_t now) {
     run_timers(e, now);
     b->datagrams = 0, b->iov_count = 0;
+    memset(b->pieces, 0, sizeof b->pieces);
     if (e->controls) {
         send_controls(e, b);
         port_spend(e->port, now, batch_bytes(b));
