@@ -10,7 +10,8 @@
 
 #include "engine.h"
 
-enum { RECEIVE_BATCH = 8, RECEIVE_BYTES = 65536 };
+/* What a call takes in stays in the cache until it has been looked at. */
+enum { RECEIVE_BATCH = 4, RECEIVE_BYTES = 65536 };
 
 /* Where an engine sends, and how that went. */
 typedef struct {

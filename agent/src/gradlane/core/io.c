@@ -19,7 +19,8 @@
 
 #include "datagrams.h"
 
-enum { ROUNDS = 4, READY_MAX = 16 };
+/* ALIGNMENT: of receive buffers, bytes, for the reason that slots have one (pool.c). */
+enum { ROUNDS = 4, READY_MAX = 16, ALIGNMENT = 64 };
 
 /* Sets of descriptors (epoll), and their places in what the loop polls. While it sleeps, an epoll set holds no file open:
  * what is taken out of it and closed is closed. */
@@ -90,7 +91,7 @@ gl_runner *gl_runner_new(void) {
     if (lock_new(&r->lock)) return free(r), NULL;
     for (int i = 0; i < SETS; i++) r->sets[i] = epoll_create1(EPOLL_CLOEXEC);
     r->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    r->buffers = malloc(RECEIVE_BATCH * sizeof *r->buffers);
+    r->buffers = aligned_alloc(ALIGNMENT, RECEIVE_BATCH * sizeof *r->buffers);
     r->batch = malloc(sizeof *r->batch);
     if (r->sets[WATCHED] < 0 || r->sets[SOCKETS] < 0 || r->wake < 0 || !r->buffers || !r->batch ||
         gl_runner_watch(r, r->wake, woken, r))
