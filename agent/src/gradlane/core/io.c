@@ -288,13 +288,11 @@ static int wait_for(struct pollfd *sets, unsigned count, uint64_t us) {
 static int sleep_on(gl_runner *r, struct pollfd *sets, uint64_t wait, uint64_t patience) {
     gl_runner_unlock(r);
     int error = 0;
+    const uint64_t gather = wait < patience ? wait : patience;
     sets[WATCHED].revents = 0;
-    if (wait && patience) {
-        const uint64_t first = wait < patience ? wait : patience;
-        error = wait_for(sets, 1, first);
-        if (wait != UINT64_MAX) wait -= first;
-    }
-    if (!error) error = wait_for(sets, SETS, sets[WATCHED].revents ? 0 : wait);
+    if (gather) error = wait_for(sets, 1, gather);
+    if (!error && !sets[WATCHED].revents && (!gather || wait > gather))
+        error = wait_for(sets, SETS, wait == UINT64_MAX ? wait : wait - gather);
     gl_runner_lock(r);
     r->counts.wakeups++;
     return error;
@@ -305,11 +303,13 @@ int gl_runner_run(gl_runner *r) {
     prctl(PR_SET_NAME, "gradlane-io");
     struct pollfd sets[SETS];
     for (int i = 0; i < SETS; i++) sets[i] = (struct pollfd){.fd = r->sets[i], .events = POLLIN};
+    uint64_t gathered = 0; /* until when arrivals are left to gather */
     int error = 0;
     gl_runner_lock(r);
     while (!r->stopping && !error) {
         const uint64_t received = r->counts.received;
-        bool more = sets[SOCKETS].revents;
+        /* Whatever it woke for: what has arrived then needs no wake-up of its own. */
+        bool more = true;
         if (sets[WATCHED].revents) serve_watched(r);
         for (int round = 0; round < ROUNDS; round++) {
             if (more) more = receive(r);
@@ -317,8 +317,9 @@ int gl_runner_run(gl_runner *r) {
             if (!more) break;
         }
         hand_out_events(r);
-        const uint64_t wait = more ? 0 : time_to_wait(r, gl_runner_now());
-        error = sleep_on(r, sets, wait, r->counts.received > received ? patience_of(r) : 0);
+        const uint64_t now = gl_runner_now();
+        if (r->counts.received > received) gathered = now + patience_of(r);
+        error = sleep_on(r, sets, more ? 0 : time_to_wait(r, now), gathered > now ? gathered - now : 0);
     }
     gl_runner_unlock(r);
     return error;

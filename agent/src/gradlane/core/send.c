@@ -378,11 +378,14 @@ int gl_transmit(gl_engine *e, gl_batch *b, uint64_t now) {
 }
 
 uint64_t gl_patience(const gl_engine *e) {
-    uint32_t shortest = PATIENCE_MAX * PATIENCE;
+    bool sending = false;
+    for (unsigned i = 0; i <= e->ranks; i++) sending |= e->paths[i].backlog > 0;
+    const uint32_t parts = sending ? PATIENCE_SENDING : PATIENCE;
+    uint32_t shortest = PATIENCE_MAX * parts;
     for (unsigned rank = 0; rank < e->ranks; rank++)
         if (rank != e->config.rank && e->peers[rank].srtt < shortest) shortest = e->peers[rank].srtt;
     /* What a batch takes to come in is enough; where that is less than a sleep costs, it is none. */
-    const double batch = GL_BATCH_BYTES / e->rate, patience = shortest / PATIENCE;
+    const double batch = GL_BATCH_BYTES / e->rate, patience = shortest / parts;
     return batch < PATIENCE_MIN ? 0 : (uint64_t)(batch < patience ? batch : patience);
 }
 
