@@ -69,7 +69,7 @@ def _plot_tolerances(axes: Axes, runs: Sequence[Run], figure: str, scale: float,
         _points(axes, these, figure, scale, (number - 0.5) * 0.4, name, {"color": color, "ls": "-", "marker": "o"})
         chosen = [run for run in lossy if (run["feedback"], run["drops"]) == (feedback, "policy")]
         style = {"color": color, "ls": "none", "marker": "D", "mec": INK}
-        _points(axes, chosen, figure, scale, 1.2 + number * 0.4, f"{name}, dropped by policy", style)
+        _points(axes, chosen, figure, scale, 1.2 + number * 0.4, f"{name}, by policy", style)
     axes.set_xlabel("pushed slices lost, %")
     axes.set_ylabel(label)
     if lossy:

@@ -145,7 +145,9 @@ def main() -> int:
             try:
                 link.send(worker.run(order, link))
             except (GradlaneError, RuntimeError) as problem:
-                print(f"study_worker.py: rank {options.rank}: error: {problem}", file=sys.stderr)
+                # What comes through C++ has its traceback below the first line.
+                reason = str(problem).partition("\n")[0]
+                print(f"study_worker.py: rank {options.rank}: error: {reason}", file=sys.stderr)
                 return 1
     dist.destroy_process_group()
     return 0
