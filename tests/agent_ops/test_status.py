@@ -85,6 +85,17 @@ def test_a_peer_that_is_near_its_budget_stands_out_and_rows_are_sorted() -> None
     assert [(row.text.split()[1], row.look) for row in rows] == [("2", "warning"), ("1", "")]
 
 
+def test_who_is_late_silent_or_not_there_is_told() -> None:
+    status = status_of({"1": COUNTS, "2": COUNTS, "3": {}})
+    job = status["jobs"]["trial"]
+    job["late"] = "rank 1 did not come to it"
+    job["peers"]["2"] |= {"control": "silent", "heard_seconds": 4.2}
+    job["peers"]["3"] |= {"control": "none"}
+    found = {line.text: line.look for line in view.agent_lines(status, None, 1000.0)}
+    for words in ("rank 1 did not come to it", "h2 10.0.2.2, silent for 4 s", "h3 10.0.2.2, not connected"):
+        assert [look for text, look in found.items() if words in text] == ["warning"]
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.4, "0 s"), (61, "1 min 1 s"), (3600, "1 h 0 min"), (90061, "1 d 1 h")]
 )

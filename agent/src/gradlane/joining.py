@@ -89,7 +89,7 @@ async def _measure(job: Job, rank: int, peers: Peers, prober: Prober, probes: Pr
 
 def _decide(job: Job, measured: list[_Measured]) -> dict[str, float]:
     packet = min(m.packet for m in measured)
-    rates = [m.rate for m in measured if m.rate is not None]
+    rates = [float(f"{m.rate:.3g}") for m in measured if m.rate is not None]  # it is no more exact
     return {
         "slice_bytes": job.transport.slice_bytes or largest_slice(min(packet, MAX_PACKET), job.family),
         "rate": min([float(job.transport.rate), *rates]),

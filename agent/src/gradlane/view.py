@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gradlane.status import AgentStatus, Counts, JobStatus, PeerStatus
+from gradlane.units import format_rate
 
 # A loss budget that is used up so far is about to cost repairs.
 BUDGET_WARNING = 0.9
@@ -107,11 +108,17 @@ def _flow(name: str, about: str, counts: Counts, seconds: float) -> Flow:
 
 def _peer_flow(rank: str, peer: PeerStatus, before: PeerStatus | None, seconds: float) -> Flow:
     counts = _since(peer.get("counts", {}), before.get("counts") if before else None)
+    about = f"{peer.get('host', '?')} {peer.get('address', '')}"
+    control = peer.get("control", "connected")
+    if control == "silent":
+        about += f", silent for {peer.get('heard_seconds', 0.0):.0f} s"
+    elif control == "none":
+        about += ", not connected"
     return replace(
-        _flow(f"rank {rank}", f"{peer.get('host', '?')} {peer.get('address', '')}", counts, seconds),
+        _flow(f"rank {rank}", about, counts, seconds),
         pace=peer.get("rate"),
         rtt=peer["srtt_us"] / 1e6 if "srtt_us" in peer else None,
-        silent=peer.get("control", "connected") != "connected",
+        silent=control != "connected",
     )
 
 
@@ -183,9 +190,14 @@ def job_lines(
     parts = [f"rank {job['rank']}", f"{job['state']} for {duration(now - job['since'])}"]
     parts += [f"step {job['step']}"] if "step" in job else []
     parts += [f"{job['under_way']} under way"] if "under_way" in job else []
-    if memory := job.get("memory"):
-        parts.append(f"{size(memory['used'])} of {size(memory['limit'])} wait for slower workers")
     yield Line(f"job {name}: {', '.join(parts)}", "title")
+    if memory := job.get("memory"):
+        yield Line(f"  memory of what came early: {size(memory['used'])} of {size(memory['limit'])}")
+    if (conditions := job.get("conditions")) and "slice_bytes" in job:
+        yield Line(
+            f"  paths, as measured at the join: slices of {job['slice_bytes']} bytes, at least "
+            f"{format_rate(conditions['rate'])}, up to {conditions['latency'] * 1e6:.0f} us one way"
+        )
     if late := job.get("late"):
         yield Line(f"  {late}", "warning")
     peers, classes, total = flows(job, before, seconds)
@@ -235,7 +247,8 @@ def details(job: JobStatus) -> Iterable[Line]:
         yield Line(f"    {key:20} {value}")
     for rank, peer in job["peers"].items():
         for route, count in peer.get("routes", {}).items():
-            yield Line(f"  to rank {rank}: {count} trace(s) by {route or 'no switch that adds a record'}")
+            way = f"switch:ports {route}" if route else "no switch on the way adds records"
+            yield Line(f"  way to rank {rank}: {way} ({count} traces)")
         for hop in peer.get("hops", []):
             yield Line(
                 f"    switch {hop['switch']}: port {hop['egress_port']} {hop['color']}, in class {hop['queue_class']} "
