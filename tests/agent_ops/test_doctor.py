@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent_processes import AgentProcess, command, job_file
+from agent_processes import AgentProcess, command, hosts, job_file
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="takes root: network namespaces"),
@@ -199,6 +199,21 @@ def test_a_router_that_changes_dscp(fabric: Fabric, tmp_path: Path) -> None:
         )
     assert code == 0, findings  # it works, but worse than it could
     assert state_of(findings, "DSCP 48 arrives as 10, 56 arrives as 10") == "warn"
+
+
+def test_two_agents_on_one_machine(tmp_path: Path) -> None:
+    with hosts(2, tmp_path) as agents:
+        for rank, agent in enumerate(agents):
+            file = job_file(tmp_path, 2)
+            done = command("doctor", "--json", "--job", file, "--socket", agent.socket)
+            findings = json.loads(done.stdout)
+            assert done.returncode == 0, findings
+            assert state_of(findings, f"lo has {agent.address}") == "ok"
+            assert state_of(findings, "path MTU 65535") == "ok"
+            assert {finding["check"] for finding in findings if finding["check"].startswith("rank")} == {
+                f"rank {1 - rank} (h{1 - rank}, {agents[1 - rank].address})"
+            }
+            assert not [finding for finding in findings if "a link on the way" in finding["text"]]
 
 
 def test_small_socket_buffers(tmp_path: Path) -> None:

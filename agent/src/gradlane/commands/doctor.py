@@ -56,7 +56,7 @@ def _checks(options: argparse.Namespace) -> Iterator[Finding]:
         for fallback in status.get("transport", {}).get("fallbacks", []):
             yield Finding(WARN, "agent", fallback, "docs/agent.md, permissions; then restart the agent")
     yield from host.checks()
-    member = path.own_member(parsed) if parsed else None
+    member = path.own_member(parsed, status["addresses"] if status else ()) if parsed else None
     if parsed is not None and member is None:
         yield Finding(
             FAIL, "job", f"{parsed.file}: no rank has an address of this host", "correct the job file, or run it there"

@@ -3,7 +3,7 @@
 
 import errno
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from ipaddress import ip_address
 
 from gradlane import wire
@@ -14,6 +14,7 @@ from gradlane.errors import GradlaneError
 from gradlane.job import Job, Member
 
 CONNECT_SECONDS = 2.0
+LONGEST_PACKET = 65535  # of IP; the loopback interface takes more
 DEAD_NEIGHBOUR = {"FAILED", "INCOMPLETE"}
 
 
@@ -34,7 +35,7 @@ def _peer(job: Job, mine: Member, peer: Member, interface: Interface | None) -> 
     except GradlaneError as error:
         yield Finding(FAIL, name, f"no route: {error}", f"ip route add {peer.address} via GATEWAY")
         return
-    mtu = interface.mtu if interface is not None else 1500
+    mtu = min(interface.mtu, LONGEST_PACKET) if interface is not None else 1500
     found = probe.path_mtu(mine.address, peer.address, mtu)
     hop = str(route.get("gateway") or peer.address)
     states = {state for entry in ip("neighbor", "show", hop) for state in entry.get("state", [])}
@@ -123,7 +124,10 @@ def _dscp(job: Job, mine: Member, name: str, peer: Member) -> Iterator[Finding]:
         yield Finding(WARN, name, "whether DSCP is kept can't be seen: nothing answers", "let ICMP unreachable pass")
 
 
-def own_member(job: Job) -> Member | None:
-    """The member of the job whose address this host has."""
+def own_member(job: Job, served: Collection[str]) -> Member | None:
+    """The member of the job whose address the agent serves (`served`), or otherwise one whose address this host has."""
+    for member in job.members:
+        if str(member.address) in served:
+            return member
     mine = {ip_address(e["local"]) for link in ip("address") for e in link.get("addr_info", []) if "local" in e}
     return next((member for member in job.members if member.address in mine), None)
