@@ -110,7 +110,7 @@ def test_random_losses_beyond_the_budget_cost_little_more_than_their_repair():
 
 @pytest.mark.parametrize("mark", [16_000, None])
 def test_incast_of_eight_hosts_at_a_shallow_port_has_no_long_tail(mark):
-    """No step takes three times what the link needs for it; a TCP segment lost at its end waits 200 ms or more."""
+    """All know how many meet, so nothing is lost; a TCP segment that is lost at the end waits 200 ms or more."""
     model = Model(9, 1_000_000_000, BUFFER, mark)
     job = model.job(list(range(9)), elements=16_384, collective=lib.GL_REDUCE)
     needed = 8 * 16_384 * 4 / model.downlinks[0].rate
@@ -118,8 +118,8 @@ def test_incast_of_eight_hosts_at_a_shallow_port_has_no_long_tail(mark):
     for pause in range(40):
         times.append(model.once(job))
         model.run(1_000 + 700 * (pause % 13))
-    assert model.downlinks[0].dropped
-    assert max(times) < 3 * needed
+    assert not model.downlinks[0].dropped
+    assert max(times) < 1.5 * needed
 
 
 def beside_tcp(jobs: int, **options: Any) -> tuple[Model, Port]:

@@ -13,6 +13,7 @@ typedef struct {
     const uint16_t *group; /* NULL: all workers */
     unsigned size, me;     /* members of the group; this rank's place among them */
     unsigned reduction;
+    unsigned meeting;      /* streams that meet at the busiest port on the way */
     bool exact;            /* a message holds sums of many: nothing of it may be lost */
     bool failed;           /* memory is out, or a message is too long */
 } plan;
@@ -71,6 +72,7 @@ static link *link_of(plan *p, link **list, unsigned rank, bool pull) {
     while (*list && ((*list)->rank != rank || (*list)->pull != pull)) list = &(*list)->next;
     if (*list || !(*list = calloc(1, sizeof **list))) return *list;
     (*list)->rank = (uint16_t)rank, (*list)->pull = pull, (*list)->exact = p->exact;
+    (*list)->meeting = (uint16_t)p->meeting;
     return *list;
 }
 
@@ -104,8 +106,10 @@ static void from_all(plan *p, node *n) {
         if (rank_of(p, k) != p->e->config.rank) from(p, n, rank_of(p, k), PUSH);
 }
 
+static bool multicasts(const plan *p) { return p->e->config.multicast && p->size == p->e->config.workers; }
+
 static void to_all(plan *p, node *n) {
-    if (p->e->config.multicast && p->size == p->e->config.workers) {
+    if (multicasts(p)) {
         if (p->size > 1 || is_server(p->e)) to(p, n, p->e->ranks, PULL);
         return;
     }
@@ -125,6 +129,8 @@ static void all_reduce(plan *p, const gl_submission *s, range r) {
         const unsigned part = (p->me + k) % parts, owner = servers ? c->workers + part : rank_of(p, part);
         const range its = shard(p, r, part, parts);
         if (!its.slices) continue;
+        /* A pair's pushes and pulls are one stream, but for multicast pulls. */
+        p->meeting = servers ? p->size : (p->size - 1) * (multicasts(p) ? 2 : 1);
         if (owner == c->rank) {
             node *n = add(p, its, s->in, s->out);
             result(p, n, true);
@@ -229,6 +235,8 @@ static void make(plan *p, const gl_submission *s, uint64_t bytes) {
     const range r = whole(p->e, bytes);
     const uint64_t stride = s->stride ? s->stride : bytes;
     const bool rings = s->algorithm == GL_RING;
+    const bool one_to_one = rings || p->size == 1 || (s->collective == GL_BROADCAST && multicasts(p));
+    p->meeting = one_to_one || s->collective >= GL_SEND ? 1 : p->size - 1;
     unsigned root = 0;
     while (root + 1 < p->size && rank_of(p, root) != s->root) root++;
     switch (s->collective) {
@@ -350,6 +358,8 @@ operation *operation_of_server(gl_engine *e, const rx_message *m, uint64_t now) 
     operation *o = operation_new(m->step, m->tensor);
     if (!o) return NULL;
     plan p = {.e = e, .o = o, .size = e->config.workers, .reduction = reduction};
+    /* Without multicast a server's own link carries a copy for every worker. */
+    p.meeting = multicasts(&p) ? e->config.servers : p.size;
     o->encoding = m->encoding, o->loss_class = m->loss_class;
     o->pull_loss = tolerated(e, m->loss_class, true);
     o->layers = calloc(m->slices, sizeof *o->layers);

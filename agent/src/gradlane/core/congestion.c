@@ -17,7 +17,7 @@ static const double PROBING = 1.0 / 64;      /* of the share, what it rises by i
 static const double HURRY = 32;              /* calm rounds after which it rises by as much again */
 static const uint32_t STANDING = 48;         /* rounds in succession with too long a queue: slowing down does not drain it */
 static const uint32_t DRAINED = 4;           /* rounds with a short queue, more or less: it does not stand any more */
-static const double FLOOR = 1.0 / 16, CEILING = 1.25;
+static const double FLOOR = 1.0 / 16;        /* of the share, at least */
 static const double HOST_NOISE = 3000;       /* us that busy hosts add to a way; queues shorter than that show in marks */
 static const double BURST = 500;             /* us of a path's rate that one batch may carry, if the queue time is not shorter */
 static const uint64_t ROUND_MIN = 1000;      /* us */
@@ -53,7 +53,7 @@ static void judge(const gl_engine *e, path *p, double queue) {
 }
 
 static void limit_rate(const gl_engine *e, path *p) {
-    const double most = p->share * CEILING < e->rate ? p->share * CEILING : e->rate, least = p->share * FLOOR;
+    const double most = p->share < e->rate ? p->share : e->rate, least = p->share * FLOOR;
     if (p->goal > most) p->goal = most;
     if (p->rate > most) p->rate = most;
     if (p->rate < least) p->rate = least;
@@ -127,9 +127,11 @@ static void adapt(gl_engine *e, path *p, const peer *from, uint64_t now) {
     p->round_end = now + (uint64_t)round;
 }
 
-/* A path that the receiver's port limits follows its share; one that is slower for congestion elsewhere does not. */
+/* A path that the receiver's port limits follows its share; one that is slower for congestion comes after it round by round. */
 static void set_share(const gl_engine *e, path *p, double share) {
-    if (p->goal >= p->share) p->rate *= share / p->share, p->goal *= share / p->share;
+    const double change = share / p->share;
+    if (p->goal >= p->share) p->rate *= change;
+    p->goal *= change;
     p->share = share;
     limit_rate(e, p);
 }
@@ -147,12 +149,21 @@ static void take_share(gl_engine *e, path *p) {
     set_share(e, p, share);
 }
 
-/* What was told before a pause is about streams of then. */
-static void forget_share(gl_engine *e, path *p) {
+/* Of a link: what a path may take at first. The collective's pattern tells how many streams meet, so that their sum at every
+ * port is the link's rate. */
+static double first_part(const path *p) {
+    const heap_item *first = heap_first(&p->messages);
+    return first ? 1.0 / container_of(first, tx_message, turn)->link->meeting : 1;
+}
+
+/* What was told before a pause is about streams of then. Until they tell, the others are taken for hosts like this one. */
+static void begin_anew(gl_engine *e, path *p) {
     for (unsigned rank = 0; rank < e->ranks; rank++)
         if (p->multicast || p == &e->paths[rank]) e->peers[rank].feedback[p->multicast].share = 0;
-    set_share(e, p, p->initial);
-    p->room = p->initial_room;
+    set_share(e, p, e->rate * first_part(p));
+    const double room = (double)e->port->receive_bytes * first_part(p);
+    p->room = e->port->receive_bytes && room < UINT32_MAX ? (uint32_t)room : UINT32_MAX;
+    p->acknowledged = p->sequence;
 }
 
 /* What was sent up to `sequence` has arrived at that receiver, or never will. */
@@ -273,10 +284,11 @@ static uint64_t phase(const gl_engine *e, const path *p) {
 
 void path_begin(gl_engine *e, path *p, uint64_t now) {
     p->busy = true;
-    if (now - p->idle_since > STREAM_IDLE) {
-        forget_share(e, p);
-        p->acknowledged = p->sequence;
-    }
+    const uint64_t idle = now - p->idle_since;
+    if (idle > STREAM_IDLE)
+        begin_anew(e, p);
+    else if (idle > REPORT_MOST && p->share > e->rate * first_part(p))
+        set_share(e, p, e->rate * first_part(p)); /* others that had ended may begin with it */
     /* Credit for late wake-ups is not for what was never late. */
     if (p->next_send < now) p->next_send = now + phase(e, p);
 }

@@ -1,32 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An engine's life: the paths' first rates come from the pattern of the collective, which is known beforehand.
+ * An engine's life.
  */
 #include "internal.h"
 
-static void path_new(gl_engine *e, path *p, double share) {
-    if (share > 1) share = 1;
-    p->initial = p->share = p->rate = p->goal = e->rate * share;
-    /* Until they tell, the others are taken for hosts like this one. */
-    p->initial_room = e->port->receive_bytes ? (uint32_t)(e->port->receive_bytes * share) : UINT32_MAX;
-    p->room = p->initial_room;
+static void path_new(gl_engine *e, path *p) {
+    p->share = p->rate = p->goal = e->rate;
+    p->room = UINT32_MAX;
     p->rtt = INITIAL_RTT;
     p->round_queue = UINT32_MAX;
-}
-
-/* The fraction of a link that a path starts with, so that the sum at every receiver's port is just the link's rate. */
-static void paths_new(gl_engine *e) {
-    const double workers = e->config.workers, servers = e->config.servers;
-    /* Direct: pushes and pulls share each receiver's port half and half. Server: they cross it in opposite directions. */
-    const double push = servers ? 1 / workers : workers > 1 ? 0.5 / (workers - 1) : 1;
-    const double pull = servers ? 1 / servers : push;
-    for (unsigned rank = 0; rank < e->ranks; rank++) {
-        const bool pulls = servers && e->config.rank >= e->config.workers;
-        /* Without multicast a server's own link carries a copy for every worker. */
-        path_new(e, &e->paths[rank], pulls ? pull / (e->config.multicast ? 1 : workers) : push);
-    }
-    path_new(e, &e->paths[e->ranks], pull);
-    e->paths[e->ranks].multicast = true;
 }
 
 /* NULL only if memory is out. */
@@ -64,7 +46,8 @@ gl_engine *gl_engine_new(const gl_config *config) {
     port_join(config->port ? config->port : e->own_port, e);
     e->controls_tail = &e->controls;
     e->events_tail = &e->events;
-    paths_new(e);
+    for (unsigned i = 0; i <= ranks; i++) path_new(e, &e->paths[i]);
+    e->paths[ranks].multicast = true;
     for (unsigned rank = 0; rank < ranks; rank++) {
         e->peers[rank].srtt = INITIAL_RTT, e->peers[rank].base[0] = e->peers[rank].base[1] = UINT32_MAX;
         e->peers[rank].ring = calloc(RING, sizeof(rx_message *));

@@ -76,6 +76,7 @@ typedef struct {
 typedef struct link {
     struct link *next; /* of the operation */
     uint16_t rank;     /* the other end; the number of ranks: the multicast group */
+    uint16_t meeting;  /* streams that meet at the busiest port on the way, this one included */
     bool pull, exact;
     uint32_t slices;
     unsigned count;
@@ -193,10 +194,10 @@ typedef struct {
 /* A stream of slices that one rate governs: towards one rank, or to an aggregator's multicast group. */
 struct path {
     bool multicast;
-    /* bytes per us; share: what its receivers leave it; initial: by the pattern of the collective; goal: where the rate was
-     * before the last congestion, or where it probes for more. */
-    double rate, share, initial, goal;
-    uint32_t room, initial_room; /* bytes that its receivers can take at once */
+    /* bytes per us; share: what its receivers leave it; goal: where the rate was before the last congestion, or where it
+     * probes for more. */
+    double rate, share, goal;
+    uint32_t room; /* bytes that its receivers can take at once */
     bool busy;
     uint64_t idle_since;
     double congestion;            /* DCTCP's alpha */
@@ -268,7 +269,6 @@ struct gl_engine {
     control *in_batch;
     gl_event *events, **events_tail;
     unsigned streams; /* that come in at present */
-    unsigned most_streams, expected; /* since the last pause; and after it, as they were before it */
     uint64_t heard;   /* when the last slice came */
     slot **unused; /* those that were used last at the end */
     unsigned unused_count, slots;
@@ -373,6 +373,7 @@ void port_join(gl_port *port, gl_engine *e);
 void port_leave(gl_engine *e);
 bool port_take(gl_engine *e, uint64_t now); /* whether it may send now; if not, it waits */
 void port_sent(gl_engine *e, uint64_t now, double bytes);
+void expect_streams(gl_engine *e, const rx_message *first, uint64_t now); /* those of its phase, as it has come */
 void port_spend(gl_port *port, uint64_t now, double bytes); /* sent without waiting: the next ones wait longer */
 void report(gl_engine *e, unsigned source, const uint8_t *h, uint32_t bytes, bool congested, uint64_t now);
 

@@ -279,7 +279,9 @@ bool operation_begin(gl_engine *e, operation *o, uint64_t now) {
     for (rx_message *next; m; m = next) {
         next = m->next_early;
         take_early(e, o, m);
-        if (m->link && !m->complete) resume(e, m, now);
+        if (!m->link || m->complete) continue;
+        expect_streams(e, m, now);
+        resume(e, m, now);
     }
     o->open--;
     maybe_over(e, o);

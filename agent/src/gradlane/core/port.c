@@ -31,10 +31,6 @@ static void measure(gl_port *port) {
 void port_join(gl_port *port, gl_engine *e) {
     e->port = port;
     e->streams = 1;
-    /* Before anything has come: of a direct all-reduce. */
-    e->expected = !e->config.servers                   ? 2 * (e->config.workers - 1u)
-                  : e->config.rank < e->config.workers ? e->config.servers
-                                                       : e->config.workers;
     e->next_of_port = port->engines;
     port->engines = e;
     measure(port);
@@ -88,6 +84,33 @@ static unsigned count_streams(const gl_engine *e, uint64_t now) {
     return streams;
 }
 
+/* A stream more fills the port's buffer within milliseconds. */
+static void more_streams(gl_engine *e, uint64_t now) {
+    const unsigned streams = count_streams(e, now);
+    if (streams <= e->streams) return;
+    e->streams = streams;
+    tell_all(e);
+}
+
+static void expect(gl_engine *e, unsigned rank, bool multicast, uint64_t now) {
+    uint64_t *until = &e->peers[rank].active_until[multicast];
+    if (rank != e->config.rank && *until < now + STREAM_IDLE) *until = now + STREAM_IDLE;
+}
+
+/* The operation tells who is going to send as its first sender does; before it is submitted here, it may be everybody. */
+void expect_streams(gl_engine *e, const rx_message *first, uint64_t now) {
+    const operation *o = first->operation;
+    const bool multicast = first->flags & GL_FLAG_MULTICAST, pull = first->flags & GL_FLAG_PULL;
+    for (const rx_message *m = o->early; m; m = m->next_early)
+        if (m != first && !(m->flags & GL_FLAG_PULL) == !pull) return;
+    for (const link *l = o->incoming; l; l = l->next)
+        if (l->pull == pull && l->received && l->received != first) return;
+    for (unsigned rank = 0; !o->planned && rank < e->config.workers; rank++) expect(e, rank, multicast, now);
+    for (const link *l = o->incoming; l; l = l->next)
+        if (l->pull == pull) expect(e, l->rank, multicast, now);
+    more_streams(e, now);
+}
+
 /* The weight of the jobs that something comes in of; their `streams` are counted anew. */
 static double count_jobs(gl_port *port, uint64_t now) {
     double weight = 0;
@@ -108,19 +131,8 @@ static bool count_stream(gl_engine *e, peer *from, bool multicast, bool end, uin
     from->active_until[multicast] = now + (end ? STREAM_IDLE / 4 : STREAM_IDLE);
     e->heard = now;
     if (known) return false;
-    unsigned streams = count_streams(e, now);
-    if (!job_known) {
-        /* After a pause as many streams are to be expected as there were before it, whichever comes first. */
-        if (e->most_streams) e->expected = e->most_streams;
-        e->most_streams = streams;
-        e->streams = streams > e->expected ? streams : e->expected;
-        tell_all(e);
-    } else if (streams > e->streams) {
-        /* A stream more fills the port's buffer within milliseconds. */
-        e->streams = streams;
-        tell_all(e);
-    }
-    if (streams > e->most_streams) e->most_streams = streams;
+    if (!job_known) e->streams = 0;
+    more_streams(e, now);
     if (now - port->window_start > STREAM_IDLE) {
         port->weight = e->weight;
         port->share = USABLE * port->rate / port->weight;

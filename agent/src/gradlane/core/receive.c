@@ -135,11 +135,12 @@ static bool attach(gl_engine *e, rx_message *m, uint64_t now) {
     }
     if (o->planned) {
         if (!operation_attach(e, o, m)) return e->statistics.bad_range++, false;
-        return true;
+    } else {
+        m->operation = o;
+        m->next_early = o->early;
+        o->early = m;
     }
-    m->operation = o;
-    m->next_early = o->early;
-    o->early = m;
+    expect_streams(e, m, now);
     return true;
 }
 
