@@ -2,7 +2,8 @@
 """The longest completions: incast of all hosts to one at a shallow port; all-reduces over a link that loses at random.
 
 Hosts are namespaces around one gradlane-switch. Incast: gradlane beside TCP over open connections, by several
-congestion controls. Loss: one host's link loses frames of both directions, and the job tolerates more than that.
+congestion controls, on links of several rates. Loss: one of four hosts' links loses frames of both directions, and the
+job tolerates more than that.
 """
 
 from __future__ import annotations
@@ -40,11 +41,12 @@ from topology import Topology
 LOSSES = (0.0, 0.0001, 0.001, 0.01, 0.05)
 _CONTROLS = ("cubic", "reno", "bbr")
 _TOLERANCE = 0.1
-_LARGER = 64  # all-reduces than incasts: messages of many slices lose what is lost on average
+# All-reduces that lose: messages of many slices lose what is lost on average; the links, not the CPU, are the limit.
+_LOSS_HOSTS, _LOSS_RATE, _LOSS_BYTES, _FEWER = 4, 100_000_000, 4 << 20, 8
 _WORKER = Path(__file__).with_name("tails_worker.py")
 _EXAMPLES = """examples:
   sudo python bench/tails.py
-  sudo python bench/tails.py --senders 4 --count 100 --rate 100mbit --json > tails.json
+  sudo python bench/tails.py --senders 4 --count 100 --rates 100mbit --json > tails.json
 """
 
 
@@ -54,10 +56,11 @@ class TailsError(RuntimeError):
 
 @dataclass(frozen=True)
 class Result:
-    """`side` and `loss` of the link; seconds of completions."""
+    """`side`, and `rate` (bit/s) and `loss` of the links; seconds of completions."""
 
     case: str
     side: str
+    rate: int
     loss: float
     count: int
     p50: float
@@ -65,10 +68,10 @@ class Result:
     longest: float
 
 
-def _result(case: str, side: str, loss: float, seconds: Sequence[float]) -> Result:
+def _result(case: str, side: str, rate: int, loss: float, seconds: Sequence[float]) -> Result:
     ordered = sorted(seconds)
     p99 = ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)]
-    return Result(case, side, loss, len(ordered), median(ordered), p99, ordered[-1])
+    return Result(case, side, rate, loss, len(ordered), median(ordered), p99, ordered[-1])
 
 
 class Team:
@@ -151,39 +154,48 @@ def _tc(network: Network, host: HostPlan, *words: str) -> None:
         raise TailsError(f"tc {' '.join(words)}: {done.stderr.strip()}")
 
 
-def measure(network: Network, size: int, count: int, folder: Path) -> Iterator[Result]:
-    """Both cases. Raises TailsError."""
-    hosts = network.plan.hosts
+def measure_incast(network: Network, size: int, count: int, folder: Path) -> Iterator[Result]:
+    """All hosts send to the first, by each side in turn. Raises TailsError."""
+    hosts, rate = network.plan.hosts, network.plan.rate
     with ExitStack() as stack:
         team = _gradlane(network, folder, stack)
         team.run("incast", size, 5)
-        yield _result("incast", "gradlane", 0, team.run("incast", size, count))
-        for loss in LOSSES:
-            if loss:
-                for command in lossy(loss).commands:
-                    _tc(network, hosts[1], *shlex.split(command))
-            team.run("reduce", size * _LARGER, 3)
-            yield _result("loss", "gradlane", loss, team.run("reduce", size * _LARGER, count // 4))
-            if loss:
-                _tc(network, hosts[1], "qdisc", "del", "dev", "IF", "clsact")
+        yield _result("incast", "gradlane", rate, 0, team.run("incast", size, count))
     for control in _CONTROLS:
         with ExitStack() as stack:
             address = hosts[0].address
             commands = [[f"tcp:{control}", str(rank), str(len(hosts)), address] for rank in range(len(hosts))]
             team = Team(network, commands, folder, stack)
             team.run("incast", size, 5)
-            yield _result("incast", f"tcp {control}", 0, team.run("incast", size, count))
+            yield _result("incast", f"tcp {control}", rate, 0, team.run("incast", size, count))
+
+
+def measure_loss(network: Network, count: int, folder: Path) -> Iterator[Result]:
+    """All-reduces while the second host's link loses more and more. Raises TailsError."""
+    host = network.plan.hosts[1]
+    with ExitStack() as stack:
+        team = _gradlane(network, folder, stack)
+        for loss in LOSSES:
+            if loss:
+                for command in lossy(loss).commands:
+                    _tc(network, host, *shlex.split(command))
+            team.run("reduce", _LOSS_BYTES, 3)
+            yield _result("loss", "gradlane", network.plan.rate, loss, team.run("reduce", _LOSS_BYTES, count))
+            if loss:
+                _tc(network, host, "qdisc", "del", "dev", "IF", "clsact")
 
 
 def tables(results: Sequence[Result]) -> list[TextTable]:
     """A table for each case."""
     columns = ["side", "count", "p50, ms", "p99, ms", "longest, ms"]
-    own = next(r for r in results if r.case == "incast")
-    incast = [[*_row(r, r.side), f"{r.p99 / own.p99:.1f}"] for r in results if r.case == "incast"]
+    own = {r.rate: r for r in results if r.case == "incast" and r.side == "gradlane"}
+    incast = [
+        [f"{r.rate / 1e6:g}", *_row(r, r.side), f"{r.p99 / own[r.rate].p99:.1f}"] for r in results if r.case == "incast"
+    ]
     clean = next(r for r in results if r.case == "loss")
     loss = [[*_row(r, f"{r.loss:.2%}"), f"{r.p50 / clean.p50:.2f}"] for r in results if r.case == "loss"]
     return [
-        TextTable("Incast", [*columns, "p99 of gradlane's"], incast),
+        TextTable("Incast", ["Mbit/s", *columns, "p99 of gradlane's"], incast),
         TextTable(
             f"All-reduce, {_TOLERANCE:.0%} tolerated", ["loss of a link", *columns[1:], "p50 of the clean one's"], loss
         ),
@@ -204,10 +216,11 @@ def plot(results: Sequence[Result], path: Path) -> None:
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.5))
     for axis, case in zip(axes, ("incast", "loss"), strict=True):
         rows = [r for r in results if r.case == case]
-        names = [r.side if case == "incast" else f"{r.loss:.2%}" for r in rows]
+        names = [f"{r.side}\n{r.rate // 10**6}" if case == "incast" else f"{r.loss:.2%}" for r in rows]
         for name, values in (("p50", [r.p50 for r in rows]), ("p99", [r.p99 for r in rows])):
             axis.plot(names, [value * 1e3 for value in values], "o", label=name)
         axis.set(title=case, ylabel="ms", ylim=(0, None) if case == "loss" else None)
+        axis.tick_params("x", labelsize=6)
     axes[0].set_yscale("log")
     axes[0].legend()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -222,15 +235,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         # Of the switch and of every process of both sides: other load of the machine is to take from neither.
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-        plan = FabricPlan.of_hosts(Topology(), options.senders + 1, options.rate, options.buffer, "gradlane")
-        with ready_machine([plan]), tempfile.TemporaryDirectory() as folder, Network(plan, Path(folder)) as network:
-            results = list(measure(network, options.bytes, options.count, Path(folder)))
+        sizes = [(options.senders + 1, rate) for rate in options.rates] + [(_LOSS_HOSTS, _LOSS_RATE)]
+        plans = [FabricPlan.of_hosts(Topology(), hosts, rate, options.buffer, "gradlane") for hosts, rate in sizes]
+        results: list[Result] = []
+        with ready_machine(plans):
+            for plan in plans:
+                with tempfile.TemporaryDirectory() as folder, Network(plan, Path(folder)) as network:
+                    if plan is plans[-1]:
+                        results += measure_loss(network, max(options.count // _FEWER, 1), Path(folder))
+                    else:
+                        results += measure_incast(network, options.bytes, options.count, Path(folder))
     except (TailsError, ExperimentError, PreconditionError, PermissionError) as problem:
         print(f"tails: error: {problem}", file=sys.stderr)
         return 1
     print_tables(console, tables(results))
     settings: dict[str, Any] = {
-        name: getattr(options, name) for name in ("senders", "rate", "buffer", "bytes", "count")
+        name: getattr(options, name) for name in ("senders", "rates", "buffer", "bytes", "count")
     }
     found = {"machine": machine(), "load": os.getloadavg(), **settings, "runs": [asdict(result) for result in results]}
     options.out.mkdir(parents=True, exist_ok=True)
@@ -241,16 +261,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _rates(text: str) -> list[int]:
+    return [parse_rate(rate) for rate in text.split(",")]
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tails", description=__doc__, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--senders", type=int, default=8, help="hosts that send to one (default 8)")
-    parser.add_argument("--rate", type=parse_rate, default="200mbit", help="of every link (default 200mbit)")
+    parser.add_argument(
+        "--rates", type=_rates, default="200mbit,1gbit", help="of the links of incasts (default 200mbit,1gbit)"
+    )
     parser.add_argument("--buffer", type=parse_size, default="64kB", help="of every port of the switch (default 64kB)")
     parser.add_argument("--bytes", type=parse_size, default="64KiB", help="from each sender (default 64KiB)")
     parser.add_argument(
-        "--count", type=int, default=300, help="incasts, and four times the all-reduces for each loss (default 300)"
+        "--count", type=int, default=300, help="incasts, and eight times the all-reduces for each loss (default 300)"
     )
     parser.add_argument("--out", type=Path, default=Path("out/bench"), help="where the results go (default out/bench)")
     parser.add_argument("--json", action="store_true", help="the results as JSON on standard output")
