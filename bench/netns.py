@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,10 +31,19 @@ def run(*command: str) -> str:
     return done.stdout
 
 
+def _remove(name: str) -> None:
+    # A signal may have come when a process was started and nobody held it yet.
+    pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False).stdout
+    for pid in pids.split():
+        with suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+    subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+
+
 class Namespaces:
     """Use as a context manager: they are there, with their loopbacks up, and what `_build` adds, until it is left.
 
-    Within it SIGINT, SIGTERM and SIGHUP raise SystemExit. Raises WireError.
+    What still runs in them then is killed. Within it SIGINT, SIGTERM and SIGHUP raise SystemExit. Raises WireError.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -46,7 +56,7 @@ class Namespaces:
         with ExitStack() as stack:
             stack.enter_context(stopping.in_good_order())
             for name in self._names:
-                stack.callback(subprocess.run, ["ip", "netns", "del", name], check=False, capture_output=True)
+                stack.callback(_remove, name)
                 run("ip", "netns", "add", name)
                 run("ip", "-n", name, "link", "set", "lo", "up")
             self._build()

@@ -88,6 +88,9 @@ class Worker:
         self._work, self._report = work, report
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
+
+    def start(self) -> None:
+        """Begins."""
         self._thread.start()
 
     def _run(self) -> None:
@@ -100,7 +103,8 @@ class Worker:
     def stop(self) -> None:
         """Waits until the work in hand is done."""
         self._stop.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
 
 
 class Soak:
@@ -268,6 +272,9 @@ def soak(seconds: float, folder: Path, stack: ExitStack) -> Report:
     before, began = wires.frames(), time.monotonic()
     senders = load(wires, sender, seconds * 10, stack)
     workers = [Worker(run.churn, report), Worker(run.change_ports, report)]
+    for worker in workers:
+        stack.callback(worker.stop)
+        worker.start()
     try:
         # What grows at first: packet buffers, up to what a full port and the sockets hold.
         settle = began + seconds / 3
