@@ -21,6 +21,7 @@ NETWORK = f"127.{47 + os.getpid() % 200}.{os.getpid() // 200 % 250}"
 FIRST = 101  # the tests of the agent have the addresses before
 PATIENCE = 60.0  # seconds that the processes of a test may take
 _CONTEXT = multiprocessing.get_context("forkserver")
+# As in tests/training/worker_processes.py: of all tests of one pytest there is one such server.
 _CONTEXT.set_forkserver_preload(["torch", "torch.distributed.fsdp", "torch._dynamo", "gradlane.torch"])
 
 

@@ -9,6 +9,8 @@ import torch
 import torch.distributed as dist
 from ranks import process_group
 
+import gradlane.torch  # noqa: F401 - registers the backend
+
 FLOATS = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 INTEGERS = [torch.int32, torch.int64, torch.int8, torch.uint8]
 

@@ -12,7 +12,8 @@ from training.config import Config
 
 MININET = Path(__file__).parents[2] / "mininet"
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["torch", "torch.distributed", "torch._dynamo"])
+# As in tests/torch/ranks.py: of all tests of one pytest there is one such server.
+_CONTEXT.set_forkserver_preload(["torch", "torch.distributed.fsdp", "torch._dynamo", "gradlane.torch"])
 
 Process = ForkServerProcess
 PATIENCE = 60.0  # seconds that a process may take; before that it says where it hangs
