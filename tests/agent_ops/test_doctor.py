@@ -37,6 +37,8 @@ class Fabric:
         bits, no_wait = (24, "") if family == 4 else (64, "nodad")
         for name in "arb":
             sh(f"ip netns add {PREFIX}{name}")
+            # Or nothing is forwarded in the first two seconds, while the links' own addresses are checked for others.
+            self.run(name, "sysctl -q net.ipv6.conf.default.accept_dad=0")
             self.run(name, "ip link set lo up")
         for host, own, router in zip("ab", self.addresses, self.router, strict=True):
             sh(f"ip link add eth0 netns {PREFIX}{host} type veth peer name to-{host} netns {PREFIX}r")

@@ -79,6 +79,8 @@ def path_mtu(own: Address, peer: Address, size: int) -> Answer:
     """The largest packet, of at most `size` bytes, that arrives whole; `arrived` None: nothing is answered at all."""
     while True:
         answer = send(own, peer, size)
+        if answer.arrived is None:
+            answer = send(own, peer, size)  # the first one may be lost while a neighbour is looked for
         if answer.arrived is not False or answer.error or not SMALL <= answer.mtu < size:
             return answer
         size = answer.mtu
