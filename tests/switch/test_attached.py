@@ -121,6 +121,9 @@ def test_meters_are_refused_where_there_are_none(switch: Switch) -> None:
     ]
     assert {code_of(switch.insert, item) for item in wrong} == {rpc_code.INVALID_ARGUMENT}
     assert switch.read(p4r.Entity(table_entry=p4r.TableEntry())) == []
+    for table in (0, ids(switch)["metered"]):
+        default = p4r.DirectMeterEntry(table_entry=p4r.TableEntry(table_id=table, is_default_action=True))
+        assert code_of(switch.read, p4r.Entity(direct_meter_entry=default)) == rpc_code.INVALID_ARGUMENT
 
 
 # Idle timeouts

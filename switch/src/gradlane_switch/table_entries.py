@@ -397,6 +397,8 @@ def read_direct_meters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
     """The direct meters that a request asks for. Raises EntityError."""
     wanted = request.table_entry
     if wanted.table_id == 0:
+        if wanted.is_default_action:
+            raise invalid("default entries have no meter: a miss is not metered")
         schemas = [schema for schema in pipeline.schema.tables.values() if schema.direct_meter is not None]
     else:
         schemas = [_direct_meter(pipeline, request)[0]]
