@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sender's and the receiver's state machines against a network that does its worst: the guarantees hold.
 
-GRADLANE_MODEL_RUNS is the number of runs of each test, 500 without it.
+GRADLANE_MODEL_RUNS is the number of runs of each test, 700 without it.
 """
 
 import functools
@@ -17,7 +17,7 @@ from network import JOB, TOKEN, Cluster, Impairment
 
 from gradlane.wire import Header, Kind
 
-RUNS = int(os.environ.get("GRADLANE_MODEL_RUNS", "500"))
+RUNS = int(os.environ.get("GRADLANE_MODEL_RUNS", "700"))
 LIMIT = 600_000_000  # us of simulated time within which every run ends
 LONGEST_WAIT = 150_000  # us between two PROBEs of a message: 3/2 of PROBE_WAIT_MAX
 
