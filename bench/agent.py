@@ -12,12 +12,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,8 +27,8 @@ from agent_hosts import MTU, Hosts, cpu_seconds
 from console import make_console, print_tables
 from gradlane.errors import AgentError
 from gradlane.units import parse_rate, parse_size
-from netns import WireError
-from results import machine
+from netns import WireError, end
+from outcome import save
 from tables import TextTable
 
 SIZES = ("64KiB", "1MiB", "16MiB", "64MiB")
@@ -77,13 +76,13 @@ class Sides:
         self._agents: list[int] = []
         for host in range(hosts.count):
             agent, socket = hosts.start_agent(host, folder)
-            stack.callback(_end, agent)
+            stack.callback(end, agent)
             self._agents.append(agent.pid)
             for kind, rest in (("gloo", (hosts.address(0),)), ("gradlane", (str(job), str(socket)))):
                 log = stack.enter_context((folder / f"{kind}{host}.log").open("w"))
                 words = (worker, kind, str(host), str(hosts.count), *rest)
                 process = hosts.start(host, *words, stderr=log, **pipes)
-                stack.callback(_end, process)
+                stack.callback(end, process)
                 self._workers[kind].append(process)
         self._folder = folder
         for kind in self._workers:
@@ -111,17 +110,6 @@ class Sides:
         agents_cpu = (sum(map(cpu_seconds, agents)) - before) * count / (count + 2)
         cpu = (sum(answer["cpu"] for answer in answers) + agents_cpu) / len(answers)
         return median(median(answer["seconds"]) for answer in answers), cpu / (count * size / 1e9)
-
-
-def _end(process: Any) -> None:
-    if process.stdin is not None:
-        process.stdin.close()
-    else:
-        process.terminate()
-    try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        process.kill()
 
 
 def _used(result: float, size: int, hosts: int, rate: int, slice_bytes: int) -> float:
@@ -211,12 +199,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"agent: error: {problem}", file=sys.stderr)
         return 1
     print_tables(console, tables(results))
-    found = {"machine": machine(), "load": os.getloadavg(), "runs": [asdict(result) for result in results]}
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "agent.json").write_text(json.dumps(found, indent=1))
+    save(options.out / "agent.json", {}, results, show=options.json)
     plot(results, options.out / "agent.svg")
-    if options.json:
-        print(json.dumps(found, indent=1))
     return 0
 
 

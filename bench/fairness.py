@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
@@ -28,7 +28,7 @@ from fairness_flows import Flow, Running
 from gradlane.errors import AgentError
 from gradlane.units import parse_rate, parse_size
 from netns import WireError
-from results import machine
+from outcome import save
 from tables import TextTable
 
 _CONTROLS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
@@ -158,13 +158,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fairness: error: {problem}", file=sys.stderr)
         return 1
     print_tables(console, [table(results, options.rate)])
-    found = {name: getattr(options, name) for name in ("rate", "buffer", "tcp", "starts", "windows", "seconds")}
-    found |= {"machine": machine(), "load": os.getloadavg(), "runs": [asdict(result) for result in results]}
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "fairness.json").write_text(json.dumps(found, indent=1))
+    settings = {name: getattr(options, name) for name in ("rate", "buffer", "tcp", "starts", "windows", "seconds")}
+    save(options.out / "fairness.json", settings, results, show=options.json)
     plot(results, options.seconds, options.out / "fairness.svg")
-    if options.json:
-        print(json.dumps(found, indent=1))
     return 0
 
 

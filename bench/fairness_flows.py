@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dumbbell import Dumbbell
-from netns import WireError
+from netns import WireError, end
 
 _WORKER = str(Path(__file__).with_name("fairness_worker.py"))
 _START = 30.0  # seconds within which a flow begins
@@ -41,7 +41,7 @@ class Running:
         path = self._folder / f"{len(self._processes)}"
         output, log = (self._stack.enter_context(path.with_suffix(kind).open("w")) for kind in (".out", ".log"))
         process = self._network.start(host, _WORKER, *words, stdout=output, stderr=log)
-        self._stack.callback(_end, process)
+        self._stack.callback(end, process)
         self._processes.append((process, path))
         return path.with_suffix(".out")
 
@@ -61,7 +61,7 @@ class Running:
         for host in (near, far):
             if host not in self._agents:
                 agent, self._agents[host] = self._network.start_agent(host, self._folder)
-                self._stack.callback(_end, agent)
+                self._stack.callback(end, agent)
         self._start(near, "job", "0", str(path), str(self._agents[near]))
         return self._start(far, "job", "1", str(path), str(self._agents[far]))
 
@@ -79,12 +79,3 @@ class Running:
         if any(process.poll() is not None for process, _ in self._processes):
             said = [path.with_suffix(".log").read_text().strip()[-500:] for _, path in self._processes]
             raise WireError(f"an end of a flow ended: {'; '.join(filter(None, said)) or 'it said nothing'}")
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    process.terminate()
-    try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

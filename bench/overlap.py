@@ -11,12 +11,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -27,8 +26,8 @@ from agent_hosts import Hosts
 from console import make_console, print_tables
 from gradlane.errors import AgentError
 from gradlane.units import parse_rate
-from netns import WireError
-from results import machine
+from netns import WireError, end
+from outcome import save
 from tables import TextTable
 
 WAYS = {
@@ -71,12 +70,12 @@ class Team:
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         for host in range(hosts.count):
             agent, socket = hosts.start_agent(host, folder)
-            stack.callback(_end, agent)
+            stack.callback(end, agent)
             self._logs.append(folder / f"worker{host}.log")
             log = stack.enter_context(self._logs[-1].open("w"))
             words = (_WORKER, str(host), str(hosts.count), hosts.address(0), str(job), str(socket))
             self._workers.append(hosts.start(host, *words, stdin=-1, stdout=-1, stderr=log, env=environment))
-            stack.callback(_end, self._workers[-1])
+            stack.callback(end, self._workers[-1])
         self._answers()
 
     def _answers(self) -> list[str]:
@@ -96,17 +95,6 @@ class Team:
             worker.stdin.flush()
         answers = [json.loads(line) for line in self._answers()]
         return max((median(answer["steps"]), answer["waits"]) for answer in answers)
-
-
-def _end(process: Any) -> None:
-    if process.stdin is not None:
-        process.stdin.close()
-    else:
-        process.terminate()
-    try:
-        process.wait(10)
-    except subprocess.TimeoutExpired:
-        process.kill()
 
 
 def measure(options: argparse.Namespace) -> list[Result]:
@@ -171,12 +159,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"overlap: error: {problem}", file=sys.stderr)
         return 1
     print_tables(console, [table(results, options)])
-    found = {name: getattr(options, name) for name in ("hosts", "rate", "layers", "width", "computation", "steps")}
-    found |= {"machine": machine(), "load": os.getloadavg(), "runs": [asdict(result) for result in results]}
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "overlap.json").write_text(json.dumps(found, indent=1))
-    if options.json:
-        print(json.dumps(found, indent=1))
+    settings = {name: getattr(options, name) for name in ("hosts", "rate", "layers", "width", "computation", "steps")}
+    save(options.out / "overlap.json", settings, results, show=options.json)
     return 0
 
 

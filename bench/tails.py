@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -31,9 +31,10 @@ from emulation import Network
 from errors import ExperimentError
 from gradlane.units import parse_rate, parse_size
 from interfaces import lossy
+from netns import end
+from outcome import save
 from plan import FabricPlan, HostPlan
 from preconditions import PreconditionError, find_program
-from results import machine
 from runner import ready_machine
 from tables import TextTable
 from topology import Topology
@@ -85,21 +86,12 @@ class Team:
             log = stack.enter_context(self._logs[-1].open("w"))
             words = network.fabric.inside(host.name, [sys.executable, str(_WORKER), *command])
             process = subprocess.Popen(words, stdin=-1, stdout=-1, stderr=log, text=True)
-            stack.callback(self._end, process)
+            stack.callback(end, process)
             self._processes.append(process)
             if command[0].startswith("tcp") and number == 0:
                 self._line(number, "listening")
         for number in range(len(self._processes)):
             self._line(number, "ready")
-
-    @staticmethod
-    def _end(process: subprocess.Popen[str]) -> None:
-        if process.stdin is not None:
-            process.stdin.close()
-        try:
-            process.wait(15)
-        except subprocess.TimeoutExpired:
-            process.kill()
 
     def _line(self, number: int, expected: str = "") -> str:
         stream = self._processes[number].stdout
@@ -249,15 +241,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"tails: error: {problem}", file=sys.stderr)
         return 1
     print_tables(console, tables(results))
-    settings: dict[str, Any] = {
-        name: getattr(options, name) for name in ("senders", "rates", "buffer", "bytes", "count")
-    }
-    found = {"machine": machine(), "load": os.getloadavg(), **settings, "runs": [asdict(result) for result in results]}
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "tails.json").write_text(json.dumps(found, indent=1))
+    settings = {name: getattr(options, name) for name in ("senders", "rates", "buffer", "bytes", "count")}
+    save(options.out / "tails.json", settings, results, show=options.json)
     plot(results, options.out / "tails.svg")
-    if options.json:
-        print(json.dumps(found, indent=1))
     return 0
 
 

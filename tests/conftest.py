@@ -33,7 +33,7 @@ _LONGEST = (
     "protocol/test_engine.py",
 )
 
-for folder in ("protocol", "packet", "controller", "agent", "agent_ops"):
+for folder in ("protocol", "packet", "controller", "agent", "agent_ops", "bench"):
     sys.path.insert(0, str(Path(__file__).parent / folder))
 
 

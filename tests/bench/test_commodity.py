@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The emulated commodity switch does what a switch without P4 does, no more; what its benchmark makes of figures."""
 
-import importlib.util
-import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
+from bench_modules import BENCH, load
 from finsy import P4MeterEntry, P4Schema
 from finsy.proto import p4r
 from scapy.layers.inet import IP, UDP
@@ -14,27 +12,15 @@ from scapy.layers.l2 import Ether
 
 from gradlane_switch import Switch
 
-BENCH = Path(__file__).parents[2] / "bench"
 BUILD = BENCH / "build"
 ALL_ARMS = {"gradlane-ps", "gradlane-ps-host", "gradlane", "gradlane-host", "ps-tcp", "ddp-gloo-fp16"}
-
-
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"bench_{name}", BENCH / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 commodity_switch = load("commodity_switch")
 
 
 @pytest.fixture
-def commodity(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.setattr(sys, "path", [str(BENCH), *sys.path])
+def commodity() -> ModuleType:
     return load("commodity")
 
 

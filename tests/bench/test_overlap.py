@@ -2,7 +2,6 @@
 """The benchmark of training without a barrier: a short one for real, and what it says of the network."""
 
 import argparse
-import importlib.util
 import json
 import os
 import subprocess
@@ -10,8 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-BENCH = Path(__file__).parents[2] / "bench"
+from bench_modules import BENCH, load
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for network namespaces")
@@ -29,14 +27,8 @@ def test_every_way_trains_and_ddp_does_not_wait_in_its_forward_pass(tmp_path: Pa
         assert sum(runs[way]["waits"]) < sum(runs["reversed"]["waits"]) / 2
 
 
-def test_the_least_communication_is_what_each_port_must_carry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [str(BENCH), *sys.path])
-    spec = importlib.util.spec_from_file_location("bench_overlap", BENCH / "overlap.py")
-    assert spec is not None
-    assert spec.loader is not None
-    overlap = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, spec.name, overlap)
-    spec.loader.exec_module(overlap)
+def test_the_least_communication_is_what_each_port_must_carry() -> None:
+    overlap = load("overlap")
     of_two = argparse.Namespace(layers=2, width=100, hosts=2, rate=1_000_000)
     assert overlap.communication(of_two) == pytest.approx(8 * 2 * 100 * 100 * 4 / 1e6)
     of_four = argparse.Namespace(layers=2, width=100, hosts=4, rate=1_000_000)

@@ -20,9 +20,10 @@ from gradlane.errors import GradlaneError
 from gradlane.job import Job
 from gradlane.security import Binding, Credentials, fingerprint, misnamed
 
-CONTROL_VERSION = 2
-# Both must match: what the control connections say, and the datagrams.
-VERSION = f"{CONTROL_VERSION}.{wire.VERSION}"
+# Of what agents say to each other, on control connections and in the payloads of control datagrams.
+AGENTS_VERSION = 3
+# Both must match; wire.VERSION is that of the datagrams' header, which switches read too.
+VERSION = f"{AGENTS_VERSION}.{wire.VERSION}"
 MAX_LINE = 16384
 
 Message = dict[str, Any]
