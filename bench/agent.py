@@ -10,7 +10,6 @@ priority, so that other load of the machine weighs little. docs/measurements.md 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -19,17 +18,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "mininet"))
 
-from agent_hosts import MTU, Hosts, cpu_seconds
+from agent_hosts import MTU, Hosts
 from console import make_console, print_tables
 from gradlane.errors import AgentError
 from gradlane.units import parse_rate, parse_size
-from netns import WireError, end
+from netns import WireError
 from outcome import save
 from tables import TextTable
+from worker import Worker, ask_all
 
 SIZES = ("64KiB", "1MiB", "16MiB", "64MiB")
 SIDES = ("gloo", "shared", "plain")
@@ -71,43 +70,25 @@ class Sides:
         job = folder / "job.toml"
         job.write_text(hosts.job(rate, buffer))
         worker = str(Path(__file__).with_name("agent_worker.py"))
-        pipes: dict[str, Any] = {"stdin": -1, "stdout": -1, "env": {**os.environ, "OMP_NUM_THREADS": "1"}}
-        self._workers: dict[str, list[Any]] = {"gloo": [], "gradlane": []}
-        self._agents: list[int] = []
+        self._workers: dict[str, list[Worker]] = {"gloo": [], "gradlane": []}
+        self._agents: list[Worker] = []
         for host in range(hosts.count):
-            agent, socket = hosts.start_agent(host, folder)
-            stack.callback(end, agent)
-            self._agents.append(agent.pid)
+            agent, socket = hosts.start_agent(stack, host, folder)
+            self._agents.append(agent)
             for kind, rest in (("gloo", (hosts.address(0),)), ("gradlane", (str(job), str(socket)))):
-                log = stack.enter_context((folder / f"{kind}{host}.log").open("w"))
                 words = (worker, kind, str(host), str(hosts.count), *rest)
-                process = hosts.start(host, *words, stderr=log, **pipes)
-                stack.callback(end, process)
-                self._workers[kind].append(process)
-        self._folder = folder
-        for kind in self._workers:
-            self._answers(kind)
-
-    def _answers(self, kind: str) -> list[str]:
-        lines = [process.stdout.readline() for process in self._workers[kind]]
-        for host, line in enumerate(lines):
-            if not line:
-                log = (self._folder / f"{kind}{host}.log").read_text().strip()
-                raise WireError(f"{kind} on host {host} ended: {log[-500:]}")
-        return lines
+                self._workers[kind].append(hosts.start(stack, host, kind, *words))
+        for member in [*self._workers["gloo"], *self._workers["gradlane"]]:
+            member.wait_for("ready")
 
     def run(self, side: str, size: int, count: int) -> tuple[float, float]:
         """Median seconds of an all-reduce, and CPU seconds of a host for a GB."""
         kind = "gloo" if side == "gloo" else "gradlane"
         agents = self._agents if kind == "gradlane" else []
-        before = sum(map(cpu_seconds, agents))
-        request = json.dumps({"variant": side, "elements": size // 4, "count": count}) + "\n"
-        for process in self._workers[kind]:
-            process.stdin.write(request)
-            process.stdin.flush()
-        answers = [json.loads(line) for line in self._answers(kind)]
+        before = sum(agent.cpu_seconds() for agent in agents)
+        answers = ask_all(self._workers[kind], {"variant": side, "elements": size // 4, "count": count})
         # The agents' part has the two all-reduces before the measured ones in it.
-        agents_cpu = (sum(map(cpu_seconds, agents)) - before) * count / (count + 2)
+        agents_cpu = (sum(agent.cpu_seconds() for agent in agents) - before) * count / (count + 2)
         cpu = (sum(answer["cpu"] for answer in answers) + agents_cpu) / len(answers)
         return median(median(answer["seconds"]) for answer in answers), cpu / (count * size / 1e9)
 

@@ -4,20 +4,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
-from netns import Namespaces, WireError, run
+from netns import Namespaces, run
+from worker import Worker
 
 MTU = 1500
 # Of a port of limited rate: what it holds, and what it sends at once, which is no less than the kernel's largest frame.
 _BUFFER, _BURST = 400_000, 70_000  # bytes
-
-_READY_SECONDS = 30.0
 
 
 class Hosts(Namespaces):
@@ -63,24 +60,23 @@ class Hosts(Namespaces):
             bucket = ("tbf", "rate", f"{self._rate}bit", "burst", str(_BURST), "limit", str(_BUFFER))
             run("tc", "-n", self._bridge, "qdisc", "add", "dev", port, "root", *bucket)
 
-    def start(self, host: int, *command: str, **settings: Any) -> subprocess.Popen[str]:
-        """A process of this Python on a host."""
+    def start(
+        self, stack: ExitStack, host: int, name: str, *command: str, asked: bool = True, logs: bool = False
+    ) -> Worker:
+        """A process of this Python on a host, with one thread for arithmetic, until the stack ends."""
         words = ["ip", "netns", "exec", self.namespace(host), sys.executable, *command]
-        return subprocess.Popen(words, text=True, **settings)
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        return stack.enter_context(
+            Worker(f"{name} on host {host}", words, asked=asked, logs=logs, environment=environment)
+        )
 
-    def start_agent(self, host: int, folder: Path) -> tuple[subprocess.Popen[str], Path]:
-        """The agent of a host, ready, and its socket; its log is in the folder. Raises WireError."""
-        path, log = folder / f"agent{host}.sock", folder / f"agent{host}.log"
-        with log.open("w") as output:
-            words = ("-m", "gradlane.cli", "agent", "--address", self.address(host), "--socket", str(path))
-            process = self.start(host, *words, stderr=output)
-        deadline = time.monotonic() + _READY_SECONDS
-        while "ready" not in log.read_text():
-            if process.poll() is not None or time.monotonic() > deadline:
-                how = "is not ready" if process.poll() is None else "ended"
-                raise WireError(f"the agent of host {host} {how}: {log.read_text()[-300:]}")
-            time.sleep(0.02)
-        return process, path
+    def start_agent(self, stack: ExitStack, host: int, folder: Path) -> tuple[Worker, Path]:
+        """The agent of a host, ready, and its socket. Raises WireError."""
+        path = folder / f"agent{host}.sock"
+        words = ("-m", "gradlane.cli", "agent", "--address", self.address(host), "--socket", str(path))
+        agent = self.start(stack, host, "the agent", *words, asked=False, logs=True)
+        agent.wait_for("ready")
+        return agent, path
 
     def job(self, rate: str, buffer: str, number: int = 1, hosts: Sequence[int] | None = None) -> str:
         """A job file with a worker on each host, or on those given. `number` is the job's id."""
@@ -90,11 +86,3 @@ class Hosts(Namespaces):
         )
         head = f'[job]\nname = "bench{number}"\nid = {number}\nkey = "{os.urandom(16).hex()}"\n'
         return f'{head}{workers}[transport]\nrate = "{rate}"\nbuffer = "{buffer}"\n[slots]\nbase = 0\nmask = 4095\n'
-
-
-def cpu_seconds(pid: int) -> float:
-    """CPU time that the threads of a process have had, to the nanosecond; threads that have ended are left out."""
-    total = 0
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        total += int((task / "schedstat").read_text().split()[0])
-    return total / 1e9

@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -28,11 +27,14 @@ import grpc
 from finsy.proto import U128, p4i, p4r, p4r_grpc
 from google.protobuf import text_format
 
-from switch import BenchError, Network
+from gradlane_switch.client import ask
+from gradlane_switch.errors import SwitchError
+from netns import WireError, run
+from switch import Network
 from table_cases import BUILD, CASES, Wanted, entity, frame, random_key
+from worker import Worker
 
 _WRITE = "/p4.v1.P4Runtime/Write"
-_READY_SECONDS = 60.0
 _SECONDS = 3.0  # of a phase without writes
 _LARGE = 100_000
 _TABLES = ("exact", "lpm_ipv4", "acl")
@@ -84,12 +86,12 @@ class Stream:
 
     @contextmanager
     def running(self, figures: list[int]) -> Generator[None]:
-        """Puts what the probe prints into `figures` when it has ended. Raises BenchError."""
+        """Puts what the probe prints into `figures` when it has ended. Raises WireError."""
         process = subprocess.Popen(self._command, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
         try:
             if process.stdout.readline() != "ready\n":
-                raise BenchError("the probe did not start")
+                raise WireError("the probe did not start")
             yield
         finally:
             process.send_signal(signal.SIGTERM)
@@ -125,13 +127,13 @@ class Controller:
         return found
 
     def write(self, requests: list[bytes]) -> float:
-        """Sends requests, one after the other. Returns seconds. Raises BenchError."""
+        """Sends requests, one after the other. Returns seconds. Raises WireError."""
         began = time.monotonic()
         try:
             for request in requests:
                 self._write(request)
         except grpc.RpcError as error:
-            raise BenchError(f"a write failed: {error}") from None
+            raise WireError(f"a write failed: {error}") from None
         return time.monotonic() - began
 
     def read(self, seconds: float) -> None:
@@ -149,39 +151,15 @@ class Controller:
 
 
 @contextmanager
-def running_switch(network: Network, folder: Path, port: int) -> Generator[tuple[int, Path]]:
-    """Runs gradlane-switch with the benchmarks' program; its process id and its admin socket. Raises BenchError."""
+def running_switch(network: Network, folder: Path, port: int) -> Generator[tuple[Worker, Path]]:
+    """Runs gradlane-switch with the benchmarks' program; its process and its admin socket. Raises WireError."""
     command = [sys.executable, "-m", "gradlane_switch", "--grpc-server-addr", f"unix:{folder}/p4runtime.sock"]
     command += ["--program", f"{BUILD}/tables.json", "--p4info", f"{BUILD}/tables.p4info.txtpb"]
     command += ["--admin", f"{folder}/admin.sock", "-i", f"{port}@switch-1", "-i", "2@switch-2,buffer=8MB"]
-    log = folder / "switch.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            ["ip", "netns", "exec", network.switch, *command], stdout=output, stderr=subprocess.STDOUT
-        )
-    try:
-        deadline = time.monotonic() + _READY_SECONDS
-        while "ready" not in log.read_text(errors="replace"):
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise BenchError(f"the switch is not ready: {log.read_text(errors='replace').strip()[-300:]}")
-            time.sleep(0.05)
-        yield process.pid, folder / "admin.sock"
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(10)
-
-
-def _ask(path: Path, operation: str) -> Any:
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(str(path))
-        connection.sendall(json.dumps({"op": operation}).encode() + b"\n")
-        return json.loads(connection.makefile().readline())
-
-
-def _cpu(pid: int) -> float:
-    """CPU time of a process in s."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    command = ["ip", "netns", "exec", network.switch, *command]
+    with Worker("gradlane-switch", command, asked=False, logs=True) as switch:
+        switch.wait_for("ready device")
+        yield switch, folder / "admin.sock"
 
 
 def _resident(pid: int, key: str) -> float:
@@ -197,7 +175,7 @@ def measure(
     atomicity = p4r.WriteRequest.Atomicity.Value(f"{options.atomicity.upper()}_ON_ERROR")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        pid, admin = stack.enter_context(running_switch(network, folder, case.port))
+        switch, admin = stack.enter_context(running_switch(network, folder, case.port))
         channel = stack.enter_context(
             grpc.insecure_channel(f"unix:{folder}/p4runtime.sock", [("grpc.max_send_message_length", -1)])
         )
@@ -215,9 +193,9 @@ def measure(
 
         def phase(kind: str, requests: list[bytes], count: int) -> None:
             nonlocal idle
-            _ask(admin, "clear")
+            ask(admin, {"op": "clear"})
             figures: list[int] = []
-            spent, began = _cpu(pid), time.monotonic()
+            spent, began = switch.cpu_seconds(), time.monotonic()
             with stream.running(figures):
                 if requests:
                     rate = round(count / controller.write(requests))
@@ -227,8 +205,8 @@ def measure(
                         controller.read(_SECONDS)
                     else:
                         time.sleep(_SECONDS)
-            wait = _ask(admin, "forwarding")["forwarding"]["longest_wait_ns"]
-            spent, took = _cpu(pid) - spent, time.monotonic() - began
+            wait = ask(admin, {"op": "forwarding"})["forwarding"]["longest_wait_ns"]
+            spent, took = switch.cpu_seconds() - spent, time.monotonic() - began
             if kind == "no writes":
                 idle = spent / took
             cpu = round((spent - idle * took) / count * 1e6, 1) if count else 0.0
@@ -243,7 +221,7 @@ def measure(
             phase(kind, controller.batches(p4r.Update.Type.Value(kind), chosen, options.batch, atomicity), len(chosen))
             if kind == "INSERT":
                 phase("reads", [], 0)
-        return results, _large(controller, pid, entities, atomicity) if name == "exact" else None
+        return results, _large(controller, switch.pid, entities, atomicity) if name == "exact" else None
 
 
 def _large(controller: Controller, pid: int, entities: list[Any], atomicity: Any) -> Memory:
@@ -281,22 +259,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     memory: Memory | None = None
     try:
         if os.geteuid():
-            raise BenchError("it needs root, for network namespaces")
+            raise WireError("it needs root, for network namespaces")
         for name in options.tables:
             if name not in _TABLES:
-                raise BenchError(f"{name!r} is not a table: there are {', '.join(_TABLES)}")
+                raise WireError(f"{name!r} is not a table: there are {', '.join(_TABLES)}")
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             probe = folder / "probe"
             source = str(Path(__file__).with_name("probe.c"))
-            subprocess.run(["cc", "-O2", "-D_GNU_SOURCE", "-o", str(probe), source], check=True)
+            run("cc", "-O2", "-D_GNU_SOURCE", "-o", str(probe), source)
             network = stack.enter_context(Network())
             print(_COLUMNS, file=sys.stderr)
             for name in options.tables:
                 found, large = measure(network, probe, name, options)
                 results += found
                 memory = large or memory
-    except (BenchError, subprocess.CalledProcessError) as error:
+    except (WireError, SwitchError) as error:
         print(f"control_plane: error: {error}", file=sys.stderr)
         return 2
     if options.json:

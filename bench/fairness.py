@@ -84,14 +84,14 @@ def measure(network: Dumbbell, case: str, options: argparse.Namespace) -> Result
     flows = CASES[case]
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         running = Running(network, options.tcp, Path(folder), stack)
-        outputs = [running.flow(number, flow) for number, flow in enumerate(flows)]
-        for output in outputs:
-            running.wait_for(output)
+        receivers = [running.flow(number, flow) for number, flow in enumerate(flows)]
+        for receiver in receivers:
+            receiver.wait_for("ready")
         begin = time.monotonic() + _SETTLING
         while (left := begin + options.windows * options.seconds - time.monotonic()) > 0:
             time.sleep(min(left, 0.5))
             running.check()
-        samples = [[json.loads(line) for line in output.read_text().splitlines(True)[:-1]] for output in outputs]
+        samples = [[json.loads(line) for line in receiver.rest()] for receiver in receivers]
     goodput = [in_windows(sample, begin, options.seconds, options.windows) for sample in samples]
     means = [fmean(values) for values in goodput]
     return Result(case, [flow.name for flow in flows], goodput, jain(means), min(means) / max(*means, 1.0))

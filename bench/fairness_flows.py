@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from dumbbell import Dumbbell
-from netns import WireError, end
+from netns import WireError
+from worker import Worker
 
 _WORKER = str(Path(__file__).with_name("fairness_worker.py"))
-_START = 30.0  # seconds within which a flow begins
 
 
 @dataclass(frozen=True)
@@ -35,23 +33,19 @@ class Running:
     def __init__(self, network: Dumbbell, tcp: str, folder: Path, stack: ExitStack) -> None:
         self._network, self._tcp, self._folder, self._stack = network, tcp, folder, stack
         self._agents: dict[int, Path] = {}
-        self._processes: list[tuple[subprocess.Popen[str], Path]] = []
+        self._ends: list[Worker] = []
 
-    def _start(self, host: int, *words: str) -> Path:
-        path = self._folder / f"{len(self._processes)}"
-        output, log = (self._stack.enter_context(path.with_suffix(kind).open("w")) for kind in (".out", ".log"))
-        process = self._network.start(host, _WORKER, *words, stdout=output, stderr=log)
-        self._stack.callback(end, process)
-        self._processes.append((process, path))
-        return path.with_suffix(".out")
+    def _start(self, host: int, *words: str) -> Worker:
+        self._ends.append(self._network.start(self._stack, host, words[0], _WORKER, *words, asked=False))
+        return self._ends[-1]
 
-    def flow(self, number: int, flow: Flow) -> Path:
-        """Starts both ends; what the receiving one writes."""
+    def flow(self, number: int, flow: Flow) -> Worker:
+        """Starts both ends; the receiving one, which says when it is ready, and then what has come."""
         near, far = 2 * flow.pair, 2 * flow.pair + 1
         if flow.tolerance is None:
             address = self._network.address(far)
             arrivals = self._start(far, "tcp_receive", address)
-            self.wait_for(arrivals)
+            arrivals.wait_for("listening")
             self._start(near, "tcp_send", address, self._tcp)
             return arrivals
         path = self._folder / f"job{number}.toml"
@@ -60,22 +54,11 @@ class Running:
         path.write_text(f"{document}[loss]\npush = {flow.tolerance}\npull = {flow.tolerance}\n")
         for host in (near, far):
             if host not in self._agents:
-                agent, self._agents[host] = self._network.start_agent(host, self._folder)
-                self._stack.callback(end, agent)
+                _, self._agents[host] = self._network.start_agent(self._stack, host, self._folder)
         self._start(near, "job", "0", str(path), str(self._agents[near]))
         return self._start(far, "job", "1", str(path), str(self._agents[far]))
 
-    def wait_for(self, output: Path) -> None:
-        """Until a process has begun."""
-        deadline = time.monotonic() + _START
-        while not output.read_text().endswith("\n"):
-            self.check()
-            if time.monotonic() > deadline:
-                raise WireError(f"{output.stem} has not begun within {_START:g} s")
-            time.sleep(0.02)
-
     def check(self) -> None:
-        """That all go on."""
-        if any(process.poll() is not None for process, _ in self._processes):
-            said = [path.with_suffix(".log").read_text().strip()[-500:] for _, path in self._processes]
-            raise WireError(f"an end of a flow ended: {'; '.join(filter(None, said)) or 'it said nothing'}")
+        """That all go on. Raises WireError."""
+        if gone := [worker for worker in self._ends if worker.ended()]:
+            raise WireError("; ".join(f"{worker.name} ended: {worker.last_words()}" for worker in gone))

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """An end of a flow of bench/fairness.py that goes on until it is ended: a bulk TCP connection, or a job's all-reduces.
 
-The end that receives prints a line of JSON for each so many bytes: [seconds of the monotonic clock, bytes].
+The end that receives says that it is ready, and then for each so many bytes a line of JSON: [seconds of the monotonic
+clock, bytes].
 """
 
 import json
@@ -21,8 +22,9 @@ def _say(octets: int) -> None:
 def tcp_receive(address: str) -> None:
     """Takes a connection at a host's address, and what comes in."""
     with socket.create_server((address, _PORT)) as server:
-        _say(0)
+        print("listening", flush=True)
         connection = server.accept()[0]
+    print("ready", flush=True)
     got = 0
     while part := connection.recv(CHUNK):
         got += len(part)
@@ -52,7 +54,7 @@ def job(rank: int, path: str, agent: str) -> None:
             return communicator.all_reduce(arrays[number], f"gradient {number}", asynchronous=True)
 
         under_way = [start(number) for number in range(_UNDER_WAY)]
-        _say(0)
+        print("ready", flush=True)
         while True:
             for number in range(_UNDER_WAY):
                 under_way[number].wait(60)

@@ -31,19 +31,6 @@ def run(*command: str) -> str:
     return done.stdout
 
 
-def end(process: subprocess.Popen[str]) -> None:
-    """Ends a process by the end of its input, if we write it, or by SIGTERM; after 15 s by SIGKILL."""
-    if process.stdin is not None:
-        process.stdin.close()
-    else:
-        process.terminate()
-    try:
-        process.wait(15)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
 def _remove(name: str) -> None:
     # A signal may have come when a process was started and nobody held it yet.
     pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False).stdout

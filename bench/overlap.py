@@ -9,7 +9,6 @@ Computation and communication are about as long. "last layer first" is overlap()
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
@@ -18,7 +17,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "mininet"))
 
@@ -26,9 +24,10 @@ from agent_hosts import Hosts
 from console import make_console, print_tables
 from gradlane.errors import AgentError
 from gradlane.units import parse_rate
-from netns import WireError, end
+from netns import WireError
 from outcome import save
 from tables import TextTable
+from worker import Worker, ask_all
 
 WAYS = {
     "gloo": "DDP, Gloo",
@@ -65,35 +64,20 @@ class Team:
     def __init__(self, hosts: Hosts, rate: int, folder: Path, stack: ExitStack) -> None:
         job = folder / "job.toml"
         job.write_text(hosts.job(f"{rate}bit", _BUFFER))
-        self._workers: list[Any] = []
-        self._logs: list[Path] = []
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        self._workers: list[Worker] = []
         for host in range(hosts.count):
-            agent, socket = hosts.start_agent(host, folder)
-            stack.callback(end, agent)
-            self._logs.append(folder / f"worker{host}.log")
-            log = stack.enter_context(self._logs[-1].open("w"))
+            _, socket = hosts.start_agent(stack, host, folder)
             words = (_WORKER, str(host), str(hosts.count), hosts.address(0), str(job), str(socket))
-            self._workers.append(hosts.start(host, *words, stdin=-1, stdout=-1, stderr=log, env=environment))
-            stack.callback(end, self._workers[-1])
-        self._answers()
-
-    def _answers(self) -> list[str]:
-        lines = [worker.stdout.readline() for worker in self._workers]
-        for host, line in enumerate(lines):
-            if not line:
-                raise WireError(f"the training process of host {host} ended: {self._logs[host].read_text()[-500:]}")
-        return lines
+            self._workers.append(hosts.start(stack, host, "training", *words))
+        for worker in self._workers:
+            worker.wait_for("ready")
 
     def run(self, way: str, options: argparse.Namespace) -> tuple[float, list[float]]:
         """Median seconds of a step, and the layers' waits, of the slowest host."""
         computation = options.computation / 1e3 / options.layers
         request = {"way": way, "layers": options.layers, "width": options.width, "steps": options.steps}
         request |= {"forward": computation / 3, "backward": computation * 2 / 3}
-        for worker in self._workers:
-            worker.stdin.write(json.dumps(request) + "\n")
-            worker.stdin.flush()
-        answers = [json.loads(line) for line in self._answers()]
+        answers = ask_all(self._workers, request)
         return max((median(answer["steps"]), answer["waits"]) for answer in answers)
 
 

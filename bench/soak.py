@@ -150,9 +150,9 @@ class Soak:
 
     def _stall(self) -> None:
         """The switch gets no CPU for so long that its sockets overflow."""
-        os.kill(self._switch.pid, signal.SIGSTOP)
+        os.kill(self._switch.process.pid, signal.SIGSTOP)
         time.sleep(0.5)
-        os.kill(self._switch.pid, signal.SIGCONT)
+        os.kill(self._switch.process.pid, signal.SIGCONT)
 
 
 def whole(accounts: dict[str, Any]) -> list[dict[str, Any]]:
@@ -267,6 +267,7 @@ def soak(seconds: float, folder: Path, stack: ExitStack) -> Report:
     wires = stack.enter_context(Wires(_LINKS))
     sender = build_sender(folder)
     switch = stack.enter_context(Running(wires, folder, "", "", _PORT.partition(",")[2]))
+    pid = switch.process.pid
     client = stack.enter_context(Client(switch.address))
     run = Soak(switch, client, report)
     before, began = wires.frames(), time.monotonic()
@@ -278,11 +279,11 @@ def soak(seconds: float, folder: Path, stack: ExitStack) -> Report:
     try:
         # What grows at first: packet buffers, up to what a full port and the sockets hold.
         settle = began + seconds / 3
-        while (now := time.monotonic()) < began + seconds and switch.runs and not report.failures:
+        while (now := time.monotonic()) < began + seconds and not switch.process.ended() and not report.failures:
             if not report.memory_begin and now > settle:
-                report.memory_begin, report.descriptors_begin = memory(switch.pid), descriptors(switch.pid)
+                report.memory_begin, report.descriptors_begin = memory(pid), descriptors(pid)
             time.sleep(min(1.0, max(0.0, began + seconds - now)))
-            _progress(now - began, seconds, wires.frames(), before, report, memory(switch.pid))
+            _progress(now - began, seconds, wires.frames(), before, report, memory(pid))
     finally:
         for worker in workers:
             worker.stop()
@@ -290,16 +291,16 @@ def soak(seconds: float, folder: Path, stack: ExitStack) -> Report:
             process.terminate()
             process.wait()
     report.seconds = round(time.monotonic() - began, 1)
-    if not switch.runs:
-        raise WireError(f"the switch ended: {switch.log.read_text(errors='replace')[-500:]}")
+    if switch.process.ended():
+        raise WireError(f"the switch ended: {switch.process.last_words()}")
     accounts = settled(switch)
     check(accounts, before, wires.frames(), report)
-    report.memory_end, report.descriptors_end = memory(switch.pid), descriptors(switch.pid)
+    report.memory_end, report.descriptors_end = memory(pid), descriptors(pid)
     if report.memory_end > report.memory_begin + _MOST_GROWTH:
         report.failures.append(f"memory grew from {report.memory_begin} to {report.memory_end} bytes")
     if report.descriptors_end > report.descriptors_begin + 1:  # a port may be away
         report.failures.append(f"open files grew from {report.descriptors_begin} to {report.descriptors_end}")
-    report.log_lines = len(switch.log.read_text(errors="replace").splitlines())
+    report.log_lines = len(switch.process.said)
     if report.log_lines > _MOST_LINES + 2 * report.port_changes:
         report.failures.append(f"the log has {report.log_lines} lines for {report.port_changes} changes of ports")
     return report

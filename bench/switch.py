@@ -32,6 +32,7 @@ from google.protobuf import text_format
 
 from netns import WireError, run
 from wires import P4INFO, PROGRAM, Wires, next_hops, program_ids, route
+from worker import Worker
 
 COPIES = {"copy": "sockets", "copy-rings": "rings", "copy-xdp": "xdp"}
 TARGETS = ("gradlane", "offload", "bmv2", *COPIES)
@@ -50,10 +51,6 @@ _EXAMPLES = """examples:
   sudo python bench/switch.py --targets gradlane,copy --sizes 64 --rounds 5 --json > switch.json
   sudo python bench/switch.py --targets gradlane --rounds 1 --profile     (with perf: what the time goes into)
 """
-
-
-class BenchError(WireError):
-    """A target failed."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +93,8 @@ class Network(Wires):
 
 
 @contextmanager
-def target(name: str, network: Network, folder: Path) -> Generator[int]:
-    """Runs a target on the switch's core; its process id. Raises BenchError."""
+def target(name: str, network: Network, folder: Path) -> Generator[Worker]:
+    """Runs a target on the switch's core. Raises WireError."""
     address = f"127.0.0.1:{50_000 + os.getpid() % 10_000}"
     match name:
         case "gradlane" | "offload":
@@ -112,27 +109,18 @@ def target(name: str, network: Network, folder: Path) -> Generator[int]:
     # gradlane-switch forwards with real-time priority, so the others get it as well.
     fair = ["chrt", "--rr", "1"] if name in COPIES or name == "bmv2" else []
     pinned = ["ip", "netns", "exec", network.switch, *fair, "taskset", "-c", str(_SWITCH_CORE), *command]
-    log = folder / f"{name}.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(pinned, stdout=output, stderr=subprocess.STDOUT)
-    try:
-        deadline = time.monotonic() + _READY_SECONDS
+    with Worker(name, pinned, asked=False, logs=True) as process:
         if name == "bmv2":
-            _configure(address, network, deadline)
-        while name != "bmv2" and "ready" not in log.read_text(errors="replace"):
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise BenchError(f"{name} is not ready: {log.read_text(errors='replace').strip()[-300:]}")
-            time.sleep(0.05)
-        yield process.pid
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(10)
+            _configure(address, network)
+        else:
+            process.wait_for("ready")
+        yield process
 
 
 def _program(name: str) -> str:
     found = shutil.which(name, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     if found is None:
-        raise BenchError(f"{name} is not on PATH")
+        raise WireError(f"{name} is not on PATH")
     return found
 
 
@@ -149,9 +137,9 @@ def _entries(folder: Path) -> Path:
     return path
 
 
-def _configure(address: str, network: Network, deadline: float) -> None:
+def _configure(address: str, network: Network) -> None:
     """Gives BMv2 the program and the route; its server is in the switch's namespace, so the client goes there."""
-    script = [sys.executable, __file__, "--configure", address, str(deadline - time.monotonic())]
+    script = [sys.executable, __file__, "--configure", address, str(_READY_SECONDS)]
     network.run(network.switch, *script)
 
 
@@ -199,12 +187,6 @@ def _frame(size: int) -> str:
     return (ethernet + header + udp).ljust(size, b"\0").hex()
 
 
-def _cpu(pid: int) -> float:
-    """CPU time of a process in s."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 @dataclass(frozen=True)
 class Load:
     """What is sent: datagrams of `size` bytes, `train` of them in a frame."""
@@ -214,22 +196,22 @@ class Load:
     size: int
     train: int
 
-    def trial(self, pid: int, rate: int) -> tuple[int, int, float]:
+    def trial(self, process: Worker, rate: int) -> tuple[int, int, float]:
         """Datagrams sent at a rate, datagrams received, and CPU time of the target in s."""
-        before, cpu = self.network.received(self.size), _cpu(pid)
+        before, cpu = self.network.received(self.size), process.cpu_seconds()
         sent = int(self._run("send", "host-1", str(rate), str(_SECONDS), str(self.train), _frame(self.size + _HEADERS)))
         time.sleep(_SETTLE_SECONDS)
-        return sent, self.network.received(self.size) - before, _cpu(pid) - cpu
+        return sent, self.network.received(self.size) - before, process.cpu_seconds() - cpu
 
-    def capacity(self, pid: int) -> tuple[int, float, bool]:
+    def capacity(self, process: Worker) -> tuple[int, float, bool]:
         """The highest rate in packets/s that the target forwards, its CPU time in us per packet, and whether that is
         the sender's limit."""
         low, high, cost = 0, _MOST_OFFLOAD if self.train > 1 else _MOST, 0.0
-        self.trial(pid, 10_000)
+        self.trial(process, 10_000)
         for _ in range(_STEPS):
             rate = (low + high) // 2
             began = time.monotonic()
-            sent, received, cpu = self.trial(pid, rate)
+            sent, received, cpu = self.trial(process, rate)
             took = time.monotonic() - began - _SETTLE_SECONDS
             if received >= sent * (1 - LOSS):
                 # A sender that can't keep the rate up is the limit.
@@ -241,30 +223,30 @@ class Load:
         return low, cost, False
 
     def latency(self) -> tuple[float, float]:
-        """Median and 99th percentile in us. Raises BenchError if packets are lost."""
+        """Median and 99th percentile in us. Raises WireError if packets are lost."""
         words = ("probe", "host-1", "host-2", str(_PROBE_RATE), str(_PROBE_SECONDS), _frame(self.size + _HEADERS))
         found = sorted(int(line) / 1e3 for line in self._run(*words).split())
         if len(found) < _PROBE_RATE * _PROBE_SECONDS * (1 - _PROBE_LOSS):
-            raise BenchError(f"{len(found)} of {_PROBE_RATE * _PROBE_SECONDS:.0f} packets arrived at a low rate")
+            raise WireError(f"{len(found)} of {_PROBE_RATE * _PROBE_SECONDS:.0f} packets arrived at a low rate")
         return found[len(found) // 2], found[len(found) * 99 // 100]
 
     def _run(self, *words: str) -> str:
         return self.network.run(self.network.hosts, "taskset", "-c", str(_SENDER_CORE), str(self.program), *words)
 
 
-def profile(load: Load, pid: int, rate: int, folder: Path) -> str:
-    """What the target's time goes into at a rate: shares of programs and of functions above 1 %. Raises BenchError."""
+def profile(load: Load, process: Worker, rate: int, folder: Path) -> str:
+    """What the target's time goes into at a rate: shares of programs and of functions above 1 %. Raises WireError."""
     data = folder / "perf.data"
     data.unlink(missing_ok=True)
     perf = shutil.which("perf")
     if perf is None:
-        raise BenchError("--profile needs perf (Debian: linux-perf)")
-    recording = subprocess.Popen([perf, "record", "-q", "-F", "4999", "-o", str(data), "-p", str(pid)])
+        raise WireError("--profile needs perf (Debian: linux-perf)")
+    recording = subprocess.Popen([perf, "record", "-q", "-F", "4999", "-o", str(data), "-p", str(process.pid)])
     try:
         deadline = time.monotonic() + _READY_SECONDS
         while not data.exists() and recording.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
-        load.trial(pid, rate)
+        load.trial(process, rate)
     finally:
         recording.send_signal(signal.SIGINT)
         recording.wait(30)
@@ -284,7 +266,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results: list[Result] = []
     try:
         if os.geteuid() or (os.cpu_count() or 1) < 2:
-            raise BenchError("it needs root, for network namespaces, and two cores")
+            raise WireError("it needs root, for network namespaces, and two cores")
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             for name in ("switch_load", "switch_copy"):
@@ -297,11 +279,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                         train = max(1, min(_TRAIN, 60_000 // size)) if name == "offload" else 1
                         load = Load(network, folder / "switch_load", size, train)
                         network.offload("on" if train > 1 else "off")
-                        with target(name, network, folder) as pid:
-                            rate, cost, at_least = load.capacity(pid)
+                        with target(name, network, folder) as process:
+                            rate, cost, at_least = load.capacity(process)
                             median, tail = (0.0, 0.0) if train > 1 else load.latency()
                             if options.profile:
-                                print(profile(load, pid, rate, folder), file=sys.stderr)
+                                print(profile(load, process, rate, folder), file=sys.stderr)
                         results.append(Result(name, size, round_number, rate, round(cost, 2), at_least, median, tail))
                         print(_line(results[-1]), file=sys.stderr)
     except WireError as error:

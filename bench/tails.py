@@ -9,7 +9,6 @@ job tolerates more than that.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
 import subprocess
@@ -31,13 +30,14 @@ from emulation import Network
 from errors import ExperimentError
 from gradlane.units import parse_rate, parse_size
 from interfaces import lossy
-from netns import end
+from netns import WireError
 from outcome import save
 from plan import FabricPlan, HostPlan
 from preconditions import PreconditionError, find_program
 from runner import ready_machine
 from tables import TextTable
 from topology import Topology
+from worker import Worker, ask_all
 
 LOSSES = (0.0, 0.0001, 0.001, 0.01, 0.05)
 _CONTROLS = ("cubic", "reno", "bbr")
@@ -49,10 +49,6 @@ _EXAMPLES = """examples:
   sudo python bench/tails.py
   sudo python bench/tails.py --senders 4 --count 100 --rates 100mbit --json > tails.json
 """
-
-
-class TailsError(RuntimeError):
-    """A process ended, or said what it should not."""
 
 
 @dataclass(frozen=True)
@@ -76,41 +72,21 @@ def _result(case: str, side: str, rate: int, loss: float, seconds: Sequence[floa
 
 
 class Team:
-    """The processes of one side, one on each host. Raises TailsError."""
+    """The processes of one side, one on each host. Raises WireError."""
 
-    def __init__(self, network: Network, commands: Sequence[Sequence[str]], folder: Path, stack: ExitStack) -> None:
-        self._processes: list[subprocess.Popen[str]] = []
-        self._logs: list[Path] = []
-        for number, (host, command) in enumerate(zip(network.plan.hosts, commands, strict=True)):
-            self._logs.append(folder / f"{command[0].replace(':', '-')}{number}.log")
-            log = stack.enter_context(self._logs[-1].open("w"))
+    def __init__(self, network: Network, commands: Sequence[Sequence[str]], stack: ExitStack) -> None:
+        self._workers: list[Worker] = []
+        for host, command in zip(network.plan.hosts, commands, strict=True):
             words = network.fabric.inside(host.name, [sys.executable, str(_WORKER), *command])
-            process = subprocess.Popen(words, stdin=-1, stdout=-1, stderr=log, text=True)
-            stack.callback(end, process)
-            self._processes.append(process)
-            if command[0].startswith("tcp") and number == 0:
-                self._line(number, "listening")
-        for number in range(len(self._processes)):
-            self._line(number, "ready")
-
-    def _line(self, number: int, expected: str = "") -> str:
-        stream = self._processes[number].stdout
-        assert stream is not None
-        line = stream.readline()
-        if not line or (expected and line.strip() != expected):
-            said = self._logs[number].read_text().strip()[-500:]
-            raise TailsError(f"{self._logs[number].stem} said {line!r}, not {expected or 'its times'!r}: {said}")
-        return line
+            self._workers.append(stack.enter_context(Worker(f"{command[0]} on {host.name}", words)))
+            if command[0].startswith("tcp") and host is network.plan.hosts[0]:
+                self._workers[0].wait_for("listening")
+        for worker in self._workers:
+            worker.wait_for("ready")
 
     def run(self, kind: str, size: int, count: int) -> list[float]:
         """Seconds of each, at rank 0."""
-        request = json.dumps({"kind": kind, "bytes": size, "count": count}) + "\n"
-        for process in self._processes:
-            assert process.stdin is not None
-            process.stdin.write(request)
-            process.stdin.flush()
-        answers = [json.loads(self._line(number))["seconds"] for number in range(len(self._processes))]
-        return answers[0]
+        return ask_all(self._workers, {"kind": kind, "bytes": size, "count": count})[0]["seconds"]
 
 
 def _job(plan: FabricPlan) -> dict[str, Any]:
@@ -136,18 +112,18 @@ def _gradlane(network: Network, folder: Path, stack: ExitStack) -> Team:
         words = [find_program("gradlane"), "agent", "--address", host.address, "--socket", str(path)]
         network.supervisor.start(f"agent of {host.name}", network.fabric.inside(host.name, words)).wait_ready(20)
         commands.append(["gradlane", str(rank), str(job), str(path)])
-    return Team(network, commands, folder, stack)
+    return Team(network, commands, stack)
 
 
 def _tc(network: Network, host: HostPlan, *words: str) -> None:
     command = network.fabric.inside(host.name, ["tc", *(host.interface if word == "IF" else word for word in words)])
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise TailsError(f"tc {' '.join(words)}: {done.stderr.strip()}")
+        raise WireError(f"tc {' '.join(words)}: {done.stderr.strip()}")
 
 
 def measure_incast(network: Network, size: int, count: int, folder: Path) -> Iterator[Result]:
-    """All hosts send to the first, by each side in turn. Raises TailsError."""
+    """All hosts send to the first, by each side in turn. Raises WireError."""
     hosts, rate = network.plan.hosts, network.plan.rate
     with ExitStack() as stack:
         team = _gradlane(network, folder, stack)
@@ -157,13 +133,13 @@ def measure_incast(network: Network, size: int, count: int, folder: Path) -> Ite
         with ExitStack() as stack:
             address = hosts[0].address
             commands = [[f"tcp:{control}", str(rank), str(len(hosts)), address] for rank in range(len(hosts))]
-            team = Team(network, commands, folder, stack)
+            team = Team(network, commands, stack)
             team.run("incast", size, 5)
             yield _result("incast", f"tcp {control}", rate, 0, team.run("incast", size, count))
 
 
 def measure_loss(network: Network, count: int, folder: Path) -> Iterator[Result]:
-    """All-reduces while the second host's link loses more and more. Raises TailsError."""
+    """All-reduces while the second host's link loses more and more. Raises WireError."""
     host = network.plan.hosts[1]
     with ExitStack() as stack:
         team = _gradlane(network, folder, stack)
@@ -237,7 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                         results += measure_loss(network, max(options.count // _FEWER, 1), Path(folder))
                     else:
                         results += measure_incast(network, options.bytes, options.count, Path(folder))
-    except (TailsError, ExperimentError, PreconditionError, PermissionError) as problem:
+    except (WireError, ExperimentError, PreconditionError, PermissionError) as problem:
         print(f"tails: error: {problem}", file=sys.stderr)
         return 1
     print_tables(console, tables(results))

@@ -25,7 +25,7 @@ class Tcp:
     def __init__(self, control: str, rank: int, size: int, address: str) -> None:
         self._rank, self._connections = rank, list[socket.socket]()
         if rank:
-            self._connections.append(self._connect(address))
+            self._connections.append(socket.create_connection((address, PORT), 30))
         else:
             with socket.create_server((address, PORT), backlog=size) as server:
                 print("listening", flush=True)
@@ -33,17 +33,6 @@ class Tcp:
         for connection in self._connections:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, control.encode())
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    @staticmethod
-    def _connect(address: str) -> socket.socket:
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                return socket.create_connection((address, PORT), 30)
-            except ConnectionRefusedError:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
 
     def measure(self, request: dict[str, Any]) -> list[float]:
         """Seconds of each incast, at rank 0."""

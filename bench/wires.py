@@ -6,12 +6,10 @@ from __future__ import annotations
 import json
 import os
 import queue
-import signal
 import struct
-import subprocess
 import sys
-import time
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +18,13 @@ from finsy.proto import U128, p4i, p4r, p4r_grpc
 from google.protobuf import text_format
 
 from gradlane_switch.client import ask
-from netns import Namespaces, WireError, run
+from netns import Namespaces, run
+from worker import Worker
 
 HEADERS = 14 + 20 + 8
 """Bytes of a datagram's frame in front of its payload."""
 _PIPELINE = Path(__file__).resolve().parent.parent / "p4src" / "build" / "v1model"
 PROGRAM, P4INFO = _PIPELINE / "gradlane.json", _PIPELINE / "gradlane.p4info.txtpb"
-_READY_SECONDS = 60.0
 _DSCP_CLASS = 5
 _OWN_MAC = b"\x02\0\0\0\0\xff"
 
@@ -88,41 +86,27 @@ class Running:
 
     def __init__(self, wires: Wires, folder: Path, *ports: str) -> None:
         self._admin, self.address = folder / "admin.sock", f"unix:{folder}/p4runtime.sock"
-        self.log = folder / "switch.log"
         command = ["ip", "netns", "exec", wires.switch, sys.executable, "-m", "gradlane_switch", "--seed", "1"]
         command += ["--program", str(PROGRAM), "--p4info", str(P4INFO), "--admin", str(self._admin)]
         command += ["--grpc-server-addr", self.address]
         for number, settings in enumerate(ports, 1):
             command += ["-i", f"{number}@switch-{number}" + (f",{settings}" if settings else "")]
-        with self.log.open("wb") as output:
-            self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
-        self.pid = self._process.pid
-        deadline = time.monotonic() + _READY_SECONDS
-        while "ready device" not in (said := self.log.read_text(errors="replace")):
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.stop()
-                raise WireError(f"gradlane-switch is not ready: {said.strip()[-300:]}")
-            time.sleep(0.05)
+        self._command = command
+        self._stack = ExitStack()
 
     def __enter__(self) -> Running:
+        with ExitStack() as stack:
+            self.process = stack.enter_context(Worker("gradlane-switch", self._command, asked=False, logs=True))
+            self.process.wait_for("ready device")
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    @property
-    def runs(self) -> bool:
-        """Whether it has not ended."""
-        return self._process.poll() is None
+        self._stack.close()
 
     def ask(self, **request: Any) -> dict[str, Any]:
         """One request to the admin socket. Raises SwitchError."""
         return ask(self._admin, request)
-
-    def stop(self) -> int:
-        """Its exit code after SIGTERM."""
-        self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(20)
 
 
 class Client:
