@@ -16,18 +16,12 @@ from typing import Any
 import numpy as np
 import pytest
 import running_agents
+from communicators import each, job_file, joined
 from gradlane._core import ffi
 from running_agents import NETWORK, Agent, agents, loopback
 
 import gradlane
 from gradlane import AgentError, Communicator
-
-Ranks = list[Communicator]
-
-
-def job_file(folder: Path, hosts: int, processes: int = 1, transport: str = "", loss: str = "") -> Path:
-    lines = f'buffer = "4MB"\n{transport}\n[loss]\n{loss}'
-    return running_agents.job_file(folder, loopback(hosts), lines=lines, processes=processes)
 
 
 @pytest.fixture(scope="module")
@@ -35,22 +29,6 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Agent]]:
     with agents(tmp_path_factory.mktemp("agents"), loopback(3)) as started:
         yield started
         assert [agent.process.poll() for agent in started] == [None] * 3, "no agent has died"
-
-
-@contextlib.contextmanager
-def joined(hosts: list[Agent], file: Path, count: int, processes: int = 1) -> Iterator[Ranks]:
-    """A communicator for each rank of the job."""
-    with ThreadPoolExecutor(count * processes) as pool:
-        places = range(count * processes)
-        ranks = list(pool.map(lambda rank: Communicator(file, rank, hosts[rank // processes].socket), places))
-        yield ranks
-        list(pool.map(Communicator.close, ranks))
-
-
-def each(ranks: Any, function: Callable[[Any], Any]) -> list[Any]:
-    """The function at all ranks at once."""
-    with ThreadPoolExecutor(len(ranks)) as pool:
-        return [future.result(60) for future in [pool.submit(function, rank) for rank in ranks]]
 
 
 def values(rank: int, shape: tuple[int, ...], dtype: str = "float32") -> np.ndarray:

@@ -84,11 +84,11 @@ def test_a_wait_ends_with_the_completion_or_after_its_time(channel: Channel) -> 
         assert [wait.result(5) for wait in waits] == [lib.GL_DONE] * 2
 
 
-def test_a_slot_given_back_early_is_used_again_when_its_command_is_done(channel: Channel) -> None:
+def test_of_as_many_commands_as_there_are_slots_one_has_to_be_done_before_the_next(channel: Channel) -> None:
     slots = [channel.submit() for _ in range(lib.GL_SLOTS)]
-    lib.gl_client_release(channel.client, slots[7])
     assert channel.submit() == -1
     lib.gl_channel_complete(channel.agent, slots[7], 1)
+    lib.gl_client_release(channel.client, slots[7])
     assert channel.submit() == slots[7]
 
 

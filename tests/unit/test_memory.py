@@ -87,3 +87,44 @@ def test_other_arrays_and_parts_with_gaps_are_not_on_shared_memory() -> None:
     assert machine.arena.locate(array[2:]) == (0, 80)
     assert machine.arena.locate(array[:, 2:]) is None
     assert machine.arena.locate(np.zeros(5)) is None
+
+
+class Steps:
+    """An arena on a clock that stands, with as little kept for ever as one region."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(memory, "_MOST_UNUSED", 4 << 20)
+        self.machine, self.now = Arrays(), 0.0
+        self.machine.arena._clock = lambda: self.now
+
+    def step(self, *sizes: int) -> None:
+        arrays = [self.machine.arena.empty((size,), np.dtype(np.uint8)) for size in sizes]
+        assert len(arrays) == len(sizes)
+
+
+def test_what_each_step_takes_and_drops_is_kept_however_much_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = Steps(monkeypatch)
+    for seconds in range(0, 300, 30):
+        steps.now = seconds
+        steps.step(5 << 20, 100, 9 << 20, (5 << 20) + seconds)
+    assert (steps.machine.made, steps.machine.released) == (4, [])
+
+
+def test_what_was_not_used_for_long_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = Steps(monkeypatch)
+    steps.step(9 << 20, 11 << 20)
+    for seconds in (30, 89, 91):
+        steps.now = seconds
+        steps.step(100)
+        assert steps.machine.released == ([1] if seconds == 91 else [])
+
+
+def test_little_arrays_leave_the_places_of_large_ones_whole() -> None:
+    machine = Arrays()
+    for nbytes in (5 << 20, 100):
+        machine.make(nbytes, 1)
+    machine.arrays.clear()
+    machine.make(100, 2)
+    machine.make(5 << 20, 3)
+    machine.values_stay_and_places_are_known()
+    assert machine.made == 2

@@ -281,6 +281,8 @@ class Connection:
         if not arrays:
             raise ValueError(f"{kind} needs an array")
         name = dtype or elements.name_of(arrays[0].dtype)
+        if op == "mean" and name not in (*elements.FLOATS, "float64"):
+            raise ValueError(f"there is the mean of floats only, not of {name}: use another op")
         count = _block(kind, source, target, len(group.ranks))
         command = ffi.new("gl_command *")
         command.kind, command.target, command.root = lib.GL_COMMAND_COLLECTIVE, group.number, root
@@ -463,6 +465,8 @@ def _block(kind: str, source: Array | None, target: Array | None, members: int) 
     if kind in ("all_gather", "all_to_all"):
         sizes[1] = _part(kind, sizes[1], members)
     known = {size for size in sizes if size is not None}
+    if known == {0}:
+        raise ValueError(f"{kind} of no elements: there is nothing to exchange")
     if len(known) != 1:
         raise ValueError(f"{kind}: blocks of {sizes[0]} elements in the source and {sizes[1]} in the target")
     return known.pop()

@@ -23,18 +23,19 @@ Layers = int | Sequence[tuple[int, int]]
 class Pending:
     """An operation under way, and the array that it will give."""
 
-    def __init__(self, handle: Handle, finish: Callable[[], Array | None]) -> None:
-        self._handle = handle
+    def __init__(self, handle: Handle | None, finish: Callable[[], Array | None]) -> None:
+        self._handle = handle  # None: it is done
         self._finish: Callable[[], Array | None] | None = finish
         self._result: Array | None = None
 
     def done(self) -> bool:
         """Whether `wait` will not block."""
-        return self._handle.done()
+        return self._handle is None or self._handle.done()
 
     def wait(self, timeout: float | None = None) -> Array | None:
         """Blocks until it is done; returns what the operation returns. Raises AgentError, TimeoutError."""
-        self._handle.wait(timeout)
+        if self._handle is not None:
+            self._handle.wait(timeout)
         finish, self._finish = self._finish, None
         if finish is not None:
             self._result = finish()
@@ -74,8 +75,9 @@ class Collectives:
     def broadcast(self, array: Array, root: int = 0, asynchronous: bool = False) -> Any:
         """Fills `array` with what `root` has in it, at every process, and returns it."""
         shared = self._shared(array) if self.rank == root else self._uncopied(array)
-        source = shared if self.rank == root else None
-        return self._start("broadcast", source, shared, array, asynchronous, root=root)
+        if self.rank == root:
+            return self._start("broadcast", shared, shared, array, asynchronous, root=root, deliver=False)
+        return self._start("broadcast", None, shared, _filled(array), asynchronous, root=root)
 
     def reduce(self, array: Array, root: int = 0, op: str = "sum", asynchronous: bool = False) -> Any:
         """The reduction of all processes' arrays, at `root`; the others get None."""
@@ -88,18 +90,28 @@ class Collectives:
 
     def receive(self, array: Array, source: int, tag: int = 0, asynchronous: bool = False) -> Any:
         """Fills `array`, of the shape and type that was sent, with what `source` sends, and returns it."""
-        return self._start("receive", None, self._uncopied(array), array, asynchronous, root=source, tag=tag)
+        target = self._uncopied(array)
+        return self._start("receive", None, target, _filled(array), asynchronous, root=source, tag=tag)
 
     def barrier(self) -> None:
         """Returns when all processes have called it."""
         self.connection.collective("barrier", None, None, group=self._group).wait()
 
     def _exact_all_reduce(self, array: Array, op: str, out: Array | None, asynchronous: bool) -> Any:
-        # In place where there is a place that is ours: a copy, or the caller's own shared array.
+        if out is not None and _filled(out) is not array and (out.shape, out.dtype) != (array.shape, array.dtype):
+            raise ValueError(f"out is {out.shape} {out.dtype}, and the result {array.shape} {array.dtype}")
         shared = self._shared(array)
-        in_place = out is array or shared is not array
-        target = shared if in_place else self.empty(array.shape, array.dtype)
+        if out is not None and out is not array and self._takes(out, shared):
+            target = out
+        elif out is array or shared is not array:
+            target = shared  # in place, where the place is ours: a copy, or the caller's own shared array
+        else:
+            target = self.empty(array.shape, array.dtype)
         return self._start("all_reduce", shared, target, target if out is None else out, asynchronous, op)
+
+    def _takes(self, out: Array, shared: Array) -> bool:
+        """Whether `out` is shared memory that can take the result: it does not overlap with the contribution."""
+        return self.connection.is_shared(out) and not np.may_share_memory(out, shared)
 
     def _divided(self, array: Array) -> int:
         if not array.ndim or array.shape[0] % self.size:
@@ -128,12 +140,17 @@ class Collectives:
         op: str = "sum",
         root: int = 0,
         tag: int = 0,
+        deliver: bool = True,
     ) -> Any:
+        """`result` is what the operation returns; if it is not the target, the values are to `deliver`."""
         if not 0 <= root < self.size:
             raise ValueError(f"there is no rank {root}: ranks are 0 to {self.size - 1}")
-        shared = None if source is None else self._shared(source)
         array = source if source is not None else target
         assert array is not None
+        if not array.size:
+            pending = Pending(None, lambda: result)
+            return pending if asynchronous else pending.wait()
+        shared = None if source is None else self._shared(source)
         handle = self.connection.collective(
             kind,
             _raw(shared),
@@ -146,7 +163,7 @@ class Collectives:
         )
 
         def finish() -> Array | None:
-            if result is not None and target is not None and result is not target:
+            if deliver and result is not None and target is not None and result is not target:
                 np.copyto(result, target)
             return result
 
@@ -329,6 +346,16 @@ def _convert(target: Array, target_type: int, source: Array, source_type: int) -
         source_type,
         source.size,
     )
+
+
+def _filled(array: Any) -> Array:
+    """An array that an operation is to fill. Raises ValueError before it begins."""
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"what comes needs an array to go to, not a {type(array).__name__}")
+    values: Array = array
+    if not values.flags.writeable:
+        raise ValueError("what comes needs an array to go to, and this one is read-only")
+    return values
 
 
 def _as_type(values: Array, dtype: np.dtype[Any]) -> Array:

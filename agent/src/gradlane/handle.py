@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operations under way, as a training process sees them: waiting for one, or being called when it is done."""
 
+import contextlib
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -32,17 +34,29 @@ class Completions:
         self.why = why
         self.lock = threading.RLock()  # of each handle's state and of the watched
         self._watched: set[Handle] = set()
+        # Of operations that nobody waits for any more: their slots, and the arrays that the agent still works on.
+        self._abandoned: deque[tuple[int, tuple[Any, ...]]] = deque()
         self._thread: threading.Thread | None = None
         self._closing = False
 
     def submit(self, command: Any, arrays: tuple[Any, ...]) -> "Handle":
         """Puts a gl_command into the ring; `arrays` live until it is done. Raises AgentError."""
+        with contextlib.suppress(IndexError):  # another thread has looked through them
+            for _ in range(len(self._abandoned)):
+                self.abandon(*self._abandoned.popleft())
         slot = lib.gl_client_submit(self.client, command)
         if slot == -1:
             raise AgentError(f"{lib.GL_SLOTS} operations are under way: wait for some of them")
         if slot < 0:
             raise self.why()
         return Handle(self, slot, arrays)
+
+    def abandon(self, slot: int, arrays: tuple[Any, ...]) -> None:
+        """Nobody waits for that operation any more: gives its slot and its arrays back once it is done."""
+        if lib.gl_client_state(self.client, slot) < lib.GL_DONE:
+            self._abandoned.append((slot, arrays))
+        else:
+            lib.gl_client_release(self.client, slot)
 
     def fail(self) -> None:
         """The agent is gone, or the session over: what is under way fails, and whatever comes later."""
@@ -129,4 +143,4 @@ class Handle:
 
     def __del__(self) -> None:
         if getattr(self, "_state", 1) == 0:
-            lib.gl_client_release(self._completions.client, self._slot)
+            self._completions.abandon(self._slot, self._arrays)

@@ -7,6 +7,7 @@ The agent makes it and seals its size: a process that shrank it would kill the a
 import fcntl
 import mmap
 import os
+import time
 import weakref
 from bisect import bisect_right, insort
 from collections.abc import Callable
@@ -19,9 +20,10 @@ from gradlane._core import ffi
 
 ALIGNMENT = 64  # a cache line
 PAGE = mmap.PAGESIZE
-# The least that an arena asks for, and how much of wholly unused memory it keeps for later.
-_LEAST_REGION = 4 << 20
-_MOST_UNUSED = 256 << 20
+# The least that an arena asks for, and the unit of what is larger, so that arrays of about the same size fit.
+_LEAST_REGION, _UNIT = 4 << 20, 2 << 20
+# Wholly unused memory is kept for later: so much of it, and what was in use within so many seconds.
+_MOST_UNUSED, _KEPT_SECONDS = 256 << 20, 60.0
 
 
 def aligned(nbytes: int, unit: int) -> int:
@@ -33,7 +35,8 @@ class Memory:
     """A mapping of shared memory. It is unmapped when nothing refers to it any more."""
 
     def __init__(self, descriptor: int, nbytes: int) -> None:
-        self.map = mmap.mmap(descriptor, nbytes)
+        # The pages are there (see `create`). All are mapped at once, which costs far less than a fault for each.
+        self.map = mmap.mmap(descriptor, nbytes, mmap.MAP_SHARED | mmap.MAP_POPULATE)
         self.nbytes = nbytes
         self.pointer = ffi.from_buffer("uint8_t[]", self.map, require_writable=True)
         self.address = int(ffi.cast("uintptr_t", self.pointer))
@@ -64,16 +67,21 @@ class Region:
         self.number = number
         self.memory = memory
         self.free = [(0, memory.nbytes)]  # (offset, bytes) of what is unused, ascending, never adjacent
+        self.unused_since = 0.0  # if nothing of it is taken
 
-    def take(self, nbytes: int) -> int | None:
-        """The offset of `nbytes` that were unused, or None."""
-        for index, (offset, length) in enumerate(self.free):
-            if length >= nbytes:
-                self.free[index : index + 1] = [(offset + nbytes, length - nbytes)] if length > nbytes else []
-                return offset
-        return None
+    def smallest(self, nbytes: int) -> int:
+        """Bytes of the smallest unused piece that holds `nbytes`; 0: there is none."""
+        return min((length for _, length in self.free if length >= nbytes), default=0)
 
-    def give(self, offset: int, nbytes: int) -> None:
+    def take(self, nbytes: int) -> int:
+        """The offset of `nbytes` of the smallest unused piece that holds them; there is one."""
+        smallest = self.smallest(nbytes)
+        index = next(i for i, (_, length) in enumerate(self.free) if length == smallest)
+        offset, length = self.free[index]
+        self.free[index : index + 1] = [(offset + nbytes, length - nbytes)] if length > nbytes else []
+        return offset
+
+    def give(self, offset: int, nbytes: int, now: float) -> None:
         """Takes back what `take` gave."""
         insort(self.free, (offset, nbytes))
         merged: list[tuple[int, int]] = []
@@ -83,6 +91,7 @@ class Region:
             else:
                 merged.append((start, length))
         self.free = merged
+        self.unused_since = now
 
     @property
     def unused(self) -> bool:
@@ -99,44 +108,56 @@ class _Block:
 
 
 class Arena:
-    """Arrays in shared memory, each given back when it and all its views are gone. Not thread-safe."""
+    """Arrays in shared memory, each given back when it and all its views are gone. Not thread-safe.
 
-    def __init__(self, allocate: Callable[[int], Region], release: Callable[[Region], None]) -> None:
+    What was given back is used again: a loop that drops what it made in the round before asks for nothing.
+    """
+
+    def __init__(
+        self,
+        allocate: Callable[[int], Region],
+        release: Callable[[Region], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """`allocate` makes a region of at least so many bytes, `release` gives it back to the agent."""
         self._allocate = allocate
         self._release = release
+        self._clock = clock
         self._regions: list[Region] = []  # ascending by address
         self._returned: list[tuple[Region, int, int]] = []  # by the garbage collector, in whatever thread
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """An array of that shape; what it holds is not defined."""
-        self._settle()
-        nbytes = aligned(max(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize, 1), ALIGNMENT)
-        if nbytes >= _LEAST_REGION:
-            nbytes = aligned(nbytes, PAGE)
-        region, offset = self._find(nbytes)
-        block = _Block(region.memory.address + offset, shape, dtype, region)
-        weakref.finalize(block, self._returned.append, (region, offset, nbytes)).atexit = False
-        return np.asarray(block)
-
-    def _find(self, nbytes: int) -> tuple[Region, int]:
-        for region in self._regions:
-            offset = region.take(nbytes)
-            if offset is not None:
-                return region, offset
-        region = self._allocate(max(nbytes, _LEAST_REGION))
-        insort(self._regions, region, key=lambda r: r.memory.address)
-        offset = region.take(nbytes)
-        assert offset is not None
-        return region, offset
-
-    def _settle(self) -> None:
+        now = self._clock()
         while self._returned:
             region, offset, nbytes = self._returned.pop()
-            region.give(offset, nbytes)
+            region.give(offset, nbytes, now)
+        nbytes = aligned(max(int(np.prod(shape, dtype=np.int64)) * dtype.itemsize, 1), ALIGNMENT)
+        if nbytes >= _LEAST_REGION:
+            nbytes = aligned(nbytes, _UNIT)
+        region = self._find(nbytes)
+        offset = region.take(nbytes)
+        block = _Block(region.memory.address + offset, shape, dtype, region)
+        weakref.finalize(block, self._returned.append, (region, offset, nbytes)).atexit = False
+        self._trim(now)
+        return np.asarray(block)
+
+    def _find(self, nbytes: int) -> Region:
+        """Where it fits best, so that little arrays leave the places of large ones whole."""
+        fitting = [(length, region) for region in self._regions if (length := region.smallest(nbytes))]
+        if fitting:
+            return min(fitting, key=lambda found: found[0])[1]
+        region = self._allocate(max(nbytes, _LEAST_REGION))
+        insort(self._regions, region, key=lambda r: r.memory.address)
+        return region
+
+    def _trim(self, now: float) -> None:
         unused = [region for region in self._regions if region.unused]
-        while sum(region.memory.nbytes for region in unused) > _MOST_UNUSED:
-            region = unused.pop()
+        excess = sum(region.memory.nbytes for region in unused) - _MOST_UNUSED
+        for region in sorted(unused, key=lambda r: r.unused_since):
+            if excess <= 0 or now - region.unused_since < _KEPT_SECONDS:
+                return
+            excess -= region.memory.nbytes
             self._regions.remove(region)
             self._release(region)
 

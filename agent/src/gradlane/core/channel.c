@@ -91,7 +91,6 @@ struct gl_client {
     pthread_mutex_t lock;
     unsigned free_count;
     uint16_t free_slots[GL_SLOTS];
-    bool released[GL_SLOTS]; /* given back while its command was under way */
 };
 
 gl_client *gl_client_new(void *memory, int kick) {
@@ -111,18 +110,8 @@ void gl_client_free(gl_client *c) {
 
 int gl_client_state(const gl_client *c, unsigned slot) { return (int)atomic_load(&c->memory->words[slot]); }
 
-/* With the lock held. */
-static void reclaim(gl_client *c) {
-    for (unsigned slot = 0; slot < GL_SLOTS; slot++) {
-        if (!c->released[slot] || gl_client_state(c, slot) < GL_DONE) continue;
-        c->released[slot] = false;
-        c->free_slots[c->free_count++] = (uint16_t)slot;
-    }
-}
-
 int gl_client_submit(gl_client *c, const gl_command *command) {
     pthread_mutex_lock(&c->lock);
-    if (!c->free_count) reclaim(c);
     if (c->failed || !c->free_count) {
         pthread_mutex_unlock(&c->lock);
         return c->failed ? -2 : -1;
@@ -151,10 +140,7 @@ int gl_client_wait(gl_client *c, unsigned slot, uint64_t us) {
 
 void gl_client_release(gl_client *c, unsigned slot) {
     pthread_mutex_lock(&c->lock);
-    if (gl_client_state(c, slot) >= GL_DONE)
-        c->free_slots[c->free_count++] = (uint16_t)slot;
-    else
-        c->released[slot] = true;
+    c->free_slots[c->free_count++] = (uint16_t)slot;
     pthread_mutex_unlock(&c->lock);
 }
 

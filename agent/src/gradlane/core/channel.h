@@ -54,7 +54,7 @@ int gl_client_submit(gl_client *client, const gl_command *command);
 int gl_client_state(const gl_client *client, unsigned slot);
 /* Waits for at most `us`. Returns the completion word, which is below GL_DONE at a timeout or a signal. */
 int gl_client_wait(gl_client *client, unsigned slot, uint64_t us);
-/* The slot is wanted no longer; it is used again once its command is done. */
+/* Of a command that is done: the slot is used again. */
 void gl_client_release(gl_client *client, unsigned slot);
 /* The agent is gone: what is under way fails, and whatever is submitted later. */
 void gl_client_fail(gl_client *client);
