@@ -2,8 +2,9 @@
 """All-reduce by the agent beside Gloo over TCP: the same hosts, the same minutes, in turn.
 
 Each host is a network namespace on a Linux bridge, with the kernel's offloads and no emulated limit. Then links of
-1 Gbit/s: how much of the payload rate that the headers allow is used. Gradlane's arrays are those of its own shared
-memory ("shared", as PyTorch's buckets), or any ("plain": copied in and out). All processes have the same real-time
+1 Gbit/s: how much of the payload rate that the headers allow is used. Gradlane reduces arrays of its own shared memory
+in place ("shared", as PyTorch's buckets), any others to a new one ("plain": copied in), or tensors by its backend of
+torch.distributed ("torch": copied in and out, as that reduces in place). All processes have the same real-time
 priority, so that other load of the machine weighs little. docs/measurements.md has the figures.
 """
 
@@ -31,7 +32,7 @@ from tables import TextTable
 from worker import Worker, ask_all
 
 SIZES = ("64KiB", "1MiB", "16MiB", "64MiB")
-SIDES = ("gloo", "shared", "plain")
+SIDES = {"gloo": "torch", "shared": "gradlane", "plain": "gradlane", "torch": "torch"}  # and whose they are
 # So many bytes are reduced in one go of a side, but at least and at most so many times.
 _VOLUME, _LEAST, _MOST = 128 << 20, 3, 100
 _FRAME = 14 + 20 + 8 + 40  # bytes in front of a slice: Ethernet, IPv4, UDP, the wire header
@@ -67,26 +68,28 @@ class Sides:
     """The processes of Gloo and of Gradlane on all hosts, ready and idle. Raises WireError."""
 
     def __init__(self, hosts: Hosts, folder: Path, stack: ExitStack, rate: str, buffer: str) -> None:
-        job = folder / "job.toml"
-        job.write_text(hosts.job(rate, buffer))
+        jobs = {"torch": folder / "torch.toml", "gradlane": folder / "gradlane.toml"}
+        for number, job in enumerate(jobs.values(), 1):
+            job.write_text(hosts.job(rate, buffer, number))
         worker = str(Path(__file__).with_name("agent_worker.py"))
-        self._workers: dict[str, list[Worker]] = {"gloo": [], "gradlane": []}
+        self._workers: dict[str, list[Worker]] = {kind: [] for kind in jobs}
         self._agents: list[Worker] = []
         for host in range(hosts.count):
             agent, socket = hosts.start_agent(stack, host, folder)
             self._agents.append(agent)
-            for kind, rest in (("gloo", (hosts.address(0),)), ("gradlane", (str(job), str(socket)))):
-                words = (worker, kind, str(host), str(hosts.count), *rest)
+            for kind, job in jobs.items():
+                first = (hosts.address(0),) if kind == "torch" else ()
+                words = (worker, kind, str(host), str(hosts.count), *first, str(job), str(socket))
                 self._workers[kind].append(hosts.start(stack, host, kind, *words))
-        for member in [*self._workers["gloo"], *self._workers["gradlane"]]:
-            member.wait_for("ready")
+        for workers in self._workers.values():
+            for member in workers:
+                member.wait_for("ready")
 
     def run(self, side: str, size: int, count: int) -> tuple[float, float]:
         """Median seconds of an all-reduce, and CPU seconds of a host for a GB."""
-        kind = "gloo" if side == "gloo" else "gradlane"
-        agents = self._agents if kind == "gradlane" else []
+        agents = [] if side == "gloo" else self._agents
         before = sum(agent.cpu_seconds() for agent in agents)
-        answers = ask_all(self._workers[kind], {"variant": side, "elements": size // 4, "count": count})
+        answers = ask_all(self._workers[SIDES[side]], {"variant": side, "elements": size // 4, "count": count})
         # The agents' part has the two all-reduces before the measured ones in it.
         agents_cpu = (sum(agent.cpu_seconds() for agent in agents) - before) * count / (count + 2)
         cpu = (sum(answer["cpu"] for answer in answers) + agents_cpu) / len(answers)
