@@ -2,6 +2,7 @@
 """The agent's configuration file: what it takes, and how it says no."""
 
 import grp
+import json
 import os
 import signal
 import subprocess
@@ -97,6 +98,17 @@ def _certificate(folder: Path, name: str) -> tuple[Path, Path]:
     return certificate, key
 
 
+def test_the_usual_file_need_not_be_there_but_one_that_cannot_be_read_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "DEFAULT_FILE", tmp_path / "none.toml")
+    assert config.load_default() is None
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(config, "DEFAULT_FILE", tmp_path / "file" / "agent.toml")
+    with pytest.raises(ConfigError, match="can't be read: Not a directory"):
+        config.load_default()
+
+
 def test_certificates_are_tried_when_the_file_is_read(tmp_path: Path) -> None:
     certificate, key = _certificate(tmp_path, "a")
     _, other = _certificate(tmp_path, "b")
@@ -190,5 +202,8 @@ def test_a_user_outside_of_the_group_is_refused_and_told_the_group(open_folder: 
         assert "user 'nobody' may not use the agent's socket" in refused.stderr
         assert "is for group 'daemon' (mode 0660); as root: `usermod -aG daemon nobody`" in refused.stderr
         assert command(*ask, user="nobody", group="nogroup", extra_groups=["daemon"]).returncode == 0
+        checked = command("doctor", *ask[1:], user="nobody", group="nogroup", extra_groups=[])
+        first = json.loads(checked.stdout)[0]
+        assert (first["state"], first["mend"]) == ("fail", "run it as root, or as a member of the socket's group")
     finally:
         agent.end()

@@ -2,6 +2,7 @@
 """The agent under a service manager: what it tells it, and the files that systemd reads."""
 
 import contextlib
+import os
 import shutil
 import signal
 import socket
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent_processes import NETWORK, AgentProcess
+from agent_processes import GRADLANE, NETWORK, AgentProcess
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "systemd"
 
@@ -84,6 +85,23 @@ def test_the_unit_lets_the_agent_see_whether_a_training_process_is_stopped() -> 
     assert "ExecStart" in settings
     assert "ProtectProc" not in settings
     assert "ProcSubset" not in settings
+
+
+def test_the_guide_installs_every_file() -> None:
+    guide = (DEPLOY.parents[1] / "docs" / "agent.md").read_text()
+    assert [file.name for file in DEPLOY.iterdir() if f" deploy/systemd/{file.name} /etc/" not in guide] == []
+
+
+@pytest.mark.parametrize("journal", [True, False])
+def test_why_the_agent_does_not_start_is_an_error_in_the_journal(tmp_path: Path, journal: bool) -> None:
+    file, said = tmp_path / "agent.toml", tmp_path / "stderr"
+    file.write_text("adress = '10.0.1.2'\n")
+    with said.open("w") as stderr:
+        status = os.fstat(stderr.fileno())
+        environment = {"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}" if journal else "1:1"}
+        agent = [*GRADLANE, "agent", "--config", str(file)]
+        assert subprocess.run(agent, stderr=stderr, env={**os.environ, **environment}, check=False).returncode == 2
+    assert said.read_text().startswith("<3>gradlane: error: " if journal else "gradlane: error: ")
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")

@@ -154,6 +154,32 @@ def test_top_in_a_terminal_sorts_goes_on_without_the_agent_and_quits(tmp_path: P
         os.close(terminal)
 
 
+def test_what_a_narrow_terminal_cuts_off_is_reached_sideways(tmp_path: Path) -> None:
+    with hosts(1, tmp_path) as agents:
+        terminal, other = pty.openpty()
+        fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+        argv = [*GRADLANE, "top", "--interval", "3600", "--socket", str(agents[0].socket)]
+        process = subprocess.Popen(argv, stdin=other, stdout=other, env={**os.environ, "TERM": "xterm-256color"})
+        os.close(other)
+        _shows(terminal, b"sorted by name")
+        os.write(terminal, b"\x1bOC" * 20)  # the right arrow, beyond the end
+        _shows(terminal, b"ended, 0 failed")
+        os.write(terminal, b"q")
+        assert process.wait(10) == 0
+        os.close(terminal)
+
+
+def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
+    argv = [*GRADLANE, "doctor", "--socket", str(tmp_path / "none.sock")]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    with process.stderr:
+        assert process.stderr.read() == ""
+    assert process.wait(20) == 1
+
+
 def test_top_ends_with_its_terminal_and_sleeps_in_between(tmp_path: Path) -> None:
     with hosts(1, tmp_path) as agents:
         terminal, other = pty.openpty()

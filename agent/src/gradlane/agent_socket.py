@@ -53,7 +53,8 @@ def _refused(path: Path) -> str:
     except KeyError:
         group = str(status.st_gid)
     user = getpass.getuser()
+    what = "it" if closed == path else closed
     return (
-        f"user {user!r} may not use the agent's socket {path}: {closed} is for group {group!r} "
+        f"user {user!r} may not use the agent's socket {path}: {what} is for group {group!r} "
         f"(mode {stat.S_IMODE(status.st_mode):04o}); as root: `usermod -aG {group} {user}`, then log in again"
     )

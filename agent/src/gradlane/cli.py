@@ -3,9 +3,11 @@
 
 import argparse
 import importlib
+import os
 import sys
 from importlib.metadata import version
 
+from gradlane import systemd
 from gradlane.errors import GradlaneError
 from gradlane.toml_file import FileError
 
@@ -45,11 +47,17 @@ def main(arguments: list[str] | None = None) -> int:
     """Entry point. Returns the exit code; what was wrong is one line on stderr."""
     options = _parser().parse_args(arguments)
     try:
-        return options.command(options)
+        code = options.command(options)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # whoever read has enough, as `| head`; nothing more is to be written at the exit either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except KeyboardInterrupt:
         return 130
     except GradlaneError as error:
-        print(f"gradlane: error: {error}", file=sys.stderr)
+        level = "<3>" if systemd.journal_reads_stderr() else ""
+        print(f"{level}gradlane: error: {error}", file=sys.stderr)
         return 2 if isinstance(error, FileError) else 1
 
 

@@ -106,6 +106,17 @@ def load(path: Path) -> AgentConfig:
     return parse(toml_file.read(ConfigError, path), str(path))
 
 
+def load_default() -> AgentConfig | None:
+    """What DEFAULT_FILE says, or None if there is none. Raises ConfigError, also if this user may not read it."""
+    try:
+        DEFAULT_FILE.stat()
+    except FileNotFoundError:
+        return None
+    except OSError:
+        pass  # reading it says why it can't be read
+    return load(DEFAULT_FILE)
+
+
 def parse(text: str, file_name: str) -> AgentConfig:
     """Validates the text of a configuration; errors name `file_name`. Raises ConfigError."""
     root = toml_file.parse(ConfigError, text, file_name)

@@ -17,6 +17,7 @@ import time
 from datetime import datetime, timezone
 from pathlib import Path
 
+from gradlane import systemd
 from gradlane.config import Log
 from gradlane.errors import AgentError
 
@@ -188,15 +189,10 @@ def lines_lost() -> int:
     return sum(handler.lost for handler in logging.getLogger().handlers if isinstance(handler, LogWriter))
 
 
-def _is_journal() -> bool:
-    status = os.fstat(sys.stderr.fileno())
-    return os.environ.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}"
-
-
 def setup(log: Log) -> LogWriter:
     """Sends the logger `gradlane` and all others to one writer, which replaces the one before. Raises AgentError."""
     writer = LogWriter(log.file)
-    journal = log.file is None and _is_journal()
+    journal = log.file is None and systemd.journal_reads_stderr()
     formatter = JsonFormatter() if log.format == "json" else TextFormatter(journal=journal, times=log.file is not None)
     writer.setFormatter(formatter)
     writer.addFilter(RateLimit())

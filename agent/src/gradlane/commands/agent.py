@@ -34,7 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def read(options: argparse.Namespace) -> AgentConfig:
     """The configuration that file and flags make together. Raises ConfigError."""
     file = options.config or config.DEFAULT_FILE
-    base = config.load(file) if options.config or file.exists() else AgentConfig(())
+    base = config.load(file) if options.config else config.load_default() or AgentConfig(())
     given = {
         "addresses": tuple(options.address or ()),
         "socket": options.socket and options.socket.absolute(),

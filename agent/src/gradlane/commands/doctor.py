@@ -79,7 +79,10 @@ def _agent(socket: Path) -> tuple[AgentStatus | None, Finding]:
     try:
         status = agent_socket.status(socket)
     except AgentError as error:
-        return None, Finding(FAIL, "agent", str(error), "systemctl start gradlane-agent; journalctl -u gradlane-agent")
+        mend = "systemctl status gradlane-agent; journalctl -u gradlane-agent"
+        if isinstance(error.__cause__, PermissionError):
+            mend = "run it as root, or as a member of the socket's group"
+        return None, Finding(FAIL, "agent", str(error), mend)
     return status, Finding(OK, "agent", f"runs (pid {status['pid']}, {', '.join(status['addresses'])}, {socket})")
 
 
@@ -89,6 +92,7 @@ def _addresses(options: argparse.Namespace, status: AgentStatus | None) -> list[
     if status is not None:
         return [config.parse_address(text) for text in status["addresses"]]
     try:
-        return list(config.load(DEFAULT_FILE).addresses) if DEFAULT_FILE.exists() else []
+        found = config.load_default()
     except GradlaneError:
         return []  # `gradlane config check` says what is wrong with it
+    return list(found.addresses) if found else []

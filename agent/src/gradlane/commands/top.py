@@ -15,6 +15,7 @@ from gradlane.status import AgentStatus
 from gradlane.view import Line
 
 HELP = "q: quit, s: sort by the next column, arrows: scroll"
+SIDEWAYS = 16  # characters that one press of an arrow moves
 _GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL
 
 
@@ -104,7 +105,7 @@ def _loop(screen: curses.window, watch: Watch) -> None:
     keyboard = select.poll()
     keyboard.register(sys.stdin, select.POLLIN)
     sort = view.SORT_KEYS.index(watch.options.sort)
-    top, next_ask = 0, time.monotonic()
+    top, left, next_ask = 0, 0, time.monotonic()
     while True:
         if time.monotonic() >= next_ask:
             watch.ask()
@@ -113,9 +114,11 @@ def _loop(screen: curses.window, watch: Watch) -> None:
         height, width = screen.getmaxyx()
         page = max(height - 1, 1)
         top = max(0, min(top, len(lines) - page))
+        left = max(0, min(left, max(len(line.text) for line in lines) - width))
         screen.erase()
         for row, line in enumerate(lines[top : top + page]):
-            screen.insnstr(row, 0, line.text.ljust(width if line.look == "head" else 0), width, looks[line.look])
+            text = line.text[left:].ljust(width if line.look == "head" else 0)
+            screen.insnstr(row, 0, text, width, looks[line.look])
         screen.insnstr(height - 1, 0, f"sorted by {view.SORT_KEYS[sort]}; {HELP}", width, curses.A_DIM)
         screen.refresh()
         # Not getch with a timeout: of a terminal that is gone it tells nothing, at once, for ever.
@@ -127,3 +130,4 @@ def _loop(screen: curses.window, watch: Watch) -> None:
         if key == ord("s"):
             sort = (sort + 1) % len(view.SORT_KEYS)
         top += {curses.KEY_UP: -1, curses.KEY_DOWN: 1, curses.KEY_PPAGE: -page, curses.KEY_NPAGE: page}.get(key, 0)
+        left += {curses.KEY_LEFT: -SIDEWAYS, curses.KEY_RIGHT: SIDEWAYS}.get(key, 0)

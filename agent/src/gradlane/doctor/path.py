@@ -13,7 +13,7 @@ from gradlane.doctor.interface import Interface, ip
 from gradlane.errors import GradlaneError
 from gradlane.job import Job, Member
 
-CONNECT_SECONDS = 2.0
+CONNECT_SECONDS = 5.0
 LONGEST_PACKET = 65535  # of IP; the loopback interface takes more
 DEAD_NEIGHBOUR = {"FAILED", "INCOMPLETE"}
 

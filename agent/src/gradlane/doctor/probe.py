@@ -19,7 +19,7 @@ from gradlane.toml_file import Address
 
 # Where traceroute sends to: nobody listens there.
 PORT = 33434
-WAIT_SECONDS = 1.0
+WAIT_SECONDS = 3.0
 _IP_MTU_DISCOVER, _IP_MTU, _IP_RECVERR = 10, 14, 11
 _IPV6_MTU_DISCOVER, _IPV6_MTU, _IPV6_RECVERR = 23, 24, 25
 _PMTUDISC_DO = 2
