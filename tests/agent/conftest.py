@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Agents that the tests of a file share, where none of them is harmed."""
 
-import time
 from collections.abc import Iterator
 
 import pytest
-from running_agents import Agent, agents, loopback
+from running_agents import Agent, agents, loopback, until
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +18,4 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Agent]]:
 def hosts(started: list[Agent]) -> Iterator[list[Agent]]:
     """Four agents, at the addresses of `loopback`; after the test no job is left at any of them."""
     yield started
-    deadline = time.monotonic() + 10
-    while left := [job for agent in started for job in agent.status()["jobs"]]:
-        assert time.monotonic() < deadline, left
-        time.sleep(0.02)
+    until(lambda: not any(agent.status()["jobs"] for agent in started))

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,16 @@ from gradlane.config import AgentConfig
 # Far from 127.0.0.1, so that agents of the machine itself are not met, nor those of another run of the tests.
 NETWORK = f"127.{47 + os.getpid() % 200}.{os.getpid() // 200 % 250}"
 KEY = "00112233445566aa" * 2
+# Seconds for what should happen at once, on a machine that is busy with other tests.
+PATIENCE = 60.0
+
+
+def until(condition: Callable[[], object], found: Callable[[], object] = lambda: "") -> None:
+    """Waits for what another process does and does not tell. `found`: what there is, if it does not happen."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"it did not happen: {found()}"
+        time.sleep(0.02)
 
 
 def job_file(folder: Path, addresses: Sequence[str], file: str = "job.toml", *, lines: str = "", **job: Any) -> Path:
@@ -72,14 +82,18 @@ class Agent:
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         self.process.send_signal(number)
 
+    def wait_for(self, words: str) -> None:
+        """Until a line of its log has these words: it is written beside what the agent does."""
+        until(lambda: any(words in line for line in self.lines), lambda: self.lines)
+
     def end(self) -> int:
         self.process.send_signal(signal.SIGCONT)
         self.process.terminate()
         try:
-            return self.process.wait(10)
+            return self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            return self.process.wait(10)
+            return self.process.wait(PATIENCE)
 
 
 @contextlib.contextmanager
@@ -108,11 +122,11 @@ class Member:
     def __init__(self, file: Path, rank: int, agent: Agent | AgentConfig, process: int = 0) -> None:
         self.began = time.monotonic()
         self.notices: list[str] = []
-        self._socket = agent_socket.connect(agent.socket, 20.0)
+        self._socket = agent_socket.connect(agent.socket, PATIENCE)
         join = {"op": "join", "job": file.read_text(), "file": str(file), "rank": rank, "process": process}
         ipc.send(self._socket, join)
 
-    def next(self, timeout: float = 20.0) -> tuple[str, float]:
+    def next(self, timeout: float = PATIENCE) -> tuple[str, float]:
         """What the agent says next, and the seconds since the beginning: "joined", "closed", or an error's text.
 
         What it says in between of who is late goes to `notices`.

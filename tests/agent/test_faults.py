@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from running_agents import Agent, Lan, Member, agents, job_file, loopback, members, running
+from running_agents import PATIENCE, Agent, Lan, Member, agents, job_file, loopback, members, running, until
 
 from gradlane.liveness import STOPPED_SECONDS
 from gradlane.peers import DEAD_SECONDS, HEARTBEAT_SECONDS
 
-# For the agents' own watches of once a second, and a busy machine.
-SLACK = 2.0
+# For the agents' own watches of once a second, and a busy machine: on a quiet one they take less than two.
+SLACK = 15.0
 
 
 def all_joined(joining: Sequence[Member]) -> None:
@@ -27,7 +27,7 @@ def all_joined(joining: Sequence[Member]) -> None:
 def named(waiting: Sequence[Member], within: float) -> list[str]:
     """What these are told, within so many seconds from now."""
     began = time.monotonic()
-    said = [member.next(within + 5)[0] for member in waiting]
+    said = [member.next(within)[0] for member in waiting]
     assert time.monotonic() - began < within
     return said
 
@@ -56,7 +56,7 @@ def test_an_agent_that_was_told_to_stop_says_so_to_all(tmp_path: Path) -> None:
         hosts[0].kill(signal.SIGTERM)
         for text in named(joining, within=SLACK):
             assert f"the agent at {addresses[0]} was stopped" in text
-        assert hosts[0].process.wait(5) == 0
+        assert hosts[0].process.wait(PATIENCE) == 0
 
 
 def test_a_stopped_agent_is_named_and_names_nobody_when_it_goes_on(tmp_path: Path) -> None:
@@ -105,18 +105,12 @@ def test_what_a_dead_process_had_is_given_back(tmp_path: Path) -> None:
         return len(os.listdir(f"/proc/{agent.process.pid}/fd"))
 
     with agents(tmp_path, addresses) as hosts:
-        before: list[int] = []
+        before = descriptors(hosts[0])
         for _ in range(4):
             with members(file, hosts) as joining:
                 all_joined(joining)
-            deadline = time.monotonic() + 5
-            while any(host.status()["jobs"] for host in hosts) and time.monotonic() < deadline:
-                time.sleep(0.02)
-            # Its connections end after it.
-            while before and descriptors(hosts[0]) > before[0] and time.monotonic() < deadline:
-                time.sleep(0.02)
-            before.append(descriptors(hosts[0]))
-        assert max(before) == before[0], before
+            until(lambda: not any(host.status()["jobs"] for host in hosts))
+            until(lambda: descriptors(hosts[0]) <= before)  # a job's connections end after it
 
 
 def test_the_link_may_be_down_for_five_seconds(tmp_path: Path) -> None:

@@ -9,12 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from running_agents import Agent, Lan, agents, job_file, loopback
+from running_agents import PATIENCE, Agent, Lan, agents, job_file, loopback, until
 
 from gradlane import Communicator
 from gradlane.errors import AgentError
-from gradlane.liveness import LATE_SECONDS, SILENT_SECONDS
+from gradlane.liveness import INDIRECT_SECONDS, LATE_SECONDS, SILENT_SECONDS
 from gradlane.peers import DEAD_SECONDS
+from gradlane.wire import CONTROL_PORT
+
+SLACK = 15.0  # for a busy machine: on a quiet one it is less than two
 
 
 def communicators(file: Path, hosts: Sequence[Agent]) -> list[Communicator]:
@@ -27,7 +30,7 @@ def all_reduce(workers: Sequence[Communicator], step: int) -> list[np.ndarray]:
     """The sums, at all workers, of arrays that differ by rank and step."""
     arrays = [np.full(200_000, rank + step, np.float32) for rank in range(len(workers))]
     pending = [w.all_reduce(a, op="sum", asynchronous=True) for w, a in zip(workers, arrays, strict=True)]
-    return [p.wait(30) for p in pending]
+    return [p.wait(PATIENCE) for p in pending]
 
 
 def close(workers: Sequence[Communicator]) -> None:
@@ -45,7 +48,7 @@ def test_all_reduces_survive_a_link_that_is_down_for_five_seconds(tmp_path: Path
             time.sleep(5.0)  # the fault itself
             assert not under_way.done()
             lan.port(1, "up")
-            for result in under_way.result(20):
+            for result in under_way.result(PATIENCE):
                 assert (result == 3 * 1 + 3).all()
         for result in all_reduce(workers, 2):
             assert (result == 3 * 2 + 3).all()
@@ -60,24 +63,35 @@ def test_datagrams_that_do_not_get_through_are_named_though_control_does(tmp_pat
         began = time.monotonic()
         with pytest.raises(AgentError) as caught:
             all_reduce(workers, 1)
-        assert time.monotonic() - began < SILENT_SECONDS + 3
+        assert time.monotonic() - began < SILENT_SECONDS + INDIRECT_SECONDS + SLACK
         assert re.search(r"rank 1 \(h1, 10\.77\.0\.2\)", str(caught.value))
         assert "came to it, but datagrams do not get through" in str(caught.value)
 
 
-def test_who_sends_gradients_is_not_dead_though_its_heartbeats_are_lost(tmp_path: Path) -> None:
-    """TCP waits ever longer after each loss, and holds back what comes later; datagrams are a sign of life, too."""
+def test_a_rank_whose_control_connection_is_held_up_is_not_dead_while_any_datagram_comes(tmp_path: Path) -> None:
+    """TCP waits ever longer after each loss, and holds back what comes later."""
     with Lan(3) as lan, lan.agents(tmp_path) as hosts:
-        workers = communicators(job_file(tmp_path, lan.addresses), hosts)
-        lan.run(1, "ip", "rule", "add", "priority", "10", "ipproto", "tcp", "blackhole")
+        pairs = [(hosts[0], hosts[1]), (hosts[0], hosts[2])]
+        files = [
+            job_file(tmp_path, [host.address for host in pair], f"{name}.toml", name=name, id=number)
+            for number, (name, pair) in enumerate(zip(("heartbeats", "gradients"), pairs, strict=True), 1)
+        ]
+        _idle, busy = [communicators(file, pair) for file, pair in zip(files, pairs, strict=True)]
+        for rank in (1, 2):
+            lan.run(rank, "ip", "rule", "add", "priority", "10", "ipproto", "tcp", "blackhole")
+        lan.run(2, "ip", "rule", "add", "priority", "10", "ipproto", "udp", "dport", f"{CONTROL_PORT}", "blackhole")
         deadline = time.monotonic() + DEAD_SECONDS + 2
         step = 0
         while time.monotonic() < deadline:
-            for result in all_reduce(workers, step):
-                assert (result == 3 * step + 3).all()
+            for result in all_reduce(busy, step):
+                assert (result == 2 * step + 1).all()
             step += 1
             time.sleep(0.2)  # the pace of a training's steps
-        assert {peer["control"] for peer in hosts[0].status()["jobs"]["trial"]["peers"].values()} == {"connected"}
+        jobs = hosts[0].status()["jobs"]
+        assert {name: job["peers"]["1"]["control"] for name, job in jobs.items()} == {
+            "heartbeats": "connected",
+            "gradients": "connected",
+        }
 
 
 def test_a_late_worker_is_named_by_who_waits_and_the_job_goes_on_when_it_comes(
@@ -88,19 +102,15 @@ def test_a_late_worker_is_named_by_who_waits_and_the_job_goes_on_when_it_comes(
         workers = communicators(job_file(tmp_path, addresses), hosts)
         began = time.monotonic()
         waits = workers[0].all_reduce(np.ones(1000, np.float32), op="sum", asynchronous=True)
-        while not caplog.messages and time.monotonic() - began < LATE_SECONDS + 5:
-            time.sleep(0.1)
-        assert time.monotonic() - began > LATE_SECONDS - 1
-        named = rf"has not moved for 1\d s: rank 1 \(h1, {addresses[1]}\) did not come to it; the job waits 60 s"
+        until(lambda: caplog.messages)
+        assert LATE_SECONDS - 1 < time.monotonic() - began < LATE_SECONDS + SLACK
+        named = rf"has not moved for [12]\d s: rank 1 \(h1, {addresses[1]}\) did not come to it; the job waits 60 s"
         assert re.search(named, caplog.text)
         assert re.search(named, hosts[0].status()["jobs"]["trial"]["late"])
-        assert any(re.search(named, line) for line in hosts[0].lines)
+        until(lambda: any(re.search(named, line) for line in hosts[0].lines), lambda: hosts[0].lines)
         workers[1].all_reduce(np.ones(1000, np.float32), op="sum")
-        assert (waits.wait(5) == 2).all()
-        deadline = time.monotonic() + 5
-        while "late" in hosts[0].status()["jobs"]["trial"] and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert "late" not in hosts[0].status()["jobs"]["trial"]
+        assert (waits.wait(PATIENCE) == 2).all()
+        until(lambda: "late" not in hosts[0].status()["jobs"]["trial"])
         close(workers)
 
 
@@ -109,6 +119,6 @@ def test_a_worker_that_does_not_come_ends_the_job_after_its_patience(tmp_path: P
     with agents(tmp_path, addresses) as hosts:
         workers = communicators(job_file(tmp_path, addresses, patience=10), hosts)
         with pytest.raises(AgentError, match=r"rank 1 .* did not come to it; the job waits 10 s"):
-            workers[0].all_reduce(np.ones(1000, np.float32), op="sum", asynchronous=True).wait(20)
+            workers[0].all_reduce(np.ones(1000, np.float32), op="sum", asynchronous=True).wait(PATIENCE)
         with pytest.raises(AgentError, match=r"rank 1 .* did not come to it"):
             workers[1].barrier()

@@ -21,6 +21,8 @@ from gradlane.handshake import Call, Refused
 from gradlane.listener import HANDSHAKE_SECONDS, MAX_PENDING
 from gradlane.security import Credentials
 
+AT_ONCE = 20.0  # s, on a busy machine, and far less than a job's patience
+
 
 def configured(
     folder: Path, addresses: Sequence[str], configs: Sequence[Path | None]
@@ -33,7 +35,7 @@ def what_both_say(files: Sequence[Path], hosts: Sequence[Agent]) -> list[str]:
     """The errors at both ends, which must come at once."""
     with members(files, hosts) as joining:
         answers = [member.next() for member in joining]
-    assert max(seconds for _, seconds in answers) < 2
+    assert max(seconds for _, seconds in answers) < AT_ONCE
     return [said for said, _ in answers]
 
 
@@ -154,7 +156,7 @@ def test_who_stands_in_the_middle_gets_nowhere(tmp_path: Path) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", target, ssl=real.calling)
         refused = ""
         try:
-            await asyncio.wait_for(handshake.introduce(reader, writer, parsed, 1, 0, Credentials(None)), 5)
+            await asyncio.wait_for(handshake.introduce(reader, writer, parsed, 1, 0, Credentials(None)), 60)
         except Refused as error:
             refused = str(error)
         done.set()
@@ -209,11 +211,11 @@ def test_neither_a_flood_nor_garbage_nor_slowness_keeps_a_job_out(tmp_path: Path
         with members(file, hosts) as joining:
             answers = [member.next() for member in joining]
         assert [said for said, _ in answers] == ["joined"] * 2
-        assert max(seconds for _, seconds in answers) < 5
+        assert max(seconds for _, seconds in answers) < AT_ONCE
         control = hosts[0].status()["control"]
         assert control["calls_evicted"] >= 100
         assert control["calls_broken"] > 0
-        deadline = time.monotonic() + HANDSHAKE_SECONDS + 5
+        deadline = time.monotonic() + HANDSHAKE_SECONDS + AT_ONCE
         while open_files(hosts[0]) > before + 2 and time.monotonic() < deadline:
             assert hosts[0].status()["control"]["calls_pending"] <= MAX_PENDING
             time.sleep(0.2)
@@ -235,7 +237,7 @@ def test_a_stranger_who_claims_a_rank_does_not_end_the_job(tmp_path: Path) -> No
         "asyncio.run(main())"
     )
     with agents(tmp_path, addresses[:2]) as hosts, Member(file, 0, hosts[0]) as first:
-        refused = subprocess.run([sys.executable, "-c", claim], capture_output=True, text=True, timeout=20, check=False)
+        refused = subprocess.run([sys.executable, "-c", claim], capture_output=True, text=True, timeout=60, check=False)
         assert "does not know the key" in refused.stderr
         assert first.silent(0.5)
         with Member(file, 1, hosts[1]) as second:

@@ -28,7 +28,7 @@ from gradlane.transport import Engine, Transport
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 FOUR, SIX = ("10.47.0.1", "10.47.0.2"), ("fd47::1", "fd47::2")
 CLONE_NEWNET = 0x40000000
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 def ip(*arguments: str) -> None:

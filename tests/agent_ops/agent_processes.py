@@ -18,6 +18,8 @@ from gradlane import Communicator
 # Far from 127.0.0.1, so that agents of the machine itself are not met, nor those of another run of the tests.
 NETWORK = f"127.{47 + os.getpid() % 200}.{os.getpid() // 200 % 250}"
 GRADLANE = (sys.executable, "-m", "gradlane.cli")
+# Seconds for what should happen at once, on a machine that is busy with other tests.
+PATIENCE = 60.0
 
 
 def command(
@@ -25,10 +27,10 @@ def command(
 ) -> subprocess.CompletedProcess:
     """Runs `gradlane` with these arguments to its end."""
     argv = [*prefix, *GRADLANE, *map(str, arguments)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=check, **options)
+    return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=check, **options)
 
 
-def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
     """Waits for something that another process does and does not tell."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -62,7 +64,7 @@ class AgentProcess:
         with self._news:
             self._news.notify_all()
 
-    def wait_for(self, words: str, seconds: float = 20) -> str:
+    def wait_for(self, words: str, seconds: float = PATIENCE) -> str:
         """The first line of the log with these words; fails if the agent ends without one."""
         with self._news:
             found = self._news.wait_for(
@@ -75,7 +77,9 @@ class AgentProcess:
         """Stops it and returns its exit code."""
         if self.process.poll() is None:
             self.process.terminate()
-        return self.process.wait(10)
+        code = self.process.wait(PATIENCE)
+        self._reader.join(PATIENCE)  # so that `log` is all that it said
+        return code
 
 
 class Host(AgentProcess):

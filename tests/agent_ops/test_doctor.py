@@ -25,7 +25,7 @@ both_families = pytest.mark.parametrize("fabric", [4, 6], indirect=True)
 
 def sh(text: str, check: bool = True) -> subprocess.CompletedProcess:
     """Runs a command line."""
-    return subprocess.run(text.split(), capture_output=True, text=True, check=check, timeout=20)
+    return subprocess.run(text.split(), capture_output=True, text=True, check=check, timeout=60)
 
 
 class Fabric:

@@ -22,7 +22,7 @@ def scrape(address: str, openmetrics: bool = False) -> str:
     request = urllib.request.Request(f"http://{address}/metrics")
     if openmetrics:
         request.add_header("Accept", "application/openmetrics-text; version=1.0.0")
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return answer.read().decode()
 
 

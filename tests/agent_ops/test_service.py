@@ -22,19 +22,19 @@ def manager(tmp_path: Path) -> Iterator[socket.socket]:
     """What systemd listens on."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.bind(str(tmp_path / "notify"))
-        sock.settimeout(20)
+        sock.settimeout(60)
         yield sock
 
 
 def test_the_service_manager_is_told_of_start_reload_life_and_stop(tmp_path: Path, manager: socket.socket) -> None:
-    environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "300000"}
+    environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "3000000"}
     agent = AgentProcess("--address", f"{NETWORK}.1", "--socket", tmp_path / "a.sock", environment=environment)
     try:
         assert manager.recv(4096).decode().splitlines() == ["READY=1", f"STATUS=serving {NETWORK}.1"]
         assert (tmp_path / "a.sock").exists()  # ready means that a training process can connect
         began = time.monotonic()
-        assert [manager.recv(4096) for _ in range(5)] == [b"WATCHDOG=1"] * 5
-        assert time.monotonic() - began < 5 * 0.3
+        assert [manager.recv(4096) for _ in range(2)] == [b"WATCHDOG=1"] * 2
+        assert time.monotonic() - began < 2 * 3
         agent.process.send_signal(signal.SIGHUP)
         said = b""
         while b"RELOADING=1" not in said:
@@ -56,6 +56,7 @@ def test_a_stopped_event_loop_gives_no_sign_of_life(tmp_path: Path, manager: soc
         while b"WATCHDOG=1" not in manager.recv(4096):
             pass
         agent.process.send_signal(signal.SIGSTOP)
+        os.waitpid(agent.process.pid, os.WUNTRACED)  # it has stopped
         manager.setblocking(False)
         with contextlib.suppress(BlockingIOError):  # what was said before
             while manager.recv(4096):

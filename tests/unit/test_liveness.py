@@ -10,7 +10,16 @@ from dataclasses import dataclass, field
 import pytest
 
 from gradlane import liveness
-from gradlane.liveness import INDIRECT_SECONDS, LATE_SECONDS, SILENT_SECONDS, STOPPED_SECONDS, Progress, Stopped, stall
+from gradlane.liveness import (
+    INDIRECT_SECONDS,
+    LATE_SECONDS,
+    SILENT_SECONDS,
+    STOPPED_SECONDS,
+    WATCH_SECONDS,
+    Progress,
+    Stopped,
+    stall,
+)
 
 
 @dataclass
@@ -69,9 +78,16 @@ def test_who_is_late_ends_the_job_when_its_patience_is_over_and_the_network_at_o
 def test_progress_is_any_change() -> None:
     progress = Progress()
     assert progress.idle(("a", 1), 10.0) == 0
-    assert progress.idle(("a", 1), 17.0) == 7
+    assert [progress.idle(("a", 1), 11.0 + second) for second in range(7)] == [1, 2, 3, 4, 5, 6, 7]
     assert progress.idle(("a", 2), 18.0) == 0
     assert progress.idle(("b", 2), 19.0) == 0
+
+
+def test_while_an_agent_does_not_run_nobody_is_idle() -> None:
+    progress = Progress()
+    progress.idle("a", 10.0)
+    assert progress.idle("a", 11.0) == 1
+    assert progress.idle("a", 31.0) <= 1 + 2 * WATCH_SECONDS
 
 
 def test_a_stopped_process_is_seen_after_a_while_and_one_that_goes_on_is_not() -> None:

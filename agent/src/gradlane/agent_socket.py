@@ -12,7 +12,7 @@ from gradlane import ipc
 from gradlane.errors import AgentError
 from gradlane.status import AgentStatus
 
-STATUS_SECONDS = 5.0
+STATUS_SECONDS = 10.0
 
 
 def connect(path: str | Path, timeout: float | None = None) -> socket.socket:

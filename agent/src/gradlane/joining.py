@@ -2,8 +2,10 @@
 """How the ranks of a job come to their Agreement: they measure the paths between them, and rank 0 decides."""
 
 import asyncio
+import functools
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from gradlane.agreement import Agreement
@@ -13,7 +15,6 @@ from gradlane.job import MAX_PACKET, Job, headers, largest_slice
 from gradlane.peers import Peers, Stage
 from gradlane.probing import Path, Prober, Probes
 
-TRAIN_SECONDS = 0.05
 MAX_PATHS = 4
 
 
@@ -36,20 +37,19 @@ async def agree(job: Job, rank: int, peers: Peers, prober: Prober) -> Agreement:
         session = mine
     else:
         [session] = await peers.told("session", [0], job.patience)
-    probes = prober.add(job.id, rank, int(session["token"]), [member.address for member in job.members])
-    try:
-        await peers.reach(Stage.SESSION_KNOWN, job.patience)
-        measured = await _measure(job, rank, peers, prober, probes)
-        if rank == 0:
-            others = list(range(1, len(job.members)))
-            told = [_Measured(**values) for values in await peers.told("paths", others, job.patience)]
-            agreed = _decide(job, [measured, *told])
-            peers.tell("agreement", agreed)
-        else:
-            peers.tell("paths", asdict(measured), [0])
-            [agreed] = await peers.told("agreement", [0], job.patience)
-    finally:
-        prober.remove(job.id)
+    addresses = [member.address for member in job.members]
+    probes = prober.add(job.id, rank, int(session["token"]), addresses, peers.hear)  # until the session ends
+    peers.beat = probes.beat
+    await peers.reach(Stage.SESSION_KNOWN, job.patience)
+    measured = await _measure(job, rank, peers, prober, probes)
+    if rank == 0:
+        others = list(range(1, len(job.members)))
+        told = [_Measured(**values) for values in await peers.told("paths", others, job.patience)]
+        agreed = _decide(job, [measured, *told])
+        peers.tell("agreement", agreed)
+    else:
+        peers.tell("paths", asdict(measured), [0])
+        [agreed] = await peers.told("agreement", [0], job.patience)
     return Agreement(
         int(session["token"]),
         int(session["message_base"]),
@@ -68,9 +68,12 @@ async def _measure(job: Job, rank: int, peers: Peers, prober: Prober, probes: Pr
     others = others[rank:] + others[:rank]
     some = asyncio.Semaphore(MAX_PATHS)
 
+    def lived(other: int) -> Callable[[], float]:
+        return functools.partial(peers.lived, other)
+
     async def path(other: int) -> Path:
         async with some:
-            return await probes.path(other, needed, peers.name(other))
+            return await probes.path(other, needed, peers.name(other), lived(other))
 
     paths = await asyncio.gather(*map(path, others))
     packet, narrowest = min((path.packet, other) for path, other in zip(paths, others, strict=True))
@@ -82,8 +85,7 @@ async def _measure(job: Job, rank: int, peers: Peers, prober: Prober, probes: Pr
         )
     # Each rank sends its train to the next one, so that no two meet at a port.
     following = (rank + 1) % len(job.members)
-    wait = max(TRAIN_SECONDS, 4 * max(path.latency for path in paths))
-    rate = await probes.rate(following, packet, job.transport.buffer // 2, wait)
+    rate = await probes.rate(following, packet, job.transport.buffer // 2, lived(following))
     return _Measured(packet, narrowest, max(path.latency for path in paths), rate)
 
 

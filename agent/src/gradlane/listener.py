@@ -21,7 +21,7 @@ from gradlane.toml_file import Address
 
 log = logging.getLogger("gradlane")
 
-HANDSHAKE_SECONDS = 5.0
+HANDSHAKE_SECONDS = 10.0  # many at once, on a busy machine
 MAX_PENDING = 512
 # A caller whose job is not here yet waits for it this long, then it is hung up and calls again: so one whose host is
 # gone does not keep its place.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+WATCH_SECONDS = 1.0
 STOPPED_SECONDS = 5.0
 SILENT_SECONDS = 6.0
 # Whose results or partial sums are missing may wait for another: who misses a contribution of that one speaks first.
@@ -60,17 +61,21 @@ class Stopped:
 
 
 class Progress:
-    """Since when nothing has come of the operations under way."""
+    """Since when nothing has come of the operations under way. `idle` is called every WATCH_SECONDS."""
 
     def __init__(self) -> None:
         self._seen: object = None
-        self._since = 0.0
+        self._idle = self._last = 0.0
 
     def idle(self, seen: object, now: float) -> float:
-        """Seconds for which `seen`, the counts of what arrived and the oldest operation, has been the same."""
-        if seen != self._seen:
-            self._seen, self._since = seen, now
-        return now - self._since
+        """Seconds for which `seen`, the counts of what arrived and the oldest operation, has been the same.
+
+        A time in which this agent did not run (it was stopped, its host was busy) does not count: nothing could arrive.
+        """
+        passed, self._last = min(now - self._last, 2 * WATCH_SECONDS), now
+        self._idle = self._idle + passed if seen == self._seen else 0.0
+        self._seen = seen
+        return self._idle
 
 
 @dataclass(frozen=True)

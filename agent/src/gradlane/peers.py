@@ -24,11 +24,11 @@ from gradlane.listener import HANDSHAKE_SECONDS, mark_as_control
 from gradlane.security import Credentials
 
 HEARTBEAT_SECONDS = 0.5
-# TCP sends again 0.2, 0.6, 1.4, 3 and 6.2 s after a loss, so a heartbeat survives an outage of 5 s.
+# TCP sends again 0.2, 0.6, 1.4, 3 and 6.2 s after a loss, so a connection survives an outage of 5 s.
 DEAD_SECONDS = 7.5
 # Nobody tells when an agent starts that does not run yet.
 RETRY_SECONDS = 0.2
-CONNECT_SECONDS = 2.0
+CONNECT_SECONDS = 5.0
 # Calls that one rank makes at once: more of them would only run out of time together.
 MAX_CALLS = 4
 LINGER_SECONDS = 2.0
@@ -47,13 +47,17 @@ class Stage(IntEnum):
 
 
 class Peer:
-    """The connection to one rank. `waiting`: the operation that is longest under way there or None."""
+    """The connection to one rank. `waiting`: the operation that is longest under way there or None.
+
+    `heard`: the last sign of life; `beats`: how many heartbeats it has sent, one each HEARTBEAT_SECONDS that it runs.
+    """
 
     def __init__(self, rank: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.rank = rank
         self.reader = reader
         self.writer = writer
         self.heard = time.monotonic()
+        self.beats = 0
         self.stage = Stage.CONNECTED
         self.waiting: str | None = None
 
@@ -66,8 +70,8 @@ class Peers:
     """All connections of one job at one rank. `failed` is called once, with the reason, when the job can't go on.
 
     `answer` answers the questions of other ranks, at rank 0: (rank, question) -> answer. `waiting` is told to the
-    others with each heartbeat. `silence`: seconds since a datagram of a rank came, which is as good a sign of life as a
-    heartbeat: those TCP holds back behind whatever is lost.
+    others with each heartbeat. TCP holds heartbeats back behind whatever is lost, so datagrams are signs of life too:
+    `beat` sends one to a rank, `silence` gives the seconds since one of the transport came from it.
     """
 
     def __init__(
@@ -82,6 +86,7 @@ class Peers:
         self.rank = rank
         self.waiting: str | None = None
         self.silence: Callable[[int], float] = _never_heard
+        self.beat: Callable[[int], None] | None = None  # until the token is known
         self._credentials = credentials
         self._failed = failed
         self._answer = answer
@@ -302,6 +307,15 @@ class Peers:
         age = self._age(peer)
         return "silent" if age > 3 * HEARTBEAT_SECONDS else "connected", age
 
+    def hear(self, rank: int) -> None:
+        """A rank has given a sign of life."""
+        if rank in self._peers:
+            self._peers[rank].heard = time.monotonic()
+
+    def lived(self, rank: int) -> float:
+        """The seconds for which a rank has run since it was connected, as its heartbeats tell."""
+        return self._peers[rank].beats * HEARTBEAT_SECONDS
+
     def _age(self, peer: Peer) -> float:
         """Seconds since the last sign of life."""
         age = time.monotonic() - peer.heard
@@ -336,6 +350,7 @@ class Peers:
     def _handle(self, peer: Peer, message: Message) -> None:
         if "waiting" in message:
             peer.waiting = message["waiting"]
+            peer.beats += 1
         elif "stage" in message:
             peer.stage = Stage(message["stage"])
         elif "topic" in message:
@@ -351,10 +366,11 @@ class Peers:
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             now = time.monotonic()
-            if now - last > DEAD_SECONDS / 2:
-                # It is this agent that was stopped: what the others said meanwhile has not been read yet.
+            # While this agent did not run (it was stopped, its host was busy) it could not hear anybody.
+            absent = now - last - HEARTBEAT_SECONDS
+            if absent > HEARTBEAT_SECONDS:
                 for peer in self._peers.values():
-                    peer.heard = now
+                    peer.heard = min(now, peer.heard + absent)
             last = now
             silent = [p for p in self._peers.values() if p.stage < Stage.LEFT and self._age(p) > DEAD_SECONDS]
             if silent and len(silent) == len(self._peers) and len(self._peers) > 1:
@@ -367,6 +383,8 @@ class Peers:
                 self._failed(f"{who}: no answer for {DEAD_SECONDS:g} s; the host, its agent or the network is down")
             for peer in self._peers.values():
                 peer.send({"waiting": self.waiting})
+                if self.beat is not None:
+                    self.beat(peer.rank)
 
 
 def _never_heard(_: int) -> float:

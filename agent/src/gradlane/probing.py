@@ -8,6 +8,8 @@ Datagrams on UDP port 47401 of each agent, which the network treats as ordinary 
 - **Latency**: half of the shortest round trip, less the time that the other agent took to answer.
 - **Rate**: a train of packets sent at once; a bottleneck spaces them, and what came after the first, over the time
   since then, is its rate (packet-pair, Keshav, SIGCOMM 1991). The kernel notes the arrivals.
+
+Later they are signs of life, which do not wait behind what is lost, as those on a TCP connection do.
 """
 
 import asyncio
@@ -30,7 +32,7 @@ log = logging.getLogger("gradlane")
 BASE_PACKET = 1280  # every IPv6 path carries it, and every IPv4 path in use
 PROBE_SECONDS = 3.0  # no answer to the smallest probe
 ATTEMPTS = 3
-SHORTEST_WAIT = 0.01
+SHORTEST_WAIT, _LONGEST_WAIT = 0.01, 0.5
 TRAINS = 3
 MAX_TRAIN = 32
 _BETWEEN = 8  # sizes tried at once between one that gets through and one that does not
@@ -53,6 +55,7 @@ class Kind(IntEnum):
     TRAIN = 3  # padded
     ASK = 4  # what came of the train of that number?
     RESULT = 5  # value 1: bytes after the first packet; value 2: ns from the first to the last
+    BEAT = 6  # nothing but a sign of life
 
 
 @dataclass(frozen=True)
@@ -77,10 +80,10 @@ class Prober:
     def __init__(self, address: Address) -> None:
         """Raises AgentError if the port can't be had."""
         self.address = address
-        family, level, discover, self._mtu_option = (
-            (socket.AF_INET, socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_MTU)
+        family, level, discover, self._mtu_option, self._tos_option = (
+            (socket.AF_INET, socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_MTU, socket.IP_TOS)
             if address.version == 4
-            else (socket.AF_INET6, socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _IPV6_MTU)
+            else (socket.AF_INET6, socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _IPV6_MTU, socket.IPV6_TCLASS)
         )
         self._family, self._level = family, level
         self._socket = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
@@ -94,9 +97,11 @@ class Prober:
         self._probes: dict[int, Probes] = {}
         asyncio.get_running_loop().add_reader(self._socket, self._readable)
 
-    def add(self, job: int, rank: int, token: int, addresses: Sequence[Address]) -> "Probes":
-        """Answers that job's probes from now on, and sends some. `addresses`: of all ranks."""
-        self._probes[job] = probes = Probes(self, job, rank, token, addresses)
+    def add(
+        self, job: int, rank: int, token: int, addresses: Sequence[Address], heard: Callable[[int], None]
+    ) -> "Probes":
+        """Answers that job's probes from now on, and sends some. `addresses`: of all ranks; `heard`: told who sent."""
+        self._probes[job] = probes = Probes(self, job, rank, token, addresses, heard)
         return probes
 
     def remove(self, job: int) -> None:
@@ -122,9 +127,11 @@ class Prober:
                 return BASE_PACKET
             return min(MAX_PACKET, sock.getsockopt(self._level, self._mtu_option))
 
-    def send(self, datagram: bytes, address: Address, segment: int = 0) -> None:
+    def send(self, datagram: bytes, address: Address, segment: int = 0, tos: int = 0) -> None:
         """Sends a datagram, or with `segment` as many of that size as it makes. One that can't be sent is lost."""
         control = [(_SOL_UDP, _UDP_SEGMENT, struct.pack("H", segment))] if segment else []
+        if tos:
+            control.append((self._level, self._tos_option, struct.pack("i", tos)))
         with suppress(OSError):
             self._socket.sendmsg([datagram], control, 0, (str(address), wire.CONTROL_PORT))
 
@@ -151,8 +158,17 @@ class Prober:
 class Probes:
     """The probes of one job."""
 
-    def __init__(self, prober: Prober, job: int, rank: int, token: int, addresses: Sequence[Address]) -> None:
+    def __init__(
+        self,
+        prober: Prober,
+        job: int,
+        rank: int,
+        token: int,
+        addresses: Sequence[Address],
+        heard: Callable[[int], None],
+    ) -> None:
         self._prober = prober
+        self._heard = heard
         self._job = job
         self._rank = rank
         self._token = token
@@ -169,6 +185,7 @@ class Probes:
 
     def take(self, kind: int, rank: int, number: int, values: tuple[int, int], size: int, arrival: int) -> None:
         """One datagram. `arrival`: ns of the real-time clock, of which only differences count."""
+        self._heard(rank)
         if kind == Kind.PROBE:
             self._send(Kind.ECHO, rank, number, max(0, time.clock_gettime_ns(time.CLOCK_REALTIME) - arrival))
         elif kind == Kind.TRAIN:
@@ -180,8 +197,9 @@ class Probes:
                 train.last = arrival
         elif kind == Kind.ASK:
             train = self._trains.get(rank)
-            if train is not None and train.number == number:
-                self._send(Kind.RESULT, rank, number, train.size, max(0, train.last - train.first))
+            if train is None or train.number != number:
+                train = _Train(number, 0, 0)  # all of it was lost
+            self._send(Kind.RESULT, rank, number, train.size, max(0, train.last - train.first))
         elif kind in (Kind.ECHO, Kind.RESULT) and number in self._sent:
             self._answered.setdefault(number, (arrival, *values))
             self._news[rank].set()
@@ -192,6 +210,10 @@ class Probes:
 
     def _send(self, kind: Kind, rank: int, number: int, first: int = 0, second: int = 0, packet: int = 0) -> None:
         self._prober.send(self._datagram(kind, number, first, second, packet), self._addresses[rank])
+
+    def beat(self, rank: int) -> None:
+        """Tells a rank that this one lives, in the top queue class."""
+        self._prober.send(self._datagram(Kind.BEAT, 0), self._addresses[rank], tos=wire.CONTROL_DSCP << 2)
 
     def _new(self) -> int:
         self._number += 1
@@ -215,48 +237,65 @@ class Probes:
                 await asyncio.wait_for(self._news[rank].wait(), left)
         return True
 
-    async def path(self, rank: int, needed: int | None, name: str) -> Path:
+    async def path(self, rank: int, needed: int | None, name: str, lived: Callable[[], float]) -> Path:
         """Measures the way to a rank. `needed`: a larger packet than that is of no interest; None: the largest is.
 
-        Raises AgentError with the rank's `name` if nothing comes back in PROBE_SECONDS.
+        `lived`: the seconds for which that rank has run, as it tells on its control connection: a busy host is slow to
+        answer. Raises AgentError with the rank's `name` if nothing comes back in PROBE_SECONDS of these.
         """
         most = min(needed or MAX_PACKET, self._prober.largest(self._addresses[rank]))
-        base = min(BASE_PACKET, most)
-        found: dict[int, int] = {}  # sizes of what was sent
-        wait = SHORTEST_WAIT
-        deadline = time.monotonic() + PROBE_SECONDS
-        while True:
-            found.update((self._probe(rank, size), size) for size in {base, most})
-            through = await self._answers(rank, lambda: len(self._through(found)) == len({base, most}), wait)
-            if through or (self._through(found) and len(found) >= 2 * ATTEMPTS):
-                break
-            if time.monotonic() > deadline:
+        low, high, sizes = min(BASE_PACKET, most), most + 1, {most}
+        sent: dict[int, int] = {}
+        while sizes:
+            if not await self._send_each(rank, sizes, low, lived, sent):
                 raise AgentError(
                     f"{name} does not answer datagrams on UDP port {wire.CONTROL_PORT}, though its control connection "
                     "stands: does a firewall, or the MTU of an interface, stop them?"
                 )
-            wait = min(2 * wait, 0.5)
-        low, high = max(self._through(found)), most
-        wait = max(SHORTEST_WAIT, 3 * self._round_trip(found))
-        while low + 1 < high:
+            through = self._through(sent)
+            low = max(through)
+            high = min((size for size in sizes - through if size > low), default=high)
             sizes = {low + (high - low) * k // (_BETWEEN + 1) for k in range(1, _BETWEEN + 1)} - {low}
-            tried = await self._which(rank, sizes, wait)
-            low = max(tried, default=low)
-            high = min((size for size in sizes if size > low), default=high)
         for _ in range(_ROUND_TRIPS):
             number = self._probe(rank, 0)
-            found[number] = 0
+            sent[number] = 0
+            wait = max(SHORTEST_WAIT, 3 * self._round_trip(sent))
             await self._answers(rank, lambda number=number: number in self._answered, wait)
-        return Path(low, self._round_trip(found) / 2)
+        return Path(low, self._round_trip(sent) / 2)
 
-    async def _which(self, rank: int, sizes: set[int], wait: float) -> set[int]:
-        """Which of these sizes get through."""
-        sent: dict[int, int] = {}
+    async def _send_each(
+        self, rank: int, sizes: set[int], known: int, lived: Callable[[], float], sent: dict[int, int]
+    ) -> bool:
+        """Sends packets of these sizes, up to ATTEMPTS times, and notes them in `sent`. False: nothing is answered.
+
+        One of a size that gets through (`known`) follows: once it is answered, what is not was lost, however slow the
+        other side is.
+        """
         for _ in range(ATTEMPTS):
-            sent.update((self._probe(rank, size), size) for size in sizes - self._through(sent))
-            if await self._answers(rank, lambda: self._through(sent) == sizes, wait):
+            for size in sorted(sizes - self._through(sent)):
+                sent[self._probe(rank, size)] = size
+
+            def follow() -> int:
+                number = self._probe(rank, known)
+                sent[number] = known
+                return number
+
+            if not await self._insist(rank, follow, lived):
+                return False
+            if sizes <= self._through(sent):
                 break
-        return self._through(sent)
+        return True
+
+    async def _insist(self, rank: int, send: Callable[[], int], lived: Callable[[], float]) -> bool:
+        """Sends what is answered under the number that it returns, again and again; False: not in PROBE_SECONDS."""
+        numbers: set[int] = set()
+        wait, deadline = SHORTEST_WAIT, lived() + PROBE_SECONDS
+        while lived() <= deadline:
+            numbers.add(send())
+            if await self._answers(rank, lambda: not numbers.isdisjoint(self._answered), wait):
+                return True
+            wait = min(2 * wait, _LONGEST_WAIT)
+        return False
 
     def _through(self, sent: dict[int, int]) -> set[int]:
         return {size for number, size in sent.items() if number in self._answered}
@@ -266,18 +305,23 @@ class Probes:
         answers = [(self._sent[n], self._answered[n]) for n in sent if n in self._answered]
         return max(0, min(arrival - held - begun for begun, (arrival, held, _) in answers)) / 1e9
 
-    async def rate(self, rank: int, packet: int, most: int, wait: float) -> float | None:
-        """Rate to a rank in bit/s of IP packets, the best of some trains of at most `most` bytes; None: not known."""
+    async def rate(self, rank: int, packet: int, most: int, lived: Callable[[], float]) -> float | None:
+        """Rate to a rank in bit/s of IP packets, the best of some trains of at most `most` bytes; None: not known.
+
+        `lived` as for `path`.
+        """
         size = packet - self._prober.headers
         count = max(2, min(MAX_TRAIN, most // packet, _MAX_SEGMENTED // size))
         best = 0.0
         for _ in range(TRAINS):
             number = self._new()
             self._prober.send(self._datagram(Kind.TRAIN, number, packet=packet) * count, self._addresses[rank], size)
-            for _ in range(ATTEMPTS):
+
+            def ask(number: int = number) -> int:
                 self._send(Kind.ASK, rank, number)
-                if await self._answers(rank, lambda number=number: number in self._answered, wait):
-                    break
+                return number
+
+            await self._insist(rank, ask, lived)
             _, arrived, nanoseconds = self._answered.get(number, (0, 0, 0))
             if arrived and nanoseconds:
                 best = max(best, arrived * packet / size * 8e9 / nanoseconds)

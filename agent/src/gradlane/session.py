@@ -26,7 +26,6 @@ from gradlane.units import format_rate
 log = logging.getLogger("gradlane")
 
 LEAVE_SECONDS = 5.0
-WATCH_SECONDS = 1.0
 _TYPICAL_SIZES = {"64 KiB": 64 << 10, "1 MiB": 1 << 20, "16 MiB": 16 << 20, "64 MiB": 64 << 20}
 
 
@@ -281,7 +280,7 @@ class Session:
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(WATCH_SECONDS)
+            await asyncio.sleep(liveness.WATCH_SECONDS)
             now = time.monotonic()
             pids = {process: client.pid for process, client in self._clients.items() if process not in self._left}
             if stopped := self._stopped.look(pids, now):
