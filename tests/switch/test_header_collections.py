@@ -319,10 +319,10 @@ def test_a_value_set_decides_by_its_members_of_the_moment() -> None:
 
     assert (found(b"0123456789"), found(b"ABCDEFGHIJ")) == (0, 0)
     state_of = switch.pipeline.state
-    state_of.set_value_set(0, [one])
+    state_of.value_sets[0].replace([one])
     assert (found(b"0123456789"), found(b"ABCDEFGHIJ"), found(b"012345678:")) == (1, 0, 0)
-    state_of.set_value_set(0, [one, two])
+    state_of.value_sets[0].replace([one, two])
     assert (found(b"0123456789"), found(b"ABCDEFGHIJ")) == (1, 1)
-    state_of.set_value_set(0, [two])
+    state_of.value_sets[0].replace([two])
     assert state_of.value_sets[0].members == (two,)
     assert (found(b"0123456789"), found(b"ABCDEFGHIJ")) == (0, 1)

@@ -5,7 +5,7 @@ import pytest
 from small_programs import SEND, Json, action, const, expression, field, load, program, table
 
 from gradlane_switch import ProgramError, Switch
-from gradlane_switch.state import LogMessage
+from gradlane_switch.mail import LogMessage
 
 PLACE = {"source_info": {"filename": "small.p4", "line": 23}}
 
@@ -29,7 +29,7 @@ def claim(op: str) -> Json:
 def test_a_message_has_its_values_and_its_place() -> None:
     switch = one_action(log("a {} b {}!", field("h", "a"), field("h", "b")), log("again"), SEND)
     assert switch.process(0, b"\x07\xff\xfe") == [(1, b"\x07\xff\xfe")]
-    assert list(switch.pipeline.state.mail()) == [
+    assert list(switch.pipeline.state.mailbox.take()) == [
         LogMessage("a 7 b -2!", "small.p4:23"),
         LogMessage("again", "small.p4:23"),
     ]
@@ -43,7 +43,7 @@ def test_a_message_shows_wide_and_signed_values_and_as_many_as_it_has() -> None:
     switch = load(document)
     frame = bytes(range(25)) + (-5).to_bytes(9, "big", signed=True) + b"\x07"
     assert switch.process(0, frame) == [(1, frame)]
-    [message] = switch.pipeline.state.mail()
+    [message] = switch.pipeline.state.mailbox.take()
     assert message == LogMessage(f"{int.from_bytes(bytes(range(25)), 'big')} -5 7777777777", "small.p4:23")
 
 
@@ -51,11 +51,11 @@ def test_messages_are_limited_to_a_hundred_in_a_second() -> None:
     switch = one_action(log("a"), SEND)
     for _ in range(250):
         switch.process(0, bytes(3))
-    assert len(list(switch.pipeline.state.mail())) == 100
+    assert len(list(switch.pipeline.state.mailbox.take())) == 100
     assert switch.pipeline.state.losses.log == 150
     switch.now = 1_000_000_000
     switch.process(0, bytes(3))
-    assert len(list(switch.pipeline.state.mail())) == 1
+    assert len(list(switch.pipeline.state.mailbox.take())) == 1
 
 
 @pytest.mark.parametrize("op", ["assert", "assume"])
@@ -64,7 +64,7 @@ def test_a_packet_that_breaks_an_assertion_is_dropped_counted_and_logged(op: str
     assert switch.process(0, b"\x08bc") == [(1, b"\x08bc")]
     assert switch.process(0, b"\x09bc") == []
     assert switch.pipeline.state.losses.assertions == 1
-    assert list(switch.pipeline.state.mail()) == [LogMessage(f"{op} failed", "small.p4:23")]
+    assert list(switch.pipeline.state.mailbox.take()) == [LogMessage(f"{op} failed", "small.p4:23")]
 
 
 def test_a_deparser_has_its_say_and_what_breaks_its_assertion_is_dropped() -> None:
@@ -75,7 +75,7 @@ def test_a_deparser_has_its_say_and_what_breaks_its_assertion_is_dropped() -> No
     assert switch.process(0, b"\x08") == [(1, b"\x08")]
     assert switch.process(0, b"\x09") == []
     assert switch.pipeline.state.losses.assertions == 1
-    said = [message.text for message in switch.pipeline.state.mail() if isinstance(message, LogMessage)]
+    said = [message.text for message in switch.pipeline.state.mailbox.take() if isinstance(message, LogMessage)]
     assert said == ["a 8", "a 9", "assert failed"]
 
 

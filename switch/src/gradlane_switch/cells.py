@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 from finsy.proto import p4r, rpc_code
 
 from gradlane_switch.bytestrings import invalid
+from gradlane_switch.counts import CounterValue
 from gradlane_switch.errors import EntityError
 from gradlane_switch.p4data import decode_data, encode_data
 from gradlane_switch.pipeline import Pipeline
 from gradlane_switch.schema import ArraySchema
-from gradlane_switch.state import CounterValue
 from gradlane_switch.updates import (
     check_clears,
     colour_data,

@@ -33,7 +33,7 @@ class Changes:
                 runtime().gl_table_reserve(self._state, table, count)
             result = runtime().gl_change_all(self._state, len(changes), ffi.new("gl_change[]", changes))
             self._kept.clear()
-            _check(result)
+            check_memory(result)
 
     def keep(self, thing: Any) -> None:
         """Packets may still meet what a collected change is about to replace."""
@@ -54,7 +54,7 @@ class Changes:
         if self._collect("ADD", index=table, target=entry):
             self._added[table] += 1
         else:
-            _check(runtime().gl_table_add(self._state, table, entry))
+            check_memory(runtime().gl_table_add(self._state, table, entry))
 
     def remove(self, table: int, entry: Any) -> None:
         """Takes an entry out of its table, and frees it."""
@@ -76,7 +76,7 @@ class Changes:
         watched = any(port is not None for port in ports)
         values = ffi.new("uint64_t[]", [none if port is None else port for port in ports]) if watched else NULL
         if not self._collect("CHOICE", target=choice, count=len(members), other=array, values=values):
-            _check(runtime().gl_choice_set(self._state, choice, len(members), array, values))
+            check_memory(runtime().gl_choice_set(self._state, choice, len(members), array, values))
 
     def write_entry_counter(self, entry: Any, value: tuple[int, int]) -> None:
         """Sets packets and bytes of an entry's counter."""
@@ -122,14 +122,14 @@ class Changes:
         """The (port, instance) of a multicast group's copies; none: there is no such group."""
         array = ffi.new("gl_replica[]", replicas)
         if not self._collect("GROUP", index=group, count=len(replicas), other=array):
-            _check(runtime().gl_group_set(self._state, group, len(replicas), array))
+            check_memory(runtime().gl_group_set(self._state, group, len(replicas), array))
 
     def set_session(self, session: int, replicas: list[tuple[int, int]], limit: int, priority: int) -> None:
         """The same for a clone session."""
         array = ffi.new("gl_replica[]", replicas)
         parts = {"count": len(replicas), "other": array, "limit": limit, "priority": priority}
         if not self._collect("SESSION", index=session, **parts):
-            _check(runtime().gl_session_set(self._state, session, len(replicas), array, limit, priority))
+            check_memory(runtime().gl_session_set(self._state, session, len(replicas), array, limit, priority))
 
 
 def entry_or_memory_error(entry: Any) -> Any:
@@ -139,6 +139,7 @@ def entry_or_memory_error(entry: Any) -> Any:
     return entry
 
 
-def _check(result: int) -> None:
+def check_memory(result: int) -> None:
+    """Of a call of the C side, which is 0 if it had the memory. Raises MemoryError."""
     if result:
         raise MemoryError("the switch is out of memory")

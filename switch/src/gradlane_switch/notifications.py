@@ -11,10 +11,10 @@ from typing import Any
 from finsy.proto import p4r
 
 from gradlane_switch.digest_entries import digest_list
+from gradlane_switch.mail import LogMessage, PacketToCpu
 from gradlane_switch.match import encode_match
 from gradlane_switch.packet_io import packet_in
 from gradlane_switch.pipeline import Pipeline
-from gradlane_switch.state import LogMessage, PacketToCpu
 
 _LOG = logging.getLogger("gradlane-switch")
 
@@ -23,7 +23,7 @@ def notifications(pipeline: Pipeline, now: int) -> Iterator[Any]:
     """The p4.v1.StreamMessageResponse messages that are due by `now`, in ns of the packets' clock."""
     state = pipeline.state
     by_index = {item.index: item for item in pipeline.schema.digests.values()}
-    for mail in state.mail():
+    for mail in state.mailbox.take():
         if isinstance(mail, LogMessage):
             _LOG.info("the program: %s (%s)", mail.text, mail.source)
         elif isinstance(mail, PacketToCpu):

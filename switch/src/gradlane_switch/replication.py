@@ -11,7 +11,7 @@ from finsy.proto import p4r, rpc_code
 from gradlane_switch.bytestrings import encode, invalid
 from gradlane_switch.errors import EntityError
 from gradlane_switch.pipeline import Pipeline
-from gradlane_switch.state import CloneSession, Group, Replica
+from gradlane_switch.replicas import CloneSession, Group, Replica
 from gradlane_switch.updates import DELETE, INSERT
 
 _MAX_INSTANCE = (1 << 16) - 1

@@ -269,7 +269,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
                 await self._teller
 
     def _attach(self, pipeline: Pipeline) -> None:
-        pipeline.state.set_cpu_port(None if self._cpu is None else self._cpu.number)
+        pipeline.state.mailbox.set_cpu_port(None if self._cpu is None else self._cpu.number)
 
     async def _tell(self) -> None:
         """Sends what the program has for controllers to each primary one."""
@@ -279,9 +279,9 @@ class Service(p4r_grpc.P4RuntimeServicer):
             pipeline = self._forwarding
             if pipeline is not watched:
                 if watched is not None:
-                    loop.remove_reader(watched.state.mail_fd)
+                    loop.remove_reader(watched.state.mailbox.fd)
                 if pipeline is not None:
-                    loop.add_reader(pipeline.state.mail_fd, self._news.set)
+                    loop.add_reader(pipeline.state.mailbox.fd, self._news.set)
                 watched = pipeline
             self._news.clear()
             wait = None

@@ -11,6 +11,7 @@ from finsy.proto import p4i, p4r
 from google.protobuf import text_format
 
 from gradlane_switch import entities, tracing
+from gradlane_switch.counts import CounterValue
 from gradlane_switch.digest_entries import acknowledge
 from gradlane_switch.errors import EntityError, ProgramError, SwitchError
 from gradlane_switch.native import NULL, LoadedProgram, ffi, runtime
@@ -18,7 +19,7 @@ from gradlane_switch.notifications import notifications
 from gradlane_switch.packet_io import packet_out
 from gradlane_switch.pipeline import Pipeline
 from gradlane_switch.replay import Replay, TimedFrame, replay
-from gradlane_switch.state import CounterValue, Lock, Losses
+from gradlane_switch.state import Lock, Losses
 
 _MAX_COPIES = 512
 _MAX_FRAME = 9216
@@ -83,7 +84,7 @@ class Switch:
     @cpu_port.setter
     def cpu_port(self, port: int | None) -> None:
         self._cpu_port = port
-        self.pipeline.state.set_cpu_port(port)
+        self.pipeline.state.mailbox.set_cpu_port(port)
 
     def set_port(self, port: int, *, up: bool) -> None:
         """Says whether a port is up, for members of groups that watch it; at first every one is. Raises SwitchError."""

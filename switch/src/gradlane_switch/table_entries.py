@@ -9,6 +9,7 @@ from typing import Any
 from finsy.proto import p4r, rpc_code
 
 from gradlane_switch.bytestrings import invalid
+from gradlane_switch.counts import CounterValue, MeterRates
 from gradlane_switch.errors import EntityError
 from gradlane_switch.layout import TableKind
 from gradlane_switch.match import decode_action, decode_match, encode_match, find_action
@@ -17,7 +18,7 @@ from gradlane_switch.profile_entries import decode_entry_action, encode_entry_ac
 from gradlane_switch.profiles import Chosen
 from gradlane_switch.program import ActionCall
 from gradlane_switch.schema import TableSchema
-from gradlane_switch.state import CounterValue, Entry, EntryKey, MeterRates, TableState
+from gradlane_switch.table_state import Entry, EntryKey, TableState
 from gradlane_switch.updates import (
     DELETE,
     INSERT,

@@ -11,7 +11,7 @@ from gradlane_switch.layout import layout_of
 from gradlane_switch.native import ffi, runtime
 from gradlane_switch.pipeline import Pipeline
 from gradlane_switch.program import Conditional, FieldKey, Key, MatchKind
-from gradlane_switch.state import Entry
+from gradlane_switch.table_state import Entry
 
 Event = dict[str, Any]
 

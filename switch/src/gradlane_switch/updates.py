@@ -9,7 +9,7 @@ from typing import Any
 from finsy.proto import p4r
 
 from gradlane_switch.bytestrings import invalid
-from gradlane_switch.state import Colours, CounterValue, MeterRates
+from gradlane_switch.counts import Colours, CounterValue, MeterRates
 
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
 _COLOURS = ("green", "yellow", "red")

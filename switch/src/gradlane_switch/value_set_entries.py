@@ -25,7 +25,7 @@ def write_value_set(pipeline: Pipeline, kind: int, message: Any) -> None:
     members = tuple(decode_match(schema, item.match) for item in message.members)
     if len(set(members)) != len(members):
         raise EntityError(rpc_code.ALREADY_EXISTS, f"{schema.name}: a member is given twice")
-    pipeline.state.set_value_set(schema.index, members)
+    pipeline.state.value_sets[schema.index].replace(members)
 
 
 def changed(pipeline: Pipeline, message: Any) -> int:

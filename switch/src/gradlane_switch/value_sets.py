@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradlane_switch.changes import Changes, entry_or_memory_error
+from gradlane_switch.changes import Changes, check_memory, entry_or_memory_error
 from gradlane_switch.layout import layout_of, pack
 from gradlane_switch.native import NULL, ffi, runtime
 from gradlane_switch.program import FieldKey, ValueSet
@@ -24,8 +24,7 @@ class ValueSetState:
         self._keys = value_set.keys
         self._layout = layout_of(value_set.keys)
         self._handles: dict[Member, Any] = {}
-        if runtime().gl_state_table(state, table, ffi.new("gl_table_shape *", self._layout.shape(0))):
-            raise MemoryError("the switch is out of memory")
+        check_memory(runtime().gl_state_table(state, table, ffi.new("gl_table_shape *", self._layout.shape(0))))
 
     @property
     def members(self) -> tuple[Member, ...]:
