@@ -6,11 +6,10 @@ and no knowledge of gradients; there the hosts write the tags. TCP runs on it to
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, Literal
@@ -27,9 +26,10 @@ from console import ProgressLine, make_console, print_tables
 from control import Controller, ask_switch
 from errors import ControlError, ExperimentError
 from gradlane.units import parse_rate
+from outcome import save
 from plan import DSCP_CLASSES, FabricPlan
 from preconditions import RUN_DIRECTORY, PreconditionError
-from results import ArmResult, machine
+from results import ArmResult
 from runner import ready_machine
 from scenarios import SCENARIOS, Scenario, ScenarioError
 from tables import TextTable
@@ -217,8 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"commodity: error: {problem}", file=sys.stderr)
         return 2
     print_tables(console, [table(found)])
-    if options.json:
-        print(json.dumps({"machine": machine(), "runs": [asdict(item) for item in found]}, indent=1))
+    save(options.out / "commodity.json", {"model": options.model}, found, show=options.json)
     for failure in failures:
         print(f"commodity: error: {failure}", file=sys.stderr)
     return 1 if failures else 0
@@ -249,7 +248,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=int, default=30, metavar="N", help="of training (default: %(default)s)")
     parser.add_argument("--rate", type=_rate, metavar="R", help="of every link (default: each scenario's own)")
     parser.add_argument("--model", choices=("cnn", "transformer"), default="cnn", help="(default: %(default)s)")
-    parser.add_argument("--out", type=Path, default=Path("out/commodity"), metavar="DIR", help="(default: %(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("out/bench"), metavar="DIR", help="(default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="every run as JSON on standard output")
     return parser
 

@@ -11,7 +11,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "mininet"))
 
-from results import machine
+import results as results_file
 
 
 def save(path: Path, settings: Mapping[str, Any], results: Sequence[Any], *, show: bool) -> None:
@@ -20,13 +20,11 @@ def save(path: Path, settings: Mapping[str, Any], results: Sequence[Any], *, sho
     `show`: also on standard output.
     """
     found = {
-        "machine": machine(),
+        "machine": results_file.machine(),
         "load": os.getloadavg(),
         **settings,
         "runs": [asdict(result) for result in results],
     }
-    text = json.dumps(found, indent=1)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    results_file.save(path, found)
     if show:
-        print(text)
+        print(json.dumps(found, indent=1))

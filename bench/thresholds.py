@@ -9,11 +9,10 @@ where nothing is gained by another one.
 import argparse
 import dataclasses
 import io
-import json
 import statistics
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "mininet"))
@@ -26,6 +25,7 @@ from errors import ExperimentError
 from gradlane.units import parse_rate, parse_size
 from gradlane_controller import fabric
 from gradlane_controller.policy.thresholds import thresholds
+from outcome import save
 from plan import FabricPlan
 from preconditions import PreconditionError
 from results import ArmResult
@@ -78,15 +78,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ExperimentError as problem:
         print(f"thresholds: error: {problem}", file=sys.stderr)
         return 1
-    options.out.mkdir(parents=True, exist_ok=True)
-    document = {"rate": options.rate, "steps": options.steps, "points": [asdict(point) for point in points]}
-    (options.out / "thresholds.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
+    settings = {"rate": options.rate, "steps": options.steps}
+    save(options.out / "thresholds.json", settings, points, show=options.json)
     plot = options.out / "thresholds.svg"
     plot.write_text(_plot(points), encoding="utf-8")
     print_tables(console, [_table(points)])
     console.print(f"figures: {options.out / 'thresholds.json'}   plot: {plot}", soft_wrap=True)
-    if options.json:
-        print(json.dumps(document, indent=1))
     return 1 if any(point.violations for point in points) else 0
 
 
