@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from gradlane.units import format_rate
+from gradlane.wire import CONTROL_CLASS, CONTROL_DSCP
 from scenarios import Scenario
 from topology import Target, Topology
 from training.arms import EXPEDITED_FORWARDING
@@ -15,7 +16,6 @@ from training.arms import EXPEDITED_FORWARDING
 Role = Literal["worker", "server", "traffic", "sink"]
 PRIORITY_DSCP = EXPEDITED_FORWARDING  # ordinary TCP that the operator put above best effort
 PRIORITY_CLASS = 5
-CONTROL_DSCP, CONTROL_CLASS = 56, 7  # the agents' control connections; every controller adds them
 DSCP_CLASSES: Mapping[int, int] = {PRIORITY_DSCP: PRIORITY_CLASS, CONTROL_DSCP: CONTROL_CLASS}
 HTTP_PORT = 9560
 _FIRST_P4RUNTIME_PORT = 9559

@@ -4,7 +4,7 @@
 import re
 from pathlib import Path
 
-from gradlane import job, policy
+from gradlane import job, policy, wire
 from gradlane_controller import fabric
 from gradlane_controller.counters import decode_decision, format_table
 from gradlane_controller.data_plane import Reason
@@ -29,7 +29,7 @@ def test_reasons() -> None:
 def test_sizes_and_classes() -> None:
     assert constant("BUDGET_SLOTS") == job.BUDGET_SLOTS
     assert constant("PORTS") == fabric.MAX_PORT + 1
-    assert constant("CONTROL_CLASS") == fabric.CONTROL_CLASS == policy.HIGHEST_GRADIENT_CLASS + 1
+    assert constant("CONTROL_CLASS") == wire.CONTROL_CLASS == policy.HIGHEST_GRADIENT_CLASS + 1
     assert constant("JOBS") == checks.MAX_JOBS
     arch = (Path(__file__).parents[2] / "p4src" / "v1model" / "arch.p4").read_text()
     assert f"CPU_PORT = {fabric.CPU_PORT};" in arch

@@ -53,8 +53,7 @@ class Site:
 
     def name(self, rank: int) -> str:
         """A rank as errors name it."""
-        member = self.job.member(rank)
-        return f"rank {rank} ({member.host}, {member.address})"
+        return self.job.name_of(rank)
 
     def what(self, number: int, step: int) -> str:
         """An operation, by its tensor on the wire."""

@@ -25,7 +25,6 @@ MAX_PACKET = 9000  # jumbo frames
 _OTHER_HEADERS = 8 + 36  # of UDP and Gradlane
 _IP_HEADERS = {4: 20, 6: 40}
 SLICE_UNIT = 8  # the largest element: a slice is a whole number of elements of any type
-MAX_SLICE_BYTES = MAX_PACKET - _IP_HEADERS[4] - _OTHER_HEADERS
 DEFAULT_BUFFER = "64kB"
 DEFAULT_TRACE_EVERY, MAX_TRACE_EVERY = 64, 1_000_000
 MAX_PROCESSES = 256
@@ -151,6 +150,11 @@ class Job:
                 self.file, "", f"job {self.name!r} has no rank {rank}: ranks are 0 to {len(self.members) - 1}"
             )
         return self.members[rank]
+
+    def name_of(self, rank: int) -> str:
+        """A rank as errors name it, with its host and address. Raises as `member`."""
+        member = self.member(rank)
+        return f"rank {rank} ({member.host}, {member.address})"
 
     def multicast_address(self, aggregator: int) -> IPv4Address | None:
         """Where the aggregator of that index (in `aggregators`) sends its results, if the job has multicast."""

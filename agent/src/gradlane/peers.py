@@ -106,8 +106,7 @@ class Peers:
 
     def name(self, rank: int) -> str:
         """A rank as errors name it."""
-        member = self.job.member(rank)
-        return f"rank {rank} ({member.host}, {member.address})"
+        return self.job.name_of(rank)
 
     def start(self) -> None:
         """Begins to call the lower ranks, the nearest first, so that not all call the same; the higher ones call us."""

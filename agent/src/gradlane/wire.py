@@ -11,8 +11,8 @@ from enum import IntEnum, IntFlag
 VERSION = 1
 UDP_PORT = 47400
 CONTROL_PORT = 47401
-# The DSCP of the agents' control connections; the switch serves it in the top queue class.
-CONTROL_DSCP = 56
+# The DSCP (CS7) of the agents' control connections, and the queue class in which switches serve it, the top one.
+CONTROL_DSCP, CONTROL_CLASS = 56, 7
 
 # (name, bits), big-endian, in order.
 FIELDS: tuple[tuple[str, int], ...] = (

@@ -12,9 +12,8 @@ from typing import TypeVar
 from gradlane import toml_file
 from gradlane.toml_file import FileError, Table
 from gradlane.units import parse_rate, parse_size
+from gradlane.wire import CONTROL_CLASS, CONTROL_DSCP
 
-CONTROL_DSCP = 56  # CS7: the agents' control connections
-CONTROL_CLASS = 7
 CPU_PORT = 255  # of p4src/v1model/arch.p4
 MAX_PORT = 511  # PORTS of p4src/shared/types.p4, less port 0, which v1model takes for "not set"
 FULL_FRAME = 1514  # Ethernet header and an IP packet of 1500 bytes

@@ -266,7 +266,6 @@ struct gl_engine {
     uint32_t unstopped; /* messages that were started */
     operation *operations[OPERATIONS];
     control *controls, **controls_tail;
-    control *in_batch;
     gl_event *events, **events_tail;
     unsigned streams; /* that come in at present */
     uint64_t heard;   /* when the last slice came */

@@ -26,7 +26,7 @@ def checks(job: Job, mine: Member, interface: Interface | None) -> Iterator[Find
 
 
 def _peer(job: Job, mine: Member, peer: Member, interface: Interface | None) -> Iterator[Finding]:
-    name = f"rank {peer.rank} ({peer.host}, {peer.address})"
+    name = job.name_of(peer.rank)
     if mine.address.version != peer.address.version:
         yield Finding(FAIL, name, f"this host's {mine.address} is of another IP version", "correct the job file")
         return
