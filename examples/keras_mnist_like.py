@@ -3,8 +3,8 @@
 
     KERAS_BACKEND=torch python examples/keras_mnist_like.py --job job.toml --rank 0
 
-It works with every backend that trains (jax, torch, tensorflow). Needs examples/requirements.txt, and a running agent
-on each host of the job (examples/README.md).
+Needs examples/requirements.txt, a backend that trains, and a running agent on each host of the job
+(examples/README.md, which also names the backends it was run on).
 """
 
 import argparse

@@ -4,6 +4,7 @@
 import grp
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -107,6 +108,24 @@ def test_the_usual_file_need_not_be_there_but_one_that_cannot_be_read_is_told(
     monkeypatch.setattr(config, "DEFAULT_FILE", tmp_path / "file" / "agent.toml")
     with pytest.raises(ConfigError, match="can't be read: Not a directory"):
         config.load_default()
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+def test_the_guides_certificates_are_taken(tmp_path: Path) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "agent.md").read_text()
+    commands = [line for line in guide.splitlines() if line.startswith("    openssl ")]
+    assert len(commands) == 3
+    subprocess.run(["sh", "-e"], input="\n".join(commands), text=True, cwd=tmp_path, capture_output=True, check=True)
+    names = {"ca": "ca.pem", "certificate": "host.pem", "key": "host.key"}
+    text = "[tls]\n" + "".join(f'{key} = "{tmp_path / name}"\n' for key, name in names.items())
+    assert config.parse(text, "agent.toml").tls is not None
+    seen = subprocess.run(
+        ["openssl", "x509", "-noout", "-ext", "subjectAltName", "-in", tmp_path / "host.pem"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "IP Address:10.0.1.2" in seen.stdout
+    checked = subprocess.run(["openssl", "verify", "-CAfile", tmp_path / "ca.pem", tmp_path / "host.pem"], check=False)
+    assert checked.returncode == 0
 
 
 def test_certificates_are_tried_when_the_file_is_read(tmp_path: Path) -> None:
