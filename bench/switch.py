@@ -14,7 +14,6 @@ import json
 import os
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
@@ -31,7 +30,7 @@ from finsy.proto import U128, p4i, p4r, p4r_grpc
 from google.protobuf import text_format
 
 from netns import WireError, run
-from wires import P4INFO, PROGRAM, Wires, next_hops, program_ids, route
+from wires import HEADERS, P4INFO, PROGRAM, Wires, frame, next_hops, program_ids, route
 from worker import Worker
 
 COPIES = {"copy": "sockets", "copy-rings": "rings", "copy-xdp": "xdp"}
@@ -45,7 +44,6 @@ _TRAIN = 40  # datagrams in a frame
 _PROBE_RATE, _PROBE_SECONDS, _PROBE_LOSS = 5_000, 2.0, 0.01
 _SETTLE_SECONDS, _READY_SECONDS = 0.3, 60.0
 _SWITCH_CORE, _SENDER_CORE = 0, 1
-_HEADERS = 14 + 20 + 8
 _EXAMPLES = """examples:
   sudo python bench/switch.py
   sudo python bench/switch.py --targets gradlane,copy --sizes 64 --rounds 5 --json > switch.json
@@ -86,7 +84,7 @@ class Network(Wires):
         """Datagrams of `size` bytes that have arrived at the receiver's interface, alone or many in a frame."""
         folder = "/sys/class/net/host-2/statistics"
         packets, octets = map(int, self.run(self.hosts, "cat", f"{folder}/rx_packets", f"{folder}/rx_bytes").split())
-        return (octets - packets * _HEADERS) // size
+        return (octets - packets * HEADERS) // size
 
 
 # Targets
@@ -175,18 +173,6 @@ def configure(address: str, seconds: float) -> None:
 # Measuring
 
 
-def _frame(size: int) -> str:
-    """A UDP datagram to 10.0.2.2 in a frame of so many bytes, in hex."""
-    length = size - 14
-    header = struct.pack("!BBHHHBBH4s4s", 0x45, 0, length, 0, 0, 64, 17, 0, b"\x0a\0\1\2", b"\x0a\0\2\2")
-    total = sum(struct.unpack("!10H", header))
-    total = (total & 0xFFFF) + (total >> 16)
-    header = header[:10] + struct.pack("!H", (total & 0xFFFF) + (total >> 16) ^ 0xFFFF) + header[12:]
-    udp = struct.pack("!HHHH", 9, 9, length - 20, 0)
-    ethernet = bytes.fromhex("0200000000ff0200000000010800")
-    return (ethernet + header + udp).ljust(size, b"\0").hex()
-
-
 @dataclass(frozen=True)
 class Load:
     """What is sent: datagrams of `size` bytes, `train` of them in a frame."""
@@ -199,7 +185,7 @@ class Load:
     def trial(self, process: Worker, rate: int) -> tuple[int, int, float]:
         """Datagrams sent at a rate, datagrams received, and CPU time of the target in s."""
         before, cpu = self.network.received(self.size), process.cpu_seconds()
-        sent = int(self._run("send", "host-1", str(rate), str(_SECONDS), str(self.train), _frame(self.size + _HEADERS)))
+        sent = int(self._run("send", "host-1", str(rate), str(_SECONDS), str(self.train), frame("10.0.2.2", self.size)))
         time.sleep(_SETTLE_SECONDS)
         return sent, self.network.received(self.size) - before, process.cpu_seconds() - cpu
 
@@ -224,7 +210,7 @@ class Load:
 
     def latency(self) -> tuple[float, float]:
         """Median and 99th percentile in us. Raises WireError if packets are lost."""
-        words = ("probe", "host-1", "host-2", str(_PROBE_RATE), str(_PROBE_SECONDS), _frame(self.size + _HEADERS))
+        words = ("probe", "host-1", "host-2", str(_PROBE_RATE), str(_PROBE_SECONDS), frame("10.0.2.2", self.size))
         found = sorted(int(line) / 1e3 for line in self._run(*words).split())
         if len(found) < _PROBE_RATE * _PROBE_SECONDS * (1 - _PROBE_LOSS):
             raise WireError(f"{len(found)} of {_PROBE_RATE * _PROBE_SECONDS:.0f} packets arrived at a low rate")
