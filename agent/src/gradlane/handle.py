@@ -118,13 +118,15 @@ class Handle:
 
     def add_done_callback(self, callback: Callback) -> None:
         """Calls `callback(error)`, error None if all went well, in the connection's completion thread."""
-        self._callbacks.append(callback)
-        self._completions.watch(self)
+        with self._completions.lock:
+            self._callbacks.append(callback)
+            self._completions.watch(self)
 
     def call(self) -> None:
         """Runs the callbacks; of the completion thread."""
         error = self._completions.why() if self._state == lib.GL_FAILED else None
-        callbacks, self._callbacks = self._callbacks, []
+        with self._completions.lock:
+            callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             try:
                 callback(error)

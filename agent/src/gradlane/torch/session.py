@@ -98,10 +98,10 @@ class Session:
         for name, value in state["residuals"].items():
             model, _, position = name.partition(".")
             place = (int(model), int(position))
-            if place not in parameters or parameters[place].numel() != value.numel():
-                raise ValueError(
-                    f"parameter {name} of this state has {value.numel()} elements; the watched model's not"
-                )
+            expected = parameters[place].numel() if place in parameters else 0
+            if expected != value.numel():
+                here = f"{expected} in the watched models" if expected else "the watched models have no such parameter"
+                raise ValueError(f"parameter {name} of this state has {value.numel()} elements, {here}")
             residuals[place] = value
         if self.connection.process == 0:
             self._residuals = residuals

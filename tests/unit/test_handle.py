@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Handles of operations: whoever waits for one is told, whenever it asks to be."""
+
+import os
+import threading
+from typing import Any
+
+import pytest
+from gradlane._core import ffi, lib
+
+from gradlane import memory
+from gradlane.errors import AgentError
+from gradlane.handle import Callback, Completions
+
+
+@pytest.fixture
+def completions() -> Completions:
+    descriptor = memory.create("channel", lib.gl_channel_bytes())
+    kicks, kick = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    opened = Completions(memory.Memory(descriptor, lib.gl_channel_bytes()), kick, lambda: AgentError("the end"))
+    os.close(descriptor)
+    os.close(kicks)
+    return opened
+
+
+class _SlowList(list[Callback]):
+    """Of callbacks: before one is added, another thread has time to run those that are there."""
+
+    def __init__(self, run: Any) -> None:
+        super().__init__()
+        self._run = run
+
+    def append(self, callback: Callback, /) -> None:
+        thread = threading.Thread(target=self._run)
+        thread.start()
+        thread.join(0.1)
+        super().append(callback)
+
+
+def test_a_callback_that_is_added_while_others_run_is_run_too(completions: Completions) -> None:
+    handle = completions.submit(ffi.new("gl_command *", {"kind": lib.GL_COMMAND_COLLECTIVE}), ())
+    told: list[AgentError | None] = []
+    heard = threading.Event()
+
+    def callback(error: AgentError | None) -> None:
+        told.append(error)
+        heard.set()
+
+    def run() -> None:
+        if handle.done():
+            handle.call()
+
+    completions.fail()
+    handle._callbacks = _SlowList(run)
+    handle.add_done_callback(callback)
+    assert heard.wait(10)
+    completions.close()
+    assert [str(error) for error in told] == ["the end"]
