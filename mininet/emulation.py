@@ -13,8 +13,8 @@ from plan import HTTP_PORT, FabricPlan
 from preconditions import RUN_DIRECTORY, find_program
 from processes import Child, Supervisor
 
-READY_SECONDS = 20.0
-PIPELINE_SECONDS = 75.0  # to the controller's readiness: a switch may have to compile the program
+READY_SECONDS = 60.0  # on a busy machine
+PIPELINE_SECONDS = 180.0  # to the controller's readiness: a switch may have to compile the program
 
 
 class Network:

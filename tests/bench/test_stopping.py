@@ -18,7 +18,7 @@ ISOLATED = (
     "ip link set lo up; mount -t tmpfs tmpfs /run; mkdir /run/netns; mount -t sysfs sysfs /sys; "
     '"$@" & echo $!; wait $! && status=0 || status=$?; ls /run/netns /sys/class/net; exit $status'
 )
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes network namespaces"),

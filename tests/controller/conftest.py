@@ -344,6 +344,10 @@ mask = {mask}
     return make
 
 
+# Seconds for what should happen at once, on a machine that is busy with other tests.
+PATIENCE = 60.0
+
+
 class Running:
     """A controller process. `lines` gets what it says on stderr."""
 
@@ -359,7 +363,7 @@ class Running:
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
-    def wait_for(self, text: str, seconds: float = 15) -> str:
+    def wait_for(self, text: str, seconds: float = PATIENCE) -> str:
         """The next line with that text. Fails the test with all that was said if there is none in time."""
         deadline = time.monotonic() + seconds
         while True:
@@ -377,7 +381,7 @@ class Running:
         data = None if body is None else body.encode()
         request = urllib.request.Request(f"http://{self.http}{path}", data=data, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as problem:
             return problem.code, json.load(problem)
@@ -385,7 +389,7 @@ class Running:
     def end(self, number: int = signal.SIGTERM) -> int:
         """Its exit code after a signal."""
         self.process.send_signal(number)
-        return self.process.wait(timeout=15)
+        return self.process.wait(timeout=PATIENCE)
 
     def _read(self) -> None:
         assert self.process.stderr is not None
@@ -417,7 +421,7 @@ def run_controller(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     for each in started:
         if each.process.poll() is None:
             each.process.kill()
-        each.process.wait(timeout=10)
+        each.process.wait(timeout=PATIENCE)
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ class Wires(ABC):
     def receive(self, seconds: float) -> tuple[int, bytes] | None:
         """The next frame from the switch, as (port, frame); None if none comes in time."""
 
-    def expect(self, port: int, like: Callable[[Packet], bool], seconds: float = 5) -> Packet:
+    def expect(self, port: int, like: Callable[[Packet], bool], seconds: float = 60) -> Packet:
         """The next frame of that port of which `like` is true; others are skipped. AssertionError if none comes."""
         end = time.monotonic() + seconds
         seen: list[str] = []
@@ -59,7 +59,7 @@ class Wires(ABC):
 
     def ask(self, port: int, frame: Packet, like: Callable[[Packet], bool]) -> Packet:
         """Sends a frame until it is answered at the same port: what the controller is to answer may be lost."""
-        for _ in range(5):
+        for _ in range(20):
             self.send(port, frame)
             try:
                 return self.expect(port, like, 2)
@@ -118,7 +118,7 @@ class FramesOverGrpc(Wires):
 
     def _open(self) -> None:
         self._channel = grpc.insecure_channel(self._address)
-        grpc.channel_ready_future(self._channel).result(20)
+        grpc.channel_ready_future(self._channel).result(60)
         method = self._channel.stream_stream(
             "/p4.bm.DataplaneInterface/PacketStream", Frame.SerializeToString, Frame.FromString
         )
@@ -179,7 +179,7 @@ class SwitchProcess:
     def stop(self) -> None:
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
-            self._process.wait(timeout=10)
+            self._process.wait(timeout=60)
             self._process = None
 
 

@@ -126,10 +126,10 @@ def test_without_any_switch_it_ends_and_names_them_all(switches, fabric: str, ru
     for each in switches:
         each.stop()
     it = run_controller(fabric)
-    line = it.wait_for("error:", 30)
+    line = it.wait_for("error:")
     for name, switch in zip(("leaf1", "leaf2", "spine1", "spine2"), switches, strict=True):
         assert f"switch '{name}' at {switch.address}: can't be reached" in line
-    assert it.process.wait(timeout=5) == 1
+    assert it.process.wait(timeout=60) == 1
 
 
 def test_what_one_switch_refuses_is_taken_back_at_all(switches, fabric: str, run_controller, job_text: Texts) -> None:

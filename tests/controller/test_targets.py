@@ -65,7 +65,7 @@ def read_everything(target: Target) -> set[bytes]:
         request.entities.add().digest_entry.digest_id = DIGEST
         return {
             entity.SerializeToString(deterministic=True)
-            for answer in p4r_grpc.P4RuntimeStub(channel).Read(request, timeout=10)
+            for answer in p4r_grpc.P4RuntimeStub(channel).Read(request, timeout=60)
             for entity in answer.entities
             if not entity.HasField("meter_entry") or entity.meter_entry.HasField("config")
         }

@@ -40,7 +40,7 @@ def agents(folder: Path) -> Iterator[list[Path]]:
     finally:
         for agent in started:
             agent.terminate()
-            agent.wait(10)
+            agent.wait(60)
 
 
 def run_both(example: str, options: list[str], backend: str, folder: Path) -> list[str]:
@@ -61,7 +61,7 @@ def run_both(example: str, options: list[str], backend: str, folder: Path) -> li
             for rank, path in enumerate(sockets)
         ]
         try:
-            said = [rank.communicate(timeout=240)[0] for rank in ranks]
+            said = [rank.communicate(timeout=500)[0] for rank in ranks]
         finally:
             for rank in ranks:
                 rank.kill()

@@ -28,7 +28,7 @@ needs_bmv2 = pytest.mark.skipif(shutil.which("simple_switch_grpc") is None, reas
 
 def demo(*options: str, prefix: Sequence[str] = ()) -> "subprocess.CompletedProcess[str]":
     command = [*prefix, *DEMO, *options]
-    return subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, timeout=120, check=False)
+    return subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, timeout=400, check=False)
 
 
 @needs_root
@@ -103,7 +103,7 @@ def test_a_killed_switch_is_named_and_nothing_is_left(running_demo: "subprocess.
     before = children(running_demo.pid)
     (switch,) = [pid for pid, command in before.items() if "bin/gradlane-switch" in command]
     os.kill(switch, signal.SIGKILL)
-    _, error = running_demo.communicate(timeout=10)
+    _, error = running_demo.communicate(timeout=60)
     assert running_demo.returncode == 1
     assert f"switch s1 (gradlane-switch, pid {switch}) died with signal 9" in error
     assert "during arm gradlane, step" in error
@@ -116,7 +116,7 @@ def test_sigterm_tears_everything_down(running_demo: "subprocess.Popen[str]") ->
     before = children(running_demo.pid)
     assert len(before) >= 9, before  # two hosts' shells and the switch's, switch, controller, two agents, two workers
     running_demo.terminate()
-    _, error = running_demo.communicate(timeout=10)
+    _, error = running_demo.communicate(timeout=60)
     assert running_demo.returncode == 128 + signal.SIGTERM
     assert "stopped by SIGTERM" in error
     assert not [pid for pid in before if Path(f"/proc/{pid}").exists()]
@@ -130,7 +130,7 @@ def test_nothing_outlives_a_killed_runner(running_demo: "subprocess.Popen[str]")
         assert "s1-eth2" in interfaces(namespace)
         running_demo.kill()
         running_demo.wait()
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while interfaces(namespace) != ["lo"] or not all(map(gone, before)):
             assert time.monotonic() < deadline, (interfaces(namespace), before)
 

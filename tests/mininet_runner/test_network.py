@@ -28,7 +28,7 @@ needs_bmv2 = pytest.mark.skipif(shutil.which("simple_switch_grpc") is None, reas
 def prompt(out: Path, *options: str, script: str = "") -> "subprocess.CompletedProcess[str]":
     command = [*ISOLATED, *PROMPT, "--out", str(out), *options]
     return subprocess.run(
-        command, input=script, capture_output=True, text=True, cwd=REPOSITORY, timeout=150, check=False
+        command, input=script, capture_output=True, text=True, cwd=REPOSITORY, timeout=400, check=False
     )
 
 
@@ -105,6 +105,6 @@ def test_strict_priority_is_seen_behind_bmv2(tmp_path: Path) -> None:
     ],
 )
 def test_what_can_not_be_is_refused_in_one_line(options: list[str], words: str) -> None:
-    done = subprocess.run([*PROMPT, *options], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([*PROMPT, *options], capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 2
     assert words in done.stderr.strip().splitlines()[-1]

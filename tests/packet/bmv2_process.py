@@ -20,8 +20,8 @@ from finsy import P4Schema
 from finsy.proto import p4r, p4r_grpc, rpc_status
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-ANSWER_SECONDS = 10.0
-START_SECONDS = 20.0
+ANSWER_SECONDS = 60.0
+START_SECONDS = 120.0
 
 
 _UINT64, _UINT32, _BYTES = (

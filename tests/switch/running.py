@@ -21,6 +21,9 @@ from google.protobuf import text_format
 
 COMMAND = [sys.executable, "-m", "gradlane_switch"]
 
+# Seconds: 100,000 entries are read on a machine that is busy with other tests.
+_PATIENCE = 600.0
+
 
 class Process:
     """Started, ready, and ended by SIGTERM. `prefix` runs it elsewhere, e.g. in a network namespace."""
@@ -46,7 +49,7 @@ class Process:
             self.stop()
             raise
 
-    def wait_for(self, text: str, seconds: float = 30) -> str:
+    def wait_for(self, text: str, seconds: float = 120) -> str:
         """The first line of the log that has a text in it."""
         end = time.monotonic() + seconds
         while True:
@@ -88,7 +91,7 @@ class Process:
     def stop(self) -> int:
         """Exit code after SIGTERM."""
         self.terminate()
-        code = self._process.wait(20)
+        code = self._process.wait(60)
         self._selector.close()
         self._stderr.close()
         return code
@@ -110,7 +113,7 @@ class Controller:
         self.channel = grpc.insecure_channel(address, options)
         self.stub: Any = p4r_grpc.P4RuntimeStub(self.channel)
         self._requests: queue.Queue[Any] = queue.Queue()
-        self.stream: Any = self.stub.StreamChannel(iter(self._requests.get, None), timeout=60)
+        self.stream: Any = self.stub.StreamChannel(iter(self._requests.get, None), timeout=_PATIENCE)
 
     def send(self, request: Any) -> None:
         self._requests.put(request)
@@ -142,21 +145,21 @@ class Controller:
     def set_config(self, action: int, config: Any = None) -> None:
         """Any action of SetForwardingPipelineConfig."""
         request = p4r.SetForwardingPipelineConfigRequest(**self.identity, action=action, config=config)
-        self.stub.SetForwardingPipelineConfig(request, timeout=60)
+        self.stub.SetForwardingPipelineConfig(request, timeout=_PATIENCE)
 
     def get_config(self) -> Any:
         request = p4r.GetForwardingPipelineConfigRequest(device_id=self.device_id)
-        return self.stub.GetForwardingPipelineConfig(request, timeout=20).config
+        return self.stub.GetForwardingPipelineConfig(request, timeout=_PATIENCE).config
 
     def write(self, *updates: Any, atomicity: int = 0) -> None:
-        self.stub.Write(p4r.WriteRequest(**self.identity, updates=updates, atomicity=atomicity), timeout=60)
+        self.stub.Write(p4r.WriteRequest(**self.identity, updates=updates, atomicity=atomicity), timeout=_PATIENCE)
 
     def insert(self, *wanted: Any) -> None:
         self.write(*(p4r.Update(type=p4r.Update.INSERT, entity=item) for item in wanted))
 
     def read(self, *wanted: Any) -> list[Any]:
         request = p4r.ReadRequest(device_id=self.device_id, entities=wanted, role=self.role)
-        answers = self.stub.Read(request, timeout=60)
+        answers = self.stub.Read(request, timeout=_PATIENCE)
         return [item for answer in answers for item in answer.entities]
 
     def close(self) -> None:
@@ -183,7 +186,7 @@ def update_errors(error: grpc.RpcError) -> list[tuple[int, str]]:
 def admin(path: Path, request: dict[str, Any]) -> dict[str, Any]:
     """One request to the admin socket."""
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(10)
+        connection.settimeout(60)
         connection.connect(str(path))
         connection.sendall(json.dumps(request).encode() + b"\n")
         with connection.makefile() as lines:

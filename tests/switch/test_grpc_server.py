@@ -38,7 +38,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def capabilities(channel: grpc.Channel) -> str:
     stub: Any = p4r_grpc.P4RuntimeStub(channel)
-    return stub.Capabilities(p4r.CapabilitiesRequest(), timeout=10).p4runtime_api_version
+    return stub.Capabilities(p4r.CapabilitiesRequest(), timeout=60).p4runtime_api_version
 
 
 def secure(address: str, certificates: Path, name: str | None = None) -> grpc.Channel:
@@ -119,7 +119,7 @@ def test_the_server_describes_its_services(switch: Process) -> None:
             reflection_pb2.ServerReflectionRequest(list_services=""),
             reflection_pb2.ServerReflectionRequest(file_containing_symbol="p4.v1.P4Runtime"),
         ]
-        listed, described = list(stub.ServerReflectionInfo(iter(requests), timeout=10))
+        listed, described = list(stub.ServerReflectionInfo(iter(requests), timeout=60))
     names = {item.name for item in listed.list_services_response.service}
     assert names == {"p4.v1.P4Runtime", "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
     files = described.file_descriptor_response.file_descriptor_proto
@@ -130,14 +130,14 @@ def test_the_server_describes_its_services(switch: Process) -> None:
 def test_the_server_says_that_it_is_well(switch: Process, name: str) -> None:
     with grpc.insecure_channel(switch.address) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
-        answer = stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=10)
+        answer = stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=60)
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
 def test_who_watches_its_health_hears_that_it_stops() -> None:
     with Process() as process, grpc.insecure_channel(process.address) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
-        answers = stub.Watch(health_pb2.HealthCheckRequest(), timeout=30)
+        answers = stub.Watch(health_pb2.HealthCheckRequest(), timeout=120)
         assert next(answers).status == health_pb2.HealthCheckResponse.SERVING
         process.terminate()
         assert next(answers).status == health_pb2.HealthCheckResponse.NOT_SERVING

@@ -67,13 +67,13 @@ def test_a_port_never_buffers_more_than_its_buffer(lab: Callable[..., Lab]) -> N
 
 
 def test_a_higher_class_is_served_first(lab: Callable[..., Lab]) -> None:
-    made = lab("", "", "rate=400kbit,buffer=64kB")
+    made = lab("", "", "rate=100kbit,buffer=64kB")
     low, high, receiver = made.network.udp(1), made.network.udp(1, tos=HIGH), made.network.udp(3)
     send(low, 3, 20, 500)
     send(high, 3, 5, 500, first=100)
     order = numbers(receive(receiver, 25))
     assert sorted(order) == [*range(20), *range(100, 105)]
-    # Each low-class datagram takes 11 ms; those ahead of the others left before these arrived.
+    # Each low-class datagram takes 43 ms; those ahead of the others left before these arrived.
     assert order.index(104) - order.index(100) == 4
     assert order.index(100) <= 5
     queues = made.port(3)["queues"]
@@ -83,7 +83,7 @@ def test_a_higher_class_is_served_first(lab: Callable[..., Lab]) -> None:
 @pytest.mark.parametrize("high_count", [5, 10])
 def test_in_a_full_buffer_a_higher_class_pushes_out_the_lowest(lab: Callable[..., Lab], high_count: int) -> None:
     size, slots = 1000, 10
-    made = lab("", "", f"rate=400kbit,buffer={slots * (size + HEADERS)}B")
+    made = lab("", "", f"rate=100kbit,buffer={slots * (size + HEADERS)}B")
     low, high, receiver = made.network.udp(1), made.network.udp(1, tos=HIGH), made.network.udp(3)
     send(low, 3, 30, size)
     send(high, 3, high_count, size, first=100)
@@ -94,7 +94,7 @@ def test_in_a_full_buffer_a_higher_class_pushes_out_the_lowest(lab: Callable[...
     queues = made.port(3)["queues"]
     assert queues[5]["tail_dropped"]["packets"] == 0
     assert queues[0]["tail_dropped"]["packets"] == 35 - len(lows)
-    # Each datagram takes 21 ms, so not many got through meanwhile; of those that waited, the first stay.
+    # Each datagram takes 83 ms, so not many got through meanwhile; of those that waited, the first stay.
     assert slots - high_count < len(lows) <= slots - high_count + 5
     stayed = slots - high_count
     assert lows[:stayed] == list(range(stayed))
@@ -127,7 +127,7 @@ def test_delay_and_jitter(lab: Callable[..., Lab]) -> None:
         [reference], [delayed] = receive(undelayed, 1), receive(receiver, 1)
         latencies.append(delayed.at - reference.at)
     assert min(latencies) >= 0.0195
-    assert sorted(latencies)[10] <= 0.032
+    assert sorted(latencies)[10] <= 0.06
     assert max(latencies) - min(latencies) > 0.001
     assert made.port(3)["tx_link"]["delayed"] == 20
 
@@ -263,7 +263,7 @@ def test_a_tap_interface_is_a_port(network: Network, tmp_path: Path, program_jso
             controller.insert(*entries(text_format.Parse(program_p4info.read_text(), p4i.P4Info())))
         with socket_in(network.switch, socket.AF_PACKET, socket.SOCK_RAW, 0x0300) as raw:
             raw.bind(("gltap3", 3))
-            raw.settimeout(5)
+            raw.settimeout(60)
             host = network.udp(1)
             send(host, 3, 1, 100)
             received = raw.recv(2048)

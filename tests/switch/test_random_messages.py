@@ -138,11 +138,11 @@ def call(channel: grpc.Channel, method: str, request: bytes) -> grpc.StatusCode:
     path = f"/p4.v1.P4Runtime/{method}"
     try:
         if method == "Read":
-            list(channel.unary_stream(path)(request, timeout=5))
+            list(channel.unary_stream(path)(request, timeout=60))
         elif method == "StreamChannel":
-            next(channel.stream_stream(path)(iter([request]), timeout=5), None)
+            next(channel.stream_stream(path)(iter([request]), timeout=60), None)
         else:
-            channel.unary_unary(path)(request, timeout=5)
+            channel.unary_unary(path)(request, timeout=60)
     except grpc.RpcError as caught:
         error: Any = caught
         return error.code()

@@ -293,14 +293,14 @@ def test_sigterm_lets_packets_leave_for_a_bounded_time(lab: Callable[..., Tunnel
     hurried.wait_until(lambda ports: ports[2]["queues"][0]["enqueued"]["packets"] == 10)
     start = time.monotonic()
     assert hurried.process.terminate_and_read().count("packets still waited after 0.3 s") == 1
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 30
     assert len(hurried.hosts[2].receive(10, silence=0.1)) < 8
 
 
 def test_the_service_manager_is_told(lab: Callable[..., TunnelLab], tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify.sock"))
-        manager.settimeout(10)
+        manager.settimeout(60)
         made = lab("", environment={**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify.sock")})
         assert manager.recv(64) == b"READY=1"
         assert made.process.stop() == 0
@@ -313,7 +313,7 @@ def test_metrics_are_those_of_the_admin_socket(lab: Callable[..., TunnelLab]) ->
     for n in range(200):
         made.hosts[1].send(frame(2, n % 8, 100, n))
     ports = made.wait_until(lambda ports: ports[1]["rx"]["packets"] == 200)
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         lines = answer.read().decode().splitlines()
     values = {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
     assert values['gradlane_switch_port_rx_packets_total{port="1"}'] == 200
@@ -331,7 +331,7 @@ def test_the_port_command(lab: Callable[..., TunnelLab]) -> None:
 
     def port(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [*COMMAND, "port", *arguments, "--admin", str(made.path)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     rows = port("list").stdout.splitlines()
     assert [row.split()[:4] for row in rows[1:]] == [

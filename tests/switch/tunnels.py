@@ -82,7 +82,7 @@ class TunnelLab:
 
     def wait_until(self, true: Callable[[dict[int, dict[str, Any]]], bool]) -> dict[int, dict[str, Any]]:
         """The ports' statistics, as soon as something is true of them."""
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while True:
             ports = self.ports()
             if true(ports):

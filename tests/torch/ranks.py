@@ -19,7 +19,7 @@ from typing import Any
 # Far from 127.0.0.1, so that agents of the machine itself are not met, nor those of another run of the tests.
 NETWORK = f"127.{47 + os.getpid() % 200}.{os.getpid() // 200 % 250}"
 FIRST = 101  # the tests of the agent have the addresses before
-PATIENCE = 60.0  # seconds that the processes of a test may take
+PATIENCE = 180.0  # seconds that the processes of a test may take
 _CONTEXT = multiprocessing.get_context("forkserver")
 # As in tests/training/worker_processes.py: of all tests of one pytest there is one such server.
 _CONTEXT.set_forkserver_preload(["torch", "torch.distributed.fsdp", "torch._dynamo", "gradlane.torch"])
@@ -44,7 +44,7 @@ class Agent:
         """Ends it, if it still runs."""
         if self.process.poll() is None:
             self.process.terminate()
-        self.process.wait(10)
+        self.process.wait(60)
 
 
 def template(**changes: str) -> str:
@@ -126,7 +126,7 @@ def init(backend: str, rank: int, size: int, folder: str) -> None:
     import torch.distributed as dist
 
     store = dist.FileStore(f"{folder}/{backend}", size)
-    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=30))
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=120))
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ def test_a_restored_run_equals_an_uninterrupted_one_that_had_losses(tmp_path: Pa
         ["unshare", "--net", sys.executable, str(script), str(tmp_path)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert run.returncode == 0, run.stderr

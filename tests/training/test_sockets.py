@@ -50,7 +50,7 @@ def test_the_kernel_marks_the_packets(pair: tuple[socket.socket, socket.socket, 
     tune_process("127.0.3.2", RENO_EF)
     with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(0x0800)) as watcher:
         watcher.bind(("lo", 0x0800))
-        watcher.settimeout(5)
+        watcher.settimeout(60)
         client.sendall(b"marked")
         packet = b""
         while not packet.endswith(b"marked"):

@@ -16,7 +16,7 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["torch", "torch.distributed.fsdp", "torch._dynamo", "gradlane.torch"])
 
 Process = ForkServerProcess
-PATIENCE = 60.0  # seconds that a process may take; before that it says where it hangs
+PATIENCE = 180.0  # seconds that a process may take; before that it says where it hangs
 
 
 def start(config: Config, folder: Path) -> list[Process]:
