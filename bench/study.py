@@ -43,12 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cases = matrix(options.models, options.seeds, options.p, options.steps)
     failures: list[str] = []
     try:
-        found = _load(file)
+        found, earlier = _load(file)
         missing = [case for case in cases if case.key not in found]
         console.print(f"{len(cases)} runs, {len(cases) - len(missing)} of them already in {file}", soft_wrap=True)
         if missing:
             with ready_machine([FabricPlan.of(scenario) for scenario in SCENARIO.values()]):
-                failures = _run_all(missing, found, options.out, console)
+                failures = _run_all(missing, found, earlier, options.out, console)
     except (PreconditionError, ValueError) as problem:
         print(f"study: error: {problem}", file=sys.stderr)
         return 2
@@ -65,33 +65,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failures or wrong else 0
 
 
-def _load(file: Path) -> dict[str, Run]:
-    """The runs of an earlier call. Raises ValueError."""
+def _load(file: Path) -> tuple[dict[str, Run], list[dict[str, str]]]:
+    """The runs and the failures of earlier calls. Raises ValueError."""
     if not file.exists():
-        return {}
+        return {}, []
     try:
-        return {run["key"]: run for run in json.loads(file.read_text(encoding="utf-8"))["runs"]}
+        content = json.loads(file.read_text(encoding="utf-8"))
+        return {run["key"]: run for run in content["runs"]}, list(content.get("failures", []))
     except (ValueError, KeyError, TypeError) as problem:
         raise ValueError(f"{file} is no result of this study ({problem!r}): move it away") from None
 
 
-def _run_all(missing: Sequence[Case], found: dict[str, Run], out: Path, console: Console) -> list[str]:
-    """Runs the cases, adds them to `found` and its file; returns the failures, each of which costs that run alone."""
+def _run_all(
+    missing: Sequence[Case], found: dict[str, Run], earlier: list[dict[str, str]], out: Path, console: Console
+) -> list[str]:
+    """Runs the cases, adds them to `found` and its file; returns the failures, each of which costs that run alone.
+
+    With its reason and the logs of that laboratory a failure is kept in the file too, beside those of `earlier` calls.
+    """
     # Imported only now: preconditions says it better than an ImportError if Mininet is missing.
     from study_lab import Laboratory
 
     failures: list[str] = []
+    kept = list(earlier)
+
+    def save() -> None:
+        content = {"machine": results.machine(), "runs": list(found.values()), "failures": kept}
+        results.save(out / "study.json", content)
+
     began, done = time.monotonic(), 0
     for drops in SCENARIO:
         pending = [case for case in missing if case.drops == drops]
         while pending:
-            case = pending[0]
+            case, logs = pending[0], out / "study" / f"{drops}-{len(kept)}"
             try:
-                with Laboratory(drops, out / "study" / drops) as laboratory:
+                with Laboratory(drops, logs) as laboratory:
                     while pending:
                         case = pending.pop(0)
                         run = found[case.key] = {"key": case.key, **laboratory.run(case)}
-                        results.save(out / "study.json", {"machine": results.machine(), "runs": list(found.values())})
+                        save()
                         done += 1
                         left = (time.monotonic() - began) / done * (len(missing) - done)
                         console.print(
@@ -102,7 +114,9 @@ def _run_all(missing: Sequence[Case], found: dict[str, Run], out: Path, console:
                         )
             except ExperimentError as problem:
                 failures.append(f"{case.model}, seed {case.seed}, {case.arm}: {problem}")
-                console.print(f"error: {failures[-1]}", soft_wrap=True)
+                kept.append({"key": case.key, "reason": str(problem), "logs": str(logs)})
+                save()
+                console.print(f"error: {failures[-1]} (logs: {logs})", soft_wrap=True)
                 if len(failures) > _MOST_FAILURES or case in pending:  # it did not come up, or it will not get better
                     return failures
     return failures

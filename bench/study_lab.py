@@ -23,8 +23,8 @@ from plan import HostPlan
 from processes import Child, wait_for_exit
 from study_cases import SCENARIO, WORKERS, Case, Drops, Order, Outcome
 
-_START_SECONDS = 120.0  # every worker imports PyTorch, and they share the machine's cores
-_SILENCE_SECONDS = 150.0  # longer than any error of the agents or of Gloo takes to be told
+_START_SECONDS = 300.0  # every worker imports PyTorch, and they share the machine's cores
+_SILENCE_SECONDS = 900.0  # longer than any error of the agents or of Gloo takes to be told, and a run if it is slow
 _POLL_SECONDS = 1.0
 _WORKER = Path(__file__).with_name("study_worker.py")
 _COUNTS = ("slices_expected", "slices_lost", "slices_repaired", "budget_total", "budget_violations")

@@ -91,10 +91,13 @@ def test_a_run_that_fails_costs_only_itself_and_is_made_up_for_later(
     assert study.main(options) == 1
     assert made == ["a laboratory", "a laboratory", *rest]
     assert "error: cnn, seed 1, DDP, Gloo: worker 2 died with signal 9" in capsys.readouterr().err
+    (kept,) = json.loads((tmp_path / "study.json").read_text())["failures"]
+    assert kept["reason"] == "worker 2 died with signal 9"
     made.clear()
     failing.clear()
     assert study.main(options) == 0
     assert made == ["a laboratory", "DDP, Gloo"]
+    assert json.loads((tmp_path / "study.json").read_text())["failures"] == [kept]
 
 
 def test_a_file_of_something_else_is_refused(study: ModuleType, tmp_path: Path) -> None:
