@@ -211,7 +211,7 @@ def test_load_names_a_file_that_is_missing(tmp_path: Path) -> None:
         ("slice_bytes = 1432", 'slice_bytes = "large"', "transport.slice_bytes", "must be 'auto' or an integer"),
         ("slice_bytes = 1432", 'collective = "tree"', "transport.collective", "'auto', 'direct', 'ring'"),
         ("slice_bytes = 1432", 'collective = "ring"', "transport.collective", "has servers"),
-        ('host = "h2"', 'host = "h2"\nprocesses = 0', "worker[1].processes", "from 1 to 256"),
+        ('host = "h2"', 'host = "h2"\nprocesses = 0', "worker[1].processes", "from 1 to 64"),
         ('host = "h2"', 'host = "h2"\nprocesses = 2', "", "ranks 0 and 1 have 1 and 2 processes"),
         ('host = "h3"', 'host = "h3"\nprocesses = 2', "server[0].processes", "is not known here"),
         ('"10.0.2.2"', '"fd00::2"', "", "the IPv6 address fd00::2; all must be of one family"),
@@ -285,3 +285,12 @@ def test_a_job_has_no_more_ranks_than_the_core_takes() -> None:
     assert len(job.parse(ranks(lib.GL_MAX_RANKS), "job.toml").workers) == lib.GL_MAX_RANKS
     with pytest.raises(JobError, match=f"has {lib.GL_MAX_RANKS + 1} ranks; at most {lib.GL_MAX_RANKS}"):
         job.parse(ranks(lib.GL_MAX_RANKS + 1), "job.toml")
+
+
+def test_a_host_has_no_more_processes_than_the_core_takes() -> None:
+    most = lib.GL_MAX_PROCESSES
+    with_processes = GOOD.replace('host = "h1"', 'host = "h1"\nprocesses = PROCESSES')
+    with_processes = with_processes.replace('host = "h2"', 'host = "h2"\nprocesses = PROCESSES')
+    assert job.parse(with_processes.replace("PROCESSES", str(most)), "job.toml").processes == most
+    with pytest.raises(JobError, match=f"is {most + 1}; it must be an integer from 1 to {most}"):
+        job.parse(with_processes.replace("PROCESSES", str(most + 1)), "job.toml")
