@@ -165,5 +165,10 @@ class Agent:
             "limits": {"jobs": self.config.jobs, "memory": self.config.memory},
             "control": control,
             "transport": {} if self._transport is None else self._transport.statistics(),
-            "jobs": {session.job.name: session.status() for session in self._sessions.values()},
+            "jobs": {self._shown(session.job): session.status() for session in self._sessions.values()},
         }
+
+    def _shown(self, job: Job) -> str:
+        """A job's name; with its id where jobs of different ids have the same name."""
+        names = [session.job.name for session in self._sessions.values()]
+        return job.name if names.count(job.name) == 1 else f"{job.name} ({job.id})"

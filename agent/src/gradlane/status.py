@@ -100,7 +100,8 @@ class _Agent(TypedDict):
 class AgentStatus(_Agent, total=False):
     """The agent as a whole. `started`: Unix time; `ended`, `failed`: jobs since then.
 
-    `transport`: what is counted of all jobs' datagrams; `control`: what became of other agents' calls.
+    `jobs`: by name, with the id behind it where several have the same name. `transport`: what is counted of all jobs'
+    datagrams; `control`: what became of other agents' calls.
     """
 
     transport: dict[str, Any]
