@@ -118,7 +118,7 @@ def test_status_and_top_of_a_running_job(tmp_path: Path) -> None:
         assert job["classes"][0]["push"] == 0.1
         for arguments in (["status"], ["top", "--once", "--interval", "0.2"]):
             shown = command(*arguments, "--socket", agents[0].socket, check=True).stdout
-            assert "job trial: rank 0, running for" in shown
+            assert "job trial: rank 0, running, begun " in shown
             (row,) = [line.split() for line in shown.splitlines() if line.startswith("  rank 1")]
             assert row[:4] == ["rank", "1", "h1", agents[1].address]
             assert "others" in shown

@@ -39,7 +39,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"gradlane {version('gradlane')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, text in COMMANDS.items():
-        importlib.import_module(f"gradlane.commands.{name}").add(commands.add_parser(name, help=text))
+        importlib.import_module(f"gradlane.commands.{name}").add(
+            commands.add_parser(name, help=text, description=f"{text.capitalize()}.")
+        )
     return parser
 
 

@@ -187,7 +187,7 @@ def job_lines(
     name: str, job: JobStatus, before: JobStatus | None, now: float, seconds: float, sort: str = "name"
 ) -> Iterable[Line]:
     """A job: a title and the tables of its peers and layer classes."""
-    parts = [f"rank {job['rank']}", f"{job['state']} for {duration(now - job['since'])}"]
+    parts = [f"rank {job['rank']}", job["state"], f"begun {duration(now - job['since'])} ago"]
     parts += [f"step {job['step']}"] if "step" in job else []
     parts += [f"{job['under_way']} under way"] if "under_way" in job else []
     yield Line(f"job {name}: {', '.join(parts)}", "title")

@@ -35,7 +35,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--interval", type=flags.checked(_seconds), default=1.0, metavar="SECONDS", help="default: %(default)s"
     )
     parser.add_argument("--once", action="store_true", help="print what happened within one interval, and end")
-    parser.add_argument("--sort", choices=view.SORT_KEYS, default="name", metavar="COLUMN", help="a column's title")
+    columns = ", ".join(view.SORT_KEYS).replace("%", "%%")
+    parser.add_argument("--sort", choices=view.SORT_KEYS, default="name", metavar="COLUMN", help=f"one of: {columns}")
     flags.socket(parser)
     parser.set_defaults(command=run)
 
