@@ -158,6 +158,11 @@ class Model:
         self._count = 0
         self._batch = ffi.new("gl_batch *")
 
+    def lengthen(self, delay: int) -> None:
+        """From now on every way has that many us each way."""
+        for port in self.downlinks:
+            port.delay = delay
+
     def join_by(self, port: Port, left: list[int], right: list[int]) -> None:
         """All that hosts on the left send to the right passes this port first."""
         for a in left:

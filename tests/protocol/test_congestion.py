@@ -44,6 +44,35 @@ def test_without_marks_losses_tell_of_the_queue():
     assert sum(parts) > 0.9
 
 
+@pytest.mark.parametrize(("jobs", "round_trip"), [(1, 5_000), (2, 10_000), (1, 40_000)])
+def test_a_long_way_is_filled_as_a_short_one_and_its_queue_stays_short(jobs, round_trip):
+    """There are no marks, so it is known by the delay alone; the second job finds the queue of the first."""
+    model, port = dumbbell(jobs, 100_000_000, None, 2 * BUFFER, elements=262_144)
+    model.lengthen(round_trip // 2)
+    start(model)
+    model.run(800_000)
+    port.depths.clear()
+    parts = rates(model, port, 1_500_000, model.jobs)
+    assert unevenness(parts) < 0.1
+    assert sum(parts) > 0.93
+    assert sum(depth for _, depth in port.depths) / len(port.depths) < 0.4 * port.buffer
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_way_that_becomes_longer_is_not_taken_for_a_queue_for_long(jobs):
+    model, port = dumbbell(jobs, 100_000_000, None, 2 * BUFFER, elements=262_144)
+    model.lengthen(500)
+    start(model)
+    model.run(500_000)
+    model.lengthen(4_000)
+    model.run(700_000)
+    port.depths.clear()
+    parts = rates(model, port, 1_300_000, model.jobs)
+    assert unevenness(parts) < 0.15
+    assert sum(parts) > 0.88
+    assert sum(depth for _, depth in port.depths) / len(port.depths) < 0.5 * port.buffer
+
+
 def test_a_job_that_comes_gets_its_part_and_one_that_goes_leaves_its_part():
     model, port = dumbbell(3, 200_000_000)
     first, second, late = model.jobs
@@ -140,6 +169,16 @@ def test_a_job_beside_tcp_takes_its_part_and_leaves_tcp_its_own(first, tolerated
         model.start(model.jobs[0])
     model.run(2_000_000)
     assert min(rates(model, port, 1_500_000, [model.jobs[0], connection])) > 0.3
+
+
+def test_a_job_beside_tcp_on_a_long_way_keeps_a_part():
+    model, port = beside_tcp(1, elements=262_144)
+    model.lengthen(5_000)
+    connection = model.connect(1, 3)
+    model.run(300_000)
+    model.start(model.jobs[0])
+    model.run(2_000_000)
+    assert min(rates(model, port, 2_000_000, [model.jobs[0], connection])) > 0.2
 
 
 def test_jobs_keep_the_queue_short_again_when_tcp_has_gone():

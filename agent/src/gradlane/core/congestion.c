@@ -15,15 +15,18 @@ static const double RECOVERY = 1.0 / 2;      /* of what a path is short of its g
 static const double CALM = 3;                /* rounds without congestion until the goal rises */
 static const double PROBING = 1.0 / 64;      /* of the share, what it rises by in a round */
 static const double HURRY = 32;              /* calm rounds after which it rises by as much again */
-static const uint32_t STANDING = 48;         /* rounds in succession with too long a queue: slowing down does not drain it */
+static const uint32_t STANDING = 32;         /* rounds in succession with too long a queue: slowing down does not drain it */
 static const uint32_t DRAINED = 4;           /* rounds with a short queue, more or less: it does not stand any more */
+static const double STEADY = 1.0 / 8;        /* of the queue time: what varies by less all the while is no queue */
+static const double ALONE = 192;             /* rounds beside such flows without a loss: there are none */
 static const double FLOOR = 1.0 / 16;        /* of the share, at least */
 static const double HOST_NOISE = 3000;       /* us that busy hosts add to a way; queues shorter than that show in marks */
 static const double BURST = 500;             /* us of a path's rate that one batch may carry, if the queue time is not shorter */
 static const uint64_t ROUND_MIN = 1000;      /* us */
-static const uint64_t STALL = 25000;         /* us without a REPORT after which what is on its way is taken for lost */
+static const uint64_t STALL = 25000;         /* us, and the shortest round trip, without a REPORT: what is on its way is lost */
 static const uint32_t RTT_MAX = 100000;      /* us: a longer sample tells of a host that slept */
-static const uint64_t BASE_LIFE = 10000000;  /* us: shortest round trips are forgotten after one to two of these */
+static const uint64_t BASE_LIFE = 1000000;   /* us: shortest delays are forgotten after one to two of these */
+static const uint64_t REST_MOST = 16000;     /* us that a path rests in a BASE_LIFE, at most */
 
 /* us of queueing on the way there that are no alarm */
 static double allowance(const gl_engine *e) { return e->queue_time / 2 > HOST_NOISE ? e->queue_time / 2 : HOST_NOISE; }
@@ -32,24 +35,41 @@ static uint32_t base_rtt(const peer *from) {
     return from->base[0] < from->base[1] ? from->base[0] : from->base[1];
 }
 
-/* us of queueing on the way there, the shortest of the round. A queue may have stood ever since the path was begun: what its
- * base has above a short round trip is taken for that. */
-static double round_queue(const gl_engine *e, const path *p, const peer *from) {
-    const double base = base_rtt(from), most = e->queue_time / 4 > INITIAL_RTT ? e->queue_time / 4 : INITIAL_RTT;
-    return p->round_queue + (base > most ? base - most : 0);
+/* us in which a port sends all that it holds. A queue that stands would pass for a longer way, so once in a BASE_LIFE a path
+ * sends nothing for so long, if it did not anyway: as BBR (CACM 2017) and LEDBAT++ do. */
+static double rest_of(const gl_engine *e) { return 2 * e->queue_time < REST_MOST ? 2 * e->queue_time : REST_MOST; }
+
+static void rest(const gl_engine *e, path *p, uint64_t now) {
+    if (p->competes || now - p->rested < BASE_LIFE) return;
+    p->rested = now;
+    p->next_send = (p->next_send > now ? p->next_send : now) + (uint64_t)rest_of(e);
+}
+
+/* The way is not what it was. */
+static void measure_anew(path *p, peer *from) {
+    from->base_until = 0;
+    p->competes = false, p->late = 0, p->calm = 0;
 }
 
 /* Whether a path is beside flows that only losses slow down: a queue stands that slowing down has not drained (Copa, NSDI
- * 2018). It is not any more when the queue was short in several rounds; a loss of all together drains it for one or two. */
-static void judge(const gl_engine *e, path *p, double queue) {
-    if (queue > allowance(e))
+ * 2018). Such a queue grows and shrinks; a delay that stays the same while the rate falls is that of a longer way. It does not
+ * stand any more when it was short in several rounds; a loss of all together drains it for one or two. */
+static void judge(const gl_engine *e, path *p, peer *from, double queue) {
+    if (queue > allowance(e)) {
+        if (p->late <= STANDING / 4 || queue < p->least) p->least = queue;
+        if (p->late <= STANDING / 4 || queue > p->most) p->most = queue;
         p->late += p->late < STANDING;
-    else if (!p->competes)
+    } else if (!p->competes) {
         p->late = 0;
-    else if (queue < allowance(e) / 2)
+    } else if (queue < allowance(e) / 2) {
         p->late -= p->late < STANDING / DRAINED ? p->late : STANDING / DRAINED;
-    if (p->late == STANDING) p->competes = true;
+    }
     if (!p->late) p->competes = false;
+    if (p->late < STANDING || p->competes) return;
+    if (p->most - p->least < e->queue_time * STEADY)
+        measure_anew(p, from);
+    else
+        p->competes = true, p->goal = e->rate;
 }
 
 static void limit_rate(const gl_engine *e, path *p) {
@@ -75,25 +95,27 @@ static void increase(const gl_engine *e, path *p, double rounds) {
     p->rate += (p->goal - p->rate) * RECOVERY;
 }
 
-/* Beside flows that only losses slow down: Reno's window and its halving, which CUBIC's is made to match on short paths
- * (RFC 9438, 4.3), as a rate. */
-static void compete(const gl_engine *e, path *p, const peer *from, double rounds) {
+/* Beside flows that only losses slow down: Reno's slow start, window and halving, which CUBIC's are made to match on short
+ * paths (RFC 9438, 4.3), as a rate. */
+static void compete(const gl_engine *e, path *p, peer *from, double rounds) {
+    p->calm += rounds;
     if (p->round_lost || p->round_marked)
-        p->rate /= 2, p->backed_off = p->sequence;
+        p->rate /= 2, p->goal = p->rate, p->backed_off = p->sequence, p->calm = 0;
+    else if (p->rate < p->goal)
+        p->rate *= 2;
     else
-        p->rate += rounds * (GL_HEADER + e->config.slice_bytes) / from->srtt;
-    p->goal = p->rate;
-    p->calm = 0;
+        p->rate += rounds * (GL_HEADER + e->config.slice_bytes) / from->srtt, p->goal = p->rate;
     limit_rate(e, p);
+    if (p->calm > ALONE) measure_anew(p, from);
 }
 
 /* What is to be taken off the rate after a round: half of the smoothed fraction of congested slices, or in proportion to the
  * delay in excess of what is allowed, whichever is more. The shortest queue of the round counts: a busy host adds delay to
  * single samples, a standing queue to all of them. */
-static double excess(const gl_engine *e, path *p, const peer *from) {
+static double excess(const gl_engine *e, path *p, peer *from) {
     const uint32_t total = p->round_delivered + p->round_lost;
     const bool timed = p->round_queue != UINT32_MAX;
-    const double queue = timed ? round_queue(e, p, from) : 0;
+    const double queue = timed ? p->round_queue : 0;
     const bool alarm = queue > e->queue_time / 2 || p->round_lost >= total * LOSS_NOISE;
     const uint32_t lost = alarm ? p->round_lost : 0, congested = p->round_marked + lost;
     p->congestion += GAIN * ((double)congested / total - p->congestion);
@@ -106,12 +128,12 @@ static double excess(const gl_engine *e, path *p, const peer *from) {
     }
     /* What is too fast no more need not be slowed as much. */
     if (!lost && timed && queue < p->last_queue * DRAINING) part /= 2;
-    if (timed) p->last_queue = queue, judge(e, p, queue);
+    if (timed) p->last_queue = queue, judge(e, p, from, queue);
     return part;
 }
 
 /* One step a round trip. */
-static void adapt(gl_engine *e, path *p, const peer *from, uint64_t now) {
+static void adapt(gl_engine *e, path *p, peer *from, uint64_t now) {
     if (now < p->round_end || !(p->round_delivered + p->round_lost)) return;
     const double round = from->srtt > ROUND_MIN ? from->srtt : ROUND_MIN, part = excess(e, p, from);
     double rounds = 1 + (double)(now - p->round_end) / round;
@@ -125,6 +147,7 @@ static void adapt(gl_engine *e, path *p, const peer *from, uint64_t now) {
     p->round_delivered = p->round_marked = p->round_lost = 0;
     p->round_queue = UINT32_MAX;
     p->round_end = now + (uint64_t)round;
+    rest(e, p, now);
 }
 
 /* A path that the receiver's port limits follows its share; one that is slower for congestion comes after it round by round. */
@@ -191,21 +214,23 @@ static uint32_t alarming(path *p, feedback *f, int32_t missing, uint32_t sequenc
     return lost - covered;
 }
 
-/* `there`: when it arrived by the receiver's clock less when it was sent by ours. The queue is what this is above the least,
- * for a queue on the way back is not this path's; at most the same of the round trip, for two clocks drift apart. */
+/* `there`: when it arrived by the receiver's clock less when it was sent by ours. The queue is what this is above the least of
+ * late, in which two clocks hardly drift apart; for a queue on the way back is not this path's. */
 static void take_sample(peer *from, path *p, uint32_t sample, uint32_t there, uint64_t now) {
     if (sample > RTT_MAX) return;
     from->srtt = (7 * from->srtt + sample) / 8;
     if (now >= from->base_until) {
-        from->base[1] = from->base[0], from->base[0] = sample;
-        from->there[1] = from->base_until ? from->there[0] : there, from->there[0] = there;
+        const bool outdated = now >= from->base_until + BASE_LIFE;
+        from->base[1] = outdated ? sample : from->base[0], from->base[0] = sample;
+        from->there[1] = outdated ? there : from->there[0], from->there[0] = there;
         from->base_until = now + BASE_LIFE;
     }
+    if (p->competes) from->base_until = now + BASE_LIFE; /* the queue that others hold hides the way */
     if (sample < from->base[0]) from->base[0] = sample;
     if ((int32_t)(there - from->there[0]) < 0) from->there[0] = there;
     p->rtt = base_rtt(from);
     const bool older = (int32_t)(from->there[1] - from->there[0]) < 0;
-    const uint32_t one_way = there - from->there[older], both = sample - p->rtt, queue = one_way < both ? one_way : both;
+    const uint32_t queue = there - from->there[older];
     if (queue < p->round_queue) p->round_queue = queue;
 }
 
@@ -256,7 +281,7 @@ static bool is_full(const gl_engine *e, const path *p) {
 
 uint64_t path_due(const gl_engine *e, const path *p) {
     if (!is_full(e, p)) return p->next_send;
-    const uint64_t given_up = p->progress_at + STALL;
+    const uint64_t given_up = p->progress_at + p->rtt + STALL;
     return given_up > p->next_send ? given_up : p->next_send;
 }
 
@@ -285,6 +310,7 @@ static uint64_t phase(const gl_engine *e, const path *p) {
 void path_begin(gl_engine *e, path *p, uint64_t now) {
     p->busy = true;
     const uint64_t idle = now - p->idle_since;
+    if (idle > rest_of(e)) p->rested = now;
     if (idle > STREAM_IDLE)
         begin_anew(e, p);
     else if (idle > REPORT_MOST && p->share > e->rate * first_part(p))

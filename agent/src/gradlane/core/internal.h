@@ -199,7 +199,7 @@ struct path {
     double rate, share, goal;
     uint32_t room; /* bytes that its receivers can take at once */
     bool busy;
-    uint64_t idle_since;
+    uint64_t idle_since, rested; /* rested: when it last had sent nothing for as long as a queue takes to drain */
     double congestion;            /* DCTCP's alpha */
     uint64_t next_send, round_end;
     uint32_t sequence, acknowledged, backlog, begun; /* slices sent, those settled, slices to send, messages */
@@ -208,6 +208,7 @@ struct path {
     double calm;                  /* rounds without congestion */
     bool competes;                /* with flows that only losses slow down */
     uint32_t late;                /* rounds with too long a queue, up to STANDING; those with a short one are taken off */
+    double least, most;           /* queues of the latest of them, us */
     uint32_t backed_off;          /* the first slice after the last decrease beside flows that only losses slow down */
     double covered;               /* losses that budgets cover */
     uint32_t rtt;                 /* shortest to the receiver that last reported */
@@ -217,7 +218,7 @@ struct path {
 };
 
 typedef struct {
-    uint32_t srtt, base[2]; /* smoothed; the shortest of this while and of the one before: UINT32_MAX: none */
+    uint32_t srtt, base[2]; /* smoothed; the shortest of this BASE_LIFE and of the one before: UINT32_MAX: none */
     uint32_t there[2];      /* the same of the way there alone, by its clock against ours */
     uint64_t base_until;
     feedback feedback[2];   /* its view of our streams: unicast, multicast */
