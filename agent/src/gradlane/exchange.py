@@ -98,7 +98,10 @@ class Exchange:
                 f"{self._job.processes} that the job has there"
             )
         nbytes = int(lib.gl_channel_bytes())
-        descriptor = self._site.create("channel", nbytes)
+        try:
+            descriptor = memory.create("channel", nbytes)
+        except OSError as error:
+            raise AgentError(f"{nbytes} bytes of shared memory: {error.strerror}") from error
         pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         opened = _Process(tell, descriptor, memory.Memory(descriptor, nbytes), pipe)
         with self._engine.locked():
@@ -243,11 +246,10 @@ class Exchange:
         nbytes = int(message["bytes"])
         if not 0 < nbytes <= MAX_REGION:
             raise ValueError(f"a region of {nbytes} bytes: 1 to {MAX_REGION}")
+        descriptor, region = await self._site.create("region", nbytes)
         regions = self._processes[process].regions
         number = next(k for k in range(len(regions) + 1) if k not in regions)
-        descriptor = self._site.create("region", nbytes)
         try:
-            region = memory.Memory(descriptor, nbytes)
             with self._engine.locked():
                 if lib.gl_exchange_region(self._pointer, process, number, region.pointer, nbytes):
                     raise ValueError(f"a process has at most {lib.GL_MAX_REGIONS} regions")
@@ -270,7 +272,7 @@ class Exchange:
         self._reply(process, message, await self._groups.join(process, message))
 
     async def _residual(self, process: int, message: ipc.Message) -> None:
-        descriptor = self._tensors.residual(process, str(message["name"]))
+        descriptor = await self._tensors.residual(process, str(message["name"]))
         try:
             self._reply(process, message, {}, (descriptor,))
         finally:

@@ -2,6 +2,7 @@
 """What the parts of a job's data path at one host share."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,12 +61,19 @@ class Site:
         key = number if number >= lib.GL_FIRST_GROUP else number // lib.GL_MAX_PARTITIONS
         return f"{self.numbers.get(key, f'operation {number}')}, step {step}"
 
-    def create(self, what: str, nbytes: int) -> int:
-        """A descriptor of shared memory. Raises AgentError."""
+    async def create(self, what: str, nbytes: int) -> tuple[int, memory.Memory]:
+        """A descriptor of shared memory, and the memory. Raises AgentError.
+
+        It may take seconds, in which other ranks must hear of this one: a thread makes it.
+        """
+        making = asyncio.get_running_loop().run_in_executor(None, _make, what, nbytes)
         try:
-            return memory.create(what, nbytes)
+            return await asyncio.shield(making)
         except OSError as error:
             raise AgentError(f"{nbytes} bytes of shared memory: {error.strerror}") from error
+        except asyncio.CancelledError:
+            making.add_done_callback(_close)
+            raise
 
     async def agree(self, kind: str, name: str, shape: Any) -> int:
         """The number of a name, see Names.assign. Raises AgentError, which is the end of the job, if ranks disagree."""
@@ -88,3 +96,18 @@ class Site:
                 tolerance=tolerance,
             ).algorithm
         return int(lib.GL_RING if name == "ring" else lib.GL_DIRECT)
+
+
+def _make(what: str, nbytes: int) -> tuple[int, memory.Memory]:
+    descriptor = memory.create(what, nbytes)
+    try:
+        return descriptor, memory.Memory(descriptor, nbytes)
+    except OSError:
+        os.close(descriptor)
+        raise
+
+
+def _close(made: "asyncio.Future[tuple[int, memory.Memory]]") -> None:
+    """Memory that nobody waits for any more."""
+    if made.exception() is None:
+        os.close(made.result()[0])

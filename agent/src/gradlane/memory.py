@@ -4,6 +4,7 @@
 The agent makes it and seals its size: a process that shrank it would kill the agent with SIGBUS.
 """
 
+import contextlib
 import fcntl
 import mmap
 import os
@@ -20,6 +21,8 @@ from gradlane._core import ffi
 
 ALIGNMENT = 64  # a cache line
 PAGE = mmap.PAGESIZE
+_MADV_POPULATE_WRITE = 23  # of Linux, not in the mmap module
+_MAPPED_AT_ONCE = 32 << 20
 # The least that an arena asks for, and the unit of what is larger, so that arrays of about the same size fit.
 _LEAST_REGION, _UNIT = 4 << 20, 2 << 20
 # Wholly unused memory is kept for later: so much of it, and what was in use within so many seconds.
@@ -35,8 +38,12 @@ class Memory:
     """A mapping of shared memory. It is unmapped when nothing refers to it any more."""
 
     def __init__(self, descriptor: int, nbytes: int) -> None:
-        # The pages are there (see `create`). All are mapped at once, which costs far less than a fault for each.
-        self.map = mmap.mmap(descriptor, nbytes, mmap.MAP_SHARED | mmap.MAP_POPULATE)
+        # The pages are there (see `create`). Many are mapped at once, which costs far less than a fault for each. Not all
+        # are: no other thread runs meanwhile.
+        self.map = mmap.mmap(descriptor, nbytes)
+        with contextlib.suppress(OSError):  # before Linux 5.14
+            for start in range(0, nbytes, _MAPPED_AT_ONCE):
+                self.map.madvise(_MADV_POPULATE_WRITE, start, min(_MAPPED_AT_ONCE, nbytes - start))
         self.nbytes = nbytes
         self.pointer = ffi.from_buffer("uint8_t[]", self.map, require_writable=True)
         self.address = int(ffi.cast("uintptr_t", self.pointer))

@@ -149,7 +149,12 @@ class Peers:
                 await asyncio.sleep(RETRY_SECONDS)
             except (OSError, EOFError, ValueError, asyncio.TimeoutError) as error:
                 reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-                self._why[rank] = f"its agent hung up ({reason})" if writer else f"no agent answers ({reason})"
+                if writer is None:
+                    self._why[rank] = f"no agent answers ({reason})"
+                elif isinstance(error, EOFError):  # after PARK_SECONDS
+                    self._why[rank] = "its agent runs, but its training has not joined yet"
+                else:
+                    self._why[rank] = f"its agent hung up ({reason})"
                 if writer is not None:
                     writer.close()
                 await asyncio.sleep(RETRY_SECONDS)

@@ -77,8 +77,7 @@ class Tensors:
         # In place where nothing is lost: a lost contribution must be known until it is added to the next one.
         copies = job.processes + (1 if lossy or job.processes > 1 else 0)
         stride = memory.aligned(count * item, memory.PAGE)
-        descriptor = site.create(f"tensor-{number}", copies * stride)
-        shared = memory.Memory(descriptor, copies * stride)
+        descriptor, shared = await site.create(f"tensor-{number}", copies * stride)
         offsets = [k * stride for k in range(job.processes)] + [(copies - 1) * stride]
         tensor = _Tensor(number, name, shape, descriptor, shared, offsets, set())
         op = str(shape["reduction"])
@@ -120,16 +119,19 @@ class Tensors:
             del self._known[name]
         tensor.users.discard(process)
 
-    def residual(self, process: int, name: str) -> int:
+    async def residual(self, process: int, name: str) -> int:
         """A descriptor of what the network owes to the tensor; the caller closes it. Raises ValueError, AgentError."""
-        tensor = self._of(process, name)
-        descriptor = self._site.create("residual", tensor.nbytes)
-        values = memory.Memory(descriptor, tensor.nbytes)
-        with self._site.engine.locked():
-            busy = lib.gl_exchange_residual(self._site.exchange, tensor.number, values.pointer, False)
-        if busy:
+        nbytes = self._of(process, name).nbytes
+        descriptor, values = await self._site.create("residual", nbytes)
+        try:
+            tensor = self._of(process, name)  # it may have been forgotten meanwhile
+            with self._site.engine.locked():
+                busy = lib.gl_exchange_residual(self._site.exchange, tensor.number, values.pointer, False)
+            if busy:
+                raise ValueError(f"tensor {name!r} is under way: its residual is known between steps")
+        except ValueError:
             os.close(descriptor)
-            raise ValueError(f"tensor {name!r} is under way: its residual is known between steps")
+            raise
         return descriptor
 
     def load_residual(self, process: int, name: str, descriptor: int) -> None:
