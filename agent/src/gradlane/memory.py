@@ -38,8 +38,8 @@ class Memory:
     """A mapping of shared memory. It is unmapped when nothing refers to it any more."""
 
     def __init__(self, descriptor: int, nbytes: int) -> None:
-        # The pages are there (see `create`). Many are mapped at once, which costs far less than a fault for each. Not all
-        # are: no other thread runs meanwhile.
+        # The pages are there (see `create`). Many are mapped at once, which costs far less than a fault for each; not
+        # all, as no other thread of Python runs meanwhile.
         self.map = mmap.mmap(descriptor, nbytes)
         with contextlib.suppress(OSError):  # before Linux 5.14
             for start in range(0, nbytes, _MAPPED_AT_ONCE):
