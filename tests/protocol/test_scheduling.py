@@ -3,7 +3,8 @@
 
 import numpy as np
 import pytest
-from gradlane._core import lib
+from fabric_model import Model
+from gradlane._core import ffi, lib
 from network import Cluster
 
 from gradlane.wire import Flag, Kind
@@ -120,3 +121,14 @@ def test_hundreds_of_messages_cost_no_more_than_their_slices() -> None:
     cluster.run(until=lambda: cluster.all_completed(2000))
     layers = sent_layers(cluster, 0)
     assert layers == sorted(layers)
+
+
+def test_a_job_that_has_nothing_to_send_is_given_no_turn() -> None:
+    model = Model(2, rate=100_000_000, buffer=3000)  # batches of a slice, and little credit for late ones
+    busy, idle = (model.job([0, 1]).engines[0].handle for _ in range(2))
+    model._submit(model.jobs[0])
+    batch, now = ffi.new("gl_batch *"), model.now
+    for _ in range(5):
+        assert lib.gl_transmit(busy, batch, now) > 0
+        assert lib.gl_transmit(idle, batch, now) == 0
+        now = lib.gl_deadline(busy, now)

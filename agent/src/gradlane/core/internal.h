@@ -26,9 +26,8 @@ enum {
     PROBE_WAIT_MAX = 100000, /* us */
     REORDER_MIN = 300,       /* us */
     BACKOFF_MAX = 3,         /* doublings of the time from one BITMAP to the next */
-    PATIENCE = 4,            /* of the shortest round trip: one part may pass before arrivals are looked at, */
-    PATIENCE_SENDING = 2,    /* or one of these while there is something to send, which does not wait for them */
-    PATIENCE_MIN = 20, PATIENCE_MAX = 500, /* us */
+    PATIENCE = 4,            /* of the shortest round trip: one part may pass before arrivals are looked at */
+    PATIENCE_MIN = 20, PATIENCE_MAX = 600, /* us; from batch to batch it is 500 (BURST) at most */
     OPERATIONS = 1024,       /* buckets, a power of two */
     GUARANTEED = 16,         /* slices of each contribution to a node that are kept however short memory is */
     MEMORY_WAIT = 1000,      /* us until a message that there was no memory for is looked at again */

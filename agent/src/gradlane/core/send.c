@@ -352,13 +352,13 @@ int gl_transmit(gl_engine *e, gl_batch *b, uint64_t now) {
         port_spend(e->port, now, batch_bytes(b));
         return b->datagrams;
     }
-    if (!port_take(e, now)) return 0;
     for (unsigned i = 0; i <= e->ranks; i++) {
         const unsigned turn = (e->turn + i) % (e->ranks + 1);
         path *p = &e->paths[turn];
         if (!p->backlog && p->busy) p->busy = false, p->idle_since = now;
         if (p->backlog && !p->busy) path_begin(e, p, now);
         if (!p->backlog || !path_open(e, p, now)) continue;
+        if (!port_take(e, now)) return 0;
         const unsigned limit = path_burst(e, p);
         if (p->repairs.count)
             send_repairs(e, b, p, limit, now);
@@ -380,12 +380,13 @@ int gl_transmit(gl_engine *e, gl_batch *b, uint64_t now) {
 uint64_t gl_patience(const gl_engine *e) {
     bool sending = false;
     for (unsigned i = 0; i <= e->ranks; i++) sending |= e->paths[i].backlog > 0;
-    const uint32_t parts = sending ? PATIENCE_SENDING : PATIENCE;
+    /* What is there to send does not wait for arrivals, so they may wait for it: for its next batch. */
+    const uint32_t parts = sending ? 1 : PATIENCE;
     uint32_t shortest = PATIENCE_MAX * parts;
     for (unsigned rank = 0; rank < e->ranks; rank++)
         if (rank != e->config.rank && e->peers[rank].srtt < shortest) shortest = e->peers[rank].srtt;
-    /* What a batch takes to come in is enough; where that is less than a sleep costs, it is none. */
-    const double batch = GL_BATCH_BYTES / e->rate, patience = shortest / parts;
+    /* From one batch to the next is enough; where that is less than a sleep costs, it is none. */
+    const double batch = 1.25 * GL_BATCH_BYTES / e->rate, patience = shortest / parts;
     return batch < PATIENCE_MIN ? 0 : (uint64_t)(batch < patience ? batch : patience);
 }
 
