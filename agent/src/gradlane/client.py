@@ -27,7 +27,8 @@ from gradlane.job import Job
 
 log = logging.getLogger("gradlane")
 
-ANSWER_SECONDS = 30.0
+ANSWER_SECONDS = 60.0
+_REASON_SECONDS = 10.0  # until the reader has taken in why the agent has hung up
 CLOSE_SECONDS = 15.0
 DEFAULT_SOCKET = "/run/gradlane/agent.sock"
 
@@ -356,7 +357,7 @@ class Connection:
         """The reason of a failure; a new exception each time, because raising adds to its traceback."""
         if self._failure is None:
             # The completion words were faster than the socket, which tells the reason.
-            self._thread.join(1.0)
+            self._thread.join(_REASON_SECONDS)
         return AgentError(str(self._failure or "the agent of this host is gone"))
 
     def _hang_up(self) -> None:
@@ -375,7 +376,7 @@ class Connection:
             ipc.send(self._socket, message, descriptors)
         except OSError as error:
             # Why the agent went away is in what it sent last, which the reader may still be taking in.
-            self._thread.join(1.0)
+            self._thread.join(_REASON_SECONDS)
             raise self._failure or AgentError(f"the agent of this host is gone: {error.strerror}") from error
 
     def request(
