@@ -24,7 +24,7 @@ static const double HOST_NOISE = 3000;       /* us that busy hosts add to a way;
 static const double BURST = 500;             /* us of a path's rate that one batch may carry, if the queue time is not shorter */
 static const uint64_t ROUND_MIN = 1000;      /* us */
 static const uint64_t STALL = 25000;         /* us, and the shortest round trip, without a REPORT: what is on its way is lost */
-static const uint32_t RTT_MAX = 100000;      /* us: a longer sample tells of a host that slept */
+static const uint32_t RTT_MAX = 100000;      /* us, at most; a host that slept is no queue */
 static const uint64_t BASE_LIFE = 1000000;   /* us: shortest delays are forgotten after one to two of these */
 static const uint64_t REST_MOST = 16000;     /* us that a path rests in a BASE_LIFE, at most */
 
@@ -217,8 +217,8 @@ static uint32_t alarming(path *p, feedback *f, int32_t missing, uint32_t sequenc
 /* `there`: when it arrived by the receiver's clock less when it was sent by ours. The queue is what this is above the least of
  * late, in which two clocks hardly drift apart; for a queue on the way back is not this path's. */
 static void take_sample(peer *from, path *p, uint32_t sample, uint32_t there, uint64_t now) {
+    from->srtt = (7 * from->srtt + (sample < RTT_MAX ? sample : RTT_MAX)) / 8;
     if (sample > RTT_MAX) return;
-    from->srtt = (7 * from->srtt + sample) / 8;
     if (now >= from->base_until) {
         const bool outdated = now >= from->base_until + BASE_LIFE;
         from->base[1] = outdated ? sample : from->base[0], from->base[0] = sample;
