@@ -17,7 +17,7 @@ from gradlane.liveness import STOPPED_SECONDS
 from gradlane.peers import DEAD_SECONDS, HEARTBEAT_SECONDS
 
 # For the agents' own watches of once a second, and a busy machine: on a quiet one they take less than two.
-SLACK = 15.0
+SLACK = 7.0
 
 
 def all_joined(joining: Sequence[Member]) -> None:

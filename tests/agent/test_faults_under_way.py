@@ -13,11 +13,11 @@ from running_agents import PATIENCE, Agent, Lan, agents, job_file, loopback, unt
 
 from gradlane import Communicator
 from gradlane.errors import AgentError
-from gradlane.liveness import INDIRECT_SECONDS, LATE_SECONDS, SILENT_SECONDS
+from gradlane.liveness import LATE_SECONDS, SILENT_SECONDS
 from gradlane.peers import DEAD_SECONDS
 from gradlane.wire import CONTROL_PORT
 
-SLACK = 15.0  # for a busy machine: on a quiet one it is less than two
+SLACK = 3.0
 
 
 def communicators(file: Path, hosts: Sequence[Agent]) -> list[Communicator]:
@@ -63,7 +63,7 @@ def test_datagrams_that_do_not_get_through_are_named_though_control_does(tmp_pat
         began = time.monotonic()
         with pytest.raises(AgentError) as caught:
             all_reduce(workers, 1)
-        assert time.monotonic() - began < SILENT_SECONDS + INDIRECT_SECONDS + SLACK
+        assert time.monotonic() - began < SILENT_SECONDS + SLACK
         assert re.search(r"rank 1 \(h1, 10\.77\.0\.2\)", str(caught.value))
         assert "came to it, but datagrams do not get through" in str(caught.value)
 
@@ -103,8 +103,8 @@ def test_a_late_worker_is_named_by_who_waits_and_the_job_goes_on_when_it_comes(
         began = time.monotonic()
         waits = workers[0].all_reduce(np.ones(1000, np.float32), op="sum", asynchronous=True)
         until(lambda: caplog.messages)
-        assert LATE_SECONDS - 1 < time.monotonic() - began < LATE_SECONDS + SLACK
-        named = rf"has not moved for [12]\d s: rank 1 \(h1, {addresses[1]}\) did not come to it; the job waits 60 s"
+        assert LATE_SECONDS - 1 < time.monotonic() - began < LATE_SECONDS + 5
+        named = rf"has not moved for 1\d s: rank 1 \(h1, {addresses[1]}\) did not come to it; the job waits 60 s"
         assert re.search(named, caplog.text)
         assert re.search(named, hosts[0].status()["jobs"]["trial"]["late"])
         until(lambda: any(re.search(named, line) for line in hosts[0].lines), lambda: hosts[0].lines)

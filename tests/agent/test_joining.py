@@ -14,17 +14,14 @@ from running_agents import Lan, Member, agents, job_file, loopback, members
 
 from gradlane import daemon
 from gradlane.config import AgentConfig
-from gradlane.listener import HANDSHAKE_SECONDS, PARK_SECONDS
-from gradlane.probing import PROBE_SECONDS
-
-SLACK = 15.0  # for a busy machine
 
 
 def slice_bytes(agent) -> int:
     return agent.status()["jobs"]["trial"]["slice_bytes"]
 
 
-def test_a_job_is_joined_at_once_whoever_comes_first(tmp_path: Path) -> None:
+@pytest.mark.alone
+def test_a_job_is_joined_within_a_second_whoever_comes_first(tmp_path: Path) -> None:
     addresses = loopback(4)
     file = job_file(tmp_path, addresses)
     with agents(tmp_path, addresses) as hosts, contextlib.ExitStack() as stack:
@@ -34,11 +31,11 @@ def test_a_job_is_joined_at_once_whoever_comes_first(tmp_path: Path) -> None:
         late = [stack.enter_context(Member(file, rank, hosts[rank])) for rank in (0, 2)]
         for member in (*early, *late):
             assert member.next()[0] == "joined"
-        assert time.monotonic() - began < PARK_SECONDS  # nobody had to call again
+        assert time.monotonic() - began < 1.0
         status = hosts[2].status()["jobs"]["trial"]
         assert status["state"] == "running"
         assert {peer["control"] for peer in status["peers"].values()} == {"connected"}
-        assert 0 < status["conditions"]["latency"] < 1.0
+        assert 0 < status["conditions"]["latency"] < 0.1
         assert 0 < status["conditions"]["rate"] <= 1e9
         assert slice_bytes(hosts[2]) == 8936  # jumbo frames: loopback takes more
         hosts[2].wait_for("all-reduce of 1 MiB: ")
@@ -63,7 +60,9 @@ def test_a_narrow_path_that_says_nothing_is_found(tmp_path: Path) -> None:
             lan.port(k, "mtu", "4321")
         with lan.agents(tmp_path) as hosts:
             with members(job_file(tmp_path, lan.addresses), hosts) as joining:
-                assert [member.next()[0] for member in joining] == ["joined"] * 2
+                answers = [member.next() for member in joining]
+                assert [said for said, _ in answers] == ["joined"] * 2
+                assert max(seconds for _, seconds in answers) < 2.0
                 assert {slice_bytes(agent) for agent in hosts} <= {4248, 4256}  # 4321 less 64, whole elements
             file = job_file(tmp_path, lan.addresses, lines="slice_bytes = 8000", id=8)
             with members(file, hosts) as joining:
@@ -92,7 +91,7 @@ def test_filtered_datagrams_are_named_though_control_connections_stand(tmp_path:
             said, seconds = joining[0].next()
         # Of two, each sees the other silent.
         assert re.match(r"rank ([01]) \(h\1, 10\.77\.0\..\) does not answer datagrams on UDP port 47401", said)
-        assert seconds < PROBE_SECONDS + SLACK
+        assert seconds < 5
 
 
 def test_who_does_not_join_is_named_while_the_others_wait_and_when_their_patience_is_over(tmp_path: Path) -> None:
@@ -103,7 +102,7 @@ def test_who_does_not_join_is_named_while_the_others_wait_and_when_their_patienc
         said, seconds = joining[0].next()
         missing = f"rank 2 (h2, {addresses[2]})"
         assert said == f"after 12 s these have not joined the job: {missing}"
-        assert 12 <= seconds < 12 + SLACK
+        assert 12 <= seconds < 15
         assert joining[0].notices == [
             f"after 10 s these have not joined the job, which waits 12 s (job.patience): {missing}"
         ]
@@ -127,11 +126,10 @@ def test_many_ranks_join_without_getting_into_each_others_way(tmp_path: Path) ->
             answers = await asyncio.gather(*(loop.run_in_executor(pool, member.next) for member in joining))
             counts = [host.status()["control"] for host in hosts]
             assert [count["calls_accepted"] for count in counts] == [ranks - 1 - rank for rank in range(ranks)]
-            if time.monotonic() - begun < HANDSHAKE_SECONDS:  # so no call can have run out of time
-                assert [count["calls_broken"] for count in counts] == [0] * ranks
+            assert [count["calls_broken"] for count in counts] == [0] * ranks
             return [said for said, _ in answers]
 
-    begun, used = time.monotonic(), time.process_time()
+    used = time.process_time()
     assert asyncio.run(join()) == ["joined"] * ranks
-    # About 6 ms for both ends of each of 120 pairs: TLS, and probes of the path; 0.1 s each second for heartbeats.
-    assert time.process_time() - used < 5 + 0.1 * (time.monotonic() - begun)
+    # About 6 ms for both ends of each of 120 pairs: TLS, probes of the path, heartbeats.
+    assert time.process_time() - used < 5
