@@ -21,8 +21,6 @@ from gradlane.handshake import Call, Refused
 from gradlane.listener import HANDSHAKE_SECONDS, MAX_PENDING
 from gradlane.security import Credentials
 
-AT_ONCE = 20.0  # s, on a busy machine, and far less than a job's patience
-
 
 def configured(
     folder: Path, addresses: Sequence[str], configs: Sequence[Path | None]
@@ -35,7 +33,7 @@ def what_both_say(files: Sequence[Path], hosts: Sequence[Agent]) -> list[str]:
     """The errors at both ends, which must come at once."""
     with members(files, hosts) as joining:
         answers = [member.next() for member in joining]
-    assert max(seconds for _, seconds in answers) < AT_ONCE
+    assert max(seconds for _, seconds in answers) < 2
     return [said for said, _ in answers]
 
 
@@ -211,11 +209,11 @@ def test_neither_a_flood_nor_garbage_nor_slowness_keeps_a_job_out(tmp_path: Path
         with members(file, hosts) as joining:
             answers = [member.next() for member in joining]
         assert [said for said, _ in answers] == ["joined"] * 2
-        assert max(seconds for _, seconds in answers) < AT_ONCE
+        assert max(seconds for _, seconds in answers) < 5
         control = hosts[0].status()["control"]
         assert control["calls_evicted"] >= 100
         assert control["calls_broken"] > 0
-        deadline = time.monotonic() + HANDSHAKE_SECONDS + AT_ONCE
+        deadline = time.monotonic() + HANDSHAKE_SECONDS + 5
         while open_files(hosts[0]) > before + 2 and time.monotonic() < deadline:
             assert hosts[0].status()["control"]["calls_pending"] <= MAX_PENDING
             time.sleep(0.2)

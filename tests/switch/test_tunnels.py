@@ -293,7 +293,7 @@ def test_sigterm_lets_packets_leave_for_a_bounded_time(lab: Callable[..., Tunnel
     hurried.wait_until(lambda ports: ports[2]["queues"][0]["enqueued"]["packets"] == 10)
     start = time.monotonic()
     assert hurried.process.terminate_and_read().count("packets still waited after 0.3 s") == 1
-    assert time.monotonic() - start < 30
+    assert time.monotonic() - start < 5
     assert len(hurried.hosts[2].receive(10, silence=0.1)) < 8
 
 

@@ -28,6 +28,6 @@ def test_the_arm_without_a_barrier_trains_the_same_model(agents: list[Agent], tm
         digests[arm] = finals[0]["parameters_sha256"]
         steps = [line for line in of_ranks[0] if line["event"] == "step"]
         assert len(steps) == STEPS
-        assert any(0 < step["allreduce_seconds"] < 120 for step in steps)
+        assert any(0 < step["allreduce_seconds"] < 10 for step in steps)
         assert [line["step"] for line in of_ranks[0] if line["event"] == "evaluation"] == [3, 6]
     assert len(set(digests.values())) == 1
