@@ -20,7 +20,6 @@ from training.records import explain
 
 # Another one for each run of the tests, as the ports are always the same.
 NETWORK = f"127.{47 + os.getpid() % 200}.{os.getpid() // 200 % 250}"
-SLACK = 20.0  # s, on a busy machine
 TRAIN = Path(__file__).parents[2] / "mininet" / "train.py"
 
 
