@@ -65,51 +65,51 @@ mininet: $(VENV)/.ready ## A Mininet prompt on P4 switches, with the controller 
 
 .PHONY: bench-thresholds
 bench-thresholds: $(VENV)/.ready ## Step times by the threshold of congestion, and where the derived one lies (root)
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/thresholds.py
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.training.thresholds
 
 .PHONY: bench-load-balancing
 bench-load-balancing: $(VENV)/.ready ## Spraying against ECMP: other load on a spine, and a spine that fails (root)
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/load_balancing.py --switch $(SWITCH)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.training.load_balancing --switch $(SWITCH)
 
 .PHONY: bench-tails
 bench-tails: $(VENV)/.ready ## Incast beside TCP, and random loss within the budget: the longest completions (root)
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/tails.py
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.transport.tails
 
 .PHONY: bench-fairness
 bench-fairness: $(VENV)/.ready ## Two jobs at one port, and a job beside TCP: who gets how much (root)
-	$(BIN)/python bench/fairness.py
+	$(BIN)/python -m bench.transport.fairness
 
 .PHONY: bench-overlap
 bench-overlap: $(VENV)/.ready ## Training without the barrier beside DDP, on a slow network -> out/bench/overlap.json (root)
-	$(BIN)/python bench/overlap.py
+	$(BIN)/python -m bench.agent.overlap
 
 .PHONY: bench-training
 bench-training: $(VENV)/.ready ## Every scenario x arm x 3 seeds -> out/bench/training.json (root; takes long)
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/training.py
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.training.scenarios
 
 .PHONY: study
 study: $(VENV)/.ready ## Accuracy by tolerated loss, against DDP (root; STUDY="--models cnn --seeds 1 --p 0,10")
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/study.py $(STUDY)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.study.accuracy $(STUDY)
 
 .PHONY: bench-agent
 bench-agent: $(VENV)/.ready ## All-reduce beside Gloo, 2 and 4 hosts, 64 KiB to 64 MiB -> out/bench/agent.json (root)
-	$(BIN)/python bench/agent.py
+	$(BIN)/python -m bench.agent.all_reduce
 
 .PHONY: bench-switch
 bench-switch: $(VENV)/.ready ## Packets per second of gradlane-switch, BMv2 and bare copy loops, side by side (root)
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/switch.py
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.switch.packet_rate
 
 .PHONY: bench-commodity
 bench-commodity: $(VENV)/.ready ## Training over switches without P4, beside the P4 program and TCP (root)
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/commodity.py
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.training.commodity
 
 .PHONY: bench-tables
 bench-tables: $(VENV)/.ready ## What a packet costs with full tables of gradlane-switch and with empty ones
-	$(BIN)/python bench/tables.py
+	$(BIN)/python -m bench.switch.tables
 
 .PHONY: bench-control-plane
 bench-control-plane: $(VENV)/.ready ## Entry writes per second, and how long packets wait because of them (root)
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python bench/control_plane.py
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.switch.control_plane
 
 .PHONY: test
 test: $(VENV)/.ready-test ## Lint, types, and all tests
@@ -124,7 +124,7 @@ test: $(VENV)/.ready-test ## Lint, types, and all tests
 
 .PHONY: soak
 soak: $(VENV)/.ready ## Load the switch for long, change everything meanwhile, account for every frame (root; SECONDS=600)
-	$(BIN)/python bench/soak.py $(call option,SECONDS,seconds)
+	$(BIN)/python -m bench.switch.soak $(call option,SECONDS,seconds)
 
 .PHONY: fuzz
 fuzz: $(VENV)/.ready-test ## Fuzz the switch's C code under sanitizers (SECONDS=120)
@@ -169,12 +169,12 @@ $(VENV)/bin/python:
 	ln -sfn /usr/lib/python3/dist-packages/mininet "$$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])')/mininet"
 
 SOURCES := $(wildcard agent/pyproject.toml agent/*.py agent/src/gradlane/wire.py agent/src/gradlane/core/* \
-	switch/pyproject.toml controller/pyproject.toml)
+	switch/pyproject.toml controller/pyproject.toml mininet/pyproject.toml bench/pyproject.toml)
 
 $(VENV)/.ready: $(VENV)/bin/python $(SOURCES)
 	@echo "Installing Gradlane and PyTorch into $(VENV)"
 	$(BIN)/pip install -q --disable-pip-version-check $(TORCH)
-	$(BIN)/pip install -q --disable-pip-version-check -e agent -e switch -e controller -r mininet/requirements.txt
+	$(BIN)/pip install -q --disable-pip-version-check -e agent -e switch -e controller -e mininet -e bench
 	touch $@
 
 $(SHELL_VENV)/.ready: $(VENV)/bin/python tests/requirements-shell.txt

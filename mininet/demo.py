@@ -10,20 +10,19 @@ from pathlib import Path
 
 from rich.console import Console
 
-import claims
-import results
-import tables
-from arguments import names, quantity, seed
-from console import ProgressLine, make_console, print_tables
-from errors import ExperimentError
 from gradlane.units import parse_rate, parse_size
-from plan import FabricPlan
-from preconditions import PreconditionError
-from results import ArmResult
-from runner import SWITCH_HELP, check_arms, ready_machine, run_scenario, settings_of
-from scenarios import SCENARIOS, Scenario, ScenarioError
-from topology import KINDS, Topology, TopologyError
-from training.arms import ARMS
+from lab.arguments import names, quantity, seed
+from lab.experiment.runner import SWITCH_HELP, check_arms, ready_machine, run_scenario, settings_of
+from lab.model import results
+from lab.model.errors import ExperimentError
+from lab.model.plan import FabricPlan
+from lab.model.preconditions import PreconditionError
+from lab.model.results import ArmResult
+from lab.model.scenarios import SCENARIOS, Scenario, ScenarioError
+from lab.model.topology import KINDS, Topology, TopologyError
+from lab.report import claims, tables
+from lab.report.console import ProgressLine, make_console, print_tables
+from lab.training.arms import ARMS
 
 DEFAULT_SCENARIO = "incast"
 
@@ -75,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _present(options: argparse.Namespace, scenario: Scenario, found: Sequence[ArmResult], console: Console) -> None:
     """The files and tables at the end."""
-    import report  # with matplotlib, which takes a second to import
+    from lab.report import report  # with matplotlib, which takes a second to import
 
     settings = settings_of(scenario, options.switch, options.model, [options.seed])
     checked = claims.evaluate(found)

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO, cast
 
-from arguments import quantity
-from errors import ExperimentError
 from gradlane.units import format_rate, parse_rate, parse_size
-from plan import FabricPlan
-from preconditions import PreconditionError, find_program
-from runner import SWITCH_HELP, ready_machine
-from topology import KINDS, Topology, TopologyError
+from lab.arguments import quantity
+from lab.experiment.runner import SWITCH_HELP, ready_machine
+from lab.model.errors import ExperimentError
+from lab.model.plan import FabricPlan
+from lab.model.preconditions import PreconditionError, find_program
+from lab.model.topology import KINDS, Topology, TopologyError
 
 HOSTS = (2, 64)
 _EXAMPLES = """examples:
@@ -57,7 +57,7 @@ def _serve(plan: FabricPlan, out: Path, test: bool) -> int:
     # Imported only now: preconditions says it better than an ImportError if Mininet is missing.
     from mininet.cli import CLI
 
-    from emulation import Network
+    from lab.net.emulation import Network
 
     names = ", ".join(f"{switch.name} ({switch.target})" for switch in plan.switches)
     print(f"{plan.topology}, {len(plan.hosts)} hosts, links of {format_rate(plan.rate)}; switches {names}")
@@ -81,7 +81,7 @@ def _mininet(network: Any) -> Any:
     """What runs, as a Mininet network: its prompt wants one."""
     from mininet.log import lg, setLogLevel
 
-    from gradlane_node import P4Mininet
+    from lab.net.gradlane_node import P4Mininet
 
     setLogLevel("output")
     for handler in cast(list[logging.StreamHandler[TextIO]], lg.handlers):

@@ -81,9 +81,10 @@ GRADLANE = Tree(HERE, HERE / "build" / "v1model", _files(HERE, "shared/*.p4", "v
 CORPUS = Tree(
     CORPUS_ROOT, CORPUS_ROOT / "build", _files(CORPUS_ROOT, "programs/**/*.p4"), _files(CORPUS_ROOT, "programs/*.p4")
 )
-BENCH_ROOT = HERE.parent / "bench"
-BENCH_PROGRAMS = _files(BENCH_ROOT, "*.p4")
-BENCH = Tree(BENCH_ROOT, BENCH_ROOT / "build", BENCH_PROGRAMS, BENCH_PROGRAMS)
+BENCH = [
+    Tree(root, root / "build", _files(root, "*.p4"), _files(root, "*.p4"))
+    for root in (HERE.parent / "bench" / "switch", HERE.parent / "bench" / "training")
+]
 
 
 def main() -> int:
@@ -96,7 +97,7 @@ def main() -> int:
             file=sys.stderr,
         )
         return 1
-    return next((code for tree in (GRADLANE, CORPUS, BENCH) if (code := tree.build(compiler))), 0)
+    return next((code for tree in (GRADLANE, CORPUS, *BENCH) if (code := tree.build(compiler))), 0)
 
 
 if __name__ == "__main__":

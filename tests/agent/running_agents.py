@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from gradlane import agent_socket, ipc
-from gradlane.config import AgentConfig
+from gradlane.client import agent_socket
+from gradlane.daemon.config import AgentConfig
+from gradlane.ipc import messages
 
 # Far from 127.0.0.1, so that agents of the machine itself are not met, nor those of another run of the tests.
 NETWORK = f"127.{47 + os.getpid() % 200}.{os.getpid() // 200 % 250}"
@@ -124,7 +125,7 @@ class Member:
         self.notices: list[str] = []
         self._socket = agent_socket.connect(agent.socket, PATIENCE)
         join = {"op": "join", "job": file.read_text(), "file": str(file), "rank": rank, "process": process}
-        ipc.send(self._socket, join)
+        messages.send(self._socket, join)
 
     def next(self, timeout: float = PATIENCE) -> tuple[str, float]:
         """What the agent says next, and the seconds since the beginning: "joined", "closed", or an error's text.
@@ -133,7 +134,7 @@ class Member:
         """
         self._socket.settimeout(timeout)
         try:
-            message, descriptors = ipc.receive(self._socket)
+            message, descriptors = messages.receive(self._socket)
         except (EOFError, ConnectionError):
             return "the agent closed its socket", time.monotonic() - self.began
         for descriptor in descriptors:
@@ -149,7 +150,7 @@ class Member:
         return not select.select([self._socket], [], [], seconds)[0]
 
     def leave(self) -> None:
-        ipc.send(self._socket, {"op": "close"})
+        messages.send(self._socket, {"op": "close"})
 
     def end(self) -> None:
         """As if the process died."""

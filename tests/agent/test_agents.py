@@ -17,7 +17,7 @@ import pytest
 from running_agents import KEY, NETWORK, PATIENCE, Agent, until
 
 from gradlane import wire
-from gradlane.client import Connection, Tensor
+from gradlane.client.connection import Connection, Tensor
 from gradlane.errors import AgentError
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from running_agents import PATIENCE, Agent, Lan, Member, agents, job_file, loopback, members, running, until
 
-from gradlane.liveness import STOPPED_SECONDS
-from gradlane.peers import DEAD_SECONDS, HEARTBEAT_SECONDS
+from gradlane.control.liveness import STOPPED_SECONDS
+from gradlane.control.peers import DEAD_SECONDS, HEARTBEAT_SECONDS
 
 # For the agents' own watches of once a second, and a busy machine: on a quiet one they take less than two.
 SLACK = 7.0

@@ -12,9 +12,9 @@ import pytest
 from running_agents import PATIENCE, Agent, Lan, agents, job_file, loopback, until
 
 from gradlane import Communicator
+from gradlane.control.liveness import LATE_SECONDS, SILENT_SECONDS
+from gradlane.control.peers import DEAD_SECONDS
 from gradlane.errors import AgentError
-from gradlane.liveness import LATE_SECONDS, SILENT_SECONDS
-from gradlane.peers import DEAD_SECONDS
 from gradlane.wire import CONTROL_PORT
 
 SLACK = 3.0

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from running_agents import Lan, Member, agents, job_file, loopback, members
 
-from gradlane import daemon
-from gradlane.config import AgentConfig
+from gradlane.daemon import agent
+from gradlane.daemon.config import AgentConfig
 
 
 def slice_bytes(agent) -> int:
@@ -118,7 +118,7 @@ def test_many_ranks_join_without_getting_into_each_others_way(tmp_path: Path) ->
     async def join() -> list[str]:
         loop = asyncio.get_running_loop()
         async with contextlib.AsyncExitStack() as stack:
-            hosts = [daemon.Agent(config) for config in configs]
+            hosts = [agent.Agent(config) for config in configs]
             for host in hosts:
                 await stack.enter_async_context(host.serving())
             pool = stack.enter_context(ThreadPoolExecutor(ranks))

@@ -16,10 +16,11 @@ import pytest
 from certificates import Authority
 from running_agents import KEY, Agent, Member, agents, job_file, loopback, members, running
 
-from gradlane import handshake, job, wire
-from gradlane.handshake import Call, Refused
-from gradlane.listener import HANDSHAKE_SECONDS, MAX_PENDING
-from gradlane.security import Credentials
+from gradlane import job, wire
+from gradlane.control import handshake
+from gradlane.control.handshake import Call, Refused
+from gradlane.control.listener import HANDSHAKE_SECONDS, MAX_PENDING
+from gradlane.control.security import Credentials
 
 
 def configured(
@@ -50,7 +51,10 @@ def test_another_key_is_named_at_both_ends_at_once(tmp_path: Path) -> None:
 def test_another_version_is_named_at_both_ends_at_once(tmp_path: Path) -> None:
     addresses = loopback(2)
     file = job_file(tmp_path, addresses)
-    newer = "import gradlane.handshake as h, sys; h.VERSION = '9.1'; from gradlane.cli import main; sys.exit(main())"
+    newer = (
+        "import gradlane.control.handshake as h, sys; h.VERSION = '9.1'; from gradlane.cli import main; "
+        "sys.exit(main())"
+    )
     mixed = Agent(addresses[0], tmp_path / "0.sock"), Agent(addresses[1], tmp_path / "1.sock", program=("-c", newer))
     with running(*mixed) as hosts:
         said = what_both_say([file, file], hosts)
@@ -226,7 +230,8 @@ def test_a_stranger_who_claims_a_rank_does_not_end_the_job(tmp_path: Path) -> No
     file = job_file(tmp_path, addresses[:2])
     other = job_file(tmp_path, addresses[:2], "other.toml", key=KEY[:-1] + "b")
     claim = (
-        "import asyncio, sys; from gradlane import handshake, job; from gradlane.security import Credentials\n"
+        "import asyncio, sys; from gradlane import job; from gradlane.control import handshake\n"
+        "from gradlane.control.security import Credentials\n"
         "async def main():\n"
         "    c = Credentials(None)\n"
         f"    r, w = await asyncio.open_connection('{addresses[0]}', {wire.CONTROL_PORT}, ssl=c.calling,\n"

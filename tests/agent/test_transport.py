@@ -20,10 +20,11 @@ import pytest
 from gradlane._core import ffi, lib
 
 from gradlane import job as jobs
-from gradlane import sockets, wire
-from gradlane.agreement import Agreement
-from gradlane.costs import Conditions
-from gradlane.transport import Engine, Transport
+from gradlane import wire
+from gradlane.datapath import sockets
+from gradlane.datapath.transport import Engine, Transport
+from gradlane.job.agreement import Agreement
+from gradlane.job.costs import Conditions
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 FOUR, SIX = ("10.47.0.1", "10.47.0.2"), ("fd47::1", "fd47::2")

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from agent_processes import NETWORK, AgentProcess, command, until
 
-from gradlane import config
-from gradlane.config import AgentConfig, ConfigError, Endpoint, Log
+from gradlane.daemon import config
+from gradlane.daemon.config import AgentConfig, ConfigError, Endpoint, Log
 
 EVERYTHING = """
 address = ["10.0.1.2", "fd00:1::2"]

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from agent_processes import GRADLANE, NETWORK, AgentProcess, command, hosts, job_file, training, until
 
-from gradlane import logs
-from gradlane.config import Log
+from gradlane.daemon import logs
+from gradlane.daemon.config import Log
 
 PAGE = mmap.PAGESIZE
 

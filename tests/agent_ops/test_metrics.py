@@ -12,7 +12,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from gradlane import metrics
+from gradlane.daemon import metrics
 
 GUIDE = Path(__file__).parents[2] / "docs" / "agent.md"
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from agent_processes import GRADLANE, command, hosts, job_file, training
 
-from gradlane import view
-from gradlane.status import AgentStatus
+from gradlane.commands import view
+from gradlane.ipc.status import AgentStatus
 
 COUNTS = {
     "slices_sent": 1000,

@@ -1,27 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The emulated commodity switch does what a switch without P4 does, no more; what its benchmark makes of figures."""
 
-from types import ModuleType
+from pathlib import Path
 
 import pytest
-from bench_modules import BENCH, load
 from finsy import P4MeterEntry, P4Schema
 from finsy.proto import p4r
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
+from bench.training import commodity, commodity_switch
 from gradlane_switch import Switch
 
-BUILD = BENCH / "build"
+BUILD = Path(commodity_switch.__file__).parent / "build"
 ALL_ARMS = {"gradlane-ps", "gradlane-ps-host", "gradlane", "gradlane-host", "ps-tcp", "ddp-gloo-fp16"}
-
-
-commodity_switch = load("commodity_switch")
-
-
-@pytest.fixture
-def commodity() -> ModuleType:
-    return load("commodity")
 
 
 @pytest.fixture
@@ -82,7 +74,7 @@ def test_best_effort_and_other_traffic_is_left_to_tail_drop(switch: Switch) -> N
         assert all(switch.process(1, frame("10.0.2.2", dscp)) for _ in range(60))
 
 
-def test_figures_are_compared_with_tcp_on_the_same_switch(commodity: ModuleType) -> None:
+def test_figures_are_compared_with_tcp_on_the_same_switch() -> None:
     assert {arm for runs in commodity.RUNS.values() for _, arm in runs} == ALL_ARMS
     results = [
         commodity.Result("incast", network, arm, seed, p50 + seed, 2 * p50, delivered, delivered and 7, 5, 4, 0)
@@ -107,7 +99,7 @@ def test_figures_are_compared_with_tcp_on_the_same_switch(commodity: ModuleType)
     [(["--scenarios", "gray"], "'gray' is not compared here"), (["--seeds", "x"], "no list of different seeds")],
 )
 def test_what_is_not_compared_is_refused_by_name(
-    commodity: ModuleType, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+    capsys: pytest.CaptureFixture[str], words: list[str], said: str
 ) -> None:
     with pytest.raises(SystemExit):
         commodity.main(words)

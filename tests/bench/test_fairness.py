@@ -2,9 +2,8 @@
 """What the benchmark of fairness makes of arrivals."""
 
 import pytest
-from bench_modules import load
 
-fairness = load("fairness")
+from bench.transport import fairness
 
 
 def test_jains_index_is_one_of_equal_shares_and_one_nth_where_one_has_all() -> None:

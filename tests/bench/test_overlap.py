@@ -9,12 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from bench_modules import BENCH, load
+
+from bench.agent import overlap
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for network namespaces")
 def test_every_way_trains_and_ddp_does_not_wait_in_its_forward_pass(tmp_path: Path) -> None:
-    command = [sys.executable, str(BENCH / "overlap.py"), "--layers", "3", "--width", "128", "--computation", "60"]
+    command = [sys.executable, "-m", "bench.agent.overlap", "--layers", "3", "--width", "128", "--computation", "60"]
     command += ["--rate", "20mbit", "--steps", "4", "--repeats", "1", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stderr
@@ -28,7 +29,6 @@ def test_every_way_trains_and_ddp_does_not_wait_in_its_forward_pass(tmp_path: Pa
 
 
 def test_the_least_communication_is_what_each_port_must_carry() -> None:
-    overlap = load("overlap")
     of_two = argparse.Namespace(layers=2, width=100, hosts=2, rate=1_000_000)
     assert overlap.communication(of_two) == pytest.approx(8 * 2 * 100 * 100 * 4 / 1e6)
     of_four = argparse.Namespace(layers=2, width=100, hosts=4, rate=1_000_000)

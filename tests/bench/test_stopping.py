@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-BENCH = Path(__file__).parents[2] / "bench"
 # In a network and a /run of its own, so that what is left over can only be the benchmark's.
 ISOLATED = (
     "ip link set lo up; mount -t tmpfs tmpfs /run; mkdir /run/netns; mount -t sysfs sysfs /sys; "
@@ -47,24 +46,24 @@ def runs(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("words", "busy"),
     [
-        ("agent.py --hosts 2", "agent_worker.py gradlane 1"),
-        ("fairness.py", "fairness_worker.py job 1"),
-        ("switch.py", "switch_load send host-1"),
-        ("control_plane.py", "probe host-1"),
-        ("shaping.py", "switch_load pace host-1"),
-        ("soak.py", "switch_load send host-2"),
+        ("agent.all_reduce --hosts 2", "all_reduce_worker gradlane 1"),
+        ("transport.fairness", "fairness_worker job 1"),
+        ("switch.packet_rate", "switch_load send host-1"),
+        ("switch.control_plane", "probe host-1"),
+        ("switch.shaping", "switch_load pace host-1"),
+        ("switch.soak", "switch_load send host-2"),
         pytest.param(
-            "tails.py --senders 2",
-            "tails_worker.py gradlane 2",
+            "transport.tails --senders 2",
+            "tails_worker gradlane 2",
             marks=pytest.mark.skipif(shutil.which("mnexec") is None, reason="Mininet is not installed"),
         ),
     ],
-    ids=lambda value: value.partition(".")[0],
+    ids=lambda value: value.partition(" ")[0],
 )
 def test_nothing_is_left_of_a_benchmark_that_is_told_to_stop(words: str, busy: str, tmp_path: Path) -> None:
     """`busy`: what one of its processes is called that works in a namespace."""
     script, *options = words.split()
-    command = ["unshare", "--net", "--mount", "sh", "-ec", ISOLATED, "sh", sys.executable, str(BENCH / script)]
+    command = ["unshare", "--net", "--mount", "sh", "-ec", ISOLATED, "sh", sys.executable, "-m", f"bench.{script}"]
     shell = subprocess.Popen(
         [*command, *options],
         stdout=subprocess.PIPE,

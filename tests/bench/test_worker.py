@@ -6,10 +6,8 @@ import signal
 import sys
 
 import pytest
-from bench_modules import load
 
-worker = load("worker")
-netns = sys.modules["netns"]
+from bench.harness import netns, worker
 
 ECHO = "import sys\nprint('ready', flush=True)\nfor line in sys.stdin: print(line.strip(), flush=True)"
 

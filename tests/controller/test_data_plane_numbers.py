@@ -4,7 +4,9 @@
 import re
 from pathlib import Path
 
-from gradlane import job, policy, wire
+from gradlane import wire
+from gradlane.job import policy
+from gradlane.job.file import BUDGET_SLOTS
 from gradlane_controller import fabric
 from gradlane_controller.counters import decode_decision, format_table
 from gradlane_controller.data_plane import Reason
@@ -27,7 +29,7 @@ def test_reasons() -> None:
 
 
 def test_sizes_and_classes() -> None:
-    assert constant("BUDGET_SLOTS") == job.BUDGET_SLOTS
+    assert constant("BUDGET_SLOTS") == BUDGET_SLOTS
     assert constant("PORTS") == fabric.MAX_PORT + 1
     assert constant("CONTROL_CLASS") == wire.CONTROL_CLASS == policy.HIGHEST_GRADIENT_CLASS + 1
     assert constant("JOBS") == checks.MAX_JOBS

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gradlane_switch.expressions import split_words, words_of
-from gradlane_switch.layout import Layout, TableKind, argument_words, layout_of, pack
-from gradlane_switch.program import ActionCall, KeyPart, Program, Table, ValueSet
+from gradlane_switch.ir.expressions import split_words, words_of
+from gradlane_switch.ir.layout import Layout, TableKind, argument_words, layout_of, pack
+from gradlane_switch.ir.program import ActionCall, KeyPart, Program, Table, ValueSet
 
 
 def describe(programs: Sequence[Program], traced: Sequence[bool]) -> str:

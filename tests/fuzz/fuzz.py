@@ -21,9 +21,9 @@ from pathlib import Path
 from describe import describe
 from seeds import inputs
 
-from gradlane_switch.build import RUNTIME
-from gradlane_switch.codegen import generate
-from gradlane_switch.loader import load
+from gradlane_switch.bmv2_json.loader import load
+from gradlane_switch.codegen.program import generate
+from gradlane_switch.native.build import RUNTIME
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

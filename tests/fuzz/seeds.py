@@ -15,9 +15,9 @@ from corpus import Program
 from members import member
 
 from gradlane_switch import Switch
-from gradlane_switch.layout import Layout, TableKind, argument_words, layout_of, pack
-from gradlane_switch.program import ActionCall, FieldKey, KeyPart, Table
-from gradlane_switch.table_state import Entry
+from gradlane_switch.ir.layout import Layout, TableKind, argument_words, layout_of, pack
+from gradlane_switch.ir.program import ActionCall, FieldKey, KeyPart, Table
+from gradlane_switch.state.tables import Entry
 
 _OFFLOADED = 7
 # Frames that a card would cut into packets with 200 bytes of payload: virtio_net_hdr, and the frame's first bytes.

@@ -3,7 +3,7 @@
 
 from collections.abc import Sequence
 
-from results import ArmResult, Decision, Distribution, MapCell, Point, SwitchFigures, TailDrops, Transport
+from lab.model.results import ArmResult, Decision, Distribution, MapCell, Point, SwitchFigures, TailDrops, Transport
 
 
 def arm_result(

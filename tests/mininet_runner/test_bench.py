@@ -2,9 +2,7 @@
 """The training benchmark loses no figure: not to an arm that fails, nor to a kernel that can't run a further arm."""
 
 import contextlib
-import importlib.util
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -12,22 +10,16 @@ from types import ModuleType
 import pytest
 from figures import arm_result
 
-from errors import ArmError
-from results import ArmResult
-from scenarios import SCENARIOS, Scenario
+from bench.training import scenarios
+from lab.model.errors import ArmError
+from lab.model.results import ArmResult
+from lab.model.scenarios import SCENARIOS, Scenario
 
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    path = Path(__file__).parents[2] / "bench" / "training.py"
-    spec = importlib.util.spec_from_file_location("bench_training", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "ready_machine", lambda plans: contextlib.nullcontext())
-    return module
+    monkeypatch.setattr(scenarios, "ready_machine", lambda plans: contextlib.nullcontext())
+    return scenarios
 
 
 def test_an_arm_that_fails_costs_only_what_comes_after_it_in_its_scenario(
@@ -39,7 +31,7 @@ def test_an_arm_that_fails_costs_only_what_comes_after_it_in_its_scenario(
             raise ArmError("worker 2 died with signal 9")
         yield arm_result("ddp-gloo", scenario=scenario.name, to_target=20.0)
 
-    monkeypatch.setattr("runner.run_scenario", run)
+    monkeypatch.setattr("lab.experiment.runner.run_scenario", run)
     assert bench.main(["--scenarios", "clean,gray", "--out", str(tmp_path)]) == 1
     document = json.loads((tmp_path / "training.json").read_text())
     assert [(run["scenario"], run["arm"]) for run in document["runs"]] == [
@@ -60,7 +52,7 @@ def test_a_further_arm_runs_where_the_kernel_can(
         asked.append(scenario.arms)
         yield arm_result("gradlane-ps", scenario=scenario.name)
 
-    monkeypatch.setattr("runner.run_scenario", run)
+    monkeypatch.setattr("lab.experiment.runner.run_scenario", run)
     monkeypatch.setattr(bench, "minimum_timeout_is_settable", lambda: able)
     assert bench.main(["--scenarios", "incast", "--out", str(tmp_path)]) == 0
     arms = SCENARIOS["incast"].arms

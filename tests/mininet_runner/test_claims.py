@@ -4,8 +4,8 @@
 import pytest
 from figures import arm_result
 
-from claims import evaluate
-from results import ArmResult, Claim, speed_up
+from lab.model.results import ArmResult, Claim, speed_up
+from lab.report.claims import evaluate
 
 
 def claim(results: list[ArmResult], words: str) -> Claim:

@@ -169,9 +169,8 @@ def test_not_root_is_said() -> None:
     assert done.stdout.startswith("not root: network namespaces need it")
 
 
-NOT_ROOT = f"""
-import sys; sys.path.insert(0, {str(REPOSITORY / "mininet")!r})
-import preconditions
+NOT_ROOT = """
+from lab.model import preconditions
 try:
     preconditions.check_root()
 except preconditions.PreconditionError as problem:
@@ -180,7 +179,7 @@ except preconditions.PreconditionError as problem:
 
 
 def test_a_second_run_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import preconditions
+    from lab.model import preconditions
 
     monkeypatch.setattr(preconditions, "RUN_DIRECTORY", tmp_path)
     with (tmp_path / "lock").open("w") as held:
@@ -193,7 +192,7 @@ def test_a_second_run_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_missing_switch_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    import preconditions
+    from lab.model import preconditions
 
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(preconditions.PreconditionError, match=r"simple_switch_grpc .*not on PATH"):
@@ -205,7 +204,7 @@ def test_a_missing_switch_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     [("1.13.0", r"1.15.0 \(of 2024-11\) or newer is needed: its program"), ("unknown", "names no version")],
 )
 def test_an_old_bmv2_is_named(version: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import preconditions
+    from lab.model import preconditions
 
     program = tmp_path / "simple_switch_grpc"
     program.write_text(f"#!/bin/sh\necho {version}\n")
@@ -219,7 +218,7 @@ def test_an_old_bmv2_is_named(version: str, words: str, tmp_path: Path, monkeypa
 def test_a_busy_port_is_named() -> None:
     import socket
 
-    import preconditions
+    from lab.model import preconditions
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

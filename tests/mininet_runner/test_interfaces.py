@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-import interfaces
-from errors import FabricError
-from interfaces import PORT_OFFLOADS, Interface, Shape
+from lab.model.errors import FabricError
+from lab.net import interfaces
+from lab.net.interfaces import PORT_OFFLOADS, Interface, Shape
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from figures import arm_result as figures
 
-from control import Reading
-from errors import RecordsError
-from metrics import RecordFile, arm_result, progress
-from results import Decision, Distribution, MapCell, SwitchFigures, TailDrops
+from lab.model.errors import RecordsError
+from lab.model.results import Decision, Distribution, MapCell, SwitchFigures, TailDrops
+from lab.net.control import Reading
+from lab.report.metrics import RecordFile, arm_result, progress
 
 NOTHING = SwitchFigures((), (), None)
 COUNTS = ("sent", "expected", "delivered", "lost", "repaired", "duplicate")

@@ -6,13 +6,13 @@ import tomli_w
 
 import gradlane.job
 import gradlane_controller.fabric
-import jobs
-from arm_run import TASKS
-from plan import HTTP_PORT, FabricPlan
-from scenarios import SCENARIOS, ScenarioError
-from topology import KINDS, Kind, Topology, TopologyError
-from training.arms import ARMS
-from training.models import ConvolutionalNetwork
+from lab.experiment.arm_run import TASKS
+from lab.model import jobs
+from lab.model.plan import HTTP_PORT, FabricPlan
+from lab.model.scenarios import SCENARIOS, ScenarioError
+from lab.model.topology import KINDS, Kind, Topology, TopologyError
+from lab.training.arms import ARMS
+from lab.training.models import ConvolutionalNetwork
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes are watched, named when they die, and never left behind."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -11,8 +10,8 @@ from pathlib import Path
 import pytest
 from liveness import gone
 
-from errors import ProcessError
-from processes import Supervisor, wait_for_exit
+from lab.model.errors import ProcessError
+from lab.net.processes import Supervisor, wait_for_exit
 
 SLEEP = ["sleep", "60"]
 
@@ -65,12 +64,11 @@ def test_a_program_that_does_not_exist_is_named(tmp_path: Path) -> None:
 
 def test_children_die_with_a_runner_that_is_killed(tmp_path: Path) -> None:
     script = (
-        "import sys, time; from pathlib import Path; from processes import Supervisor\n"
+        "import sys, time; from pathlib import Path; from lab.net.processes import Supervisor\n"
         f"child = Supervisor(Path({str(tmp_path)!r})).start('x', ['sleep', '60'])\n"
         "print(child.pid, flush=True); time.sleep(60)"
     )
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2] / "mininet")}
-    runner = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment)
+    runner = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     assert runner.stdout is not None
     pid = int(runner.stdout.readline())
     deadline = time.monotonic() + 60

@@ -9,10 +9,9 @@ from pathlib import Path
 
 from figures import arm_result
 
-import report
-import results
-import tables
-from claims import evaluate
+from lab.model import results
+from lab.report import report, tables
+from lab.report.claims import evaluate
 
 
 class Links(HTMLParser):

@@ -10,11 +10,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from test_demo import ISOLATED, REPOSITORY, needs_mininet, needs_root
+from test_demo import ISOLATED, needs_mininet, needs_root
 
-from errors import ArmError
+from bench.study import accuracy
+from lab.model.errors import ArmError
 
-STUDY = [sys.executable, str(REPOSITORY / "bench" / "study.py")]
+STUDY = [sys.executable, "-m", "bench.study.accuracy"]
 RUN: dict[str, Any] = {"losses": [2.0, 1.0], "test_loss": 1.0, "test_accuracy": 0.5, "parameters_sha256": "a"}
 RUN |= {"replicas_equal": True, "transport": {}, "seconds": 1.0, "policy_drops": []}
 
@@ -40,26 +41,23 @@ def test_without_tolerance_training_is_that_of_ddp_and_with_one_it_loses_gradien
 
 @pytest.fixture
 def study(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.syspath_prepend(str(REPOSITORY / "bench"))
-    import study
-
-    monkeypatch.setattr(study, "ready_machine", lambda plans: contextlib.nullcontext())
-    return study
+    monkeypatch.setattr(accuracy, "ready_machine", lambda plans: contextlib.nullcontext())
+    return accuracy
 
 
 def test_a_result_that_is_not_ddps_is_an_error(study: ModuleType) -> None:
     ddp = RUN | {"model": "cnn", "seed": 1, "steps": 2, "workers": 4, "arm": "ordered", "exchange": "rank-order"}
     ours = ddp | {"arm": "p = 0 %", "exchange": "gradlane", "tolerance": 0.0}
-    assert study.study_tables.identity([ddp, ours])[1] == []
+    assert study.tables.identity([ddp, ours])[1] == []
     for change in ({"parameters_sha256": "b"}, {"losses": [2.0, 1.5]}, {"replicas_equal": False}):
-        table, wrong = study.study_tables.identity([ddp, ours | change])
+        table, wrong = study.tables.identity([ddp, ours | change])
         assert len(table.rows) == 1
         assert len(wrong) == 1
 
 
 def test_lost_is_counted_against_what_was_pushed(study: ModuleType) -> None:
     counts = {"slices_expected": 2000, "slices_lost": 100}  # half of them are results
-    assert study.study_tables.lost(RUN | {"transport": counts}) == pytest.approx(0.1)
+    assert study.tables.lost(RUN | {"transport": counts}) == pytest.approx(0.1)
 
 
 def test_a_run_that_fails_costs_only_itself_and_is_made_up_for_later(
@@ -83,9 +81,7 @@ def test_a_run_that_fails_costs_only_itself_and_is_made_up_for_later(
             made.append(case.arm)
             return {**vars(case), "arm": case.arm, **RUN}
 
-    laboratory = ModuleType("study_lab")
-    monkeypatch.setattr(laboratory, "Laboratory", Laboratory, raising=False)
-    monkeypatch.setitem(sys.modules, "study_lab", laboratory)
+    monkeypatch.setattr("bench.study.laboratory.Laboratory", Laboratory)
     options = ["--models", "cnn", "--seeds", "1", "--p", "0", "--steps", "2", "--out", str(tmp_path)]
     rest = ["DDP, summed in rank order", "p = 0 %", "DDP, Gloo (2 workers)", "p = 0 % (2 workers)"]
     assert study.main(options) == 1

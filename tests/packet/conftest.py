@@ -15,8 +15,8 @@ from p4_coverage import Coverage
 from packet_bench import Bench
 from packet_targets import Bmv2, InProcess, Target
 
-from gradlane_switch.pipeline import Pipeline
-from gradlane_switch.state import Lock
+from gradlane_switch.state.pipeline import Pipeline
+from gradlane_switch.state.state import Lock
 from gradlane_switch.switch import read_p4info, read_program
 
 P4SRC = Path(__file__).parents[2] / "p4src"

@@ -18,8 +18,8 @@ from scapy.layers.inet import IP
 from scapy.layers.l2 import Ether
 
 from gradlane_switch import Switch
-from gradlane_switch.pipeline import Pipeline
-from gradlane_switch.state import Lock, State
+from gradlane_switch.state.pipeline import Pipeline
+from gradlane_switch.state.state import Lock, State
 
 PORTS = range(1, 9)
 CPU_PORT = 255

@@ -15,11 +15,11 @@ from typing import Any
 
 from small_programs import action, assign, const, expression, field, p4info, program, table
 
-from gradlane_switch import pcap
-from gradlane_switch.dataplane import DataPlane
-from gradlane_switch.pipeline import Pipeline
-from gradlane_switch.ports import parse_port
-from gradlane_switch.state import Lock
+from gradlane_switch.dataplane import pcap
+from gradlane_switch.dataplane.dataplane import DataPlane
+from gradlane_switch.dataplane.ports import parse_port
+from gradlane_switch.state.pipeline import Pipeline
+from gradlane_switch.state.state import Lock
 
 SECOND = 10**9
 EPOCH = 1_700_000_000 * SECOND

@@ -11,8 +11,8 @@ from typing import Any
 from finsy.proto import p4i, p4r
 
 from gradlane_switch import Switch
-from gradlane_switch.pipeline import Pipeline
-from gradlane_switch.state import Lock
+from gradlane_switch.state.pipeline import Pipeline
+from gradlane_switch.state.state import Lock
 
 Json = dict[str, Any]
 

@@ -19,10 +19,10 @@ from replaying import balance, drops, frame, steering_pipeline
 from running import Process, admin
 from tunnels import TunnelLab
 
-from gradlane_switch.dataplane import DataPlane
-from gradlane_switch.outbox import MOST_ARBITRATION, MOST_BYTES, MOST_MESSAGES, End, Outbox, StreamLosses
-from gradlane_switch.ports import parse_port
-from gradlane_switch.state import Lock
+from gradlane_switch.dataplane.dataplane import DataPlane
+from gradlane_switch.dataplane.ports import parse_port
+from gradlane_switch.p4runtime.outbox import MOST_ARBITRATION, MOST_BYTES, MOST_MESSAGES, End, Outbox, StreamLosses
+from gradlane_switch.state.state import Lock
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from compiled import delete, ids, load, modify
 from finsy.proto import p4r, rpc_code
 
-from gradlane_switch import batch
 from gradlane_switch.errors import EntityError
+from gradlane_switch.p4runtime import batch
 
 
 def crc16(data: bytes) -> int:

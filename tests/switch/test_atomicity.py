@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from running import Controller, failure, failures
 from small_programs import SEND, Json, action, assign, encode, entry, field, load, p4info, param, program, table
 
-from gradlane_switch import EntityError, Switch, atomic, batch
-from gradlane_switch.pipeline import Pipeline
-from gradlane_switch.state import Lock
+from gradlane_switch import EntityError, Switch
+from gradlane_switch.p4runtime import atomic, batch
+from gradlane_switch.state.pipeline import Pipeline
+from gradlane_switch.state.state import Lock
 
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
 CONTINUE, ROLLBACK = p4r.WriteRequest.CONTINUE_ON_ERROR, p4r.WriteRequest.ROLLBACK_ON_ERROR

@@ -9,9 +9,9 @@ from finsy.proto import p4r, rpc_code
 from small_programs import SEND, Json, action, assign, encode, entry, field, p4info, param, program, table
 
 from gradlane_switch import EntityError, Switch
-from gradlane_switch.pipeline import Pipeline
-from gradlane_switch.reconcile import reconcile
-from gradlane_switch.state import Lock
+from gradlane_switch.p4runtime.reconcile import reconcile
+from gradlane_switch.state.pipeline import Pipeline
+from gradlane_switch.state.state import Lock
 
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
 TABLE, COUNTED = 0x02000001, 0x02000002

@@ -7,7 +7,7 @@ import pytest
 from small_programs import SEND, STANDARD, Json, action, assign, const, expression, field, load, program, table
 
 from gradlane_switch import Switch
-from gradlane_switch.program import FieldKey
+from gradlane_switch.ir.program import FieldKey
 
 ERRORS = ["NoError", "PacketTooShort", "NoMatch", "StackOutOfBounds", "HeaderTooShort", "ParserTimeout"]
 ERRORS += ["ParserInvalidArgument"]

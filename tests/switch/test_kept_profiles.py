@@ -7,8 +7,9 @@ from compiled import load
 from finsy.proto import p4r, rpc_code
 from test_action_profiles import Profiles
 
-from gradlane_switch import Switch, batch
-from gradlane_switch.reconcile import reconcile
+from gradlane_switch import Switch
+from gradlane_switch.p4runtime import batch
+from gradlane_switch.p4runtime.reconcile import reconcile
 
 EVERYTHING = (
     p4r.Entity(action_profile_member=p4r.ActionProfileMember()),

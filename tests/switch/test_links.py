@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from finsy.proto import p4i
 from google.protobuf import text_format
-from lab import HOSTS, Lab, entries, laboratory
 from namespaces import Arrival, Network, ip, numbers, receive, send, socket_in
 from running import Controller, Process, admin
+from switched_hosts import HOSTS, Lab, entries, laboratory
 
 pytestmark = [
     pytest.mark.alone,

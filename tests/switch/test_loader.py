@@ -11,9 +11,9 @@ import pytest
 from small_programs import SEND, Json, action, assign, const, expression, field, p4info, param, program, table
 
 from gradlane_switch import ProgramError
-from gradlane_switch.codegen import generate
-from gradlane_switch.loader import load
-from gradlane_switch.schema import join
+from gradlane_switch.bmv2_json.loader import load
+from gradlane_switch.codegen.program import generate
+from gradlane_switch.p4info.schema import join
 from gradlane_switch.switch import read_p4info
 
 SET = action(0, "set", [16], assign(field("h", "out"), param(0)), SEND)

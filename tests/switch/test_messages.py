@@ -5,7 +5,7 @@ import pytest
 from small_programs import SEND, Json, action, const, expression, field, load, program, table
 
 from gradlane_switch import ProgramError, Switch
-from gradlane_switch.mail import LogMessage
+from gradlane_switch.state.mail import LogMessage
 
 PLACE = {"source_info": {"filename": "small.p4", "line": 23}}
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from gradlane_switch.codegen import generate
+from gradlane_switch.bmv2_json.loader import load
+from gradlane_switch.codegen.program import generate
 from gradlane_switch.errors import ProgramError, SwitchError
-from gradlane_switch.loader import load
-from gradlane_switch.native import LoadedProgram, ffi, runtime
-from gradlane_switch.state import Lock, State
+from gradlane_switch.native.libraries import LoadedProgram, ffi, runtime
+from gradlane_switch.state.state import Lock, State
 
 CORPUS = Path(__file__).parents[1] / "differential" / "build"
 ODD_VALUES: list[Any] = [None, -1, 0, 1, 65, 2048, 1 << 30, "", "x", "0x", "-0x5", [], {}, True, 1.5, [1]]

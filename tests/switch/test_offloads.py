@@ -19,9 +19,9 @@ import small_programs as small
 from google.protobuf import text_format
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from lab import HOSTS, Lab, laboratory
 from namespaces import Network, numbers, receive, socket_in
 from running import Process
+from switched_hosts import HOSTS, Lab, laboratory
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes network namespaces"),

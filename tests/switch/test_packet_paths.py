@@ -9,7 +9,7 @@ from finsy.proto import p4d, p4r, rpc_code
 
 from gradlane_switch import Switch
 from gradlane_switch.errors import EntityError
-from gradlane_switch.state import Losses
+from gradlane_switch.state.state import Losses
 
 PAYLOAD = bytes(range(50))
 CLONES = [(3, 7), (4, 9)]

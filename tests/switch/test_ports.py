@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from running import COMMAND, Process, admin
 
-from gradlane_switch import PortError, ProgramError, build
-from gradlane_switch.ports import BurstLoss, Impairment, PortConfig, PortSpec, parse_port
+from gradlane_switch import PortError, ProgramError
+from gradlane_switch.dataplane.ports import BurstLoss, Impairment, PortConfig, PortSpec, parse_port
+from gradlane_switch.native import build
 from gradlane_switch.switch import read_p4info
 
 

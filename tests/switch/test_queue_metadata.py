@@ -13,12 +13,13 @@ import pytest
 from compiled import PROGRAMS, group, load, session
 from replaying import balance, queue_balance
 
-from gradlane_switch import PortError, Switch, pcap
-from gradlane_switch.dataplane import DataPlane
-from gradlane_switch.pipeline import Pipeline
-from gradlane_switch.ports import changed, parse_port
-from gradlane_switch.replay import TimedFrame
-from gradlane_switch.state import Lock, Losses
+from gradlane_switch import PortError, Switch
+from gradlane_switch.dataplane import pcap
+from gradlane_switch.dataplane.dataplane import DataPlane
+from gradlane_switch.dataplane.ports import changed, parse_port
+from gradlane_switch.dataplane.replay import TimedFrame
+from gradlane_switch.state.pipeline import Pipeline
+from gradlane_switch.state.state import Lock, Losses
 from gradlane_switch.switch import read_p4info
 
 US = 1000  # ns

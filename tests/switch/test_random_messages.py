@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from running import Controller, Process
 
-from gradlane_switch import Switch, batch
+from gradlane_switch import Switch
+from gradlane_switch.p4runtime import batch
 
 BUILD = Path(__file__).parents[2] / "p4src" / "build" / "v1model"
 PROGRAM, P4INFO = BUILD / "gradlane.json", BUILD / "gradlane.p4info.txtpb"

@@ -30,7 +30,8 @@ from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Raw
 from small_programs import p4info
 
-from gradlane_switch import PortError, pcap
+from gradlane_switch import PortError
+from gradlane_switch.dataplane import pcap
 
 
 def numbers(packets: list[Packet]) -> list[int]:

@@ -6,11 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-SOAK = Path(__file__).parents[2] / "bench" / "soak.py"
 SECONDS = 8
 
 pytestmark = [
@@ -21,7 +19,7 @@ pytestmark = [
 
 
 def test_at_full_load_with_everything_changing_every_frame_is_accounted_for() -> None:
-    command = [sys.executable, str(SOAK), "--seconds", str(SECONDS), "--json"]
+    command = [sys.executable, "-m", "bench.switch.soak", "--seconds", str(SECONDS), "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as soak:
         try:
             output, errors = soak.communicate(timeout=300)

@@ -20,12 +20,14 @@ from scapy.layers.l2 import Ether
 from small_programs import action, assign, entry, field, load, p4info, param, program, table
 from tunnels import TunnelLab
 
-from gradlane_switch import Switch, build, tracing
-from gradlane_switch.codegen import generate
-from gradlane_switch.dataplane import DataPlane
-from gradlane_switch.loader import load as load_program
-from gradlane_switch.ports import parse_port
-from gradlane_switch.state import Lock
+from gradlane_switch import Switch
+from gradlane_switch.bmv2_json.loader import load as load_program
+from gradlane_switch.codegen.program import generate
+from gradlane_switch.dataplane import tracing
+from gradlane_switch.dataplane.dataplane import DataPlane
+from gradlane_switch.dataplane.ports import parse_port
+from gradlane_switch.native import build
+from gradlane_switch.state.state import Lock
 
 SPEC = field("standard_metadata", "egress_spec")
 

@@ -17,7 +17,7 @@ from replaying import balance, frame, number, waiting
 from running import COMMAND, Controller, admin
 from tunnels import Host, TunnelLab
 
-from gradlane_switch import pcap
+from gradlane_switch.dataplane import pcap
 
 _SO_TIMESTAMPNS = 35
 

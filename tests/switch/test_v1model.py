@@ -12,7 +12,7 @@ from scapy.packet import Raw
 from small_programs import SEND, Json, action, assign, const, expression, field, load, program, table
 
 from gradlane_switch import Switch, SwitchError
-from gradlane_switch.counts import CounterValue
+from gradlane_switch.state.counts import CounterValue
 
 
 def one_action(fields: list[tuple[str, int]], *primitives: Json, **parts: Any) -> Switch:

@@ -9,8 +9,8 @@ from finsy.proto import p4i, p4r, rpc_code
 from small_programs import SEND, Json, action, encode, field, p4info, program, table
 
 from gradlane_switch import EntityError, ProgramError, Switch
-from gradlane_switch.pipeline import Pipeline
-from gradlane_switch.state import Lock
+from gradlane_switch.state.pipeline import Pipeline
+from gradlane_switch.state.state import Lock
 
 NUMBER = 0x03000001
 MODIFY = p4r.Update.MODIFY

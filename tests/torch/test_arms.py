@@ -1,20 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The experiment's arms with and without the barrier."""
 
-import sys
 from pathlib import Path
 
 from ranks import Agent, job_file, run
 from worker_arms import train_arm
 
-MININET = Path(__file__).parents[2] / "mininet"
+from lab.training.config import Config, Node
+
 STEPS = 6
 
 
 def test_the_arm_without_a_barrier_trains_the_same_model(agents: list[Agent], tmp_path: Path) -> None:
-    sys.path.insert(0, str(MININET))
-    from training.config import Config, Node
-
     job = job_file(tmp_path / "job.toml", agents[:2], wire="float16")
     # Gloo, which the workers start by, binds to the first address of the interface.
     nodes = tuple(Node(rank, f"h{rank}", "127.0.0.1", "lo", str(agents[rank].socket)) for rank in range(2))
@@ -22,7 +19,7 @@ def test_the_arm_without_a_barrier_trains_the_same_model(agents: list[Agent], tm
     for arm in ("gradlane", "gradlane-overlap"):
         config = Config(arm, 5, "cnn", 16, 8, STEPS, nodes, job=str(job), timeout=120, start_delay=0, evaluate_every=3)
         config.save(tmp_path / f"{arm}.json")
-        of_ranks = run(train_arm, agents[:2], job, str(MININET), str(tmp_path / f"{arm}.json"))
+        of_ranks = run(train_arm, agents[:2], job, str(tmp_path / f"{arm}.json"))
         finals = [lines[-1] for lines in of_ranks]
         assert finals[0]["parameters_sha256"] == finals[1]["parameters_sha256"]
         digests[arm] = finals[0]["parameters_sha256"]

@@ -2,15 +2,13 @@
 """What a rank does in the test of the experiment's arms: it trains as the runner would have it."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 
-def train_arm(rank: int, size: int, folder: str, mininet: str, config: str) -> list[dict[str, Any]]:
+def train_arm(rank: int, size: int, folder: str, config: str) -> list[dict[str, Any]]:
     """The worker's records."""
-    sys.path.insert(0, mininet)
-    import train
+    from lab import train
 
     out = Path(folder, f"{rank}.jsonl")
     assert train.main(["worker", "--rank", str(rank), "--config", config, "--out", str(out)]) == 0

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from training import bursts
-from training.bursts import Plan
+from lab.training import bursts
+from lab.training.bursts import Plan
 
 PLAN = Plan(["127.0.4.1"], rate=40_000_000, period=0.1, duty=0.3, start=0.0, seconds=0.4, port=40009)
 FRAME = 1442  # bytes of one datagram on the wire

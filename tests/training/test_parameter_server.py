@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from training.config import Config, Node
-from training.ps_client import Client
-from training.ps_server import Server
-from training.ps_wire import HEADER_BYTES, Header, Kind, PeerError
+from lab.training.config import Config, Node
+from lab.training.ps_client import Client
+from lab.training.ps_server import Server
+from lab.training.ps_wire import HEADER_BYTES, Header, Kind, PeerError
 
 Array = NDArray[np.generic]
 WAIT = 60.0

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from training.arms import Arm
-from training.sockets import check_congestion_control, set_timeouts, tune_process
+from lab.training.arms import Arm
+from lab.training.sockets import check_congestion_control, set_timeouts, tune_process
 
 TOS_OF_EF = 46 << 2
 RENO_EF = Arm("test", "gloo", "", dscp=46, congestion_control="reno")

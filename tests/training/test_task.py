@@ -7,9 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training import data
-from training.data import Sampler
-from training.models import TASKS
+from lab.training import data
+from lab.training.data import Sampler
+from lab.training.models import TASKS
 
 torch.set_num_threads(1)  # as the workers do: more threads only wait for each other on a busy machine
 

@@ -15,12 +15,12 @@ import pytest
 import worker_processes
 from worker_processes import Process
 
-from training.config import Config, Node
-from training.records import explain
+from lab.training.config import Config, Node
+from lab.training.records import explain
 
 # Another one for each run of the tests, as the ports are always the same.
 NETWORK = f"127.{47 + os.getpid() % 200}.{os.getpid() // 200 % 250}"
-TRAIN = Path(__file__).parents[2] / "mininet" / "train.py"
+TRAIN = (sys.executable, "-m", "lab.train")
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def await_step(path: Path, process: Process) -> None:
 
 def test_a_wrong_run_file_is_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
-    argv = [sys.executable, str(TRAIN), "worker", "--config", str(tmp_path / "run.json"), "--rank", "0", "--out", "x"]
+    argv = [*TRAIN, "worker", "--config", str(tmp_path / "run.json"), "--rank", "0", "--out", "x"]
     result = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=worker_processes.PATIENCE)
     assert result.returncode == 2
     assert result.stderr.startswith("train.py: error: ")
@@ -159,7 +159,7 @@ def test_a_wrong_run_file_is_a_usage_error(tmp_path: Path) -> None:
 
 def test_bursts_report_what_they_sent(tmp_path: Path) -> None:
     options = ["--to", "127.0.5.9", "--rate", "10mbit", "--period", "0.05", "--duty", "0.5", "--seconds", "0.2"]
-    argv = [sys.executable, str(TRAIN), "bursts", *options, "--port", "40011"]
+    argv = [*TRAIN, "bursts", *options, "--port", "40011"]
     result = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=worker_processes.PATIENCE)
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["bursts"] == 4

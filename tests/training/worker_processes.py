@@ -8,9 +8,8 @@ import sys
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-from training.config import Config
+from lab.training.config import Config
 
-MININET = Path(__file__).parents[2] / "mininet"
 _CONTEXT = multiprocessing.get_context("forkserver")
 # As in tests/torch/ranks.py: of all tests of one pytest there is one such server.
 _CONTEXT.set_forkserver_preload(["torch", "torch.distributed.fsdp", "torch._dynamo", "gradlane.torch"])
@@ -39,7 +38,6 @@ def start(config: Config, folder: Path) -> list[Process]:
 def _run(arguments: list[str], errors: Path) -> None:
     os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), 2)
     faulthandler.dump_traceback_later(PATIENCE - 5, file=2)
-    sys.path.insert(0, str(MININET))
-    import train
+    from lab import train  # with PyTorch
 
     sys.exit(train.main(arguments))

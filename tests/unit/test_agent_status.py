@@ -4,8 +4,8 @@
 from types import SimpleNamespace
 from typing import Any
 
-from gradlane.config import AgentConfig
-from gradlane.daemon import Agent
+from gradlane.daemon.agent import Agent
+from gradlane.daemon.config import AgentConfig
 
 
 def test_jobs_of_one_name_are_told_apart_by_their_ids() -> None:

@@ -7,7 +7,7 @@ from gradlane._core import ffi, lib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradlane import elements
+from gradlane.job import elements
 
 FLOATS = st.sampled_from(elements.FLOATS)
 

@@ -3,7 +3,7 @@
 
 import pytest
 
-from gradlane.costs import Conditions, choose
+from gradlane.job.costs import Conditions, choose
 
 FAST = Conditions(rate=10e9, latency=50e-6)
 

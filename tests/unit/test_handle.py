@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from gradlane._core import ffi, lib
 
-from gradlane import memory
+from gradlane.client.handle import Callback, Completions
 from gradlane.errors import AgentError
-from gradlane.handle import Callback, Completions
+from gradlane.ipc import memory
 
 
 @pytest.fixture

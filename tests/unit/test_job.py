@@ -9,8 +9,8 @@ from gradlane._core import lib
 
 from gradlane import job
 from gradlane.job import JobError, Member
-from gradlane.loss import Adaptive, LossClass
-from gradlane.policy import DropPrecedence, QueueClass
+from gradlane.job.loss import Adaptive, LossClass
+from gradlane.job.policy import DropPrecedence, QueueClass
 
 GOOD = """
 [job]

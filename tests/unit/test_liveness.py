@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gradlane import liveness
-from gradlane.liveness import (
+from gradlane.control import liveness
+from gradlane.control.liveness import (
     INDIRECT_SECONDS,
     LATE_SECONDS,
     SILENT_SECONDS,

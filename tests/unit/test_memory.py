@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from gradlane import memory
+from gradlane.ipc import memory
 
 
 def test_a_process_can_not_shrink_what_its_agent_has_mapped() -> None:

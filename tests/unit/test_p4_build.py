@@ -27,7 +27,7 @@ def load_build() -> ModuleType:
 
 build = load_build()
 TREES = pytest.mark.parametrize(
-    "tree", [build.GRADLANE, build.CORPUS, build.BENCH], ids=["gradlane", "corpus", "bench"]
+    "tree", [build.GRADLANE, build.CORPUS, *build.BENCH], ids=["gradlane", "corpus", "bench-switch", "bench-training"]
 )
 
 

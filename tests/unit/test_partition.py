@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradlane import partition, wire
-from gradlane.loss import Loss, LossClass
-from gradlane.names import LIMITS, Names
+from gradlane import wire
+from gradlane.job import partition
+from gradlane.job.loss import Loss, LossClass
+from gradlane.job.names import LIMITS, Names
 
 
 def loss(*classes: LossClass, push: float = 0.0) -> Loss:

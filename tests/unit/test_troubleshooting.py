@@ -15,7 +15,7 @@ ROWS = re.findall(r"^\| (`.+?) \|", PAGE[PAGE.index("## Troubleshooting") :], re
 MESSAGES = [message for row in ROWS for message in re.findall(r"`([^`]+)`", row)]
 
 # What programs are told of their own mistakes is in the Python pages; the doctor says how to mend what it finds.
-NOT_THE_AGENT = ("torch", "commands", "doctor", "client.py", "communicator.py", "handle.py")
+NOT_THE_AGENT = ("torch", "commands", "doctor", "client/connection.py", "client/communicator.py", "client/handle.py")
 SAYING = {"AgentError", "Refused", "fail", "failed", "_failed", "_refuse", "refused"}
 LOGGING = {"warning", "error", "exception"}
 # Here reasons are put together before they are said.
@@ -59,7 +59,7 @@ def docstrings(tree: ast.AST) -> set[int]:
 def said() -> Iterator[str]:
     """What the agent's modules raise, log or give as a reason."""
     for path, tree in TREES.items():
-        if path.relative_to(SOURCES).parts[0] in NOT_THE_AGENT:
+        if any(path.is_relative_to(SOURCES / part) for part in NOT_THE_AGENT):
             continue
         not_said = docstrings(tree)
         for node in ast.walk(tree):

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 from gradlane.errors import AgentError, GradlaneError
 
 if TYPE_CHECKING:
-    from gradlane.communicator import Communicator
+    from gradlane.client.communicator import Communicator
 
 
 def __getattr__(name: str) -> Any:
     # The controller imports the package for the job file and needs neither numpy nor the C core.
     if name == "Communicator":
-        from gradlane.communicator import Communicator
+        from gradlane.client.communicator import Communicator
 
         return Communicator
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,16 +10,17 @@ from typing import Any
 from finsy.proto import p4i, p4r
 from google.protobuf import text_format
 
-from gradlane_switch import entities, tracing
-from gradlane_switch.counts import CounterValue
-from gradlane_switch.digest_entries import acknowledge
+from gradlane_switch.dataplane import tracing
+from gradlane_switch.dataplane.replay import Replay, TimedFrame, replay
 from gradlane_switch.errors import EntityError, ProgramError, SwitchError
-from gradlane_switch.native import NULL, LoadedProgram, ffi, runtime
-from gradlane_switch.notifications import notifications
-from gradlane_switch.packet_io import packet_out
-from gradlane_switch.pipeline import Pipeline
-from gradlane_switch.replay import Replay, TimedFrame, replay
-from gradlane_switch.state import Lock, Losses
+from gradlane_switch.native.libraries import NULL, LoadedProgram, ffi, runtime
+from gradlane_switch.p4info.packet_io import packet_out
+from gradlane_switch.p4runtime import entities
+from gradlane_switch.p4runtime.digest_entries import acknowledge
+from gradlane_switch.p4runtime.notifications import notifications
+from gradlane_switch.state.counts import CounterValue
+from gradlane_switch.state.pipeline import Pipeline
+from gradlane_switch.state.state import Lock, Losses
 
 _MAX_COPIES = 512
 _MAX_FRAME = 9216

@@ -5,9 +5,9 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from gradlane import config
 from gradlane.commands import flags
-from gradlane.config import AgentConfig, ConfigError
+from gradlane.daemon import config
+from gradlane.daemon.config import AgentConfig, ConfigError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +54,7 @@ def read(options: argparse.Namespace) -> AgentConfig:
 
 def run(options: argparse.Namespace) -> int:
     """Until it is told to stop. Raises AgentError, ConfigError."""
-    from gradlane import service
+    from gradlane.daemon import service
 
     service.run(read(options), lambda: read(options))
     return 0

@@ -4,7 +4,7 @@
 import argparse
 from pathlib import Path
 
-from gradlane import config
+from gradlane.daemon import config
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from gradlane import agent_socket, config, job
+from gradlane import job
+from gradlane.client import agent_socket
 from gradlane.commands import flags
-from gradlane.config import DEFAULT_FILE
+from gradlane.daemon import config
+from gradlane.daemon.config import DEFAULT_FILE
 from gradlane.doctor import host, interface, path
 from gradlane.doctor.findings import FAIL, OK, WARN, Finding
 from gradlane.errors import AgentError, GradlaneError
-from gradlane.status import AgentStatus
+from gradlane.ipc.status import AgentStatus
 from gradlane.toml_file import Address
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from gradlane.config import DEFAULT_SOCKET
+from gradlane.daemon.config import DEFAULT_SOCKET
 
 Value = TypeVar("Value")
 

@@ -26,7 +26,7 @@ def _exit(_number: int, _frame: FrameType | None) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Until the job's workers have left. Raises AgentError, JobError."""
-    from gradlane.client import Connection
+    from gradlane.client.connection import Connection
 
     signal.signal(signal.SIGTERM, _exit)
     connection = Connection(options.job, options.rank, socket_path=options.socket)

@@ -5,8 +5,8 @@ import argparse
 import json
 import time
 
-from gradlane import agent_socket, view
-from gradlane.commands import flags
+from gradlane.client import agent_socket
+from gradlane.commands import flags, view
 
 
 def add(parser: argparse.ArgumentParser) -> None:

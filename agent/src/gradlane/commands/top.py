@@ -8,11 +8,11 @@ import sys
 import time
 from dataclasses import dataclass
 
-from gradlane import agent_socket, view
-from gradlane.commands import flags
+from gradlane.client import agent_socket
+from gradlane.commands import flags, view
+from gradlane.commands.view import Line
 from gradlane.errors import AgentError
-from gradlane.status import AgentStatus
-from gradlane.view import Line
+from gradlane.ipc.status import AgentStatus
 
 HELP = "q: quit, s: sort by the next column, arrows: scroll"
 SIDEWAYS = 16  # characters that one press of an arrow moves

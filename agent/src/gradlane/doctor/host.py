@@ -7,8 +7,8 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from gradlane.datapath.sockets import BUFFER_BYTES
 from gradlane.doctor.findings import OK, WARN, Finding, judge
-from gradlane.sockets import BUFFER_BYTES
 
 # Numbers of Linux that the socket module does not name.
 _UDP_SEGMENT, _UDP_GRO = 103, 104

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from gradlane.client import Connection
+from gradlane.client.connection import Connection
 from gradlane.errors import AgentError
 from gradlane.torch.shared import NAMES, as_array, as_tensor
 from gradlane.torch.staging import Exchange, Staging, pin

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import torch
 
-from gradlane.client import Tensor
+from gradlane.client.connection import Tensor
 from gradlane.torch.session import Session
 from gradlane.torch.shared import as_tensor, parts
 from gradlane.torch.staging import Exchange

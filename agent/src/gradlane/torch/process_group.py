@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
-from gradlane.client import Connection
+from gradlane.client.connection import Connection
 from gradlane.errors import AgentError
 from gradlane.torch import rendezvous
 from gradlane.torch.session import Session

@@ -14,8 +14,9 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from gradlane import agent_socket, job
-from gradlane.client import DEFAULT_SOCKET, Connection
+from gradlane import job
+from gradlane.client import agent_socket
+from gradlane.client.connection import DEFAULT_SOCKET, Connection
 from gradlane.errors import AgentError
 
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 import torch
 from torch._C._distributed_c10d import GradBucket  # what torch.distributed exports, with its type
 
-from gradlane.client import Connection, Tensor
+from gradlane.client.connection import Connection, Tensor
 from gradlane.errors import AgentError
 from gradlane.torch.bucket import Bucket
 from gradlane.torch.shared import as_tensor, parts

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from finsy import Action, Match, P4TableEntry
 
 from gradlane.job import Job
-from gradlane.policy import MAX_LAYER, MAX_MAGNITUDE
+from gradlane.job.policy import MAX_LAYER, MAX_MAGNITUDE
 from gradlane_controller.fabric import Fabric
 from gradlane_controller.policy.checks import MAX_JOBS
 from gradlane_controller.policy.entities import Entity

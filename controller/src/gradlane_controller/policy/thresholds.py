@@ -14,7 +14,7 @@ def thresholds(fabric: Fabric, port: Port | LinkPort) -> tuple[int, int]:
 
     Where the fabric file states none: a quarter and a half of the buffer, so that what is droppable goes while a burst
     of what is not still fits; of a buffer that is deep for its rate no more than takes MOST_DELAY to send.
-    bench/thresholds.py measures that this is on the plateau.
+    bench/training/thresholds.py measures that this is on the plateau.
     """
     if fabric.thresholds is not None:
         return int(port.buffer * fabric.thresholds.yellow), int(port.buffer * fabric.thresholds.red)

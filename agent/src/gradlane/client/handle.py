@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations under way, as a training process sees them: waiting for one, or being called when it is done."""
+
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from gradlane._core import ffi, lib
+from gradlane.errors import AgentError
+from gradlane.ipc.memory import Memory
+
+log = logging.getLogger("gradlane")
+
+# A wait returns to Python this often, so that Ctrl-C and other signals are handled.
+_SLICE_SECONDS = 0.1
+
+Callback = Callable[[AgentError | None], None]
+
+
+class Completions:
+    """Which operations of a connection are done; runs callbacks in a thread of its own, once there are any."""
+
+    def __init__(self, channel: Memory, kick: int, why: Callable[[], AgentError]) -> None:
+        """`channel`, `kick`: memory and pipe of the channel, this object's from now on; `why` tells why it failed."""
+        self._channel = channel
+        client = lib.gl_client_new(channel.pointer, kick)
+        if client == ffi.NULL:
+            raise MemoryError("a channel to the agent")
+        self.client = ffi.gc(client, lib.gl_client_free)
+        self.why = why
+        self.lock = threading.RLock()  # of each handle's state and of the watched
+        self._watched: set[Handle] = set()
+        # Of operations that nobody waits for any more: their slots, and the arrays that the agent still works on.
+        self._abandoned: deque[tuple[int, tuple[Any, ...]]] = deque()
+        self._thread: threading.Thread | None = None
+        self._closing = False
+
+    def submit(self, command: Any, arrays: tuple[Any, ...]) -> "Handle":
+        """Puts a gl_command into the ring; `arrays` live until it is done. Raises AgentError."""
+        with contextlib.suppress(IndexError):  # another thread has looked through them
+            for _ in range(len(self._abandoned)):
+                self.abandon(*self._abandoned.popleft())
+        slot = lib.gl_client_submit(self.client, command)
+        if slot == -1:
+            raise AgentError(f"{lib.GL_SLOTS} operations are under way: wait for some of them")
+        if slot < 0:
+            raise self.why()
+        return Handle(self, slot, arrays)
+
+    def abandon(self, slot: int, arrays: tuple[Any, ...]) -> None:
+        """Nobody waits for that operation any more: gives its slot and its arrays back once it is done."""
+        if lib.gl_client_state(self.client, slot) < lib.GL_DONE:
+            self._abandoned.append((slot, arrays))
+        else:
+            lib.gl_client_release(self.client, slot)
+
+    def fail(self) -> None:
+        """The agent is gone, or the session over: what is under way fails, and whatever comes later."""
+        lib.gl_client_fail(self.client)
+
+    def watch(self, handle: "Handle") -> None:
+        """Its callbacks are run when it is done."""
+        with self.lock:
+            self._watched.add(handle)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="gradlane-completions", daemon=True)
+                self._thread.start()
+
+    def _run(self) -> None:
+        while not self._closing:
+            # What is done after this count was taken ends the wait below.
+            seen = lib.gl_client_completions(self.client, 0, 0)
+            with self.lock:
+                done = [handle for handle in self._watched if handle.done()]
+                self._watched.difference_update(done)
+            for handle in done:
+                handle.call()
+            if not done:
+                lib.gl_client_completions(self.client, seen, int(_SLICE_SECONDS * 1e6))
+
+    def close(self) -> None:
+        """Ends the thread, when the callbacks of what is done have run. The client must have failed or be idle."""
+        self._closing = True
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+
+class Handle:
+    """An operation under way."""
+
+    def __init__(self, completions: Completions, slot: int, arrays: tuple[Any, ...]) -> None:
+        self._completions = completions
+        self._slot = slot
+        self._arrays = arrays  # live until it is done
+        self._state = 0
+        self._callbacks: list[Callback] = []
+
+    def done(self) -> bool:
+        """Whether it is over, well or not."""
+        if self._state == 0:
+            self._settle(lib.gl_client_state(self._completions.client, self._slot))
+        return self._state != 0
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Blocks until it is done, without the GIL. Raises AgentError that names who is to blame, TimeoutError."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self._state == 0:
+            left = _SLICE_SECONDS if deadline is None else min(_SLICE_SECONDS, deadline - time.monotonic())
+            self._settle(lib.gl_client_wait(self._completions.client, self._slot, max(0, int(left * 1e6))))
+            if self._state == 0 and deadline is not None and time.monotonic() >= deadline:
+                raise TimeoutError(f"not done within {timeout:g} s")
+        if self._state == lib.GL_FAILED:
+            raise self._completions.why()
+
+    def add_done_callback(self, callback: Callback) -> None:
+        """Calls `callback(error)`, error None if all went well, in the connection's completion thread."""
+        with self._completions.lock:
+            self._callbacks.append(callback)
+            self._completions.watch(self)
+
+    def call(self) -> None:
+        """Runs the callbacks; of the completion thread."""
+        error = self._completions.why() if self._state == lib.GL_FAILED else None
+        with self._completions.lock:
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            try:
+                callback(error)
+            except Exception:
+                log.exception("a callback of an operation failed")  # the other callbacks are not to suffer
+
+    def _settle(self, state: int) -> None:
+        """Takes over the completion word. Another thread may have done so, and the slot serve another operation."""
+        if state < lib.GL_DONE:
+            return
+        with self._completions.lock:
+            if self._state == 0:
+                self._state = state
+                self._arrays = ()
+                lib.gl_client_release(self._completions.client, self._slot)
+
+    def __del__(self) -> None:
+        if getattr(self, "_state", 1) == 0:
+            self._completions.abandon(self._slot, self._arrays)

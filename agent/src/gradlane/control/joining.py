@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the ranks of a job come to their Agreement: they measure the paths between them, and rank 0 decides."""
+
+import asyncio
+import functools
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+from gradlane.control.peers import Peers, Stage
+from gradlane.control.probing import Path, Prober, Probes
+from gradlane.errors import AgentError
+from gradlane.job import MAX_PACKET, Job, headers, largest_slice
+from gradlane.job.agreement import Agreement
+from gradlane.job.costs import Conditions
+
+MAX_PATHS = 4
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """By one rank. `packet`: the least that its paths carry, the one to `rank`; `rate` is None if not known."""
+
+    packet: int
+    rank: int
+    latency: float
+    rate: float | None
+
+
+async def agree(job: Job, rank: int, peers: Peers, prober: Prober) -> Agreement:
+    """Measures the paths and agrees on them, when all are connected. Raises AgentError naming what is in the way."""
+    if rank == 0:
+        # Numbers of a job that comes later are higher, so the switches' budget slots are its own.
+        mine = {"token": secrets.randbits(64), "message_base": int(time.time() * 1000) & 0xFFFFFFFF}
+        peers.tell("session", mine)
+        session = mine
+    else:
+        [session] = await peers.told("session", [0], job.patience)
+    addresses = [member.address for member in job.members]
+    probes = prober.add(job.id, rank, int(session["token"]), addresses, peers.hear)  # until the session ends
+    peers.beat = probes.beat
+    await peers.reach(Stage.SESSION_KNOWN, job.patience)
+    measured = await _measure(job, rank, peers, prober, probes)
+    if rank == 0:
+        others = list(range(1, len(job.members)))
+        told = [_Measured(**values) for values in await peers.told("paths", others, job.patience)]
+        agreed = _decide(job, [measured, *told])
+        peers.tell("agreement", agreed)
+    else:
+        peers.tell("paths", asdict(measured), [0])
+        [agreed] = await peers.told("agreement", [0], job.patience)
+    return Agreement(
+        int(session["token"]),
+        int(session["message_base"]),
+        int(agreed["slice_bytes"]),
+        Conditions(float(agreed["rate"]), float(agreed["latency"])),
+    )
+
+
+async def _measure(job: Job, rank: int, peers: Peers, prober: Prober, probes: Probes) -> _Measured:
+    others = [member.rank for member in job.members if member.rank != rank]
+    if not others:
+        return _Measured(prober.largest(prober.address), rank, 0.0, None)
+    wanted = job.transport.slice_bytes
+    needed = None if wanted is None else wanted + headers(job.family)
+    # The nearest ranks first and few at once, so that no port gets everybody's probes together.
+    others = others[rank:] + others[:rank]
+    some = asyncio.Semaphore(MAX_PATHS)
+
+    def lived(other: int) -> Callable[[], float]:
+        return functools.partial(peers.lived, other)
+
+    async def path(other: int) -> Path:
+        async with some:
+            return await probes.path(other, needed, peers.name(other), lived(other))
+
+    paths = await asyncio.gather(*map(path, others))
+    packet, narrowest = min((path.packet, other) for path, other in zip(paths, others, strict=True))
+    if needed is not None and packet < needed:
+        raise AgentError(
+            f"the path from {peers.name(rank)} to {peers.name(narrowest)} carries packets of {packet} bytes, and "
+            f"transport.slice_bytes = {wanted} makes them {needed}: it must be at most "
+            f'{largest_slice(packet, job.family)}, or "auto"'
+        )
+    # Each rank sends its train to the next one, so that no two meet at a port.
+    following = (rank + 1) % len(job.members)
+    rate = await probes.rate(following, packet, job.transport.buffer // 2, lived(following))
+    return _Measured(packet, narrowest, max(path.latency for path in paths), rate)
+
+
+def _decide(job: Job, measured: list[_Measured]) -> dict[str, float]:
+    packet = min(m.packet for m in measured)
+    rates = [float(f"{m.rate:.3g}") for m in measured if m.rate is not None]  # it is no more exact
+    return {
+        "slice_bytes": job.transport.slice_bytes or largest_slice(min(packet, MAX_PACKET), job.family),
+        "rate": min([float(job.transport.rate), *rates]),
+        "latency": max(m.latency for m in measured),
+    }

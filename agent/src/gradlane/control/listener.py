@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the agents of other hosts call: TCP port 47401 of one address.
+
+Anyone can connect there, so until a caller has proved to know a job it gets little: one of MAX_PENDING places, for
+HANDSHAKE_SECONDS, and MAX_LINE bytes. A flood takes the places of the oldest, who call again.
+"""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+import ssl
+from typing import Protocol
+
+from gradlane import wire
+from gradlane.control import tls
+from gradlane.control.handshake import MAX_LINE, Call
+from gradlane.control.security import Credentials
+from gradlane.errors import AgentError
+from gradlane.toml_file import Address
+
+log = logging.getLogger("gradlane")
+
+HANDSHAKE_SECONDS = 10.0  # many at once, on a busy machine
+MAX_PENDING = 512
+# A caller whose job is not here yet waits for it this long, then it is hung up and calls again: so one whose host is
+# gone does not keep its place.
+PARK_SECONDS = 5.0
+# No descriptor is free: none tells when there will be.
+_RETRY_SECONDS = 1.0
+
+
+class Host(Protocol):
+    """The session of a job here, as the listener sees it."""
+
+    def accept(self, call: Call) -> None:
+        """Takes over a call about the job."""
+
+    def refused(self, address: str, problem: str) -> None:
+        """Someone at that address, who may be a member, could not be let in at all."""
+
+    def broken(self, address: str, problem: str) -> None:
+        """Someone at that address, who may be a member and call again, has not come so far."""
+
+
+def mark_as_control(writer: asyncio.StreamWriter) -> None:
+    """The DSCP that switches serve in the top class; no delay."""
+    sock: socket.socket | None = writer.get_extra_info("socket")
+    if sock is None:
+        return  # the connection is lost already, and the reader knows why
+    if sock.family == socket.AF_INET6:
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, wire.CONTROL_DSCP << 2)
+    else:
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, wire.CONTROL_DSCP << 2)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+class Listener:
+    """Hands calls to the session of their job. `statistics` counts what became of them."""
+
+    def __init__(self, address: Address, credentials: Credentials) -> None:
+        """Binds the port. Raises AgentError."""
+        self.credentials = credentials
+        self.statistics = {"calls_accepted": 0, "calls_refused": 0, "calls_broken": 0, "calls_evicted": 0}
+        self._hosts: dict[int, Host] = {}
+        self._news = asyncio.Event()
+        self._pending: dict[asyncio.Task[None], str] = {}
+        self._socket = _bind(address)
+        self._task = asyncio.get_running_loop().create_task(self._accept())
+
+    def add(self, job: int, host: Host) -> None:
+        """Calls about that job go to `host` from now on, those that wait for it first."""
+        self._hosts[job] = host
+        self._news.set()
+        self._news = asyncio.Event()
+
+    def remove(self, job: int) -> None:
+        """The job has ended here."""
+        self._hosts.pop(job, None)
+
+    def pending(self) -> int:
+        """Callers that have not been let in yet."""
+        return len(self._pending)
+
+    def close(self) -> None:
+        """Takes no more calls."""
+        self._task.cancel()
+        for task in self._pending:
+            task.cancel()
+        self._socket.close()
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                sock, (address, *_) = await loop.sock_accept(self._socket)
+            except OSError as error:
+                log.warning("a call could not be taken: %s", error.strerror)
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            if len(self._pending) >= MAX_PENDING:
+                oldest = next(iter(self._pending))
+                oldest.cancel()
+                del self._pending[oldest]
+                self.statistics["calls_evicted"] += 1
+            task = loop.create_task(self._take(sock, address))
+            self._pending[task] = address
+            task.add_done_callback(lambda task: self._pending.pop(task, None))
+
+    async def _take(self, sock: socket.socket, address: str) -> None:
+        """From the TCP connection to the session that it is for."""
+        writer = None
+        credentials = self.credentials
+        try:
+            reader, writer = await tls.secure(sock, credentials.listening, MAX_LINE, HANDSHAKE_SECONDS)
+            mark_as_control(writer)
+            call = Call(reader, writer, credentials)
+            await asyncio.wait_for(call.listen(), HANDSHAKE_SECONDS)
+            await self._hand_over(call)
+        except ssl.SSLError as error:
+            problem = credentials.problem(error)
+            self._broken(address, problem or "TLS was broken off", final=bool(problem))
+        except (OSError, EOFError, ValueError, asyncio.TimeoutError) as error:
+            self._broken(address, str(error) or type(error).__name__)
+        except asyncio.CancelledError:
+            if writer is not None:
+                writer.transport.abort()
+            raise
+        else:
+            return
+        if writer is not None:
+            writer.transport.abort()
+
+    async def _hand_over(self, call: Call) -> None:
+        if problem := call.version_problem():
+            self.statistics["calls_refused"] += 1
+            log.warning("the agent at %s %s", call.address, problem)
+            for host in self._hosts.values():
+                host.refused(call.address, problem)
+            call.refuse(problem)
+            return
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._joined(call.job), PARK_SECONDS)
+        host = self._hosts.get(call.job) if isinstance(call.job, int) else None
+        if host is None:
+            call.writer.close()
+            return
+        self.statistics["calls_accepted"] += 1
+        host.accept(call)
+
+    async def _joined(self, job: object) -> None:
+        while job not in self._hosts:
+            await self._news.wait()
+
+    def _broken(self, address: str, problem: str, final: bool = False) -> None:
+        """`final`: another try would not help, if it is a member who called."""
+        self.statistics["calls_broken"] += 1
+        log.info("a call from %s came to nothing: %s", address, problem)
+        for host in self._hosts.values():
+            if final:
+                host.refused(address, problem)
+            else:
+                host.broken(address, problem)
+
+
+def _bind(address: Address) -> socket.socket:
+    sock = socket.socket(socket.AF_INET if address.version == 4 else socket.AF_INET6, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((str(address), wire.CONTROL_PORT))
+        sock.listen(MAX_PENDING)
+    except OSError as error:
+        sock.close()
+        why = {
+            errno.EADDRINUSE: "is in use: another agent runs on this address",
+            errno.EADDRNOTAVAIL: "can't be bound: no interface of this host has the address",
+        }.get(error.errno or 0, f"can't be bound: {error.strerror}")
+        raise AgentError(f"TCP port {wire.CONTROL_PORT} of {address} {why}") from error
+    return sock

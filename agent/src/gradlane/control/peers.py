@@ -1,0 +1,403 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The control connections of one job at one rank: rendezvous, liveness and the orderly end.
+
+One TLS connection between every two ranks, opened by the higher rank, lines of JSON. They carry nothing that a step of
+training waits for: what the transport itself has to say goes as datagrams in the top queue class.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import math
+import socket
+import ssl
+import time
+from collections.abc import Callable, Coroutine
+from enum import IntEnum
+from typing import Any
+
+from gradlane import wire
+from gradlane.control import handshake, tls
+from gradlane.control.handshake import Call, Message, Refused
+from gradlane.control.listener import HANDSHAKE_SECONDS, mark_as_control
+from gradlane.control.security import Credentials
+from gradlane.errors import AgentError, listed
+from gradlane.job import Job
+
+HEARTBEAT_SECONDS = 0.5
+# TCP sends again 0.2, 0.6, 1.4, 3 and 6.2 s after a loss, so a connection survives an outage of 5 s.
+DEAD_SECONDS = 7.5
+# Nobody tells when an agent starts that does not run yet.
+RETRY_SECONDS = 0.2
+CONNECT_SECONDS = 5.0
+# Calls that one rank makes at once: more of them would only run out of time together.
+MAX_CALLS = 4
+LINGER_SECONDS = 2.0
+# More than PARK_SECONDS, after which the other side hangs up, on a busy machine: a call that was taken is not given up.
+ANSWER_SECONDS = 20.0
+
+
+class Stage(IntEnum):
+    """How far a rank has come. All wait for all at each."""
+
+    CONNECTED = 0
+    SESSION_KNOWN = 1  # it answers probes
+    READY = 2  # its engine takes datagrams
+    LEFT = 3
+    GONE = 4  # it knows that all have left, so it needs nobody's connection any more
+
+
+class Peer:
+    """The connection to one rank. `waiting`: the operation that is longest under way there or None.
+
+    `heard`: the last sign of life; `beats`: how many heartbeats it has sent, one each HEARTBEAT_SECONDS that it runs.
+    """
+
+    def __init__(self, rank: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.rank = rank
+        self.reader = reader
+        self.writer = writer
+        self.heard = time.monotonic()
+        self.beats = 0
+        self.stage = Stage.CONNECTED
+        self.waiting: str | None = None
+
+    def send(self, message: Message) -> None:
+        """Queues one message."""
+        handshake.write(self.writer, message)
+
+
+class Peers:
+    """All connections of one job at one rank. `failed` is called once, with the reason, when the job can't go on.
+
+    `answer` answers the questions of other ranks, at rank 0: (rank, question) -> answer. `waiting` is told to the
+    others with each heartbeat. TCP holds heartbeats back behind whatever is lost, so datagrams are signs of life too:
+    `beat` sends one to a rank, `silence` gives the seconds since one of the transport came from it.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        rank: int,
+        credentials: Credentials,
+        failed: Callable[[str], None],
+        answer: Callable[[int, Message], Message],
+    ) -> None:
+        self.job = job
+        self.rank = rank
+        self.waiting: str | None = None
+        self.silence: Callable[[int], float] = _never_heard
+        self.beat: Callable[[int], None] | None = None  # until the token is known
+        self._credentials = credentials
+        self._failed = failed
+        self._answer = answer
+        self._peers: dict[int, Peer] = {}
+        self._stage = Stage.CONNECTED
+        self._others = [member.rank for member in job.members if member.rank != rank]
+        self._why: dict[int, str] = {}  # a rank can't be reached
+        self._told: dict[str, dict[int, Any]] = {}  # by topic and rank
+        self._questions: dict[int, asyncio.Future[Message]] = {}
+        self._numbers = itertools.count()
+        self._changed = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._lingering: set[asyncio.Task[None]] = set()
+        self._calls = asyncio.Semaphore(MAX_CALLS)
+        self._closing = False
+        self._refusal = ""
+
+    def name(self, rank: int) -> str:
+        """A rank as errors name it."""
+        return self.job.name_of(rank)
+
+    def start(self) -> None:
+        """Begins to call the lower ranks, the nearest first, so that not all call the same; the higher ones call us."""
+        for rank in reversed(range(self.rank)):
+            self._spawn(self._call(rank))
+        self._spawn(self._beat())
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failed(f"control connection of {self.name(self.rank)}: {error!r}")
+
+    # Connecting
+
+    async def _call(self, rank: int) -> None:
+        while not self._closing:
+            writer = None
+            try:
+                async with self._calls:
+                    sock = await asyncio.wait_for(self._connect(rank), CONNECT_SECONDS)
+                    reader, writer = await tls.secure(
+                        sock, self._credentials.calling, handshake.MAX_LINE, HANDSHAKE_SECONDS
+                    )
+                mark_as_control(writer)
+                await asyncio.wait_for(
+                    handshake.introduce(reader, writer, self.job, self.rank, rank, self._credentials), ANSWER_SECONDS
+                )
+            except (Refused, ssl.SSLError) as error:
+                problem = str(error) if isinstance(error, Refused) else self._credentials.problem(error)
+                if writer is not None:
+                    writer.close()
+                if problem:
+                    self._refuse(f"{self.name(rank)} {problem}")
+                    return
+                await asyncio.sleep(RETRY_SECONDS)
+            except (OSError, EOFError, ValueError, asyncio.TimeoutError) as error:
+                reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+                if writer is None:
+                    self._why[rank] = f"no agent answers ({reason})"
+                elif isinstance(error, EOFError):  # after PARK_SECONDS
+                    self._why[rank] = "its agent runs, but its training has not joined yet"
+                else:
+                    self._why[rank] = f"its agent hung up ({reason})"
+                if writer is not None:
+                    writer.close()
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                self._adopt(rank, reader, writer)
+                return
+
+    async def _connect(self, rank: int) -> socket.socket:
+        own, other = self.job.member(self.rank).address, self.job.member(rank).address
+        sock = socket.socket(socket.AF_INET if own.version == 4 else socket.AF_INET6, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            sock.bind((str(own), 0))
+            await asyncio.get_running_loop().sock_connect(sock, (str(other), wire.CONTROL_PORT))
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def accept(self, call: Call) -> None:
+        """Takes over a connection that another agent opened, after its introduction was read."""
+        if problem := call.problem(self.job, self.rank):
+            self.refused(call.address, problem)
+            call.refuse(problem)
+        elif call.rank in self._peers:
+            call.writer.close()
+            self._failed(f"{self.name(call.rank)} is gone: its agent was started anew, and calls again")
+        else:
+            call.accept(self.job, self.rank)
+            self._adopt(call.rank, call.reader, call.writer)
+
+    def refused(self, address: str, problem: str) -> None:
+        """Someone could not be let in. If it calls from a missing rank's address, that is why the job can't begin."""
+        for member in self.job.members[self.rank + 1 :]:
+            if str(member.address) == address and member.rank not in self._peers:
+                self._refuse(f"{self.name(member.rank)} {problem}")
+
+    def broken(self, address: str, problem: str) -> None:
+        """Someone called, and the call broke off. Should a rank of that address never come, that may be why."""
+        for member in self.job.members[self.rank + 1 :]:
+            if str(member.address) == address:
+                self._why[member.rank] = f"its call broke off ({problem})"
+
+    def _refuse(self, reason: str) -> None:
+        self._refusal = self._refusal or reason
+        self._changed.set()
+
+    def _adopt(self, rank: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._peers[rank] = peer = Peer(rank, reader, writer)
+        peer.send({"stage": self._stage})
+        self._spawn(self._listen(peer))
+        self._changed.set()
+
+    # Agreeing
+
+    async def _wait(self, condition: Callable[[], bool], timeout: float | None) -> bool:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not condition():
+            self._changed.clear()
+            left = None if deadline is None else deadline - time.monotonic()
+            if self._refusal or (left is not None and left <= 0):
+                return False
+            try:
+                await asyncio.wait_for(self._changed.wait(), left)
+            except asyncio.TimeoutError:
+                return condition()
+        return True
+
+    async def connected(self, timeout: float) -> None:
+        """Until all ranks are connected. Raises AgentError naming who is missing after `timeout` seconds."""
+        if not await self._wait(lambda: len(self._peers) == len(self._others), timeout):
+            raise AgentError(
+                self._refusal or f"after {timeout:g} s these have not joined the job: {listed(self.missing())}"
+            )
+
+    def missing(self) -> list[str]:
+        """The ranks that are not connected, and why, as far as that is known."""
+        return [
+            self.name(rank) + (f": {self._why[rank]}" if rank in self._why else "")
+            for rank in self._others
+            if rank not in self._peers
+        ]
+
+    async def reach(self, stage: Stage, timeout: float | None) -> None:
+        """Says that this rank has come so far, and waits for the others. Raises AgentError naming who has not."""
+        self._stage = stage
+        for peer in self._peers.values():
+            peer.send({"stage": stage})
+        if not await self._wait(lambda: all(p.stage >= stage for p in self._peers.values()), timeout):
+            missing = listed([self.name(p.rank) for p in self._peers.values() if p.stage < stage])
+            raise AgentError(f"after {timeout:g} s these have not come to the stage {stage.name}: {missing}")
+
+    def tell(self, topic: str, content: Any, ranks: list[int] | None = None) -> None:
+        """Sends what `told` returns there, to those ranks (None: to all others)."""
+        for rank in self._others if ranks is None else ranks:
+            self._peers[rank].send({"topic": topic, "content": content})
+
+    async def told(self, topic: str, ranks: list[int], timeout: float) -> list[Any]:
+        """What those ranks told about the topic. Raises AgentError naming who is silent after `timeout` seconds."""
+        found = self._told.setdefault(topic, {})
+        if not await self._wait(lambda: all(rank in found for rank in ranks), timeout):
+            missing = listed([self.name(rank) for rank in ranks if rank not in found])
+            raise AgentError(f"after {timeout:g} s these have not told about the {topic}: {missing}")
+        return [found[rank] for rank in ranks]
+
+    async def ask(self, question: Message) -> Message:
+        """Rank 0's answer. Raises AgentError if the job fails."""
+        if self.rank == 0:
+            return self._answer(0, question)
+        if self._closing:
+            raise AgentError("the job is over")
+        number = next(self._numbers)
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._questions[number] = future
+        self._peers[0].send({"ask": number, "question": question})
+        return await future
+
+    async def workers_left(self) -> None:
+        """Until every worker has left (for a server, which has no end of its own)."""
+        workers = len(self.job.workers)
+        await self._wait(lambda: all(p.stage >= Stage.LEFT for p in self._peers.values() if p.rank < workers), None)
+
+    # The end
+
+    def abort(self, reason: str) -> None:
+        """Tells the others why this rank gives up."""
+        for peer in self._peers.values():
+            peer.send({"failed": reason})
+        for question in self._questions.values():
+            if not question.done():
+                question.set_exception(AgentError(reason))
+        self._questions.clear()
+
+    def close(self) -> None:
+        """Ends all connections; what was queued is still sent."""
+        self._closing = True
+        self.silence = _never_heard  # the engine that knows is gone
+        for task in self._tasks:
+            task.cancel()
+        for peer in self._peers.values():
+            if peer.stage == Stage.GONE:
+                peer.writer.close()
+            else:
+                self._lingering.add(task := asyncio.get_running_loop().create_task(_hang_up(peer)))
+                task.add_done_callback(self._lingering.discard)
+
+    # While it runs
+
+    def state(self, rank: int) -> tuple[str, float | None]:
+        """Of the connection to a rank: "none", "connected" or "silent", and the seconds since it was heard."""
+        peer = self._peers.get(rank)
+        if peer is None:
+            return "none", None
+        age = self._age(peer)
+        return "silent" if age > 3 * HEARTBEAT_SECONDS else "connected", age
+
+    def hear(self, rank: int) -> None:
+        """A rank has given a sign of life."""
+        if rank in self._peers:
+            self._peers[rank].heard = time.monotonic()
+
+    def lived(self, rank: int) -> float:
+        """The seconds for which a rank has run since it was connected, as its heartbeats tell."""
+        return self._peers[rank].beats * HEARTBEAT_SECONDS
+
+    def _age(self, peer: Peer) -> float:
+        """Seconds since the last sign of life."""
+        age = time.monotonic() - peer.heard
+        return age if age < DEAD_SECONDS / 2 else min(age, self.silence(peer.rank))
+
+    def waits_for(self, rank: int) -> str | None:
+        """The operation that a rank has waited for longest, by its last heartbeat."""
+        return self._peers[rank].waiting
+
+    def _lost(self, peer: Peer, what: str) -> None:
+        if self._stage == Stage.GONE:
+            peer.stage = Stage.GONE
+            self._changed.set()
+        elif not self._closing and peer.stage < Stage.LEFT:
+            self._failed(f"{self.name(peer.rank)} {what}")
+
+    async def _listen(self, peer: Peer) -> None:
+        try:
+            while True:
+                message = await handshake.read(peer.reader)
+                peer.heard = time.monotonic()
+                if "failed" in message:
+                    peer.stage = Stage.GONE
+                    self._failed(str(message["failed"]))
+                    return
+                self._handle(peer, message)
+        except (EOFError, ConnectionError):
+            self._lost(peer, "is gone: its agent closed the connection")
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            self._lost(peer, f"is out of reach: {error!r}")
+
+    def _handle(self, peer: Peer, message: Message) -> None:
+        if "waiting" in message:
+            peer.waiting = message["waiting"]
+            peer.beats += 1
+        elif "stage" in message:
+            peer.stage = Stage(message["stage"])
+        elif "topic" in message:
+            self._told.setdefault(str(message["topic"]), {})[peer.rank] = message["content"]
+        elif "question" in message:
+            peer.send({"answer": message["ask"], "content": self._answer(peer.rank, message["question"])})
+        elif "answer" in message and (question := self._questions.pop(message["answer"], None)) is not None:
+            question.set_result(message["content"])
+        self._changed.set()
+
+    async def _beat(self) -> None:
+        last = time.monotonic()
+        while True:
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+            now = time.monotonic()
+            # While this agent did not run (it was stopped, its host was busy) it could not hear anybody.
+            absent = now - last - HEARTBEAT_SECONDS
+            if absent > HEARTBEAT_SECONDS:
+                for peer in self._peers.values():
+                    peer.heard = min(now, peer.heard + absent)
+            last = now
+            silent = [p for p in self._peers.values() if p.stage < Stage.LEFT and self._age(p) > DEAD_SECONDS]
+            if silent and len(silent) == len(self._peers) and len(self._peers) > 1:
+                self._failed(
+                    f"no agent of the job has answered for {DEAD_SECONDS:g} s: the switch or the link of "
+                    f"{self.name(self.rank)} is down"
+                )
+            elif silent:
+                who = listed([self.name(p.rank) for p in silent])
+                self._failed(f"{who}: no answer for {DEAD_SECONDS:g} s; the host, its agent or the network is down")
+            for peer in self._peers.values():
+                peer.send({"waiting": self.waiting})
+                if self.beat is not None:
+                    self.beat(peer.rank)
+
+
+def _never_heard(_: int) -> float:
+    return math.inf
+
+
+async def _hang_up(peer: Peer) -> None:
+    """Lets the peer hang up first: closing while it sends would be a reset, by which it loses what we said last."""
+    with contextlib.suppress(asyncio.TimeoutError, OSError):
+        await asyncio.wait_for(peer.reader.read(), LINGER_SECONDS)
+    peer.writer.close()

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent: what one host has for all its jobs."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from importlib.metadata import version
+
+from gradlane import job
+from gradlane.control.listener import Listener
+from gradlane.control.probing import Prober
+from gradlane.control.security import Credentials
+from gradlane.daemon import clients, logs
+from gradlane.daemon.clients import Client
+from gradlane.daemon.config import RELOADED, AgentConfig
+from gradlane.daemon.session import Services, Session
+from gradlane.datapath.transport import Transport
+from gradlane.errors import AgentError
+from gradlane.ipc.messages import Message
+from gradlane.ipc.status import AgentStatus
+from gradlane.job import Job
+from gradlane.toml_file import Address
+
+log = logging.getLogger("gradlane")
+
+# When a job is started anew, its new processes may come before the end of the old ones has been seen.
+REPLACE_SECONDS = 2.0
+
+
+class Agent:
+    """Listens on the Unix socket for training processes and on TCP for the agents of other hosts."""
+
+    def __init__(self, config: AgentConfig) -> None:
+        self.config = config
+        self.clients: set[Client] = set()
+        self._started = time.time()
+        self._ended = self._failed = 0
+        self._sessions: dict[int, Session] = {}  # by the job's id
+        self._listeners: dict[Address, Listener] = {}
+        self._probers: dict[Address, Prober] = {}
+        self._transport: Transport | None = None
+
+    def reload(self, config: AgentConfig) -> None:
+        """Takes over what a running agent can (`config.RELOADED`), for jobs and connections from now on.
+
+        Raises AgentError if the certificates can't be used; nothing has changed then.
+        """
+        credentials = Credentials(config.tls)
+        self.config = replace(self.config, **{name: getattr(config, name) for name in RELOADED})
+        for listener in self._listeners.values():
+            listener.credentials = credentials
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncGenerator[None]:
+        """Listens; at the end all jobs fail with the reason. Raises AgentError if a port or the socket can't be had."""
+        loop = asyncio.get_running_loop()
+        credentials = Credentials(self.config.tls)
+        with contextlib.ExitStack() as stack:
+            for address in self.config.addresses:
+                self._listeners[address] = Listener(address, credentials)
+                stack.callback(self._listeners[address].close)
+                self._probers[address] = Prober(address)
+                stack.callback(self._probers[address].close)
+            self._transport = transport = Transport(self.config.addresses, self._fail_all, self.config.realtime)
+            stack.callback(transport.close)
+            loop.add_reader(transport.notify, transport.dispatch)
+            stack.callback(loop.remove_reader, transport.notify)
+            config = self.config
+            listener = stack.enter_context(clients.listening(config.socket, config.group, config.mode))
+            loop.add_reader(listener, self._accept, listener)
+            stack.callback(loop.remove_reader, listener)
+            stack.callback(self._stop)
+            yield
+
+    def _stop(self) -> None:
+        for session in list(self._sessions.values()):
+            session.fail(f"the agent at {session.address} was stopped")
+        for client in list(self.clients):
+            client.close()
+
+    def _fail_all(self, reason: str) -> None:
+        for session in list(self._sessions.values()):
+            session.fail(f"{session.peers.name(session.rank)}: {reason}")
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            sock, _ = listener.accept()
+        except OSError as error:
+            log.warning("a training process could not be let in: %s", error.strerror)
+            return
+        self.clients.add(Client(self, sock))
+
+    def forget(self, client: Client) -> None:
+        """Of a training process that is gone."""
+        self.clients.discard(client)
+
+    async def join(self, client: Client, message: Message) -> tuple[Session, int]:
+        """The session for a training process, and its index there. Raises AgentError or JobError."""
+        parsed = job.parse(str(message["job"]), str(message["file"]))
+        rank, process = int(message["rank"]), int(message.get("process", 0))
+        address, processes = parsed.member(rank).address, parsed.member(rank).processes
+        if not 0 <= process < processes:
+            raise AgentError(
+                f"{parsed.file}: rank {rank} has {processes} process(es), so there is no process {process}"
+            )
+        if address not in self.config.addresses:
+            mine = " and ".join(map(str, self.config.addresses))
+            raise AgentError(f"{parsed.file}: rank {rank} has address {address}, but this is the agent of {mine}")
+        if not parsed.key and self.config.tls is None:
+            raise AgentError(
+                f"{parsed.file}: job.key: is missing, and this agent has no certificates ([tls] of its file); make "
+                "a key with `openssl rand -hex 16`"
+            )
+        session = self._sessions.get(parsed.id)
+        if session is not None and not session.takes(parsed, rank, process):
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(session.over.wait(), REPLACE_SECONDS)
+            session = self._sessions.get(parsed.id)
+        if session is None:
+            session = self._start(parsed, rank)
+        session.admit(parsed, rank, process, client, message.get("request"))
+        return session, process
+
+    def _start(self, parsed: Job, rank: int) -> Session:
+        if len(self._sessions) >= self.config.jobs:
+            names = ", ".join(repr(session.job.name) for session in self._sessions.values())
+            raise AgentError(
+                f"this agent carries {self.config.jobs} job(s) at once (limits.jobs of its file), and does: {names}"
+            )
+        log.info("job %s: rank %d joins", parsed.name, rank, extra={"job": parsed.name, "rank": rank})
+        assert self._transport is not None
+        address = parsed.member(rank).address
+        services = Services(self._listeners[address], self._probers[address], self._transport, self.config.memory)
+        self._sessions[parsed.id] = session = Session(parsed, rank, services, self._session_ended)
+        return session
+
+    def _session_ended(self, session: Session) -> None:
+        del self._sessions[session.job.id]
+        context = {"job": session.job.name, "rank": session.rank}
+        if session.failure:
+            self._failed += 1
+            log.error("job %s: rank %d failed: %s", session.job.name, session.rank, session.failure, extra=context)
+        else:
+            self._ended += 1
+            log.info("job %s: rank %d ended", session.job.name, session.rank, extra=context)
+
+    def status(self) -> AgentStatus:
+        """What `gradlane status` shows."""
+        control: dict[str, int] = {}
+        for listener in self._listeners.values():
+            counts = {**listener.statistics, "calls_pending": listener.pending()}
+            control = {name: control.get(name, 0) + count for name, count in counts.items()}
+        return {
+            "version": version("gradlane"),
+            "addresses": [str(address) for address in self.config.addresses],
+            "pid": os.getpid(),
+            "started": self._started,
+            "clients": sum(client.joined for client in self.clients),
+            "ended": self._ended,
+            "failed": self._failed,
+            "log_lines_lost": logs.lines_lost(),
+            "limits": {"jobs": self.config.jobs, "memory": self.config.memory},
+            "control": control,
+            "transport": {} if self._transport is None else self._transport.statistics(),
+            "jobs": {self._shown(session.job): session.status() for session in self._sessions.values()},
+        }
+
+    def _shown(self, job: Job) -> str:
+        """A job's name; with its id where jobs of different ids have the same name."""
+        names = [session.job.name for session in self._sessions.values()]
+        return job.name if names.count(job.name) == 1 else f"{job.name} ({job.id})"

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent's configuration file, usually /etc/gradlane/agent.toml; docs/agent.md explains every key."""
+
+import grp
+import ssl
+from dataclasses import dataclass, field, fields
+from ipaddress import ip_address
+from pathlib import Path
+
+from gradlane import toml_file
+from gradlane.control.security import Tls
+from gradlane.toml_file import Address, FileError, Table
+from gradlane.units import parse_size
+
+DEFAULT_FILE = Path("/etc/gradlane/agent.toml")
+DEFAULT_SOCKET = Path("/run/gradlane/agent.sock")
+LEVELS = ("debug", "info", "warning", "error")
+FORMATS = ("text", "json")
+MAX_JOBS = 256
+
+
+class ConfigError(FileError):
+    """A configuration that can't be used."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """What is logged, how, and where; without a file to stderr, which systemd takes to the journal."""
+
+    level: str = "info"
+    format: str = "text"
+    file: Path | None = None
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where an HTTP server listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class AgentConfig:
+    """What the agent is told before any job comes.
+
+    `group`: owns the Unix socket; None: the process's own. `memory`: bytes per job for contributions that wait for
+    slower workers. `tls` None: control connections are secured by the key of each job file. `metrics` None: none.
+    """
+
+    addresses: tuple[Address, ...]
+    socket: Path = DEFAULT_SOCKET
+    group: str | None = None
+    mode: int = 0o660
+    nice: int = -10
+    realtime: bool = True
+    log: Log = field(default_factory=Log)
+    metrics: Endpoint | None = None
+    tls: Tls | None = None
+    memory: int = 2 << 30
+    jobs: int = 16
+
+
+# What a running agent takes over on SIGHUP; everything else takes a restart.
+RELOADED = frozenset({"log", "tls", "memory", "jobs"})
+
+
+def restart_needed(old: AgentConfig, new: AgentConfig) -> list[str]:
+    """The keys in which two configurations differ and that a running agent can't change."""
+    names = [f.name for f in fields(AgentConfig) if f.name not in RELOADED]
+    return [name for name in names if getattr(old, name) != getattr(new, name)]
+
+
+def parse_address(text: str) -> Address:
+    """A unicast address. Raises ValueError that says what would be right."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        address = None
+    if address is None or address.is_multicast or address.is_unspecified or address.is_link_local:
+        raise ValueError(f"{text!r} must be this host's IPv4 or IPv6 address in the job files, e.g. '10.0.1.2'")
+    return address
+
+
+def parse_endpoint(text: str) -> Endpoint:
+    """HOST:PORT or [IPv6]:PORT. Raises ValueError that says what would be right."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535 or (":" in host and not host.startswith("[")):
+        raise ValueError(f"{text!r} must be HOST:PORT, e.g. '127.0.0.1:9561' or '[::1]:9561'; port 0: any free one")
+    return Endpoint(host.strip("[]"), int(port))
+
+
+def load(path: Path) -> AgentConfig:
+    """Reads and validates a configuration; `addresses` may be empty, for a flag to fill. Raises ConfigError."""
+    return parse(toml_file.read(ConfigError, path), str(path))
+
+
+def load_default() -> AgentConfig | None:
+    """What DEFAULT_FILE says, or None if there is none. Raises ConfigError, also if this user may not read it."""
+    try:
+        DEFAULT_FILE.stat()
+    except FileNotFoundError:
+        return None
+    except OSError:
+        pass  # reading it says why it can't be read
+    return load(DEFAULT_FILE)
+
+
+def parse(text: str, file_name: str) -> AgentConfig:
+    """Validates the text of a configuration; errors name `file_name`. Raises ConfigError."""
+    root = toml_file.parse(ConfigError, text, file_name)
+    scheduling, limits = root.table("scheduling"), root.table("limits")
+    config = AgentConfig(
+        addresses=_addresses(root),
+        socket=_path(root, "socket", DEFAULT_SOCKET),
+        group=_group(root),
+        mode=_mode(root),
+        nice=scheduling.integer("nice", -20, 19, -10),
+        realtime=scheduling.boolean("realtime", True),
+        log=_log(root.table("log")),
+        metrics=_metrics(root.table("metrics")),
+        tls=_tls(root.table("tls")) if root.has("tls") else None,
+        memory=limits.quantity("memory", parse_size, "2GiB"),
+        jobs=limits.integer("jobs", 1, MAX_JOBS, 16),
+    )
+    for table in (scheduling, limits, root):
+        table.finish()
+    return config
+
+
+def _addresses(root: Table) -> tuple[Address, ...]:
+    if not root.has("address"):
+        return ()
+    found: list[Address] = []
+    for text in root.strings("address"):
+        try:
+            address = parse_address(text)
+        except ValueError as problem:
+            raise root.error("address", str(problem)) from None
+        if address in found:
+            raise root.error("address", f"lists {address} twice")
+        found.append(address)
+    return tuple(found)
+
+
+def _path(table: Table, key: str, default: Path | None = None) -> Path:
+    path = Path(table.text(key, None if default is None else str(default)))
+    if not path.is_absolute():
+        raise table.error(key, f"is {str(path)!r}; it must be an absolute path, e.g. '/etc/gradlane/{path.name}'")
+    return path
+
+
+def _group(root: Table) -> str | None:
+    if not root.has("group"):
+        return None
+    name = root.text("group")
+    try:
+        grp.getgrnam(name)
+    except KeyError:
+        raise root.error(
+            "group", f"is {name!r}, which this host does not have; make it: groupadd --system {name}"
+        ) from None
+    return name
+
+
+def _mode(root: Table) -> int:
+    text = root.text("mode", "0660")
+    mode = int(text, 8) if all(c in "01234567" for c in text) else -1
+    if not 0o600 <= mode <= 0o666 or mode & 0o111:
+        raise root.error(
+            "mode", f"is {text!r}; it must be a socket's permissions in octal, from '0600' to '0666', e.g. '0660'"
+        )
+    return mode
+
+
+def _log(table: Table) -> Log:
+    log = Log(
+        level=table.choice("level", LEVELS, "info"),
+        format=table.choice("format", FORMATS, "text"),
+        file=_path(table, "file") if table.has("file") else None,
+    )
+    if log.file is not None and not log.file.parent.is_dir():
+        raise table.error("file", f"is {str(log.file)!r}, but there is no folder {log.file.parent}")
+    table.finish()
+    return log
+
+
+def _metrics(table: Table) -> Endpoint | None:
+    endpoint = None
+    if table.has("listen"):
+        try:
+            endpoint = parse_endpoint(table.text("listen"))
+        except ValueError as problem:
+            raise table.error("listen", str(problem)) from None
+    table.finish()
+    return endpoint
+
+
+def _tls(table: Table) -> Tls:
+    tls = Tls(_path(table, "ca"), _path(table, "certificate"), _path(table, "key"))
+    table.finish()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        context.load_verify_locations(tls.ca)
+    except (OSError, ssl.SSLError) as problem:
+        raise table.error("ca", f"{tls.ca} can't be used: {_why(problem)}; it must be certificates in PEM") from None
+    try:
+        context.load_cert_chain(tls.certificate, tls.key, password=lambda: "")  # it never asks on a terminal
+    except (OSError, ssl.SSLError) as problem:
+        raise table.error(
+            "certificate",
+            f"{tls.certificate} with the key {tls.key} can't be used: {_why(problem)}; both must be in PEM, belong "
+            "together, be readable by the agent's user, and the key have no passphrase",
+        ) from None
+    return tls
+
+
+def _why(problem: OSError) -> str:
+    if isinstance(problem, ssl.SSLError):
+        return (problem.reason or "not in PEM").replace("_", " ").lower()
+    return problem.strerror or str(problem)

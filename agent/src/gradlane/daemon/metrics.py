@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prometheus metrics: the agent's status, read when it is asked for. docs/agent.md lists them.
+
+Labels are the job's name, a peer's rank and a layer class ("0-3": its layers; "others": all that no class has). Only
+jobs that this agent has at the moment are shown, so the label sets are bounded by its limit of jobs and their ranks.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gradlane.daemon.config import Endpoint
+from gradlane.errors import AgentError
+from gradlane.ipc.status import AgentStatus, ClassStatus, JobStatus, PeerStatus
+
+Jobs = dict[str, JobStatus]
+
+SNAPSHOT_SECONDS = 5.0
+
+# Counts of the status, and what they are; the metric is gradlane_NAME_total{job=...}.
+JOB_COUNTS = {
+    "datagrams_sent": "Datagrams of all kinds sent",
+    "datagrams_received": "Datagrams of all kinds received, refused ones too",
+    "slices_sent": "Gradient slices sent for the first time",
+    "slices_repaired": "Slices sent again because a receiver missed them",
+    "slices_expected": "Slices of the messages that were received to their end",
+    "slices_delivered": "Of these, slices that arrived",
+    "slices_lost": "Of these, slices that were given up within the loss budget",
+    "slices_duplicate": "Slices that had arrived before",
+    "slices_late": "Slices of messages that were complete",
+    "budget_total": "Slices that might have been given up: the loss budgets of the messages received",
+    "budget_violations": "Messages that completed with more missing than tolerated; must stay 0",
+    "trimmed": "Slices of which a switch left the header",
+    "probes_sent": "PROBE datagrams sent",
+    "bitmaps_sent": "BITMAP datagrams sent",
+    "stops_sent": "STOP datagrams sent",
+    "reports_sent": "REPORT datagrams sent",
+    "traces_sent": "TRACE datagrams sent",
+    "traces_returned": "TRACE datagrams that came back with the switches' records",
+    "ecn_marked": "Slices received with the mark Congestion Experienced",
+    "messages_sent": "Messages that got a number",
+    "messages_received": "Messages received to their end",
+    "send_errors": "Datagrams that the kernel refused to send",
+}
+# Of one peer or layer class; the metric is gradlane_peer_NAME_total or gradlane_layer_class_NAME_total.
+FLOW_COUNTS = {
+    name: JOB_COUNTS[name]
+    for name in (
+        "slices_sent",
+        "slices_repaired",
+        "slices_expected",
+        "slices_delivered",
+        "slices_lost",
+        "slices_duplicate",
+        "slices_late",
+        "budget_total",
+        "ecn_marked",
+    )
+} | {
+    "bytes_sent": "UDP payload sent",
+    "bytes_received": "UDP payload received",
+}
+# Datagrams refused, by the first check that failed: gradlane_datagrams_refused_total{job=..., reason=...}.
+REFUSED = {
+    "bad_header": "header",
+    "bad_token": "token",
+    "bad_job": "job",
+    "bad_source": "source",
+    "bad_range": "range",
+    "bad_length": "length",
+    "bad_budget": "budget",
+    "bad_class": "class",
+    "bad_message": "message",
+    "bad_trace": "trace",
+    "no_memory": "memory",
+}
+
+
+# Of the agent as a whole.
+TRANSPORT = {
+    "received": "Datagrams received",
+    "sent": "Datagrams sent",
+    "foreign": "Datagrams received of no job of this agent",
+    "unsegmented": "Batches sent datagram by datagram, as the kernel could not segment them",
+    "send_errors": "Datagrams that the kernel refused to send",
+    "socket_drops": "Datagrams for which the socket's buffer had no room",
+    "wakeups": "Times the transport's thread was woken",
+}
+CONTROL = {
+    "calls_accepted": "Calls of other agents that were let in",
+    "calls_refused": "Calls refused: another version, key, certificate or job file",
+    "calls_broken": "Calls that ended before it was known what they wanted",
+    "calls_evicted": "Calls hung up because too many had not said what they wanted",
+}
+
+Rows = Iterable[tuple[Sequence[str], float | None]]
+
+
+def _gauge(name: str, text: str, labels: Sequence[str], rows: Rows) -> Metric:
+    family = GaugeMetricFamily(f"gradlane_{name}", text, labels=labels)
+    for values, value in rows:
+        if value is not None:
+            family.add_metric(values, value)
+    return family
+
+
+def _counter(name: str, text: str, labels: Sequence[str], rows: Rows) -> Metric:
+    """Its name gets the ending "_total", unless it has it already (budget_total)."""
+    family = CounterMetricFamily(f"gradlane_{name.removesuffix('_total')}", text, labels=labels)
+    for values, value in rows:
+        if value is not None:
+            family.add_metric(values, value)
+    return family
+
+
+def _info(name: str, text: str, labels: Sequence[str], rows: Iterable[Sequence[str]]) -> Metric:
+    family = InfoMetricFamily(f"gradlane_{name}", text, labels=labels)
+    for values in rows:
+        family.add_metric(values, {})
+    return family
+
+
+def families(status: AgentStatus) -> Iterator[Metric]:
+    """All metrics of a status."""
+    yield from _of_agent(status)
+    yield from _of_jobs(status["jobs"])
+    yield from _of_peers(status["jobs"])
+    yield from _of_classes(status["jobs"])
+
+
+def _of_agent(status: AgentStatus) -> Iterator[Metric]:
+    yield _info("agent", "The agent", ("version", "addresses"), [(status["version"], ",".join(status["addresses"]))])
+    yield _gauge("agent_start_time_seconds", "When the agent was started, Unix time", (), [((), status["started"])])
+    yield _gauge("agent_clients", "Training processes in jobs", (), [((), status["clients"])])
+    yield _gauge("agent_jobs", "Jobs under way", (), [((), len(status["jobs"]))])
+    outcomes = [(("ended",), status["ended"]), (("failed",), status["failed"])]
+    yield _counter("agent_jobs_finished", "Jobs that are over, by how", ("outcome",), outcomes)
+    yield _counter("agent_log_lines_lost", "Log lines that could not be written", (), [((), status["log_lines_lost"])])
+    for part, counts, texts in (
+        ("transport", status.get("transport", {}), TRANSPORT),
+        ("control", status.get("control", {}), CONTROL),
+    ):
+        for key, text in texts.items():
+            yield _counter(f"{part}_{key}", text, (), [((), counts.get(key))])
+
+
+def _of_jobs(jobs: Jobs) -> Iterator[Metric]:
+    rows = [(name, str(job["id"]), str(job["rank"]), job["state"]) for name, job in jobs.items()]
+    yield _info("job", "A job under way, and this host's rank in it", ("job", "id", "rank", "state"), rows)
+    for key, text, value in _JOB_GAUGES:
+        yield _gauge(f"job_{key}", text, ("job",), [((name,), value(job)) for name, job in jobs.items()])
+    for key, text in JOB_COUNTS.items():
+        yield _counter(key, text, ("job",), [((name,), job["counts"].get(key)) for name, job in jobs.items()])
+    refused = [
+        ((name, reason), job["counts"].get(key)) for name, job in jobs.items() for key, reason in REFUSED.items()
+    ]
+    yield _counter("datagrams_refused", "Datagrams refused, by the first check that failed", ("job", "reason"), refused)
+
+
+def _of_peers(jobs: Jobs) -> Iterator[Metric]:
+    peers = [(name, rank, peer) for name, job in jobs.items() for rank, peer in job["peers"].items()]
+    rows = [(name, rank, peer.get("host", ""), peer.get("address", "")) for name, rank, peer in peers]
+    yield _info("peer", "Another rank of a job", ("job", "peer", "host", "address"), rows)
+    for key, text, value in _PEER_GAUGES:
+        yield _gauge(f"peer_{key}", text, ("job", "peer"), [((name, rank), value(peer)) for name, rank, peer in peers])
+    for key, text in FLOW_COUNTS.items():
+        counts = [((name, rank), peer.get("counts", {}).get(key)) for name, rank, peer in peers]
+        yield _counter(f"peer_{key}", f"{text}, by peer", ("job", "peer"), counts)
+
+
+def _of_classes(jobs: Jobs) -> Iterator[Metric]:
+    rows = [((name, layers(row)), row) for name, job in jobs.items() for row in job.get("classes", [])]
+    labels = ("job", "layer_class")
+    push, pull = [(at, row.get("push")) for at, row in rows], [(at, row.get("pull")) for at, row in rows]
+    yield _gauge("layer_class_push_loss_ratio", "Tolerated loss of contributions", labels, push)
+    yield _gauge("layer_class_pull_loss_ratio", "Tolerated loss of results", labels, pull)
+    for key, text in FLOW_COUNTS.items():
+        counts = [(at, row.get("counts", {}).get(key)) for at, row in rows]
+        yield _counter(f"layer_class_{key}", f"{text}, by layer class", labels, counts)
+
+
+def layers(row: ClassStatus) -> str:
+    """A layer class as a label."""
+    return "-".join(map(str, row.get("layers", ["others"])))
+
+
+def _memory(job: JobStatus, key: str) -> float | None:
+    memory: dict[str, Any] = dict(job.get("memory", {}))
+    return memory.get(key)
+
+
+_JOB_GAUGES: tuple[tuple[str, str, Callable[[JobStatus], float | None]], ...] = (
+    ("start_time_seconds", "When the job was joined, Unix time", lambda job: job.get("since")),
+    ("step", "The latest step that began", lambda job: job.get("step")),
+    ("operations", "Collective operations under way", lambda job: job.get("under_way")),
+    ("memory_bytes", "Contributions that wait for slower workers", lambda job: _memory(job, "used")),
+    ("memory_limit_bytes", "How much of them is kept", lambda job: _memory(job, "limit")),
+)
+
+
+def _pacing(peer: PeerStatus) -> float | None:
+    return peer["rate"] / 8 if "rate" in peer else None
+
+
+def _round_trip(peer: PeerStatus) -> float | None:
+    return peer["srtt_us"] / 1e6 if "srtt_us" in peer else None
+
+
+def _connected(peer: PeerStatus) -> float | None:
+    return float(peer["control"] == "connected") if "control" in peer else None
+
+
+_PEER_GAUGES: tuple[tuple[str, str, Callable[[PeerStatus], float | None]], ...] = (
+    ("pacing_rate_bytes_per_second", "Rate of what is sent to the peer", _pacing),
+    ("round_trip_seconds", "Smoothed round-trip time", _round_trip),
+    ("connected", "1 if the peer's agent is heard over the control connection", _connected),
+)
+
+
+class _Agent(Collector):
+    def __init__(self, status: Callable[[], AgentStatus]) -> None:
+        self._status = status
+        self._loop = asyncio.get_running_loop()
+
+    def collect(self) -> Iterator[Metric]:
+        """In the HTTP server's thread; the loop gives the status."""
+        return families(asyncio.run_coroutine_threadsafe(self._ask(), self._loop).result(SNAPSHOT_SECONDS))
+
+    def describe(self) -> Iterator[Metric]:
+        """Nothing: otherwise registering would collect, and wait for the loop that it runs in."""
+        return iter(())
+
+    async def _ask(self) -> AgentStatus:
+        return self._status()
+
+
+class MetricsServer:
+    """Serves the metrics over HTTP in threads of its own. Raises AgentError if it can't listen."""
+
+    def __init__(self, endpoint: Endpoint, status: Callable[[], AgentStatus]) -> None:
+        registry = CollectorRegistry()
+        registry.register(_Agent(status))
+        try:
+            self._server, self._thread = start_http_server(endpoint.port, endpoint.host, registry)
+        except OSError as error:
+            raise AgentError(f"metrics can't be served at {endpoint}: {error.strerror or error}") from error
+        self.endpoint = Endpoint(endpoint.host, self._server.server_port)
+
+    def close(self) -> None:
+        """Stops serving."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

@@ -1,0 +1,380 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One job at one rank, inside the agent: its peers, its engine, and the training processes that it serves."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
+
+from gradlane.control import joining, liveness
+from gradlane.control.listener import Listener
+from gradlane.control.peers import Peers, Stage
+from gradlane.control.probing import Prober
+from gradlane.datapath.exchange import Exchange
+from gradlane.datapath.transport import Engine, Transport
+from gradlane.errors import AgentError, listed
+from gradlane.ipc.messages import Message
+from gradlane.ipc.status import ClassStatus, JobStatus, PeerStatus
+from gradlane.job import Job, costs
+from gradlane.job.agreement import Agreement
+from gradlane.toml_file import Address
+from gradlane.units import format_rate
+
+log = logging.getLogger("gradlane")
+
+LEAVE_SECONDS = 5.0
+_TYPICAL_SIZES = {"64 KiB": 64 << 10, "1 MiB": 1 << 20, "16 MiB": 16 << 20, "64 MiB": 64 << 20}
+
+
+class Client(Protocol):
+    """A training process, as its session sees it. `pid` is 0 if it can't be seen from here."""
+
+    pid: int
+
+    def tell(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
+        """Sends a message."""
+
+
+@dataclass(frozen=True)
+class Services:
+    """What an address of the agent has for all of its jobs. `memory`: bytes of one for contributions that wait."""
+
+    listener: Listener
+    prober: Prober
+    transport: Transport
+    memory: int
+
+
+class Session:
+    """Joins the job, serves its local processes, and leaves. `ended` is called once, when all is over."""
+
+    def __init__(self, job: Job, rank: int, services: Services, ended: Callable[["Session"], None]) -> None:
+        self.job = job
+        self.rank = rank
+        self.failure = ""
+        self.over = asyncio.Event()
+        self.peers = Peers(job, rank, services.listener.credentials, self.fail, self._answer)
+        self._services = services
+        self._ended = ended
+        self._clients: dict[int, Client] = {}  # by process
+        self._requests: dict[int, Any] = {}
+        self._left: set[int] = set()
+        self._farewells: list[asyncio.Task[None]] = []
+        self._all_here, self._all_left = asyncio.Event(), asyncio.Event()
+        self._agreement: Agreement | None = None
+        self._engine: Engine | None = None
+        self._data: Exchange | None = None
+        self._stopped = liveness.Stopped()
+        self._progress = liveness.Progress()
+        self._late = ""  # who is, as it has been told
+        self._since = time.time()
+        self._last: dict[str, Any] = {"paths": {}}  # the statistics, when it is over
+        services.listener.add(job.id, self.peers)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._spawn(self._run())
+
+    @property
+    def address(self) -> Address:
+        """This rank's."""
+        return self.job.member(self.rank).address
+
+    @property
+    def name(self) -> str:
+        """Job and rank, for the log."""
+        return f"job {self.job.name}: rank {self.rank}"
+
+    def takes(self, job: Job, rank: int, process: int) -> bool:
+        """Whether a local process that comes with this job file belongs to this session."""
+        return (
+            replace(job, file=self.job.file) == self.job
+            and rank == self.rank
+            and process not in self._clients
+            and not self._left
+        )
+
+    def admit(self, job: Job, rank: int, process: int, client: Client, request: Any) -> None:
+        """A local process joins; its answer repeats `request`. Raises AgentError if it belongs to another session."""
+        if not self.takes(job, rank, process):
+            owners = ", ".join(str(client.pid) for client in self._clients.values())
+            raise AgentError(
+                f"job {self.job.name!r} (id {self.job.id}) runs on this host already, as rank {self.rank} of "
+                f"{self.job.file} with process(es) {owners}: a job that runs beside it needs an id of its own"
+            )
+        self._clients[process] = client
+        self._requests[process] = request
+        if len(self._clients) == self.job.member(self.rank).processes:
+            self._all_here.set()
+
+    # Joining
+
+    async def _run(self) -> None:
+        try:
+            await self._join()
+            if self.rank >= len(self.job.workers):
+                await self.peers.workers_left()
+                self.leave(0)
+        except (AgentError, OSError) as error:
+            self.fail(str(error))
+        except Exception as error:  # the job must not hang because of a mistake of ours
+            log.exception("%s: %s", self.name, error)
+            self.fail(f"{self.peers.name(self.rank)}: {error!r}")
+
+    async def _join(self) -> None:
+        begun = time.monotonic()
+        patience = self.job.patience
+        self.peers.start()
+        reminder = asyncio.get_running_loop().call_later(liveness.LATE_SECONDS, self._tell_who_is_missing)
+        try:
+            await self._local_processes(patience)
+            await self.peers.connected(patience)
+        finally:
+            reminder.cancel()
+            self._late = ""
+        connected = time.monotonic()
+        self._agreement = agreement = await joining.agree(self.job, self.rank, self.peers, self._services.prober)
+        transport, memory = self._services.transport, self._services.memory
+        self._engine = transport.add(self.job, self.rank, agreement, memory)
+        self.peers.silence = self._engine.silence
+        self._data = data = Exchange(self.job, self.rank, self._engine, agreement, self.fail, self.peers.ask)
+        await self.peers.reach(Stage.READY, patience)
+        for process, client in self._clients.items():
+            data.open(process, client.tell)
+            content, descriptors = data.joined(process)
+            client.tell({"op": "joined", "request": self._requests[process], **content}, descriptors)
+        log.info(
+            "%s joined: %d members waited for %.2f s, agreed in %.2f s: slices of %d bytes, %s, %.0f us one way",
+            *(self.name, len(self.job.members), connected - begun, time.monotonic() - connected),
+            *(agreement.slice_bytes, format_rate(agreement.conditions.rate), agreement.conditions.latency * 1e6),
+            extra=self._context(),
+        )
+        self._tell_algorithms(agreement)
+        self._spawn(self._watch())
+
+    async def _local_processes(self, timeout: float) -> None:
+        try:
+            await asyncio.wait_for(self._all_here.wait(), timeout)
+        except asyncio.TimeoutError:
+            raise AgentError(
+                f"after {timeout:g} s these have not joined the job: {listed(self._missing_processes())}"
+            ) from None
+
+    def _missing_processes(self) -> list[str]:
+        missing = sorted(set(range(self.job.member(self.rank).processes)) - set(self._clients))
+        return [f"process {process} of {self.peers.name(self.rank)}" for process in missing]
+
+    def _tell_who_is_missing(self) -> None:
+        missing = self._missing_processes() + self.peers.missing()
+        self._notice(
+            f"after {liveness.LATE_SECONDS:g} s these have not joined the job, which waits {self.job.patience} s "
+            f"(job.patience): {listed(missing)}"
+        )
+
+    def _notice(self, text: str) -> None:
+        """Tells operators and the local processes of something that may yet end well."""
+        self._late = text
+        log.warning("%s: %s", self.name, text, extra=self._context())
+        for client in self._clients.values():
+            client.tell({"op": "notice", "message": text})
+
+    def _tell_algorithms(self, agreement: Agreement) -> None:
+        forced = self.job.transport.collective
+        if forced != "auto":
+            log.info("%s: all-reduces are %s: the job file says so", self.name, forced, extra=self._context())
+            return
+        for size, nbytes in _TYPICAL_SIZES.items():
+            choice = costs.choose(
+                nbytes,
+                len(self.job.workers),
+                agreement.conditions,
+                processes=self.job.processes,
+                servers=len(self.job.servers),
+                tolerance=self.job.loss.push,
+            )
+            log.info("%s: all-reduce of %s: %s", self.name, size, choice.reason, extra=self._context())
+
+    def _context(self) -> dict[str, Any]:
+        return {"job": self.job.name, "rank": self.rank}
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    # The data path
+
+    def handle(self, process: int, message: Message, descriptors: list[int]) -> None:
+        """A message of a local process about tensors. Raises ValueError or AgentError, which end the job."""
+        if self._data is None:
+            raise ValueError(f"{message['op']!r} before the job has been joined")
+        self._data.handle(process, message, descriptors)
+
+    def _answer(self, rank: int, question: Message) -> Message:
+        if self._data is None:
+            raise ValueError(f"rank {rank} asks {question!r} before the job has been joined")
+        return self._data.assign(rank, question)
+
+    # The end
+
+    def fail(self, reason: str) -> None:
+        """Ends the job with an error that all its ranks and processes are told; only the first reason counts."""
+        if self.failure or self.over.is_set():
+            return
+        self.failure = reason
+        self.peers.abort(reason)
+        for client in self._clients.values():
+            client.tell({"op": "error", "message": reason})
+        self._finish()
+
+    def client_gone(self, process: int) -> None:
+        """A local process ended. Without having said goodbye, that is the end of the job."""
+        if process not in self._left:
+            which = f" {process} of {len(self._clients)}" if len(self._clients) > 1 else ""
+            self.fail(f"{self.peers.name(self.rank)}: its training process{which} ended without closing its session")
+
+    def leave(self, process: int) -> None:
+        """A local process is done. It is told when all ranks are, at the latest after LEAVE_SECONDS.
+
+        The engine goes on until all ranks have left, so that nobody is left waiting for a repair or an answer.
+        """
+        self._left.add(process)
+        self._farewells.append(self._spawn(self._farewell(process)))
+        if len(self._left) == len(self._clients):
+            self._spawn(self._leave())
+
+    async def _leave(self) -> None:
+        await self.peers.reach(Stage.LEFT, None)
+        with contextlib.suppress(AgentError):  # whoever is silent now is missed by nobody
+            await self.peers.reach(Stage.GONE, LEAVE_SECONDS)
+        self._all_left.set()
+        await asyncio.gather(*self._farewells)
+        self._finish()
+
+    async def _farewell(self, process: int) -> None:
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._all_left.wait(), LEAVE_SECONDS)
+        self._clients[process].tell({"op": "closed", "statistics": self.statistics()})
+
+    def _finish(self) -> None:
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+        self._services.listener.remove(self.job.id)
+        self._services.prober.remove(self.job.id)
+        if self._engine is not None:
+            self._last = self.statistics()
+            if self._data is not None:
+                self._data.stop()
+            self._engine.close()
+            self._engine = None
+        if self._data is not None:
+            self._data.close()  # the engine works on its memory to the last
+        self.peers.close()
+        self.over.set()
+        self._ended(self)
+
+    # While it runs
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(liveness.WATCH_SECONDS)
+            now = time.monotonic()
+            pids = {process: client.pid for process, client in self._clients.items() if process not in self._left}
+            if stopped := self._stopped.look(pids, now):
+                process, pid = stopped
+                self.fail(
+                    f"{self.peers.name(self.rank)}: its training process {process} (pid {pid}) has been stopped for "
+                    f"{liveness.STOPPED_SECONDS:g} s (SIGSTOP)"
+                )
+                return
+            self._check_progress(now)
+
+    def _check_progress(self, now: float) -> None:
+        if self._data is None or self._engine is None:
+            return
+        waiting = self._data.oldest()
+        self.peers.waiting = None if waiting is None else waiting.what
+        counts = self._engine.statistics()
+        idle = self._progress.idle((self.peers.waiting, counts["datagrams_received"]), now)
+        found = None
+        if waiting is not None:
+            workers = [member.rank for member in self.job.workers if member.rank != self.rank]
+            waits_for = {rank: self.peers.waits_for(rank) for rank in workers}
+            found = liveness.stall(waiting, idle, waits_for, self.job.patience)
+        if waiting is None or found is None:
+            self._late = ""
+            return
+        who = [self.peers.name(rank) for rank in found.ranks]
+        who += [f"process {process} of {self.peers.name(self.rank)}" for process in waiting.processes]
+        text = f"{waiting.what} has not moved for {idle:.0f} s: {listed(who)} {found.how}"
+        if found.over:
+            self.fail(f"{text} (counts of {self.peers.name(self.rank)}: {json.dumps(counts)})")
+        elif not self._late:
+            self._notice(text)
+
+    def statistics(self) -> dict[str, Any]:
+        """Cumulative counts of the transport, with the state of the path to every rank."""
+        if self._engine is None:
+            return dict(self._last)
+        others = [member.rank for member in self.job.members if member.rank != self.rank]
+        own = {} if self._data is None else self._data.statistics()
+        return {**self._engine.statistics(), **own, "paths": {str(rank): _path(self._engine, rank) for rank in others}}
+
+    def status(self) -> JobStatus:
+        """What operators see of the job."""
+        counts = self.statistics()
+        peers: dict[str, PeerStatus] = counts.pop("paths")
+        for member in self.job.members:
+            if member.rank == self.rank:
+                continue
+            peer = peers.setdefault(str(member.rank), {})
+            peer["host"], peer["address"] = member.host, str(member.address)
+            peer["control"], heard = self.peers.state(member.rank)
+            if heard is not None:
+                peer["heard_seconds"] = heard
+        status: JobStatus = {
+            "id": self.job.id,
+            "rank": self.rank,
+            "state": "joining" if self._data is None else "leaving" if self._left else "running",
+            "since": self._since,
+            "step": 0 if self._data is None else max(self._data.step, 0),
+            "under_way": 0 if self._data is None else self._data.under_way,
+            "counts": counts,
+            "peers": peers,
+        }
+        if self._engine is not None:
+            for rank, peer in peers.items():
+                peer["counts"] = self._engine.peer_counts(int(rank))
+            status["classes"] = self._classes(self._engine)
+            status["memory"] = {"used": counts["memory_used"], "limit": self._services.memory}
+        if self._late:
+            status["late"] = self._late
+        if self._agreement is not None:
+            status["slice_bytes"] = self._agreement.slice_bytes
+            status["conditions"] = asdict(self._agreement.conditions)
+        return status
+
+    def _classes(self, engine: Engine) -> list[ClassStatus]:
+        """The rows of `[[loss.classes]]`, and behind them what holds for all other layers (no range)."""
+        loss = self.job.loss
+        found: list[ClassStatus] = [
+            {"layers": list(row.layers), "push": row.push, "pull": row.pull, "counts": engine.class_counts(index)}
+            for index, row in enumerate(loss.classes)
+        ]
+        return [*found, {"push": loss.push, "pull": loss.pull, "counts": engine.class_counts(len(found))}]
+
+
+def _path(engine: Engine, rank: int) -> dict[str, Any]:
+    """What is known of the way to a rank. `routes`: traces by their way; `hops`: what the latest trace met."""
+    rate, srtt = engine.path(rank)
+    routes = engine.routes(rank)
+    return {
+        "rate": rate,
+        "srtt_us": srtt,
+        "routes": {route.name: route.count for route in routes},
+        "hops": list(routes[0].hops) if routes else [],
+    }

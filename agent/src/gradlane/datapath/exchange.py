@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The data path of a job at this host, as its session sees it: memory, tensors and groups of the local processes.
+
+Only control happens here. Once something is registered, commands, contributions and results go through shared memory
+between the processes and the transport's thread (core/exchange.c).
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gradlane._core import ffi, lib
+from gradlane.datapath.groups import Groups
+from gradlane.datapath.site import Site
+from gradlane.datapath.tensors import Tensors
+from gradlane.datapath.transport import Engine
+from gradlane.errors import AgentError
+from gradlane.ipc import memory
+from gradlane.ipc.messages import Message
+from gradlane.job import Job, names
+from gradlane.job.agreement import Agreement
+
+Tell = Callable[[Message, tuple[int, ...]], None]
+STATISTICS = [name for name, _ in ffi.typeof("gl_exchange_statistics").fields]
+MAX_REGION = 1 << 40
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """The oldest operation under way. `ranks`: hosts of which something of it is missing, `direct` if nothing of their
+    own contribution has come; `processes`: local processes that have not called it."""
+
+    seconds: float
+    what: str
+    ranks: list[int]
+    direct: bool
+    processes: list[int]
+
+
+@dataclass
+class _Process:
+    """A local process: its channel, and the regions that it has."""
+
+    tell: Tell
+    channel: int
+    shared: memory.Memory
+    pipe: tuple[int, int]  # both ends: with the writing one open the pipe never ends
+    regions: dict[int, memory.Memory] = field(default_factory=dict[int, memory.Memory])
+
+
+class Exchange:
+    """Made when the engine is there. Everything is called in the event loop."""
+
+    def __init__(
+        self,
+        job: Job,
+        rank: int,
+        engine: Engine,
+        agreement: Agreement,
+        failed: Callable[[str], None],
+        ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]],
+    ) -> None:
+        """`failed` ends the job; `ask` brings a question to `assign` of rank 0. Raises AgentError."""
+        self._job = job
+        self._rank = rank
+        self._engine = engine
+        self._names = names.Names()
+        self._processes: dict[int, _Process] = {}
+        self._notify = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        adaptive = job.loss.adaptive
+        config = ffi.new(
+            "gl_exchange_config *",
+            {
+                "host": rank,
+                "hosts": len(job.workers),
+                "servers": len(job.servers),
+                "processes": job.processes,
+                "slice_bytes": agreement.slice_bytes,
+                "critical": adaptive.critical if adaptive else 1.0,
+                "threshold": adaptive.threshold if adaptive else 0.0,
+                "window": adaptive.window if adaptive else 0,
+            },
+        )
+        self._pointer = lib.gl_exchange_new(engine.runner, engine.pointer, config, self._notify)
+        if self._pointer == ffi.NULL:
+            os.close(self._notify)
+            raise AgentError(f"job {job.name!r}: out of memory or file descriptors")
+        self._site = Site(job, rank, engine, agreement, failed, ask, self._pointer)
+        self._tensors, self._groups = Tensors(self._site), Groups(self._site)
+        asyncio.get_running_loop().add_reader(self._notify, self._news)
+
+    def open(self, process: int, tell: Tell) -> None:
+        """Makes the channel of a local process; `tell` sends it a message and descriptors. Raises AgentError."""
+        if process in self._processes or not 0 <= process < self._job.processes:
+            raise AgentError(
+                f"process {process} of {self._site.name(self._rank)} has joined already, or is none of the "
+                f"{self._job.processes} that the job has there"
+            )
+        nbytes = int(lib.gl_channel_bytes())
+        try:
+            descriptor = memory.create("channel", nbytes)
+        except OSError as error:
+            raise AgentError(f"{nbytes} bytes of shared memory: {error.strerror}") from error
+        pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        opened = _Process(tell, descriptor, memory.Memory(descriptor, nbytes), pipe)
+        with self._engine.locked():
+            code = lib.gl_exchange_open(self._pointer, process, opened.shared.pointer, pipe[0])
+        self._processes[process] = opened
+        if code:
+            raise AgentError("out of memory")
+
+    def joined(self, process: int) -> tuple[Message, tuple[int, int]]:
+        """What a process is told when it has joined: content of a message, and descriptors that stay this object's."""
+        opened = self._processes[process]
+        return {}, (opened.channel, opened.pipe[1])
+
+    def handle(self, process: int, message: Message, descriptors: Sequence[int]) -> None:
+        """A message of a local process. Raises ValueError or AgentError for what only a faulty one sends."""
+        operations: dict[str, Callable[[int, Message], Coroutine[Any, Any, None]]] = {
+            "region": self._region,
+            "tensor": self._tensor,
+            "group": self._group,
+            "residual": self._residual,
+        }
+        op = message["op"]
+        if process in self._processes and op in operations:
+            self._site.spawn(self._answer(process, message, operations[op]))
+            return
+        who = f"process {process} of {self._site.name(self._rank)}"
+        try:
+            self._obey(process, message, descriptors)
+        except KeyError as error:
+            raise ValueError(f"{who}: message {op!r} lacks {error}") from error
+        except ValueError as error:
+            raise ValueError(f"{who}: {error}") from error
+
+    def _obey(self, process: int, message: Message, descriptors: Sequence[int]) -> None:
+        op = message["op"]
+        if process not in self._processes:
+            raise ValueError(f"{op!r} before it has joined")
+        if op == "release":
+            self._release(process, int(message["region"]))
+        elif op == "forget":
+            self._tensors.forget(process, str(message["name"]))
+        elif op == "load":
+            if len(descriptors) != 1:
+                raise ValueError("a residual comes with one descriptor")
+            try:
+                self._tensors.load_residual(process, str(message["name"]), descriptors[0])
+            except ValueError as error:
+                self._reply(process, message, {"error": str(error)})
+            else:
+                self._reply(process, message, {})
+        else:
+            raise ValueError(f"unknown message {op!r}")
+
+    def assign(self, rank: int, question: dict[str, Any]) -> dict[str, Any]:
+        """At rank 0: the answer to another rank's question, see Names.assign."""
+        return self._names.assign(self._site.name(rank), question)
+
+    @property
+    def step(self) -> int:
+        """The highest step that a tensor has been submitted in."""
+        return self.statistics()["step"]
+
+    @property
+    def under_way(self) -> int:
+        """How many operations are under way."""
+        with self._engine.locked():
+            return int(lib.gl_exchange_under_way(self._pointer))
+
+    def statistics(self) -> dict[str, int]:
+        """Cumulative counts of the data path, see docs/python.md."""
+        counts = ffi.new("gl_exchange_statistics *")
+        with self._engine.locked():
+            lib.gl_exchange_counts(self._pointer, counts)
+        return {name: int(getattr(counts, name)) for name in STATISTICS}
+
+    def oldest(self) -> Waiting | None:
+        """What has been waiting longest: for a local process, or for other hosts."""
+        oldest = ffi.new("gl_oldest_operation *")
+        remote = ffi.new("gl_waiting *")
+        now = lib.gl_runner_now()
+        with self._engine.locked() as engine:
+            if not lib.gl_exchange_oldest(self._pointer, oldest, now):
+                return None
+            lib.gl_oldest(engine, now, remote)
+        processes = [k for k in range(self._job.processes) if oldest.missing >> k & 1]
+        members = range(len(self._job.members))
+        ranks = [] if processes else [rank for rank in members if remote.missing[rank // 64] >> (rank % 64) & 1]
+        return Waiting(
+            oldest.age / 1e6, self._site.what(oldest.tensor, oldest.step), ranks, bool(remote.direct), processes
+        )
+
+    def stop(self) -> None:
+        """Takes no commands any more, and no events of the engine."""
+        asyncio.get_running_loop().remove_reader(self._notify)
+        for task in self._site.tasks:
+            task.cancel()
+        lib.gl_exchange_stop(self._pointer)
+
+    def close(self) -> None:
+        """Gives everything back; after `stop`, and when the engine, which works on this memory, is gone."""
+        lib.gl_exchange_free(self._pointer)
+        self._tensors.close()
+        for process in self._processes.values():
+            for descriptor in (process.channel, *process.pipe):
+                os.close(descriptor)
+        self._processes.clear()  # unmaps their memory now, and not when this object is collected
+        os.close(self._notify)
+
+    async def _answer(
+        self,
+        process: int,
+        message: Message,
+        operation: Callable[[int, Message], Coroutine[Any, Any, None]],
+    ) -> None:
+        """Mistakes are told to who made them, and the job goes on; what ranks disagree about ends it."""
+        try:
+            await operation(process, message)
+        except (ValueError, TypeError, AgentError) as error:
+            self._reply(process, message, {"error": str(error)})
+        except KeyError as error:
+            self._reply(process, message, {"error": f"message {message['op']!r} lacks {error}"})
+        except OSError as error:
+            self._reply(process, message, {"error": f"{message['op']}: {error.strerror}"})
+
+    def _reply(self, process: int, message: Message, content: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+        self._processes[process].tell({"op": "answer", "request": message.get("request"), **content}, fds)
+
+    def _news(self) -> None:
+        os.eventfd_read(self._notify)
+        with self._engine.locked():
+            failure = lib.gl_exchange_failure(self._pointer)[0]
+        what = self._site.what(failure.tensor, failure.step)
+        text = ffi.string(failure.text).decode(errors="replace")
+        own = self._site.name(self._rank)
+        if failure.kind == lib.GL_FAILURE_MISMATCH:
+            other = self._site.name(failure.process)
+            reason = f"{other} and {own} disagree about the size of {what}: do they run the same program?"
+        elif failure.kind == lib.GL_FAILURE_PROCESS:
+            reason = f"process {failure.process} of {own}: {text}"
+        else:
+            reason = f"{own}: {what}: {text}"
+        self._site.failed(reason)
+
+    async def _region(self, process: int, message: Message) -> None:
+        nbytes = int(message["bytes"])
+        if not 0 < nbytes <= MAX_REGION:
+            raise ValueError(f"a region of {nbytes} bytes: 1 to {MAX_REGION}")
+        descriptor, region = await self._site.create("region", nbytes)
+        regions = self._processes[process].regions
+        number = next(k for k in range(len(regions) + 1) if k not in regions)
+        try:
+            with self._engine.locked():
+                if lib.gl_exchange_region(self._pointer, process, number, region.pointer, nbytes):
+                    raise ValueError(f"a process has at most {lib.GL_MAX_REGIONS} regions")
+            regions[number] = region
+            self._reply(process, message, {"region": number}, (descriptor,))
+        finally:
+            os.close(descriptor)
+
+    def _release(self, process: int, number: int) -> None:
+        with self._engine.locked():
+            if lib.gl_exchange_release_region(self._pointer, process, number):
+                raise ValueError(f"it releases region {number}, which it has not or still uses")
+        del self._processes[process].regions[number]
+
+    async def _tensor(self, process: int, message: Message) -> None:
+        content, descriptor = await self._tensors.register(process, message)
+        self._reply(process, message, content, (descriptor,))
+
+    async def _group(self, process: int, message: Message) -> None:
+        self._reply(process, message, await self._groups.join(process, message))
+
+    async def _residual(self, process: int, message: Message) -> None:
+        descriptor = await self._tensors.residual(process, str(message["name"]))
+        try:
+            self._reply(process, message, {}, (descriptor,))
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The groups of processes that call collectives together, at an agent."""
+
+import asyncio
+from typing import Any
+
+from gradlane._core import ffi, lib
+from gradlane.datapath.site import Site
+from gradlane.errors import AgentError
+from gradlane.ipc.messages import Message
+
+
+class Groups:
+    """By ranks and label. A pair is a group of two, with a direction, for send and receive."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._known: dict[str, asyncio.Task[int]] = {}
+
+    async def join(self, process: int, message: Message) -> dict[str, Any]:
+        """What a process is answered. Raises ValueError, AgentError."""
+        job, host = self._site.job, self._site.rank
+        ranks = [int(rank) for rank in message["ranks"]]
+        label, pair = str(message["label"]), bool(message["pair"])
+        total = len(job.workers) * job.processes
+        if len(set(ranks)) != len(ranks) or not all(0 <= rank < total for rank in ranks):
+            raise ValueError(f"group {ranks[:8]}: each rank once, 0 to {total - 1}")
+        if host * job.processes + process not in ranks:
+            raise ValueError(f"group {ranks[:8]}: rank {host * job.processes + process} is not in it")
+        if pair and len(ranks) != 2:
+            raise ValueError(f"a pair has two different ranks, not {ranks[:8]}")
+        hosts = sorted({rank // job.processes for rank in ranks})
+        members = {k: sorted(rank % job.processes for rank in ranks if rank // job.processes == k) for k in hosts}
+        if not pair and (ranks != sorted(ranks) or len({len(local) for local in members.values()}) > 1):
+            raise ValueError(f"group {ranks[:8]}: ascending ranks, and the same number of processes on each host")
+        name = f"{'pair' if pair else 'group'} {ranks} {label}".strip()
+        number = await self._site.share(self._known, name, self._form(name, pair, ranks, hosts, members[host]))
+        return {"group": number}
+
+    async def _form(self, name: str, pair: bool, ranks: list[int], hosts: list[int], members: list[int]) -> int:
+        site = self._site
+        number = await site.agree("group", name, len(ranks))
+        sizes = range(int(lib.GL_SIZE_CLASSES))
+        direct = int(lib.GL_DIRECT)
+        c_hosts, c_members = ffi.new("uint16_t[]", hosts), ffi.new("uint16_t[]", members)
+        description = ffi.new(
+            "gl_group *",
+            {
+                "id": number,
+                "host_count": len(hosts),
+                "member_count": len(members),
+                "hosts": c_hosts,
+                "members": c_members,
+                "pair": pair,
+                "from": ranks[0],
+                "to": ranks[-1],
+                "algorithms": [direct if pair else site.algorithm(1 << size, len(hosts), 0.0) for size in sizes],
+            },
+        )
+        with site.engine.locked():
+            if lib.gl_exchange_group(site.exchange, description):
+                raise AgentError(f"{name}: out of memory")
+        site.numbers[int(lib.GL_FIRST_GROUP) + number] = f"a collective of {name}"
+        return number

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the parts of a job's data path at one host share."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from gradlane._core import lib
+from gradlane.datapath.transport import Engine
+from gradlane.errors import AgentError
+from gradlane.ipc import memory
+from gradlane.job import Job, costs
+from gradlane.job.agreement import Agreement
+
+
+@dataclass
+class Site:
+    """A job at one of its hosts. `exchange`: the gl_exchange, for calls while the engine is `locked`.
+
+    `failed` ends the job; `ask` brings a question to rank 0. `numbers`: what numbers on the wire stand for, as errors
+    say. `tasks` are cancelled when the job ends.
+    """
+
+    job: Job
+    rank: int
+    engine: Engine
+    agreement: Agreement
+    failed: Callable[[str], None]
+    ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+    exchange: Any
+    numbers: dict[int, str] = field(default_factory=dict[int, str])
+    tasks: set["asyncio.Task[Any]"] = field(default_factory=set["asyncio.Task[Any]"])
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        """Begins a task of the job."""
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+        return task
+
+    async def share(self, known: dict[str, "asyncio.Task[Any]"], name: str, making: Coroutine[Any, Any, Any]) -> Any:
+        """What `making` makes, or what the task of that name in `known` has; one that fails may be tried again."""
+        if name in known:
+            making.close()
+        else:
+            known[name] = self.spawn(making)
+        try:
+            return await asyncio.shield(known[name])
+        except (AgentError, ValueError):
+            known.pop(name, None)
+            raise
+
+    def name(self, rank: int) -> str:
+        """A rank as errors name it."""
+        return self.job.name_of(rank)
+
+    def what(self, number: int, step: int) -> str:
+        """An operation, by its tensor on the wire."""
+        key = number if number >= lib.GL_FIRST_GROUP else number // lib.GL_MAX_PARTITIONS
+        return f"{self.numbers.get(key, f'operation {number}')}, step {step}"
+
+    async def create(self, what: str, nbytes: int) -> tuple[int, memory.Memory]:
+        """A descriptor of shared memory, and the memory. Raises AgentError.
+
+        It may take seconds, in which other ranks must hear of this one: a thread makes it.
+        """
+        making = asyncio.get_running_loop().run_in_executor(None, _make, what, nbytes)
+        try:
+            return await asyncio.shield(making)
+        except OSError as error:
+            raise AgentError(f"{nbytes} bytes of shared memory: {error.strerror}") from error
+        except asyncio.CancelledError:
+            making.add_done_callback(_close)
+            raise
+
+    async def agree(self, kind: str, name: str, shape: Any) -> int:
+        """The number of a name, see Names.assign. Raises AgentError, which is the end of the job, if ranks disagree."""
+        answer = await self.ask({"kind": kind, "name": name, "shape": shape})
+        if "error" in answer:
+            self.failed(str(answer["error"]))
+            raise AgentError(str(answer["error"]))
+        return int(answer["id"])
+
+    def algorithm(self, nbytes: int, hosts: int, tolerance: float) -> int:
+        """GL_RING or GL_DIRECT for an all-reduce, alike at all ranks. `tolerance`: the fraction that may be lost."""
+        name = self.job.transport.collective
+        if name == "auto":
+            name = costs.choose(
+                nbytes,
+                hosts,
+                self.agreement.conditions,
+                processes=self.job.processes,
+                servers=len(self.job.servers),
+                tolerance=tolerance,
+            ).algorithm
+        return int(lib.GL_RING if name == "ring" else lib.GL_DIRECT)
+
+
+def _make(what: str, nbytes: int) -> tuple[int, memory.Memory]:
+    descriptor = memory.create(what, nbytes)
+    try:
+        return descriptor, memory.Memory(descriptor, nbytes)
+    except OSError:
+        os.close(descriptor)
+        raise
+
+
+def _close(made: "asyncio.Future[tuple[int, memory.Memory]]") -> None:
+    """Memory that nobody waits for any more."""
+    if made.exception() is None:
+        os.close(made.result()[0])

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tensors that a host's processes have registered, at their agent."""
+
+import asyncio
+import hashlib
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from gradlane._core import ffi, lib
+from gradlane.datapath.site import Site
+from gradlane.errors import AgentError
+from gradlane.ipc import memory
+from gradlane.ipc.messages import Message
+from gradlane.job import elements, partition
+from gradlane.job.loss import Loss
+
+REDUCTIONS = {"mean": "GL_MEAN_OF_ARRIVED", "sum": "GL_SUM", "min": "GL_MIN", "max": "GL_MAX", "product": "GL_PRODUCT"}
+
+
+@dataclass
+class _Tensor:
+    """`offsets`: of the processes' contributions in its memory, then of the result. `users`: processes that have it."""
+
+    number: int
+    name: str
+    shape: dict[str, Any]
+    descriptor: int
+    shared: memory.Memory
+    offsets: list[int]
+    users: set[int]
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.shape["elements"]) * elements.bytes_of(self.shape["type"])
+
+
+class Tensors:
+    """By name; the first process that names one registers it for all of the host."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._known: dict[str, asyncio.Task[_Tensor]] = {}
+
+    async def register(self, process: int, message: Message) -> tuple[dict[str, Any], int]:
+        """What a process is answered, and a descriptor of the tensor's memory. Raises ValueError, AgentError."""
+        name, dtype, op = str(message["name"]), str(message["dtype"]), str(message["reduction"])
+        count, exact = int(message["elements"]), bool(message["exact"])
+        spans = [(int(start), int(layer)) for start, layer in message["layers"]]
+        elements.bytes_of(dtype)
+        if count < 1:
+            raise ValueError(f"tensor {name!r} of {count} elements")
+        if op not in REDUCTIONS or (op == "mean" and "float" not in dtype):
+            raise ValueError(f"reduction {op!r} of {dtype}: there are {', '.join(REDUCTIONS)}, the mean of floats only")
+        partition.check_spans(spans, count)
+        # Two ranks need not send each other thousands of spans to find out whether theirs are equal.
+        layers = hashlib.sha256(repr(spans).encode()).hexdigest()[:16]
+        shape = {"elements": count, "type": dtype, "reduction": op, "exact": exact, "layers": layers}
+        tensor = await self._site.share(self._known, name, self._register(name, shape, spans))
+        if tensor.shape != shape:
+            raise ValueError(f"tensor {name!r} is registered with {tensor.shape}, not with {shape}")
+        tensor.users.add(process)
+        content = {"tensor": tensor.number, "bytes": tensor.shared.nbytes}
+        return content | {"contribution": tensor.offsets[process], "result": tensor.offsets[-1]}, tensor.descriptor
+
+    async def _register(self, name: str, shape: dict[str, Any], spans: partition.Spans) -> _Tensor:
+        site, job = self._site, self._site.job
+        count, dtype = int(shape["elements"]), str(shape["type"])
+        item, slice_bytes = elements.bytes_of(dtype), site.agreement.slice_bytes
+        may_lose = not shape["exact"] and dtype in elements.FLOATS and shape["reduction"] in ("mean", "sum")
+        loss = job.loss if may_lose else None
+        algorithm = site.algorithm(count * item, len(job.workers), _most_lost(loss))
+        if algorithm == lib.GL_RING:
+            loss = None  # a partial sum is worth many gradients: a ring loses nothing
+        owners = len(job.aggregators)
+        parts = partition.divide(spans, count, loss, slice_bytes // item, slice_bytes, owners, algorithm == lib.GL_RING)
+        number = await site.agree("tensor", name, shape)
+        lossy = any(part.push or part.pull for part in parts)
+        # In place where nothing is lost: a lost contribution must be known until it is added to the next one.
+        copies = job.processes + (1 if lossy or job.processes > 1 else 0)
+        stride = memory.aligned(count * item, memory.PAGE)
+        descriptor, shared = await site.create(f"tensor-{number}", copies * stride)
+        offsets = [k * stride for k in range(job.processes)] + [(copies - 1) * stride]
+        tensor = _Tensor(number, name, shape, descriptor, shared, offsets, set())
+        op = str(shape["reduction"])
+        contributions = ffi.new("uint8_t *[]", [shared.pointer + offset for offset in offsets[: job.processes]])
+        rows = [(p.first, p.elements, round(p.push * 1e6), round(p.pull * 1e6), algorithm) for p in parts]
+        partitions = ffi.new("gl_partition[]", rows)
+        layers = partition.layers(spans, parts, slice_bytes // item)
+        description = ffi.new(
+            "gl_tensor *",
+            {
+                "id": number,
+                "element_type": elements.CODES[dtype],
+                "reduction": getattr(lib, REDUCTIONS[op]),
+                "feedback": job.loss.error_feedback,
+                "elements": count,
+                "contributions": contributions,
+                "result": shared.pointer + offsets[-1],
+                "partition_count": len(rows),
+                "partitions": partitions,
+                "layers": ffi.from_buffer("uint16_t[]", layers),
+            },
+        )
+        with site.engine.locked():
+            refused = lib.gl_exchange_tensor(site.exchange, description)
+        if refused:
+            os.close(descriptor)
+            raise AgentError(f"tensor {name!r}: out of memory")
+        site.numbers[number] = f"the all-reduce of tensor {name!r}"
+        return tensor
+
+    def forget(self, process: int, name: str) -> None:
+        """A process needs the tensor no longer. Raises ValueError if it has none, or uses it."""
+        tensor = self._of(process, name)
+        if len(tensor.users) == 1:
+            with self._site.engine.locked():
+                if lib.gl_exchange_release_tensor(self._site.exchange, tensor.number):
+                    raise ValueError(f"tensor {name!r} is forgotten while it is under way")
+            os.close(tensor.descriptor)
+            del self._known[name]
+        tensor.users.discard(process)
+
+    async def residual(self, process: int, name: str) -> int:
+        """A descriptor of what the network owes to the tensor; the caller closes it. Raises ValueError, AgentError."""
+        nbytes = self._of(process, name).nbytes
+        descriptor, values = await self._site.create("residual", nbytes)
+        try:
+            tensor = self._of(process, name)  # it may have been forgotten meanwhile
+            with self._site.engine.locked():
+                busy = lib.gl_exchange_residual(self._site.exchange, tensor.number, values.pointer, False)
+            if busy:
+                raise ValueError(f"tensor {name!r} is under way: its residual is known between steps")
+        except ValueError:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def load_residual(self, process: int, name: str, descriptor: int) -> None:
+        """Replaces what is owed. Raises ValueError.
+
+        The process made this memory, and may shrink it at any time: it is read, not mapped.
+        """
+        tensor = self._of(process, name)
+        values = bytearray()
+        while len(values) < tensor.nbytes:
+            chunk = os.pread(descriptor, tensor.nbytes - len(values), len(values))
+            if not chunk:
+                raise ValueError(f"the residual of tensor {name!r} has {len(values)} bytes, not {tensor.nbytes}")
+            values += chunk
+        with self._site.engine.locked():
+            pointer = ffi.from_buffer("uint8_t[]", values)
+            if lib.gl_exchange_residual(self._site.exchange, tensor.number, pointer, True):
+                raise ValueError(f"tensor {name!r} is under way: its residual can be set between steps")
+
+    def close(self) -> None:
+        """Closes the descriptors."""
+        for task in self._known.values():
+            if task.done() and not task.cancelled() and task.exception() is None:
+                os.close(task.result().descriptor)
+
+    def _of(self, process: int, name: str) -> _Tensor:
+        task = self._known.get(name)
+        if task is None or not task.done() or process not in task.result().users:
+            raise ValueError(f"it has no tensor {name!r}")
+        return task.result()
+
+
+def _most_lost(loss: Loss | None) -> float:
+    """The highest tolerated loss of any layer's contributions."""
+    return 0.0 if loss is None else max(loss.push, *(row.push for row in loss.classes), 0.0)

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the ranks of a job agree on when they join, beyond the job file."""
+
+from dataclasses import dataclass
+
+from gradlane.job.costs import Conditions
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The same at all ranks; rank 0 decides and tells the others over the control connections.
+
+    `token` is the 64-bit secret in every datagram of this session, `message_base` the number that messages count from,
+    `slice_bytes` the payload of a datagram, and `conditions` what was measured between the hosts: the lowest rate and
+    the longest latency.
+    """
+
+    token: int
+    message_base: int
+    slice_bytes: int
+    conditions: Conditions

@@ -1,0 +1,331 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job file: who takes part in a training job, and what the network may do to its gradients.
+
+The agent and the controller read the same file, so what they must agree on is defined here once.
+"""
+
+import functools
+import hashlib
+import re
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, ip_address
+from pathlib import Path
+
+from gradlane import toml_file
+from gradlane.errors import AgentError
+from gradlane.job import loss, policy
+from gradlane.job.loss import Loss
+from gradlane.job.policy import Policy
+from gradlane.toml_file import Address, FileError, Table
+from gradlane.units import parse_rate, parse_size
+
+BUDGET_SLOTS = 65536  # BUDGET_SLOTS of p4src/shared/types.p4
+MAX_PACKET = 9000  # jumbo frames
+_OTHER_HEADERS = 8 + 36  # of UDP and Gradlane
+_IP_HEADERS = {4: 20, 6: 40}
+SLICE_UNIT = 8  # the largest element: a slice is a whole number of elements of any type
+DEFAULT_BUFFER = "64kB"
+DEFAULT_TRACE_EVERY, MAX_TRACE_EVERY = 64, 1_000_000
+MAX_PROCESSES = 64  # GL_MAX_PROCESSES of core/exchange.h
+MAX_RANKS = 256  # GL_MAX_RANKS of core/engine.h
+DEFAULT_PATIENCE = 60  # s
+MIN_PATIENCE, MAX_PATIENCE = 10, 86_400
+ELEMENT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+
+_KEY = re.compile(r"(?:[0-9A-Fa-f]{2}){16,64}\Z")
+
+
+class JobError(FileError):
+    """A job file that can't be used."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One rank of the job: a worker, or a server that aggregates for the workers.
+
+    `processes`: the training processes of the job on that host, 1 for a server.
+    """
+
+    rank: int
+    host: str
+    address: Address
+    processes: int = 1
+
+
+@dataclass(frozen=True)
+class Transport:
+    """How gradients travel. `rate` is the rate of each host's link in bit/s.
+
+    `slice_bytes` is the payload of a datagram; None: the most that every path carries, found when the job is joined.
+    `buffer` is what a port of the fabric can hold, in bytes: the rate control lets queues grow to half of it.
+
+    `wire` is the type of elements on the wire. `collective` is the algorithm of all-reduces: "direct", "ring", or
+    "auto", by the cost model.
+
+    `multicast` is the address to which aggregator 0 sends its results; aggregator k sends to `multicast` + k.
+    None: aggregators send to each worker.
+
+    `tagging` says who writes DSCP and ECN: "switch", the first one by its tables, or "host", the agent, by `[policy]`,
+    for a fabric of switches without P4. `trace_every`: messages of a path from one trace to the next, 0 for none.
+    """
+
+    rate: int
+    buffer: int
+    slice_bytes: int | None
+    wire: str
+    collective: str
+    multicast: IPv4Address | None
+    tagging: str
+    trace_every: int
+
+
+@dataclass(frozen=True)
+class Slots:
+    """The budget slots of the job in the switch: message m has slot `base` + (m & `mask`)."""
+
+    base: int
+    mask: int
+
+    @property
+    def last(self) -> int:
+        """The highest slot of the job."""
+        return self.base + self.mask
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training job. Ranks count from 0: the workers first, then the servers.
+
+    `key` is the secret that the agents' control connections are authenticated with; b"": by certificates alone.
+    `patience`: seconds that the job waits for a worker that is late, to join it or in an operation.
+    `text` is what the job was parsed from.
+    """
+
+    file: str
+    name: str
+    id: int
+    key: bytes = field(repr=False)
+    patience: int
+    workers: tuple[Member, ...]
+    servers: tuple[Member, ...]
+    transport: Transport
+    loss: Loss
+    policy: Policy
+    slots: Slots
+    text: str = field(repr=False, compare=False)
+
+    @property
+    def family(self) -> int:
+        """The IP version of all members' addresses, 4 or 6."""
+        return self.workers[0].address.version
+
+    @property
+    def processes(self) -> int:
+        """Training processes on each worker's host."""
+        return self.workers[0].processes
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """Every rank, in rank order."""
+        return self.workers + self.servers
+
+    @property
+    def aggregators(self) -> tuple[Member, ...]:
+        """Who reduces: the servers, or without servers each worker its shard."""
+        return self.servers or self.workers
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Of what the agents of a job must agree on, whatever their files look like."""
+        shared: list[object] = [self.name, self.id, self.patience, self.members, self.transport, self.loss, self.slots]
+        if self.transport.tagging == "host":
+            shared.append(self.policy)  # otherwise it is the controller's alone, and may change
+        return hashlib.sha256(repr(shared).encode()).hexdigest()
+
+    def member(self, rank: int) -> Member:
+        """The member of that rank. Raises JobError that names the job's ranks."""
+        if not 0 <= rank < len(self.members):
+            raise JobError(
+                self.file, "", f"job {self.name!r} has no rank {rank}: ranks are 0 to {len(self.members) - 1}"
+            )
+        return self.members[rank]
+
+    def name_of(self, rank: int) -> str:
+        """A rank as errors name it, with its host and address. Raises as `member`."""
+        member = self.member(rank)
+        return f"rank {rank} ({member.host}, {member.address})"
+
+    def multicast_address(self, aggregator: int) -> IPv4Address | None:
+        """Where the aggregator of that index (in `aggregators`) sends its results, if the job has multicast."""
+        base = self.transport.multicast
+        return None if base is None else base + aggregator
+
+
+def load(path: str | Path) -> Job:
+    """Reads and validates a job file. Raises JobError."""
+    return parse(toml_file.read(JobError, path), str(path))
+
+
+def parse(text: str, file_name: str) -> Job:
+    """Validates the text of a job file; errors name `file_name`. Raises JobError."""
+    root = toml_file.parse(JobError, text, file_name)
+    head = root.table("job")
+    workers = _members(root.tables("worker"), "worker", 0)
+    if not workers:
+        raise root.error(
+            "worker",
+            "is missing: a job has at least one [[worker]] (only where torchrun starts it, they come from there)",
+        )
+    servers = _members(root.tables("server"), "server", len(workers))
+    _check_together(root, workers + servers, len(workers))
+    job = Job(
+        file=file_name,
+        name=head.name("name"),
+        id=head.integer("id", 1, 65535),
+        key=_key(head) if head.has("key") else b"",
+        patience=head.integer("patience", MIN_PATIENCE, MAX_PATIENCE, DEFAULT_PATIENCE),
+        workers=workers,
+        servers=servers,
+        transport=_transport(root.table("transport"), len(servers or workers), workers[0].address.version, servers),
+        loss=loss.parse(root.table("loss")),
+        policy=policy.parse(root.table("policy")),
+        slots=_slots(root.table("slots")),
+        text=text,
+    )
+    head.finish()
+    root.finish()
+    return job
+
+
+def is_template(text: str, file_name: str) -> bool:
+    """Whether a job file has no members yet: `fill` makes a whole one of it. Raises JobError."""
+    root = toml_file.parse(JobError, text, file_name)
+    return not root.tables("worker") and not root.tables("server")
+
+
+def fill(template: str, workers: Sequence[tuple[str, Address, int]]) -> str:
+    """The text of a job file: the template's with a [[worker]] for each (host, address, processes), in rank order."""
+    tables = [
+        f'[[worker]]\nrank = {rank}\nhost = "{host}"\naddress = "{address}"\nprocesses = {processes}\n'
+        for rank, (host, address, processes) in enumerate(workers)
+    ]
+    return "\n".join([template, *tables])
+
+
+def local_address(peer: Address) -> Address:
+    """This host's address on the way to `peer`. Raises AgentError if there is no way."""
+    family = socket.AF_INET if peer.version == 4 else socket.AF_INET6
+    with socket.socket(family, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect((str(peer), 9))  # of a datagram socket, this sends nothing
+        except OSError as error:
+            raise AgentError(f"there is no route to {peer}: {error.strerror}") from error
+        return ip_address(sock.getsockname()[0])
+
+
+def headers(family: int) -> int:
+    """Bytes of the IP, UDP and Gradlane headers of a datagram. `family`: 4 or 6."""
+    return _IP_HEADERS[family] + _OTHER_HEADERS
+
+
+def largest_slice(packet: int, family: int) -> int:
+    """The most payload that an IP packet of that many bytes can carry, in whole elements of any type."""
+    return (min(packet, MAX_PACKET) - headers(family)) // SLICE_UNIT * SLICE_UNIT
+
+
+def _key(table: Table) -> bytes:
+    text = table.text("key")
+    if not _KEY.match(text) or int(text, 16) == 0:
+        raise table.error(
+            "key",
+            "must be 32 to 128 hexadecimal digits, an even number, not all zero; make one with `openssl rand -hex 16`",
+        )
+    return bytes.fromhex(text)
+
+
+def _members(tables: Sequence[Table], kind: str, first_rank: int) -> tuple[Member, ...]:
+    members: list[Member] = []
+    for rank, table in enumerate(tables, first_rank):
+        member = Member(
+            rank=table.integer("rank", 0, 65535),
+            host=table.name("host"),
+            address=table.ip_address("address"),
+            processes=table.integer("processes", 1, MAX_PROCESSES, 1) if kind == "worker" else 1,
+        )
+        if member.rank != rank:
+            start = f"{kind}s' ranks count from {first_rank}" + (", after the workers'" if first_rank else "")
+            raise table.error("rank", f"is {member.rank}; it must be {rank}: the {start}, in the order of the file")
+        table.finish()
+        members.append(member)
+    return tuple(members)
+
+
+def _check_together(root: Table, members: Sequence[Member], workers: int) -> None:
+    if len(members) > MAX_RANKS:
+        raise root.error("", f"has {len(members)} ranks; at most {MAX_RANKS} are possible")
+    by_host: dict[str, int] = {}
+    by_address: dict[Address, int] = {}
+    first = members[0]
+    for member in members:
+        if member.address.version != first.address.version:
+            raise root.error(
+                "",
+                f"rank {first.rank} has the IPv{first.address.version} address {first.address}, rank {member.rank} the "
+                f"IPv{member.address.version} address {member.address}; all must be of one family",
+            )
+        if member.rank < workers and member.processes != first.processes:
+            raise root.error(
+                "",
+                f"ranks {first.rank} and {member.rank} have {first.processes} and {member.processes} processes; "
+                "all workers must have the same number",
+            )
+        other = by_host.setdefault(member.host, member.rank)
+        if other != member.rank:
+            raise root.error(
+                "", f"ranks {other} and {member.rank} are both on host {member.host!r}; a host has one rank"
+            )
+        other = by_address.setdefault(member.address, member.rank)
+        if other != member.rank:
+            raise root.error("", f"ranks {other} and {member.rank} both have address {member.address}; one each")
+
+
+def _transport(table: Table, aggregators: int, family: int, servers: Sequence[Member]) -> Transport:
+    multicast = table.multicast_address("multicast", aggregators) if table.has("multicast") else None
+    if multicast is not None and family == 6:
+        raise table.error("multicast", "goes with IPv4 addresses alone; with IPv6 members leave it out")
+    collective = table.choice("collective", ("auto", "direct", "ring"), "auto")
+    if collective == "ring" and servers:
+        raise table.error("collective", "is 'ring', but the job has servers; it must be 'direct' or 'auto'")
+    transport = Transport(
+        rate=table.quantity("rate", parse_rate),
+        buffer=table.quantity("buffer", parse_size, DEFAULT_BUFFER),
+        slice_bytes=_slice_bytes(table, family),
+        wire=table.choice("wire", tuple(ELEMENT_BYTES), "float32"),
+        collective=collective,
+        multicast=multicast,
+        tagging=table.choice("tagging", ("switch", "host"), "switch"),
+        trace_every=table.integer("trace_every", 0, MAX_TRACE_EVERY, DEFAULT_TRACE_EVERY),
+    )
+    table.finish()
+    return transport
+
+
+def _slice_bytes(table: Table, family: int) -> int | None:
+    slice_bytes = table.integer_or("auto", "slice_bytes", 64, largest_slice(MAX_PACKET, family))
+    if slice_bytes is not None and slice_bytes % SLICE_UNIT:
+        raise table.error(
+            "slice_bytes", f"is {slice_bytes}; it must be a multiple of {SLICE_UNIT}, e.g. 1432, or 'auto'"
+        )
+    return slice_bytes
+
+
+def _slots(table: Table) -> Slots:
+    slots = Slots(table.integer("base", 0, BUDGET_SLOTS - 1, 0), table.integer("mask", 0, BUDGET_SLOTS - 1, 4095))
+    if slots.mask & (slots.mask + 1):
+        raise table.error("mask", f"is {slots.mask}; it must be 2^n - 1, e.g. 4095")
+    if slots.last >= BUDGET_SLOTS:
+        raise table.error("base", f"is {slots.base}; base + mask must be below {BUDGET_SLOTS}, and is {slots.last}")
+    table.finish()
+    return slots

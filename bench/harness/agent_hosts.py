@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts around a Linux bridge, each a network namespace with an agent: for measurements of the agent itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from bench.harness.netns import Namespaces, run
+from bench.harness.worker import Worker
+
+MTU = 1500
+# Of a port of limited rate: what it holds, and what it sends at once, which is no less than the kernel's largest frame.
+_BUFFER, _BURST = 400_000, 70_000  # bytes
+
+
+class Hosts(Namespaces):
+    """Namespaces of hosts 0..n-1, host k at 10.77.0.(k+1) on eth0. Raises WireError.
+
+    `rate` (bit/s) limits the bridge's ports towards the hosts (tbf); without it there is no limit. Offloads stay as the
+    kernel has them.
+    """
+
+    def __init__(self, count: int, mtu: int = MTU, rate: int | None = None) -> None:
+        self.count, self._mtu, self._rate = count, mtu, rate
+        self._prefix = f"gla{os.getpid()}"
+        self._bridge = f"{self._prefix}s"
+        super().__init__((self._bridge, *map(self.namespace, range(count))))
+
+    def namespace(self, host: int) -> str:
+        """Of a host."""
+        return f"{self._prefix}h{host}"
+
+    def address(self, host: int) -> str:
+        """Of a host."""
+        return f"10.77.0.{host + 1}"
+
+    def _build(self) -> None:
+        # Where br_netfilter is loaded, frames of a bridge would pass the machine's packet filter.
+        for family in ("ip", "ip6"):
+            if Path(f"/proc/sys/net/bridge/bridge-nf-call-{family}tables").exists():
+                switch = f"net.bridge.bridge-nf-call-{family}tables=0"
+                run("ip", "netns", "exec", self._bridge, "sysctl", "-qw", switch)
+        run("ip", "-n", self._bridge, "link", "add", "br0", "type", "bridge")
+        run("ip", "-n", self._bridge, "link", "set", "br0", "mtu", str(self._mtu), "up")
+        for host in range(self.count):
+            self._link(host)
+
+    def _link(self, host: int) -> None:
+        namespace, port = self.namespace(host), f"port{host}"
+        peer = ("peer", "name", "eth0", "netns", namespace)
+        run("ip", "link", "add", port, "netns", self._bridge, "type", "veth", *peer)
+        run("ip", "-n", self._bridge, "link", "set", port, "master", "br0", "mtu", str(self._mtu), "up")
+        run("ip", "-n", namespace, "addr", "add", f"{self.address(host)}/24", "dev", "eth0")
+        run("ip", "-n", namespace, "link", "set", "eth0", "mtu", str(self._mtu), "up")
+        if self._rate is not None:
+            bucket = ("tbf", "rate", f"{self._rate}bit", "burst", str(_BURST), "limit", str(_BUFFER))
+            run("tc", "-n", self._bridge, "qdisc", "add", "dev", port, "root", *bucket)
+
+    def start(
+        self, stack: ExitStack, host: int, name: str, *command: str, asked: bool = True, logs: bool = False
+    ) -> Worker:
+        """A process of this Python on a host, with one thread for arithmetic, until the stack ends."""
+        words = ["ip", "netns", "exec", self.namespace(host), sys.executable, *command]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        return stack.enter_context(
+            Worker(f"{name} on host {host}", words, asked=asked, logs=logs, environment=environment)
+        )
+
+    def start_agent(self, stack: ExitStack, host: int, folder: Path) -> tuple[Worker, Path]:
+        """The agent of a host, ready, and its socket. Raises WireError."""
+        path = folder / f"agent{host}.sock"
+        words = ("-m", "gradlane.cli", "agent", "--address", self.address(host), "--socket", str(path))
+        agent = self.start(stack, host, "the agent", *words, asked=False, logs=True)
+        agent.wait_for("ready")
+        return agent, path
+
+    def job(self, rate: str, buffer: str, number: int = 1, hosts: Sequence[int] | None = None) -> str:
+        """A job file with a worker on each host, or on those given. `number` is the job's id."""
+        workers = "".join(
+            f'[[worker]]\nrank = {rank}\nhost = "h{host}"\naddress = "{self.address(host)}"\n'
+            for rank, host in enumerate(range(self.count) if hosts is None else hosts)
+        )
+        head = f'[job]\nname = "bench{number}"\nid = {number}\nkey = "{os.urandom(16).hex()}"\n'
+        return f'{head}{workers}[transport]\nrate = "{rate}"\nbuffer = "{buffer}"\n[slots]\nbase = 0\nmask = 4095\n'

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Talking to what runs: the controller over HTTP, gradlane-switch over its admin socket."""
+
+import contextlib
+import json
+import socket
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import tomli_w
+
+from lab.model.errors import ControlError
+from lab.model.results import POLICY_DROPS, Decision, MapCell, SwitchFigures, TailDrops
+
+_SECONDS = 60.0  # the controller takes up to 10 to find that its switch hangs, and then says so
+_POLL_SECONDS = 0.1
+
+
+class Controller:
+    """A running gradlane-controller. `address` is that of its HTTP API, "host:port"."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def put_job(self, document: dict[str, Any]) -> None:
+        """Makes the switch hold the state of that job. Raises ControlError."""
+        self._request("POST", "/jobs", tomli_w.dumps(document).encode())
+
+    def delete_job(self, name: str) -> None:
+        """Makes the switch forget the job. Raises ControlError."""
+        self._request("DELETE", f"/jobs/{name}")
+
+    def counters(self) -> dict[str, Any]:
+        """What the switches counted, as the controller says it. Raises ControlError."""
+        return self._request("GET", "/counters")
+
+    def wait_ready(self, seconds: float) -> None:
+        """Waits until every switch holds its state. Raises ControlError."""
+        deadline = time.monotonic() + seconds
+        while not (status := self._request("GET", "/status"))["ready"]:
+            if time.monotonic() > deadline:
+                raise ControlError(f"the controller is not ready after {seconds:g} s: {json.dumps(status)}")
+            time.sleep(_POLL_SECONDS)
+
+    def _request(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
+        request = urllib.request.Request(f"http://{self._address}{path}", body, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as problem:
+            text = problem.read().decode(errors="replace").strip()
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                text = json.loads(text)["error"]
+            raise ControlError(f"the controller refused {method} {path}: {text}") from None
+        except OSError as problem:
+            reason = getattr(problem, "reason", problem)
+            raise ControlError(f"the controller at {self._address} does not answer: {reason}") from None
+
+
+def ask_switch(path: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """One request to the admin socket of gradlane-switch. Raises ControlError."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(_SECONDS)
+            connection.connect(str(path))
+            connection.sendall(json.dumps(request).encode() + b"\n")
+            with connection.makefile("rb") as lines:
+                answer = cast(dict[str, Any], json.loads(lines.readline()))
+    except (OSError, ValueError) as problem:
+        raise ControlError(f"the switch's admin socket {path} does not answer: {problem}") from None
+    if "error" in answer:
+        raise ControlError(f"the switch refused {request['op']!r}: {answer['error']}")
+    return answer
+
+
+Cells = dict[tuple[Any, ...], tuple[int, int]]  # (packets, bytes) by all else that tells a row; its switch comes first
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What every switch has counted so far; `tail_drops` of switches with an admin socket, None if there is none."""
+
+    decisions: Cells
+    drop_map: Cells
+    tail_drops: Cells | None
+
+    @property
+    def policy_drops(self) -> int:
+        """Packets that the gradient policy has dropped or trimmed, over all switches."""
+        return sum(packets for key, (packets, _) in self.decisions.items() if key[1] in POLICY_DROPS)
+
+    def of_switch(self, name: str) -> "Reading":
+        """The part of one switch."""
+        return Reading(
+            _of_switch(self.decisions, name),
+            _of_switch(self.drop_map, name),
+            None if self.tail_drops is None else _of_switch(self.tail_drops, name),
+        )
+
+    def completed_by(self, last: "Reading") -> "Reading":
+        """With what a switch had last said that could not be asked any more."""
+        tail_drops = None if self.tail_drops is None else {**(last.tail_drops or {}), **self.tail_drops}
+        return Reading({**last.decisions, **self.decisions}, {**last.drop_map, **self.drop_map}, tail_drops)
+
+    def since(self, before: "Reading") -> SwitchFigures:
+        """What happened in between, summed over the switches; cells where nothing did are left out."""
+        return SwitchFigures(
+            tuple(Decision(*row) for row in _difference(before.decisions, self.decisions)),
+            tuple(MapCell(*row) for row in _difference(before.drop_map, self.drop_map)),
+            None
+            if self.tail_drops is None
+            else tuple(TailDrops(*row) for row in _difference(before.tail_drops or {}, self.tail_drops)),
+        )
+
+
+def read_switches(controller: Controller, admins: Mapping[str, Path]) -> Reading:
+    """Everything the switches count; `admins` are the admin sockets by switch. Raises ControlError."""
+    counters = controller.counters()
+    return Reading(
+        _cells(counters["decisions"], ("switch", "reason", "queue_class", "drop_precedence")),
+        _cells(counters["drop_map"], ("switch", "layer", "magnitude")),
+        {key: counts for name, admin in admins.items() for key, counts in _tail_drops(name, admin)} if admins else None,
+    )
+
+
+def _tail_drops(switch: str, admin: Path) -> Iterable[tuple[tuple[Any, ...], tuple[int, int]]]:
+    for port in cast(list[dict[str, Any]], ask_switch(admin, {"op": "ports"})["ports"]):
+        for index, queue in enumerate(port["queues"]):
+            dropped = queue["tail_dropped"]
+            yield (switch, switch, port["port"], index), (dropped["packets"], dropped["bytes"])
+
+
+def _cells(rows: Iterable[dict[str, Any]], keys: Sequence[str]) -> Cells:
+    """Summed over what the keys do not name: the jobs."""
+    cells: Cells = {}
+    for row in rows:
+        key = tuple(row[name] for name in keys)
+        packets, octets = cells.get(key, (0, 0))
+        cells[key] = (packets + row["packets"], octets + row["bytes"])
+    return cells
+
+
+def _of_switch(cells: Cells, name: str) -> Cells:
+    return {key: counts for key, counts in cells.items() if key[0] == name}
+
+
+def _difference(before: Cells, after: Cells) -> Iterable[tuple[Any, ...]]:
+    total: Cells = {}
+    for key, (packets, octets) in after.items():
+        old_packets, old_octets = before.get(key, (0, 0))
+        if packets > old_packets:
+            sum_packets, sum_octets = total.get(key[1:], (0, 0))
+            total[key[1:]] = (sum_packets + packets - old_packets, sum_octets + octets - old_octets)
+    for key, counts in total.items():
+        yield (*key, *counts)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A running network: a fabric, the process of every switch, and the one controller of all."""
+
+import signal
+from contextlib import ExitStack
+from pathlib import Path
+
+import tomli_w
+
+from lab.model.plan import HTTP_PORT, FabricPlan
+from lab.model.preconditions import RUN_DIRECTORY, find_program
+from lab.net.control import Controller
+from lab.net.fabric import Fabric
+from lab.net.processes import Child, Supervisor
+
+READY_SECONDS = 60.0  # on a busy machine
+PIPELINE_SECONDS = 180.0  # to the controller's readiness: a switch may have to compile the program
+
+
+class Network:
+    """Use as a context manager; leaving it ends every process and removes every interface.
+
+    Logs and files go below `out`. `neighbours` as Fabric takes it. Raises ExperimentError where something does not come
+    up.
+    """
+
+    def __init__(self, plan: FabricPlan, out: Path, *, seed: int = 1, neighbours: bool = True) -> None:
+        self.plan = plan
+        self.fabric = Fabric(plan, seed=seed, neighbours=neighbours)
+        self.supervisor = Supervisor(out / "logs")
+        self.controller = Controller(f"127.0.0.1:{HTTP_PORT}")
+        self._out = out
+        self._switches: dict[str, Child] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> "Network":
+        with ExitStack() as stack:
+            self._out.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(self.fabric)
+            stack.enter_context(self.supervisor)
+            for switch in self.plan.switches:
+                self._start_switch(switch.name)
+            for switch in self.plan.switches:
+                self._wait_for_switch(switch.name)
+            self.start_controller()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        self._stack.close()
+
+    def admins(self) -> dict[str, Path]:
+        """The admin sockets of the switches that have one, by name: those that run."""
+        return {
+            switch.name: RUN_DIRECTORY / f"{switch.name}.sock"
+            for switch in self.plan.switches
+            if switch.target == "gradlane" and switch.name in self._switches
+        }
+
+    def fail_switch(self, name: str) -> None:
+        """That switch dies at once, and its links to other switches with it."""
+        child = self._switches.pop(name)
+        child.signal_group(signal.SIGKILL)
+        self.fabric.set_links(name, up=False)
+        self.supervisor.release([child])
+
+    def restore_switch(self, name: str) -> None:
+        """It comes back, empty; the controller finds it by itself."""
+        self.fabric.set_links(name, up=True)
+        self._start_switch(name)
+        self._wait_for_switch(name)
+        self.controller.wait_ready(PIPELINE_SECONDS)
+
+    def _start_switch(self, name: str) -> None:
+        self._switches[name] = self.supervisor.start(f"switch {name}", self.fabric.switches[name].command())
+
+    def _wait_for_switch(self, name: str) -> None:
+        (switch,) = [switch for switch in self.plan.switches if switch.name == name]
+        if switch.target == "bmv2":
+            self._switches[name].wait_listening(switch.p4runtime_port, READY_SECONDS)
+        else:
+            self._switches[name].wait_ready(READY_SECONDS)
+
+    def start_controller(self) -> None:
+        """Starts what configures the switches, and waits until it has. Raises ExperimentError."""
+        file = self._out / "fabric.toml"
+        file.write_text(tomli_w.dumps(self.plan.document()), encoding="utf-8")
+        argv = [find_program("gradlane-controller"), "run", "--fabric", str(file), "--http", f"127.0.0.1:{HTTP_PORT}"]
+        self.supervisor.start("controller", argv).wait_ready(PIPELINE_SECONDS)

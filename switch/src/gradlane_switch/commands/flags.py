@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The flags of `gradlane-switch`, named as those of simple_switch_grpc where that has the like."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from gradlane.units import parse_size
+from gradlane_switch.dataplane.interfaces import DEFAULT_MTU
+from gradlane_switch.dataplane.ports import DEFAULT_COALESCE, parse_mtu, parse_time
+from gradlane_switch.p4runtime.server import DEFAULT_MAX_MESSAGE, MIN_MAX_MESSAGE, Tls
+
+_EPILOG = """\
+A port is NUMBER@INTERFACE with settings after commas. The interface is one of
+  NAME                             a network interface (needs CAP_NET_RAW)
+  tap:NAME                         a TAP interface, made if there is none of that name
+  udp:LOCAL:PORT-PEER:PORT         a tunnel: a frame per UDP datagram; needs no privileges
+  pcap:IN,OUT                      files, one of them or both; with these alone the switch forwards what is in them by
+                                   the clock of their packets, and ends; pcap:,OUT also goes beside other ports.
+                                   Tunnels and files have an mtu=1500 as well
+and the settings are
+  rate=100mbit  buffer=64kB        towards the host; eight queues share the buffer
+  weights=1:1:1:1:2:2:4:8          deficit round robin, queue 0 first, instead of strict priority, 7 first
+  ecn=30kB                         queue length above which ECN-capable packets get CE
+  up=no                            drops what comes, either way
+  loss=0.01  burst-loss=0.01:0.3   lost at random; in bursts (Gilbert-Elliott): chance to enter a burst, and to leave
+                                   it, and the loss within (1) and outside (0)
+  delay=1ms  jitter=200us  reorder=0.01  reorder-delay=1ms  duplicate=0.01  corrupt=0.001
+                                   what the link to the host does; with rx- in front, the link from the host
+
+`gradlane-switch port --help` tells how to list, add, change and remove ports of a switch that runs,
+`gradlane-switch trace --help` how to see what becomes of a packet.
+
+examples:
+  gradlane-switch --grpc-server-addr 127.0.0.1:9559 -i 1@s1-eth1,rate=100mbit,buffer=64kB -i 2@s1-eth2
+  gradlane-switch --program gradlane.json --p4info gradlane.p4info.txtpb -i 1@s1-eth1 -i 2@s1-eth2,loss=0.01 --seed 7
+  gradlane-switch -i 1@udp:127.0.0.1:5001-127.0.0.1:6001 -i 2@udp:127.0.0.1:5002-127.0.0.1:6002 --metrics 127.0.0.1:9561
+  gradlane-switch --program p.json --p4info p.txtpb --entries e.txtpb -i 1@pcap:in.pcap -i 2@pcap:,out.pcap,rate=10mbit
+"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="gradlane-switch",
+        description="A software switch that runs the BMv2 JSON of a v1model P4 program and speaks P4Runtime.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--device-id", type=int, default=1, help="P4Runtime device id (default 1)")
+    parser.add_argument(
+        "--grpc-server-addr", default="127.0.0.1:9559", metavar="ADDRESS:PORT", help="P4Runtime server; or unix:PATH"
+    )
+    _add_tls(parser)
+    parser.add_argument("--admin", type=Path, metavar="PATH", help="Unix socket for statistics and ports")
+    parser.add_argument("--metrics", type=_endpoint, metavar="ADDRESS:PORT", help="serve Prometheus metrics over HTTP")
+    parser.add_argument(
+        "-i", "--interface", action="append", default=[], metavar="PORT", dest="ports", help="a port, see below"
+    )
+    parser.add_argument(
+        "--cpu-port", type=_port_number, metavar="NUMBER", help="port of packets to and from the controller"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of the links' impairments (default 0)")
+    parser.add_argument(
+        "--mtu",
+        type=_mtu,
+        default=DEFAULT_MTU,
+        metavar="BYTES",
+        help="the largest MTU of ports that are added later (default 1500, or the largest of the ports at the start)",
+    )
+    parser.add_argument(
+        "--coalesce",
+        type=_time,
+        default=DEFAULT_COALESCE,
+        metavar="TIME",
+        help="let packets gather so long before they are taken in together, as rx-usecs of ethtool: less CPU time "
+        f"for more latency (default {DEFAULT_COALESCE // 1000}us)",
+    )
+    parser.add_argument("--program", type=Path, metavar="JSON", help="start with this program; needs --p4info")
+    parser.add_argument("--p4info", type=Path, metavar="TXTPB", help="the program's P4Info in text format")
+    parser.add_argument(
+        "--entries", type=Path, metavar="TXTPB", help="write this p4.v1.WriteRequest (text format) at the start"
+    )
+    parser.add_argument(
+        "--drain",
+        type=_time,
+        default=10**9,
+        metavar="TIME",
+        help="how long packets that wait may still leave after SIGTERM (default 1s)",
+    )
+    parser.add_argument("--json", action="store_true", help="with pcap ports: the counts at the end as JSON")
+    parser.add_argument(
+        "-L", "--log-level", choices=("debug", "info", "warning", "error"), default="info", help="(default info)"
+    )
+    return parser
+
+
+def _mtu(text: str) -> int:
+    try:
+        return parse_mtu(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _time(text: str) -> int:
+    try:
+        return parse_time(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _endpoint(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not ADDRESS:PORT, e.g. 127.0.0.1:9561")
+    return host.strip("[]"), int(port)
+
+
+def _size(text: str) -> int:
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _add_tls(parser: argparse.ArgumentParser) -> None:
+    """Flags of the gRPC server, named as those of simple_switch_grpc."""
+    group = parser.add_argument_group("gRPC server")
+    group.add_argument("--grpc-server-ssl", action="store_true", help="TLS: needs a certificate and its key")
+    group.add_argument("--grpc-server-cert", type=Path, metavar="PEM", help="the switch's certificate")
+    group.add_argument("--grpc-server-key", type=Path, metavar="PEM", help="the certificate's private key")
+    group.add_argument("--grpc-server-cacert", type=Path, metavar="PEM", help="whose client certificates are trusted")
+    group.add_argument(
+        "--grpc-server-with-client-auth", action="store_true", help="mutual TLS: controllers need a certificate"
+    )
+    group.add_argument(
+        "--grpc-server-max-message",
+        type=_size,
+        default=DEFAULT_MAX_MESSAGE,
+        metavar="SIZE",
+        help="longest request: a pipeline or a batch (default 64MiB)",
+    )
+
+
+def tls_of(args: argparse.Namespace, parser: argparse.ArgumentParser) -> Tls | None:
+    """What the flags say about TLS. Ends the program if they contradict one another."""
+    if args.grpc_server_max_message < MIN_MAX_MESSAGE:
+        parser.error("--grpc-server-max-message must be at least 4MiB, the least that P4Runtime wants")
+    if not args.grpc_server_ssl:
+        for name in ("cert", "key", "cacert", "with_client_auth"):
+            if getattr(args, f"grpc_server_{name}"):
+                parser.error(f"--grpc-server-{name.replace('_', '-')} needs --grpc-server-ssl")
+        return None
+    if args.grpc_server_cert is None or args.grpc_server_key is None:
+        parser.error("--grpc-server-ssl needs --grpc-server-cert and --grpc-server-key")
+    if args.grpc_server_with_client_auth and args.grpc_server_cacert is None:
+        parser.error("--grpc-server-with-client-auth needs --grpc-server-cacert")
+    authority, mutual = args.grpc_server_cacert, args.grpc_server_with_client_auth
+    return Tls(args.grpc_server_cert, args.grpc_server_key, authority, mutual)
+
+
+def _port_number(text: str) -> int:
+    """A port number. Raises ArgumentTypeError."""
+    if not text.isdecimal() or not 0 < int(text) < 511:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port number (1..510)")
+    return int(text)

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gradlane-switch port ...`: the ports of a switch that runs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from gradlane.units import format_rate
+from gradlane_switch.commands.client import ask
+from gradlane_switch.dataplane.ports import PortConfig, changed, parse_port
+from gradlane_switch.errors import PortError, SwitchError
+
+_EPILOG = """\
+examples:
+  gradlane-switch port list --admin s1.sock
+  gradlane-switch port add 4@s1-eth4,rate=100mbit,buffer=64kB --admin s1.sock
+  gradlane-switch port set 4 rate=50mbit burst-loss=0.01:0.3 --admin s1.sock
+  gradlane-switch port set 4 up=no --admin s1.sock
+  gradlane-switch port remove 4 --admin s1.sock
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gradlane-switch port",
+        description="Lists and changes the ports of a switch that runs.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--admin", type=Path, required=True, metavar="PATH", help="the switch's admin socket")
+    common.add_argument("--json", action="store_true", help="answers as JSON")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("list", parents=[common], help="settings and counts of every port")
+    add = commands.add_parser("add", parents=[common], help="adds a port")
+    add.add_argument("port", metavar="NUMBER@INTERFACE[,KEY=VALUE...]", help="as -i has it")
+    remove = commands.add_parser("remove", parents=[common], help="removes a port, with what waits there")
+    remove.add_argument("number", type=int, metavar="NUMBER")
+    change = commands.add_parser("set", parents=[common], help="changes settings of a port")
+    change.add_argument("number", type=int, metavar="NUMBER")
+    change.add_argument("settings", nargs="+", metavar="KEY=VALUE", help="as -i has them; up=yes, up=no")
+    return parser
+
+
+def port_command(arguments: list[str]) -> int:
+    """Runs `gradlane-switch port`. 2: bad arguments; 1: the switch refused, or does not answer."""
+    args = _parser().parse_args(arguments)
+    try:
+        answer = ask(args.admin, _request(args))
+    except (PortError, ValueError) as error:
+        print(f"gradlane-switch: error: {error}", file=sys.stderr)
+        return 2
+    except SwitchError as error:
+        print(f"gradlane-switch: error: {error}", file=sys.stderr)
+        return 1
+    if args.json:
+        print(json.dumps(answer, indent=2))
+    elif args.command == "list":
+        print(table(answer["ports"]))
+    return 0
+
+
+def _request(args: argparse.Namespace) -> dict[str, Any]:
+    match args.command:
+        case "list":
+            return {"op": "ports"}
+        case "add":
+            parse_port(args.port)
+            return {"op": "add", "port": args.port}
+        case "remove":
+            return {"op": "remove", "port": args.number}
+        case _:
+            settings: dict[str, str] = {}
+            for setting in args.settings:
+                key, _, value = setting.partition("=")
+                changed(PortConfig(), key, value)
+                settings[key] = value
+            return {"op": "set", "port": args.number, **settings}
+
+
+_COLUMNS = ("port", "interface", "state", "rate", "rx", "tx", "queued", "tail drops", "lost", "other drops")
+
+
+def table(ports: list[dict[str, Any]]) -> str:
+    """Ports with their most important counts, in packets, one line each."""
+    rows = [_COLUMNS, *(_row(port) for port in ports)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)
+    return "\n".join(lines)
+
+
+def _row(port: dict[str, Any]) -> tuple[str, ...]:
+    queues = port["queues"]
+    return (
+        str(port["port"]),
+        port["interface"],
+        "up" if port["up"] else "down",
+        format_rate(port["rate"]) if port["rate"] else "unlimited",
+        str(port["rx"]["packets"]),
+        str(port["tx"]["packets"]),
+        str(sum(queue["depth_packets"] for queue in queues)),
+        str(sum(queue["tail_dropped"]["packets"] for queue in queues)),
+        str(sum(port[link]["lost"]["packets"] for link in ("tx_link", "rx_link"))),
+        str(
+            sum(drop["packets"] for drop in port["drops"].values())
+            + sum(queue["flushed"]["packets"] for queue in queues)
+        ),
+    )

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The P4Runtime server: entities, batches, arbitration, streams."""

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cells of indirect counters, meters and registers, as P4Runtime writes and reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+from finsy.proto import p4r, rpc_code
+
+from gradlane_switch.errors import EntityError
+from gradlane_switch.p4info.bytestrings import invalid
+from gradlane_switch.p4info.p4data import decode_data, encode_data
+from gradlane_switch.p4info.schema import ArraySchema
+from gradlane_switch.p4runtime.updates import (
+    check_clears,
+    colour_data,
+    counter_data,
+    counter_value,
+    meter_config,
+    meter_rates,
+    modify_only,
+    pieces,
+)
+from gradlane_switch.state.counts import CounterValue
+from gradlane_switch.state.pipeline import Pipeline
+
+_Array = TypeVar("_Array", bound=ArraySchema)
+
+
+def _array(arrays: dict[int, _Array], kind: str, number: int) -> _Array:
+    if number not in arrays:
+        names = ", ".join(f"{item.name} ({item.id:#x})" for item in arrays.values())
+        raise EntityError(
+            rpc_code.NOT_FOUND, f"there is no {kind} with the id {number:#x}: there are {names or 'none'}"
+        )
+    return arrays[number]
+
+
+def _selected(arrays: dict[int, _Array], kind: str, number: int, request: Any) -> list[tuple[_Array, int, int]]:
+    """The arrays that a read means (id 0: all of them), with the first cell and the number of cells of each."""
+    if number == 0:
+        if request.HasField("index"):
+            raise invalid(f"a read of every {kind} has no index")
+        return [(array, 0, array.size) for array in arrays.values()]
+    array = _array(arrays, kind, number)
+    return [(array, *_cells(array, request))]
+
+
+def _cells(array: ArraySchema, message: Any) -> tuple[int, int]:
+    """First cell and number of cells that a message means."""
+    if not message.HasField("index"):
+        return 0, array.size
+    index = message.index.index
+    if index < 0:
+        raise invalid(f"{array.name}: index {index} is negative")
+    if index >= array.size:
+        raise EntityError(rpc_code.OUT_OF_RANGE, f"{array.name}: index {index} is beyond its size of {array.size}")
+    return index, 1
+
+
+def array(pipeline: Pipeline, kind: str, message: Any) -> ArraySchema | None:
+    """The array that an entity of some kind is about; None if there is no such array."""
+    schema = pipeline.schema
+    if kind == "counter_entry":
+        return schema.counters.get(message.counter_id)
+    if kind == "meter_entry":
+        return schema.meters.get(message.meter_id)
+    return schema.registers.get(message.register_id)
+
+
+def size(pipeline: Pipeline, kind: str, message: Any) -> int:
+    """How many cells an update changes; 0 if there is no such array."""
+    found = array(pipeline, kind, message)
+    return 0 if found is None else 1 if message.HasField("index") else found.size
+
+
+def write_counter(pipeline: Pipeline, kind: int, message: Any) -> None:
+    """Sets cells of an indirect counter. Raises EntityError."""
+    modify_only(kind, "counter")
+    array = _array(pipeline.schema.counters, "counter", message.counter_id)
+    first, count = _cells(array, message)
+    if message.HasField("data"):
+        value = counter_value(message.data)
+        for start, part in pieces(first, count):
+            pipeline.state.write_counters(array.index, start, part, value)
+
+
+def read_counters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
+    """The cells of indirect counters that a request asks for. Raises EntityError."""
+    for array, first, count in _selected(pipeline.schema.counters, "counter", request.counter_id, request):
+        for start, part in pieces(first, count):
+            values = pipeline.state.read_counters(array.index, start, part)
+            for index, value in enumerate(values, start):
+                packets, octets = value.packets * array.counts_packets, value.bytes * array.counts_bytes
+                message = p4r.CounterEntry(counter_id=array.id, data=counter_data(CounterValue(packets, octets)))
+                message.index.index = index
+                yield message
+
+
+def write_meter(pipeline: Pipeline, kind: int, message: Any) -> None:
+    """Configures cells of an indirect meter, and clears what they have counted if the message says so.
+
+    Raises EntityError.
+    """
+    modify_only(kind, "meter")
+    array = _array(pipeline.schema.meters, "meter", message.meter_id)
+    first, count = _cells(array, message)
+    check_clears(message.counter_data, array.name)
+    rates = meter_rates(message.config, array.name) if message.HasField("config") else None
+    for cell in range(first, first + count):
+        pipeline.state.write_meter(array.index, cell, rates)
+    if message.HasField("counter_data"):
+        for start, part in pieces(first, count):
+            pipeline.state.clear_colours(array.index, start, part)
+
+
+def read_meters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
+    """The cells of indirect meters that a request asks for. Raises EntityError."""
+    for array, first, count in _selected(pipeline.schema.meters, "meter", request.meter_id, request):
+        for start, part in pieces(first, count):
+            counted = pipeline.state.read_colours(array.index, start, part)
+            for cell, colours in enumerate(counted, start):
+                message = p4r.MeterEntry(meter_id=array.id)
+                message.index.index = cell
+                rates = pipeline.state.meters.get((array.index, cell))
+                if rates is not None:
+                    message.config.CopyFrom(meter_config(rates))
+                if request.HasField("counter_data"):
+                    message.counter_data.CopyFrom(colour_data(colours))
+                yield message
+
+
+def write_register(pipeline: Pipeline, kind: int, message: Any) -> None:
+    """Sets cells of a register: one, or without an index all. Raises EntityError."""
+    modify_only(kind, "register")
+    array = _array(pipeline.schema.registers, "register", message.register_id)
+    first, count = _cells(array, message)
+    value = decode_data(message.data, array.data, array.name)
+    for start, part in pieces(first, count):
+        pipeline.state.write_registers(array.index, start, part, value)
+
+
+def read_registers(pipeline: Pipeline, request: Any) -> Iterator[Any]:
+    """The cells of registers that a request asks for. Raises EntityError."""
+    for array, first, count in _selected(pipeline.schema.registers, "register", request.register_id, request):
+        for start, part in pieces(first, count):
+            values = pipeline.state.read_registers(array.index, start, part)
+            for index, value in enumerate(values, start):
+                message = p4r.RegisterEntry(register_id=array.id, data=encode_data(value, array.data))
+                message.index.index = index
+                yield message

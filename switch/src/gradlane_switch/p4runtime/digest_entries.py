@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which digests a controller wants, and how, as P4Runtime writes and reads it; and the lists that it gets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from finsy.proto import p4d, p4r, rpc_code
+
+from gradlane_switch.errors import EntityError
+from gradlane_switch.p4info.bytestrings import invalid
+from gradlane_switch.p4info.p4data import encode_data
+from gradlane_switch.p4info.schema import DigestSchema
+from gradlane_switch.p4runtime.updates import DELETE, INSERT
+from gradlane_switch.state.digests import DigestBuffer, DigestConfig, DigestList
+from gradlane_switch.state.pipeline import Pipeline
+
+
+def _digest(pipeline: Pipeline, number: int) -> DigestSchema:
+    schema = pipeline.schema.digests.get(number)
+    if schema is None:
+        names = ", ".join(f"{item.name} ({item.id:#x})" for item in pipeline.schema.digests.values())
+        raise EntityError(
+            rpc_code.NOT_FOUND, f"there is no digest with the id {number:#x}: there are {names or 'none'}"
+        )
+    return schema
+
+
+def write_digest(pipeline: Pipeline, kind: int, message: Any) -> None:
+    """Begins or ends to tell a digest, or changes how. Raises EntityError."""
+    schema = _digest(pipeline, message.digest_id)
+    buffers = pipeline.state.digests
+    exists = schema.index in buffers
+    if kind == INSERT and exists:
+        raise EntityError(rpc_code.ALREADY_EXISTS, f"digest {schema.name} is told already")
+    if kind != INSERT and not exists:
+        raise EntityError(rpc_code.NOT_FOUND, f"digest {schema.name} is not told")
+    if kind == DELETE:
+        del buffers[schema.index]
+        return
+    config = DigestConfig(message.config.max_timeout_ns, message.config.max_list_size, message.config.ack_timeout_ns)
+    if min(config.max_timeout, config.max_list_size, config.ack_timeout) < 0:
+        raise invalid(f"digest {schema.name}: times and sizes can't be negative")
+    if exists:
+        buffers[schema.index].config = config
+    else:
+        buffers[schema.index] = DigestBuffer(config)
+
+
+def read_digests(pipeline: Pipeline, request: Any) -> Iterator[Any]:
+    """The digests that are told, of those that a request asks for. Raises EntityError."""
+    wanted = [_digest(pipeline, request.digest_id)] if request.digest_id else list(pipeline.schema.digests.values())
+    for schema in wanted:
+        buffer = pipeline.state.digests.get(schema.index)
+        if buffer is not None:
+            message = p4r.DigestEntry(digest_id=schema.id)
+            message.config.max_timeout_ns = buffer.config.max_timeout
+            message.config.max_list_size = buffer.config.max_list_size
+            message.config.ack_timeout_ns = buffer.config.ack_timeout
+            yield message
+
+
+def acknowledge(pipeline: Pipeline, message: Any) -> None:
+    """Takes a p4.v1.DigestListAck. Raises EntityError."""
+    schema = _digest(pipeline, message.digest_id)
+    buffer = pipeline.state.digests.get(schema.index)
+    if buffer is not None:
+        buffer.acknowledge(message.list_id)
+
+
+def digest_list(schema: DigestSchema, told: DigestList) -> Any:
+    """The p4.v1.DigestList of a list."""
+    message = p4r.DigestList(digest_id=schema.id, list_id=told.list_id, timestamp=time.time_ns())
+    for values in told.values:
+        members = [encode_data(value, kind) for value, kind in zip(values, schema.types, strict=True)]
+        if schema.shape == "struct":
+            message.data.append(p4d.P4Data(struct=p4d.P4StructLike(members=members)))
+        elif schema.shape == "tuple":
+            message.data.append(p4d.P4Data(tuple=p4d.P4StructLike(members=members)))
+        else:
+            message.data.append(members[0])
+    return message

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes and reads of P4Runtime entities on a pipeline. The gRPC service and the in-process switch both use this.
+
+Each kind of entity has a writer, called with the pipeline, the update's type and the message, and a reader, called with
+the pipeline and the request, which gives the messages asked for. Both raise EntityError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from finsy.proto import p4r, rpc_code
+
+from gradlane_switch.errors import EntityError
+from gradlane_switch.p4info.bytestrings import invalid
+from gradlane_switch.p4runtime import (
+    cells,
+    digest_entries,
+    profile_entries,
+    replication,
+    table_entries,
+    value_set_entries,
+)
+from gradlane_switch.p4runtime.updates import DELETE, INSERT, MODIFY
+from gradlane_switch.state.pipeline import Pipeline
+
+_WRITERS: dict[str, Callable[[Pipeline, int, Any], None]] = {
+    "table_entry": table_entries.write_table_entry,
+    "direct_counter_entry": table_entries.write_direct_counter,
+    "direct_meter_entry": table_entries.write_direct_meter,
+    "counter_entry": cells.write_counter,
+    "meter_entry": cells.write_meter,
+    "register_entry": cells.write_register,
+    "packet_replication_engine_entry": replication.write_replication,
+    "action_profile_member": profile_entries.write_member,
+    "action_profile_group": profile_entries.write_group,
+    "digest_entry": digest_entries.write_digest,
+    "value_set_entry": value_set_entries.write_value_set,
+}
+_READERS: dict[str, Callable[[Pipeline, Any], Iterator[Any]]] = {
+    "table_entry": table_entries.read_table_entries,
+    "direct_counter_entry": table_entries.read_direct_counters,
+    "direct_meter_entry": table_entries.read_direct_meters,
+    "counter_entry": cells.read_counters,
+    "meter_entry": cells.read_meters,
+    "register_entry": cells.read_registers,
+    "packet_replication_engine_entry": replication.read_replication,
+    "action_profile_member": profile_entries.read_members,
+    "action_profile_group": profile_entries.read_groups,
+    "digest_entry": digest_entries.read_digests,
+    "value_set_entry": value_set_entries.read_value_sets,
+}
+# What an update finds, where a read with the same key may find more.
+_SNAPSHOTS: dict[str, Callable[[Pipeline, Any], Iterator[Any]]] = {
+    "table_entry": table_entries.snapshot_entry,
+    "direct_counter_entry": table_entries.snapshot_direct_counter,
+    "direct_meter_entry": table_entries.snapshot_direct_meter,
+}
+
+
+def write(pipeline: Pipeline, update: Any) -> None:
+    """Applies one p4.v1.Update, whole or not at all. Raises EntityError."""
+    apply(pipeline, update.type, update.entity)
+
+
+def apply(pipeline: Pipeline, change: int, entity: Any) -> None:
+    """Does to a p4.v1.Entity what an update of a type says, whole or not at all. Raises EntityError."""
+    if change not in (INSERT, MODIFY, DELETE):
+        raise invalid("the update has no type: INSERT, MODIFY or DELETE is wanted")
+    kind = entity.WhichOneof("entity")
+    if kind is None:
+        raise invalid("the update has no entity")
+    if kind not in _WRITERS:
+        raise EntityError(rpc_code.UNIMPLEMENTED, f"writing {_article(kind)} is not supported")
+    _WRITERS[kind](pipeline, change, getattr(entity, kind))
+
+
+def read(pipeline: Pipeline, entity: Any) -> Iterator[Any]:
+    """The entities (p4.v1.Entity) that a request asks for. Raises EntityError."""
+    kind = entity.WhichOneof("entity")
+    if kind is None:
+        raise invalid("the request has no entity")
+    if kind == "extern_entry" and not entity.extern_entry.extern_type_id:
+        return  # Every entity of a kind that no pipeline here can have: there are none.
+    if kind not in _READERS:
+        raise EntityError(rpc_code.UNIMPLEMENTED, f"reading {_article(kind)} is not supported")
+    for message in _READERS[kind](pipeline, getattr(entity, kind)):
+        yield p4r.Entity(**{kind: message})
+
+
+def inverse(pipeline: Pipeline, update: Any) -> list[tuple[int, Any]]:
+    """What undoes an update that has not been applied yet, for `apply`; nothing if it can't be applied."""
+    kind = update.entity.WhichOneof("entity")
+    if kind not in _WRITERS or update.type not in (INSERT, MODIFY, DELETE):
+        return []
+    look = _SNAPSHOTS.get(kind) or _READERS[kind]
+    try:
+        before = list(look(pipeline, getattr(update.entity, kind)))
+    except EntityError:
+        return []
+    if update.type == INSERT:
+        return [(DELETE, update.entity)]
+    back = INSERT if update.type == DELETE else MODIFY
+    return [(back, p4r.Entity(**{kind: item})) for item in before]
+
+
+def _article(kind: str) -> str:
+    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"

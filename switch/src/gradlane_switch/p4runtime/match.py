@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Match fields, actions and byte strings of P4Runtime, checked against the schema, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from finsy.proto import p4r, rpc_code
+
+from gradlane_switch.errors import EntityError
+from gradlane_switch.ir.layout import prefix_mask
+from gradlane_switch.ir.program import ActionCall, FieldKey, MatchKind
+from gradlane_switch.p4info.bytestrings import decode, encode, invalid
+from gradlane_switch.p4info.schema import ActionSchema, FieldSchema, TableSchema, ValueSetSchema
+
+
+def decode_match(schema: TableSchema | ValueSetSchema, matches: Iterable[Any]) -> tuple[FieldKey, ...]:
+    """The key fields of an entry, or of a value set's member, in order. Raises EntityError naming the field."""
+    given: dict[int, Any] = {}
+    for item in matches:
+        number = item.field_id
+        if number in given or number not in schema.by_field:
+            raise _bad_field(schema, number)
+        given[number] = item
+    return tuple([_decode_field(field, given.get(field.id)) for field in schema.fields])
+
+
+def _bad_field(schema: TableSchema | ValueSetSchema, number: int) -> EntityError:
+    if number in schema.by_field:
+        return invalid(f"{schema.name}.{schema.by_field[number].name} is given twice")
+    names = ", ".join(f"{field.id} ({field.name})" for field in schema.fields)
+    return invalid(f"{schema.name} has no match field {number}: it has {names or 'none'}")
+
+
+def _decode_field(field: FieldSchema, item: Any) -> FieldKey:
+    if item is None:
+        if field.kind == "exact":
+            raise invalid(f"{field.what} is missing: an exact field has no wildcard")
+        return FieldKey(0, field.full if field.kind == "range" else 0)
+    given = item.WhichOneof("field_match_type")
+    if given != field.kind:
+        raise invalid(f"{field.what} is matched as {field.kind}, not as {given or 'nothing'}")
+    return _DECODERS[given](field, item)
+
+
+def _decode_exact(field: FieldSchema, item: Any) -> FieldKey:
+    return FieldKey(decode(item.exact.value, field.key.width, field.what))
+
+
+def _decode_optional(field: FieldSchema, item: Any) -> FieldKey:
+    return FieldKey(decode(item.optional.value, field.key.width, field.what), field.full)
+
+
+def _decode_lpm(field: FieldSchema, item: Any) -> FieldKey:
+    lpm, width = item.lpm, field.key.width
+    length = lpm.prefix_len
+    if not 0 < length <= width:
+        text = f"prefix length {length} is not in 1..{width} (leave the field out to match all)"
+        raise invalid(f"{field.what}: {text}")
+    value = decode(lpm.value, width, field.what)
+    if value & ~prefix_mask(length, width):
+        raise invalid(f"{field.what}: {value:#x} has bits outside its prefix of {length}")
+    return FieldKey(value, length)
+
+
+def _decode_ternary(field: FieldSchema, item: Any) -> FieldKey:
+    ternary, width = item.ternary, field.key.width
+    value, mask = decode(ternary.value, width, field.what), decode(ternary.mask, width, field.mask)
+    if mask == 0:
+        raise invalid(f"{field.what}: the mask is zero (leave the field out to match all)")
+    if value & ~mask:
+        raise invalid(f"{field.what}: {value:#x} has bits outside its mask {mask:#x}")
+    return FieldKey(value, mask)
+
+
+def _decode_range(field: FieldSchema, item: Any) -> FieldKey:
+    width = field.key.width
+    low = decode(item.range.low, width, f"{field.what} low")
+    high = decode(item.range.high, width, f"{field.what} high")
+    if low > high:
+        raise invalid(f"{field.what}: {low} is above {high}")
+    if low == 0 and high == field.full:
+        raise invalid(f"{field.what}: the range is everything (leave the field out to match all)")
+    return FieldKey(low, high)
+
+
+_DECODERS = {
+    "exact": _decode_exact,
+    "optional": _decode_optional,
+    "lpm": _decode_lpm,
+    "ternary": _decode_ternary,
+    "range": _decode_range,
+}
+
+
+def encode_match(schema: TableSchema | ValueSetSchema, match: tuple[FieldKey, ...]) -> list[Any]:
+    """Match fields of an entry or member, wildcards left out, values in canonical form."""
+    result: list[Any] = []
+    for field, wanted in zip(schema.fields, match, strict=True):
+        message = p4r.FieldMatch(field_id=field.id)
+        match field.key.kind:
+            case MatchKind.EXACT:
+                message.exact.value = encode(wanted.value)
+            case MatchKind.OPTIONAL:
+                if not wanted.operand:
+                    continue
+                message.optional.value = encode(wanted.value)
+            case MatchKind.LPM:
+                if not wanted.operand:
+                    continue
+                message.lpm.value, message.lpm.prefix_len = encode(wanted.value), wanted.operand
+            case MatchKind.TERNARY:
+                if not wanted.operand:
+                    continue
+                message.ternary.value, message.ternary.mask = encode(wanted.value), encode(wanted.operand)
+            case MatchKind.RANGE:
+                if (wanted.value, wanted.operand) == (0, (1 << field.key.width) - 1):
+                    continue
+                message.range.low, message.range.high = encode(wanted.value), encode(wanted.operand)
+        result.append(message)
+    return result
+
+
+def decode_action(schema: TableSchema, table_action: Any, *, default: bool) -> ActionCall:
+    """The action of an entry, or of the default entry. Raises EntityError naming the action or parameter."""
+    if table_action.WhichOneof("type") != "action":
+        raise invalid(f"{schema.name} is a direct table: its entries need an action")
+    message = table_action.action
+    action = find_action(schema, message.action_id)
+    if not (action.in_default if default else action.in_entries):
+        where = "the default entry" if default else "entries"
+        raise EntityError(rpc_code.PERMISSION_DENIED, f"{action.name} is not allowed in {where} of {schema.name}")
+    return ActionCall(action.index, _decode_params(action, message.params))
+
+
+def find_action(schema: TableSchema, number: int) -> ActionSchema:
+    """The action with an id. Raises EntityError if the table has no such action."""
+    action = schema.action(number)
+    if action is None:
+        names = ", ".join(f"{item.name} ({item.id:#x})" for item in schema.actions)
+        raise invalid(f"{schema.name} has no action {number:#x}: it has {names or 'none'}")
+    return action
+
+
+def _decode_params(action: ActionSchema, params: Iterable[Any]) -> tuple[int, ...]:
+    given: dict[int, bytes] = {}
+    known = action.what
+    for item in params:
+        number = item.param_id
+        if number not in known or number in given:
+            raise invalid(f"{action.name} has no parameter {number}, or it is given twice")
+        given[number] = item.value
+    if len(given) < len(known):
+        missing = next(what for number, what in known.items() if number not in given)
+        raise invalid(f"{missing} is missing")
+    return tuple(
+        [decode(given[number], width, what) for (number, what), width in zip(known.items(), action.widths, strict=True)]
+    )
+
+
+def encode_action(schema: TableSchema, call: ActionCall) -> Any:
+    """The action of an entry, values in canonical form."""
+    action = schema.action_by_index(call.action)
+    if action is None:
+        raise EntityError(rpc_code.INTERNAL, f"{schema.name} runs an action that P4Info does not name")
+    message = p4r.TableAction()
+    message.action.action_id = action.id
+    for (number, _), value in zip(action.params, call.arguments, strict=True):
+        message.action.params.add(param_id=number, value=encode(value))
+    return message

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Multicast groups and clone sessions, as P4Runtime writes and reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from finsy.proto import p4r, rpc_code
+
+from gradlane_switch.errors import EntityError
+from gradlane_switch.p4info.bytestrings import encode, invalid
+from gradlane_switch.p4runtime.updates import DELETE, INSERT
+from gradlane_switch.state.pipeline import Pipeline
+from gradlane_switch.state.replicas import CloneSession, Group, Replica
+
+_MAX_INSTANCE = (1 << 16) - 1
+_MAX_GROUP = (1 << 16) - 1
+_MAX_SESSION = (1 << 15) - 1
+_MAX_CLASS = 7
+_MAX_LENGTH = (1 << 16) - 1
+
+
+def write_replication(pipeline: Pipeline, kind: int, message: Any) -> None:
+    """Applies an update of a multicast group or a clone session. Raises EntityError."""
+    which = message.WhichOneof("type")
+    if which == "multicast_group_entry":
+        _write_group(pipeline, kind, message.multicast_group_entry)
+    elif which == "clone_session_entry":
+        _write_session(pipeline, kind, message.clone_session_entry)
+    else:
+        raise invalid("a packet replication engine entry is a multicast group or a clone session")
+
+
+def _write_group(pipeline: Pipeline, kind: int, group: Any) -> None:
+    number = group.multicast_group_id
+    what = f"multicast group {number}"
+    if not 0 < number <= _MAX_GROUP:
+        raise invalid(f"{what} is not in 1..{_MAX_GROUP}")
+    _check_existence(kind, what, exists=number in pipeline.state.groups)
+    if kind == DELETE:
+        pipeline.state.set_group(number, None)
+    else:
+        pipeline.state.set_group(number, Group(_replicas(what, group.replicas), group.metadata))
+
+
+def _write_session(pipeline: Pipeline, kind: int, session: Any) -> None:
+    number = session.session_id
+    what = f"clone session {number}"
+    if not 0 < number <= _MAX_SESSION:
+        raise invalid(f"{what} is not in 1..{_MAX_SESSION}")
+    _check_existence(kind, what, exists=number in pipeline.state.sessions)
+    if kind == DELETE:
+        pipeline.state.set_session(number, None)
+        return
+    if not 0 <= session.class_of_service <= _MAX_CLASS:
+        raise invalid(f"{what}: class_of_service = {session.class_of_service} is not in 0..{_MAX_CLASS}")
+    if not 0 <= session.packet_length_bytes <= _MAX_LENGTH:
+        raise invalid(f"{what}: packet_length_bytes = {session.packet_length_bytes} is not in 0..{_MAX_LENGTH}")
+    replicas = _replicas(what, session.replicas)
+    made = CloneSession(replicas, session.packet_length_bytes, session.class_of_service)
+    pipeline.state.set_session(number, made)
+
+
+def _check_existence(kind: int, what: str, *, exists: bool) -> None:
+    if kind == INSERT and exists:
+        raise EntityError(rpc_code.ALREADY_EXISTS, f"{what} exists already")
+    if kind != INSERT and not exists:
+        raise EntityError(rpc_code.NOT_FOUND, f"there is no {what}")
+
+
+def _replicas(what: str, items: Any) -> tuple[Replica, ...]:
+    replicas = tuple(_replica(what, item) for item in items)
+    if len(set(replicas)) != len(replicas):
+        raise invalid(f"{what} has the same (port, instance) twice")
+    return replicas
+
+
+def _replica(what: str, item: Any) -> Replica:
+    if item.backup_replicas:
+        raise EntityError(rpc_code.UNIMPLEMENTED, f"{what}: backup replicas are not supported")
+    numbered = item.WhichOneof("port_kind") == "egress_port"
+    port = item.egress_port if numbered else int.from_bytes(item.port, "big")
+    if not 0 < port < 511:
+        raise invalid(f"{what}: {port} is not a port number (1..510)")
+    if item.instance > _MAX_INSTANCE:
+        raise invalid(f"{what}: instance {item.instance} is above {_MAX_INSTANCE}")
+    return Replica(port, item.instance, numbered)
+
+
+def read_replication(pipeline: Pipeline, request: Any) -> Iterator[Any]:
+    """The multicast groups and clone sessions that a request asks for. Raises EntityError."""
+    which = request.WhichOneof("type")
+    if which in (None, "multicast_group_entry"):
+        yield from _read_groups(pipeline, request.multicast_group_entry.multicast_group_id)
+    if which in (None, "clone_session_entry"):
+        yield from _read_sessions(pipeline, request.clone_session_entry.session_id)
+
+
+def _read_groups(pipeline: Pipeline, wanted: int) -> Iterator[Any]:
+    for number, group in list(pipeline.state.groups.items()):
+        if wanted in (0, number):
+            message = p4r.PacketReplicationEngineEntry()
+            message.multicast_group_entry.multicast_group_id = number
+            message.multicast_group_entry.metadata = group.metadata
+            _add_replicas(message.multicast_group_entry, group.replicas)
+            yield message
+
+
+def _read_sessions(pipeline: Pipeline, wanted: int) -> Iterator[Any]:
+    for number, session in list(pipeline.state.sessions.items()):
+        if wanted in (0, number):
+            message = p4r.PacketReplicationEngineEntry()
+            message.clone_session_entry.session_id = number
+            message.clone_session_entry.packet_length_bytes = session.length
+            message.clone_session_entry.class_of_service = session.priority
+            _add_replicas(message.clone_session_entry, session.replicas)
+            yield message
+
+
+def _add_replicas(message: Any, replicas: tuple[Replica, ...]) -> None:
+    for item in replicas:
+        replica = message.replicas.add(instance=item.instance)
+        if item.numbered:
+            replica.egress_port = item.port
+        else:
+            replica.port = encode(item.port)

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gRPC server around the P4Runtime service: address, TLS, reflection and health."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+from finsy.proto import p4r_grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from gradlane_switch.errors import SwitchError
+from gradlane_switch.p4runtime.service import Service
+from gradlane_switch.p4runtime.unreadable import RefuseUnreadable
+
+DEFAULT_MAX_MESSAGE = 64 << 20
+"""Bytes of a request: a pipeline, or a batch of some hundred thousand updates."""
+MIN_MAX_MESSAGE = 4 << 20
+"""The least that the P4Runtime specification wants a server to take."""
+_MAX_CALLS = 1024
+"""Calls and streams at a time; who comes beyond gets RESOURCE_EXHAUSTED."""
+# A controller whose machine is gone without a word stops being primary after a quarter of a minute.
+_KEEPALIVE = (
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+_P4RUNTIME = "p4.v1.P4Runtime"
+# Its types do not know the servicer for asyncio.
+_HEALTH: Any = health
+
+
+@dataclass(frozen=True)
+class Tls:
+    """PEM files. `authority` is whom certificates of controllers must come from; `mutual` demands one of each."""
+
+    certificate: Path
+    key: Path
+    authority: Path | None = None
+    mutual: bool = False
+
+
+class Server:
+    """Serves P4Runtime, and with it server reflection and the gRPC health protocol. Raises SwitchError.
+
+    The address is `HOST:PORT`, port 0 for one that the system chooses, or `unix:PATH`; `address` is the one it got.
+    """
+
+    def __init__(
+        self, service: Service, address: str, tls: Tls | None = None, max_message: int = DEFAULT_MAX_MESSAGE
+    ) -> None:
+        self._service = service
+        options = [("grpc.max_receive_message_length", max_message), ("grpc.so_reuseport", 0), *_KEEPALIVE]
+        self._server = grpc.aio.server(
+            interceptors=[RefuseUnreadable(_P4RUNTIME)], options=options, maximum_concurrent_rpcs=_MAX_CALLS
+        )
+        p4r_grpc.add_P4RuntimeServicer_to_server(service, self._server)
+        self._health: Any = _HEALTH.aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        reflection.enable_server_reflection((_P4RUNTIME, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server)
+        try:
+            if tls is None:
+                bound = self._server.add_insecure_port(address)
+            else:
+                bound = self._server.add_secure_port(address, _credentials(tls))
+        except RuntimeError:
+            bound = 0
+        if not bound:
+            causes = "it is in use, or not an address of this machine"
+            if tls is not None:
+                causes += f", or {tls.certificate} and {tls.key} are not a certificate and its key"
+            raise SwitchError(f"can't listen on {address}: {causes}")
+        self.address = address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{bound}"
+
+    async def start(self) -> None:
+        """Begins to serve, and says so to who asks for its health."""
+        for name in ("", _P4RUNTIME):
+            await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        await self._server.start()
+        self._service.start()
+
+    async def stop(self, grace: float) -> None:
+        """Says that it stops, and lets what is under way go on for `grace` seconds."""
+        await self._health.enter_graceful_shutdown()
+        await self._server.stop(grace)
+        await self._service.stop()
+
+
+def _credentials(tls: Tls) -> grpc.ServerCredentials:
+    if tls.mutual and tls.authority is None:
+        raise SwitchError("client certificates can't be checked without the certificate of their authority")
+    authority = None if tls.authority is None else _read(tls.authority)
+    pair = (_read(tls.key), _read(tls.certificate))
+    return grpc.ssl_server_credentials([pair], authority, require_client_auth=tls.mutual)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise SwitchError(f"{path}: {error.strerror}") from None
+    if b"-----BEGIN " not in text:
+        raise SwitchError(f"{path} is not a PEM file")
+    return text

@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The P4Runtime service over gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import asdict, dataclass
+from typing import Any, NoReturn, TypeVar
+
+import grpc
+from finsy.proto import p4r, p4r_grpc, rpc_code, rpc_status
+
+from gradlane_switch.errors import BuildError, EntityError, PortError, ProgramError
+from gradlane_switch.p4info.bytestrings import invalid
+from gradlane_switch.p4info.packet_io import packet_out
+from gradlane_switch.p4runtime import batch
+from gradlane_switch.p4runtime.arbitration import Arbiter, Client
+from gradlane_switch.p4runtime.digest_entries import acknowledge
+from gradlane_switch.p4runtime.notifications import next_time, notifications
+from gradlane_switch.p4runtime.outbox import End, Outbox, StreamLosses
+from gradlane_switch.p4runtime.reconcile import reconcile
+from gradlane_switch.state.pipeline import Pipeline
+from gradlane_switch.state.state import Lock
+
+API_VERSION = "1.5.0"
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+_ACTIONS = p4r.SetForwardingPipelineConfigRequest
+
+_SHORTEST_WAIT = 1_000_000  # ns between looks at what is due
+
+Install = Callable[[Pipeline], None]
+_Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class CpuPort:
+    """The port between program and controller; `inject` gives the program a frame that enters a port."""
+
+    number: int
+    inject: Callable[[int, bytes], None]
+
+
+class Service(p4r_grpc.P4RuntimeServicer):
+    """One device. `install` makes a pipeline the one that forwards."""
+
+    def __init__(
+        self,
+        device_id: int,
+        lock: Lock,
+        install: Install,
+        pipeline: Pipeline | None = None,
+        cpu: CpuPort | None = None,
+    ) -> None:
+        self._arbiter = Arbiter(device_id)
+        self._lock = lock
+        self._install = install
+        self._forwarding = pipeline
+        # What reads and writes mean: the pipeline that forwards, or one that was saved and waits for COMMIT.
+        self._pipeline = pipeline
+        # One request at a time looks at or changes the state; the loop stays free for the streams.
+        self._busy = asyncio.Lock()
+        self._cpu = cpu
+        self._teller: asyncio.Task[None] | None = None
+        self._news = asyncio.Event()
+        self._losses = StreamLosses()
+        if pipeline is not None:
+            self._attach(pipeline)
+
+    async def Capabilities(self, request: Any, context: Any) -> Any:
+        """The version of P4Runtime."""
+        try:
+            if request.device_id:
+                self._arbiter.require_device(request)
+        except EntityError as error:
+            await _abort(context, error.code, str(error))
+        return p4r.CapabilitiesResponse(p4runtime_api_version=API_VERSION)
+
+    async def SetForwardingPipelineConfig(self, request: Any, context: Any) -> Any:
+        """Verifies, saves or realizes a pipeline."""
+        try:
+            self._arbiter.require_primary(request)
+            await self._set_pipeline(request)
+        except EntityError as error:
+            await _abort(context, error.code, str(error))
+        except ProgramError as error:
+            await _abort(context, rpc_code.INVALID_ARGUMENT, str(error))
+        except BuildError as error:
+            await _abort(context, rpc_code.INTERNAL, str(error))
+        except MemoryError as error:
+            await _abort(context, rpc_code.RESOURCE_EXHAUSTED, str(error))
+        return p4r.SetForwardingPipelineConfigResponse()
+
+    async def _set_pipeline(self, request: Any) -> None:
+        action, config = request.action, request.config
+        if action == _ACTIONS.UNSPECIFIED or action not in _ACTIONS.Action.values():
+            names = ", ".join(name for name, _ in _ACTIONS.Action.items() if name != "UNSPECIFIED")
+            raise invalid(f"the request's action is {action}: it must be one of {names}")
+        given = request.HasField("config")
+        if given == (action == _ACTIONS.COMMIT):
+            name = _ACTIONS.Action.Name(action)
+            text = "takes no config: it realizes the one that was saved" if given else "needs a config"
+            raise invalid(f"{name} {text}")
+        if action == _ACTIONS.VERIFY:
+            await asyncio.to_thread(Pipeline.verify, config.p4_device_config, config.p4info)
+            return
+        pipeline = None
+        if given:
+            cookie = config.cookie.cookie if config.HasField("cookie") else None
+            parts = (config.p4_device_config, config.p4info, self._lock, cookie)
+            pipeline = await asyncio.to_thread(Pipeline, *parts)
+        await self._alone(request, lambda: self._realize(action, pipeline))
+
+    async def _realize(self, action: int, pipeline: Pipeline | None) -> None:
+        """Makes a pipeline, or the saved one, what controllers see, and, but for VERIFY_AND_SAVE, what forwards."""
+        if pipeline is None:
+            if self._pipeline is self._forwarding or self._pipeline is None:
+                raise EntityError(rpc_code.NOT_FOUND, "no config is saved: VERIFY_AND_SAVE saves one")
+            pipeline = self._pipeline
+        if action == _ACTIONS.RECONCILE_AND_COMMIT and self._forwarding is not None:
+            await asyncio.to_thread(reconcile, self._forwarding, pipeline)
+        if action != _ACTIONS.VERIFY_AND_SAVE:
+            self._attach(pipeline)
+            self._install(pipeline)
+            if self._forwarding not in (None, pipeline):
+                self._tell_now(self._forwarding)  # What packets that waited had for controllers.
+            self._forwarding = pipeline
+            self._news.set()
+        self._pipeline = pipeline
+
+    async def GetForwardingPipelineConfig(self, request: Any, context: Any) -> Any:
+        """The pipeline that was set, as it was set; no config if there is none."""
+        response = p4r.GetForwardingPipelineConfigResponse()
+        kinds = p4r.GetForwardingPipelineConfigRequest
+        try:
+            self._arbiter.require_device(request)
+        except EntityError as error:
+            await _abort(context, error.code, str(error))
+        pipeline = self._pipeline
+        if pipeline is not None:
+            response.config.SetInParent()
+            if pipeline.cookie is not None:
+                response.config.cookie.cookie = pipeline.cookie
+            if request.response_type in (kinds.ALL, kinds.P4INFO_AND_COOKIE):
+                response.config.p4info.CopyFrom(pipeline.info)
+            if request.response_type in (kinds.ALL, kinds.DEVICE_CONFIG_AND_COOKIE):
+                response.config.p4_device_config = pipeline.device_config
+        return response
+
+    async def Write(self, request: Any, context: Any) -> Any:
+        """Applies updates; each that fails has its own error in the status details."""
+        errors: list[Any] = []
+        try:
+            self._arbiter.require_primary(request)
+            batch.require_mode(request.atomicity)
+            parts = (request.updates, request.atomicity)
+            errors = await self._alone(request, lambda: asyncio.to_thread(batch.write, self._current(), *parts))
+            self._news.set()
+        except EntityError as error:
+            await _abort(context, error.code, str(error))
+        if errors:
+            await _abort(context, rpc_code.UNKNOWN, "some updates failed", errors)
+        return p4r.WriteResponse()
+
+    async def Read(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        """The entities that each part of the request asks for, in messages of a few hundred."""
+        found: list[Any] = []
+        errors: list[Any] = []
+        try:
+            self._arbiter.require_reader(request)
+            requests = request.entities
+            found, errors = await self._alone(None, lambda: asyncio.to_thread(batch.read, self._current(), requests))
+        except EntityError as error:
+            await _abort(context, error.code, str(error))
+        for message in found:
+            yield message
+        if errors:
+            await _abort(context, rpc_code.UNKNOWN, "some reads failed", errors)
+
+    async def _alone(self, request: Any, work: Callable[[], Awaitable[_Result]]) -> _Result:
+        """Does `work` while no other request has the state, and to its end even if the caller goes away.
+
+        `request`, if there is one, is checked to be of a primary controller once it is its turn. Raises EntityError.
+        """
+
+        async def run() -> _Result:
+            async with self._busy:
+                if request is not None:
+                    self._arbiter.require_primary(request)
+                return await work()
+
+        return await asyncio.shield(run())
+
+    async def StreamChannel(self, request_iterator: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+        """Arbitration, packets in and out, digests and idle entries."""
+        outbox = Outbox(self._losses)
+        client = Client(outbox.send)
+        listener = asyncio.create_task(self._listen(request_iterator, client, outbox))
+        try:
+            while not isinstance(message := await outbox.next(), End):
+                yield message
+        finally:
+            listener.cancel()
+            self._arbiter.leave(client)
+        if message.failure is not None:
+            await _abort(context, message.failure.code, str(message.failure))
+
+    async def _listen(self, requests: AsyncIterator[Any], client: Client, outbox: Outbox) -> None:
+        failure: EntityError | None = None
+        try:
+            async for request in requests:
+                if request.WhichOneof("update") == "arbitration":
+                    if self._arbiter.update(client, request.arbitration):
+                        # What an earlier primary had begun to write is over before the new one hears that it may.
+                        async with self._busy:
+                            self._arbiter.tell(client)
+                else:
+                    await self._serve(client, request)
+        except EntityError as error:
+            failure = error
+        finally:
+            outbox.end(failure)
+
+    async def _serve(self, client: Client, request: Any) -> None:
+        """A message of a stream other than arbitration."""
+        try:
+            if not client.is_primary:
+                raise EntityError(rpc_code.PERMISSION_DENIED, "only a primary controller sends packets and acks")
+            kind = request.WhichOneof("update")
+            async with self._busy:
+                if kind == "packet":
+                    await self._send_packet(request.packet)
+                elif kind == "digest_ack":
+                    pipeline = self._forwarding_now()
+                    # What was learned before the ack came is still a repetition.
+                    self._tell_now(pipeline)
+                    acknowledge(pipeline, request.digest_ack)
+                else:
+                    raise EntityError(rpc_code.UNIMPLEMENTED, f"{kind or 'an empty message'} is not supported here")
+        except EntityError as error:
+            client.send(_stream_error(request, error))
+
+    async def _send_packet(self, message: Any) -> None:
+        header = self._forwarding_now().schema.packet_headers.get("packet_out")
+        frame = packet_out(header, message)
+        if self._cpu is None:
+            raise EntityError(rpc_code.FAILED_PRECONDITION, "the switch has no CPU port: start it with --cpu-port")
+        try:
+            await asyncio.to_thread(self._cpu.inject, self._cpu.number, frame)
+        except PortError as error:
+            raise EntityError(rpc_code.RESOURCE_EXHAUSTED, str(error)) from None
+
+    # What controllers are told
+
+    def losses(self) -> dict[str, int]:
+        """What controllers did not get because they did not read their streams."""
+        return asdict(self._losses)
+
+    def start(self) -> None:
+        """Begins to tell controllers, and the log, what the program has for them."""
+        self._teller = asyncio.create_task(self._tell())
+
+    async def stop(self) -> None:
+        """Ends that."""
+        if self._teller is not None:
+            self._teller.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._teller
+
+    def _attach(self, pipeline: Pipeline) -> None:
+        pipeline.state.mailbox.set_cpu_port(None if self._cpu is None else self._cpu.number)
+
+    async def _tell(self) -> None:
+        """Sends what the program has for controllers to each primary one."""
+        loop = asyncio.get_running_loop()
+        watched: Pipeline | None = None
+        while True:
+            pipeline = self._forwarding
+            if pipeline is not watched:
+                if watched is not None:
+                    loop.remove_reader(watched.state.mailbox.fd)
+                if pipeline is not None:
+                    loop.add_reader(pipeline.state.mailbox.fd, self._news.set)
+                watched = pipeline
+            self._news.clear()
+            wait = None
+            if pipeline is not None:
+                async with self._busy:
+                    self._tell_now(pipeline)
+                    due = next_time(pipeline)
+                if due is not None:
+                    wait = max(due - pipeline.state.clock(), _SHORTEST_WAIT) / 1e9
+            with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
+                await asyncio.wait_for(self._news.wait(), wait)
+
+    def _tell_now(self, pipeline: Pipeline) -> None:
+        for message in notifications(pipeline, pipeline.state.clock()):
+            for client in self._arbiter.primaries:
+                client.send(message)
+
+    def _forwarding_now(self) -> Pipeline:
+        if self._forwarding is None:
+            raise EntityError(rpc_code.FAILED_PRECONDITION, "no forwarding pipeline is set")
+        return self._forwarding
+
+    def _current(self) -> Pipeline:
+        if self._pipeline is None:
+            raise EntityError(rpc_code.FAILED_PRECONDITION, "no forwarding pipeline is set")
+        return self._pipeline
+
+
+def _stream_error(request: Any, error: EntityError) -> Any:
+    kind = request.WhichOneof("update")
+    response = p4r.StreamMessageResponse()
+    response.error.canonical_code = error.code
+    response.error.message = str(error)
+    response.error.space = "gradlane-switch"
+    if kind == "packet":
+        response.error.packet_out.packet_out.CopyFrom(request.packet)
+    elif kind == "digest_ack":
+        response.error.digest_list_ack.digest_list_ack.CopyFrom(request.digest_ack)
+    else:
+        response.error.other.SetInParent()
+    return response
+
+
+async def _abort(context: Any, code: int, message: str, errors: list[Any] | None = None) -> NoReturn:
+    metadata: tuple[tuple[str, bytes], ...] = ()
+    if errors is not None:
+        status = rpc_status.Status(code=code, message=message)
+        for error in errors:
+            status.details.add().Pack(error)
+        metadata = (("grpc-status-details-bin", status.SerializeToString()),)
+    await context.abort(_CODES[code], message, metadata)
+    raise AssertionError("abort raises")

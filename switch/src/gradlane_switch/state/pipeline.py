@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A forwarding pipeline: a program, compiled and loaded, its P4Info, and its state."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from gradlane_switch.bmv2_json.loader import load
+from gradlane_switch.codegen.program import generate
+from gradlane_switch.native.libraries import LoadedProgram
+from gradlane_switch.p4info.schema import Schema, join, with_match_kinds
+from gradlane_switch.state.state import Lock, State
+
+
+class Pipeline:
+    """What SetForwardingPipelineConfig makes of a config. Raises ProgramError or BuildError."""
+
+    def __init__(self, device_config: bytes, info: Any, lock: Lock, cookie: int | None = None) -> None:
+        self.device_config = device_config
+        self.info = info
+        self.cookie = cookie
+        self.program = with_match_kinds(load(device_config), info)
+        self.schema: Schema = join(info, self.program)
+        self.loaded = LoadedProgram(generate(self.program))
+        self.state = State(self.program, lock)
+        for table in self.schema.tables.values():
+            if not table.constant:
+                self.state.tables[table.index].free_entries()
+
+    @cached_property
+    def traced(self) -> LoadedProgram:
+        """The same program, compiled to tell what it does. Raises BuildError."""
+        return LoadedProgram(generate(self.program, traced=True))
+
+    @classmethod
+    def verify(cls, device_config: bytes, info: Any) -> None:
+        """Everything that making a pipeline checks, without its state. Raises ProgramError or BuildError."""
+        program = with_match_kinds(load(device_config), info)
+        join(info, program)
+        LoadedProgram(generate(program))
