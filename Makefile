@@ -112,9 +112,10 @@ bench-control-plane: $(VENV)/.ready ## Entry writes per second, and how long pac
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.switch.control_plane
 
 .PHONY: test
-test: $(VENV)/.ready-test ## Lint, types, and all tests
+test: $(VENV)/.ready-test ## Lint, imports, types, and all tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
 	@echo "$(BIN)/pyright beside the tests; what it says comes after them"
 	@$(BIN)/pyright --pythonpath $(BIN)/python >$(VENV)/pyright.log 2>&1 & \
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -m "not alone" -n $(WORKERS_OF_TESTS) \

@@ -14,6 +14,7 @@ from gradlane.units import parse_rate, parse_size
 from lab.arguments import names, quantity, seed
 from lab.experiment.runner import SWITCH_HELP, check_arms, ready_machine, run_scenario, settings_of
 from lab.model import results
+from lab.model.arms import ARMS
 from lab.model.errors import ExperimentError
 from lab.model.plan import FabricPlan
 from lab.model.preconditions import PreconditionError
@@ -22,7 +23,6 @@ from lab.model.scenarios import SCENARIOS, Scenario, ScenarioError
 from lab.model.topology import KINDS, Topology, TopologyError
 from lab.report import claims, tables
 from lab.report.console import ProgressLine, make_console, print_tables
-from lab.training.arms import ARMS
 
 DEFAULT_SCENARIO = "incast"
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from lab.arguments import names, seeds
 from lab.experiment.runner import SWITCH_HELP, ready_machine, run_scenarios, settings_of
 from lab.model import results
+from lab.model.arms import ARMS
 from lab.model.plan import FabricPlan
 from lab.model.preconditions import PreconditionError
 from lab.model.scenarios import SCENARIOS, Scenario, ScenarioError
 from lab.model.topology import TopologyError
 from lab.report import claims, tables
 from lab.report.console import ProgressLine, make_console, print_tables
-from lab.training.arms import ARMS
 from lab.training.sockets import minimum_timeout_is_settable
 
 _EXAMPLES = """examples:

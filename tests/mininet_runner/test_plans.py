@@ -8,10 +8,10 @@ import gradlane.job
 import gradlane_controller.fabric
 from lab.experiment.arm_run import TASKS
 from lab.model import jobs
+from lab.model.arms import ARMS
 from lab.model.plan import HTTP_PORT, FabricPlan
 from lab.model.scenarios import SCENARIOS, ScenarioError
 from lab.model.topology import KINDS, Kind, Topology, TopologyError
-from lab.training.arms import ARMS
 from lab.training.models import ConvolutionalNetwork
 
 

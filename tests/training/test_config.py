@@ -11,8 +11,8 @@ import pytest
 import tomli_w
 
 from gradlane import job
+from lab.model.arms import ARMS
 from lab.training import config
-from lab.training.arms import ARMS
 from lab.training.config import Config, ConfigError, Node
 
 NODES = tuple(Node(r, f"h{r + 1}", f"10.0.{r + 1}.2", f"h{r + 1}-eth0", f"/run/h{r}") for r in range(3))
@@ -103,5 +103,5 @@ def test_what_an_arm_changes_in_the_job_file_is_valid_there(name: str) -> None:
 
 
 def test_arms_and_config_need_no_pytorch() -> None:
-    program = "import sys, lab.training.arms, lab.training.config; sys.exit('torch' in sys.modules)"
+    program = "import sys, lab.model.arms, lab.training.config; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from lab.training.arms import Arm
+from lab.model.arms import Arm
 from lab.training.sockets import check_congestion_control, set_timeouts, tune_process
 
 TOS_OF_EF = 46 << 2

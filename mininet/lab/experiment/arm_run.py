@@ -14,6 +14,7 @@ import tomli_w
 
 from gradlane.units import format_rate
 from lab.model import jobs
+from lab.model.arms import ARMS
 from lab.model.errors import ArmError, ControlError
 from lab.model.plan import HostPlan
 from lab.model.preconditions import RUN_DIRECTORY, find_program
@@ -23,7 +24,6 @@ from lab.net.control import Reading, read_switches
 from lab.net.emulation import Network
 from lab.net.processes import Child, wait_for_exit
 from lab.report.metrics import Progress, Record, RecordFile, arm_result, progress
-from lab.training.arms import ARMS
 from lab.training.config import Config, Node
 
 DISCARD_PORT = 9  # RFC 863: where the cross traffic goes

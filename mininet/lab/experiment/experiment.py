@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from lab.experiment.arm_run import ArmRun, Report, Task, agent_socket
+from lab.model.arms import ARMS
 from lab.model.errors import ControlError, ProcessError
 from lab.model.plan import FabricPlan
 from lab.model.preconditions import find_program
@@ -13,7 +14,6 @@ from lab.model.scenarios import Scenario
 from lab.net.control import read_switches
 from lab.net.emulation import READY_SECONDS, Network
 from lab.net.processes import Child
-from lab.training.arms import ARMS
 
 
 class Experiment:

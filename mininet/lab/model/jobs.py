@@ -6,8 +6,8 @@ import hashlib
 from typing import Any
 
 from gradlane.units import format_rate
+from lab.model.arms import ARMS
 from lab.model.plan import FabricPlan
-from lab.training.arms import ARMS
 
 # Front layers are needed first in the next forward pass, so they are served first; small gradients are dropped first.
 _POLICY: dict[str, Any] = {

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from gradlane.units import format_rate
 from gradlane.wire import CONTROL_CLASS, CONTROL_DSCP
+from lab.model.arms import EXPEDITED_FORWARDING
 from lab.model.scenarios import Scenario
 from lab.model.topology import Target, Topology
-from lab.training.arms import EXPEDITED_FORWARDING
 
 # `traffic` sends what else is on the fabric, `sink` takes it where no worker or server shall.
 Role = Literal["worker", "server", "traffic", "sink"]

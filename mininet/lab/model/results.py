@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lab.training.arms import ARMS
+from lab.model.arms import ARMS
 
 SCHEMA = 2
 POLICY_DROPS = ("dropped_yellow", "dropped_red", "trimmed_yellow", "trimmed_red")

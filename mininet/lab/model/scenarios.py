@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gradlane.units import parse_rate, parse_size
+from lab.model.arms import ARMS, EXPEDITED_FORWARDING
 from lab.model.topology import Topology
-from lab.training.arms import ARMS, EXPEDITED_FORWARDING
 
 STAR = Topology()
 # The limits of what a user may ask for; what the fabric of a small machine can still carry.

@@ -7,9 +7,9 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from lab.model.arms import ARMS
 from lab.model.results import ArmResult, Claim, best_baseline, speed_up
 from lab.report import plots, tables
-from lab.training.arms import ARMS
 
 _PAGES = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined)
 

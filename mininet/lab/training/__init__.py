@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """The training side of the experiment: workers, the parameter-server baseline, background bursts.
 
-`arms` and `config` need no PyTorch, so the experiment runner can import them; `worker` does.
+`config` needs no PyTorch, so the experiment runner can import it; `worker` does.
 """

@@ -11,7 +11,7 @@ from typing import Any, cast
 from gradlane import toml_file
 from gradlane.toml_file import FileError, Table
 from gradlane.units import parse_size
-from lab.training.arms import ARMS, Arm
+from lab.model.arms import ARMS, Arm
 
 MODELS = ("cnn", "transformer")
 

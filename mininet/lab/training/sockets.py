@@ -7,7 +7,7 @@ import socket
 import struct
 from pathlib import Path
 
-from lab.training.arms import Arm
+from lab.model.arms import Arm
 
 _TCP_RTO_MIN_US = 45  # linux/tcp.h
 _TCP_DELACK_MAX_US = 46
