@@ -129,16 +129,16 @@ soak: $(VENV)/.ready ## Load the switch for long, change everything meanwhile, a
 
 .PHONY: fuzz
 fuzz: $(VENV)/.ready-test ## Fuzz the switch's C code under sanitizers (SECONDS=120)
-	$(BIN)/python tests/fuzz/fuzz.py $(call option,SECONDS,seconds)
+	$(BIN)/python -m tests.fuzz.fuzz $(call option,SECONDS,seconds)
 
 .PHONY: p4
 p4: ## Compile the P4 program, and the tests' programs that changed, with p4c
 	python3 p4src/build.py
-	python3 tests/packet/tna_on_v1model/translate.py
+	python3 tests/p4src/tna_on_v1model/translate.py
 
 .PHONY: p4-coverage
 p4-coverage: $(VENV)/.ready-test ## What the packet tests reach of the P4 program -> out/p4-coverage.txt
-	$(BIN)/python -m pytest -q tests/packet --p4-coverage out/p4-coverage.txt
+	$(BIN)/python -m pytest -q tests/p4src --p4-coverage out/p4-coverage.txt
 
 .PHONY: p4-tna
 p4-tna: ## Compile the P4 program for Tofino, and write down what it takes of the chip

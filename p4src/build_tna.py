@@ -3,7 +3,7 @@
 """Compiles the program for Tofino, and writes down what it takes of the chip.
 
 The report is committed, beside a digest of the sources; no binary is. Without a Tofino the program as a whole can't
-run: the tests run its controls on a v1model target (tests/packet/tna_on_v1model).
+run: the tests run its controls on a v1model target (tests/p4src/tna_on_v1model).
 """
 
 import hashlib

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the helpers beside each test importable by their plain names; what holds for every test."""
+"""What holds for every test."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,27 +13,24 @@ settings.load_profile("gradlane")
 # Files that take longest, the longest first: side by side, no worker is left with one of them at the end.
 _LONGEST = (
     "fuzz/test_fuzz.py",
-    "mininet_runner/test_demo.py",
-    "torch/test_process_group.py",
-    "mininet_runner/test_study.py",
+    "lab/experiment/test_demo.py",
+    "gradlane/torch/test_process_group.py",
+    "bench/test_study.py",
     "differential/test_differential.py",
-    "protocol/test_model.py",
-    "agent/test_faults.py",
-    "switch/test_atomicity.py",
-    "controller/test_run.py",
-    "controller/test_targets.py",
-    "switch/test_random_messages.py",
-    "mininet_runner/test_network.py",
-    "training/test_worker.py",
-    "agent/test_agents.py",
+    "gradlane/core/protocol/test_model.py",
+    "gradlane/daemon/test_faults.py",
+    "gradlane_switch/p4runtime/test_atomicity.py",
+    "gradlane_controller/test_run.py",
+    "gradlane_controller/test_targets.py",
+    "gradlane_switch/p4runtime/test_random_messages.py",
+    "lab/net/test_network.py",
+    "lab/training/test_worker.py",
+    "gradlane/daemon/test_agents.py",
     "bench/test_stopping.py",
-    "controller/test_run_of_fabrics.py",
-    "agent/test_security.py",
-    "protocol/test_engine.py",
+    "gradlane_controller/test_run_of_fabrics.py",
+    "gradlane/control/test_security.py",
+    "gradlane/core/protocol/test_engine.py",
 )
-
-for folder in ("protocol", "packet", "controller", "agent", "agent_ops", "bench"):
-    sys.path.insert(0, str(Path(__file__).parent / folder))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

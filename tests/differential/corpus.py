@@ -14,8 +14,9 @@ from typing import Any
 
 from finsy import P4Schema
 from finsy.proto import p4r
-from packets import PORTS, Generator, Name, Sample
-from writes import KINDS, Writes, writes
+
+from tests.differential.packets import PORTS, Generator, Name, Sample
+from tests.differential.writes import KINDS, Writes, writes
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -7,15 +7,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from corpus import MAGIC, SOURCES, Program
 from finsy import Action, Match, P4MulticastGroupEntry, P4Schema, P4TableEntry
 from finsy.proto import p4r
-from packets import PORTS
 
 from gradlane import job
 from gradlane_controller import fabric
 from gradlane_controller.convergence import difference
 from gradlane_controller.policy import desired_entities
+from tests.differential.corpus import MAGIC, SOURCES, Program
+from tests.differential.packets import PORTS
 
 NAME = "gradlane"
 BUILD = Path(__file__).parents[2] / "p4src" / "build" / "v1model"

@@ -1,9 +1,8 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Random but valid v1model programs, from a seed, and what gradlane-switch and BMv2 make of them.
 
-python tests/differential/random_programs.py 1 200          compares the programs of seeds 1 to 200
-python tests/differential/random_programs.py 7 --write      puts the program of seed 7 into the corpus
+python -m tests.differential.random_programs 1 200          compares the programs of seeds 1 to 200
+python -m tests.differential.random_programs 7 --write      puts the program of seed 7 into the corpus
 
 It needs p4c-bm2-ss and simple_switch_grpc on PATH. A program that p4c refuses counts as a failure of this generator.
 """
@@ -17,13 +16,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "packet")]
-
-import corpus  # noqa: E402
-from random_writer import Writer  # noqa: E402
-from targets import run_bmv2, run_gradlane  # noqa: E402
-from test_differential import differences  # noqa: E402
+from tests.differential import corpus
+from tests.differential.random_writer import Writer
+from tests.differential.targets import run_bmv2, run_gradlane
+from tests.differential.test_differential import differences
 
 _FRAMES = 300
 

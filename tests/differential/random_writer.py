@@ -11,7 +11,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from random_expressions import Expressions, Kind, Place
+from tests.differential.random_expressions import Expressions, Kind, Place
 
 _WIDTHS = (1, 2, 3, 5, 7, 8, 9, 12, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 72, 96, 128, 130)
 _CHECKED = ("h.extra", "h.items[0]", "h.items[1]", "h.items[2]")

@@ -1,10 +1,9 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Runs the corpus on BMv2 and writes down what it made of it, for the tests to compare with where BMv2 is missing.
 
-python tests/differential/record.py                 records what is missing or stale
-python tests/differential/record.py --all           records everything anew
-python tests/differential/record.py varbit union    records these
+python -m tests.differential.record                 records what is missing or stale
+python -m tests.differential.record --all           records everything anew
+python -m tests.differential.record varbit union    records these
 """
 
 import argparse
@@ -14,12 +13,9 @@ import tempfile
 import time
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "packet")]
-
-import recording  # noqa: E402
-from members import member, names  # noqa: E402
-from targets import run_bmv2  # noqa: E402
+from tests.differential import recording
+from tests.differential.members import member, names
+from tests.differential.targets import run_bmv2
 
 
 def main() -> int:

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from corpus import HERE, Program
-from targets import Outcome, Window
+from tests.differential.corpus import HERE, Program
+from tests.differential.targets import Outcome, Window
 
 RECORDS = HERE / "records"
 _DICTIONARY = 1 << 15  # what deflate can refer to
@@ -52,14 +52,14 @@ def load(program: Program) -> Outcome:
     """A program's record. Raises RecordError when it is missing or stale."""
     path = path_of(program)
     if not path.exists():
-        raise RecordError(f"{path.name} is missing: run tests/differential/record.py where BMv2 is on PATH")
+        raise RecordError(f"{path.name} is missing: run python -m tests.differential.record where BMv2 is on PATH")
     data = path.read_bytes()
     (length,) = struct.unpack_from(">I", data)
     header: dict[str, Any] = json.loads(zlib.decompress(data[4 : 4 + length]))
     if header["made_from"] != program.digest():
         raise RecordError(
             f"{path.name} was recorded from another program, other entries or other frames than the corpus now has: "
-            "run tests/differential/record.py where BMv2 is on PATH"
+            "run python -m tests.differential.record where BMv2 is on PATH"
         )
     windows: list[Window] = []
     offset = 4 + length

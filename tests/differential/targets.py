@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bmv2_process import ANSWER_SECONDS, Bmv2Process
-from corpus import Program, marker_round
 from finsy.proto import p4i, p4r
-from packets import PORTS
-from writes import Writes
 
 from gradlane_switch import Switch
+from tests.differential.corpus import Program, marker_round
+from tests.differential.packets import PORTS
+from tests.differential.writes import Writes
+from tests.support.bmv2_process import ANSWER_SECONDS, Bmv2Process
 
 _MARKER_PORT = 60
 _MARKER_SOURCE = 0x02DD  # the first half of a marker's source address

@@ -6,11 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import recording
-from corpus import Program
-from expectations import DISAGREEMENTS
-from members import member, names
-from targets import Outcome, run_bmv2, run_gradlane
+
+from tests.differential import recording
+from tests.differential.corpus import Program
+from tests.differential.expectations import DISAGREEMENTS
+from tests.differential.members import member, names
+from tests.differential.targets import Outcome, run_bmv2, run_gradlane
 
 CORPUS = pytest.mark.parametrize("name", names())
 SHOWN = 3
@@ -92,7 +93,7 @@ def test_a_record_of_other_frames_is_refused(recorded: tuple[Program, Outcome]) 
     changed = Program("counters")
     port, frame = changed.frames[700]
     changed.frames[700] = (port, frame + b"x")
-    with pytest.raises(recording.RecordError, match=r"run tests/differential/record\.py"):
+    with pytest.raises(recording.RecordError, match=r"run python -m tests\.differential\.record"):
         recording.load(changed)
 
 

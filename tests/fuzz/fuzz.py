@@ -18,12 +18,11 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from describe import describe
-from seeds import inputs
-
 from gradlane_switch.bmv2_json.loader import load
 from gradlane_switch.codegen.program import generate
 from gradlane_switch.native.build import RUNTIME
+from tests.fuzz.describe import describe
+from tests.fuzz.seeds import inputs
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -73,8 +72,8 @@ _SMALLER = (
 _LONGEST = 4096  # bytes of an input
 _SEEDS = 6  # inputs to begin with, for each program and way to run it
 _EXAMPLES = """examples:
-  python tests/fuzz/fuzz.py --seconds 600 --jobs 2
-  python tests/fuzz/fuzz.py out/fuzz/crash-0123456789
+  python -m tests.fuzz.fuzz --seconds 600 --jobs 2
+  python -m tests.fuzz.fuzz out/fuzz/crash-0123456789
 """
 
 

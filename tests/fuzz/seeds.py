@@ -4,20 +4,14 @@
 from __future__ import annotations
 
 import struct
-import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "packet"))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "differential"))
-
-from corpus import Program
-from members import member
 
 from gradlane_switch import Switch
 from gradlane_switch.ir.layout import Layout, TableKind, argument_words, layout_of, pack
 from gradlane_switch.ir.program import ActionCall, FieldKey, KeyPart, Table
 from gradlane_switch.state.tables import Entry
+from tests.differential.corpus import Program
+from tests.differential.members import member
 
 _OFFLOADED = 7
 # Frames that a card would cut into packets with 200 bytes of payload: virtio_net_hdr, and the frame's first bytes.

@@ -4,7 +4,8 @@
 from pathlib import Path
 
 import pytest
-from fuzz import OUT, FuzzError, build, compiler, fuzz, write_seeds
+
+from tests.fuzz.fuzz import OUT, FuzzError, build, compiler, fuzz, write_seeds
 
 RUNS = 1500
 

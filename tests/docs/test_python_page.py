@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The examples of docs/python.md, each as a program of two processes."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.running_agents import agents, job_file, loopback
+
+PAGE = Path(__file__).parents[2] / "docs" / "python.md"
+EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), flags=re.M | re.S)
+
+
+def test_every_example_of_the_page_runs(tmp_path: Path) -> None:
+    assert len(EXAMPLES) >= 6
+    addresses = loopback(2)
+    job_file(tmp_path, addresses, lines="[loss]\npush = 0.05\n")
+    with agents(tmp_path, addresses) as running:
+        for example in EXAMPLES:
+            processes = [
+                subprocess.Popen(
+                    [sys.executable, "-c", example],
+                    cwd=tmp_path,
+                    env={**os.environ, "RANK": str(rank), "GRADLANE_SOCKET": str(agent.socket)},
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+                for rank, agent in enumerate(running)
+            ]
+            for process in processes:
+                _, errors = process.communicate(timeout=60)
+                if process.returncode:
+                    pytest.fail(f"{example}\n{errors}")

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is let in on the control connections, and that nobody else can do harm there."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from gradlane import job, wire
+from gradlane.control import handshake
+from gradlane.control.handshake import Call, Refused
+from gradlane.control.listener import HANDSHAKE_SECONDS, MAX_PENDING
+from gradlane.control.security import Credentials
+from tests.support.certificates import Authority
+from tests.support.running_agents import KEY, Agent, Member, agents, job_file, loopback, members, running
+
+
+def configured(
+    folder: Path, addresses: Sequence[str], configs: Sequence[Path | None]
+) -> contextlib.AbstractContextManager[list[Agent]]:
+    places = enumerate(zip(addresses, configs, strict=True))
+    return running(*(Agent(address, folder / f"{number}.sock", config) for number, (address, config) in places))
+
+
+def what_both_say(files: Sequence[Path], hosts: Sequence[Agent]) -> list[str]:
+    """The errors at both ends, which must come at once."""
+    with members(files, hosts) as joining:
+        answers = [member.next() for member in joining]
+    assert max(seconds for _, seconds in answers) < 2
+    return [said for said, _ in answers]
+
+
+def test_another_key_is_named_at_both_ends_at_once(tmp_path: Path) -> None:
+    addresses = loopback(2)
+    files = [job_file(tmp_path, addresses, f"{key}.toml", key=key) for key in (KEY, KEY[:-1] + "b")]
+    with agents(tmp_path, addresses) as hosts:
+        for order in (files, files[::-1]):
+            said = what_both_say(order, hosts)
+            assert any(f"rank 1 (h1, {addresses[1]}) does not know the key of job 'trial'" in text for text in said)
+            assert any("says that this agent does not know the key of job 'trial'" in text for text in said)
+
+
+def test_another_version_is_named_at_both_ends_at_once(tmp_path: Path) -> None:
+    addresses = loopback(2)
+    file = job_file(tmp_path, addresses)
+    newer = (
+        "import gradlane.control.handshake as h, sys; h.VERSION = '9.1'; from gradlane.cli import main; "
+        "sys.exit(main())"
+    )
+    mixed = Agent(addresses[0], tmp_path / "0.sock"), Agent(addresses[1], tmp_path / "1.sock", program=("-c", newer))
+    with running(*mixed) as hosts:
+        said = what_both_say([file, file], hosts)
+    assert f"speaks version 9.1 of the agents' protocol, this agent version {handshake.VERSION}" in said[0]
+    assert f"speaks version {handshake.VERSION} of the agents' protocol, this agent version 9.1" in said[1]
+
+
+def test_a_job_needs_a_key_or_certificates(tmp_path: Path) -> None:
+    addresses = loopback(1)
+    with agents(tmp_path, addresses) as hosts, members(job_file(tmp_path, addresses, key=""), hosts) as joining:
+        assert "job.key: is missing, and this agent has no certificates" in joining[0].next()[0]
+
+
+@pytest.mark.parametrize("key", ["", KEY])
+def test_certificates_authenticate_with_and_without_a_key(tmp_path: Path, key: str) -> None:
+    addresses = loopback(3)
+    authority = Authority(tmp_path, "ca")
+    configs = [authority.issue(f"a{k}", address=address) for k, address in enumerate(addresses[:2])]
+    configs.append(authority.issue("a2", host="h2"))
+    file = job_file(tmp_path, addresses, key=key)
+    with configured(tmp_path, addresses, configs) as hosts, members(file, hosts) as joining:
+        assert [member.next()[0] for member in joining] == ["joined"] * 3
+
+
+def test_wrong_certificates_are_named(tmp_path: Path) -> None:
+    addresses = loopback(2)
+    authority = Authority(tmp_path, "ca")
+    good = authority.issue("good", address=addresses[0])
+    for config, words in (
+        (authority.issue("misnamed", address="10.9.9.9"), "shows a certificate for 10.9.9.9; it must name"),
+        (None, "shows no certificate, but the other agent has [tls] in its file"),
+    ):
+        with configured(tmp_path, addresses, [good, config]) as hosts:
+            said = what_both_say([job_file(tmp_path, addresses)] * 2, hosts)
+            assert any(words in text for text in said), said
+
+
+@pytest.mark.parametrize("who", ["both", "the caller", "the listener"])
+def test_distrust_is_named_at_both_ends_at_once(tmp_path: Path, who: str) -> None:
+    addresses = loopback(2)
+    names = [f"rank {rank} (h{rank}, {address})" for rank, address in enumerate(addresses)]
+    authority, other = Authority(tmp_path, "ca"), Authority(tmp_path, "other")
+    configs = [
+        authority.issue("listener", address=addresses[0], trust=other if who == "the caller" else None),
+        other.issue("caller", address=addresses[1], trust=authority if who == "the listener" else None),
+    ]
+    with configured(tmp_path, addresses, configs) as hosts:
+        said = what_both_say([job_file(tmp_path, addresses)] * 2, hosts)
+    shows = "shows a certificate that this agent does not trust: "
+    distrusts = "does not trust this agent's certificate: unknown ca"
+    expected = [f"{names[1]} {distrusts}", f"{names[0]} {shows}"]
+    if who == "the listener":
+        expected = [f"{names[1]} {shows}", f"{names[0]} {distrusts}"]
+    assert all(text.startswith(words) for text, words in zip(said, expected, strict=True)), said
+
+
+def test_who_has_certificates_and_who_has_not_are_told_so_at_once(tmp_path: Path) -> None:
+    addresses = loopback(2)
+    authority = Authority(tmp_path, "ca")
+    for certified in (0, 1):
+        configs: list[Path | None] = [None, None]
+        configs[certified] = authority.issue(f"a{certified}", address=addresses[certified])
+        with configured(tmp_path, addresses, configs) as hosts:
+            said = what_both_say([job_file(tmp_path, addresses)] * 2, hosts)
+        assert all("[tls] in its file" in text or "does not trust: self-signed" in text for text in said), said
+
+
+def test_who_stands_in_the_middle_gets_nowhere(tmp_path: Path) -> None:
+    parsed = job.load(job_file(tmp_path, loopback(2)))
+    real, middle = Credentials(None), Credentials(None)
+
+    async def through(relayed: bool) -> tuple[str, str]:
+        """What the listener finds wrong with rank 1, and rank 1 with the listener."""
+        problems: list[str] = []
+        done = asyncio.Event()
+
+        async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            call = Call(reader, writer, real)
+            await call.listen()
+            problems.append(call.problem(parsed, 0))
+            call.refuse(problems[0]) if problems[0] else call.accept(parsed, 0)
+            await done.wait()
+            writer.close()
+
+        async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while data := await reader.read(4096):
+                writer.write(data)
+
+        async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            onwards = await asyncio.open_connection("127.0.0.1", port(server), ssl=real.calling)
+            await asyncio.wait(
+                [asyncio.ensure_future(pump(reader, onwards[1])), asyncio.ensure_future(pump(onwards[0], writer))]
+            )
+
+        def port(of: asyncio.Server) -> int:
+            return of.sockets[0].getsockname()[1]
+
+        server = await asyncio.start_server(listen, "127.0.0.1", 0, ssl=real.listening)
+        proxy = await asyncio.start_server(relay, "127.0.0.1", 0, ssl=middle.listening)
+        target = port(proxy if relayed else server)
+        reader, writer = await asyncio.open_connection("127.0.0.1", target, ssl=real.calling)
+        refused = ""
+        try:
+            await asyncio.wait_for(handshake.introduce(reader, writer, parsed, 1, 0, Credentials(None)), 60)
+        except Refused as error:
+            refused = str(error)
+        done.set()
+        writer.close()
+        server.close()
+        proxy.close()
+        return problems[0], refused
+
+    assert asyncio.run(through(relayed=False)) == ("", "")
+    found, refused = asyncio.run(through(relayed=True))
+    assert "does not know the key" in found
+    assert "does not know the key" in refused
+
+
+def test_control_connections_are_tls_1_3_alone(tmp_path: Path) -> None:
+    addresses = loopback(1)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with agents(tmp_path, addresses):
+        with socket.create_connection((addresses[0], wire.CONTROL_PORT)) as plain:
+            assert context.wrap_socket(plain).version() == "TLSv1.3"
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        with socket.create_connection((addresses[0], wire.CONTROL_PORT)) as plain, pytest.raises(ssl.SSLError):
+            context.wrap_socket(plain)
+
+
+def open_files(agent: Agent) -> int:
+    return len(os.listdir(f"/proc/{agent.process.pid}/fd"))
+
+
+def test_neither_a_flood_nor_garbage_nor_slowness_keeps_a_job_out(tmp_path: Path) -> None:
+    addresses = loopback(2)
+    file = job_file(tmp_path, addresses)
+    target = (addresses[0], wire.CONTROL_PORT)
+    with agents(tmp_path, addresses) as hosts, contextlib.ExitStack() as stack:
+        before = open_files(hosts[0])
+        # Half-open and slow: they never finish, some not even TLS's first message.
+        flood = [stack.enter_context(socket.create_connection(target)) for _ in range(MAX_PENDING + 100)]
+        for number, connection in enumerate(flood):
+            with contextlib.suppress(ConnectionError):  # the oldest have lost their places
+                connection.send([b"", b"\x16\x03", b"GET / HTTP/1.0\r\n\r\n", os.urandom(5000)][number % 4])
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            for port in (wire.UDP_PORT, wire.CONTROL_PORT):
+                for size in (0, 1, 36, 40, 1400):
+                    sock.sendto(os.urandom(size), (addresses[0], port))
+        # An endless line inside TLS.
+        context = Credentials(None).calling
+        talker = stack.enter_context(context.wrap_socket(stack.enter_context(socket.create_connection(target))))
+        with contextlib.suppress(OSError):
+            for _ in range(100):
+                talker.send(b"x" * 10_000)
+        with members(file, hosts) as joining:
+            answers = [member.next() for member in joining]
+        assert [said for said, _ in answers] == ["joined"] * 2
+        assert max(seconds for _, seconds in answers) < 5
+        control = hosts[0].status()["control"]
+        assert control["calls_evicted"] >= 100
+        assert control["calls_broken"] > 0
+        deadline = time.monotonic() + HANDSHAKE_SECONDS + 5
+        while open_files(hosts[0]) > before + 2 and time.monotonic() < deadline:
+            assert hosts[0].status()["control"]["calls_pending"] <= MAX_PENDING
+            time.sleep(0.2)
+        assert open_files(hosts[0]) <= before + 2  # the slow ones have been hung up
+
+
+def test_a_stranger_who_claims_a_rank_does_not_end_the_job(tmp_path: Path) -> None:
+    """Only the address of a rank that is missing can be the reason why a job does not begin."""
+    addresses = loopback(3)
+    file = job_file(tmp_path, addresses[:2])
+    other = job_file(tmp_path, addresses[:2], "other.toml", key=KEY[:-1] + "b")
+    claim = (
+        "import asyncio, sys; from gradlane import job; from gradlane.control import handshake\n"
+        "from gradlane.control.security import Credentials\n"
+        "async def main():\n"
+        "    c = Credentials(None)\n"
+        f"    r, w = await asyncio.open_connection('{addresses[0]}', {wire.CONTROL_PORT}, ssl=c.calling,\n"
+        f"        local_addr=('{addresses[2]}', 0))\n"
+        f"    await handshake.introduce(r, w, job.load('{other}'), 1, 0, c)\n"
+        "asyncio.run(main())"
+    )
+    with agents(tmp_path, addresses[:2]) as hosts, Member(file, 0, hosts[0]) as first:
+        refused = subprocess.run([sys.executable, "-c", claim], capture_output=True, text=True, timeout=60, check=False)
+        assert "does not know the key" in refused.stderr
+        assert first.silent(0.5)
+        with Member(file, 1, hosts[1]) as second:
+            assert (first.next()[0], second.next()[0]) == ("joined", "joined")

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Error feedback over a network that loses: no gradient is lost, none is counted twice."""
+
+from __future__ import annotations
+
+import numpy as np
+from gradlane._core import ffi, lib
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.gradlane.core.protocol.network import Cluster, Impairment
+
+SLICE = 64  # bytes
+EVENT_LOST = 2
+
+
+def pointer(array: np.ndarray):
+    return ffi.from_buffer("uint8_t[]", array, require_writable=True)
+
+
+class Host:
+    """A worker's contributions, as the exchange makes them: the gradient and what is owed to it."""
+
+    def __init__(self, elements: int) -> None:
+        self.elements = elements
+        self.residual = ffi.gc(ffi.new("gl_residual *"), lib.gl_residual_free)
+        assert lib.gl_residual_new(self.residual, elements * 4, SLICE) == 0
+
+    def contribute(self, gradient: np.ndarray) -> np.ndarray:
+        out = gradient.copy()
+        for number in range(self.residual.slices):
+            part = out[number * SLICE // 4 : (number + 1) * SLICE // 4]
+            owed = lib.gl_residual_take(self.residual, number)
+            source = ffi.new("uint8_t *[]", [pointer(part)])
+            lib.gl_contribute(pointer(part), source, 1, 1, owed, part.size, 1)
+        self.contribution = out
+        return out
+
+    def keep(self, first: int, slices: int, lost: list[int]) -> None:
+        bits = np.packbits(np.isin(np.arange(slices), lost), bitorder="little")
+        lib.gl_residual_keep(self.residual, pointer(self.contribution), first, slices, pointer(bits))
+
+    def owed(self) -> np.ndarray:
+        values = np.empty(self.elements, np.float32)
+        lib.gl_residual_export(self.residual, pointer(values))
+        return values
+
+
+class Training:
+    """What was given in all steps, what was applied, and what is owed."""
+
+    def __init__(self, cluster: Cluster, elements: int, seed: int) -> None:
+        self.cluster, self.elements = cluster, elements
+        self.means = cluster.reduction == lib.GL_MEAN_OF_ARRIVED
+        self.hosts = [Host(elements) for _ in range(cluster.workers)]
+        self.random = np.random.default_rng(seed)
+        self.given, self.applied = np.zeros(elements), np.zeros(elements)
+
+    def step(self, number: int) -> None:
+        workers, results = self.cluster.workers, []
+        for rank, host in enumerate(self.hosts):
+            gradient = self.random.standard_normal(self.elements).astype(np.float32)
+            self.given += gradient
+            results.append(self.cluster.submit(rank, number, 0, host.contribute(gradient)))
+        self.cluster.run(lambda: self.cluster.all_completed(number + 1))
+        for rank, host in enumerate(self.hosts):
+            for event in self.cluster.events[rank]:
+                if event.kind == EVENT_LOST and event.step == number:
+                    host.keep(event.first_slice, event.slices, event.lost)
+            if self.means:
+                lib.gl_residual_subtract(host.residual, pointer(results[rank]), 1)
+        for result in results[1:]:
+            np.testing.assert_array_equal(result, results[0])
+        self.applied += results[0] * workers
+
+    def owed(self) -> np.ndarray:
+        return sum((host.owed() for host in self.hosts), np.zeros(self.elements))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    workers=st.integers(2, 4),
+    servers=st.integers(0, 2),
+    elements=st.integers(1, 900),
+    steps=st.integers(1, 6),
+    tolerance=st.floats(0, 0.9),
+    loss=st.floats(0, 0.5),
+    mean_of_arrived=st.booleans(),
+    jitter=st.sampled_from([0, 3000]),
+    seed=st.integers(0, 1 << 32),
+)
+def test_what_is_applied_and_what_is_owed_are_all_that_was_given(
+    workers: int,
+    servers: int,
+    elements: int,
+    steps: int,
+    tolerance: float,
+    loss: float,
+    mean_of_arrived: bool,
+    jitter: int,
+    seed: int,
+) -> None:
+    """After every step, whatever was lost in it and how often: of means of what arrived, and of zero-filled sums."""
+    impairment = Impairment(loss=loss, duplicate=0.05, jitter=jitter)
+    cluster = Cluster(
+        workers, servers, push_loss=tolerance, mean_of_arrived=mean_of_arrived, impairment=impairment, seed=seed
+    )
+    training = Training(cluster, elements, seed)
+    for number in range(steps):
+        training.step(number)
+        np.testing.assert_allclose(training.applied + training.owed(), training.given, rtol=0, atol=1e-4)

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Prometheus metrics, read with the library's own parser."""
+
+import re
+import urllib.request
+from pathlib import Path
+
+from gradlane._core import ffi
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from gradlane.daemon import metrics
+from tests.support.agent_processes import NETWORK, AgentProcess, Host, command, job_file, training
+
+GUIDE = Path(__file__).parents[3] / "docs" / "agent.md"
+
+
+def scrape(address: str, openmetrics: bool = False) -> str:
+    """What the endpoint answers."""
+    request = urllib.request.Request(f"http://{address}/metrics")
+    if openmetrics:
+        request.add_header("Accept", "application/openmetrics-text; version=1.0.0")
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return answer.read().decode()
+
+
+def endpoint(agent: AgentProcess) -> str:
+    """Where an agent that was started with port 0 serves its metrics."""
+    found = re.search(r"http://(\S+)/metrics", agent.wait_for("metrics at"))
+    assert found
+    return found[1]
+
+
+def test_a_running_jobs_metrics_are_named_and_labelled_as_prometheus_wants(tmp_path: Path) -> None:
+    agents = [Host(number, tmp_path, "--metrics", "127.0.0.1:0") for number in range(2)]
+    try:
+        with training(job_file(tmp_path, 2, push=0.1), [agent.socket for agent in agents]):
+            text = scrape(endpoint(agents[0]))
+            strict = {family.name for family in parse_openmetrics(scrape(endpoint(agents[0]), openmetrics=True))}
+    finally:
+        for agent in agents:
+            agent.end()
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    assert strict >= {name for name in families if not name.endswith("_info")}
+    assert families.keys() >= {"gradlane_peer_round_trip_seconds", "gradlane_layer_class_slices_lost"}
+    samples = {(s.name, *sorted(s.labels.values())): s.value for f in families.values() for s in f.samples}
+    assert samples["gradlane_agent_info", "0.1.0", NETWORK + ".1"] == 1
+    assert samples["gradlane_slices_expected_total", "trial"] > 0
+    assert samples["gradlane_peer_bytes_sent_total", "1", "trial"] > 800_000
+    assert samples["gradlane_layer_class_bytes_sent_total", "others", "trial"] > 800_000
+    assert samples["gradlane_layer_class_push_loss_ratio", "others", "trial"] == 0.1
+    assert samples["gradlane_datagrams_refused_total", "token", "trial"] == 0
+    assert samples["gradlane_agent_jobs",] == 1
+    for family in families.values():
+        assert family.name.startswith("gradlane_")
+        assert family.documentation
+        labels = {key for sample in family.samples for key in sample.labels}
+        known = {"job", "peer", "layer_class", "reason", "outcome"}
+        assert labels <= known or family.name.endswith("_info"), family.name
+        for sample in family.samples:
+            assert sample.name.endswith("_total") == (family.type == "counter"), sample.name
+
+
+def test_nothing_that_the_transport_counts_is_left_out() -> None:
+    counted = {name for name, _ in ffi.typeof("gl_statistics").fields} - {"memory_used"}  # that is a gauge
+    assert counted <= metrics.JOB_COUNTS.keys() | metrics.REFUSED.keys()
+    assert {name for name, _ in ffi.typeof("gl_counts").fields} == metrics.FLOW_COUNTS.keys()
+
+
+def test_a_scrape_without_jobs_and_hostile_names_stay_parseable() -> None:
+    status = {
+        "version": "1", "addresses": ["10.0.1.2"], "started": 1.0, "clients": 0, "ended": 3, "failed": 1,
+        "log_lines_lost": 2, "pid": 1, "limits": {}, "jobs": {},
+    }  # fmt: skip
+
+    class Once:
+        def collect(self):
+            return metrics.families(status)  # pyright: ignore[reportArgumentType]
+
+    registry = CollectorRegistry()
+    registry.register(Once())  # pyright: ignore[reportArgumentType]
+    found = {f.name: f for f in text_string_to_metric_families(generate_latest(registry).decode())}
+    assert [s.value for s in found["gradlane_agent_jobs_finished"].samples] == [3, 1]
+    assert found["gradlane_slices_sent"].samples == []
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    first = Host(0, tmp_path, "--metrics", "127.0.0.1:0")
+    try:
+        where = endpoint(first)
+        second = command("agent", "--address", f"{NETWORK}.2", "--socket", tmp_path / "2.sock", "--metrics", where)
+        assert second.returncode == 1
+        assert f"metrics can't be served at {where}: Address already in use" in second.stderr
+    finally:
+        first.end()
+
+
+def test_the_guide_lists_every_metric(tmp_path: Path) -> None:
+    agents = [Host(number, tmp_path, "--metrics", "127.0.0.1:0") for number in range(2)]
+    try:
+        with training(job_file(tmp_path, 2), [agent.socket for agent in agents]):
+            text = scrape(endpoint(agents[0]))
+    finally:
+        for agent in agents:
+            agent.end()
+    guide = GUIDE.read_text()
+    for family in text_string_to_metric_families(text):
+        name = family.name
+        for group in ("peer", "layer_class"):  # listed once, with both
+            if family.type == "counter":
+                name = name.replace(f"gradlane_{group}_", "gradlane_peer_")
+        assert name in guide, f"{name} is not in docs/agent.md"

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts agents and the processes of a job on loopback addresses, forked from one that has imported PyTorch already."""
+
+import contextlib
+import faulthandler
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Callable, Generator, Sequence
+from datetime import timedelta
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+# Far from 127.0.0.1, so that agents of the machine itself are not met, nor those of another run of the tests.
+NETWORK = f"127.{47 + os.getpid() % 200}.{os.getpid() // 200 % 250}"
+FIRST = 101  # the tests of the agent have the addresses before
+PATIENCE = 180.0  # seconds that the processes of a test may take
+_CONTEXT = multiprocessing.get_context("forkserver")
+# As in tests/lab/training/worker_processes.py: of all tests of one pytest there is one such server.
+_CONTEXT.set_forkserver_preload(["torch", "torch.distributed.fsdp", "torch._dynamo", "gradlane.torch"])
+
+
+class Agent:
+    """An agent's process, with its address and socket."""
+
+    def __init__(self, number: int, folder: Path) -> None:
+        self.address = f"{NETWORK}.{FIRST + number}"
+        self.socket = folder / f"{number}.sock"
+        command = [sys.executable, "-m", "gradlane.cli", "agent", "--address", self.address]
+        self.process = subprocess.Popen([*command, "--socket", str(self.socket)], stderr=subprocess.PIPE, text=True)
+        assert self.process.stderr is not None
+        line = self.process.stderr.readline()
+        if "ready" not in line:
+            self.end()
+            raise AssertionError(line)
+        threading.Thread(target=self.process.stderr.read, daemon=True).start()  # so that it never blocks on its log
+
+    def end(self) -> None:
+        """Ends it, if it still runs."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        self.process.wait(60)
+
+
+def template(**changes: str) -> str:
+    """The text of a job file without members."""
+    values = {"push": "0.0", "wire": "float32", "loss": ""} | changes
+    return (
+        '[job]\nname = "torch"\nid = 9\nkey = "00112233445566aa00112233445566aa"\n'
+        f'[transport]\nrate = "1gbit"\nwire = "{values["wire"]}"\n'
+        f"[loss]\npush = {values['push']}\n{values['loss']}\n"
+    )
+
+
+def job_file(path: Path, agents: Sequence[Agent], processes: int = 1, **changes: str) -> Path:
+    """Writes a job file with a worker for each agent."""
+    from gradlane import job
+
+    path.write_text(job.fill(template(**changes), [(f"h{k}", a.address, processes) for k, a in enumerate(agents)]))
+    return path
+
+
+def run(
+    function: Callable[..., Any], agents: Sequence[Agent], job: Path, *arguments: Any, processes: int = 1
+) -> list[Any]:
+    """`function(rank, size, folder, *arguments)` in a process for each rank; their results.
+
+    Raises AssertionError with the traceback of the rank that failed first.
+    """
+    size = len(agents) * processes
+    pipes: list[Connection] = []
+    children: list[Any] = []
+    folder = job.parent / f"{function.__name__}-{len(list(job.parent.iterdir()))}"
+    folder.mkdir()
+    for rank in range(size):
+        mine, theirs = _CONTEXT.Pipe()
+        environment = {"GRADLANE_JOB": str(job), "GRADLANE_SOCKET": str(agents[rank // processes].socket)}
+        environment |= {"RANK": str(rank), "WORLD_SIZE": str(size)}
+        child = _CONTEXT.Process(
+            target=_child, args=(theirs, environment, function, (rank, size, str(folder), *arguments)), daemon=True
+        )
+        child.start()
+        theirs.close()
+        pipes.append(mine)
+        children.append(child)
+    results: dict[int, Any] = {}
+    try:
+        while len(results) < size:
+            ready = wait([pipe for rank, pipe in enumerate(pipes) if rank not in results], PATIENCE)
+            assert ready, f"ranks {sorted(set(range(size)) - set(results))} have said nothing for {PATIENCE} s"
+            for pipe in ready:
+                rank = pipes.index(pipe)  # pyright: ignore[reportArgumentType]
+                try:
+                    good, results[rank] = pipes[rank].recv()
+                except EOFError:
+                    good, results[rank] = True, None  # it ended without a word, as the test wants it
+                assert good, f"rank {rank}:\n{results[rank]}"
+    finally:
+        for child in children:
+            child.join(5)
+            child.kill()
+    return [results[rank] for rank in range(size)]
+
+
+def _child(pipe: Connection, environment: dict[str, str], function: Callable[..., Any], arguments: Any) -> None:
+    import torch
+
+    faulthandler.dump_traceback_later(PATIENCE - 5, exit=True)  # says where it hangs
+    os.environ.update(environment)
+    warnings.simplefilter("ignore")  # torch's own, of what it will rename
+    torch.set_num_threads(1)
+    try:
+        pipe.send((True, function(*arguments)))
+    except BaseException:
+        pipe.send((False, traceback.format_exc()))
+        raise
+
+
+def init(backend: str, rank: int, size: int, folder: str) -> None:
+    """Makes torch.distributed's default group."""
+    import torch.distributed as dist
+
+    store = dist.FileStore(f"{folder}/{backend}", size)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=120))
+
+
+@contextlib.contextmanager
+def process_group(backend: str, rank: int, size: int, folder: str) -> Generator[None]:
+    """torch.distributed's default group, destroyed at the end of the block if that is reached."""
+    import torch.distributed as dist
+
+    init(backend, rank, size, folder)
+    yield
+    dist.destroy_process_group()

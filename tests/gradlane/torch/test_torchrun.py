@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torchrun with a job file that has no members, and a worker that dies."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.gradlane.torch.ranks import Agent, template
+
+
+def test_a_group_that_torchrun_restarts_joins_again(agents: list[Agent], tmp_path: Path) -> None:
+    job = tmp_path / "template.toml"
+    job.write_text(template())
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1"]
+    command += [str(Path(__file__).parent / "elastic.py"), str(tmp_path), *(str(agent.socket) for agent in agents[:2])]
+    environment = {"GRADLANE_JOB": str(job), "OMP_NUM_THREADS": "1"}
+    run = subprocess.run(
+        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=400, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert {path.name for path in tmp_path.glob("*.*.*")} == {"0.0.error", "1.0.done", "1.1.done"}
+    error = (tmp_path / "0.0.error").read_text()
+    assert f"rank 1 ({socket.gethostname()}-1, {agents[1].address})" in error
+    assert "training process" in error
+    assert (tmp_path / "1.0.done").read_text() == (tmp_path / "1.1.done").read_text()

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The demonstration, end to end in namespaces of its own; and what it says where it can't run."""
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from tests.support.liveness import gone
+
+REPOSITORY = Path(__file__).parents[3]
+# A network and a /run of its own, so that the test never meets another run of this machine.
+_OWN = 'ip link set lo up; mount -t tmpfs tmpfs /run; mount -t sysfs sysfs /sys; exec "$@"'
+ISOLATED = ["unshare", "--net", "--mount", "sh", "-ec", _OWN, "sh"]
+DEMO = [sys.executable, str(REPOSITORY / "mininet" / "demo.py")]
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+needs_mininet = pytest.mark.skipif(shutil.which("mnexec") is None, reason="Mininet is not installed")
+needs_bmv2 = pytest.mark.skipif(shutil.which("simple_switch_grpc") is None, reason="BMv2 is not on PATH")
+
+
+def demo(*options: str, prefix: Sequence[str] = ()) -> "subprocess.CompletedProcess[str]":
+    command = [*prefix, *DEMO, *options]
+    return subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, timeout=400, check=False)
+
+
+@needs_root
+@needs_mininet
+def test_two_arms_are_trained_and_compared(tmp_path: Path) -> None:
+    options = ["--scenario", "clean", "--workers", "2", "--steps", "12", "--arms", "gradlane,ddp-gloo", "--json"]
+    done = demo(*options, "--out", str(tmp_path), prefix=ISOLATED)
+    assert done.returncode == 0, done.stderr
+    read = json.loads(done.stdout)
+    assert read == json.loads((tmp_path / "result.json").read_text())
+    gradlane, gloo = read["runs"]
+    assert [run["arm"] for run in (gradlane, gloo)] == ["gradlane", "ddp-gloo"]
+    assert gradlane["transport"]["delivered"] > 1000
+    assert gradlane["budget_violations"] == 0
+    assert gloo["transport"] is None
+    assert gradlane["step"]["count"] == gloo["step"]["count"] == 12
+    forwarded = sum(row["packets"] for row in gradlane["switch"]["decisions"] if row["reason"] == "forwarded")
+    assert forwarded > 1000
+    assert (tmp_path / "report.html").read_text().count("<svg") >= 2
+
+
+@needs_root
+@needs_mininet
+@pytest.mark.parametrize("switch", ["gradlane", pytest.param("bmv2", marks=needs_bmv2)])
+def test_a_training_outlives_a_spine(switch: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if switch == "bmv2" and not request.config.getoption("--all-on-bmv2"):
+        pytest.skip("takes more than a minute on BMv2; --all-on-bmv2 runs it")
+    options = ["--scenario", "spine-failure", "--workers", "2", "--steps", "15", "--arms", "gradlane-ecmp,gradlane"]
+    options += ["--switch", switch]
+    done = demo(*options, "--json", "--out", str(tmp_path), prefix=ISOLATED)
+    assert done.returncode == 0, done.stderr
+    read = json.loads(done.stdout)
+    assert read["settings"]["topology"] == "leafspine of 2 leaves and 2 spines"
+    assert read["settings"]["failure"] == "spine1 after 40% of the steps"
+    for run in read["runs"]:  # the second finds the fabric whole again
+        assert 0 < run["failed_at"] < run["seconds"]
+        assert run["step"]["count"] == 15
+        assert run["budget_violations"] == 0
+        assert run["links"]["leaf1:2"] > 0  # to the spine that failed
+        assert run["links"]["leaf1:3"] > 100_000
+
+
+@pytest.fixture
+def running_demo(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
+    """A demonstration in the middle of an arm."""
+    options = ["--scenario", "clean", "--workers", "2", "--steps", "5000", "--arms", "gradlane"]
+    process = subprocess.Popen(
+        [*ISOLATED, *DEMO, *options, "--out", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=REPOSITORY,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "  loss " in line:
+            break
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def children(pid: int) -> dict[int, str]:
+    """The command lines of the children of a process."""
+    pids = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return {int(child): Path(f"/proc/{child}/cmdline").read_text().replace("\0", " ") for child in pids}
+
+
+@needs_root
+@needs_mininet
+def test_a_killed_switch_is_named_and_nothing_is_left(running_demo: "subprocess.Popen[str]") -> None:
+    before = children(running_demo.pid)
+    (switch,) = [pid for pid, command in before.items() if "bin/gradlane-switch" in command]
+    os.kill(switch, signal.SIGKILL)
+    _, error = running_demo.communicate(timeout=60)
+    assert running_demo.returncode == 1
+    assert f"switch s1 (gradlane-switch, pid {switch}) died with signal 9" in error
+    assert "during arm gradlane, step" in error
+    assert not [pid for pid in before if Path(f"/proc/{pid}").exists()]
+
+
+@needs_root
+@needs_mininet
+def test_sigterm_tears_everything_down(running_demo: "subprocess.Popen[str]") -> None:
+    before = children(running_demo.pid)
+    assert len(before) >= 9, before  # two hosts' shells and the switch's, switch, controller, two agents, two workers
+    running_demo.terminate()
+    _, error = running_demo.communicate(timeout=60)
+    assert running_demo.returncode == 128 + signal.SIGTERM
+    assert "stopped by SIGTERM" in error
+    assert not [pid for pid in before if Path(f"/proc/{pid}").exists()]
+
+
+@needs_root
+@needs_mininet
+def test_nothing_outlives_a_killed_runner(running_demo: "subprocess.Popen[str]") -> None:
+    before = children(running_demo.pid)
+    with Path(f"/proc/{running_demo.pid}/ns/net").open() as namespace:
+        assert "s1-eth2" in interfaces(namespace)
+        running_demo.kill()
+        running_demo.wait()
+        deadline = time.monotonic() + 60
+        while interfaces(namespace) != ["lo"] or not all(map(gone, before)):
+            assert time.monotonic() < deadline, (interfaces(namespace), before)
+
+
+def interfaces(namespace: IO[str]) -> list[str]:
+    """The names of the interfaces in a network namespace, without the other ends of their links."""
+    command = ["nsenter", f"--net=/proc/{os.getpid()}/fd/{namespace.fileno()}", "ip", "-json", "link", "show"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return [link["ifname"] for link in json.loads(done.stdout)]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--workers", "40"], "workers is 40; it must be from 2 to 16"),
+        (["--scenario", "calm"], "invalid choice: 'calm'"),
+        (["--rate", "fast"], "'fast' is not a rate"),
+        (["--switch", "ovs"], "switch 'ovs' is unknown; there are gradlane, bmv2"),
+        (["--scenario", "asymmetric", "--topo", "star"], "needs a switch 'spine1'"),
+        (["--scenario", "spine-failure", "--spines", "1"], "needs at least 2 spines"),
+        (["--seed", "-1"], "--seed"),
+    ],
+)
+def test_what_can_not_be_is_refused_in_one_line(options: list[str], words: str) -> None:
+    done = demo(*options)
+    assert done.returncode == 2
+    assert words in done.stderr.strip().splitlines()[-1]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give up being root")
+def test_not_root_is_said() -> None:
+    command = ["setpriv", "--reuid=65534", "--clear-groups", sys.executable, "-c", NOT_ROOT]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if "Permission denied" in done.stderr:
+        pytest.skip("this Python is readable for root only")
+    assert done.stdout.startswith("not root: network namespaces need it")
+
+
+NOT_ROOT = """
+from lab.model import preconditions
+try:
+    preconditions.check_root()
+except preconditions.PreconditionError as problem:
+    print(problem)
+"""
+
+
+def test_a_second_run_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lab.model import preconditions
+
+    monkeypatch.setattr(preconditions, "RUN_DIRECTORY", tmp_path)
+    with (tmp_path / "lock").open("w") as held:
+        held.write("4711\n")
+        held.flush()
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(preconditions.PreconditionError, match=r"another run \(pid 4711\) holds"):
+            preconditions.lock()
+    preconditions.lock().close()
+
+
+def test_a_missing_switch_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from lab.model import preconditions
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(preconditions.PreconditionError, match=r"simple_switch_grpc .*not on PATH"):
+        preconditions.find_program("simple_switch_grpc")
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [("1.13.0", r"1.15.0 \(of 2024-11\) or newer is needed: its program"), ("unknown", "names no version")],
+)
+def test_an_old_bmv2_is_named(version: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lab.model import preconditions
+
+    program = tmp_path / "simple_switch_grpc"
+    program.write_text(f"#!/bin/sh\necho {version}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(preconditions, "find_program", lambda name: str(program if name == program.name else name))
+    with pytest.raises(preconditions.PreconditionError, match=words):
+        preconditions.check({"bmv2"}, (), (), REPOSITORY / "p4src" / "build" / "v1model")
+
+
+@needs_root
+def test_a_busy_port_is_named() -> None:
+    import socket
+
+    from lab.model import preconditions
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(preconditions.PreconditionError, match=f"TCP port {port} on 127.0.0.1 is busy"):
+            preconditions.check({"gradlane"}, (port,), (), REPOSITORY / "p4src" / "build" / "v1model")

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the goals are met is decided by the figures, and can go either way."""
+
+import pytest
+
+from lab.model.results import ArmResult, Claim, speed_up
+from lab.report.claims import evaluate
+from tests.support.figures import arm_result
+
+
+def claim(results: list[ArmResult], words: str) -> Claim:
+    (found,) = [claim for claim in evaluate(results) if words in claim.name]
+    return found
+
+
+@pytest.mark.parametrize(("gradlane", "met"), [(10.0, True), (10.8, True), (11.0, False)])
+def test_incast_needs_84_percent(gradlane: float, met: bool) -> None:
+    results = [
+        arm_result("gradlane-ps", scenario="incast", to_target=gradlane),
+        arm_result("ps-tcp", scenario="incast", to_target=20.0),
+    ]
+    it = claim(results, "incast")
+    assert it.met == met
+    assert it.value == pytest.approx(20 / gradlane)
+
+
+def test_a_speed_up_is_over_the_best_of_the_baselines_and_all_seeds() -> None:
+    results = [
+        arm_result(arm, seed=seed, to_target=seconds)
+        for seed, times in ((1, (10, 40, 20)), (2, (10, 20, 20)))
+        for arm, seconds in zip(("gradlane", "ddp-gloo", "ddp-gloo-fp16"), times, strict=True)
+    ]
+    assert claim(results, "over ddp-gloo, ddp-gloo-fp16").value == pytest.approx(2.0)
+
+
+def test_a_target_that_was_not_reached_is_no_speed_up() -> None:
+    results = [arm_result("gradlane", to_target=None), arm_result("ddp-gloo", to_target=30.0)]
+    it = claim(results, "speed-up")
+    assert (it.value, it.met) == (None, False)
+    assert speed_up(results, results[0]) is None
+
+
+def test_a_baseline_that_did_not_reach_the_target_counts_with_what_it_ran() -> None:
+    results = [arm_result("gradlane", to_target=10.0), arm_result("ddp-gloo", to_target=None)]
+    assert speed_up(results, results[0]) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(("gray", "met"), [(10.4, True), (10.6, False)])
+def test_gray_is_compared_with_its_own_clean_time(gray: float, met: bool) -> None:
+    results = [
+        arm_result("gradlane", scenario="clean", to_target=10.0),
+        arm_result("gradlane", scenario="gray", to_target=gray),
+    ]
+    assert claim(results, "own under clean").met == met
+
+
+def test_one_violation_misses_the_goal() -> None:
+    assert claim([arm_result("gradlane")], "budget violations").met
+    assert not claim([arm_result("gradlane", violations=1)], "budget violations").met
+
+
+def test_more_policy_drops_than_budgets_are_violations() -> None:
+    assert claim([arm_result("gradlane", policy_drops=800, budget=800)], "budget violations").value == 0
+    assert claim([arm_result("gradlane", policy_drops=800, budget=700)], "budget violations").value == 100
+
+
+def test_final_accuracy_is_judged_only_over_enough_seeds() -> None:
+    two = [arm_result(arm, seed=seed) for seed in (1, 2) for arm in ("gradlane", "ddp-gloo")]
+    assert not [claim for claim in evaluate(two) if "final accuracy" in claim.name]
+    worse = [arm_result("gradlane", seed=seed, final=0.96) for seed in (1, 2, 3)]
+    three = [*worse, *(arm_result("ddp-gloo", seed=seed, final=0.966) for seed in (1, 2, 3))]
+    it = claim(three, "final accuracy")
+    assert it.value == pytest.approx(0.6)
+    assert not it.met

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random frames through random policies, on each switch, against a model of the whole policy in Python."""
+
+from collections import Counter
+from random import Random
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.p4src.model.policy_entries import Policy
+from tests.p4src.model.policy_model import Copy, Model, Outcome
+from tests.p4src.model.random_policies import frames, incast, policies
+from tests.p4src.packet_bench import Bench, Reason
+from tests.support.packet_targets import CPU_PORT, Bmv2, InProcess, Sent
+
+Step = tuple[tuple[int, bytes], int, int]
+seeds = st.integers(0, 2**64 - 1).map(Random)
+# A frame, how often it comes, and ns before it.
+steps = st.lists(
+    st.tuples(
+        st.one_of(seeds.map(frames), seeds.map(incast)),
+        st.integers(1, 5),
+        st.sampled_from([0, 0, 0, 0, 1_000, 20_000_001, 150_000_000, 2_000_000_000]),
+    ),
+    min_size=20,
+    max_size=40,
+)
+RATES = (1, 300, 10_000)
+USUAL = settings(
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
+    # Seeds do not shrink.
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
+
+
+def as_told(sent: Sent, wanted: Outcome) -> Copy:
+    """A copy as the model tells it: depth and wait of a trace's newest record are not its business."""
+    frame = bytearray(sent.frame)
+    if wanted.trace:
+        at = 34 + 44 if frame[12:14] == b"\x08\x00" else 54 + 44
+        frame[at + 7 : at + 16] = bytes(9)
+    queue = next((copy.queue for copy in wanted.copies if copy.port == sent.port), 0)
+    return Copy(sent.port, queue if sent.queue is None else sent.queue, bytes(frame))
+
+
+def check(bench: Bench, policy: Policy, sequence: list[Step], clock: InProcess | None) -> Counter[Reason]:
+    """Runs a sequence; the clock is set where the target has one."""
+    bench.install(policy.entities())
+    model = Model(policy)
+    decisions: Counter[tuple[int, Reason, int, int]] = Counter()
+    now = 0
+    for (port, frame), times, later in sequence:
+        if clock is not None:
+            now = clock.switch.now = clock.switch.now + later
+        for _ in range(times):
+            wanted = model.process(port, frame, now)
+            copies = bench.process(port, frame)
+            told = [it for it in copies if it.port == CPU_PORT]
+            assert [(it.frame, it.reason, it.ingress_port) for it in told] == (
+                [(frame, wanted.decision[1], port)] if wanted.punted else []
+            ), wanted
+            found = sorted(as_told(it, wanted) for it in copies if it.port != CPU_PORT)
+            assert found == sorted(wanted.copies), (port, frame.hex(), wanted.decision)
+            decisions[wanted.decision] += 1
+    counted = {key: count.packets for key, count in bench.decision_cells(0, 1, 2, 3).items()}
+    assert counted == decisions
+    assert {key: count.packets for key, count in bench.drop_map().items()} == model.drops
+    reasons: Counter[Reason] = Counter()
+    for (_, reason, _, _), count in decisions.items():
+        reasons[reason] += count
+    return reasons
+
+
+def test_gradlane_switch_decides_every_random_sequence_as_the_model_does(in_process: InProcess, schema) -> None:
+    bench = Bench(in_process, schema)
+
+    @settings(USUAL, max_examples=30)
+    @given(seeds.map(lambda random: policies(random, RATES)), steps)
+    def run(policy: Policy, sequence: list[Step]) -> None:
+        check(bench, policy, sequence, in_process)
+
+    run()
+
+
+def test_random_frames_reach_every_decision(in_process: InProcess, schema) -> None:
+    """Always the same ones."""
+    bench = Bench(in_process, schema)
+    reached: Counter[Reason] = Counter()
+    for seed in range(40):
+        random = Random(seed)
+        sequence = [((incast if n % 2 else frames)(random), random.randint(1, 5), 0) for n in range(40)]
+        reached.update(check(bench, policies(random, RATES), sequence, in_process))
+    assert set(Reason) - set(reached) == set()
+
+
+def test_bmv2_decides_every_random_sequence_as_the_model_does(bmv2: Bmv2, schema) -> None:
+    """Without rates: its clock runs."""
+    bench = Bench(bmv2, schema)
+
+    @settings(USUAL, max_examples=10)
+    @given(seeds.map(lambda random: policies(random, (0,))), steps)
+    def run(policy: Policy, sequence: list[Step]) -> None:
+        check(bench, policy, sequence, None)
+
+    run()

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Telemetry: each decision is counted once, by job, reason and tags; drops by what the host had stated."""
+
+from scapy.layers.inet import UDP
+from scapy.packet import Raw
+
+from gradlane.wire import Kind
+from tests.p4src.packet_bench import Bench, Count, Reason
+from tests.support.entries import GREEN, YELLOW, congestion, drop_precedence, fabric, job, queue_class, without
+from tests.support.gradlane_packets import H1, H2, H3, U5, gradient, ip, ip6
+
+
+def test_a_decision_is_counted_at_job_reason_class_and_precedence_with_its_bytes(bench: Bench) -> None:
+    bench.install(fabric(), job(index=11), congestion())
+    bench.congest(H1, gradient(layer=4), GREEN)
+    assert bench.drops(H1, gradient(layer=1, magnitude=0, budget=9, frame_bytes=600))
+    found = bench.cells("decisions", range(32768))
+    assert found == {
+        0b1011_00000_101_000: Count(GREEN, 1000 * GREEN),
+        0b1011_01100_110_011: Count(1, 600),
+    }
+
+
+def test_each_packet_of_a_mix_is_counted_exactly_once(bench: Bench) -> None:
+    bench.install(fabric(), job(), congestion())
+    frames = [
+        gradient(layer=1),
+        gradient(job=9),
+        gradient(layer=1, magnitude=0, budget=3),
+        bytes(ip(H1, H3) / UDP(dport=9)),
+        bytes(ip6(H1, H3, hlim=0) / UDP(dport=9)),
+        bytes(ip(H1, "192.0.2.1") / UDP(dport=9)),
+        gradient(version=6, layer=1)[:70],
+    ] * 4
+    bench.process(H1, *frames)
+    assert sum(bench.decisions().values()) == len(frames)
+    assert sum(count.bytes for count in bench.decision_cells(0, 1).values()) == sum(map(len, frames))
+
+
+def test_the_drop_map_tells_layer_and_magnitude_of_what_the_policy_took(bench: Bench) -> None:
+    policy = [queue_class(1, (0, 65000), 6), drop_precedence(1, (0, 65535), (0, 255), 3)]
+    bench.install(fabric(), without(job(), "queue_classes", "drop_precedences"), policy, congestion())
+    bench.congest(H1, gradient(kind=Kind.REPAIR), GREEN + YELLOW)
+    for layer, magnitude in ((0, 0), (5, 0x7F), (62, 15), (62, 16), (63, 255), (64, 255), (65000, 255)):
+        assert bench.drops(H1, gradient(layer=layer, magnitude=magnitude, budget=100, frame_bytes=500))
+    cells = {(0, 0): 1, (5, 7): 1, (62, 0): 1, (62, 1): 1, (63, 15): 3}
+    assert bench.drop_map() == {cell: Count(count, 500 * count) for cell, count in cells.items()}
+
+
+def test_the_drop_map_counts_yellow_and_red_drops_and_trims_alike(bench: Bench) -> None:
+    bench.install(fabric(), job(), job(2, (H1, H2), base=4096, trim=True), congestion())
+    for fill in (GREEN, YELLOW):
+        bench.congest(H1, gradient(layer=4), fill)
+        for number in (1, 2):
+            bench.process(H1, gradient(job=number, layer=2, magnitude=33, budget=9))
+    assert bench.drop_map() == {(2, 2): Count(4, 4000)}
+    taken = {reason: count for reason, count in bench.reasons().items() if reason != Reason.FORWARDED}
+    assert taken == {
+        Reason.DROPPED_YELLOW: 1,
+        Reason.TRIMMED_YELLOW: 1,
+        Reason.DROPPED_RED: 1,
+        Reason.TRIMMED_RED: 1,
+    }
+
+
+def test_the_drop_map_counts_nothing_else(bench: Bench) -> None:
+    bench.install(fabric(), job(), congestion())
+    for frame in (gradient(job=9), gradient(layer=1), gradient(H1, "192.0.2.1"), bytes(ip(H1, H2) / Raw(b"x"))):
+        bench.process(H1, frame)
+    bench.congest(H1, gradient(layer=1), GREEN + YELLOW)
+    bench.forward(H1, gradient(layer=1, magnitude=0, budget=0), H2)
+    bench.forward(U5, gradient(H1, H2, through=U5, kind=Kind.REPAIR, ip_fields={"tos": 0xDC}), H2)
+    assert bench.drop_map() == {}

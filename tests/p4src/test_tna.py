@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""p4src/tna is the same design as p4src/v1model: the same files, and the same tables for a controller.
+
+What its controls decide is tested with those of v1model, see tests/p4src/tna_on_v1model.
+"""
+
+import importlib.util
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from finsy import P4Schema
+
+ROOT = Path(__file__).parents[2]
+P4_SOURCE = ROOT / "p4src"
+TRANSLATION = ROOT / "tests" / "p4src" / "tna_on_v1model"
+
+
+def load(path: Path) -> ModuleType:
+    """A script that is no part of a package."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+build_tna = load(P4_SOURCE / "build_tna.py")
+translate = load(TRANSLATION / "translate.py")
+
+
+def tables(p4info: Path) -> dict[str, Any]:
+    """What a controller has to know of the tables, by name."""
+    schema = P4Schema(p4info)
+    return {
+        table.alias: (
+            table.id,
+            table.size,
+            [(field.id, field.alias, field.bitwidth, field.match_type) for field in table.match_fields],
+            {
+                ref.alias: (ref.id, [(param.id, param.name, param.bitwidth) for param in ref.params])
+                for ref in table.actions
+            },
+        )
+        for table in schema.tables
+    }
+
+
+def test_both_folders_have_the_same_files() -> None:
+    assert {p.name for p in (P4_SOURCE / "tna").iterdir()} == {p.name for p in (P4_SOURCE / "v1model").iterdir()}
+
+
+def test_both_have_the_same_tables_keys_actions_and_parameters_by_name_and_id() -> None:
+    expected = tables(P4_SOURCE / "build" / "v1model" / "gradlane.p4info.txtpb")
+    assert len(expected) > 10
+    assert tables(translate.P4INFO) == expected
+
+
+def test_the_translation_was_made_from_these_sources() -> None:
+    stale = f"sources changed: run `python3 {TRANSLATION.relative_to(ROOT)}/translate.py`"
+    assert translate.DIGEST.read_text() == translate.sources_digest(), stale
+
+
+def test_a_rule_of_the_translation_that_has_nothing_to_do_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"arch\.p4: nothing matches 'RED = 3'"):
+        translate.translate("arch.p4", "enum bit<8> Color { GREEN = 0 }")
+
+
+def test_an_extern_that_no_rule_translates_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no rule translates Mirror"):
+        translate.translate("admission.p4", "Mirror() mirror;")
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_it_has_no_type_errors_for_tofino(number: int) -> None:
+    compiler, backend = shutil.which("p4c-bm2-ss"), shutil.which("p4c-barefoot")
+    if compiler is None or backend is None:
+        pytest.skip("p4c-bm2-ss and p4c-barefoot (with tna.p4) are not on PATH: types of p4src/tna were not checked")
+    include = Path(backend).with_name("p4include")
+    command = [compiler, f"-D__TARGET_TOFINO__={number}", "-I", str(include), "-o", "/dev/null", "tna/gradlane.p4"]
+    result = subprocess.run(command, cwd=P4_SOURCE, capture_output=True, text=True, check=False)
+    # The front end has gone through when BMv2's back end finds that the package is none of its own.
+    errors = re.findall(r"error: (.*)", result.stderr)
+    assert errors == ["package Switch: main package  match the expected model"], result.stderr
+
+
+@pytest.mark.parametrize(("target", "stages"), [("tofino", 12), ("tofino2", 20)])
+def test_the_report_belongs_to_these_sources_and_they_fit(target: str, stages: int) -> None:
+    assert build_tna.DIGEST.read_text() == build_tna.sources_digest(), "sources changed: run `make p4-tna`"
+    report = build_tna.report_file(target).read_text()
+    found = re.match(rf"{target}: (\d+) stages", report)
+    assert found, report
+    assert 0 < int(found[1]) <= stages

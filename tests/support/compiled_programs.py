@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""gradlane_switch/programs as p4c compiled them: do it anew with `python -m tests.support.compiled_programs`."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from finsy.proto import p4r
+
+from gradlane_switch import Switch
+
+PROGRAMS = Path(__file__).parents[1] / "gradlane_switch" / "programs"
+
+
+def load(name: str) -> Switch:
+    return Switch.load(PROGRAMS / f"{name}.json", PROGRAMS / f"{name}.p4info.txtpb")
+
+
+def ids(switch: Switch) -> dict[str, int]:
+    """P4Runtime ids by alias."""
+    info = switch.pipeline.info
+    parts = (info.tables, info.actions, info.action_profiles, info.digests, info.direct_meters)
+    return {item.preamble.alias: item.preamble.id for part in parts for item in part}
+
+
+def modify(switch: Switch, entity: Any) -> None:
+    switch.write(p4r.Update(type=p4r.Update.MODIFY, entity=entity))
+
+
+def delete(switch: Switch, entity: Any) -> None:
+    switch.write(p4r.Update(type=p4r.Update.DELETE, entity=entity))
+
+
+def session(number: int, replicas: list[tuple[int, int]], length: int = 0, priority: int = 0) -> Any:
+    """A clone session: (port, instance) of each copy."""
+    entity = p4r.Entity()
+    entry = entity.packet_replication_engine_entry.clone_session_entry
+    entry.session_id, entry.packet_length_bytes, entry.class_of_service = number, length, priority
+    for port, instance in replicas:
+        entry.replicas.add(port=bytes([port]), instance=instance)
+    return entity
+
+
+def group(number: int, replicas: list[tuple[int, int]]) -> Any:
+    """A multicast group: (port, instance) of each copy."""
+    entity = p4r.Entity()
+    entry = entity.packet_replication_engine_entry.multicast_group_entry
+    entry.multicast_group_id = number
+    for port, instance in replicas:
+        entry.replicas.add(port=bytes([port]), instance=instance)
+    return entity
+
+
+if __name__ == "__main__":
+    for source in sorted(PROGRAMS.glob("*.p4")):
+        outputs = ["-o", f"{source.stem}.json", "--p4runtime-files", f"{source.stem}.p4info.txtpb"]
+        subprocess.run(["p4c-bm2-ss", "--arch", "v1model", *outputs, source.name], cwd=PROGRAMS, check=True)
