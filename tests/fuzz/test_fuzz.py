@@ -27,6 +27,6 @@ def test_no_input_breaks_the_c_code_or_loses_a_packet(fuzzer: Path, tmp_path: Pa
 
 
 def test_a_missing_compiler_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fuzz.compiler", lambda: None)
+    monkeypatch.setattr("tests.fuzz.fuzz.compiler", lambda: None)
     with pytest.raises(FuzzError, match="apt-get install clang-14 libclang-rt-14-dev"):
         build()

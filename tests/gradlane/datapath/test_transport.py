@@ -301,7 +301,7 @@ def test_what_the_kernel_refuses_is_told() -> None:
     """Without CAP_SYS_NICE and CAP_NET_ADMIN."""
     small = int(Path("/proc/sys/net/core/rmem_max").read_text()) < sockets.BUFFER_BYTES
     script = (
-        "import ipaddress, logging, gradlane.transport as t\n"
+        "import ipaddress, logging, gradlane.datapath.transport as t\n"
         "logging.basicConfig()\n"
         f"host = t.Transport([ipaddress.ip_address('{FOUR[0]}')], print)\n"
         "told = host.statistics()['fallbacks']\n"

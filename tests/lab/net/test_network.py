@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).parents[3]
 _OWN = 'ip link set lo up; mount -t tmpfs tmpfs /run; mount -t sysfs sysfs /sys; exec "$@"'
 ISOLATED = ["unshare", "--net", "--mount", "sh", "-ec", _OWN, "sh"]
 PROMPT = [sys.executable, str(REPOSITORY / "mininet" / "prompt.py")]
-TRAIN = f"{sys.executable} {REPOSITORY / 'mininet' / 'train.py'}"
+TRAIN = f"{sys.executable} -m lab.train"
 SHAPED_CLASS = re.compile(r"class htb (\S+) parent 1:100 .*?\n Sent (\d+) bytes \d+ pkt \(dropped (\d+),")
 
 pytestmark = [
