@@ -3,7 +3,6 @@
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from bench.agent import overlap
+from tests.support.needs import needs_root
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for network namespaces")
+@needs_root
 def test_every_way_trains_and_ddp_does_not_wait_in_its_forward_pass(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench.agent.overlap", "--layers", "3", "--width", "128", "--computation", "60"]
     command += ["--rate", "20mbit", "--steps", "4", "--repeats", "1", "--out", str(tmp_path)]

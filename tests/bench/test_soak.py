@@ -2,19 +2,19 @@
 """A few seconds of `make soak`."""
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 
 import pytest
 
+from tests.support.needs import needs, needs_root
+
 SECONDS = 8
 
 pytestmark = [
     pytest.mark.alone,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes network namespaces"),
-    pytest.mark.skipif(not (shutil.which("ip") and shutil.which("ethtool")), reason="needs iproute2 and ethtool"),
+    needs_root,
+    needs("ip", "ethtool"),
 ]
 
 

@@ -3,7 +3,6 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from tests.support.needs import needs, needs_mininet, needs_root
 
 # In a network and a /run of its own, so that what is left over can only be the benchmark's.
 ISOLATED = (
@@ -20,8 +21,8 @@ ISOLATED = (
 PATIENCE = 180.0
 
 pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes network namespaces"),
-    pytest.mark.skipif(not all(map(shutil.which, ("ip", "ethtool"))), reason="needs iproute2 and ethtool"),
+    needs_root,
+    needs("ip", "ethtool"),
 ]
 
 
@@ -55,7 +56,7 @@ def runs(pid: int) -> bool:
         pytest.param(
             "transport.tails --senders 2",
             "tails_worker gradlane 2",
-            marks=pytest.mark.skipif(shutil.which("mnexec") is None, reason="Mininet is not installed"),
+            marks=needs_mininet,
         ),
     ],
     ids=lambda value: value.partition(" ")[0],

@@ -13,7 +13,8 @@ import pytest
 
 from bench.study import accuracy
 from lab.model.errors import ArmError
-from tests.lab.experiment.test_demo import ISOLATED, needs_mininet, needs_root
+from tests.support.isolation import ISOLATED
+from tests.support.needs import needs_mininet, needs_root
 
 STUDY = [sys.executable, "-m", "bench.study.accuracy"]
 RUN: dict[str, Any] = {"losses": [2.0, 1.0], "test_loss": 1.0, "test_accuracy": 0.5, "parameters_sha256": "a"}

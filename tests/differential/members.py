@@ -16,9 +16,9 @@ from gradlane_controller.convergence import difference
 from gradlane_controller.policy import desired_entities
 from tests.differential.corpus import MAGIC, SOURCES, Program
 from tests.differential.packets import PORTS
+from tests.support.paths import PIPELINE
 
 NAME = "gradlane"
-BUILD = Path(__file__).parents[2] / "p4src" / "build" / "v1model"
 _MARKER_GROUP = (1 << 15) - 1
 _MARKER_ADDRESS = "239.255.255.255"
 _MARKER_MAC = "02:dd:00:00:00:01"
@@ -94,11 +94,11 @@ class ProjectProgram(Program):
 
     @property
     def json_path(self) -> Path:
-        return BUILD / f"{NAME}.json"
+        return PIPELINE / f"{NAME}.json"
 
     @property
     def p4info_path(self) -> Path:
-        return BUILD / f"{NAME}.p4info.txtpb"
+        return PIPELINE / f"{NAME}.p4info.txtpb"
 
     @cached_property
     def settings(self) -> Mapping[str, Any]:

@@ -12,6 +12,7 @@ from tests.differential.corpus import Program
 from tests.differential.expectations import DISAGREEMENTS
 from tests.differential.members import member, names
 from tests.differential.targets import Outcome, run_bmv2, run_gradlane
+from tests.support.paths import DOCS
 
 CORPUS = pytest.mark.parametrize("name", names())
 SHOWN = 3
@@ -45,7 +46,7 @@ def differences(program: Program, expected: Outcome, got: Outcome) -> list[str]:
 
 def test_every_disagreement_is_documented() -> None:
     assert DISAGREEMENTS.keys() <= set(names())
-    text = (Path(__file__).parents[2] / "docs" / "limitations.md").read_text()
+    text = (DOCS / "limitations.md").read_text()
     assert [name for name in DISAGREEMENTS if f"`{name}`" not in text] == []
 
 

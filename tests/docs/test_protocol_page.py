@@ -3,13 +3,13 @@
 
 import re
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import DOCS, ROOT
+
 SOURCES = ROOT / "agent" / "src" / "gradlane"
-PAGE = (ROOT / "docs" / "protocol.md").read_text()
+PAGE = (DOCS / "protocol.md").read_text()
 ROWS = re.findall(r"^\| ([A-Z_]+) \| ([\d./]+) \| [^|]*\| (\S+) \|$", PAGE, re.MULTILINE)
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.paths import DOCS
 from tests.support.running_agents import agents, job_file, loopback
 
-PAGE = Path(__file__).parents[2] / "docs" / "python.md"
-EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), flags=re.M | re.S)
+EXAMPLES = re.findall(r"^```python\n(.*?)^```", (DOCS / "python.md").read_text(), flags=re.M | re.S)
 
 
 def test_every_example_of_the_page_runs(tmp_path: Path) -> None:

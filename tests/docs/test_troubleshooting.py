@@ -4,13 +4,13 @@
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import DOCS, ROOT
+
 SOURCES = ROOT / "agent" / "src" / "gradlane"
-PAGE = (ROOT / "docs" / "agent.md").read_text()
+PAGE = (DOCS / "agent.md").read_text()
 ROWS = re.findall(r"^\| (`.+?) \|", PAGE[PAGE.index("## Troubleshooting") :], re.MULTILINE)
 MESSAGES = [message for row in ROWS for message in re.findall(r"`([^`]+)`", row)]
 

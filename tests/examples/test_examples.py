@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+from tests.support.paths import EXAMPLES
+
 # Of this process alone, so that no agent of the machine itself or of another run of the tests is met.
 NETWORK = f"127.{47 + os.getpid() % 200}.{os.getpid() // 200 % 250}"
 

@@ -23,14 +23,12 @@ from gradlane_switch.codegen.program import generate
 from gradlane_switch.native.build import RUNTIME
 from tests.fuzz.describe import describe
 from tests.fuzz.seeds import inputs
+from tests.support.paths import CORPUS, PROGRAM, ROOT
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 OUT = ROOT / "out" / "fuzz"
-PROJECT = ROOT / "p4src" / "build" / "v1model" / "gradlane.json"
-CORPUS = HERE.parent / "differential" / "build"
 PROGRAMS = (
-    PROJECT,
+    PROGRAM,
     *(
         CORPUS / f"{name}.json"
         for name in (

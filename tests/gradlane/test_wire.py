@@ -3,7 +3,6 @@
 
 import re
 import struct
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,8 +10,9 @@ from hypothesis import strategies as st
 
 from gradlane import wire
 from gradlane.wire import Header
+from tests.support.paths import P4_SOURCE
 
-P4_SHARED = Path(__file__).parents[2] / "p4src" / "shared"
+P4_SHARED = P4_SOURCE / "shared"
 TYPES = (P4_SHARED / "types.p4").read_text()
 
 headers = st.builds(Header, **{name: st.integers(0, 2**bits - 1) for name, bits in wire.FIELDS})

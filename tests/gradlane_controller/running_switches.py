@@ -13,7 +13,6 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -22,7 +21,8 @@ import grpc
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
-from tests.support.bmv2_process import Frame, free_ports, wait_until_started
+from tests.support.bmv2_process import Frame, wait_until_started
+from tests.support.ports import free_ports
 
 START_SECONDS = 120  # for one of several switches on a busy machine
 # Beside this Python, where pip puts the command, or on PATH.
@@ -77,7 +77,7 @@ class Tunnels(Wires):
     """UDP sockets at the other ends of gradlane-switch's tunnels."""
 
     def __init__(self, ports: Sequence[int]) -> None:
-        numbers = free_udp_ports(len(ports))
+        numbers = free_ports(len(ports), socket.SOCK_DGRAM)
         self._sockets = {port: socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for port in ports}
         self._switch = dict(zip(ports, numbers, strict=True))
         for each in self._sockets.values():
@@ -197,12 +197,3 @@ def bmv2(command: str, address: str, frames: str, folder: Path) -> SwitchProcess
     arguments += ["--notifications-addr", f"ipc://{folder}/notifications.ipc", "--", "--grpc-server-addr", address]
     arguments += ["--dp-grpc-server-addr", frames, "--cpu-port", "255", "--priority-queues", "8"]
     return SwitchProcess([command, *arguments], address, folder)
-
-
-def free_udp_ports(count: int) -> list[int]:
-    """UDP ports of 127.0.0.1 that are free now."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]

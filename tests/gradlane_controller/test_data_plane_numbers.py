@@ -2,7 +2,6 @@
 """The numbers that Python and P4 both write down are the same."""
 
 import re
-from pathlib import Path
 
 from gradlane import wire
 from gradlane.job import policy
@@ -11,8 +10,9 @@ from gradlane_controller import fabric
 from gradlane_controller.counters import decode_decision, format_table
 from gradlane_controller.data_plane import Reason
 from gradlane_controller.policy import checks
+from tests.support.paths import P4_SOURCE
 
-TYPES = (Path(__file__).parents[2] / "p4src" / "shared" / "types.p4").read_text()
+TYPES = (P4_SOURCE / "shared" / "types.p4").read_text()
 
 
 def constant(name: str) -> int:
@@ -33,12 +33,12 @@ def test_sizes_and_classes() -> None:
     assert constant("PORTS") == fabric.MAX_PORT + 1
     assert constant("CONTROL_CLASS") == wire.CONTROL_CLASS == policy.HIGHEST_GRADIENT_CLASS + 1
     assert constant("JOBS") == checks.MAX_JOBS
-    arch = (Path(__file__).parents[2] / "p4src" / "v1model" / "arch.p4").read_text()
+    arch = (P4_SOURCE / "v1model" / "arch.p4").read_text()
     assert f"CPU_PORT = {fabric.CPU_PORT};" in arch
 
 
 def test_decisions_are_decoded_as_the_data_plane_composes_their_index() -> None:
-    telemetry = (Path(__file__).parents[2] / "p4src" / "v1model" / "telemetry.p4").read_text()
+    telemetry = (P4_SOURCE / "v1model" / "telemetry.p4").read_text()
     assert "meta.job_index ++ meta.reason ++ meta.queue_class ++ meta.drop_precedence" in telemetry
     row = decode_decision("s1", {9: "demo"}, (9 << 11) | (Reason.DROPPED_RED << 6) | (5 << 3) | 3, 7, 9000)
     assert (row.switch, row.job, row.reason) == ("s1", "demo", "dropped_red")

@@ -14,9 +14,9 @@ from scapy.layers.inet import ICMP, IP, UDP
 from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Packet
 
-from tests.gradlane_controller.running_switches import SwitchProcess, Tunnels, free_udp_ports, gradlane_switch
-from tests.support.bmv2_process import free_ports
+from tests.gradlane_controller.running_switches import SwitchProcess, Tunnels, gradlane_switch
 from tests.support.gradlane_packets import Gradlane
+from tests.support.ports import free_ports
 
 HOSTS = {"leaf1": (1, 2), "leaf2": (1, 2), "spine1": (), "spine2": ()}
 LINKS = {
@@ -59,7 +59,7 @@ class Lab:
         self.wires = {name: Tunnels(HOSTS[name]) for name in HOSTS}
         interfaces = {name: dict(self.wires[name].interfaces) for name in HOSTS}
         for a, b in LINKS.items():
-            here, there = free_udp_ports(2)
+            here, there = free_ports(2, socket.SOCK_DGRAM)
             ends = [there, here]
             if a == ("leaf2", 5):
                 self.wire = Wire(here, there)

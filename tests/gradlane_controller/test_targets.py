@@ -23,11 +23,11 @@ from tests.gradlane_controller.running_switches import (
     find,
     gradlane_switch,
 )
-from tests.support.bmv2_process import free_ports
 from tests.support.gradlane_packets import H1, H2, H3, gradient
+from tests.support.paths import P4INFO
+from tests.support.ports import free_ports
 
-PIPELINE = Path(__file__).parents[2] / "p4src" / "build" / "v1model"
-DIGEST = P4Schema(PIPELINE / "gradlane.p4info.txtpb").digests["guard_violation_t"].id
+DIGEST = P4Schema(P4INFO).digests["guard_violation_t"].id
 
 
 @dataclass

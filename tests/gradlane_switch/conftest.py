@@ -10,20 +10,18 @@ from finsy.proto import p4i, rpc_code
 from google.protobuf import text_format
 
 from gradlane_switch import Switch
+from tests.support.paths import P4INFO, PROGRAM, SWITCH_PROGRAMS
 from tests.support.switch_process import Controller, Process
-
-PROGRAMS = Path(__file__).parent / "programs"
-BUILD = Path(__file__).parents[2] / "p4src" / "build" / "v1model"
 
 
 @pytest.fixture(scope="session")
 def program_json() -> Path:
-    return PROGRAMS / "router.json"
+    return SWITCH_PROGRAMS / "router.json"
 
 
 @pytest.fixture(scope="session")
 def program_p4info() -> Path:
-    return PROGRAMS / "router.p4info.txtpb"
+    return SWITCH_PROGRAMS / "router.p4info.txtpb"
 
 
 @pytest.fixture
@@ -34,7 +32,7 @@ def router(program_json: Path, program_p4info: Path) -> Switch:
 @pytest.fixture
 def gradlane() -> Switch:
     """The project's own program."""
-    return Switch.load(BUILD / "gradlane.json", BUILD / "gradlane.p4info.txtpb")
+    return Switch.load(PROGRAM, P4INFO)
 
 
 @pytest.fixture(scope="module")

@@ -18,17 +18,15 @@ from gradlane_switch.switch import read_p4info, read_program
 from tests.p4src.p4_coverage import Coverage
 from tests.p4src.packet_bench import Bench
 from tests.support.packet_targets import Bmv2, InProcess, Target
+from tests.support.paths import P4_SOURCE, P4INFO, PROGRAM
 
-P4SRC = Path(__file__).parents[2] / "p4src"
-BUILD = P4SRC / "build" / "v1model"
-PROGRAM, P4INFO = BUILD / "gradlane.json", BUILD / "gradlane.p4info.txtpb"
 TNA = Path(__file__).parent / "tna_on_v1model" / "build"
 _COVERAGE = pytest.StashKey[Coverage]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--p4-coverage"):
-        config.stash[_COVERAGE] = Coverage(json.loads(PROGRAM.read_bytes()), P4SRC)
+        config.stash[_COVERAGE] = Coverage(json.loads(PROGRAM.read_bytes()), P4_SOURCE)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

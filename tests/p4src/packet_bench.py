@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from pathlib import Path
 
 from finsy import P4DirectCounterEntry, P4MeterEntry, P4Schema, P4TableEntry
 from finsy.proto import p4r
@@ -14,8 +13,9 @@ from finsy.proto import p4r
 from tests.support.entries import Entity
 from tests.support.gradlane_packets import Host, Uplink
 from tests.support.packet_targets import CPU_PORT, Sent, Target
+from tests.support.paths import P4_SOURCE
 
-TYPES = (Path(__file__).parents[2] / "p4src" / "shared" / "types.p4").read_text()
+TYPES = (P4_SOURCE / "shared" / "types.p4").read_text()
 
 
 def _reasons() -> dict[str, int]:

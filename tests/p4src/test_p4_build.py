@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-P4_SOURCE = Path(__file__).parents[2] / "p4src"
+from tests.support.paths import P4_SOURCE
+
 SAMPLE = 16  # of the corpus every so manyth is compiled again; with --all-on-bmv2 all of it
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from finsy import P4Schema
 
-ROOT = Path(__file__).parents[2]
-P4_SOURCE = ROOT / "p4src"
+from tests.support.paths import P4_SOURCE, P4INFO, ROOT
+
 TRANSLATION = ROOT / "tests" / "p4src" / "tna_on_v1model"
 
 
@@ -56,7 +56,7 @@ def test_both_folders_have_the_same_files() -> None:
 
 
 def test_both_have_the_same_tables_keys_actions_and_parameters_by_name_and_id() -> None:
-    expected = tables(P4_SOURCE / "build" / "v1model" / "gradlane.p4info.txtpb")
+    expected = tables(P4INFO)
     assert len(expected) > 10
     assert tables(translate.P4INFO) == expected
 

@@ -3,9 +3,6 @@
 interfaces nor privileges.
 """
 
-import itertools
-import os
-import socket
 import subprocess
 import threading
 import time
@@ -19,6 +16,8 @@ import grpc
 from finsy import P4Schema
 from finsy.proto import p4r, p4r_grpc, rpc_status
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from tests.support.ports import free_ports
 
 ANSWER_SECONDS = 60.0
 START_SECONDS = 120.0
@@ -190,22 +189,3 @@ def _details(error: Any) -> str:
     packed = dict(error.trailing_metadata() or ()).get("grpc-status-details-bin", b"")
     reasons = [p4r.Error.FromString(each.value) for each in rpc_status.Status.FromString(packed).details]
     return "; ".join(reason.message for reason in reasons if reason.canonical_code) or str(error)
-
-
-def free_ports(count: int) -> list[int]:
-    """TCP ports of 127.0.0.1 that are free now; outside of the range from which connections take theirs."""
-    ports: list[int] = []
-    for port in _ports:
-        with socket.socket() as sock:
-            try:
-                sock.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        ports.append(port)
-        if len(ports) == count:
-            return ports
-    raise OSError("no free TCP port of 127.0.0.1 from 10000 to 29999")
-
-
-# Each process begins elsewhere, so that those that run side by side do not meet.
-_ports = (10000 + (os.getpid() * 97 + i) % 20000 for i in itertools.count())

@@ -2,18 +2,16 @@
 """gradlane_switch/programs as p4c compiled them: do it anew with `python -m tests.support.compiled_programs`."""
 
 import subprocess
-from pathlib import Path
 from typing import Any
 
 from finsy.proto import p4r
 
 from gradlane_switch import Switch
-
-PROGRAMS = Path(__file__).parents[1] / "gradlane_switch" / "programs"
+from tests.support.paths import SWITCH_PROGRAMS
 
 
 def load(name: str) -> Switch:
-    return Switch.load(PROGRAMS / f"{name}.json", PROGRAMS / f"{name}.p4info.txtpb")
+    return Switch.load(SWITCH_PROGRAMS / f"{name}.json", SWITCH_PROGRAMS / f"{name}.p4info.txtpb")
 
 
 def ids(switch: Switch) -> dict[str, int]:
@@ -52,6 +50,6 @@ def group(number: int, replicas: list[tuple[int, int]]) -> Any:
 
 
 if __name__ == "__main__":
-    for source in sorted(PROGRAMS.glob("*.p4")):
+    for source in sorted(SWITCH_PROGRAMS.glob("*.p4")):
         outputs = ["-o", f"{source.stem}.json", "--p4runtime-files", f"{source.stem}.p4info.txtpb"]
-        subprocess.run(["p4c-bm2-ss", "--arch", "v1model", *outputs, source.name], cwd=PROGRAMS, check=True)
+        subprocess.run(["p4c-bm2-ss", "--arch", "v1model", *outputs, source.name], cwd=SWITCH_PROGRAMS, check=True)

@@ -3,7 +3,6 @@
 
 import ctypes
 import json
-import os
 import socket
 import struct
 import subprocess
@@ -18,6 +17,7 @@ import pytest
 from gradlane import wire
 from gradlane.client.connection import Connection, Tensor
 from gradlane.errors import AgentError
+from tests.support.needs import needs_root
 from tests.support.running_agents import KEY, NETWORK, PATIENCE, Agent, until
 
 
@@ -149,7 +149,7 @@ def datagrams_of(sniffer: socket.socket) -> Iterator[tuple[wire.Header, int]]:
             data = data[wire.HEADER_BYTES + header.length :]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="watching the datagrams needs root")
+@needs_root
 def test_an_agent_that_tags_writes_dscp_and_ecn_on_each_datagram(hosts: list[Agent], tmp_path: Path) -> None:
     elements = 100_000
     file = job_file(tmp_path, 2, push="0.2", transport=HOST_TAGGING, policy=f"{CLASSES}\n{PRECEDENCES}")

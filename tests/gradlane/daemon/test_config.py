@@ -3,8 +3,6 @@
 
 import grp
 import json
-import os
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -18,6 +16,8 @@ import pytest
 from gradlane.daemon import config
 from gradlane.daemon.config import AgentConfig, ConfigError, Endpoint, Log
 from tests.support.agent_processes import NETWORK, AgentProcess, command, until
+from tests.support.needs import needs, needs_root
+from tests.support.paths import DOCS
 
 EVERYTHING = """
 address = ["10.0.1.2", "fd00:1::2"]
@@ -110,9 +110,9 @@ def test_the_usual_file_need_not_be_there_but_one_that_cannot_be_read_is_told(
         config.load_default()
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+@needs("openssl")
 def test_the_guides_certificates_are_taken(tmp_path: Path) -> None:
-    guide = (Path(__file__).parents[3] / "docs" / "agent.md").read_text()
+    guide = (DOCS / "agent.md").read_text()
     commands = [line for line in guide.splitlines() if line.startswith("    openssl ")]
     assert len(commands) == 3
     subprocess.run(["sh", "-e"], input="\n".join(commands), text=True, cwd=tmp_path, capture_output=True, check=True)
@@ -206,7 +206,7 @@ def open_folder() -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="takes root: another user tries to use the socket")
+@needs_root
 def test_a_user_outside_of_the_group_is_refused_and_told_the_group(open_folder: Path) -> None:
     file = open_folder / "agent.toml"
     file.write_text(f'address = "{NETWORK}.1"\nsocket = "{open_folder}/run/a.sock"\ngroup = "daemon"\n')

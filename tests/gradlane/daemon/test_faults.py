@@ -14,6 +14,7 @@ import pytest
 
 from gradlane.control.liveness import STOPPED_SECONDS
 from gradlane.control.peers import DEAD_SECONDS, HEARTBEAT_SECONDS
+from tests.support.paths import ROOT
 from tests.support.running_agents import (
     PATIENCE,
     Agent,
@@ -90,7 +91,7 @@ def test_a_training_process_that_is_killed_or_stopped_is_named(tmp_path: Path, n
         "class At: socket = sys.argv[2]\n"
         "member = Member(Path(sys.argv[1]), 1, At); print(member.next()[0], flush=True); time.sleep(100)"
     )
-    environment = {**os.environ, "PYTHONPATH": f"{Path(__file__).parents[3]}:{os.environ.get('PYTHONPATH', '')}"}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
     with agents(tmp_path, addresses) as hosts, Member(file, 0, hosts[0]) as member:
         command = [sys.executable, "-c", join, str(file), str(hosts[1].socket)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)

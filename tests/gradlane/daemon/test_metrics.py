@@ -13,8 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gradlane.daemon import metrics
 from tests.support.agent_processes import NETWORK, AgentProcess, Host, command, job_file, training
-
-GUIDE = Path(__file__).parents[3] / "docs" / "agent.md"
+from tests.support.paths import DOCS
 
 
 def scrape(address: str, openmetrics: bool = False) -> str:
@@ -105,7 +104,7 @@ def test_the_guide_lists_every_metric(tmp_path: Path) -> None:
     finally:
         for agent in agents:
             agent.end()
-    guide = GUIDE.read_text()
+    guide = (DOCS / "agent.md").read_text()
     for family in text_string_to_metric_families(text):
         name = family.name
         for group in ("peer", "layer_class"):  # listed once, with both

@@ -3,7 +3,6 @@
 
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -14,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.agent_processes import GRADLANE, NETWORK, AgentProcess
+from tests.support.needs import needs
+from tests.support.paths import DOCS, ROOT
 
-DEPLOY = Path(__file__).parents[3] / "deploy" / "systemd"
+DEPLOY = ROOT / "deploy" / "systemd"
 
 
 @pytest.fixture
@@ -90,7 +91,7 @@ def test_the_unit_lets_the_agent_see_whether_a_training_process_is_stopped() -> 
 
 
 def test_the_guide_installs_every_file() -> None:
-    guide = (DEPLOY.parents[1] / "docs" / "agent.md").read_text()
+    guide = (DOCS / "agent.md").read_text()
     assert [file.name for file in DEPLOY.iterdir() if f" deploy/systemd/{file.name} /etc/" not in guide] == []
 
 
@@ -106,7 +107,7 @@ def test_why_the_agent_does_not_start_is_an_error_in_the_journal(tmp_path: Path,
     assert said.read_text().startswith("<3>gradlane: error: " if journal else "gradlane: error: ")
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+@needs("systemd-analyze")
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     # The program is where the guide installs it, which this machine need not have.
     program = tmp_path / "gradlane"

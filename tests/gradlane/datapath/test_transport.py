@@ -25,8 +25,10 @@ from gradlane.datapath import sockets
 from gradlane.datapath.transport import Engine, Transport
 from gradlane.job.agreement import Agreement
 from gradlane.job.costs import Conditions
+from tests.support.needs import needs_root
+from tests.support.paths import ROOT
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+pytestmark = needs_root
 FOUR, SIX = ("10.47.0.1", "10.47.0.2"), ("fd47::1", "fd47::2")
 CLONE_NEWNET = 0x40000000
 SECONDS = 60.0
@@ -264,7 +266,7 @@ def test_an_interface_without_checksum_offload_gets_datagrams_one_by_one(tmp_pat
         "        assert counts['send_errors'] == 0, counts\n"
     )
     environment = {**os.environ, "LD_PRELOAD": str(library)}
-    environment["PYTHONPATH"] = f"{Path(__file__).parents[3]}:{environment.get('PYTHONPATH', '')}"
+    environment["PYTHONPATH"] = f"{ROOT}:{environment.get('PYTHONPATH', '')}"
     done = subprocess.run([sys.executable, "-c", script], env=environment, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

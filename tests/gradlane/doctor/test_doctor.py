@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,11 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.agent_processes import AgentProcess, command, hosts, job_file
+from tests.support.needs import needs, needs_root
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="takes root: network namespaces"),
-    pytest.mark.skipif(shutil.which("ethtool") is None, reason="ethtool is not installed"),
-]
+pytestmark = [needs_root, needs("ethtool")]
 PREFIX = f"ops{os.getpid() % 10000}"
 ADDRESSES = {4: ("10.91.1.2", "10.91.2.2"), 6: ("fd91:1::2", "fd91:2::2")}
 both_families = pytest.mark.parametrize("fabric", [4, 6], indirect=True)

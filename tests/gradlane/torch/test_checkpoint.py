@@ -2,7 +2,6 @@
 """The error-feedback state in checkpoints."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,12 +10,15 @@ from typing import Any
 
 import pytest
 
+from tests.support.needs import needs_root
+from tests.support.paths import ROOT
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root for a network namespace")
+
+@needs_root
 def test_a_restored_run_equals_an_uninterrupted_one_that_had_losses(tmp_path: Path) -> None:
     run = subprocess.run(
         ["unshare", "--net", sys.executable, "-m", "tests.gradlane.torch.lossy", str(tmp_path)],
-        cwd=Path(__file__).parents[3],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=180,

@@ -2,19 +2,13 @@
 """The examples run, and their losses fall."""
 
 import re
-import socket
 from pathlib import Path
 
 import pytest
 
 from tests.gradlane.torch.ranks import Agent, job_file, run
 from tests.gradlane.torch.worker_examples import run_example
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
+from tests.support.ports import free_ports
 
 
 def losses(output: str) -> list[float]:
@@ -27,8 +21,8 @@ def test_an_example_learns(agents: list[Agent], tmp_path: Path, name: str) -> No
     arguments = ["--steps", "51"]
     if "ddp" in name and "fsdp" not in name:
         arguments += ["--checkpoint", str(tmp_path / "checkpoint")]
-    first, *others = losses(run(run_example, agents[:2], job, free_port(), name, *arguments)[0])
+    first, *others = losses(run(run_example, agents[:2], job, free_ports(1)[0], name, *arguments)[0])
     assert others[-1] < 0.9 * first
     if "--checkpoint" in arguments:
         arguments[1] = "101"
-        assert losses(run(run_example, agents[:2], job, free_port(), name, *arguments)[0])[-1] < 0.9 * first
+        assert losses(run(run_example, agents[:2], job, free_ports(1)[0], name, *arguments)[0])[-1] < 0.9 * first

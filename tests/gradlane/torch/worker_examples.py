@@ -6,9 +6,8 @@ import io
 import os
 import runpy
 import sys
-from pathlib import Path
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
+from tests.support.paths import EXAMPLES
 
 
 def run_example(rank: int, size: int, folder: str, port: int, name: str, *arguments: str) -> str:

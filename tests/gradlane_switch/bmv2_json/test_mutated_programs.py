@@ -3,7 +3,6 @@
 
 import copy
 import json
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -14,8 +13,8 @@ from gradlane_switch.codegen.program import generate
 from gradlane_switch.errors import ProgramError, SwitchError
 from gradlane_switch.native.libraries import LoadedProgram, ffi, runtime
 from gradlane_switch.state.state import Lock, State
+from tests.support.paths import CORPUS
 
-CORPUS = Path(__file__).parents[2] / "differential" / "build"
 ODD_VALUES: list[Any] = [None, -1, 0, 1, 65, 2048, 1 << 30, "", "x", "0x", "-0x5", [], {}, True, 1.5, [1]]
 MUTANTS = 1500
 COMPILED = 12

@@ -3,7 +3,6 @@
 
 import os
 import random
-import shutil
 import socket
 import struct
 from collections.abc import Callable, Iterator
@@ -14,13 +13,14 @@ from finsy.proto import p4i
 from google.protobuf import text_format
 
 from tests.support.namespaces import Arrival, Network, ip, numbers, receive, send, socket_in
+from tests.support.needs import needs, needs_root
 from tests.support.switch_process import Controller, Process, admin
 from tests.support.switched_hosts import HOSTS, Lab, entries, laboratory
 
 pytestmark = [
     pytest.mark.alone,
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes network namespaces"),
-    pytest.mark.skipif(not (shutil.which("ip") and shutil.which("ethtool")), reason="needs iproute2 and ethtool"),
+    needs_root,
+    needs("ip", "ethtool"),
 ]
 
 HEADERS = 14 + 20 + 8  # of a datagram's frame

@@ -3,10 +3,8 @@
 
 import hashlib
 import json
-import os
 import random
 import select
-import shutil
 import socket
 import struct
 import threading
@@ -21,12 +19,13 @@ from hypothesis import strategies as st
 
 from tests.support import small_programs as small
 from tests.support.namespaces import Network, numbers, receive, socket_in
+from tests.support.needs import needs, needs_root
 from tests.support.switch_process import Process
 from tests.support.switched_hosts import HOSTS, Lab, laboratory
 
 pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes network namespaces"),
-    pytest.mark.skipif(not (shutil.which("ip") and shutil.which("ethtool")), reason="needs iproute2 and ethtool"),
+    needs_root,
+    needs("ip", "ethtool"),
 ]
 
 SOL_PACKET, PACKET_VNET_HDR, PACKET_IGNORE_OUTGOING, ETH_P_ALL = 263, 15, 23, 3

@@ -19,7 +19,8 @@ from gradlane_switch.dataplane.replay import TimedFrame
 from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.state import Lock, Losses
 from gradlane_switch.switch import read_p4info
-from tests.support.compiled_programs import PROGRAMS, group, load, session
+from tests.support.compiled_programs import group, load, session
+from tests.support.paths import SWITCH_PROGRAMS
 from tests.support.replaying import balance, queue_balance
 
 US = 1000  # ns
@@ -109,7 +110,7 @@ def test_each_queue_has_a_depth_of_its_own_and_egress_reads_the_priority(switch:
 
 def test_a_program_that_has_qid_reads_the_queue() -> None:
     """v1model.p4 as it comes has no name for it; a program may add one, which simple_switch then fills in."""
-    text = json.dumps(json.loads((PROGRAMS / "queues.json").read_text()))
+    text = json.dumps(json.loads((SWITCH_PROGRAMS / "queues.json").read_text()))
     changes = [
         ('["priority", 3, false]', '["priority", 3, false], ["qid", 8, false]'),
         ('"field_aliases": [', '"field_aliases": [["queueing_metadata.qid", ["standard_metadata", "qid"]], '),
@@ -118,7 +119,7 @@ def test_a_program_that_has_qid_reads_the_queue() -> None:
     for old, new in changes:
         assert text.count(old) == 1
         text = text.replace(old, new)
-    switch = Switch(Pipeline(text.encode(), read_p4info(PROGRAMS / "queues.p4info.txtpb"), Lock()))
+    switch = Switch(Pipeline(text.encode(), read_p4info(SWITCH_PROGRAMS / "queues.p4info.txtpb"), Lock()))
     sent = switch.replay(at_once(*(packet(n, queue=n) for n in range(8))), {1: "", 2: "rate=8mbit"}).sent
     assert [note.ahead for _, note in sorted(notes(sent).items())] == list(range(8))
 
@@ -235,9 +236,9 @@ class Lab:
 
     def second(self) -> Pipeline:
         """The program with another version number."""
-        text = (PROGRAMS / "queues.json").read_text()
+        text = (SWITCH_PROGRAMS / "queues.json").read_text()
         assert text.count('"value" : "0xa5"') == 1
-        info = read_p4info(PROGRAMS / "queues.p4info.txtpb")
+        info = read_p4info(SWITCH_PROGRAMS / "queues.p4info.txtpb")
         return Pipeline(text.replace('"value" : "0xa5"', '"value" : "0x5a"').encode(), info, self.lock)
 
     def ports(self) -> dict[int, dict[str, Any]]:

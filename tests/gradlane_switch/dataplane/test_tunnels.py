@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from gradlane_switch.dataplane import pcap
-from tests.support.compiled_programs import PROGRAMS, session
+from tests.support.compiled_programs import session
+from tests.support.paths import SWITCH_PROGRAMS
 from tests.support.replaying import balance, frame, number, waiting
 from tests.support.switch_process import COMMAND, Controller, admin
 from tests.support.tunnel_lab import Host, TunnelLab
@@ -192,7 +193,7 @@ def test_what_egress_has_for_controllers_when_the_program_is_replaced_reaches_th
     lab: Callable[..., TunnelLab],
 ) -> None:
     made = lab("", "rate=16kbit", flags=("--cpu-port", "200"))
-    files = (PROGRAMS / "queues.json", PROGRAMS / "queues.p4info.txtpb")
+    files = (SWITCH_PROGRAMS / "queues.json", SWITCH_PROGRAMS / "queues.p4info.txtpb")
     with Controller(made.process.address, 1) as controller:
         controller.arbitrate()
         controller.set_pipeline(*files)

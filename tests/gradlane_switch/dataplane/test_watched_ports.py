@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Groups whose members depend on ports, in a switch whose links fail and recover."""
 
-import os
 import select
 import socket
 from collections.abc import Iterator
@@ -11,11 +10,12 @@ import pytest
 from finsy.proto import p4i, p4r, rpc_code
 from google.protobuf import text_format
 
-from tests.support.compiled_programs import PROGRAMS
 from tests.support.namespaces import Network, ip, socket_in
+from tests.support.needs import needs_root
+from tests.support.paths import SWITCH_PROGRAMS
 from tests.support.switch_process import Controller, Process, admin
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
+pytestmark = needs_root
 FLOWS = 64
 
 
@@ -27,7 +27,7 @@ def network() -> Iterator[Network]:
 
 
 def names() -> dict[str, int]:
-    info = text_format.Parse((PROGRAMS / "attached.p4info.txtpb").read_text(), p4i.P4Info())
+    info = text_format.Parse((SWITCH_PROGRAMS / "attached.p4info.txtpb").read_text(), p4i.P4Info())
     parts = [*info.tables, *info.actions, *info.action_profiles]
     return {item.preamble.alias: item.preamble.id for item in parts}
 
@@ -49,7 +49,7 @@ def configure(controller: Controller) -> None:
 
 
 def test_a_failed_link_takes_its_members_out_until_it_recovers(network: Network, tmp_path: Path) -> None:
-    program = ["--program", f"{PROGRAMS}/attached.json", "--p4info", f"{PROGRAMS}/attached.p4info.txtpb"]
+    program = ["--program", f"{SWITCH_PROGRAMS}/attached.json", "--p4info", f"{SWITCH_PROGRAMS}/attached.p4info.txtpb"]
     ports = [word for k in (1, 2, 3) for word in ("-i", f"{k}@s{k}")]
     path = tmp_path / "admin.sock"
     prefix = ("ip", "netns", "exec", network.switch)

@@ -20,10 +20,10 @@ from gradlane_switch.p4info.schema import join
 from gradlane_switch.p4runtime import batch
 from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.state import Lock
+from tests.support.paths import CORPUS, SWITCH_PROGRAMS
 
-CORPUS = Path(__file__).parents[2] / "differential" / "build"
 # Between them they have every kind of entity.
-INSTALLED = tuple(Path(__file__).parents[1] / "programs" / name for name in ("attached", "packet_paths"))
+INSTALLED = tuple(SWITCH_PROGRAMS / name for name in ("attached", "packet_paths"))
 MUTANTS = 1200
 RUN = 60
 KINDS = [field.name for field in p4r.Entity.DESCRIPTOR.fields if field.message_type is not None]

@@ -15,15 +15,11 @@ from hypothesis import strategies as st
 
 from gradlane_switch import Switch
 from gradlane_switch.p4runtime import batch
+from tests.support.paths import P4INFO, PIPELINE, PROGRAM, SWITCH_PROGRAMS
 from tests.support.switch_process import Controller, Process
 
-BUILD = Path(__file__).parents[3] / "p4src" / "build" / "v1model"
-PROGRAM, P4INFO = BUILD / "gradlane.json", BUILD / "gradlane.p4info.txtpb"
 # Between them they have every kind of entity.
-PROGRAMS = (
-    BUILD / "gradlane",
-    *(Path(__file__).parents[1] / "programs" / name for name in ("attached", "packet_paths")),
-)
+PROGRAMS = (PIPELINE / "gradlane", *(SWITCH_PROGRAMS / name for name in ("attached", "packet_paths")))
 _NUMBERS = (-2, -1, 0, 1, 2, 3, -(1 << 63), (1 << 63) - 1, 1 << 31, 255, 511, 65535)
 
 

@@ -9,7 +9,7 @@ import pytest
 from finsy.proto import p4i, p4r, rpc_code
 from google.protobuf import text_format
 
-from tests.support.compiled_programs import PROGRAMS
+from tests.support.paths import SWITCH_PROGRAMS
 from tests.support.switch_process import Controller, Process, admin
 
 CPU = 500
@@ -34,7 +34,7 @@ def controller(switch: Process, elections: Iterator[int]) -> Iterator[Controller
 
 
 def files(name: str) -> tuple[Path, Path]:
-    return PROGRAMS / f"{name}.json", PROGRAMS / f"{name}.p4info.txtpb"
+    return SWITCH_PROGRAMS / f"{name}.json", SWITCH_PROGRAMS / f"{name}.p4info.txtpb"
 
 
 def ids(name: str) -> dict[str, int]:

@@ -4,7 +4,6 @@
 import fcntl
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,21 +14,17 @@ from typing import IO
 
 import pytest
 
+from tests.support.isolation import ISOLATED
 from tests.support.liveness import gone
+from tests.support.needs import needs_bmv2, needs_mininet, needs_root
+from tests.support.paths import PIPELINE, ROOT
 
-REPOSITORY = Path(__file__).parents[3]
-# A network and a /run of its own, so that the test never meets another run of this machine.
-_OWN = 'ip link set lo up; mount -t tmpfs tmpfs /run; mount -t sysfs sysfs /sys; exec "$@"'
-ISOLATED = ["unshare", "--net", "--mount", "sh", "-ec", _OWN, "sh"]
-DEMO = [sys.executable, str(REPOSITORY / "mininet" / "demo.py")]
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
-needs_mininet = pytest.mark.skipif(shutil.which("mnexec") is None, reason="Mininet is not installed")
-needs_bmv2 = pytest.mark.skipif(shutil.which("simple_switch_grpc") is None, reason="BMv2 is not on PATH")
+DEMO = [sys.executable, str(ROOT / "mininet" / "demo.py")]
 
 
 def demo(*options: str, prefix: Sequence[str] = ()) -> "subprocess.CompletedProcess[str]":
     command = [*prefix, *DEMO, *options]
-    return subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, timeout=400, check=False)
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=400, check=False)
 
 
 @needs_root
@@ -81,7 +76,7 @@ def running_demo(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        cwd=REPOSITORY,
+        cwd=ROOT,
     )
     assert process.stdout is not None
     for line in process.stdout:
@@ -212,7 +207,7 @@ def test_an_old_bmv2_is_named(version: str, words: str, tmp_path: Path, monkeypa
     program.chmod(0o755)
     monkeypatch.setattr(preconditions, "find_program", lambda name: str(program if name == program.name else name))
     with pytest.raises(preconditions.PreconditionError, match=words):
-        preconditions.check({"bmv2"}, (), (), REPOSITORY / "p4src" / "build" / "v1model")
+        preconditions.check({"bmv2"}, (), (), PIPELINE)
 
 
 @needs_root
@@ -224,4 +219,4 @@ def test_a_busy_port_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with pytest.raises(preconditions.PreconditionError, match=f"TCP port {port} on 127.0.0.1 is busy"):
-            preconditions.check({"gradlane"}, (port,), (), REPOSITORY / "p4src" / "build" / "v1model")
+            preconditions.check({"gradlane"}, (port,), (), PIPELINE)

@@ -2,8 +2,6 @@
 """GradlaneSwitch and Bmv2Switch in Mininet networks of their own."""
 
 import json
-import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -11,13 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.needs import needs, needs_bmv2, needs_mininet, needs_root
+from tests.support.paths import SWITCH_PROGRAMS
+
 pytest.importorskip("mininet.node")
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: Mininet makes network namespaces"),
-    pytest.mark.skipif(
-        not all(map(shutil.which, ("mnexec", "ethtool", "setpriv"))), reason="needs Mininet and ethtool"
-    ),
-]
+pytestmark = [needs_root, needs_mininet, needs("ethtool", "setpriv")]
 
 SEND = 'import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"hello", ("10.0.2.2", 9))'
 RECEIVE = """
@@ -28,7 +24,7 @@ receiver.settimeout(60)
 print("ready", flush=True)
 print(receiver.recv(100).decode())
 """
-PROGRAM = Path(__file__).parents[2] / "gradlane_switch" / "programs" / "router"
+PROGRAM = SWITCH_PROGRAMS / "router"
 
 
 def test_hosts_reach_each_other_through_it(tmp_path: Path) -> None:
@@ -94,7 +90,7 @@ def test_a_switch_that_cannot_start_says_why(tmp_path: Path) -> None:
         switch.stop()
 
 
-@pytest.mark.skipif(shutil.which("simple_switch_grpc") is None, reason="BMv2 is not on PATH")
+@needs_bmv2
 def test_bmv2_has_the_queues_that_its_ports_were_given(tmp_path: Path) -> None:
     from mininet.link import Link
     from mininet.node import Host

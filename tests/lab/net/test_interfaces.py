@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Interfaces are what was asked for, in a namespace of their own; and what is not there is named."""
 
-import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,11 +10,9 @@ import pytest
 from lab.model.errors import FabricError
 from lab.net import interfaces
 from lab.net.interfaces import PORT_OFFLOADS, Interface, Shape
+from tests.support.needs import needs, needs_root
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
-    pytest.mark.skipif(not all(map(shutil.which, ("tc", "ethtool", "nsenter"))), reason="iproute2, ethtool are needed"),
-]
+pytestmark = [needs_root, needs("tc", "ethtool", "nsenter")]
 DSCP = {46: 5, 56: 7}
 
 

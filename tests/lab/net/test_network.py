@@ -1,35 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole networks, in namespaces of their own: every topology, either switch, the prompt, priorities on the wire."""
 
-import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[3]
-# A network, a /run and a /sys of its own, so that the test never meets another run of this machine.
-_OWN = 'ip link set lo up; mount -t tmpfs tmpfs /run; mount -t sysfs sysfs /sys; exec "$@"'
-ISOLATED = ["unshare", "--net", "--mount", "sh", "-ec", _OWN, "sh"]
-PROMPT = [sys.executable, str(REPOSITORY / "mininet" / "prompt.py")]
+from tests.support.isolation import ISOLATED
+from tests.support.needs import needs, needs_bmv2, needs_mininet, needs_root
+from tests.support.paths import ROOT
+
+PROMPT = [sys.executable, str(ROOT / "mininet" / "prompt.py")]
 TRAIN = f"{sys.executable} -m lab.train"
 SHAPED_CLASS = re.compile(r"class htb (\S+) parent 1:100 .*?\n Sent (\d+) bytes \d+ pkt \(dropped (\d+),")
 
-pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
-    pytest.mark.skipif(not all(map(shutil.which, ("mnexec", "ping"))), reason="Mininet and ping are needed"),
-]
-needs_bmv2 = pytest.mark.skipif(shutil.which("simple_switch_grpc") is None, reason="BMv2 is not on PATH")
+pytestmark = [needs_root, needs_mininet, needs("ping")]
 
 
 def prompt(out: Path, *options: str, script: str = "") -> "subprocess.CompletedProcess[str]":
     command = [*ISOLATED, *PROMPT, "--out", str(out), *options]
-    return subprocess.run(
-        command, input=script, capture_output=True, text=True, cwd=REPOSITORY, timeout=400, check=False
-    )
+    return subprocess.run(command, input=script, capture_output=True, text=True, cwd=ROOT, timeout=400, check=False)
 
 
 @pytest.mark.parametrize(

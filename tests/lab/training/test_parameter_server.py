@@ -15,15 +15,10 @@ from lab.training.config import Config, Node
 from lab.training.ps_client import Client
 from lab.training.ps_server import Server
 from lab.training.ps_wire import HEADER_BYTES, Header, Kind, PeerError
+from tests.support.ports import free_ports
 
 Array = NDArray[np.generic]
 WAIT = 60.0
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
 
 
 def make(arm: str, workers: int, servers: int) -> Config:
@@ -36,7 +31,7 @@ def make(arm: str, workers: int, servers: int) -> Config:
         steps=1,
         workers=tuple(Node(rank, f"w{rank}", f"127.0.1.{rank + 1}", "lo") for rank in range(workers)),
         servers=tuple(Node(workers + k, f"s{k}", f"127.0.2.{k + 1}", "lo") for k in range(servers)),
-        server_port=free_port(),
+        server_port=free_ports(1)[0],
         chunk_bytes=1024,
         timeout=4,
         join_timeout=60,

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options on the sockets of a library that has no options for them."""
 
-import os
 import platform
 import socket
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ import pytest
 
 from lab.model.arms import Arm
 from lab.training.sockets import check_congestion_control, set_timeouts, tune_process
+from tests.support.needs import needs_root
 
 TOS_OF_EF = 46 << 2
 RENO_EF = Arm("test", "gloo", "", dscp=46, congestion_control="reno")
@@ -44,7 +44,7 @@ def test_connected_sockets_of_the_address_are_tuned(
     assert server.recv(100) == b"still alive"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="watching the packets needs root")
+@needs_root
 def test_the_kernel_marks_the_packets(pair: tuple[socket.socket, socket.socket, socket.socket]) -> None:
     client, _, _ = pair
     tune_process("127.0.3.2", RENO_EF)

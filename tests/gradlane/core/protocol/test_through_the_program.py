@@ -2,7 +2,6 @@
 """The transport through the P4 program: what that drops, trims, tags and traces is what the engines take it for."""
 
 import heapq
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,9 +16,9 @@ from gradlane_switch import Switch
 from tests.gradlane.core.protocol.network import JOB, Cluster
 from tests.support import entries
 from tests.support.gradlane_packets import HOSTS
+from tests.support.paths import P4INFO, PROGRAM
 
-BUILD = Path(__file__).parents[4] / "p4src" / "build" / "v1model"
-SCHEMA = P4Schema(BUILD / "gradlane.p4info.txtpb")
+SCHEMA = P4Schema(P4INFO)
 WORKERS, SERVER = HOSTS[:2], HOSTS[2]
 
 
@@ -28,7 +27,7 @@ class ThroughTheProgram(Cluster):
 
     def __init__(self, *, trim: bool, push_loss: float, **settings: object) -> None:
         super().__init__(2, servers=1, push_loss=push_loss, **settings)
-        self.switch = Switch.load(BUILD / "gradlane.json", BUILD / "gradlane.p4info.txtpb")
+        self.switch = Switch.load(PROGRAM, P4INFO)
         self.kinds: list[tuple[int, int]] = []  # (kind, queue) of what the switch has sent
         self.tos_behind: list[int] = []  # of what the switch has sent, in the order of `tags`
         wanted = [*entries.fabric(switch_id=7), *entries.job(JOB, HOSTS[:3], index=2, trim=int(trim))]

@@ -3,7 +3,6 @@
 
 import functools
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,13 +10,14 @@ from gradlane._core import ffi, lib
 
 from gradlane.wire import HOP_BYTES, HOP_FIELDS, MAX_HOPS, Header, Kind
 from tests.gradlane.core.protocol.network import JOB, TOKEN, Cluster, Impairment, record
+from tests.support.paths import P4_SOURCE
 
 FIELDS = {"kind": Kind.TRACE, "job": JOB, "source": 1, "message": 0xFFFFFF01, "token": TOKEN}
 RETURNED = 8
 
 
 def test_p4_has_the_same_record() -> None:
-    text = re.sub(r"//.*", "", (Path(__file__).parents[4] / "p4src" / "shared" / "headers.p4").read_text())
+    text = re.sub(r"//.*", "", (P4_SOURCE / "shared" / "headers.p4").read_text())
     body = re.search(r"header hop_h \{(.*?)\}", text, re.DOTALL)
     assert body
     assert tuple((name, int(bits)) for bits, name in re.findall(r"bit<(\d+)>\s+(\w+);", body[1])) == HOP_FIELDS
