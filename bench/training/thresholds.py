@@ -19,7 +19,7 @@ import tomli_w
 
 from bench.harness.outcome import save
 from gradlane.units import parse_rate, parse_size
-from gradlane_controller import fabric
+from gradlane_controller.network import fabric
 from gradlane_controller.policy.thresholds import thresholds
 from lab.arguments import quantity, seeds
 from lab.experiment.runner import SWITCH_HELP, ready_machine, run_scenario

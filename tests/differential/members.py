@@ -11,9 +11,9 @@ from finsy import Action, Match, P4MulticastGroupEntry, P4Schema, P4TableEntry
 from finsy.proto import p4r
 
 from gradlane import job
-from gradlane_controller import fabric
-from gradlane_controller.convergence import difference
+from gradlane_controller.network import fabric
 from gradlane_controller.policy import desired_entities
+from gradlane_controller.session.convergence import difference
 from tests.differential.corpus import MAGIC, SOURCES, Program
 from tests.differential.packets import PORTS
 from tests.support.paths import PIPELINE

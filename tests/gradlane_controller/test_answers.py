@@ -20,9 +20,9 @@ from scapy.layers.inet6 import (
 from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Packet, Raw
 
-from gradlane_controller import fabric
-from gradlane_controller.answers import Answers
 from gradlane_controller.data_plane import Reason
+from gradlane_controller.network import fabric
+from gradlane_controller.network.answers import Answers
 
 H1, H2, H3 = ("02:00:00:00:01:02", "02:00:00:00:02:02", "02:00:00:00:03:02")
 GATEWAY1 = "02:00:00:00:01:01"

@@ -19,10 +19,10 @@ from finsy.proto import p4r
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradlane_controller import pipeline
-from gradlane_controller.convergence import difference
+from gradlane_controller.desired import pipeline
 from gradlane_controller.errors import PipelineError
 from gradlane_controller.policy import Entity
+from gradlane_controller.session.convergence import difference
 
 SCHEMA = pipeline.load(pipeline.DEFAULT_FOLDER).schema
 

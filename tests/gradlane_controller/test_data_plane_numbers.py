@@ -6,10 +6,10 @@ import re
 from gradlane import wire
 from gradlane.job import policy
 from gradlane.job.file import BUDGET_SLOTS
-from gradlane_controller import fabric
-from gradlane_controller.counters import decode_decision, format_table
 from gradlane_controller.data_plane import Reason
+from gradlane_controller.network import fabric
 from gradlane_controller.policy import checks
+from gradlane_controller.session.counters import decode_decision, format_table
 from tests.support.paths import P4_SOURCE
 
 TYPES = (P4_SOURCE / "shared" / "types.p4").read_text()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gradlane_controller import fabric
-from gradlane_controller.fabric import FabricError
+from gradlane_controller.network import fabric
+from gradlane_controller.network.fabric import FabricError
 
 
 def test_every_field_is_read(fabric_text: Callable[..., str], tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ import pytest
 from scapy.contrib.lldp import LLDPDU, LLDPDUChassisID, LLDPDUPortID, LLDPDUTimeToLive
 from scapy.layers.l2 import Ether
 
-from gradlane_controller import fabric
-from gradlane_controller.frames import make_lldp, parse_lldp
-from gradlane_controller.links import Links
+from gradlane_controller.network import fabric
+from gradlane_controller.network.frames import make_lldp, parse_lldp
+from gradlane_controller.network.links import Links
 
 ALL = ("leaf1", "leaf2", "spine1", "spine2")
 CUT = frozenset({("leaf2", 5), ("spine1", 2)})

@@ -8,7 +8,7 @@ from finsy import P4DigestEntry, P4IndirectAction, P4MeterConfig, P4MeterEntry, 
 
 from gradlane import job
 from gradlane.job import JobError
-from gradlane_controller import fabric
+from gradlane_controller.network import fabric
 from gradlane_controller.policy import Entity, desired_entities
 
 Texts = Callable[..., str]

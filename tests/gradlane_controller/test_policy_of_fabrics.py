@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from gradlane import job
 from gradlane.job import JobError
-from gradlane_controller import fabric
-from gradlane_controller.fabric import Fabric
+from gradlane_controller.network import fabric
+from gradlane_controller.network.fabric import Fabric
+from gradlane_controller.network.topology import Topology
 from gradlane_controller.policy import Entity, desired_entities
-from gradlane_controller.topology import Topology
 
 Texts = Callable[..., str]
 Row = tuple[dict[str, object], str, dict[str, object]]

@@ -13,7 +13,7 @@ from finsy.proto import p4r, p4r_grpc
 from scapy.layers.inet import ICMP, IP, UDP
 from scapy.layers.l2 import ARP, Ether
 
-from gradlane_controller.frames import make_lldp, parse_lldp
+from gradlane_controller.network.frames import make_lldp, parse_lldp
 from tests.gradlane_controller.running_switches import (
     FramesOverGrpc,
     SwitchProcess,

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 from finsy import P4DigestList
 
-from gradlane_controller import fabric, violations
-from gradlane_controller.fabric import Fabric
-from gradlane_controller.violations import Violations
+from gradlane_controller.network import fabric
+from gradlane_controller.network.fabric import Fabric
+from gradlane_controller.session import violations
+from gradlane_controller.session.violations import Violations
 
 Values = dict[str, int]
 

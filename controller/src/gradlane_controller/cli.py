@@ -18,14 +18,14 @@ from aiohttp import web
 
 from gradlane import GradlaneError
 from gradlane.toml_file import FileError
-from gradlane_controller import fabric as fabric_file
-from gradlane_controller import pipeline as pipeline_files
-from gradlane_controller.counters import format_counters, format_table
-from gradlane_controller.describing import describe
+from gradlane_controller.desired import pipeline as pipeline_files
+from gradlane_controller.desired.describing import describe
+from gradlane_controller.desired.plan import load_jobs, make_plan
 from gradlane_controller.errors import PipelineError
 from gradlane_controller.http_api import make_application
-from gradlane_controller.plan import load_jobs, make_plan
+from gradlane_controller.network import fabric as fabric_file
 from gradlane_controller.service import Controller
+from gradlane_controller.session.counters import format_counters, format_table
 
 DEFAULT_HTTP = "127.0.0.1:9560"
 REQUEST_SECONDS = 15

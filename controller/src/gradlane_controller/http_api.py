@@ -10,9 +10,9 @@ from typing import Any
 from aiohttp import web
 
 from gradlane import GradlaneError
+from gradlane_controller.desired.storage import StorageError
 from gradlane_controller.errors import SwitchError, SwitchLostError
 from gradlane_controller.service import Controller, UnknownJobError
-from gradlane_controller.storage import StorageError
 
 MAX_JOB_BYTES = 1 << 20
 

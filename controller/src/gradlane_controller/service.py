@@ -11,19 +11,19 @@ from finsy import Switch
 
 from gradlane import GradlaneError, job
 from gradlane.job import Job
-from gradlane_controller import fabric as fabric_file
-from gradlane_controller import links
-from gradlane_controller.connection import FinsyLog
-from gradlane_controller.convergence import holds_state, read_indices
-from gradlane_controller.counters import Counters, SwitchCounters, collect, read_counters
+from gradlane_controller.desired.pipeline import Pipeline, count_entries
+from gradlane_controller.desired.plan import load_jobs, make_plan
+from gradlane_controller.desired.storage import kept
 from gradlane_controller.errors import SwitchError, SwitchLostError
-from gradlane_controller.fabric import Fabric
-from gradlane_controller.links import Links
-from gradlane_controller.pipeline import Pipeline, count_entries
-from gradlane_controller.plan import load_jobs, make_plan
-from gradlane_controller.site import Site
-from gradlane_controller.storage import kept
-from gradlane_controller.violations import Violations
+from gradlane_controller.network import fabric as fabric_file
+from gradlane_controller.network import links
+from gradlane_controller.network.fabric import Fabric
+from gradlane_controller.network.links import Links
+from gradlane_controller.session.connection import FinsyLog
+from gradlane_controller.session.convergence import holds_state, read_indices
+from gradlane_controller.session.counters import Counters, SwitchCounters, collect, read_counters
+from gradlane_controller.session.site import Site
+from gradlane_controller.session.violations import Violations
 
 _LOG = logging.getLogger(__name__)
 

@@ -4,13 +4,13 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from gradlane.job import Job
-from gradlane_controller.fabric import Fabric
+from gradlane_controller.network.fabric import Fabric
+from gradlane_controller.network.topology import Topology
 from gradlane_controller.policy import budget, gradients, multicast, ports, queues, routes
 from gradlane_controller.policy.checks import check_jobs, check_shared_ports
 from gradlane_controller.policy.entities import Entity
 from gradlane_controller.policy.gradients import assign_indices
 from gradlane_controller.policy.usage import Usage
-from gradlane_controller.topology import Topology
 
 __all__ = ["Entity", "assign_indices", "desired_entities"]
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from finsy import Action, Match, P4TableEntry
 
+from gradlane_controller.network.topology import Topology
 from gradlane_controller.policy.entities import Entity
-from gradlane_controller.topology import Topology
 
 _OF_PARALLEL = {1: "quarter", 2: "eighth", 3: "sixteenth", 4: "sixteenth"}
 _BY_SIZE = ("nothing", "sixteenth", "eighth", "quarter", "half", "rest_of_half", "whole")

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from itertools import combinations, pairwise
 
 from gradlane.job import Job, JobError, Member, headers, largest_slice
-from gradlane_controller.fabric import Fabric
+from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.policy.thresholds import thresholds
 from gradlane_controller.policy.usage import Usage
 

@@ -7,7 +7,7 @@ from finsy import Action, Match, P4TableEntry
 
 from gradlane.job import Job
 from gradlane.job.policy import MAX_LAYER, MAX_MAGNITUDE
-from gradlane_controller.fabric import Fabric
+from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.policy.checks import MAX_JOBS
 from gradlane_controller.policy.entities import Entity
 

@@ -8,9 +8,9 @@ from ipaddress import IPv4Address
 from finsy import Action, Match, P4MulticastGroupEntry, P4TableEntry
 
 from gradlane.job import Job
-from gradlane_controller.fabric import Fabric
+from gradlane_controller.network.fabric import Fabric
+from gradlane_controller.network.topology import Topology
 from gradlane_controller.policy.entities import Entity
-from gradlane_controller.topology import Topology
 
 
 def replication(fabric: Fabric, topology: Topology, switch: str, jobs: Iterable[Job]) -> list[Entity]:

@@ -4,7 +4,7 @@
 from finsy import Action, Match, P4DigestEntry, P4MeterConfig, P4MeterEntry, P4TableEntry
 
 from gradlane_controller.data_plane import PUNTS
-from gradlane_controller.fabric import Fabric, SwitchAddress
+from gradlane_controller.network.fabric import Fabric, SwitchAddress
 from gradlane_controller.policy.entities import Entity
 
 PUNTS_PER_SECOND = 1000

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from finsy import Action, Match, P4MeterConfig, P4MeterEntry, P4TableEntry
 
-from gradlane_controller.fabric import Fabric, LinkPort, Port
+from gradlane_controller.network.fabric import Fabric, LinkPort, Port
 from gradlane_controller.policy.entities import Entity
 from gradlane_controller.policy.thresholds import thresholds
 from gradlane_controller.policy.usage import Usage

@@ -13,9 +13,9 @@ from zlib import crc32
 
 from finsy import Action, Match, P4IndirectAction, P4TableAction, P4TableEntry
 
-from gradlane_controller.fabric import MAX_PORT, Fabric, LinkPort, Port, SwitchAddress
+from gradlane_controller.network.fabric import MAX_PORT, Fabric, LinkPort, Port, SwitchAddress
+from gradlane_controller.network.topology import Topology
 from gradlane_controller.policy.entities import Entity
-from gradlane_controller.topology import Topology
 
 _NextHop = tuple[tuple[int, int], P4TableAction]
 """(weight, watched port) and what to do: as finsy takes a member of a group."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From which queue lengths on a port is congested."""
 
-from gradlane_controller.fabric import DERIVED_YELLOW, FULL_FRAME, Fabric, LinkPort, Port
+from gradlane_controller.network.fabric import DERIVED_YELLOW, FULL_FRAME, Fabric, LinkPort, Port
 
 MOST_DELAY = 0.0025
 """Seconds that a slice may wait behind a virtual queue that is not yet yellow: more adds delay and no throughput."""

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from itertools import product
 
 from gradlane.job import Job
-from gradlane_controller.fabric import Fabric
-from gradlane_controller.topology import Topology
+from gradlane_controller.network.fabric import Fabric
+from gradlane_controller.network.topology import Topology
 
 
 class Usage:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from gradlane import job
 from gradlane.job import Job
-from gradlane_controller.fabric import Fabric
-from gradlane_controller.pipeline import Pipeline, check_capacity
+from gradlane_controller.desired.pipeline import Pipeline, check_capacity
+from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.policy import Entity, assign_indices, desired_entities
 
 

@@ -9,9 +9,9 @@ from typing import Any
 from finsy import P4CounterData, P4CounterEntry, P4DirectCounterEntry, Switch
 from finsy.proto import p4r
 
-from gradlane_controller.connection import read_all
 from gradlane_controller.data_plane import Reason
-from gradlane_controller.plan import Plan
+from gradlane_controller.desired.plan import Plan
+from gradlane_controller.session.connection import read_all
 
 _CELLS_OF_JOB = len(Reason) << 6  # of 2 ** _JOB_SHIFT, as the other reasons do not exist
 _JOB_SHIFT = 11

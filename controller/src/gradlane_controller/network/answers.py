@@ -7,9 +7,9 @@ Ethernet address and are bridged, all others get that of their gateway and are r
 
 from ipaddress import IPv4Address, IPv6Address
 
-from gradlane_controller import frames
 from gradlane_controller.data_plane import Reason
-from gradlane_controller.fabric import Fabric, Port
+from gradlane_controller.network import frames
+from gradlane_controller.network.fabric import Fabric, Port
 
 Address = IPv4Address | IPv6Address
 

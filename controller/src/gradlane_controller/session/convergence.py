@@ -18,9 +18,9 @@ from finsy import (
 )
 from finsy.proto import p4r
 
-from gradlane_controller.connection import read_all
-from gradlane_controller.counters import reset_decisions
 from gradlane_controller.policy import Entity
+from gradlane_controller.session.connection import read_all
+from gradlane_controller.session.counters import reset_decisions
 
 _INSERT, _MODIFY, _DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
 

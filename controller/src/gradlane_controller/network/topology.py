@@ -3,7 +3,7 @@
 
 from collections.abc import Collection, Iterator
 
-from gradlane_controller.fabric import Fabric, LinkPort
+from gradlane_controller.network.fabric import Fabric, LinkPort
 
 
 class Topology:

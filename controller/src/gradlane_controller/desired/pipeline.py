@@ -12,7 +12,7 @@ from google.protobuf.text_format import ParseError
 from gradlane_controller.errors import PipelineError
 from gradlane_controller.policy import Entity
 
-DEFAULT_FOLDER = Path(__file__).parent / "p4"
+DEFAULT_FOLDER = Path(__file__).parents[1] / "p4"
 P4INFO = "gradlane.p4info.txtpb"
 PROGRAM = "gradlane.json"
 

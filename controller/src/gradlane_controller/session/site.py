@@ -7,17 +7,17 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from finsy import P4PacketOut, Switch
 
-from gradlane_controller.answers import Answers
-from gradlane_controller.connection import Connection, FinsyLog
-from gradlane_controller.convergence import Changes, converge
 from gradlane_controller.data_plane import Reason
+from gradlane_controller.desired.pipeline import Pipeline
 from gradlane_controller.errors import SwitchLostError
-from gradlane_controller.fabric import Fabric, SwitchAddress
-from gradlane_controller.links import Links
-from gradlane_controller.pipeline import Pipeline
+from gradlane_controller.network.answers import Answers
+from gradlane_controller.network.fabric import Fabric, SwitchAddress
+from gradlane_controller.network.links import Links
 from gradlane_controller.policy import Entity
 from gradlane_controller.policy.ports import VIOLATIONS
-from gradlane_controller.violations import Violations
+from gradlane_controller.session.connection import Connection, FinsyLog
+from gradlane_controller.session.convergence import Changes, converge
+from gradlane_controller.session.violations import Violations
 
 _LOG = logging.getLogger(__name__)
 

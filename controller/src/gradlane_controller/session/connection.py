@@ -9,9 +9,9 @@ from typing import Any, TypeVar, cast
 from finsy import GRPCStatusCode, P4ClientError, P4TableEntry, Switch, SwitchEvent, SwitchOptions
 from finsy.p4entity import P4Entity
 
+from gradlane_controller.desired.pipeline import Pipeline
 from gradlane_controller.errors import SwitchError, SwitchLostError
-from gradlane_controller.fabric import SwitchAddress
-from gradlane_controller.pipeline import Pipeline
+from gradlane_controller.network.fabric import SwitchAddress
 
 START_SECONDS = 5.0  # how long the switch may take to appear when the controller starts
 ATTEMPT_SECONDS = 4.0  # how long it may take to answer one attempt

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
-from gradlane_controller.fabric import Fabric, LinkPort
-from gradlane_controller.frames import make_lldp, make_probe, parse_lldp, parse_probe
+from gradlane_controller.network.fabric import Fabric, LinkPort
+from gradlane_controller.network.frames import make_lldp, make_probe, parse_lldp, parse_probe
 
 INTERVAL = 0.5  # seconds between two frames
 ENOUGH = 3  # missing frames in a row make a link one that is down, arriving ones make it one that works

@@ -11,7 +11,7 @@ from typing import Any
 
 from finsy import P4DigestList
 
-from gradlane_controller.fabric import Fabric
+from gradlane_controller.network.fabric import Fabric
 
 QUIET_SECONDS = 10.0  # between two lines of the log about the same violation
 MAX_LINES = 20  # of the log within that time: forged sources are many

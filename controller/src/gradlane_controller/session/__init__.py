@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One switch: the P4Runtime session, what it holds, its counters and what it tells."""
