@@ -2,7 +2,7 @@
  * The benchmark's load on tables: frames through a program, one after the other, without ports. */
 #include <time.h>
 
-#include "runtime.h"
+#include "program/program.h"
 
 enum { LONGEST = 256 };
 

@@ -3,7 +3,7 @@
 #ifndef FUZZ_H
 #define FUZZ_H
 
-#include "port.h"
+#include "ports/port.h"
 
 /* ---- Programs ---- */
 

@@ -63,9 +63,9 @@ _QUIET = ("-Wno-unused-label", "-Wno-unused-function", "-Wno-logical-op-parenthe
 _CALLS = ("ppoll", "recvmmsg", "sendmmsg", "readv", "writev", "clock_gettime", "clock_nanosleep")
 # Making and looking through what is this large is most of an input's time.
 _SMALLER = (
-    ("api.h", "GL_GROUPS = 65536", "GL_GROUPS = 64"),
-    ("api.h", "GL_SESSIONS = 32768", "GL_SESSIONS = 64"),
-    ("port.h", "GL_BATCH = 128", "GL_BATCH = 16"),
+    ("state/api.h", "GL_GROUPS = 65536", "GL_GROUPS = 64"),
+    ("state/api.h", "GL_SESSIONS = 32768", "GL_SESSIONS = 64"),
+    ("ports/port.h", "GL_BATCH = 128", "GL_BATCH = 16"),
 )
 _LONGEST = 4096  # bytes of an input
 _SEEDS = 6  # inputs to begin with, for each program and way to run it
@@ -106,17 +106,20 @@ def build(folder: Path = OUT, optimize: str = "-O1") -> Path:
             text = generate(program, traced=True)
             parts.append((f"traced{number}", text, (f"-Dgl_program=gl_traced_{number}", *_QUIET)))
     renamed = tuple(f"-D{name}=fuzz_{name}" for name in _CALLS)
-    parts += [(path.stem, path.read_text(), renamed) for path in sorted(RUNTIME.glob("*.c"))]
+    parts += [(path.stem, path.read_text(), renamed) for path in sorted(RUNTIME.rglob("*.c"))]
     parts += [(f"fuzz_{path.stem}", path.read_text(), ()) for path in sorted(HERE.glob("*.c"))]
     objects, include = folder / "objects", folder / "include"
     for made in (objects, include):
         made.mkdir(parents=True, exist_ok=True)
-    headers = {path.name: path.read_text() for path in (*sorted(RUNTIME.glob("*.h")), *sorted(HERE.glob("*.h")))}
+    headers = {
+        str(path.relative_to(root)): path.read_text() for root in (RUNTIME, HERE) for path in sorted(root.rglob("*.h"))
+    }
     for name, before, after in _SMALLER:
         if before not in headers[name]:
             raise FuzzError(f"{name} has no {before!r}, which the fuzzer makes smaller")
         headers[name] = headers[name].replace(before, after)
     for name, text in headers.items():
+        (include / name).parent.mkdir(exist_ok=True)
         (include / name).write_text(text)
 
     def compiled(part: tuple[str, str, tuple[str, ...]]) -> Path:

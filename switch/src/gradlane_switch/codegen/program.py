@@ -71,7 +71,7 @@ def generate(program: Program, traced: bool = False) -> str:
     widths = sorted({int(words) for words in re.findall(r"\bgl_w(\d+)", body)})
     types = "".join(f"GL_WIDE({words})\n" for words in widths)
     tracing = "#define GL_TRACED\n" if traced else ""
-    return f'{tracing}#include <stdlib.h>\n#include "calculations.h"\n#include "runtime.h"\n{types}{body}\n'
+    return f'{tracing}#include <stdlib.h>\n#include "base/calculations.h"\n#include "program/program.h"\n{types}{body}\n'
 
 
 class _Generator:

@@ -17,7 +17,7 @@ _MOST_INDEXED = 64  # GL_INDEXED
 
 
 class TableKind(IntEnum):
-    """Data structure behind a table; the numbers are those of runtime/api.h."""
+    """Data structure behind a table; the numbers are those of runtime/state/api.h."""
 
     EXACT = 0
     LPM = 1

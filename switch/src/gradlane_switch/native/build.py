@@ -30,8 +30,7 @@ _FLAGS = (
 
 def runtime_library() -> Path:
     """The shared object of the program-independent code. Raises BuildError."""
-    sources = sorted(RUNTIME.glob("*.c"))
-    return _build("runtime", {path.name: path.read_text() for path in sources})
+    return _build("runtime", _files("*.c"))
 
 
 def program_library(source: str) -> Path:
@@ -39,11 +38,16 @@ def program_library(source: str) -> Path:
     return _build("program", {"program.c": source})
 
 
+def _files(pattern: str) -> dict[str, str]:
+    """Contents of the runtime's files, by path from its root, as they are included."""
+    return {str(path.relative_to(RUNTIME)): path.read_text() for path in sorted(RUNTIME.rglob(pattern))}
+
+
 def _build(kind: str, sources: dict[str, str]) -> Path:
     digest = hashlib.sha256()
     compiler, version = _compiler()
-    headers = {path.name: path.read_text() for path in sorted(RUNTIME.glob("*.h"))}
-    for part in (version, *_FLAGS, *(text for item in (headers | sources).items() for text in item)):
+    contents = _files("*.h") | sources
+    for part in (version, *_FLAGS, *(text for item in contents.items() for text in item)):
         digest.update(part.encode() + b"\0")
     directory = _cache()
     result = directory / f"{kind}-{digest.hexdigest()[:32]}.so"
@@ -52,6 +56,7 @@ def _build(kind: str, sources: dict[str, str]) -> Path:
     # Built under a name of its own and renamed when whole, so that a concurrent build never sees half a file.
     with tempfile.TemporaryDirectory(dir=directory) as work:
         for name, text in sources.items():
+            Path(work, name).parent.mkdir(exist_ok=True)
             Path(work, name).write_text(text)
         files = [str(Path(work, name)) for name in sources]
         built = Path(work, "built.so")

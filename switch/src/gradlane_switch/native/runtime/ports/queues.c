@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "port.h"
+#include "ports/port.h"
 
 void gl_tell(gl_dataplane *dp, gl_port *port, uint32_t kind, int error, uint32_t length) {
     if (port->told >> kind & 1) {

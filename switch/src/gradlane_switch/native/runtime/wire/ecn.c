@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Explicit congestion notification (RFC 3168) in whole Ethernet frames. */
-#include "port.h"
+#include "ports/port.h"
 
 enum { ECN = 3, CE = 3 };
 

@@ -2,8 +2,8 @@
  * Counters, meters, registers, action profiles, multicast groups and clone sessions as the control plane changes them. */
 #include <stdlib.h>
 
-#include "lock.h"
-#include "runtime.h"
+#include "base/lock.h"
+#include "program/program.h"
 
 void gl_counters_read(gl_state *state, uint32_t index, uint32_t first, uint32_t count, gl_counter *out) {
     gl_acquire(state->lock);

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <sys/socket.h>
 
-#include "lock.h"
-#include "runtime.h"
+#include "base/lock.h"
+#include "program/program.h"
 
 static const uint64_t GL_SECOND = 1000000000u;
 

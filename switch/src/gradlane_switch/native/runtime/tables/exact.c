@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Exact tables: a hash table of addresses of entries. */
-#include "lock.h"
-#include "runtime.h"
+#include "base/lock.h"
+#include "program/program.h"
 
 enum { FIRST_CAPACITY = 16 };
 

@@ -5,8 +5,8 @@
  * those that were removed. */
 #include <stdlib.h>
 
-#include "lock.h"
-#include "runtime.h"
+#include "base/lock.h"
+#include "program/program.h"
 
 enum { GROUP = 64, ROUND = 8 * GROUP, VALUES = 1 << GL_PIECE };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Match-action tables as the control plane changes them. There is one writer at a time: what packets do not see yet is
  * built without the lock. */
-#include "lock.h"
-#include "runtime.h"
+#include "base/lock.h"
+#include "program/program.h"
 
 enum { METER_LINES = (sizeof(gl_meter) + GL_CACHE_LINE - 1) / GL_CACHE_LINE };
 

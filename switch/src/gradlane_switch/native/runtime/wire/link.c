@@ -5,7 +5,7 @@
  * not depend on when it came, nor on which other impairments there are. */
 #include <stdlib.h>
 
-#include "port.h"
+#include "ports/port.h"
 
 static int refill(gl_pool *pool) {
     size_t size = sizeof(max_align_t) + GL_SLAB_PACKETS * pool->packet_size;

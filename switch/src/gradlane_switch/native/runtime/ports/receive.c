@@ -4,7 +4,7 @@
 #include <linux/if_packet.h>
 #include <time.h>
 
-#include "port.h"
+#include "ports/port.h"
 
 /* Posts buffers; how many there are. */
 static uint32_t post(gl_dataplane *dp, const gl_port *port) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Several changes between two packets. */
-#include "lock.h"
-#include "runtime.h"
+#include "base/lock.h"
+#include "program/program.h"
 
 static int change(gl_state *state, const gl_change *c) {
     switch (c->kind) {

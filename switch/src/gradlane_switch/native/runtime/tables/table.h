@@ -10,9 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "api.h"
-#include "memory.h"
-#include "wide.h"
+#include "state/api.h"
+#include "base/memory.h"
+#include "base/wide.h"
 
 enum {
     GL_SCAN = 16,           /* rows that are looked through without an index */

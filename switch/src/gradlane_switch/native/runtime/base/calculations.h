@@ -3,7 +3,7 @@
 #ifndef GL_CALCULATIONS_H
 #define GL_CALCULATIONS_H
 
-#include "runtime.h"
+#include "program/program.h"
 
 /* Bytes that are filled bit by bit. */
 typedef struct {

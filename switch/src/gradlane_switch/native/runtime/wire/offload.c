@@ -9,8 +9,8 @@
 #include <linux/if_ether.h>
 #include <netinet/in.h>
 
-#include "calculations.h"
-#include "port.h"
+#include "base/calculations.h"
+#include "ports/port.h"
 
 #ifndef VIRTIO_NET_HDR_GSO_UDP_L4
 #define VIRTIO_NET_HDR_GSO_UDP_L4 5  /* Linux 6.2 */

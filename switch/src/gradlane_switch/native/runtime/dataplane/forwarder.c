@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "port.h"
+#include "ports/port.h"
 
 static uint64_t clock_ns(clockid_t clock) {
     struct timespec time;

@@ -6,7 +6,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "port.h"
+#include "ports/port.h"
 
 /* ---- AF_PACKET and UDP sockets ---- */
 

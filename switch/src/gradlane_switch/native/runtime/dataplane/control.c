@@ -6,7 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "port.h"
+#include "ports/port.h"
 
 enum { SHORTEST_FRAME = 14 };
 

@@ -10,8 +10,8 @@
 
 #define GL_INLINE static inline __attribute__((always_inline))
 
-#include "table.h"
-#include "wide.h"
+#include "tables/table.h"
+#include "base/wide.h"
 
 /* ---- Packets ---- */
 

@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 
-#include "runtime.h"
+#include "program/program.h"
 
 struct gl_lock {
     pthread_mutex_t mutex;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Messages wait in a list of bounded size: forwarding never waits for a controller. */
-#include "mailbox.h"
+#include "state/mailbox.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "lock.h"
+#include "base/lock.h"
 
 struct gl_mail {
     gl_mail *next;

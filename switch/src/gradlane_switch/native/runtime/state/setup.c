@@ -2,9 +2,9 @@
  * A program's state as a whole, and a switch without ports. */
 #include <stdlib.h>
 
-#include "lock.h"
-#include "mailbox.h"
-#include "runtime.h"
+#include "base/lock.h"
+#include "state/mailbox.h"
+#include "program/program.h"
 
 gl_lock *gl_lock_new(void) {
     gl_lock *lock = calloc(1, sizeof *lock);

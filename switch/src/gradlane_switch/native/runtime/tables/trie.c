@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * LPM tables: a trie. A change makes a new array of at most 64 nodes or entries in one node, and touches no other. */
-#include "runtime.h"
+#include "program/program.h"
 
 /* Lines of blocks that a change can ask for: the nodes below a node, the entries of one, and a node that is split. */
 enum { LINES_PER_CHANGE = 64 + 8 + 1, LONGEST_CHAIN = GL_WORD_LEVELS * 64 + GL_LONGEST_PREFIX / GL_STRIDE + 2 };
