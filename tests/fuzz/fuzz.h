@@ -3,7 +3,10 @@
 #ifndef FUZZ_H
 #define FUZZ_H
 
-#include "ports/port.h"
+#include "base/time.h"
+#include "dataplane/dataplane.h"
+#include "packets/packet.h"
+#include "state/state.h"
 
 /* ---- Programs ---- */
 

@@ -65,7 +65,7 @@ _CALLS = ("ppoll", "recvmmsg", "sendmmsg", "readv", "writev", "clock_gettime", "
 _SMALLER = (
     ("state/api.h", "GL_GROUPS = 65536", "GL_GROUPS = 64"),
     ("state/api.h", "GL_SESSIONS = 32768", "GL_SESSIONS = 64"),
-    ("ports/port.h", "GL_BATCH = 128", "GL_BATCH = 16"),
+    ("wire/messages.h", "GL_BATCH = 128", "GL_BATCH = 16"),
 )
 _LONGEST = 4096  # bytes of an input
 _SEEDS = 6  # inputs to begin with, for each program and way to run it
@@ -106,7 +106,8 @@ def build(folder: Path = OUT, optimize: str = "-O1") -> Path:
             text = generate(program, traced=True)
             parts.append((f"traced{number}", text, (f"-Dgl_program=gl_traced_{number}", *_QUIET)))
     renamed = tuple(f"-D{name}=fuzz_{name}" for name in _CALLS)
-    parts += [(path.stem, path.read_text(), renamed) for path in sorted(RUNTIME.rglob("*.c"))]
+    for path in sorted(RUNTIME.rglob("*.c")):
+        parts.append(("_".join(path.relative_to(RUNTIME).with_suffix("").parts), path.read_text(), renamed))
     parts += [(f"fuzz_{path.stem}", path.read_text(), ()) for path in sorted(HERE.glob("*.c"))]
     objects, include = folder / "objects", folder / "include"
     for made in (objects, include):

@@ -7,6 +7,9 @@
 #include <unistd.h>
 
 #include "fuzz.h"
+#include "wire/ecn.h"
+#include "wire/ethernet.h"
+#include "wire/offload.h"
 
 enum { FRAME_SIZE = 1518, MOST_FRAMES = 240, MOST_ENDLESS = 8, MOST_STEPS = 400, PORTS = 6, MOST_SENT = 64 };
 enum { LIVE, FILES, ALONE, MODES };
@@ -150,14 +153,14 @@ static void change_port(uint32_t number) {
         break;
     default:
         if (port) {
-            gl_port_configure(fuzz_dataplane, number, fuzz_dataplane->clock, any_config());
+            gl_port_configure(fuzz_dataplane, number, fuzz_dataplane->shared.clock, any_config());
         }
     }
 }
 
 static void trace(void) {
     uint32_t lost, what = fuzz_byte();
-    if (fuzz_dataplane->tracer) {
+    if (fuzz_dataplane->shared.tracer) {
         gl_trace_take(fuzz_dataplane, &tracer, trace_copy, &lost);
     }
     if (what % 2) {
@@ -188,7 +191,7 @@ static void cut_and_join(const struct virtio_net_hdr *offload, const uint8_t *fr
     uint32_t total = length + behind, near = total < FRAME_SIZE ? total : FRAME_SIZE;
     gl_slot slot = {.offload = *offload, .packet = gl_pool_get(&pool), .rest = whole + near};
     memcpy(slot.packet->data, whole, near);
-    gl_traffic missing = {0};
+    gl_counter missing = {0};
     gl_packet *packets[GL_BATCH], *next = gl_offload_cut(&pool, &slot, total, FRAME_SIZE, 1, &missing);
     uint32_t count = 0, done = 0;
     for (; next && count < GL_BATCH; next = next->next) {
@@ -296,17 +299,17 @@ static void check_accounts(void) {
         account(&stats);
     }
     for (uint32_t i = 0; i < GL_BATCH; i++) {
-        posted += dp->inbox.slots[i].packet != NULL;
+        posted += dp->shared.inbox.slots[i].packet != NULL;
     }
     if (!cleared && made != gone + left) {
         fprintf(stderr, "fuzzer: made %llu packets, gone %llu, left %llu\n", (unsigned long long)made,
                 (unsigned long long)gone, (unsigned long long)left);
         abort();
     }
-    for (gl_packet *packet = dp->pool.free; packet; packet = packet->next) {
+    for (gl_packet *packet = dp->shared.pool.free; packet; packet = packet->next) {
         free_packets++;
     }
-    for (void *slab = dp->pool.slabs; slab; slab = *(void **)slab) {
+    for (void *slab = dp->shared.pool.slabs; slab; slab = *(void **)slab) {
         slabs++;
     }
     fuzz_require(free_packets + posted + gl_waiting(dp) == slabs * GL_SLAB_PACKETS, "a packet buffer is lost");

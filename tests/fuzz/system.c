@@ -8,6 +8,7 @@
 #include <sys/uio.h>
 #include <time.h>
 
+#include "base/random.h"
 #include "fuzz.h"
 
 enum { DESCRIPTORS = 100000, MOST_WAITING = 256 };

@@ -25,11 +25,11 @@ def key_words(layout: Layout, keys: Sequence[KeyPart], values: Sequence[str], ma
     return f"uint64_t k[{layout.words}] = {{ {packed} }};"
 
 
-def lookup(layout: Layout, table: str, arguments: int) -> str:
-    """The entry of a table that `k` hits, or NULL. `arguments`: words of arguments that entries have room for."""
+def lookup(layout: Layout, found_by: str, arguments: int) -> str:
+    """The entry that `k` hits, or NULL. `found_by`: the table's gl_lookup; `arguments`: words of them in an entry."""
     count = layout.words
     if layout.kind is TableKind.EXACT:
-        return f"gl_find({table}, k, {count}, {arguments})"
+        return f"gl_exact_find(&{found_by}.exact, k, {count}, {arguments})"
     if layout.kind is TableKind.LPM:
-        return f"gl_find_longest({table}, k, {count}, {layout.prefix_width})"
-    return f"gl_find_first({table}, k, {count}, {number(layout.ranges)}, {number(layout.continued)})"
+        return f"gl_trie_find(&{found_by}.trie, k, {count}, {layout.prefix_width})"
+    return f"gl_list_find(&{found_by}.list, k, {count}, {number(layout.ranges)}, {number(layout.continued)})"

@@ -153,8 +153,8 @@ class ParserWriter:
         layout = layout_of(keys)
         masks = [(1 << key.width) - 1 for key in keys]
         yield f"{{ {key_words(layout, keys, [f'k{index}' for index in range(len(keys))], masks)}"
-        table = f"&s->tables[{len(self.program.tables) + value_set}]"
-        yield f"int found = {lookup(layout, table, 0)} != NULL;"
+        found_by = f"s->tables[{len(self.program.tables) + value_set}].lookup"
+        yield f"int found = {lookup(layout, found_by, 0)} != NULL;"
 
     def check(self, expr: Expr) -> Iterator[str]:
         """Ends the parser if an expression reads beyond the packet, or the last element of an empty stack."""

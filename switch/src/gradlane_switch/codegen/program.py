@@ -71,7 +71,7 @@ def generate(program: Program, traced: bool = False) -> str:
     widths = sorted({int(words) for words in re.findall(r"\bgl_w(\d+)", body)})
     types = "".join(f"GL_WIDE({words})\n" for words in widths)
     tracing = "#define GL_TRACED\n" if traced else ""
-    return f'{tracing}#include <stdlib.h>\n#include "base/calculations.h"\n#include "program/program.h"\n{types}{body}\n'
+    return f'{tracing}#include "program/program.h"\n{types}{body}\n'
 
 
 class _Generator:
@@ -239,7 +239,7 @@ class _Generator:
             values = [truncated(key.source, key.width) for key in table.keys]
             yield key_words(layout, table.keys, values, [key.mask for key in table.keys])
             yield f"GL_TRACE_WORDS(GL_TRACE_TABLE, k, {layout.words}, {index});"
-            yield f"gl_entry *e = {lookup(layout, 't', most_argument_words(self.program, table))};"
+            yield f"gl_entry *e = {lookup(layout, 't->lookup', most_argument_words(self.program, table))};"
         else:
             yield f"gl_entry *e = NULL; GL_TRACE(GL_TRACE_TABLE, {index});"
         yield "int hit = e != NULL; (void)hit;"

@@ -36,7 +36,7 @@ _LOG = logging.getLogger("gradlane-switch")
 _PACKET_MEMORY = 512 << 20
 
 DROPS = ("rx_down", "program", "no_port", "rx_no_memory", "tx_down", "tx_no_memory", "tx_errors", "cut")
-"""Reasons for drops that a port counts beside those of its queues and links; see runtime/state/api.h."""
+"""Reasons for drops that a port counts beside those of its queues and links; see runtime/ports/api.h."""
 
 
 class DataPlane:

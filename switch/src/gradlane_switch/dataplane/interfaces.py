@@ -41,7 +41,7 @@ _SOCKET_BUFFER = 8 << 20
 _LONGEST_NAME = 15
 
 PACKET, UDP, TAP, FILE = 0, 1, 2, 3
-"""Kinds of ports; the numbers are those of runtime/state/api.h."""
+"""Kinds of ports; the numbers are those of runtime/ports/api.h."""
 
 
 @dataclass(frozen=True)

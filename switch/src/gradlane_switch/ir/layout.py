@@ -17,7 +17,7 @@ _MOST_INDEXED = 64  # GL_INDEXED
 
 
 class TableKind(IntEnum):
-    """Data structure behind a table; the numbers are those of runtime/state/api.h."""
+    """Data structure behind a table; the numbers are those of runtime/tables/api.h."""
 
     EXACT = 0
     LPM = 1
@@ -96,7 +96,7 @@ def layout_of(keys: Sequence[KeyPart]) -> Layout:
         places[number] = Place(word, free[word])
         free[word] += key.width
     words, ranges, continued = len(free), 0, 0
-    # The prefix of an LPM table comes last: see gl_find_longest.
+    # The prefix of an LPM table comes last: see gl_trie_find.
     for number in sorted(alone, key=lambda number: keys[number].kind is MatchKind.LPM):
         count = words_of(keys[number].width)
         places[number] = Place(words, 0)

@@ -15,6 +15,8 @@ from pathlib import Path
 from gradlane_switch.errors import BuildError
 
 RUNTIME = Path(__file__).parent / "runtime"
+FLOORS = ("base", "packets", "tables", "state", "program", "wire", "ports", "dataplane")
+"""Folders of the runtime, lowest first: each includes and calls itself and those before it only."""
 _FLAGS = (
     "-std=gnu11",
     "-D_GNU_SOURCE",
@@ -38,9 +40,16 @@ def program_library(source: str) -> Path:
     return _build("program", {"program.c": source})
 
 
+def interface() -> str:
+    """Declarations of all that Python sees of the runtime: each floor's api.h, without what only a compiler reads."""
+    text = "".join(_files("api.h").values())
+    return "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+
+
 def _files(pattern: str) -> dict[str, str]:
     """Contents of the runtime's files, by path from its root, as they are included."""
-    return {str(path.relative_to(RUNTIME)): path.read_text() for path in sorted(RUNTIME.rglob(pattern))}
+    files = [path for floor in FLOORS for path in sorted((RUNTIME / floor).glob(pattern))]
+    return {str(path.relative_to(RUNTIME)): path.read_text() for path in files}
 
 
 def _build(kind: str, sources: dict[str, str]) -> Path:

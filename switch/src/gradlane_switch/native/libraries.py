@@ -11,7 +11,7 @@ from cffi import FFI
 from gradlane_switch.native import build
 
 ffi: Any = FFI()
-ffi.cdef((build.RUNTIME / "state/api.h").read_text())
+ffi.cdef(build.interface())
 
 NULL: Any = ffi.NULL
 

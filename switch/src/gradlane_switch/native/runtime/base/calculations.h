@@ -3,7 +3,10 @@
 #ifndef GL_CALCULATIONS_H
 #define GL_CALCULATIONS_H
 
-#include "program/program.h"
+#include <stdint.h>
+#include <string.h>
+
+#include "base/inline.h"
 
 /* Bytes that are filled bit by bit. */
 typedef struct {
@@ -27,11 +30,6 @@ GL_INLINE void gl_append_bytes(gl_bits *bits, const uint8_t *bytes, uint32_t len
     for (uint32_t i = 0; i < length; i++) {
         gl_append(bits, bytes[i], 8);
     }
-}
-
-/* Bytes of a packet behind its headers, of which truncate leaves `limit`. */
-GL_INLINE uint32_t gl_payload(const gl_packet *packet, uint32_t limit) {
-    return packet->length < limit ? packet->length : limit;
 }
 
 /* The Internet checksum's folding: a sum of 16-bit words, however wide it has grown, to 16 bits. */

@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 
-#include "program/program.h"
+#include "base/api.h"
 
 struct gl_lock {
     pthread_mutex_t mutex;

@@ -9,9 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#ifndef GL_INLINE
-#define GL_INLINE static inline __attribute__((always_inline))
-#endif
+#include "base/inline.h"
 
 /* ---- 64 bits ---- */
 

@@ -1,12 +1,13 @@
-/* SPDX-License-Identifier: Apache-2.0
- * How each kind of port gets frames in and out: sockets, TAP interfaces, pcap files. */
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ports/io.h"
+
 #include <errno.h>
 #include <linux/if_packet.h>
 #include <linux/sock_diag.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "ports/port.h"
+#include "base/time.h"
 
 /* ---- AF_PACKET and UDP sockets ---- */
 

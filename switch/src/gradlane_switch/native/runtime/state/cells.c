@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Counters, meters, registers, action profiles, multicast groups and clone sessions as the control plane changes them. */
-#include <stdlib.h>
+ * Counters, meters and registers as the control plane reads and writes them. */
+#include <string.h>
 
-#include "base/lock.h"
-#include "program/program.h"
+#include "state/state.h"
 
 void gl_counters_read(gl_state *state, uint32_t index, uint32_t first, uint32_t count, gl_counter *out) {
     gl_acquire(state->lock);
@@ -95,135 +94,5 @@ void gl_registers_write(gl_state *state, uint32_t index, uint32_t first, uint32_
     for (uint32_t i = 0; i < count; i++) {
         memcpy(array->cells + (size_t)(first + i) * array->words, value, sizeof *value * array->words);
     }
-    gl_release(state->lock);
-}
-
-/* ---- Action profiles ---- */
-
-gl_entry *gl_member_new(uint32_t max_arguments) {
-    return calloc(1, sizeof(gl_entry) + sizeof(uint64_t) * max_arguments);
-}
-
-void gl_member_free(gl_entry *member) {
-    free(member);
-}
-
-gl_choice *gl_choice_new(void) {
-    return calloc(1, sizeof(gl_choice));
-}
-
-/* Finds out which members can be chosen. */
-static void look(const gl_state *state, gl_choice *choice) {
-    choice->count = 0;
-    for (uint32_t i = 0; i < choice->total; i++) {
-        if (!state->down[choice->ports[i]]) {
-            choice->members[choice->count++] = choice->all[i];
-        }
-    }
-}
-
-static void watch(gl_state *state, gl_choice *choice) {
-    if (choice->link) {
-        *choice->link = choice->next;
-        if (choice->next) {
-            choice->next->link = choice->link;
-        }
-        choice->link = NULL;
-    }
-    if (choice->ports) {
-        choice->next = state->watching;
-        choice->link = &state->watching;
-        if (choice->next) {
-            choice->next->link = &choice->next;
-        }
-        state->watching = choice;
-        look(state, choice);
-    }
-}
-
-static void free_members(gl_choice choice) {
-    free(choice.members);
-    free(choice.all);
-    free(choice.ports);
-}
-
-int gl_choice_set(gl_state *state, gl_choice *choice, uint32_t count, gl_entry **members, const uint64_t *ports) {
-    gl_choice fresh = {.count = count, .total = count};
-    if (count) {
-        fresh.members = calloc(count, sizeof *members);
-        fresh.all = ports ? calloc(count, sizeof *members) : NULL;
-        fresh.ports = ports ? calloc(count, sizeof *fresh.ports) : NULL;
-        if (!fresh.members || (ports && (!fresh.all || !fresh.ports))) {
-            free_members(fresh);
-            return -1;
-        }
-        memcpy(fresh.members, members, sizeof *members * count);
-    }
-    for (uint32_t i = 0; fresh.ports && i < count; i++) {
-        fresh.all[i] = members[i];
-        fresh.ports[i] = (uint16_t)ports[i];
-    }
-    gl_acquire(state->lock);
-    gl_choice old = *choice;
-    fresh.next = old.next;
-    fresh.link = old.link;
-    *choice = fresh;
-    watch(state, choice);
-    gl_release(state->lock);
-    free_members(old);
-    return 0;
-}
-
-void gl_port_state(gl_state *state, uint32_t port, uint32_t up) {
-    gl_acquire(state->lock);
-    if (state->down[port] != !up) {
-        state->down[port] = !up;
-        for (gl_choice *choice = state->watching; choice; choice = choice->next) {
-            look(state, choice);
-        }
-    }
-    gl_release(state->lock);
-}
-
-void gl_choice_free(gl_choice *choice) {
-    free_members(*choice);
-    free(choice);
-}
-
-/* ---- Copies ---- */
-
-static int set_replicas(gl_state *state, gl_group **where, uint32_t count, const gl_replica *replicas, uint32_t limit,
-                        uint32_t priority) {
-    gl_group *fresh = NULL;
-    if (count) {
-        fresh = malloc(sizeof *fresh + sizeof *replicas * count);
-        if (!fresh) {
-            return -1;
-        }
-        fresh->count = count;
-        fresh->limit = limit;
-        fresh->priority = priority;
-        memcpy(fresh->replicas, replicas, sizeof *replicas * count);
-    }
-    gl_acquire(state->lock);
-    gl_group *old = *where;
-    *where = fresh;
-    gl_release(state->lock);
-    free(old);
-    return 0;
-}
-
-int gl_group_set(gl_state *state, uint32_t group, uint32_t count, const gl_replica *replicas) {
-    return set_replicas(state, &state->groups[group], count, replicas, UINT32_MAX, 0);
-}
-
-int gl_session_set(gl_state *state, uint32_t session, uint32_t count, const gl_replica *replicas, uint32_t limit,
-                   uint32_t priority) {
-    return set_replicas(state, &state->sessions[session], count, replicas, limit, priority);
-}
-
-void gl_losses_read(gl_state *state, gl_losses *out) {
-    gl_acquire(state->lock);
-    *out = state->losses;
     gl_release(state->lock);
 }

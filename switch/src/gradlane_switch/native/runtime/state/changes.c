@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Several changes between two packets. */
-#include "base/lock.h"
-#include "program/program.h"
+#include "state/state.h"
 
 static int change(gl_state *state, const gl_change *c) {
     switch (c->kind) {

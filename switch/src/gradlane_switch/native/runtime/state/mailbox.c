@@ -3,9 +3,8 @@
 #include "state/mailbox.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
-
-#include "base/lock.h"
 
 struct gl_mail {
     gl_mail *next;

@@ -3,7 +3,7 @@
 #ifndef GL_MAILBOX_H
 #define GL_MAILBOX_H
 
-#include "program/program.h"
+#include "state/state.h"
 
 void gl_post(gl_state *state, uint32_t kind, uint32_t id, uint64_t now, const uint8_t *bytes, uint32_t length);
 void gl_mailbox_clear(gl_mailbox *mailbox);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Match-action tables as the control plane changes them. There is one writer at a time: what packets do not see yet is
  * built without the lock. */
-#include "base/lock.h"
-#include "program/program.h"
+#include <string.h>
+
+#include "state/state.h"
 
 enum { METER_LINES = (sizeof(gl_meter) + GL_CACHE_LINE - 1) / GL_CACHE_LINE };
 
@@ -18,22 +19,13 @@ static uint32_t entry_lines(const gl_table *table) {
 int gl_state_table(gl_state *state, uint32_t index, const gl_table_shape *shape) {
     gl_table *table = &state->tables[index];
     table->shape = *shape;
-    table->row_words = 1 + shape->words * 2;
-    for (uint32_t i = 0; i < shape->indexed; i++) {
-        table->order[i] = (uint16_t)i;
-    }
+    gl_lookup_init(&table->lookup, shape, &table->blocks);
     uint32_t lines = entry_lines(table);
     if (gl_blocks_init(&table->blocks, lines < 64 ? 64 : lines)) {
         return -1;
     }
     table->fallback = gl_block_get(&table->blocks, lines);
     return table->fallback ? gl_table_reserve(state, index, 1) : -1;
-}
-
-void gl_table_free(gl_table *table) {
-    gl_list_free(table);
-    gl_memory_free(table->slots, sizeof *table->slots * table->capacity);
-    gl_blocks_clear(&table->blocks);
 }
 
 static void set_action(gl_entry *entry, uint32_t action, uint32_t arguments, const uint64_t *values,
@@ -71,15 +63,7 @@ gl_entry *gl_entry_new(gl_state *state, uint32_t index, const uint64_t *key, con
 }
 
 int gl_table_reserve(gl_state *state, uint32_t index, uint32_t count) {
-    gl_table *table = &state->tables[index];
-    switch (table->shape.kind) {
-    case GL_TABLE_EXACT:
-        return gl_exact_reserve(state, table, count);
-    case GL_TABLE_LPM:
-        return gl_trie_reserve(table, count);
-    default:
-        return gl_list_reserve(state, table, count);
-    }
+    return gl_lookup_reserve(&state->tables[index].lookup, state->lock, count);
 }
 
 int gl_table_add(gl_state *state, uint32_t index, gl_entry *entry) {
@@ -89,16 +73,7 @@ int gl_table_add(gl_state *state, uint32_t index, gl_entry *entry) {
     }
     gl_acquire(state->lock);
     entry->place = 0;
-    switch (table->shape.kind) {
-    case GL_TABLE_EXACT:
-        gl_exact_add(table, entry);
-        break;
-    case GL_TABLE_LPM:
-        gl_trie_add(table, entry);
-        break;
-    default:
-        gl_list_add(table, entry);
-    }
+    gl_lookup_add(&table->lookup, gl_key_of(table, entry), entry);
     gl_release(state->lock);
     return 0;
 }
@@ -106,19 +81,9 @@ int gl_table_add(gl_state *state, uint32_t index, gl_entry *entry) {
 void gl_table_remove(gl_state *state, uint32_t index, gl_entry *entry) {
     gl_table *table = &state->tables[index];
     if (entry->place != GL_NOWHERE) {
-        /* A trie can do without more memory, but then keeps more than it needs. */
-        (void)(table->shape.kind == GL_TABLE_LPM && gl_trie_reserve(table, 1));
+        gl_lookup_prepare_removal(&table->lookup);
         gl_acquire(state->lock);
-        switch (table->shape.kind) {
-        case GL_TABLE_EXACT:
-            gl_exact_remove(table, entry);
-            break;
-        case GL_TABLE_LPM:
-            gl_trie_remove(table, entry);
-            break;
-        default:
-            gl_list_remove(table, entry);
-        }
+        gl_lookup_remove(&table->lookup, gl_key_of(table, entry), entry);
         gl_release(state->lock);
     }
     if (entry->meter) {

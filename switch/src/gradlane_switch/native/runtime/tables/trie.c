@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * LPM tables: a trie. A change makes a new array of at most 64 nodes or entries in one node, and touches no other. */
-#include "program/program.h"
+ * The trie as the control plane changes it. A change makes a new array of at most 64 nodes or entries in
+ * one node, and touches no other. */
+#include "tables/trie.h"
+
+#include <string.h>
 
 /* Lines of blocks that a change can ask for: the nodes below a node, the entries of one, and a node that is split. */
 enum { LINES_PER_CHANGE = 64 + 8 + 1, LONGEST_CHAIN = GL_WORD_LEVELS * 64 + GL_LONGEST_PREFIX / GL_STRIDE + 2 };
@@ -12,10 +15,10 @@ typedef struct {
     uint32_t bit;            /* in gl_node.prefixes there */
 } position;
 
-static position position_of(const gl_table *table, gl_entry *entry) {
-    uint32_t width = table->shape.prefix_width, words = table->shape.words - 1;
-    position at = {.key = gl_key_of(table, entry), .exact = words - (width + 63) / 64, .width = width};
-    uint32_t length = (uint32_t)at.key[words];
+static position position_of(const gl_trie *trie, const uint64_t *key) {
+    uint32_t width = trie->width;
+    position at = {.key = key, .exact = trie->exact, .width = width};
+    uint32_t length = (uint32_t)key[at.exact + (width + 63) / 64];
     at.last = GL_WORD_LEVELS * at.exact + length / GL_STRIDE;
     uint32_t more = length % GL_STRIDE;
     at.bit = 1u << more | gl_chunk(at.key, at.exact, width, at.last) >> (GL_STRIDE - more);
@@ -26,43 +29,42 @@ static uint32_t chunk_at(const position *at, uint32_t level) {
     return gl_chunk(at->key, at->exact, at->width, level);
 }
 
-int gl_trie_reserve(gl_table *table, uint32_t count) {
-    uint32_t width = table->shape.prefix_width, words = table->shape.words - 1;
-    uint32_t levels = GL_WORD_LEVELS * (words - (width + 63) / 64) + width / GL_STRIDE + 1;
+int gl_trie_reserve(gl_trie *trie, uint32_t count) {
+    uint32_t levels = GL_WORD_LEVELS * trie->exact + trie->width / GL_STRIDE + 1;
     /* Nodes of a chain that leaves out as much as it can have an array each. */
-    return gl_blocks_reserve(&table->blocks, (size_t)count * (LINES_PER_CHANGE + levels / GL_SKIPPED + 2));
+    return gl_blocks_reserve(trie->blocks, (size_t)count * (LINES_PER_CHANGE + levels / GL_SKIPPED + 2));
 }
 
 /* ---- Arrays in a node: what is asked for here has been reserved ---- */
 
-static gl_node *add_branch(gl_table *table, gl_node *node, uint32_t chunk) {
+static gl_node *add_branch(gl_trie *trie, gl_node *node, uint32_t chunk) {
     uint32_t count = gl_population(node->branches), place = gl_below(node->branches, chunk);
-    gl_node *nodes = gl_block_get(&table->blocks, count + 1);
+    gl_node *nodes = gl_block_get(trie->blocks, count + 1);
     if (count) {
         memcpy(nodes, node->nodes, sizeof *nodes * place);
         memcpy(nodes + place + 1, node->nodes + place, sizeof *nodes * (count - place));
-        gl_block_put(&table->blocks, node->nodes, count);
+        gl_block_put(trie->blocks, node->nodes, count);
     }
     node->nodes = nodes;
     node->branches |= UINT64_C(1) << chunk;
     return nodes + place;
 }
 
-static void remove_branch(gl_table *table, gl_node *node, uint32_t chunk) {
+static void remove_branch(gl_trie *trie, gl_node *node, uint32_t chunk) {
     uint32_t count = gl_population(node->branches), place = gl_below(node->branches, chunk);
-    gl_node *old = node->nodes, *nodes = count > 1 ? gl_block_get(&table->blocks, count - 1) : NULL;
+    gl_node *old = node->nodes, *nodes = count > 1 ? gl_block_get(trie->blocks, count - 1) : NULL;
     node->branches &= ~(UINT64_C(1) << chunk);
     if (nodes) {
         memcpy(nodes, old, sizeof *nodes * place);
         memcpy(nodes + place, old + place + 1, sizeof *nodes * (count - place - 1));
-        gl_block_put(&table->blocks, old, count);
+        gl_block_put(trie->blocks, old, count);
     } else if (count > 1) {
         /* For want of memory the array stays where it is, less its last line. */
         memmove(old + place, old + place + 1, sizeof *old * (count - place - 1));
-        gl_block_put(&table->blocks, old + count - 1, 1);
+        gl_block_put(trie->blocks, old + count - 1, 1);
         nodes = old;
     } else {
-        gl_block_put(&table->blocks, old, 1);
+        gl_block_put(trie->blocks, old, 1);
     }
     node->nodes = nodes;
 }
@@ -75,15 +77,15 @@ static uint32_t entry_lines(uint32_t count) {
     return gl_lines(sizeof(gl_entry *) * count);
 }
 
-static void add_prefix(gl_table *table, gl_node *node, uint32_t bit, gl_entry *entry) {
+static void add_prefix(gl_trie *trie, gl_node *node, uint32_t bit, gl_entry *entry) {
     uint32_t count = gl_population(node->prefixes), place = gl_below(node->prefixes, bit);
     if (count) {
-        gl_entry **old = entries_of(node), **entries = gl_block_get(&table->blocks, entry_lines(count + 1));
+        gl_entry **old = entries_of(node), **entries = gl_block_get(trie->blocks, entry_lines(count + 1));
         memcpy(entries, old, sizeof *entries * place);
         memcpy(entries + place + 1, old + place, sizeof *entries * (count - place));
         entries[place] = entry;
         if (count > 1) {
-            gl_block_put(&table->blocks, old, entry_lines(count));
+            gl_block_put(trie->blocks, old, entry_lines(count));
         }
         node->entries = entries;
     } else {
@@ -92,36 +94,36 @@ static void add_prefix(gl_table *table, gl_node *node, uint32_t bit, gl_entry *e
     node->prefixes |= UINT64_C(1) << bit;
 }
 
-static void remove_prefix(gl_table *table, gl_node *node, uint32_t bit) {
+static void remove_prefix(gl_trie *trie, gl_node *node, uint32_t bit) {
     uint32_t count = gl_population(node->prefixes), place = gl_below(node->prefixes, bit);
     gl_entry **entries = entries_of(node);
     memmove(entries + place, entries + place + 1, sizeof *entries * (count - place - 1));
     node->prefixes &= ~(UINT64_C(1) << bit);
     if (count == 2) {
         node->entry = entries[0];
-        gl_block_put(&table->blocks, entries, entry_lines(2));
+        gl_block_put(trie->blocks, entries, entry_lines(2));
     } else if (count > 2 && entry_lines(count) != entry_lines(count - 1)) {
-        gl_block_put(&table->blocks, entries + count - 1, 1);
+        gl_block_put(trie->blocks, entries + count - 1, 1);
     }
 }
 
 /* ---- Changes ---- */
 
 /* Puts a node between a node and its parent, at one of the levels that were left out, and returns it. */
-static gl_node *split(gl_table *table, gl_node *node, uint32_t levels) {
+static gl_node *split(gl_trie *trie, gl_node *node, uint32_t levels) {
     gl_node below = *node;
     uint64_t rest = below.path >> GL_STRIDE * levels;
     uint32_t chunk = rest & 63;
     *node = (gl_node){.path = below.path & ((UINT64_C(1) << GL_STRIDE * levels) - 1), .skipped = levels};
     below.path = rest >> GL_STRIDE;
     below.skipped -= levels + 1;
-    *add_branch(table, node, chunk) = below;
+    *add_branch(trie, node, chunk) = below;
     return node;
 }
 
-void gl_trie_add(gl_table *table, gl_entry *entry) {
-    position at = position_of(table, entry);
-    gl_node *node = &table->root;
+void gl_trie_add(gl_trie *trie, const uint64_t *key, gl_entry *entry) {
+    position at = position_of(trie, key);
+    gl_node *node = &trie->root;
     uint32_t level = 0;
     for (;;) {
         /* The node's own level is reached, or the one where the new entry parts from it. */
@@ -133,7 +135,7 @@ void gl_trie_add(gl_table *table, gl_entry *entry) {
             level++;
         }
         if (same < node->skipped) {
-            node = split(table, node, same);
+            node = split(trie, node, same);
         }
         if (level == at.last) {
             break;
@@ -143,27 +145,27 @@ void gl_trie_add(gl_table *table, gl_entry *entry) {
             node = node->nodes + gl_below(node->branches, chunk);
             continue;
         }
-        node = add_branch(table, node, chunk);
+        node = add_branch(trie, node, chunk);
         for (; node->skipped < GL_SKIPPED && level < at.last; level++) {
             node->path |= (uint64_t)chunk_at(&at, level) << GL_STRIDE * node->skipped++;
         }
         level -= (uint32_t)node->skipped;
     }
-    add_prefix(table, node, at.bit, entry);
+    add_prefix(trie, node, at.bit, entry);
 }
 
-void gl_trie_remove(gl_table *table, gl_entry *entry) {
-    position at = position_of(table, entry);
-    gl_node *node = &table->root, *chain[LONGEST_CHAIN];
+void gl_trie_remove(gl_trie *trie, const uint64_t *key) {
+    position at = position_of(trie, key);
+    gl_node *node = &trie->root, *chain[LONGEST_CHAIN];
     uint32_t levels[LONGEST_CHAIN], depth = 0, level = 0;
     while ((level += (uint32_t)node->skipped) < at.last) {
         chain[depth] = node;
         levels[depth++] = level;
         node = node->nodes + gl_below(node->branches, chunk_at(&at, level++));
     }
-    remove_prefix(table, node, at.bit);
+    remove_prefix(trie, node, at.bit);
     while (depth && !node->prefixes && !node->branches) {
         node = chain[--depth];
-        remove_branch(table, node, chunk_at(&at, levels[depth]));
+        remove_branch(trie, node, chunk_at(&at, levels[depth]));
     }
 }

@@ -1,18 +1,15 @@
-/* SPDX-License-Identifier: Apache-2.0
- * Explicit congestion notification (RFC 3168) in whole Ethernet frames. */
-#include "ports/port.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "wire/ecn.h"
 
-enum { ECN = 3, CE = 3 };
+#include "wire/ethernet.h"
 
-static uint32_t word(const uint8_t *bytes) {
-    return (uint32_t)bytes[0] << 8 | bytes[1];
-}
+enum { ECN = 3, CE = 3, IPV4_HEADER = 20 };
 
 static void mark_ipv4(uint8_t *header) {
-    uint32_t before = word(header), sum = word(header + 10);
+    uint32_t before = gl_get16(header), sum = gl_get16(header + 10);
     header[1] |= CE;
     /* RFC 1624, equation 3. */
-    sum = (sum ^ 0xffff) + (before ^ 0xffff) + word(header);
+    sum = (sum ^ 0xffff) + (before ^ 0xffff) + gl_get16(header);
     sum = (sum & 0xffff) + (sum >> 16);
     sum = (sum & 0xffff) + (sum >> 16);
     sum ^= 0xffff;
@@ -21,16 +18,13 @@ static void mark_ipv4(uint8_t *header) {
 }
 
 int gl_mark_ce(uint8_t *frame, uint32_t length) {
-    uint32_t at = 12;
-    while (at + 2 <= length && (word(frame + at) == 0x8100 || word(frame + at) == 0x88a8)) {
-        at += GL_VLAN_TAG;
-    }
-    if (at + 2 + 20 > length) {
+    uint32_t at = gl_type_at(frame, length, IPV4_HEADER);
+    if (!at) {
         return 0;
     }
-    uint32_t type = word(frame + at);
+    uint32_t type = gl_get16(frame + at);
     uint8_t *header = frame + at + 2;
-    if (type == 0x0800 && header[0] >> 4 == 4) {
+    if (type == ETH_P_IP && header[0] >> 4 == 4) {
         uint32_t ecn = header[1] & ECN;
         if (ecn == 0 || ecn == CE) {
             return 0;
@@ -38,7 +32,7 @@ int gl_mark_ce(uint8_t *frame, uint32_t length) {
         mark_ipv4(header);
         return 1;
     }
-    if (type == 0x86dd && header[0] >> 4 == 6) {
+    if (type == ETH_P_IPV6 && header[0] >> 4 == 6) {
         uint32_t ecn = header[1] >> 4 & ECN;
         if (ecn == 0 || ecn == CE) {
             return 0;

@@ -1,68 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Packet buffers, and links that lose, delay, reorder, duplicate and corrupt.
- *
  * Every draw is a function of the seed, the packet's number and what is drawn, so what happens to the n-th packet does
  * not depend on when it came, nor on which other impairments there are. */
+#include "wire/link.h"
+
 #include <stdlib.h>
+#include <string.h>
 
-#include "ports/port.h"
-
-static int refill(gl_pool *pool) {
-    size_t size = sizeof(max_align_t) + GL_SLAB_PACKETS * pool->packet_size;
-    if (size > pool->limit) {
-        return -1;
-    }
-    char *slab = malloc(size);
-    if (!slab) {
-        return -1;
-    }
-    pool->limit -= size;
-    *(void **)slab = pool->slabs;
-    pool->slabs = slab;
-    for (int i = 0; i < GL_SLAB_PACKETS; i++) {
-        gl_pool_put(pool, (gl_packet *)(slab + sizeof(max_align_t) + i * pool->packet_size));
-    }
-    return 0;
-}
-
-gl_packet *gl_pool_get(gl_pool *pool) {
-    if (!pool->free && refill(pool)) {
-        return NULL;
-    }
-    gl_packet *packet = pool->free;
-    pool->free = packet->next;
-    return gl_fresh(packet);
-}
-
-void gl_pool_clear(gl_pool *pool) {
-    while (pool->slabs) {
-        void *next = *(void **)pool->slabs;
-        free(pool->slabs);
-        pool->slabs = next;
-    }
-}
-
-void *gl_store_keep(gl_store *store, const void *state, size_t size) {
-    if (store->size != size) {
-        gl_store_clear(store);
-        store->size = size;
-    }
-    void *kept = store->free;
-    if (kept) {
-        store->free = *(void **)kept;
-    } else if (!(kept = malloc(size))) {
-        return NULL;
-    }
-    return memcpy(kept, state, size);
-}
-
-void gl_store_clear(gl_store *store) {
-    while (store->free) {
-        void *next = *(void **)store->free;
-        free(store->free);
-        store->free = next;
-    }
-}
+#include "base/counter.h"
 
 /* ---- Draws ---- */
 
@@ -178,7 +122,7 @@ gl_link_result gl_link_enter(gl_link *link, gl_pool *pool, gl_packet *packet, ui
     packet->sequence = link->sequence;
     if (link->impaired) {
         if (is_lost(link)) {
-            gl_note(&link->statistics.lost, packet->length);
+            gl_tally(&link->statistics.lost, packet->length);
             link->sequence++;
             return GL_LINK_LOST;
         }
@@ -211,7 +155,7 @@ gl_link_result gl_link_enter(gl_link *link, gl_pool *pool, gl_packet *packet, ui
         gl_pool_put(pool, copy);
         return result;
     }
-    gl_note(&link->statistics.duplicated, copy->length);
+    gl_tally(&link->statistics.duplicated, copy->length);
     *twin = result == GL_LINK_NOW ? copy : NULL;
     return result;
 }

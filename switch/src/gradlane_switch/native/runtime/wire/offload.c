@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Segmentation and checksum offload of packet sockets (virtio_net_hdr, virtio 1.2, 5.1.6).
- *
  * With offloads on, hosts on the same machine send frames of up to 64 KiB that a network card would cut into packets, and
  * leave checksums to it. The switch decides packet by packet, so it does here what the card would have done. Packets that
  * came in one frame and leave side by side leave in one frame again, if each is what cutting that frame would give: so
  * nothing that a host can see depends on it, but the system's work is done once for all of them. */
-#include <arpa/inet.h>
-#include <linux/if_ether.h>
+#include "wire/offload.h"
+
 #include <netinet/in.h>
 
+#include "base/bytes.h"
 #include "base/calculations.h"
-#include "ports/port.h"
+#include "base/counter.h"
+#include "wire/ethernet.h"
 
 #ifndef VIRTIO_NET_HDR_GSO_UDP_L4
 #define VIRTIO_NET_HDR_GSO_UDP_L4 5  /* Linux 6.2 */
@@ -25,17 +25,13 @@ enum {
     MOST_PARTS = 64          /* UDP_MAX_SEGMENTS of the kernels that allow the fewest */
 };
 
-static uint32_t get16(const uint8_t *bytes) {
-    return (uint32_t)bytes[0] << 8 | bytes[1];
-}
-
 static void put16(uint8_t *bytes, uint32_t value) {
     bytes[0] = (uint8_t)(value >> 8);
     bytes[1] = (uint8_t)value;
 }
 
 static uint32_t get32(const uint8_t *bytes) {
-    return get16(bytes) << 16 | get16(bytes + 2);
+    return gl_get16(bytes) << 16 | gl_get16(bytes + 2);
 }
 
 /* Where the headers of a TCP segment or UDP datagram are: offsets in bytes. */
@@ -46,14 +42,11 @@ typedef struct {
 
 /* The place of headers in the first `length` bytes of a frame; 0 if they are not all there. */
 static int locate(const uint8_t *frame, uint32_t length, int tcp, gl_place *place) {
-    uint32_t at = 12;
-    while (at + 2 <= length && (get16(frame + at) == ETH_P_8021Q || get16(frame + at) == ETH_P_8021AD)) {
-        at += GL_VLAN_TAG;
-    }
-    if (at + 2 + IPV4_HEADER > length) {
+    uint32_t at = gl_type_at(frame, length, IPV4_HEADER);
+    if (!at) {
         return 0;
     }
-    uint32_t type = get16(frame + at), protocol = tcp ? IPPROTO_TCP : IPPROTO_UDP, found;
+    uint32_t type = gl_get16(frame + at), protocol = tcp ? IPPROTO_TCP : IPPROTO_UDP, found;
     const uint8_t *network = frame + at + 2;
     *place = (gl_place){.network = at + 2, .ipv6 = type == ETH_P_IPV6, .tcp = tcp};
     if (type == ETH_P_IP && network[0] >> 4 == 4) {
@@ -100,7 +93,7 @@ static void finish(gl_packet *packet, const gl_place *place, uint32_t part, uint
         put16(network + IPV6_LENGTH, packet->length - place->network - IPV6_HEADER);
     } else {
         put16(network + IPV4_LENGTH, packet->length - place->network);
-        put16(network + IPV4_ID, get16(network + IPV4_ID) + part);
+        put16(network + IPV4_ID, gl_get16(network + IPV4_ID) + part);
         put16(network + IPV4_SUM, 0);
         put16(network + IPV4_SUM, (uint32_t)gl_fold(gl_sum(network, place->transport - place->network, 0)) ^ 0xffff);
     }
@@ -137,7 +130,7 @@ static gl_packet *complete(gl_packet *packet, const struct virtio_net_hdr *offlo
 }
 
 gl_packet *gl_offload_cut(gl_pool *pool, gl_slot *slot, uint32_t length, uint32_t room, uint32_t origin,
-                          gl_traffic *missing) {
+                          gl_counter *missing) {
     const struct virtio_net_hdr *offload = &slot->offload;
     gl_packet *head = slot->packet, *tail = head;
     uint32_t kind = offload->gso_type & ~(uint32_t)VIRTIO_NET_HDR_GSO_ECN, size = offload->gso_size;
@@ -160,7 +153,7 @@ gl_packet *gl_offload_cut(gl_pool *pool, gl_slot *slot, uint32_t length, uint32_
         uint32_t own = place.end + (rest < size ? rest : size);
         gl_packet *packet = gl_pool_get(pool);
         if (!packet) {
-            gl_note(missing, own);
+            gl_tally(missing, own);
             continue;
         }
         memcpy(packet->data, head->data, place.end);
@@ -184,18 +177,18 @@ static int is_plain(const gl_packet *packet, const gl_place *place) {
     const uint8_t *network = packet->data + place->network, *transport = packet->data + place->transport;
     uint32_t length = packet->length - place->transport;
     if (place->ipv6) {
-        if (get16(network + IPV6_LENGTH) != packet->length - place->network - IPV6_HEADER) {
+        if (gl_get16(network + IPV6_LENGTH) != packet->length - place->network - IPV6_HEADER) {
             return 0;
         }
-    } else if (place->transport - place->network != IPV4_HEADER || get16(network + IPV4_FLAGS) & FRAGMENT ||
-               get16(network + IPV4_LENGTH) != packet->length - place->network ||
+    } else if (place->transport - place->network != IPV4_HEADER || gl_get16(network + IPV4_FLAGS) & FRAGMENT ||
+               gl_get16(network + IPV4_LENGTH) != packet->length - place->network ||
                gl_fold(gl_sum(network, IPV4_HEADER, 0)) != 0xffff) {
         return 0;
     }
-    if (!place->tcp && get16(transport + UDP_LENGTH) != length) {
+    if (!place->tcp && gl_get16(transport + UDP_LENGTH) != length) {
         return 0;
     }
-    return packet->length > place->end && get16(packet->data + sum_at(place)) != 0 &&
+    return packet->length > place->end && gl_get16(packet->data + sum_at(place)) != 0 &&
            gl_fold(pseudo(packet->data, place, length) + gl_sum(transport, length, 0)) == 0xffff;
 }
 
@@ -213,10 +206,10 @@ static int follows(const gl_packet *first, const gl_packet *before, const gl_pac
     uint8_t *network = expected + place->network, *transport = expected + place->transport;
     const uint8_t *found = packet->data + place->transport;
     if (place->ipv6) {
-        put16(network + IPV6_LENGTH, get16(packet->data + place->network + IPV6_LENGTH));
+        put16(network + IPV6_LENGTH, gl_get16(packet->data + place->network + IPV6_LENGTH));
     } else {
         put16(network + IPV4_LENGTH, packet->length - place->network);
-        put16(network + IPV4_ID, get16(network + IPV4_ID) + count);
+        put16(network + IPV4_ID, gl_get16(network + IPV4_ID) + count);
         memcpy(network + IPV4_SUM, packet->data + place->network + IPV4_SUM, 2);
     }
     memcpy(expected + sum_at(place), packet->data + sum_at(place), 2);
@@ -230,7 +223,7 @@ static int follows(const gl_packet *first, const gl_packet *before, const gl_pac
         }
         transport[TCP_FLAGS] = (uint8_t)((transport[TCP_FLAGS] & ~CWR) | (found[TCP_FLAGS] & (FIN | PSH)));
     } else {
-        put16(transport + UDP_LENGTH, get16(found + UDP_LENGTH));
+        put16(transport + UDP_LENGTH, gl_get16(found + UDP_LENGTH));
     }
     return memcmp(expected, packet->data, place->end) == 0;
 }

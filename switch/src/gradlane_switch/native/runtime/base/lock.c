@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/lock.h"
+
+#include <stdlib.h>
+
+gl_lock *gl_lock_new(void) {
+    gl_lock *lock = calloc(1, sizeof *lock);
+    if (!lock) {
+        return NULL;
+    }
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
+    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&lock->mutex, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+    return lock;
+}
+
+void gl_lock_free(gl_lock *lock) {
+    pthread_mutex_destroy(&lock->mutex);
+    free(lock);
+}
