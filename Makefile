@@ -169,7 +169,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	ln -sfn /usr/lib/python3/dist-packages/mininet "$$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])')/mininet"
 
-SOURCES := $(wildcard agent/pyproject.toml agent/*.py agent/src/gradlane/wire.py agent/src/gradlane/core/* \
+SOURCES := $(wildcard agent/pyproject.toml agent/*.py agent/src/gradlane/wire.py agent/src/gradlane/core/*/* \
 	switch/pyproject.toml controller/pyproject.toml mininet/pyproject.toml bench/pyproject.toml)
 
 $(VENV)/.ready: $(VENV)/bin/python $(SOURCES)

@@ -41,7 +41,8 @@ generated.mkdir(parents=True, exist_ok=True)
 ffi = FFI()
 ffi.cdef("struct iovec { void *iov_base; size_t iov_len; }; struct sockaddr_storage { ...; };")
 HEADERS = (
-    "port.h", "engine.h", "io.h", "channel.h", "exchange.h", "magnitude.h", "feedback.h", "tolerance.h", "convert.h",
+    "arithmetic/magnitude.h", "arithmetic/residual.h", "arithmetic/convert.h", "rate/port.h", "engine/engine.h",
+    "io/runner.h", "channel/channel.h", "exchange/tolerance.h", "exchange/exchange.h",
 )  # fmt: skip
 for header in HEADERS:
     ffi.cdef(_declarations(definitions, header))
@@ -50,7 +51,7 @@ target = [] if os.environ.get("GRADLANE_PORTABLE") else ["-march=native"]
 ffi.set_source(
     "gradlane._core",
     "".join(f'#include "{header}"\n' for header in HEADERS),
-    sources=[f"src/gradlane/core/{path.name}" for path in sorted(CORE.glob("*.c"))],
+    sources=[str(path.relative_to(HERE)) for path in sorted(CORE.glob("*/*.c"))],
     include_dirs=["src/gradlane/core", "build/generated"],
     extra_compile_args=[
         "-std=gnu11",

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The exchange's processes, their regions and commands, and its failures.
+ */
+#define _GNU_SOURCE
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "exchange/exchange_internal.h"
+
+enum { PIECE = 1 << 20 }; /* bytes that reduce_slice is given at a time */
+
+void fail(gl_exchange *x, unsigned kind, unsigned process, uint32_t tensor, uint32_t step, const char *format, ...) {
+    if (x->failure.kind) return;
+    x->failure.kind = kind, x->failure.process = process, x->failure.tensor = tensor, x->failure.step = step;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(x->failure.text, sizeof x->failure.text, format, arguments);
+    va_end(arguments);
+    eventfd_write(x->notify, 1);
+}
+
+bool submit(gl_exchange *x, const gl_submission *s, uint64_t now) {
+    if (!gl_submit(x->engine, s, now)) return true;
+    fail(x, GL_FAILURE_MEMORY, 0, s->tensor, s->step,
+         "the transport can't take it: memory is out, or contributions of other hosts fill what the job may have");
+    return false;
+}
+
+void completed(gl_exchange *x, unsigned process, uint16_t slot) {
+    gl_channel_complete(x->processes[process].channel, slot, 1);
+}
+
+/* reduce.c of the engine */
+void reduce_slice(uint8_t *result, const uint8_t *const *sources, unsigned count, unsigned reduction, unsigned divisor,
+                  uint32_t bytes, unsigned element_type);
+
+void reduce_local(uint8_t *out, const uint8_t *const *sources, unsigned count, unsigned reduction, uint64_t elements,
+                  unsigned element_type) {
+    const uint64_t bytes = elements * gl_element_bytes(element_type);
+    const unsigned divisor = reduction == GL_MEAN || reduction == GL_MEAN_OF_ARRIVED ? count : 1;
+    for (uint64_t at = 0; at < bytes; at += PIECE) {
+        const uint8_t *pieces[GL_MAX_PROCESSES];
+        for (unsigned i = 0; i < count; i++) pieces[i] = sources[i] + at;
+        const uint32_t length = bytes - at < PIECE ? (uint32_t)(bytes - at) : PIECE;
+        reduce_slice(out + at, pieces, count, reduction, divisor, length, element_type);
+    }
+}
+
+/* A command may be the last that a whole operation waits for. */
+static void take_commands(process *p, uint64_t now) {
+    gl_exchange *x = p->exchange;
+    gl_command c;
+    int got = 0;
+    while (!x->failure.kind && (got = gl_channel_take(p->channel, &c)) > 0) {
+        if (c.kind == GL_COMMAND_TENSOR)
+            tensor_command(x, p, &c, now);
+        else if (c.kind == GL_COMMAND_COLLECTIVE)
+            group_command(x, p, &c, now);
+        else
+            fail(x, GL_FAILURE_PROCESS, p->number, 0, 0, "command %u does not exist", c.kind);
+    }
+    if (got < 0) fail(x, GL_FAILURE_PROCESS, p->number, 0, 0, "its command ring makes no sense");
+    tensor_work(x, now);
+}
+
+static void on_kick(void *context, uint64_t now) {
+    process *p = context;
+    gl_channel_kicked(p->channel);
+    take_commands(p, now);
+}
+
+static void on_again(void *context, uint64_t now) {
+    gl_exchange *x = context;
+    eventfd_t count;
+    eventfd_read(x->again, &count);
+    tensor_work(x, now);
+}
+
+gl_exchange *gl_exchange_new(gl_runner *runner, gl_engine *engine, const gl_exchange_config *config, int notify) {
+    if (!config->processes || config->processes > GL_MAX_PROCESSES || config->slice_bytes < 8) return NULL;
+    gl_exchange *x = calloc(1, sizeof *x);
+    if (!x) return NULL;
+    x->config = *config, x->runner = runner, x->engine = engine, x->notify = notify;
+    for (unsigned k = 0; k < config->processes; k++)
+        x->processes[k] = (process){.exchange = x, .number = k, .kicks = -1};
+    gl_tolerance_new(&x->tolerance, config->critical, config->threshold, config->window);
+    x->again = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (x->again < 0) return free(x), NULL;
+    if (gl_runner_watch(runner, x->again, on_again, x)) return close(x->again), free(x), NULL;
+    gl_runner_deliver(runner, engine, gl_exchange_drain, x);
+    return x;
+}
+
+void gl_exchange_stop(gl_exchange *x) {
+    gl_runner_deliver(x->runner, x->engine, NULL, NULL);
+    for (unsigned k = 0; k < x->config.processes; k++)
+        if (x->processes[k].kicks >= 0) gl_runner_unwatch(x->runner, x->processes[k].kicks);
+    gl_runner_unwatch(x->runner, x->again);
+}
+
+void gl_exchange_free(gl_exchange *x) {
+    for (unsigned k = 0; k < x->config.processes; k++) {
+        gl_channel_free(x->processes[k].channel);
+        free(x->processes[k].regions);
+    }
+    close(x->again);
+    for (unsigned i = 0; i < GL_MAX_TENSORS; i++) tensor_free(x->tensors[i]);
+    for (unsigned i = 0; i < GL_MAX_GROUPS; i++) group_free(x->groups[i]);
+    free(x);
+}
+
+int gl_exchange_open(gl_exchange *x, unsigned number, void *memory, int kicks) {
+    if (number >= x->config.processes || x->processes[number].channel) return -1;
+    process *p = &x->processes[number];
+    p->channel = gl_channel_new(memory, kicks);
+    if (!p->channel) return -1;
+    if (gl_runner_watch(x->runner, kicks, on_kick, p)) {
+        gl_channel_free(p->channel);
+        p->channel = NULL;
+        return -1;
+    }
+    p->kicks = kicks;
+    return 0;
+}
+
+int gl_exchange_region(gl_exchange *x, unsigned number, unsigned index, uint8_t *memory, uint64_t bytes) {
+    if (number >= x->config.processes || index >= GL_MAX_REGIONS) return -1;
+    process *p = &x->processes[number];
+    if (!p->regions && !(p->regions = calloc(GL_MAX_REGIONS, sizeof *p->regions))) return -1;
+    if (p->regions[index].memory) return -1;
+    p->regions[index] = (region){.memory = memory, .bytes = bytes};
+    return 0;
+}
+
+int gl_exchange_release_region(gl_exchange *x, unsigned number, unsigned index) {
+    if (number >= x->config.processes || index >= GL_MAX_REGIONS || !x->processes[number].regions) return -1;
+    region *r = &x->processes[number].regions[index];
+    if (!r->memory || r->users) return -1;
+    r->memory = NULL;
+    return 0;
+}
+
+void gl_exchange_drain(void *context, gl_engine *engine, uint64_t now) {
+    gl_exchange *x = context;
+    (void)now;
+    for (gl_event *event; (event = gl_next_event(engine));) {
+        if (x->failure.kind) {
+            /* Nothing counts any more. */
+        } else if (event->kind == GL_EVENT_MISMATCH)
+            fail(x, GL_FAILURE_MISMATCH, event->source, event->tensor, event->step, "%u slices", event->slices);
+        else if (event->tensor < GL_FIRST_GROUP)
+            tensor_event(x, event);
+        else
+            group_event(x, event);
+        gl_event_free(event);
+    }
+}
+
+const gl_failure *gl_exchange_failure(const gl_exchange *x) { return &x->failure; }
+
+void gl_exchange_counts(const gl_exchange *x, gl_exchange_statistics *s) {
+    *s = x->statistics;
+    s->windows = x->tolerance.windows, s->critical_windows = x->tolerance.critical_windows;
+    s->critical = x->tolerance.critical;
+    s->residual_slices = 0;
+    for (unsigned i = 0; i < GL_MAX_TENSORS; i++)
+        for (unsigned k = 0; x->tensors[i] && k < x->tensors[i]->count; k++)
+            s->residual_slices += x->tensors[i]->partitions[k].residual.owed;
+}
+
+unsigned gl_exchange_under_way(const gl_exchange *x) { return x->under_way; }
+
+static void consider(gl_oldest_operation *oldest, uint64_t age, uint32_t tensor, uint32_t step, uint64_t missing) {
+    if (age >= oldest->age) *oldest = (gl_oldest_operation){age, tensor, step, missing};
+}
+
+int gl_exchange_oldest(const gl_exchange *x, gl_oldest_operation *oldest, uint64_t now) {
+    const unsigned processes = x->config.processes;
+    const uint64_t all = processes == 64 ? UINT64_MAX : (1ull << processes) - 1;
+    *oldest = (gl_oldest_operation){0};
+    for (unsigned i = 0; i < GL_MAX_TENSORS; i++) {
+        const tensor *t = x->tensors[i];
+        if (!t || !t->present) continue;
+        const uint64_t missing = all & ~t->present;
+        consider(oldest, now - t->since, t->id * GL_MAX_PARTITIONS, missing ? t->step + 1 : t->step, missing);
+    }
+    for (unsigned i = 0; i < GL_MAX_GROUPS; i++) {
+        const group *g = x->groups[i];
+        for (const joint *j = g ? g->joints : NULL; j; j = j->next) {
+            uint64_t missing = 0;
+            for (unsigned k = 0; k < processes; k++)
+                if (g->member_of[k] >= 0 && !j->parts[g->member_of[k]].present) missing |= 1ull << k;
+            consider(oldest, now - j->since, GL_FIRST_GROUP + g->id, j->sequence, missing);
+        }
+    }
+    return x->under_way > 0;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A job's data path at one host: takes the commands of the job's local processes in the runner's thread, brings their
+ * contributions together, submits them to the engine, and tells the processes when the results are there.
+ *
+ * All functions but gl_exchange_new, _stop and _free are called with the runner's lock held. What a process commands
+ * is checked here: a bad command fails the job (gl_exchange_failure), and touches no memory.
+ */
+#ifndef GRADLANE_EXCHANGE_H
+#define GRADLANE_EXCHANGE_H
+
+#include "channel/channel.h"
+#include "io/runner.h"
+
+enum {
+    GL_MAX_PROCESSES = 64,
+    GL_MAX_REGIONS = 4096, /* of a process */
+    GL_MAX_TENSORS = 3840,
+    GL_MAX_PARTITIONS = 16,  /* wire tensor = tensor * GL_MAX_PARTITIONS + partition */
+    GL_FIRST_GROUP = 0xF000, /* wire tensor of a group's collectives = GL_FIRST_GROUP + group */
+    GL_MAX_GROUPS = 4096,
+    GL_SIZE_CLASSES = 48,    /* of an operation, by the logarithm of its bytes */
+};
+
+typedef struct {
+    uint16_t host, hosts, servers, processes; /* own rank, workers, servers, local processes */
+    uint16_t slice_bytes;
+    double critical, threshold; /* adaptive tolerance, see tolerance.h; window 0: off */
+    uint32_t window;
+} gl_exchange_config;
+
+/* A part of a tensor that is an operation of the engine by itself. Losses in ppm: what the job tolerates. */
+typedef struct {
+    uint64_t first, elements;
+    uint32_t push_loss, pull_loss;
+    uint8_t algorithm;
+} gl_partition;
+
+/* `contributions`: one per local process; `result`: the only contribution, if nothing may be lost, or other memory.
+ * `layers`: of each slice of each partition, one partition after the other. All but the memory is copied. */
+typedef struct {
+    uint16_t id;
+    uint8_t element_type, reduction, feedback; /* feedback: what the network drops is added to the next contribution */
+    uint64_t elements;
+    uint8_t *const *contributions;
+    uint8_t *result;
+    uint32_t partition_count;
+    const gl_partition *partitions;
+    const uint16_t *layers;
+} gl_tensor;
+
+/* The processes of a group: `member_count` of them at each of its hosts. `members`: processes of this host, ascending.
+ * A pair is the way from process `from` to process `to` (ranks in the job), for SEND and RECEIVE. */
+typedef struct {
+    uint16_t id, host_count, member_count;
+    const uint16_t *hosts, *members;
+    uint8_t pair;
+    uint32_t from, to;
+    uint8_t algorithms[GL_SIZE_CLASSES]; /* of an all-reduce */
+} gl_group;
+
+typedef struct {
+    uint64_t submitted, completed;      /* operations of local processes, each counted once */
+    uint64_t elements;                  /* of completed operations */
+    uint64_t copied_bytes;              /* between local processes */
+    uint64_t residual_slices, kept_slices; /* owed at present; kept since the beginning */
+    uint64_t windows, critical_windows; /* of adaptive tolerance */
+    uint32_t step, critical;            /* highest step submitted; whether the phase is critical */
+} gl_exchange_statistics;
+
+/* PROCESS: `process` sent nonsense (`text` says what). MISMATCH: host `process` disagrees about the size of what `tensor`
+ * (on the wire) names. MEMORY: `text`. */
+enum { GL_FAILURE_NONE = 0, GL_FAILURE_PROCESS, GL_FAILURE_MISMATCH, GL_FAILURE_MEMORY };
+typedef struct {
+    uint32_t kind, process, tensor, step;
+    char text[200];
+} gl_failure;
+
+/* The operation that is longest under way. `missing` has a bit for each local process that has not called it. */
+typedef struct {
+    uint64_t age; /* us */
+    uint32_t tensor, step; /* `tensor`: on the wire */
+    uint64_t missing;
+} gl_oldest_operation;
+
+typedef struct gl_exchange gl_exchange;
+
+/* `notify`: an eventfd that is written once, when the exchange has failed. NULL if memory or descriptors are out. */
+gl_exchange *gl_exchange_new(gl_runner *runner, gl_engine *engine, const gl_exchange_config *config, int notify);
+/* Takes no commands and no events any more. */
+void gl_exchange_stop(gl_exchange *exchange);
+/* After gl_exchange_stop, and when the engine is gone, which works on the memory to the last. */
+void gl_exchange_free(gl_exchange *exchange);
+
+/* Each of these: 0, or -1 if memory is out or the numbers make no sense. */
+int gl_exchange_open(gl_exchange *exchange, unsigned process, void *memory, int kicks);
+int gl_exchange_region(gl_exchange *exchange, unsigned process, unsigned region, uint8_t *memory, uint64_t bytes);
+int gl_exchange_tensor(gl_exchange *exchange, const gl_tensor *tensor);
+int gl_exchange_group(gl_exchange *exchange, const gl_group *group);
+/* -1 if it is not there or under way. */
+int gl_exchange_release_region(gl_exchange *exchange, unsigned process, unsigned region);
+int gl_exchange_release_tensor(gl_exchange *exchange, unsigned id);
+/* Copies what is owed of a tensor to `values` (its size), or from there. -1 if it is not there or under way. */
+int gl_exchange_residual(gl_exchange *exchange, unsigned id, uint8_t *values, int import);
+
+/* The engine's drain (io.h). */
+void gl_exchange_drain(void *exchange, gl_engine *engine, uint64_t now);
+
+const gl_failure *gl_exchange_failure(const gl_exchange *exchange);
+void gl_exchange_counts(const gl_exchange *exchange, gl_exchange_statistics *statistics);
+unsigned gl_exchange_under_way(const gl_exchange *exchange);
+/* 1, or 0 if nothing is under way. */
+int gl_exchange_oldest(const gl_exchange *exchange, gl_oldest_operation *oldest, uint64_t now);
+
+#endif

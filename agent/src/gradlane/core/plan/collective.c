@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which nodes make up a collective. Every rank lists its own ones; where two ranks exchange a message, both list its nodes
+ * in the same order. A plan is all there is to an algorithm: what reduces, waits and repairs is the same for all.
+ */
+#include "engine/internal.h"
+
+enum { PUSH = false, PULL = true };
+
+typedef struct {
+    gl_engine *e;
+    operation *o;
+    const uint16_t *group; /* NULL: all workers */
+    unsigned size, me;     /* members of the group; this rank's place among them */
+    unsigned reduction;
+    unsigned meeting;      /* streams that meet at the busiest port on the way */
+    bool exact;            /* a message holds sums of many: nothing of it may be lost */
+    bool failed;           /* memory is out, or a message is too long */
+} plan;
+
+/* Consecutive slices of a block of elements. `before`: slices of the blocks before it, as layers and magnitudes count. */
+typedef struct {
+    uint32_t first, slices, last_length, before;
+} range;
+
+uint32_t gl_shard_start(uint32_t slices, uint32_t index, uint32_t parts) {
+    return (uint32_t)((uint64_t)slices * index / parts);
+}
+
+static unsigned rank_of(const plan *p, unsigned member) { return p->group ? p->group[member] : member; }
+
+static range whole(const gl_engine *e, uint64_t bytes) {
+    const uint32_t stride = e->config.slice_bytes, slices = (uint32_t)((bytes + stride - 1) / stride);
+    return (range){.slices = slices, .last_length = (uint32_t)(bytes - (uint64_t)(slices - 1) * stride)};
+}
+
+/* The part of a range that falls to one of several. */
+static range shard(const plan *p, range r, unsigned index, unsigned parts) {
+    const uint32_t first = gl_shard_start(r.slices, index, parts), end = gl_shard_start(r.slices, index + 1, parts);
+    return (range){first, end - first, end == r.slices ? r.last_length : p->e->config.slice_bytes, 0};
+}
+
+static range block(range r, unsigned index) {
+    r.before = index * r.slices;
+    return r;
+}
+
+/* `own` and `out` are where the range's block begins. The caller sees to it that the range is not empty. */
+static node *add(plan *p, range r, const uint8_t *own, uint8_t *out) {
+    operation *o = p->o;
+    node *n = calloc(1, sizeof *n), **nodes = realloc(o->nodes, (o->node_count + 1) * sizeof *nodes);
+    if (nodes) o->nodes = nodes;
+    if (!n || !nodes) return free(n), p->failed = true, NULL;
+    nodes[o->node_count++] = n;
+    const uint64_t stride = p->e->config.slice_bytes, offset = r.first * stride;
+    n->operation = o;
+    n->first = r.before + r.first, n->slices = r.slices, n->last_length = r.last_length;
+    n->bytes = (r.slices - 1) * stride + r.last_length;
+    n->own = own ? own + offset : NULL;
+    n->out = out ? out + offset : NULL;
+    n->divisor = 1;
+    return n;
+}
+
+/* What it reduces is the operation's result: all of the group's contributions, or those that arrived. */
+static void result(const plan *p, node *n, bool counted) {
+    if (!n || (p->reduction != GL_MEAN && p->reduction != GL_MEAN_OF_ARRIVED)) return;
+    n->divisor = counted && p->reduction == GL_MEAN_OF_ARRIVED ? 0 : p->size;
+}
+
+static link *link_of(plan *p, link **list, unsigned rank, bool pull) {
+    while (*list && ((*list)->rank != rank || (*list)->pull != pull)) list = &(*list)->next;
+    if (*list || !(*list = calloc(1, sizeof **list))) return *list;
+    (*list)->rank = (uint16_t)rank, (*list)->pull = pull, (*list)->exact = p->exact;
+    (*list)->meeting = (uint16_t)p->meeting;
+    return *list;
+}
+
+static void join(plan *p, node *n, link **list, unsigned rank, bool pull, joint **joints, unsigned *count) {
+    link *l = n ? link_of(p, list, rank, pull) : NULL;
+    segment *segments = l ? realloc(l->segments, (l->count + 1) * sizeof *segments) : NULL;
+    if (segments) l->segments = segments;
+    joint *more = segments ? realloc(*joints, (*count + 1) * sizeof *more) : NULL;
+    if (more) *joints = more;
+    if (!more || l->slices + n->slices > GL_MAX_SLICES) {
+        p->failed = true;
+        return;
+    }
+    segments[l->count++] = (segment){n, l->slices};
+    unsigned at = (*count)++;
+    for (; at && more[at - 1].link->rank > rank; at--) more[at] = more[at - 1];
+    more[at] = (joint){l, l->slices};
+    l->slices += n->slices;
+}
+
+static void from(plan *p, node *n, unsigned rank, bool pull) {
+    if (n) join(p, n, &p->o->incoming, rank, pull, &n->from, &n->from_count);
+}
+
+static void to(plan *p, node *n, unsigned rank, bool pull) {
+    if (n) join(p, n, &p->o->outgoing, rank, pull, &n->to, &n->to_count);
+}
+
+static void from_all(plan *p, node *n) {
+    for (unsigned k = 0; k < p->size; k++)
+        if (rank_of(p, k) != p->e->config.rank) from(p, n, rank_of(p, k), PUSH);
+}
+
+static bool multicasts(const plan *p) { return p->e->config.multicast && p->size == p->e->config.workers; }
+
+static void to_all(plan *p, node *n) {
+    if (multicasts(p)) {
+        if (p->size > 1 || is_server(p->e)) to(p, n, p->e->ranks, PULL);
+        return;
+    }
+    for (unsigned k = 1; k <= p->size; k++) {
+        const unsigned rank = rank_of(p, (p->me + k) % p->size);
+        if (rank != p->e->config.rank) to(p, n, rank, PULL);
+    }
+}
+
+/* Every owner of a part receives all contributions to it, and sends the result to all. Each rank begins with the part after
+ * its own, so that not all fall on the same owner first. */
+static void all_reduce(plan *p, const gl_submission *s, range r) {
+    const gl_config *c = &p->e->config;
+    const bool servers = c->servers && p->size == c->workers;
+    const unsigned parts = servers ? c->servers : p->size;
+    for (unsigned k = 1; k <= parts; k++) {
+        const unsigned part = (p->me + k) % parts, owner = servers ? c->workers + part : rank_of(p, part);
+        const range its = shard(p, r, part, parts);
+        if (!its.slices) continue;
+        /* A pair's pushes and pulls are one stream, but for multicast pulls. */
+        p->meeting = servers ? p->size : (p->size - 1) * (multicasts(p) ? 2 : 1);
+        if (owner == c->rank) {
+            node *n = add(p, its, s->in, s->out);
+            result(p, n, true);
+            from_all(p, n), to_all(p, n);
+            continue;
+        }
+        to(p, add(p, its, s->in, NULL), owner, PUSH);
+        node *n = add(p, its, NULL, s->out);
+        if (n) n->instead = s->in + (uint64_t)its.first * c->slice_bytes; /* a lost result keeps the own gradient */
+        from(p, n, owner, PULL);
+    }
+}
+
+static void reduce_to(plan *p, const uint8_t *in, uint8_t *out, range r, unsigned root) {
+    if (root != p->e->config.rank) {
+        to(p, add(p, r, in, NULL), root, PUSH);
+        return;
+    }
+    node *n = add(p, r, in, out);
+    result(p, n, true);
+    from_all(p, n);
+}
+
+static void broadcast_from(plan *p, const uint8_t *in, uint8_t *out, range r, unsigned root) {
+    if (root == p->e->config.rank)
+        to_all(p, add(p, r, in, out));
+    else
+        from(p, add(p, r, NULL, out), root, PULL);
+}
+
+static void all_to_all(plan *p, const gl_submission *s, range r, uint64_t stride) {
+    for (unsigned k = 1; k <= p->size; k++) {
+        const unsigned other = (p->me + k) % p->size;
+        const uint8_t *in = s->in + other * stride;
+        uint8_t *out = s->out + other * stride;
+        if (other == p->me) {
+            add(p, r, in, out);
+            continue;
+        }
+        to(p, add(p, block(r, other), in, NULL), rank_of(p, other), PUSH);
+        from(p, add(p, r, NULL, out), rank_of(p, other), PUSH);
+    }
+}
+
+/* Ring all-reduce (Patarasuk and Yuan, JPDC 2009), and its halves. A part's sum starts behind its owner and goes down the
+ * ring to it, and from there the result goes on. A rank's slices follow each other without a pause between the rounds:
+ * each is sent on as soon as it is reduced. */
+static void ring(plan *p, const gl_submission *s, range r, uint64_t stride, bool reduces, bool gathers) {
+    const unsigned up = rank_of(p, (p->me + 1) % p->size), down = rank_of(p, (p->me + p->size - 1) % p->size);
+    const unsigned last = (p->me + p->size - 1) % p->size, next = (p->me + 1) % p->size;
+    const bool shared = reduces && gathers; /* parts of one block; otherwise each part is a block */
+    if (p->size == 1) {
+        add(p, r, s->in, s->out);
+        return;
+    }
+    p->exact = true;
+    for (unsigned k = 1; reduces && k <= p->size; k++) {
+        const unsigned part = (p->me + k) % p->size;
+        const range its = shared ? shard(p, r, part, p->size) : block(r, part);
+        const bool final = part == p->me;
+        if (!its.slices) continue;
+        node *n = add(p, its, s->in + (shared ? 0 : part * stride), final ? s->out : NULL);
+        if (part != next) from(p, n, up, PUSH);
+        if (!final) {
+            to(p, n, down, PUSH);
+            continue;
+        }
+        result(p, n, false);
+        if (gathers) to(p, n, down, PULL);
+    }
+    for (unsigned k = 0; gathers && k < p->size; k++) {
+        const unsigned part = (p->me + k) % p->size;
+        const range its = shared ? shard(p, r, part, p->size) : r;
+        if (!its.slices || (reduces && part == p->me)) continue;
+        uint8_t *out = s->out + (shared ? 0 : part * stride);
+        node *n = add(p, its, part == p->me ? s->in : NULL, out);
+        if (part != p->me) from(p, n, up, PULL);
+        if (part != last) to(p, n, down, PULL);
+    }
+}
+
+/* The way to the root, or from it, through all the others one after the other. */
+static void chain(plan *p, const gl_submission *s, range r, unsigned root, bool reduces) {
+    const unsigned up = rank_of(p, (p->me + 1) % p->size), down = rank_of(p, (p->me + p->size - 1) % p->size);
+    const bool is_root = p->me == root, is_last = (p->me + 1) % p->size == root;
+    p->exact = true;
+    if (reduces) {
+        node *n = add(p, r, s->in, is_root ? s->out : NULL);
+        if (!is_last && p->size > 1) from(p, n, up, PUSH);
+        if (is_root)
+            result(p, n, false);
+        else
+            to(p, n, down, PUSH);
+    } else {
+        node *n = add(p, r, is_root ? s->in : NULL, s->out);
+        if (!is_root) from(p, n, up, PULL);
+        if (rank_of(p, root) != down && p->size > 1) to(p, n, down, PULL);
+    }
+}
+
+static void make(plan *p, const gl_submission *s, uint64_t bytes) {
+    const range r = whole(p->e, bytes);
+    const uint64_t stride = s->stride ? s->stride : bytes;
+    const bool rings = s->algorithm == GL_RING;
+    const bool one_to_one = rings || p->size == 1 || (s->collective == GL_BROADCAST && multicasts(p));
+    p->meeting = one_to_one || s->collective >= GL_SEND ? 1 : p->size - 1;
+    unsigned root = 0;
+    while (root + 1 < p->size && rank_of(p, root) != s->root) root++;
+    switch (s->collective) {
+    case GL_ALL_REDUCE:
+        if (rings)
+            ring(p, s, r, 0, true, true);
+        else
+            all_reduce(p, s, r);
+        break;
+    case GL_REDUCE_SCATTER:
+        if (rings)
+            ring(p, s, r, stride, true, false);
+        else
+            for (unsigned k = 1; k <= p->size; k++) {
+                const unsigned part = (p->me + k) % p->size;
+                reduce_to(p, s->in + part * stride, s->out, block(r, part), rank_of(p, part));
+            }
+        break;
+    case GL_ALL_GATHER:
+        if (rings)
+            ring(p, s, r, stride, false, true);
+        else
+            for (unsigned k = 0; k < p->size; k++) {
+                const unsigned part = (p->me + k) % p->size;
+                broadcast_from(p, s->in, s->out + part * stride, r, rank_of(p, part));
+            }
+        break;
+    case GL_BROADCAST:
+        if (rings)
+            chain(p, s, r, root, false);
+        else
+            broadcast_from(p, s->in, s->out, r, s->root);
+        break;
+    case GL_REDUCE:
+        if (rings)
+            chain(p, s, r, root, true);
+        else
+            reduce_to(p, s->in, s->out, r, s->root);
+        break;
+    case GL_ALL_TO_ALL: all_to_all(p, s, r, stride); break;
+    case GL_SEND: to(p, add(p, r, s->in, NULL), s->root, PUSH); break;
+    case GL_RECEIVE: from(p, add(p, r, NULL, s->out), s->root, PUSH); break;
+    }
+}
+
+static bool is_member(const gl_engine *e, const gl_submission *s, unsigned rank) {
+    if (!s->group) return rank < e->config.workers;
+    for (unsigned k = 0; k < s->group_size; k++)
+        if (s->group[k] == rank) return true;
+    return false;
+}
+
+static bool is_reduction(unsigned collective) {
+    return collective == GL_ALL_REDUCE || collective == GL_REDUCE_SCATTER || collective == GL_REDUCE;
+}
+
+static bool is_float(unsigned type) { return type <= GL_TYPE_FLOAT64; }
+
+/* Whether the submission makes sense; everything that depends on its bytes comes later. */
+static bool is_valid(const gl_engine *e, const gl_submission *s) {
+    const unsigned collective = s->collective, rank = e->config.rank;
+    const bool reduces = is_reduction(collective);
+    const bool rooted = collective == GL_BROADCAST || collective == GL_REDUCE;
+    const bool pair = collective == GL_SEND || collective == GL_RECEIVE;
+    if (!s->elements || !gl_element_bytes(s->element_type)) return false;
+    if (s->elements > UINT64_MAX / 8 || s->elements * gl_element_bytes(s->element_type) / e->config.slice_bytes > UINT32_MAX / 2)
+        return false;
+    if (collective < GL_ALL_REDUCE || collective > GL_RECEIVE) return false;
+    if (s->algorithm != GL_DIRECT && s->algorithm != GL_RING) return false;
+    if (reduces && (s->reduction < GL_MEAN_OF_ARRIVED || s->reduction > GL_PRODUCT)) return false;
+    if (reduces && s->reduction <= GL_MEAN && !is_float(s->element_type)) return false;
+    for (unsigned k = 0; s->group && k < s->group_size; k++)
+        if (s->group[k] >= e->config.workers || (k && s->group[k] <= s->group[k - 1])) return false;
+    if (!is_member(e, s, rank)) return false;
+    if ((rooted || pair) && !is_member(e, s, s->root)) return false;
+    if (pair && s->root == rank) return false;
+    const bool receives = collective != GL_SEND && (collective != GL_REDUCE || s->root == rank);
+    const bool sends = collective != GL_RECEIVE && (collective != GL_BROADCAST || s->root == rank);
+    return (s->in || !sends) && (s->out || !receives);
+}
+
+static bool has_blocks(unsigned collective) { return collective == GL_REDUCE_SCATTER || collective == GL_ALL_TO_ALL; }
+
+/* What a submission points to, and the tolerance that its layers have. */
+static bool take_facts(gl_engine *e, operation *o, const gl_submission *s, uint32_t slices) {
+    o->layers = calloc(slices, sizeof *o->layers);
+    o->magnitudes = s->magnitudes ? malloc(slices) : NULL;
+    if (!o->layers || (s->magnitudes && !o->magnitudes)) return false;
+    if (s->layers) memcpy(o->layers, s->layers, slices * sizeof *o->layers);
+    if (s->magnitudes) memcpy(o->magnitudes, s->magnitudes, slices);
+    o->loss_class = class_of(e, o->layers[0]);
+    for (uint32_t i = 1; i < slices; i++)
+        if (o->layers[i] != o->layers[i - 1] && class_of(e, o->layers[i]) != o->loss_class) return false;
+    o->push_loss = s->push_loss, o->pull_loss = s->pull_loss;
+    return s->push_loss <= tolerated(e, o->loss_class, false) && s->pull_loss <= tolerated(e, o->loss_class, true);
+}
+
+int gl_submit(gl_engine *e, const gl_submission *s, uint64_t now) {
+    operation *early = find_operation(e, s->step, s->tensor);
+    if (!is_valid(e, s) || (early && early->planned)) return -1;
+    const uint64_t bytes = s->elements * gl_element_bytes(s->element_type);
+    plan p = {.e = e, .group = s->group, .size = s->group ? s->group_size : e->config.workers};
+    while (rank_of(&p, p.me) != e->config.rank) p.me++;
+    operation *o = p.o = operation_new(s->step, s->tensor);
+    if (!o) return -1;
+    o->local = true;
+    p.reduction = is_reduction(s->collective) ? s->reduction : 0;
+    o->encoding = (uint8_t)(s->element_type | p.reduction << 4);
+    p.failed = !take_facts(e, o, s, whole(e, bytes).slices * (has_blocks(s->collective) ? p.size : 1));
+    if (!p.failed) make(&p, s, bytes);
+    if (p.failed) return operation_free(e, o), -1;
+    if (early) operation_replace(e, early, o);
+    return operation_begin(e, o, now) ? 0 : -1;
+}
+
+operation *operation_of_server(gl_engine *e, const rx_message *m, uint64_t now) {
+    const unsigned reduction = reduction_of(m->encoding);
+    if (!reduction || (reduction <= GL_MEAN && !is_float(type_of(m->encoding)))) return NULL;
+    operation *o = operation_new(m->step, m->tensor);
+    if (!o) return NULL;
+    plan p = {.e = e, .o = o, .size = e->config.workers, .reduction = reduction};
+    /* Without multicast a server's own link carries a copy for every worker. */
+    p.meeting = multicasts(&p) ? e->config.servers : p.size;
+    o->encoding = m->encoding, o->loss_class = m->loss_class;
+    o->pull_loss = tolerated(e, m->loss_class, true);
+    o->layers = calloc(m->slices, sizeof *o->layers);
+    node *n = add(&p, (range){.slices = m->slices}, NULL, NULL);
+    result(&p, n, true);
+    from_all(&p, n), to_all(&p, n);
+    if (p.failed || !o->layers || !operation_begin(e, o, now)) return operation_free(e, o), NULL;
+    return o;
+}

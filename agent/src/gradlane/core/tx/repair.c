@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The end of a message at its sender: PROBE, and repair of just what a BITMAP says is missing, until STOP.
+ */
+#include "engine/internal.h"
+
+void arm_probe(gl_engine *e, target *t, uint64_t now) {
+    /* A PROBE overtakes slices that still queue, so it waits for the queues that the rate control allows. */
+    t->probe_wait = 2 * e->peers[t->rank].srtt + (uint32_t)(e->queue_time / 2);
+    timer_set(e, &t->probe, now + t->probe_wait);
+}
+
+void probe(gl_engine *e, target *t, uint64_t now) {
+    if (!t->repairs) {
+        uint8_t h[GL_HEADER];
+        put_header(e, h, t->message, GL_KIND_PROBE, 0);
+        if (t->message->sent == t->message->slices) h[GL_AT_FLAGS] |= GL_FLAG_END;
+        send_control(e, t->rank, GL_KIND_PROBE, h, NULL, 0);
+        e->statistics.probes_sent++;
+        if (t->probe_wait < PROBE_WAIT_MAX) t->probe_wait = t->probe_wait * 3 / 2;
+    }
+    timer_set(e, &t->probe, now + t->probe_wait);
+}
+
+/* The target that an answer is from. NULL: it is not about what is under way. */
+static target *answering(gl_engine *e, unsigned source, const uint8_t *h) {
+    tx_message *m = find_sent(e, get32(h + GL_AT_MESSAGE));
+    target *t = m ? find_target(m, source) : NULL;
+    if (!t || t->stopped) return NULL;
+    if (get16(h + GL_AT_LENGTH) == (m->slices + 7) / 8) return t;
+    return e->statistics.bad_length++, NULL;
+}
+
+void on_stop(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *bits, uint64_t now) {
+    target *t = answering(e, source, h);
+    if (!t) return;
+    tx_message *m = t->message;
+    path_stopped(e, m, source, now);
+    t->stopped = true;
+    timer_stop(e, &t->probe);
+    heap_remove(&e->paths[t->rank].repairs, &t->turn);
+    e->paths[t->rank].backlog -= t->repairs;
+    t->repairs = 0;
+    if (++m->stopped == m->targets) tx_stopped(e, m, bits);
+}
+
+/* Repairs what a BITMAP misses beyond the budget, the largest magnitudes first: the budget is for the rest. `settled`:
+ * nothing of the first pass is in flight any more. Returns whether the receiver has all that was sent. */
+static bool queue_repairs(gl_engine *e, target *t, const uint8_t *bits, bool settled, uint64_t now) {
+    const tx_message *m = t->message;
+    const uint32_t in_flight = e->peers[t->rank].srtt * 5 / 4;
+    uint16_t missing[GL_MAX_SLICES];
+    uint32_t count = 0, outstanding = 0, by_magnitude[256] = {0};
+    for (uint32_t i = 0; i < m->sent; i++) {
+        const uint32_t slice = m->queue ? m->queue[i] : i;
+        const uint32_t last = t->repaired_at[slice] ? t->repaired_at[slice] : m->sent_at[slice];
+        if (bits[slice >> 3] >> (slice & 7) & 1) continue;
+        outstanding++;
+        if (test_bit(t->todo, slice)) continue;
+        if ((uint32_t)now - last < in_flight && !(settled && !t->repaired_at[slice])) continue;
+        missing[count++] = (uint16_t)slice;
+        by_magnitude[magnitude_of(e, m, slice)]++;
+    }
+    if (count <= m->budget) return !outstanding;
+    uint32_t need = count - m->budget;
+    unsigned least = 255;
+    for (uint32_t above = by_magnitude[255]; above < need; above += by_magnitude[least]) least--;
+    uint32_t of_least = need;
+    for (unsigned magnitude = least + 1; magnitude < 256; magnitude++) of_least -= by_magnitude[magnitude];
+    if (!t->repairs) heap_put(&e->paths[t->rank].repairs, &t->turn, e->order++);
+    for (uint32_t i = 0; i < count; i++) {
+        const unsigned magnitude = magnitude_of(e, m, missing[i]);
+        if (magnitude < least || (magnitude == least && !of_least)) continue;
+        of_least -= magnitude == least;
+        set_bit(t->todo, missing[i]);
+        t->repairs++;
+        e->paths[t->rank].backlog++;
+    }
+    return false;
+}
+
+void on_bitmap(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *bits, uint64_t now) {
+    target *t = answering(e, source, h);
+    if (!t) return;
+    const tx_message *m = t->message;
+    if (!t->todo) {
+        t->todo = calloc(words(m->slices), sizeof *t->todo);
+        t->repaired_at = calloc(m->slices, sizeof *t->repaired_at);
+        t->repair_sequence = calloc(m->slices, sizeof *t->repair_sequence);
+        if (!t->todo || !t->repaired_at || !t->repair_sequence) {
+            free(t->todo), free(t->repaired_at), free(t->repair_sequence);
+            t->todo = NULL, t->repaired_at = t->repair_sequence = NULL;
+            return;
+        }
+    }
+    const bool has_all = queue_repairs(e, t, bits, h[GL_AT_FLAGS] & GL_FLAG_END, now);
+    if (m->sent < m->slices && has_all)
+        timer_stop(e, &t->probe);
+    else if (m->sent == m->slices || is_set(&t->probe))
+        arm_probe(e, t, now);
+}
