@@ -41,8 +41,9 @@ generated.mkdir(parents=True, exist_ok=True)
 ffi = FFI()
 ffi.cdef("struct iovec { void *iov_base; size_t iov_len; }; struct sockaddr_storage { ...; };")
 HEADERS = (
-    "arithmetic/magnitude.h", "arithmetic/residual.h", "arithmetic/convert.h", "rate/port.h", "engine/engine.h",
-    "io/runner.h", "channel/channel.h", "exchange/tolerance.h", "exchange/exchange.h",
+    "base/batch.h", "arithmetic/types.h", "arithmetic/convert.h", "arithmetic/magnitude.h", "arithmetic/residual.h",
+    "rate/port.h", "job/config.h", "job/statistics.h", "plan/submission.h", "tx/route.h", "operation/events.h",
+    "engine/engine.h", "io/clock.h", "io/runner.h", "channel/channel.h", "exchange/tolerance.h", "exchange/exchange.h",
 )  # fmt: skip
 for header in HEADERS:
     ffi.cdef(_declarations(definitions, header))

@@ -3,7 +3,9 @@
  * Conversion of arrays, in blocks that stay in the cache.
  */
 #include "arithmetic/convert.h"
+
 #include "arithmetic/elements.h"
+#include "arithmetic/types.h"
 
 enum { BLOCK = 512 };
 

@@ -12,7 +12,7 @@
 #include <immintrin.h>
 #endif
 
-#include "engine/engine.h"
+#include "wire.h"
 
 #ifdef __x86_64__
 /* A build for any x86-64 has no instruction that it may use for these, and converts an element in about 60 ns; so whether

@@ -3,11 +3,13 @@
  * The worth of slices. The loops are over blocks that stay in the first-level cache, in lanes that the compiler turns into
  * vectors.
  */
+#include "arithmetic/magnitude.h"
+
 #include <math.h>
 #include <stdbool.h>
 
 #include "arithmetic/elements.h"
-#include "arithmetic/magnitude.h"
+#include "arithmetic/types.h"
 
 enum { BLOCK = 512, LANES = 16, BINS = 4096 };
 

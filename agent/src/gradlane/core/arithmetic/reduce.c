@@ -3,24 +3,12 @@
  * The arithmetic on elements: contributions are combined in their order, block by block. Types of 16 bits are combined in
  * float32 and rounded once, to nearest even; integers wrap.
  */
+#include "arithmetic/reduce.h"
+
 #include "arithmetic/elements.h"
-#include "engine/internal.h"
+#include "arithmetic/types.h"
 
 enum { BLOCK = 512, FOLDED = 4 }; /* elements; sources that one pass takes */
-
-unsigned gl_element_bytes(unsigned element_type) {
-    switch (element_type) {
-    case GL_TYPE_UINT8:
-    case GL_TYPE_INT8: return 1;
-    case GL_TYPE_FLOAT16:
-    case GL_TYPE_BFLOAT16: return 2;
-    case GL_TYPE_FLOAT32:
-    case GL_TYPE_INT32: return 4;
-    case GL_TYPE_FLOAT64:
-    case GL_TYPE_INT64: return 8;
-    default: return 0;
-    }
-}
 
 /* Every element is computed from those at its own place, so what is written may be one of the sources. */
 #define EACH(expression) \

@@ -2,12 +2,13 @@
  *
  * Residuals of error feedback.
  */
+#include "arithmetic/residual.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "arithmetic/elements.h"
-#include "engine/engine.h"
-#include "arithmetic/residual.h"
+#include "arithmetic/types.h"
 
 enum { BLOCK = 512 };
 

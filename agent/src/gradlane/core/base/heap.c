@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A binary heap of items that know their place in it, so that any of them can be moved or taken out.
+ * The heap.
  */
-#include "engine/internal.h"
+#include "base/heap.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
 
 static void place(heap *h, uint32_t at, heap_item *item) {
     h->items[at] = item;

@@ -1,87 +1,148 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An engine's life.
+ * An engine puts the parts together: the sender, the receiver, and the operations above them.
  */
-#include "engine/internal.h"
+#include "engine/engine.h"
 
-static void path_new(gl_engine *e, path *p) {
-    p->share = p->rate = p->goal = e->rate;
-    p->room = UINT32_MAX;
-    p->rtt = INITIAL_RTT;
-    p->round_queue = UINT32_MAX;
-}
+#include <stdlib.h>
 
-/* NULL only if memory is out. */
-static const gl_range *ranges_copy(const gl_range *ranges, unsigned count) {
-    gl_range *copy = calloc(count + 1, sizeof *copy);
-    if (copy && count) memcpy(copy, ranges, count * sizeof *copy);
-    return copy;
-}
+#include "arithmetic/types.h"
+#include "base/bits.h"
+#include "job/job.h"
+#include "operation/operation.h"
+#include "rx/rx.h"
+#include "tx/trace.h"
+#include "tx/tx.h"
 
-static const gl_loss *losses_copy(const gl_loss *losses, unsigned count) {
-    gl_loss *copy = calloc(count + 1, sizeof *copy);
-    if (copy && count) memcpy(copy, losses, count * sizeof *copy);
-    return copy;
-}
+struct gl_engine {
+    job job;
+    tx tx;
+    rx rx;
+    operations operations;
+    uint64_t heard[GL_MAX_RANKS]; /* when the last datagram with the job's token came; 0: none yet */
+};
 
 gl_engine *gl_engine_new(const gl_config *config) {
-    const unsigned ranks = config->workers + config->servers;
-    if (!config->workers || ranks > GL_MAX_RANKS || config->rank >= ranks || !config->rate || !config->window ||
-        config->window > RING / 2 || config->slice_bytes < 8 || config->slice_bytes % 8)
-        return NULL;
     gl_engine *e = calloc(1, sizeof *e);
     if (!e) return NULL;
-    e->config = *config;
-    e->config.classes = ranges_copy(config->classes, config->class_count);
-    e->config.precedences = ranges_copy(config->precedences, config->precedence_count);
-    e->config.losses = losses_copy(config->losses, config->loss_count);
-    e->ranks = ranks;
-    e->counts = calloc((size_t)(ranks + 1) * (config->loss_count + 1), sizeof *e->counts);
-    if (!e->config.classes || !e->config.precedences || !e->config.losses || !e->counts) return gl_engine_free(e), NULL;
-    for (e->stride = 1; e->stride < ranks;) e->stride *= 2;
-    e->rate = (double)config->rate / 8e6;
-    e->queue_time = (double)config->buffer / 2 / e->rate;
-    e->weight = config->weight ? config->weight : 1;
-    if (!config->port && !(e->own_port = gl_port_new(0))) return gl_engine_free(e), NULL;
-    port_join(config->port ? config->port : e->own_port, e);
-    e->controls_tail = &e->controls;
-    e->events_tail = &e->events;
-    for (unsigned i = 0; i <= ranks; i++) path_new(e, &e->paths[i]);
-    e->paths[ranks].multicast = true;
-    for (unsigned rank = 0; rank < ranks; rank++) {
-        e->peers[rank].srtt = INITIAL_RTT, e->peers[rank].base[0] = e->peers[rank].base[1] = UINT32_MAX;
-        e->peers[rank].ring = calloc(RING, sizeof(rx_message *));
-        if (!e->peers[rank].ring) return gl_engine_free(e), NULL;
-    }
+    operations_new(&e->operations, &e->job, &e->tx, &e->rx);
+    if (!job_new(&e->job, config, &operation_upcalls, &e->operations) || !tx_new(&e->tx, &e->job) ||
+        !rx_new(&e->rx, &e->job))
+        return gl_engine_free(e), NULL;
     return e;
 }
 
 void gl_engine_free(gl_engine *e) {
     if (!e) return;
-    for (unsigned i = 0; i < OPERATIONS; i++)
-        while (e->operations[i]) operation_free(e, e->operations[i]);
-    for (unsigned rank = 0; rank < e->ranks && e->peers[rank].ring; rank++) {
-        for (unsigned i = 0; i < RING; i++) rx_free(e, e->peers[rank].ring[i]);
-        free(e->peers[rank].ring), free(e->peers[rank].routes);
-    }
-    for (unsigned i = 0; i <= e->ranks; i++) free(e->paths[i].messages.items), free(e->paths[i].repairs.items);
-    free(e->timers.items), free(e->waiting[0].items), free(e->waiting[1].items);
-    pool_free(e);
-    for (control *c = e->controls, *next; c; c = next) next = c->next, free(c);
-    for (gl_event *event; (event = gl_next_event(e));) gl_event_free(event);
-    free((void *)e->config.classes), free((void *)e->config.precedences), free((void *)e->config.losses);
-    if (e->port) port_leave(e);
-    gl_port_free(e->own_port);
-    free(e->counts), free(e);
+    operations_free(&e->operations);
+    rx_free(&e->rx);
+    tx_free(&e->tx);
+    job_free(&e->job);
+    free(e);
 }
 
-uint16_t gl_engine_job(const gl_engine *e) { return e->config.job; }
+uint16_t gl_engine_job(const gl_engine *e) { return e->job.config.job; }
 
-int gl_engine_has_event(const gl_engine *e) { return e->events != NULL; }
+int gl_submit(gl_engine *e, const gl_submission *s, uint64_t now) { return operation_submit(&e->operations, s, now); }
 
-int gl_engine_idle(const gl_engine *e) { return !e->unstopped && !e->controls; }
+/* Of a message that a header speaks of, parts per million. */
+static uint32_t most_lost(const gl_config *c, const uint8_t *h) {
+    return tolerated(c, class_of(c, get16(h + GL_AT_LAYER)), h[GL_AT_FLAGS] & GL_FLAG_PULL);
+}
 
-const gl_statistics *gl_engine_statistics(const gl_engine *e) { return &e->statistics; }
+void gl_receive(gl_engine *e, const uint8_t *h, uint32_t bytes, int congested, uint64_t now) {
+    job *j = &e->job;
+    gl_statistics *s = &j->statistics;
+    s->datagrams_received++;
+    if (bytes < GL_HEADER || h[0] >> 4 != GL_VERSION) {
+        s->bad_header++;
+        return;
+    }
+    const unsigned kind = h[0] & 15, source = get16(h + GL_AT_SOURCE);
+    const uint32_t length = bytes - GL_HEADER, slices = get16(h + GL_AT_SLICES);
+    if (get16(h + GL_AT_JOB) != j->config.job) {
+        s->bad_job++;
+        return;
+    }
+    if (get64(h + GL_AT_TOKEN) != j->config.token) {
+        s->bad_token++;
+        return;
+    }
+    if (source >= j->ranks || source == j->config.rank) {
+        s->bad_source++;
+        return;
+    }
+    e->heard[source] = now;
+    const unsigned item = gl_element_bytes(type_of(h[GL_AT_ELEMENT_TYPE]));
+    if (kind == GL_KIND_TRIMMED ? length : get16(h + GL_AT_LENGTH) != length)
+        s->bad_length++;
+    else if (!slices || slices > GL_MAX_SLICES || get16(h + GL_AT_SLICE) >= slices)
+        s->bad_range++;
+    else if (!item || reduction_of(h[GL_AT_ELEMENT_TYPE]) > GL_PRODUCT || h[GL_AT_FLAGS] >= 2 * GL_FLAG_RETURNED ||
+             (h[GL_AT_FLAGS] & GL_FLAG_RETURNED && kind != GL_KIND_TRACE))
+        s->bad_header++;
+    else if (get16(h + GL_AT_BUDGET) > budget_of(most_lost(&j->config, h), slices))
+        s->bad_budget++;
+    else if (kind == GL_KIND_DATA || kind == GL_KIND_REPAIR || kind == GL_KIND_TRIMMED) {
+        const uint32_t payload = get16(h + GL_AT_LENGTH); /* that it has, or had */
+        if (payload > j->config.slice_bytes || payload % item) {
+            s->bad_length++;
+            return;
+        }
+        if (kind != GL_KIND_TRIMMED) report_arrival(&e->rx, source, h, bytes, congested, now);
+        if (kind == GL_KIND_TRIMMED)
+            on_trimmed(&e->rx, source, h, now);
+        else
+            on_slice(&e->rx, source, h, payload, now);
+    } else if (kind == GL_KIND_PROBE)
+        on_probe(&e->rx, source, h, now);
+    else if (kind == GL_KIND_BITMAP)
+        on_bitmap(&e->tx, source, h, h + GL_HEADER, now);
+    else if (kind == GL_KIND_STOP)
+        on_stop(&e->tx, source, h, h + GL_HEADER, now);
+    else if (kind == GL_KIND_REPORT && length == GL_REPORT)
+        on_report(&e->tx, source, h, h + GL_HEADER, now);
+    else if (kind == GL_KIND_TRACE)
+        on_trace(&e->tx, source, h, length);
+    else
+        s->bad_header++;
+}
+
+static void run_timers(gl_engine *e, uint64_t now) {
+    for (heap_item *first; (first = heap_first(&e->job.timers)) && first->key <= now;) {
+        timer *t = container_of(first, timer, item);
+        timer_stop(&e->job, t);
+        if (t->received)
+            on_check_due(&e->rx, container_of(t, rx_message, check), now);
+        else
+            on_probe_due(&e->tx, container_of(t, target, probe), now);
+    }
+}
+
+int gl_transmit(gl_engine *e, gl_batch *b, uint64_t now) {
+    run_timers(e, now);
+    return tx_transmit(&e->tx, b, now);
+}
+
+uint64_t gl_deadline(const gl_engine *e, uint64_t now) {
+    const heap_item *first = heap_first(&e->job.timers);
+    const uint64_t tx = tx_deadline(&e->tx, now), deadline = first && first->key < tx ? first->key : tx;
+    return deadline > now ? deadline : now;
+}
+
+uint64_t gl_patience(const gl_engine *e) { return tx_patience(&e->tx); }
+
+int gl_engine_has_event(const gl_engine *e) { return e->operations.events != NULL; }
+
+gl_event *gl_next_event(gl_engine *e) { return next_event(&e->operations); }
+
+int gl_oldest(const gl_engine *e, uint64_t now, gl_waiting *waiting) {
+    return operation_oldest(&e->operations, now, waiting);
+}
+
+int gl_engine_idle(const gl_engine *e) { return !e->tx.unstopped && !e->job.controls; }
+
+const gl_statistics *gl_engine_statistics(const gl_engine *e) { return &e->job.statistics; }
 
 static void add_counts(gl_counts *sum, const gl_counts *c) {
     sum->slices_sent += c->slices_sent, sum->slices_repaired += c->slices_repaired, sum->bytes_sent += c->bytes_sent;
@@ -92,24 +153,28 @@ static void add_counts(gl_counts *sum, const gl_counts *c) {
 }
 
 int gl_peer_statistics(const gl_engine *e, uint16_t rank, gl_counts *counts) {
-    if (rank > e->ranks) return -1;
+    const job *j = &e->job;
+    if (rank > j->ranks) return -1;
     *counts = (gl_counts){0};
-    for (uint32_t i = 0; i <= e->config.loss_count; i++)
-        add_counts(counts, &e->counts[rank * (e->config.loss_count + 1) + i]);
+    for (uint32_t i = 0; i <= j->config.loss_count; i++) add_counts(counts, counts_of(j, rank, i));
     return 0;
 }
 
 int gl_class_statistics(const gl_engine *e, uint32_t loss_class, gl_counts *counts) {
-    if (loss_class > e->config.loss_count) return -1;
+    const job *j = &e->job;
+    if (loss_class > j->config.loss_count) return -1;
     *counts = (gl_counts){0};
-    for (unsigned rank = 0; rank <= e->ranks; rank++)
-        add_counts(counts, &e->counts[rank * (e->config.loss_count + 1) + loss_class]);
+    for (unsigned rank = 0; rank <= j->ranks; rank++) add_counts(counts, counts_of(j, rank, loss_class));
     return 0;
 }
 
-uint64_t gl_heard(const gl_engine *e, uint16_t rank) { return rank < e->ranks ? e->peers[rank].heard : 0; }
+uint64_t gl_heard(const gl_engine *e, uint16_t rank) { return rank < e->job.ranks ? e->heard[rank] : 0; }
 
 void gl_path_state(const gl_engine *e, uint16_t rank, uint64_t *rate, uint32_t *srtt) {
-    *rate = rank < e->ranks ? (uint64_t)(e->paths[rank].rate * 8e6) : 0;
-    *srtt = rank < e->ranks ? e->peers[rank].srtt : 0;
+    *rate = rank < e->job.ranks ? (uint64_t)(e->tx.lanes[rank].flow.rate * 8e6) : 0;
+    *srtt = rank < e->job.ranks ? e->job.rtts[rank].srtt : 0;
+}
+
+unsigned gl_routes(const gl_engine *e, uint16_t rank, gl_route *routes) {
+    return rank < e->job.ranks ? trace_routes(&e->tx, rank, routes) : 0;
 }

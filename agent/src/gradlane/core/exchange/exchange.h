@@ -50,7 +50,7 @@ typedef struct {
 } gl_tensor;
 
 /* The processes of a group: `member_count` of them at each of its hosts. `members`: processes of this host, ascending.
- * A pair is the way from process `from` to process `to` (ranks in the job), for SEND and RECEIVE. */
+ * A pair is the path from process `from` to process `to` (ranks in the job), for SEND and RECEIVE. */
 typedef struct {
     uint16_t id, host_count, member_count;
     const uint16_t *hosts, *members;

@@ -4,8 +4,13 @@
  * several, the k-th command of each is brought together: they become one operation between hosts (hierarchical), and its
  * result is copied to each.
  */
-#include "arithmetic/elements.h"
-#include "exchange/exchange_internal.h"
+#include "exchange/group.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "arithmetic/types.h"
+#include "wire.h"
 
 void group_free(group *g) {
     if (!g) return;
@@ -61,14 +66,6 @@ static void blocks_of(const group *g, unsigned collective, unsigned *in, unsigne
     }
 }
 
-static bool reduces(unsigned collective) {
-    return collective == GL_ALL_REDUCE || collective == GL_REDUCE || collective == GL_REDUCE_SCATTER;
-}
-
-static bool is_float(unsigned type) {
-    return type == GL_TYPE_FLOAT32 || type == GL_TYPE_FLOAT16 || type == GL_TYPE_BFLOAT16 || type == GL_TYPE_FLOAT64;
-}
-
 /* Of other hosts' members only they know which of their processes they are. */
 static bool has_member(const gl_exchange *x, const group *g, unsigned rank) {
     const unsigned host = rank / x->config.processes;
@@ -85,8 +82,8 @@ static const char *wrong(const gl_exchange *x, const group *g, const process *p,
     if (c->collective < GL_ALL_REDUCE || c->collective > GL_RECEIVE) return "there is no such collective";
     if (!item) return "there is no such element type";
     if (!c->elements || c->elements > (1ull << 44) / item / size_of(g)) return "the number of elements is out of range";
-    if (reduces(c->collective) &&
-        (c->reduction < GL_MEAN || c->reduction > GL_PRODUCT || (c->reduction == GL_MEAN && !is_float(c->element_type))))
+    if (gl_is_reduction(c->collective) &&
+        (c->reduction < GL_MEAN || c->reduction > GL_PRODUCT || (c->reduction == GL_MEAN && !gl_element_is_float(c->element_type))))
         return "there is no such reduction of this element type";
     const bool pair = c->collective == GL_SEND || c->collective == GL_RECEIVE;
     if (pair != g->pair) return "send and receive need a pair, all else a group";
@@ -291,7 +288,7 @@ static void start(gl_exchange *x, group *g, joint *j, uint64_t now) {
 
 static bool alike(const joint *j, const gl_command *c, bool pair) {
     return (pair || (j->collective == c->collective && j->root == c->root)) && j->element_type == c->element_type &&
-           (j->reduction == c->reduction || !reduces(c->collective)) && j->elements == c->elements;
+           (j->reduction == c->reduction || !gl_is_reduction(c->collective)) && j->elements == c->elements;
 }
 
 static joint *joint_of(gl_exchange *x, group *g, const gl_command *c, uint32_t sequence, uint64_t now) {
@@ -301,7 +298,7 @@ static joint *joint_of(gl_exchange *x, group *g, const gl_command *c, uint32_t s
     j = calloc(1, sizeof *j + g->member_count * sizeof *j->parts);
     if (!j) return NULL;
     j->since = now, j->sequence = sequence, j->collective = c->collective, j->element_type = c->element_type;
-    j->reduction = reduces(c->collective) ? c->reduction : GL_SUM;
+    j->reduction = gl_is_reduction(c->collective) ? c->reduction : GL_SUM;
     j->root = c->root, j->elements = c->elements;
     *g->joints_tail = j;
     g->joints_tail = &j->next;

@@ -4,11 +4,15 @@
  * prepared (summed over the processes, what is owed added, its slices' worth found) and submitted, the front layers
  * first. Preparing is done in parts, so that the network is served in between.
  */
+#include "exchange/tensor.h"
+
+#include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 
-#include "arithmetic/elements.h"
-#include "exchange/exchange_internal.h"
 #include "arithmetic/magnitude.h"
+#include "arithmetic/types.h"
+#include "wire.h"
 
 enum { WORK_BYTES = 4 << 20 }; /* prepared at a time: about a millisecond */
 

@@ -10,7 +10,7 @@
 #include <netinet/in.h>
 #include <string.h>
 
-#include "io/runner.h"
+#include "io/clock.h"
 
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103

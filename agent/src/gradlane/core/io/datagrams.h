@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
-#include "engine/engine.h"
+#include "base/batch.h"
 
 /* What a call takes in stays in the cache until it has been looked at. */
 enum { RECEIVE_BATCH = 4, RECEIVE_BYTES = 65536 };

@@ -17,9 +17,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "io/clock.h"
 #include "io/datagrams.h"
 
-/* ALIGNMENT: of receive buffers, bytes, for the reason that slots have one (pool.c). */
+/* ALIGNMENT: of receive buffers, bytes, for the reason that slots have one (base/pool.c). */
 enum { ROUNDS = 4, READY_MAX = 16, ALIGNMENT = 64 };
 
 /* Sets of descriptors (epoll), and their places in what the loop polls. While it sleeps, an epoll set holds no file open:
@@ -54,12 +55,6 @@ struct gl_runner {
     gl_batch *batch;
     gl_runner_counts counts;
 };
-
-uint64_t gl_runner_now(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
-}
 
 static void signal_fd(int fd) {
     const uint64_t one = 1;
@@ -205,7 +200,7 @@ void gl_runner_remove(gl_runner *r, gl_engine *engine) {
     gl_runner_unlock(r);
 }
 
-static void take(void *context, const uint8_t *datagram, uint32_t length, int congested, uint64_t now) {
+static void take_in(void *context, const uint8_t *datagram, uint32_t length, int congested, uint64_t now) {
     gl_runner *r = context;
     r->counts.received++;
     if (length >= GL_HEADER) {
@@ -223,7 +218,7 @@ static void take(void *context, const uint8_t *datagram, uint32_t length, int co
 static bool receive(gl_runner *r) {
     bool more = false;
     for (unsigned i = 0; i < r->source_count; i++)
-        if (r->sources[i].fd >= 0 && !r->sources[i].ready) more |= receive_batch(r->sources[i].fd, r->buffers, take, r);
+        if (r->sources[i].fd >= 0 && !r->sources[i].ready) more |= receive_batch(r->sources[i].fd, r->buffers, take_in, r);
     return more;
 }
 

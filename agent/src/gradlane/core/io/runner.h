@@ -52,8 +52,6 @@ void gl_runner_lock(gl_runner *runner);
 void gl_runner_unlock(gl_runner *runner);
 /* After an engine was given something to do from another thread. */
 void gl_runner_wake(gl_runner *runner);
-/* The clock that engines on a runner are told, in us. */
-uint64_t gl_runner_now(void);
 
 void gl_runner_statistics(gl_runner *runner, gl_runner_counts *counts);
 /* Datagrams of this engine that the kernel refused to send, and the errno of the last one. */

@@ -3,41 +3,42 @@
  * Which nodes make up a collective. Every rank lists its own ones; where two ranks exchange a message, both list its nodes
  * in the same order. A plan is all there is to an algorithm: what reduces, waits and repairs is the same for all.
  */
-#include "engine/internal.h"
+#include <stdlib.h>
+#include <string.h>
+
+#include "arithmetic/types.h"
+#include "job/losses.h"
+#include "plan/plan.h"
 
 enum { PUSH = false, PULL = true };
 
 typedef struct {
-    gl_engine *e;
-    operation *o;
+    const gl_config *c;
+    plan *plan; /* what is made */
     const uint16_t *group; /* NULL: all workers */
     unsigned size, me;     /* members of the group; this rank's place among them */
     unsigned reduction;
-    unsigned meeting;      /* streams that meet at the busiest port on the way */
+    unsigned meeting;      /* streams that meet at the busiest port on the path */
     bool exact;            /* a message holds sums of many: nothing of it may be lost */
     bool failed;           /* memory is out, or a message is too long */
-} plan;
+} builder;
 
 /* Consecutive slices of a block of elements. `before`: slices of the blocks before it, as layers and magnitudes count. */
 typedef struct {
     uint32_t first, slices, last_length, before;
 } range;
 
-uint32_t gl_shard_start(uint32_t slices, uint32_t index, uint32_t parts) {
-    return (uint32_t)((uint64_t)slices * index / parts);
-}
+static unsigned rank_of(const builder *p, unsigned member) { return p->group ? p->group[member] : member; }
 
-static unsigned rank_of(const plan *p, unsigned member) { return p->group ? p->group[member] : member; }
-
-static range whole(const gl_engine *e, uint64_t bytes) {
-    const uint32_t stride = e->config.slice_bytes, slices = (uint32_t)((bytes + stride - 1) / stride);
+static range whole(const gl_config *c, uint64_t bytes) {
+    const uint32_t stride = c->slice_bytes, slices = (uint32_t)((bytes + stride - 1) / stride);
     return (range){.slices = slices, .last_length = (uint32_t)(bytes - (uint64_t)(slices - 1) * stride)};
 }
 
 /* The part of a range that falls to one of several. */
-static range shard(const plan *p, range r, unsigned index, unsigned parts) {
+static range shard(const builder *p, range r, unsigned index, unsigned parts) {
     const uint32_t first = gl_shard_start(r.slices, index, parts), end = gl_shard_start(r.slices, index + 1, parts);
-    return (range){first, end - first, end == r.slices ? r.last_length : p->e->config.slice_bytes, 0};
+    return (range){first, end - first, end == r.slices ? r.last_length : p->c->slice_bytes, 0};
 }
 
 static range block(range r, unsigned index) {
@@ -46,14 +47,13 @@ static range block(range r, unsigned index) {
 }
 
 /* `own` and `out` are where the range's block begins. The caller sees to it that the range is not empty. */
-static node *add(plan *p, range r, const uint8_t *own, uint8_t *out) {
-    operation *o = p->o;
-    node *n = calloc(1, sizeof *n), **nodes = realloc(o->nodes, (o->node_count + 1) * sizeof *nodes);
-    if (nodes) o->nodes = nodes;
+static node *add(builder *p, range r, const uint8_t *own, uint8_t *out) {
+    node *n = calloc(1, sizeof *n), **nodes = realloc(p->plan->nodes, (p->plan->node_count + 1) * sizeof *nodes);
+    if (nodes) p->plan->nodes = nodes;
     if (!n || !nodes) return free(n), p->failed = true, NULL;
-    nodes[o->node_count++] = n;
-    const uint64_t stride = p->e->config.slice_bytes, offset = r.first * stride;
-    n->operation = o;
+    nodes[p->plan->node_count++] = n;
+    const uint64_t stride = p->c->slice_bytes, offset = r.first * stride;
+    n->plan = p->plan;
     n->first = r.before + r.first, n->slices = r.slices, n->last_length = r.last_length;
     n->bytes = (r.slices - 1) * stride + r.last_length;
     n->own = own ? own + offset : NULL;
@@ -63,12 +63,12 @@ static node *add(plan *p, range r, const uint8_t *own, uint8_t *out) {
 }
 
 /* What it reduces is the operation's result: all of the group's contributions, or those that arrived. */
-static void result(const plan *p, node *n, bool counted) {
+static void result(const builder *p, node *n, bool counted) {
     if (!n || (p->reduction != GL_MEAN && p->reduction != GL_MEAN_OF_ARRIVED)) return;
     n->divisor = counted && p->reduction == GL_MEAN_OF_ARRIVED ? 0 : p->size;
 }
 
-static link *link_of(plan *p, link **list, unsigned rank, bool pull) {
+static link *link_of(builder *p, link **list, unsigned rank, bool pull) {
     while (*list && ((*list)->rank != rank || (*list)->pull != pull)) list = &(*list)->next;
     if (*list || !(*list = calloc(1, sizeof **list))) return *list;
     (*list)->rank = (uint16_t)rank, (*list)->pull = pull, (*list)->exact = p->exact;
@@ -76,12 +76,12 @@ static link *link_of(plan *p, link **list, unsigned rank, bool pull) {
     return *list;
 }
 
-static void join(plan *p, node *n, link **list, unsigned rank, bool pull, joint **joints, unsigned *count) {
+static void join(builder *p, node *n, link **list, unsigned rank, bool pull, edge **edges, unsigned *count) {
     link *l = n ? link_of(p, list, rank, pull) : NULL;
     segment *segments = l ? realloc(l->segments, (l->count + 1) * sizeof *segments) : NULL;
     if (segments) l->segments = segments;
-    joint *more = segments ? realloc(*joints, (*count + 1) * sizeof *more) : NULL;
-    if (more) *joints = more;
+    edge *more = segments ? realloc(*edges, (*count + 1) * sizeof *more) : NULL;
+    if (more) *edges = more;
     if (!more || l->slices + n->slices > GL_MAX_SLICES) {
         p->failed = true;
         return;
@@ -89,40 +89,40 @@ static void join(plan *p, node *n, link **list, unsigned rank, bool pull, joint 
     segments[l->count++] = (segment){n, l->slices};
     unsigned at = (*count)++;
     for (; at && more[at - 1].link->rank > rank; at--) more[at] = more[at - 1];
-    more[at] = (joint){l, l->slices};
+    more[at] = (edge){l, l->slices};
     l->slices += n->slices;
 }
 
-static void from(plan *p, node *n, unsigned rank, bool pull) {
-    if (n) join(p, n, &p->o->incoming, rank, pull, &n->from, &n->from_count);
+static void from(builder *p, node *n, unsigned rank, bool pull) {
+    if (n) join(p, n, &p->plan->incoming, rank, pull, &n->from, &n->from_count);
 }
 
-static void to(plan *p, node *n, unsigned rank, bool pull) {
-    if (n) join(p, n, &p->o->outgoing, rank, pull, &n->to, &n->to_count);
+static void to(builder *p, node *n, unsigned rank, bool pull) {
+    if (n) join(p, n, &p->plan->outgoing, rank, pull, &n->to, &n->to_count);
 }
 
-static void from_all(plan *p, node *n) {
+static void from_all(builder *p, node *n) {
     for (unsigned k = 0; k < p->size; k++)
-        if (rank_of(p, k) != p->e->config.rank) from(p, n, rank_of(p, k), PUSH);
+        if (rank_of(p, k) != p->c->rank) from(p, n, rank_of(p, k), PUSH);
 }
 
-static bool multicasts(const plan *p) { return p->e->config.multicast && p->size == p->e->config.workers; }
+static bool multicasts(const builder *p) { return p->c->multicast && p->size == p->c->workers; }
 
-static void to_all(plan *p, node *n) {
+static void to_all(builder *p, node *n) {
     if (multicasts(p)) {
-        if (p->size > 1 || is_server(p->e)) to(p, n, p->e->ranks, PULL);
+        if (p->size > 1 || is_server(p->c)) to(p, n, ranks_of(p->c), PULL);
         return;
     }
     for (unsigned k = 1; k <= p->size; k++) {
         const unsigned rank = rank_of(p, (p->me + k) % p->size);
-        if (rank != p->e->config.rank) to(p, n, rank, PULL);
+        if (rank != p->c->rank) to(p, n, rank, PULL);
     }
 }
 
 /* Every owner of a part receives all contributions to it, and sends the result to all. Each rank begins with the part after
  * its own, so that not all fall on the same owner first. */
-static void all_reduce(plan *p, const gl_submission *s, range r) {
-    const gl_config *c = &p->e->config;
+static void all_reduce(builder *p, const gl_submission *s, range r) {
+    const gl_config *c = p->c;
     const bool servers = c->servers && p->size == c->workers;
     const unsigned parts = servers ? c->servers : p->size;
     for (unsigned k = 1; k <= parts; k++) {
@@ -144,8 +144,8 @@ static void all_reduce(plan *p, const gl_submission *s, range r) {
     }
 }
 
-static void reduce_to(plan *p, const uint8_t *in, uint8_t *out, range r, unsigned root) {
-    if (root != p->e->config.rank) {
+static void reduce_to(builder *p, const uint8_t *in, uint8_t *out, range r, unsigned root) {
+    if (root != p->c->rank) {
         to(p, add(p, r, in, NULL), root, PUSH);
         return;
     }
@@ -154,14 +154,14 @@ static void reduce_to(plan *p, const uint8_t *in, uint8_t *out, range r, unsigne
     from_all(p, n);
 }
 
-static void broadcast_from(plan *p, const uint8_t *in, uint8_t *out, range r, unsigned root) {
-    if (root == p->e->config.rank)
+static void broadcast_from(builder *p, const uint8_t *in, uint8_t *out, range r, unsigned root) {
+    if (root == p->c->rank)
         to_all(p, add(p, r, in, out));
     else
         from(p, add(p, r, NULL, out), root, PULL);
 }
 
-static void all_to_all(plan *p, const gl_submission *s, range r, uint64_t stride) {
+static void all_to_all(builder *p, const gl_submission *s, range r, uint64_t stride) {
     for (unsigned k = 1; k <= p->size; k++) {
         const unsigned other = (p->me + k) % p->size;
         const uint8_t *in = s->in + other * stride;
@@ -178,7 +178,7 @@ static void all_to_all(plan *p, const gl_submission *s, range r, uint64_t stride
 /* Ring all-reduce (Patarasuk and Yuan, JPDC 2009), and its halves. A part's sum starts behind its owner and goes down the
  * ring to it, and from there the result goes on. A rank's slices follow each other without a pause between the rounds:
  * each is sent on as soon as it is reduced. */
-static void ring(plan *p, const gl_submission *s, range r, uint64_t stride, bool reduces, bool gathers) {
+static void ring(builder *p, const gl_submission *s, range r, uint64_t stride, bool reduces, bool gathers) {
     const unsigned up = rank_of(p, (p->me + 1) % p->size), down = rank_of(p, (p->me + p->size - 1) % p->size);
     const unsigned last = (p->me + p->size - 1) % p->size, next = (p->me + 1) % p->size;
     const bool shared = reduces && gathers; /* parts of one block; otherwise each part is a block */
@@ -212,8 +212,8 @@ static void ring(plan *p, const gl_submission *s, range r, uint64_t stride, bool
     }
 }
 
-/* The way to the root, or from it, through all the others one after the other. */
-static void chain(plan *p, const gl_submission *s, range r, unsigned root, bool reduces) {
+/* To the root, or from it, through all the others one after the other. */
+static void chain(builder *p, const gl_submission *s, range r, unsigned root, bool reduces) {
     const unsigned up = rank_of(p, (p->me + 1) % p->size), down = rank_of(p, (p->me + p->size - 1) % p->size);
     const bool is_root = p->me == root, is_last = (p->me + 1) % p->size == root;
     p->exact = true;
@@ -231,8 +231,8 @@ static void chain(plan *p, const gl_submission *s, range r, unsigned root, bool 
     }
 }
 
-static void make(plan *p, const gl_submission *s, uint64_t bytes) {
-    const range r = whole(p->e, bytes);
+static void make(builder *p, const gl_submission *s, uint64_t bytes) {
+    const range r = whole(p->c, bytes);
     const uint64_t stride = s->stride ? s->stride : bytes;
     const bool rings = s->algorithm == GL_RING;
     const bool one_to_one = rings || p->size == 1 || (s->collective == GL_BROADCAST && multicasts(p));
@@ -282,90 +282,55 @@ static void make(plan *p, const gl_submission *s, uint64_t bytes) {
     }
 }
 
-static bool is_member(const gl_engine *e, const gl_submission *s, unsigned rank) {
-    if (!s->group) return rank < e->config.workers;
-    for (unsigned k = 0; k < s->group_size; k++)
-        if (s->group[k] == rank) return true;
-    return false;
-}
-
-static bool is_reduction(unsigned collective) {
-    return collective == GL_ALL_REDUCE || collective == GL_REDUCE_SCATTER || collective == GL_REDUCE;
-}
-
-static bool is_float(unsigned type) { return type <= GL_TYPE_FLOAT64; }
-
-/* Whether the submission makes sense; everything that depends on its bytes comes later. */
-static bool is_valid(const gl_engine *e, const gl_submission *s) {
-    const unsigned collective = s->collective, rank = e->config.rank;
-    const bool reduces = is_reduction(collective);
-    const bool rooted = collective == GL_BROADCAST || collective == GL_REDUCE;
-    const bool pair = collective == GL_SEND || collective == GL_RECEIVE;
-    if (!s->elements || !gl_element_bytes(s->element_type)) return false;
-    if (s->elements > UINT64_MAX / 8 || s->elements * gl_element_bytes(s->element_type) / e->config.slice_bytes > UINT32_MAX / 2)
-        return false;
-    if (collective < GL_ALL_REDUCE || collective > GL_RECEIVE) return false;
-    if (s->algorithm != GL_DIRECT && s->algorithm != GL_RING) return false;
-    if (reduces && (s->reduction < GL_MEAN_OF_ARRIVED || s->reduction > GL_PRODUCT)) return false;
-    if (reduces && s->reduction <= GL_MEAN && !is_float(s->element_type)) return false;
-    for (unsigned k = 0; s->group && k < s->group_size; k++)
-        if (s->group[k] >= e->config.workers || (k && s->group[k] <= s->group[k - 1])) return false;
-    if (!is_member(e, s, rank)) return false;
-    if ((rooted || pair) && !is_member(e, s, s->root)) return false;
-    if (pair && s->root == rank) return false;
-    const bool receives = collective != GL_SEND && (collective != GL_REDUCE || s->root == rank);
-    const bool sends = collective != GL_RECEIVE && (collective != GL_BROADCAST || s->root == rank);
-    return (s->in || !sends) && (s->out || !receives);
-}
-
 static bool has_blocks(unsigned collective) { return collective == GL_REDUCE_SCATTER || collective == GL_ALL_TO_ALL; }
 
 /* What a submission points to, and the tolerance that its layers have. */
-static bool take_facts(gl_engine *e, operation *o, const gl_submission *s, uint32_t slices) {
-    o->layers = calloc(slices, sizeof *o->layers);
-    o->magnitudes = s->magnitudes ? malloc(slices) : NULL;
-    if (!o->layers || (s->magnitudes && !o->magnitudes)) return false;
-    if (s->layers) memcpy(o->layers, s->layers, slices * sizeof *o->layers);
-    if (s->magnitudes) memcpy(o->magnitudes, s->magnitudes, slices);
-    o->loss_class = class_of(e, o->layers[0]);
+static bool take_facts(plan *to, const gl_config *c, const gl_submission *s, uint32_t slices) {
+    to->layers = calloc(slices, sizeof *to->layers);
+    to->magnitudes = s->magnitudes ? malloc(slices) : NULL;
+    if (!to->layers || (s->magnitudes && !to->magnitudes)) return false;
+    if (s->layers) memcpy(to->layers, s->layers, slices * sizeof *to->layers);
+    if (s->magnitudes) memcpy(to->magnitudes, s->magnitudes, slices);
+    to->loss_class = class_of(c, to->layers[0]);
     for (uint32_t i = 1; i < slices; i++)
-        if (o->layers[i] != o->layers[i - 1] && class_of(e, o->layers[i]) != o->loss_class) return false;
-    o->push_loss = s->push_loss, o->pull_loss = s->pull_loss;
-    return s->push_loss <= tolerated(e, o->loss_class, false) && s->pull_loss <= tolerated(e, o->loss_class, true);
+        if (to->layers[i] != to->layers[i - 1] && class_of(c, to->layers[i]) != to->loss_class) return false;
+    to->push_loss = s->push_loss, to->pull_loss = s->pull_loss;
+    return s->push_loss <= tolerated(c, to->loss_class, false) && s->pull_loss <= tolerated(c, to->loss_class, true);
 }
 
-int gl_submit(gl_engine *e, const gl_submission *s, uint64_t now) {
-    operation *early = find_operation(e, s->step, s->tensor);
-    if (!is_valid(e, s) || (early && early->planned)) return -1;
+bool plan_worker(plan *to, const gl_config *c, const gl_submission *s) {
     const uint64_t bytes = s->elements * gl_element_bytes(s->element_type);
-    plan p = {.e = e, .group = s->group, .size = s->group ? s->group_size : e->config.workers};
-    while (rank_of(&p, p.me) != e->config.rank) p.me++;
-    operation *o = p.o = operation_new(s->step, s->tensor);
-    if (!o) return -1;
-    o->local = true;
-    p.reduction = is_reduction(s->collective) ? s->reduction : 0;
-    o->encoding = (uint8_t)(s->element_type | p.reduction << 4);
-    p.failed = !take_facts(e, o, s, whole(e, bytes).slices * (has_blocks(s->collective) ? p.size : 1));
-    if (!p.failed) make(&p, s, bytes);
-    if (p.failed) return operation_free(e, o), -1;
-    if (early) operation_replace(e, early, o);
-    return operation_begin(e, o, now) ? 0 : -1;
+    builder p = {.c = c, .plan = to, .group = s->group, .size = s->group ? s->group_size : c->workers};
+    while (rank_of(&p, p.me) != c->rank) p.me++;
+    p.reduction = gl_is_reduction(s->collective) ? s->reduction : 0;
+    to->step = s->step, to->tensor = s->tensor;
+    to->encoding = (uint8_t)(s->element_type | p.reduction << 4);
+    if (!take_facts(to, c, s, whole(c, bytes).slices * (has_blocks(s->collective) ? p.size : 1))) return false;
+    make(&p, s, bytes);
+    return !p.failed;
 }
 
-operation *operation_of_server(gl_engine *e, const rx_message *m, uint64_t now) {
-    const unsigned reduction = reduction_of(m->encoding);
-    if (!reduction || (reduction <= GL_MEAN && !is_float(type_of(m->encoding)))) return NULL;
-    operation *o = operation_new(m->step, m->tensor);
-    if (!o) return NULL;
-    plan p = {.e = e, .o = o, .size = e->config.workers, .reduction = reduction};
+bool plan_server(plan *to, const gl_config *c, uint32_t slices) {
+    builder p = {.c = c, .plan = to, .size = c->workers, .reduction = reduction_of(to->encoding)};
     /* Without multicast a server's own link carries a copy for every worker. */
-    p.meeting = multicasts(&p) ? e->config.servers : p.size;
-    o->encoding = m->encoding, o->loss_class = m->loss_class;
-    o->pull_loss = tolerated(e, m->loss_class, true);
-    o->layers = calloc(m->slices, sizeof *o->layers);
-    node *n = add(&p, (range){.slices = m->slices}, NULL, NULL);
+    p.meeting = multicasts(&p) ? c->servers : p.size;
+    to->pull_loss = tolerated(c, to->loss_class, true);
+    to->layers = calloc(slices, sizeof *to->layers);
+    node *n = add(&p, (range){.slices = slices}, NULL, NULL);
     result(&p, n, true);
     from_all(&p, n), to_all(&p, n);
-    if (p.failed || !o->layers || !operation_begin(e, o, now)) return operation_free(e, o), NULL;
-    return o;
+    return !p.failed && to->layers;
+}
+
+static void links_free(link *l) {
+    for (link *next; l; l = next) next = l->next, free(l->segments), free(l);
+}
+
+void plan_free(plan *p) {
+    links_free(p->outgoing), links_free(p->incoming);
+    for (unsigned i = 0; i < p->node_count; i++) {
+        node *n = p->nodes[i];
+        free(n->from), free(n->to), free(n->awaited), free(n->results), free(n->empty), free(n);
+    }
+    free(p->nodes), free(p->layers), free(p->magnitudes);
 }

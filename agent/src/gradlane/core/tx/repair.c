@@ -2,53 +2,64 @@
  *
  * The end of a message at its sender: PROBE, and repair of just what a BITMAP says is missing, until STOP.
  */
-#include "engine/internal.h"
+#include "tx/repair.h"
 
-void arm_probe(gl_engine *e, target *t, uint64_t now) {
+#include <stdlib.h>
+
+#include "job/controls.h"
+#include "tx/message.h"
+#include "tx/queue.h"
+
+enum { PROBE_WAIT_MAX = 100000 }; /* us */
+
+void arm_probe(tx *x, target *t, uint64_t now) {
     /* A PROBE overtakes slices that still queue, so it waits for the queues that the rate control allows. */
-    t->probe_wait = 2 * e->peers[t->rank].srtt + (uint32_t)(e->queue_time / 2);
-    timer_set(e, &t->probe, now + t->probe_wait);
+    t->probe_wait = 2 * x->job->rtts[t->rank].srtt + (uint32_t)(x->job->uplink.queue_time / 2);
+    timer_set(x->job, &t->probe, now + t->probe_wait);
 }
 
-void probe(gl_engine *e, target *t, uint64_t now) {
+void on_probe_due(tx *x, target *t, uint64_t now) {
     if (!t->repairs) {
         uint8_t h[GL_HEADER];
-        put_header(e, h, t->message, GL_KIND_PROBE, 0);
+        put_header(x, h, t->message, GL_KIND_PROBE, 0);
         if (t->message->sent == t->message->slices) h[GL_AT_FLAGS] |= GL_FLAG_END;
-        send_control(e, t->rank, GL_KIND_PROBE, h, NULL, 0);
-        e->statistics.probes_sent++;
+        send_control(x->job, t->rank, GL_KIND_PROBE, h, NULL, 0);
+        x->job->statistics.probes_sent++;
         if (t->probe_wait < PROBE_WAIT_MAX) t->probe_wait = t->probe_wait * 3 / 2;
     }
-    timer_set(e, &t->probe, now + t->probe_wait);
+    timer_set(x->job, &t->probe, now + t->probe_wait);
 }
 
 /* The target that an answer is from. NULL: it is not about what is under way. */
-static target *answering(gl_engine *e, unsigned source, const uint8_t *h) {
-    tx_message *m = find_sent(e, get32(h + GL_AT_MESSAGE));
+static target *answering(tx *x, unsigned source, const uint8_t *h) {
+    tx_message *m = find_sent(x, get32(h + GL_AT_MESSAGE));
     target *t = m ? find_target(m, source) : NULL;
     if (!t || t->stopped) return NULL;
     if (get16(h + GL_AT_LENGTH) == (m->slices + 7) / 8) return t;
-    return e->statistics.bad_length++, NULL;
+    return x->job->statistics.bad_length++, NULL;
 }
 
-void on_stop(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *bits, uint64_t now) {
-    target *t = answering(e, source, h);
+void on_stop(tx *x, unsigned source, const uint8_t *h, const uint8_t *bits, uint64_t now) {
+    target *t = answering(x, source, h);
     if (!t) return;
     tx_message *m = t->message;
-    path_stopped(e, m, source, now);
+    flow *f = &m->lane->flow;
+    if (m->sent) flow_acknowledge(f, receiver_of(x, m->lane, source), m->last_sequence + 1, now);
     t->stopped = true;
-    timer_stop(e, &t->probe);
-    heap_remove(&e->paths[t->rank].repairs, &t->turn);
-    e->paths[t->rank].backlog -= t->repairs;
+    timer_stop(x->job, &t->probe);
+    heap_remove(&x->lanes[t->rank].repairs, &t->turn);
+    x->lanes[t->rank].backlog -= t->repairs;
     t->repairs = 0;
-    if (++m->stopped == m->targets) tx_stopped(e, m, bits);
+    if (++m->stopped < m->targets) return;
+    x->job->up->stopped(x->job->above, m, bits);
+    activate(x);
 }
 
 /* Repairs what a BITMAP misses beyond the budget, the largest magnitudes first: the budget is for the rest. `settled`:
  * nothing of the first pass is in flight any more. Returns whether the receiver has all that was sent. */
-static bool queue_repairs(gl_engine *e, target *t, const uint8_t *bits, bool settled, uint64_t now) {
+static bool queue_repairs(tx *x, target *t, const uint8_t *bits, bool settled, uint64_t now) {
     const tx_message *m = t->message;
-    const uint32_t in_flight = e->peers[t->rank].srtt * 5 / 4;
+    const uint32_t in_flight = x->job->rtts[t->rank].srtt * 5 / 4;
     uint16_t missing[GL_MAX_SLICES];
     uint32_t count = 0, outstanding = 0, by_magnitude[256] = {0};
     for (uint32_t i = 0; i < m->sent; i++) {
@@ -59,7 +70,7 @@ static bool queue_repairs(gl_engine *e, target *t, const uint8_t *bits, bool set
         if (test_bit(t->todo, slice)) continue;
         if ((uint32_t)now - last < in_flight && !(settled && !t->repaired_at[slice])) continue;
         missing[count++] = (uint16_t)slice;
-        by_magnitude[magnitude_of(e, m, slice)]++;
+        by_magnitude[view_of(x, m, slice).magnitude]++;
     }
     if (count <= m->budget) return !outstanding;
     uint32_t need = count - m->budget;
@@ -67,20 +78,20 @@ static bool queue_repairs(gl_engine *e, target *t, const uint8_t *bits, bool set
     for (uint32_t above = by_magnitude[255]; above < need; above += by_magnitude[least]) least--;
     uint32_t of_least = need;
     for (unsigned magnitude = least + 1; magnitude < 256; magnitude++) of_least -= by_magnitude[magnitude];
-    if (!t->repairs) heap_put(&e->paths[t->rank].repairs, &t->turn, e->order++);
+    if (!t->repairs) heap_put(&x->lanes[t->rank].repairs, &t->turn, x->order++);
     for (uint32_t i = 0; i < count; i++) {
-        const unsigned magnitude = magnitude_of(e, m, missing[i]);
+        const unsigned magnitude = view_of(x, m, missing[i]).magnitude;
         if (magnitude < least || (magnitude == least && !of_least)) continue;
         of_least -= magnitude == least;
         set_bit(t->todo, missing[i]);
         t->repairs++;
-        e->paths[t->rank].backlog++;
+        x->lanes[t->rank].backlog++;
     }
     return false;
 }
 
-void on_bitmap(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *bits, uint64_t now) {
-    target *t = answering(e, source, h);
+void on_bitmap(tx *x, unsigned source, const uint8_t *h, const uint8_t *bits, uint64_t now) {
+    target *t = answering(x, source, h);
     if (!t) return;
     const tx_message *m = t->message;
     if (!t->todo) {
@@ -93,9 +104,9 @@ void on_bitmap(gl_engine *e, unsigned source, const uint8_t *h, const uint8_t *b
             return;
         }
     }
-    const bool has_all = queue_repairs(e, t, bits, h[GL_AT_FLAGS] & GL_FLAG_END, now);
+    const bool has_all = queue_repairs(x, t, bits, h[GL_AT_FLAGS] & GL_FLAG_END, now);
     if (m->sent < m->slices && has_all)
-        timer_stop(e, &t->probe);
+        timer_stop(x->job, &t->probe);
     else if (m->sent == m->slices || is_set(&t->probe))
-        arm_probe(e, t, now);
+        arm_probe(x, t, now);
 }

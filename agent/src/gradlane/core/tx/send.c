@@ -1,205 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sender: messages get their numbers, and what goes next on the paths, whose rates are in congestion.c: repairs, then
- * the slice of the front-most layer of all messages.
+ * What is sent next: control datagrams, then on each lane in turn repairs, then the slice of the front-most layer of all
+ * messages, when the lane's flow and the host's port let it.
  */
-#include "engine/internal.h"
+#include <stdlib.h>
 
-enum { LAYER_SHIFT = 48 }; /* of a key: layer, then age */
+#include "job/controls.h"
+#include "rate/pacing.h"
+#include "tx/message.h"
+#include "tx/queue.h"
+#include "tx/repair.h"
+#include "tx/tagging.h"
+#include "tx/trace.h"
 
-/* What is sent of a slice, and with which facts. */
-typedef struct {
-    const uint8_t *bytes;
-    uint8_t *header; /* in front of `bytes`; NULL: there is no room for it */
-    uint16_t length, layer;
-    uint8_t magnitude;
-} view;
-
-static view view_of(const gl_engine *e, const tx_message *m, uint32_t slice) {
-    const operation *o = m->operation;
-    const segment *s = find_segment(m->link, slice);
-    const node *n = s->node;
-    const uint32_t i = slice - s->start, length = i == n->slices - 1 ? n->last_length : e->config.slice_bytes;
-    view v = {.length = (uint16_t)length, .layer = o->layers[n->first + i], .magnitude = 255};
-    if (!n->from_count) {
-        v.bytes = n->own + (uint64_t)i * e->config.slice_bytes;
-        if (!m->link->pull && o->magnitudes) v.magnitude = o->magnitudes[n->first + i];
-    } else if (test_bit(n->empty, i))
-        v.length = 0;
-    else if (n->results[i])
-        v.bytes = n->results[i]->bytes, v.header = n->results[i]->header;
-    return v;
-}
-
-unsigned magnitude_of(const gl_engine *e, const tx_message *m, uint32_t slice) { return view_of(e, m, slice).magnitude; }
-
-static path *path_of(gl_engine *e, const link *l) { return &e->paths[l->rank]; }
-
-tx_message *tx_new(gl_engine *e, operation *o, link *l) {
-    const bool multicast = l->rank == e->ranks;
-    const unsigned targets = multicast ? e->config.workers - !is_server(e) : 1;
-    tx_message *m = calloc(1, sizeof *m + targets * sizeof *m->target);
-    if (!m) return NULL;
-    m->path = path_of(e, l), m->link = l, m->operation = o, m->slices = l->slices, m->loss_class = o->loss_class;
-    m->budget = l->exact ? 0 : budget_of(l->pull ? o->pull_loss : o->push_loss, l->slices);
-    bool waits = false;
-    for (unsigned k = 0; k < l->count; k++)
-        *(l->segments[k].node->from_count ? &waits : &m->reads_own) = true;
-    m->sent_at = calloc(m->slices, sizeof *m->sent_at);
-    m->path_sequence = calloc(m->slices, sizeof *m->path_sequence);
-    m->queue = waits ? calloc(m->slices, sizeof *m->queue) : NULL;
-    if (!m->sent_at || !m->path_sequence || (waits && !m->queue)) return tx_free(e, m), NULL;
-    for (unsigned rank = 0; m->targets < targets; rank++) {
-        if (multicast && rank == e->config.rank) continue;
-        m->target[m->targets].message = m;
-        m->target[m->targets++].rank = multicast ? (uint16_t)rank : l->rank;
-    }
-    uint8_t *h = m->header;
-    h[0] = GL_VERSION << 4;
-    put16(h + GL_AT_JOB, e->config.job), put16(h + GL_AT_SOURCE, e->config.rank);
-    put32(h + GL_AT_STEP, o->step), put16(h + GL_AT_TENSOR, o->tensor);
-    h[GL_AT_FLAGS] = (l->pull ? GL_FLAG_PULL : 0) | (multicast ? GL_FLAG_MULTICAST : 0);
-    h[GL_AT_ELEMENT_TYPE] = o->encoding;
-    put16(h + GL_AT_SLICES, (uint16_t)m->slices), put16(h + GL_AT_BUDGET, (uint16_t)m->budget);
-    put64(h + GL_AT_TOKEN, e->config.token);
-    return m;
-}
-
-static tx_message **slot_of(gl_engine *e, uint32_t id) {
-    return &e->sent[(id - e->config.message_base - e->config.rank) / e->stride % RING];
-}
-
-static void leave_queues(gl_engine *e, tx_message *m) {
-    if (!m->started) return;
-    heap_remove(m->active ? &m->path->messages : &e->waiting[m->budget > 0], &m->turn);
-    for (unsigned i = 0; i < m->targets; i++) {
-        target *t = &m->target[i];
-        timer_stop(e, &t->probe);
-        heap_remove(&e->paths[t->rank].repairs, &t->turn);
-        e->paths[t->rank].backlog -= t->repairs;
-    }
-    if (m->active) {
-        m->path->backlog -= m->ready - m->sent;
-        *slot_of(e, m->id) = NULL;
-    }
-    e->unstopped--;
-}
-
-void tx_free(gl_engine *e, tx_message *m) {
-    if (!m) return;
-    leave_queues(e, m);
-    for (unsigned i = 0; i < m->targets; i++)
-        free(m->target[i].todo), free(m->target[i].repaired_at), free(m->target[i].repair_sequence);
-    free(m->queue), free(m->sent_at), free(m->path_sequence), free(m);
-}
-
-static uint64_t key_of(const gl_engine *e, const tx_message *m) {
-    const uint32_t next = m->queue ? m->queue[m->sent] : m->sent;
-    return (uint64_t)view_of(e, m, next).layer << LAYER_SHIFT | m->order;
-}
-
-/* Whether there is a number: of two messages with a budget, so that they have different slots in the switch, within the
- * window; of others, which use no slots, within what both ends remember. */
-static bool has_number(gl_engine *e, bool tolerant) {
-    const tx_message *const *sent = (const tx_message *const *)e->sent;
-    for (; e->oldest_sequence != e->next_sequence && !sent[e->oldest_sequence % RING]; e->oldest_sequence++)
-        if (e->oldest_tolerant == e->oldest_sequence) e->oldest_tolerant++;
-    while (e->oldest_tolerant != e->next_sequence &&
-           (!sent[e->oldest_tolerant % RING] || !sent[e->oldest_tolerant % RING]->budget))
-        e->oldest_tolerant++;
-    if (e->next_sequence - e->oldest_sequence >= RING / 2) return false;
-    return !tolerant || e->next_sequence - e->oldest_tolerant < e->config.window;
-}
-
-static void activate(gl_engine *e) {
-    for (unsigned tolerant = 0; tolerant < 2; tolerant++) {
-        for (heap_item *first; (first = heap_first(&e->waiting[tolerant])) && has_number(e, tolerant);) {
-            tx_message *m = container_of(first, tx_message, turn);
-            heap_remove(&e->waiting[tolerant], first);
-            m->id = e->config.message_base + e->next_sequence * e->stride + e->config.rank;
-            m->active = true;
-            put32(m->header + GL_AT_MESSAGE, m->id);
-            e->sent[e->next_sequence++ % RING] = m;
-            heap_put(&m->path->messages, &m->turn, key_of(e, m));
-            m->path->backlog += m->ready;
-            m->traced = e->config.trace_every && m->path->begun++ % e->config.trace_every == 0;
-            e->statistics.messages_sent++;
-        }
-    }
-}
-
-static void start(gl_engine *e, tx_message *m) {
-    m->started = true;
-    m->order = e->order++;
-    e->unstopped++;
-    heap_put(&e->waiting[m->budget > 0], &m->turn, key_of(e, m));
-    activate(e);
-}
-
-void tx_begin(gl_engine *e, tx_message *m) {
-    if (!m->reads_own) return;
-    for (unsigned k = 0; k < m->link->count; k++) {
-        const segment *s = &m->link->segments[k];
-        if (s->node->from_count) continue;
-        for (uint32_t i = 0; m->queue && i < s->node->slices; i++) m->queue[m->ready + i] = (uint16_t)(s->start + i);
-        m->ready += s->node->slices;
-    }
-    start(e, m);
-}
-
-void tx_ready(gl_engine *e, tx_message *m, uint32_t slice) {
-    m->queue[m->ready++] = (uint16_t)slice;
-    if (!m->started) {
-        start(e, m);
-    } else if (m->active) {
-        m->path->backlog++;
-        if (m->sent + 1 == m->ready) heap_put(&m->path->messages, &m->turn, key_of(e, m));
-    }
-}
-
-tx_message *find_sent(gl_engine *e, uint32_t id) {
-    tx_message *m = *slot_of(e, id);
-    return m && m->id == id ? m : NULL;
-}
-
-target *find_target(tx_message *m, unsigned rank) {
-    for (unsigned i = 0; i < m->targets; i++)
-        if (m->target[i].rank == rank) return &m->target[i];
-    return NULL;
-}
-
-void tx_stopped(gl_engine *e, tx_message *m, const uint8_t *received) {
-    message_stopped(e, m, received);
-    activate(e);
-}
-
-static void fill_header(uint8_t *h, const tx_message *m, unsigned kind, uint32_t slice, const view *v) {
-    memcpy(h, m->header, GL_HEADER);
-    h[0] |= (uint8_t)kind;
-    h[GL_AT_MAGNITUDE] = v->magnitude;
-    put16(h + GL_AT_LAYER, v->layer);
-    put16(h + GL_AT_SLICE, (uint16_t)slice);
-    put16(h + GL_AT_LENGTH, v->length);
-}
-
-void put_header(const gl_engine *e, uint8_t *h, const tx_message *m, unsigned kind, uint32_t slice) {
-    const view v = view_of(e, m, slice);
-    fill_header(h, m, kind, slice, &v);
-}
-
-/* It goes before everything that is paced. */
-void send_control(gl_engine *e, unsigned to, unsigned kind, const uint8_t *like, const void *payload, uint16_t length) {
-    control *c = malloc(sizeof *c + GL_HEADER + length);
-    if (!c) return; /* like a lost datagram: it is asked for again */
-    c->next = NULL, c->to = to, c->length = GL_HEADER + length;
-    memcpy(c->bytes, like, GL_HEADER);
-    c->bytes[0] = (uint8_t)(GL_VERSION << 4 | kind);
-    put16(c->bytes + GL_AT_SOURCE, e->config.rank);
-    put16(c->bytes + GL_AT_LENGTH, length);
-    if (length) memcpy(c->bytes + GL_HEADER, payload, length);
-    *e->controls_tail = c;
-    e->controls_tail = &c->next;
-}
+enum {
+    PATIENCE = 4, /* of the shortest round trip: one part may pass before arrivals are looked at */
+    PATIENCE_MIN = 20, PATIENCE_MAX = 600, /* us; from batch to batch it is 500 (BURST) at most */
+};
 
 /* A shorter datagram ends a UDP_SEGMENT batch, and a longer one can't follow. */
 static bool fits(const gl_batch *b, const view *v, unsigned limit) {
@@ -216,95 +33,84 @@ static void add_piece(gl_batch *b, const uint8_t *bytes, size_t length) {
 }
 
 /* Adds a slice, if it fits; what is sent is counted for its receiver. */
-static bool add_slice(gl_engine *e, gl_batch *b, const tx_message *m, unsigned kind, uint32_t slice, path *p, unsigned limit) {
-    const view v = view_of(e, m, slice);
+static bool add_slice(tx *x, gl_batch *b, const tx_message *m, unsigned kind, uint32_t slice, lane *l, unsigned limit) {
+    job *j = x->job;
+    const view v = view_of(x, m, slice);
     if (!fits(b, &v, limit)) return false;
     uint8_t *h = v.header ? v.header : b->headers[b->datagrams];
     fill_header(h, m, kind, slice, &v);
     if (kind == GL_KIND_DATA && m->sent + 1 == m->slices) h[GL_AT_FLAGS] |= GL_FLAG_END;
     add_piece(b, h, v.header ? GL_HEADER + v.length : GL_HEADER);
     if (!v.header && v.length) add_piece(b, v.bytes, v.length);
-    b->tos[b->datagrams++] = tos_of(e, h);
+    b->tos[b->datagrams++] = tos_of(&j->config, h);
     if (b->datagrams == 1) b->segment = (uint16_t)(GL_HEADER + v.length);
-    p->backlog--;
-    gl_counts *c = counts_of(e, (unsigned)(p - e->paths), m->loss_class);
+    l->backlog--;
+    gl_counts *c = counts_of(j, lane_number(x, l), m->loss_class);
     c->bytes_sent += GL_HEADER + v.length;
     if (kind == GL_KIND_REPAIR)
-        c->slices_repaired++, e->statistics.slices_repaired++;
+        c->slices_repaired++, j->statistics.slices_repaired++;
     else
-        c->slices_sent++, e->statistics.slices_sent++;
+        c->slices_sent++, j->statistics.slices_sent++;
     return true;
 }
 
 /* Those of a multicast message are unicast to who misses them. */
-static void send_repairs(gl_engine *e, gl_batch *b, path *p, unsigned limit, uint64_t now) {
-    for (heap_item *first; (first = heap_first(&p->repairs));) {
+static void send_repairs(tx *x, gl_batch *b, lane *l, unsigned limit, uint64_t now) {
+    for (heap_item *first; (first = heap_first(&l->repairs));) {
         target *t = container_of(first, target, turn);
         tx_message *m = t->message;
         while (!test_bit(t->todo, t->cursor)) t->cursor = (t->cursor + 1) % m->slices;
-        if (!add_slice(e, b, m, GL_KIND_REPAIR, t->cursor, p, limit)) return;
+        if (!add_slice(x, b, m, GL_KIND_REPAIR, t->cursor, l, limit)) return;
         clear_bit(t->todo, t->cursor);
         t->repaired_at[t->cursor] = (uint32_t)now | 1;
-        t->repair_sequence[t->cursor] = p->sequence++;
-        if (m->path == p) m->last_sequence = t->repair_sequence[t->cursor];
+        t->repair_sequence[t->cursor] = l->flow.sequence++;
+        if (m->lane == l) m->last_sequence = t->repair_sequence[t->cursor];
         if (--t->repairs) continue;
-        heap_remove(&p->repairs, first);
-        arm_probe(e, t, now);
+        heap_remove(&l->repairs, first);
+        arm_probe(x, t, now);
     }
 }
 
 /* Of a message that has sent a slice: whether it is still the first one. */
-static void next_turn(gl_engine *e, tx_message *m) {
+static void next_turn(tx *x, tx_message *m) {
     if (m->sent == m->ready) {
-        heap_remove(&m->path->messages, &m->turn);
+        heap_remove(&m->lane->messages, &m->turn);
         return;
     }
-    const uint64_t key = key_of(e, m);
-    if (key != m->turn.key) heap_put(&m->path->messages, &m->turn, key);
+    const uint64_t key = key_of(x, m);
+    if (key != m->turn.key) heap_put(&m->lane->messages, &m->turn, key);
 }
 
-static void send_first_pass(gl_engine *e, gl_batch *b, path *p, unsigned limit, uint64_t now) {
-    for (heap_item *first; (first = heap_first(&p->messages));) {
+static void send_first_pass(tx *x, gl_batch *b, lane *l, unsigned limit, uint64_t now) {
+    for (heap_item *first; (first = heap_first(&l->messages));) {
         tx_message *m = container_of(first, tx_message, turn);
         const uint32_t slice = m->queue ? m->queue[m->sent] : m->sent;
-        if (!add_slice(e, b, m, GL_KIND_DATA, slice, p, limit)) return;
+        if (!add_slice(x, b, m, GL_KIND_DATA, slice, l, limit)) return;
         m->sent_at[slice] = (uint32_t)now | 1;
-        m->path_sequence[slice] = m->last_sequence = p->sequence++;
-        path_earn(p, m);
+        m->flow_sequence[slice] = m->last_sequence = l->flow.sequence++;
+        flow_earn(&l->flow, m->budget, m->slices);
         const bool traced = m->traced && m->sent == m->slices / 2;
-        if (traced) trace_send(e, m, slice);
+        if (traced) trace_send(x, m, slice);
         m->sent++;
-        next_turn(e, m);
+        next_turn(x, m);
         /* In a ring what comes next may depend on these slices. */
         if (m->sent == m->slices || (m->link->exact && m->sent == m->ready))
             for (unsigned i = 0; i < m->targets; i++)
-                if (!m->target[i].stopped) arm_probe(e, &m->target[i], now);
+                if (!m->target[i].stopped) arm_probe(x, &m->target[i], now);
         if (traced) return; /* the trace is next */
     }
 }
 
-static void run_timers(gl_engine *e, uint64_t now) {
-    for (heap_item *first; (first = heap_first(&e->timers)) && first->key <= now;) {
-        timer *t = container_of(first, timer, item);
-        timer_stop(e, t);
-        if (t->received)
-            check(e, container_of(t, rx_message, check), now);
-        else
-            probe(e, container_of(t, target, probe), now);
-    }
-}
-
 /* The longest of the first controls, so that others to the same receiver fit behind it. */
-static control **longest_control(gl_engine *e) {
-    control **longest = &e->controls, **at = &e->controls;
+static control **longest_control(job *j) {
+    control **longest = &j->controls, **at = &j->controls;
     for (unsigned i = 0; *at && i < GL_BATCH; i++, at = &(*at)->next)
-        if ((*at)->to == e->controls->to && (*at)->length > (*longest)->length) longest = at;
+        if ((*at)->to == j->controls->to && (*at)->length > (*longest)->length) longest = at;
     return longest;
 }
 
-static void add_control(gl_engine *e, gl_batch *b, control **at, uint32_t *used) {
-    control *c = *at;
-    if (!(*at = c->next)) e->controls_tail = at;
+static void add_control(job *j, gl_batch *b, control **at, uint32_t *used) {
+    control *c = take_control(j, at);
     uint8_t *h = b->headers[b->datagrams], *payload = b->control + *used;
     memcpy(h, c->bytes, GL_HEADER);
     add_piece(b, h, GL_HEADER);
@@ -312,23 +118,23 @@ static void add_control(gl_engine *e, gl_batch *b, control **at, uint32_t *used)
         memcpy(payload, c->bytes + GL_HEADER, c->length - GL_HEADER);
         add_piece(b, payload, c->length - GL_HEADER);
     }
-    b->tos[b->datagrams++] = tos_of(e, h);
+    b->tos[b->datagrams++] = tos_of(&j->config, h);
     *used += c->length - GL_HEADER;
-    e->statistics.datagrams_sent++;
+    j->statistics.datagrams_sent++;
     free(c);
 }
 
 /* A batch of what is to go to the receiver of the first control: often a STOP and a REPORT. */
-static void send_controls(gl_engine *e, gl_batch *b) {
+static void send_controls(job *j, gl_batch *b) {
     uint32_t used = 0;
-    control **at = longest_control(e);
+    control **at = longest_control(j);
     b->to = (uint16_t)(*at)->to, b->segment = (uint16_t)(*at)->length;
-    add_control(e, b, at, &used);
-    at = &e->controls;
+    add_control(j, b, at, &used);
+    at = &j->controls;
     for (unsigned i = 0; *at && i < GL_BATCH && b->datagrams < GL_BATCH; i++) {
         const uint32_t length = (*at)->length;
         if ((*at)->to == b->to && length <= b->segment && used + length - GL_HEADER <= sizeof b->control) {
-            add_control(e, b, at, &used);
+            add_control(j, b, at, &used);
             if (length < b->segment) return; /* a shorter one is the last */
         } else {
             at = &(*at)->next;
@@ -343,61 +149,69 @@ static double batch_bytes(const gl_batch *b) {
     return (double)bytes;
 }
 
-int gl_transmit(gl_engine *e, gl_batch *b, uint64_t now) {
-    run_timers(e, now);
+/* When a lane's flow begins, the pattern of its first message tells how many flows meet. */
+static void lane_begin(lane *l, uint64_t now) {
+    const heap_item *first = heap_first(&l->messages);
+    l->busy = true;
+    flow_begin(&l->flow, now - l->idle_since, first ? container_of(first, tx_message, turn)->link->meeting : 1, now);
+}
+
+int tx_transmit(tx *x, gl_batch *b, uint64_t now) {
+    job *j = x->job;
     b->datagrams = 0, b->iov_count = 0;
     memset(b->pieces, 0, sizeof b->pieces);
-    if (e->controls) {
-        send_controls(e, b);
-        port_spend(e->port, now, batch_bytes(b));
+    if (j->controls) {
+        send_controls(j, b);
+        port_spend(j->tenant.port, batch_bytes(b), now);
         return b->datagrams;
     }
-    for (unsigned i = 0; i <= e->ranks; i++) {
-        const unsigned turn = (e->turn + i) % (e->ranks + 1);
-        path *p = &e->paths[turn];
-        if (!p->backlog && p->busy) p->busy = false, p->idle_since = now;
-        if (p->backlog && !p->busy) path_begin(e, p, now);
-        if (!p->backlog || !path_open(e, p, now)) continue;
-        if (!port_take(e, now)) return 0;
-        const unsigned limit = path_burst(e, p);
-        if (p->repairs.count)
-            send_repairs(e, b, p, limit, now);
+    for (unsigned i = 0; i <= j->ranks; i++) {
+        const unsigned turn = (x->turn + i) % (j->ranks + 1);
+        lane *l = &x->lanes[turn];
+        if (!l->backlog && l->busy) l->busy = false, l->idle_since = now;
+        if (l->backlog && !l->busy) lane_begin(l, now);
+        if (!l->backlog || !flow_open(&l->flow, now)) continue;
+        if (!port_take(&j->tenant, now)) return 0;
+        const unsigned limit = flow_burst(&l->flow);
+        if (l->repairs.count)
+            send_repairs(x, b, l, limit, now);
         else
-            send_first_pass(e, b, p, limit, now);
+            send_first_pass(x, b, l, limit, now);
         if (!b->datagrams) continue;
         const double bytes = batch_bytes(b);
-        p->next_send = next_due(e->queue_time, p->next_send, now, bytes, p->rate);
-        port_sent(e, now, bytes);
+        flow_sent(&l->flow, bytes, now);
+        port_sent(&j->tenant, bytes, now);
         b->to = (uint16_t)turn;
-        e->turn = turn + 1;
-        e->statistics.datagrams_sent += b->datagrams;
+        x->turn = turn + 1;
+        j->statistics.datagrams_sent += b->datagrams;
         return b->datagrams;
     }
-    e->waits = false;
+    j->tenant.waits = false;
     return 0;
 }
 
-uint64_t gl_patience(const gl_engine *e) {
+uint64_t tx_patience(const tx *x) {
+    const job *j = x->job;
     bool sending = false;
-    for (unsigned i = 0; i <= e->ranks; i++) sending |= e->paths[i].backlog > 0;
+    for (unsigned i = 0; i <= j->ranks; i++) sending |= x->lanes[i].backlog > 0;
     /* What is there to send does not wait for arrivals, so they may wait for it: for its next batch. */
     const uint32_t parts = sending ? 1 : PATIENCE;
     uint32_t shortest = PATIENCE_MAX * parts;
-    for (unsigned rank = 0; rank < e->ranks; rank++)
-        if (rank != e->config.rank && e->peers[rank].srtt < shortest) shortest = e->peers[rank].srtt;
+    for (unsigned rank = 0; rank < j->ranks; rank++)
+        if (rank != j->config.rank && j->rtts[rank].srtt < shortest) shortest = j->rtts[rank].srtt;
     /* From one batch to the next is enough; where that is less than a sleep costs, it is none. */
-    const double batch = 1.25 * GL_BATCH_BYTES / e->rate, patience = shortest / parts;
+    const double batch = 1.25 * GL_BATCH_BYTES / j->uplink.rate, patience = shortest / parts;
     return batch < PATIENCE_MIN ? 0 : (uint64_t)(batch < patience ? batch : patience);
 }
 
-uint64_t gl_deadline(const gl_engine *e, uint64_t now) {
-    if (e->controls) return now;
-    const heap_item *first = heap_first(&e->timers);
-    uint64_t deadline = first ? first->key : UINT64_MAX;
-    for (unsigned i = 0; i <= e->ranks; i++) {
-        if (!e->paths[i].backlog) continue;
-        const uint64_t path = path_due(e, &e->paths[i]), at = path > e->port->next_send ? path : e->port->next_send;
+uint64_t tx_deadline(const tx *x, uint64_t now) {
+    if (x->job->controls) return now;
+    const uint64_t port = x->job->tenant.port->next_send;
+    uint64_t deadline = UINT64_MAX;
+    for (unsigned i = 0; i <= x->job->ranks; i++) {
+        if (!x->lanes[i].backlog) continue;
+        const uint64_t flow = flow_due(&x->lanes[i].flow), at = flow > port ? flow : port;
         if (at < deadline) deadline = at;
     }
-    return deadline > now ? deadline : now;
+    return deadline;
 }

@@ -3,13 +3,18 @@
  * Traces: now and then a datagram goes the way of a message's slices, every switch adds what it knows (the port, the queue
  * that the datagram has waited in), and the receiver returns the records. They inform; no decision rests on them.
  */
-#include "engine/internal.h"
+#include "tx/trace.h"
 
-void trace_send(gl_engine *e, const tx_message *m, uint32_t slice) {
+#include <stdlib.h>
+
+#include "job/controls.h"
+#include "tx/message.h"
+
+void trace_send(tx *x, const tx_message *m, uint32_t slice) {
     uint8_t h[GL_HEADER];
-    put_header(e, h, m, GL_KIND_TRACE, slice);
-    send_control(e, (unsigned)(m->path - e->paths), GL_KIND_TRACE, h, NULL, 0);
-    e->statistics.traces_sent++;
+    put_header(x, h, m, GL_KIND_TRACE, slice);
+    send_control(x->job, lane_number(x, m->lane), GL_KIND_TRACE, h, NULL, 0);
+    x->job->statistics.traces_sent++;
 }
 
 static gl_hop hop_of(const uint8_t *record) {
@@ -56,27 +61,27 @@ static void remember(gl_route *routes, gl_route *latest) {
     routes[0] = *latest;
 }
 
-void on_trace(gl_engine *e, unsigned source, const uint8_t *h, uint32_t length) {
+void on_trace(tx *x, unsigned source, const uint8_t *h, uint32_t length) {
     gl_route route;
-    peer *from = &e->peers[source];
+    gl_route **from = &x->routes[source];
     if (!read_hops(&route, h + GL_HEADER, length)) {
-        e->statistics.bad_trace++;
+        x->job->statistics.bad_trace++;
     } else if (!(h[GL_AT_FLAGS] & GL_FLAG_RETURNED)) {
         uint8_t back[GL_HEADER];
         memcpy(back, h, GL_HEADER);
         back[GL_AT_FLAGS] |= GL_FLAG_RETURNED;
-        send_control(e, source, GL_KIND_TRACE, back, h + GL_HEADER, (uint16_t)length);
+        send_control(x->job, source, GL_KIND_TRACE, back, h + GL_HEADER, (uint16_t)length);
     } else {
-        e->statistics.traces_returned++;
-        if (!from->routes && !(from->routes = calloc(GL_ROUTES, sizeof *from->routes))) return;
-        remember(from->routes, &route);
+        x->job->statistics.traces_returned++;
+        if (!*from && !(*from = calloc(GL_ROUTES, sizeof **from))) return;
+        remember(*from, &route);
     }
 }
 
-unsigned gl_routes(const gl_engine *e, uint16_t rank, gl_route *routes) {
+unsigned trace_routes(const tx *x, unsigned rank, gl_route *routes) {
     unsigned count = 0;
-    if (rank >= e->ranks || !e->peers[rank].routes) return 0;
-    while (count < GL_ROUTES && e->peers[rank].routes[count].count) count++;
-    memcpy(routes, e->peers[rank].routes, count * sizeof *routes);
+    if (!x->routes[rank]) return 0;
+    while (count < GL_ROUTES && x->routes[rank][count].count) count++;
+    memcpy(routes, x->routes[rank], count * sizeof *routes);
     return count;
 }

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the exchange knows: the host's processes with their regions, the tensors and groups that they have registered, and
+ * what failed.
+ */
+#ifndef GRADLANE_STATE_H
+#define GRADLANE_STATE_H
+
+#include <stdbool.h>
+
+#include "exchange/exchange.h"
+#include "exchange/tolerance.h"
+
+typedef struct tensor tensor;
+typedef struct group group;
+
+typedef struct {
+    uint8_t *memory; /* NULL: none */
+    uint64_t bytes;
+    uint32_t users;  /* operations under way */
+} region;
+
+typedef struct {
+    gl_exchange *exchange;
+    unsigned number;
+    gl_channel *channel; /* NULL: not open */
+    int kicks;
+    region *regions; /* GL_MAX_REGIONS of them; NULL: none yet */
+} process;
+
+struct gl_exchange {
+    gl_exchange_config config;
+    gl_runner *runner;
+    gl_engine *engine;
+    int notify, again; /* `again`: an eventfd that calls for more of the work that is left */
+    process processes[GL_MAX_PROCESSES];
+    tensor *tensors[GL_MAX_TENSORS];
+    group *groups[GL_MAX_GROUPS];
+    tensor *work; /* tensors whose partitions are to be prepared and submitted */
+    gl_tolerance tolerance;
+    gl_failure failure;
+    gl_exchange_statistics statistics;
+    unsigned under_way;
+};
+
+void fail(gl_exchange *x, unsigned kind, unsigned process, uint32_t tensor, uint32_t step, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
+/* Submits to the engine; fails the job if it can't. */
+bool submit(gl_exchange *x, const gl_submission *s, uint64_t now);
+void completed(gl_exchange *x, unsigned process, uint16_t slot);
+/* Whether there is nobody to talk to but local processes. */
+static inline bool alone(const gl_exchange *x) { return x->config.hosts == 1 && !x->config.servers; }
+/* Combines the contributions of `count` local processes, in their order; a mean is their mean. */
+void reduce_local(uint8_t *out, const uint8_t *const *sources, unsigned count, unsigned reduction, uint64_t elements,
+                  unsigned element_type);
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tensors that are registered, and their all-reduces.
+ */
+#ifndef GRADLANE_TENSOR_H
+#define GRADLANE_TENSOR_H
+
+#include "arithmetic/residual.h"
+#include "exchange/state.h"
+
+typedef struct {
+    gl_partition is;
+    uint32_t slices;
+    uint16_t *layers;
+    bool lossy;
+    gl_residual residual;
+} partition;
+
+struct tensor {
+    struct tensor *next; /* whose partitions are still to be submitted */
+    uint16_t id;
+    uint8_t element_type, reduction;
+    bool feedback;
+    uint64_t elements;
+    uint8_t *contributions[GL_MAX_PROCESSES], *result;
+    uint8_t *gathered; /* what the host contributes: the only contribution, the result's memory, or own memory */
+    bool own_memory;
+    uint32_t step;
+    unsigned count, begun, open; /* partitions: all; submitted; not yet completed */
+    partition partitions[GL_MAX_PARTITIONS];
+    uint64_t since, present;     /* when the first process of this step came; a bit for each that has */
+    unsigned arrived;
+    uint16_t slots[GL_MAX_PROCESSES];
+};
+
+void tensor_command(gl_exchange *x, process *p, const gl_command *c, uint64_t now);
+void tensor_work(gl_exchange *x, uint64_t now);
+void tensor_event(gl_exchange *x, const gl_event *event);
+void tensor_free(tensor *t);
+
+#endif

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The clock that engines are told.
+ */
+#ifndef GRADLANE_CLOCK_H
+#define GRADLANE_CLOCK_H
+
+#include <stdint.h>
+
+/* us, monotonic. */
+uint64_t gl_runner_now(void);
+
+#endif

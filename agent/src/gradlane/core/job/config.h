@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a job is, and this rank in it, as its engine is told.
+ */
+#ifndef GRADLANE_CONFIG_H
+#define GRADLANE_CONFIG_H
+
+#include <stdint.h>
+
+#include "rate/port.h"
+
+enum { GL_MAX_RANKS = 256 };
+
+/* Slices of these layers and magnitudes (both inclusive) have this queue class or drop precedence. */
+typedef struct {
+    uint16_t first_layer, last_layer;
+    uint8_t least, most, value;
+} gl_range;
+
+/* Slices of these layers (inclusive) may be lost: parts per million of a message, as a push and as a pull. */
+typedef struct {
+    uint16_t first_layer, last_layer;
+    uint32_t push, pull;
+} gl_loss;
+
+typedef struct {
+    uint16_t job, rank, workers, servers; /* servers == 0: every worker aggregates a shard */
+    uint16_t slice_bytes;                 /* payload of every slice but a message's last */
+    uint64_t token;
+    uint32_t message_base;                /* the same at all ranks; message = base + sequence * stride + rank */
+    uint32_t window;                      /* messages in flight of one source */
+    uint64_t rate;                        /* bit/s of this host's link */
+    uint64_t buffer;                      /* bytes that a port of the fabric holds; queues may grow to half of it */
+    uint32_t loss_count;
+    const gl_loss *losses;                /* loss classes; the first that holds a layer is its class, no loss without one */
+    uint8_t multicast;                    /* this aggregator sends results to its multicast group, not to each worker */
+    gl_port *port;                        /* that this host's jobs share; NULL: one of its own */
+    uint32_t weight;                      /* of this job beside others at a port; 0: 1 */
+    uint64_t memory;                      /* bytes for contributions that wait for aggregation */
+    uint32_t trace_every;                 /* messages of a path from one TRACE to the next; 0: none */
+    uint8_t tag;                          /* DSCP and ECN are written here, by these ranges; otherwise by the switch */
+    uint32_t class_count, precedence_count;
+    const gl_range *classes, *precedences; /* disjoint; of all three lists the engine keeps copies */
+} gl_config;
+
+#endif

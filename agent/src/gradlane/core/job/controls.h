@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Control datagrams that wait to be sent: they go before everything that is paced.
+ */
+#ifndef GRADLANE_CONTROLS_H
+#define GRADLANE_CONTROLS_H
+
+#include "job/job.h"
+
+struct control {
+    control *next;
+    uint32_t to, length;
+    uint8_t bytes[];
+};
+
+/* `like`: the header, which gets its kind, this rank as source, and the payload's length. */
+void send_control(job *j, unsigned to, unsigned kind, const uint8_t *like, const void *payload, uint16_t length);
+/* Takes a control out, which is then the caller's to free; `at`: what points to it. */
+control *take_control(job *j, control **at);
+
+#endif

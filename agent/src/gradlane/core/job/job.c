@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A job's beginning and end.
+ */
+#include "job/job.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "job/controls.h"
+
+/* NULL only if memory is out. */
+static const gl_range *ranges_copy(const gl_range *ranges, unsigned count) {
+    gl_range *copy = calloc(count + 1, sizeof *copy);
+    if (copy && count) memcpy(copy, ranges, count * sizeof *copy);
+    return copy;
+}
+
+static const gl_loss *losses_copy(const gl_loss *losses, unsigned count) {
+    gl_loss *copy = calloc(count + 1, sizeof *copy);
+    if (copy && count) memcpy(copy, losses, count * sizeof *copy);
+    return copy;
+}
+
+static bool is_sound(const gl_config *c) {
+    const unsigned ranks = ranks_of(c);
+    return c->workers && ranks <= GL_MAX_RANKS && c->rank < ranks && c->rate && c->window && c->window <= RING / 2 &&
+           c->slice_bytes >= 8 && c->slice_bytes % 8 == 0;
+}
+
+static bool join(job *j) {
+    const gl_config *c = &j->config;
+    tenant *t = &j->tenant;
+    t->rate = (double)c->rate / 8e6;
+    t->queue_time = (double)c->buffer / 2 / t->rate;
+    t->weight = c->weight ? c->weight : 1;
+    t->rank = c->rank, t->ranks = j->ranks;
+    t->sharers = calloc(j->ranks, sizeof *t->sharers);
+    gl_port *port = c->port ? c->port : gl_port_new(0);
+    if (!t->sharers || !port) {
+        if (!c->port) gl_port_free(port);
+        return false;
+    }
+    t->port = port;
+    port_join(t);
+    j->uplink = (uplink){.rate = t->rate, .queue_time = t->queue_time, .receive_bytes = port->receive_bytes,
+                         .datagram = GL_HEADER + c->slice_bytes, .rank = c->rank, .ranks = j->ranks,
+                         .controller = &delay_controller};
+    return true;
+}
+
+bool job_new(job *j, const gl_config *config, const upcalls *up, void *above) {
+    j->controls_tail = &j->controls;
+    if (!is_sound(config)) return false;
+    gl_config *c = &j->config;
+    *c = *config;
+    c->classes = ranges_copy(config->classes, config->class_count);
+    c->precedences = ranges_copy(config->precedences, config->precedence_count);
+    c->losses = losses_copy(config->losses, config->loss_count);
+    j->up = up, j->above = above;
+    j->ranks = ranks_of(c);
+    for (j->stride = 1; j->stride < j->ranks;) j->stride *= 2;
+    j->counts = calloc((size_t)(j->ranks + 1) * (c->loss_count + 1), sizeof *j->counts);
+    j->pool.slice_bytes = c->slice_bytes, j->pool.used = &j->statistics.memory_used;
+    for (unsigned rank = 0; rank < j->ranks; rank++) rtt_start(&j->rtts[rank]);
+    return c->classes && c->precedences && c->losses && j->counts && join(j);
+}
+
+void job_free(job *j) {
+    free(j->timers.items);
+    pool_free(&j->pool);
+    for (control *c = j->controls, *next; c; c = next) next = c->next, free(c);
+    free((void *)j->config.classes), free((void *)j->config.precedences), free((void *)j->config.losses);
+    if (j->tenant.port) port_leave(&j->tenant);
+    if (!j->config.port) gl_port_free(j->tenant.port);
+    free(j->tenant.sharers), free(j->counts);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A job at this rank, as all parts of its engine see it: settings, the host's port, round trips, timers, memory, what is to be
+ * sent at once, and counts.
+ */
+#ifndef GRADLANE_JOB_H
+#define GRADLANE_JOB_H
+
+#include "base/heap.h"
+#include "base/pool.h"
+#include "job/config.h"
+#include "job/losses.h"
+#include "job/statistics.h"
+#include "job/upcalls.h"
+#include "rate/flow.h"
+#include "rate/rtt.h"
+#include "rate/tenant.h"
+
+enum { RING = 4096 }; /* messages of one source that are remembered, so that a late PROBE gets its STOP */
+
+/* A moment at which a message is looked at: of one that is sent (a target), or one that is received. */
+typedef struct {
+    heap_item item;
+    bool received;
+} timer;
+
+typedef struct control control;
+
+typedef struct {
+    gl_config config;
+    unsigned ranks, stride;
+    tenant tenant;
+    uplink uplink;
+    rtt rtts[GL_MAX_RANKS]; /* to each rank */
+    heap timers;
+    pool pool;
+    uint64_t kept; /* bytes of contributions that wait */
+    control *controls, **controls_tail;
+    gl_statistics statistics;
+    gl_counts *counts; /* by rank, then multicast; within by loss class, then what has none */
+    const upcalls *up;
+    void *above;
+} job;
+
+/* Takes its own copies of the configuration's lists. False: memory is out, or the configuration makes no sense. What it has
+ * taken is given back by job_free in any case. */
+bool job_new(job *j, const gl_config *config, const upcalls *up, void *above);
+void job_free(job *j);
+
+static inline gl_counts *counts_of(const job *j, unsigned rank, uint32_t loss_class) {
+    return &j->counts[rank * (j->config.loss_count + 1) + loss_class];
+}
+/* Whether so many slices more may be kept. */
+static inline bool has_memory(const job *j, uint64_t slices) {
+    return j->kept + slices * j->config.slice_bytes <= j->config.memory;
+}
+static inline bool is_set(const timer *t) { return t->item.place; }
+static inline void timer_set(job *j, timer *t, uint64_t at) { heap_put(&j->timers, &t->item, at); }
+static inline void timer_stop(job *j, timer *t) { heap_remove(&j->timers, &t->item); }
+
+#endif

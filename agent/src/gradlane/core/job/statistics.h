@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What an engine counts; docs/protocol.md explains each.
+ */
+#ifndef GRADLANE_STATISTICS_H
+#define GRADLANE_STATISTICS_H
+
+#include <stdint.h>
+
+typedef struct {
+    uint64_t datagrams_sent, datagrams_received;
+    uint64_t slices_sent, slices_repaired, slices_expected, slices_delivered, slices_lost, slices_duplicate, slices_late;
+    uint64_t budget_total; /* budgets of the messages received, in slices */
+    uint64_t budget_violations;
+    uint64_t trimmed;
+    uint64_t probes_sent, bitmaps_sent, stops_sent, reports_sent;
+    uint64_t traces_sent, traces_returned, bad_trace;
+    uint64_t ecn_marked;
+    uint64_t bad_header, bad_token, bad_job, bad_source, bad_range, bad_length, bad_budget, bad_class, bad_message, no_memory;
+    uint64_t messages_sent, messages_received;
+    uint64_t memory_used; /* bytes of slices that wait to be reduced, or to be stopped */
+} gl_statistics;
+
+/* What went to a peer and came from it, or was of a loss class. */
+typedef struct {
+    uint64_t slices_sent, slices_repaired, bytes_sent; /* bytes: of UDP payload, both ways */
+    uint64_t slices_expected, slices_delivered, slices_lost, slices_duplicate, slices_late, budget_total, ecn_marked;
+    uint64_t bytes_received;
+} gl_counts;
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Operations under way.
+ */
+#ifndef GRADLANE_OPERATION_H
+#define GRADLANE_OPERATION_H
+
+#include "job/job.h"
+#include "operation/events.h"
+#include "plan/plan.h"
+#include "rx/rx.h"
+#include "tx/tx.h"
+
+enum { OPERATIONS = 1024 }; /* buckets, a power of two */
+
+/* A collective operation as this rank takes part in it: as a worker from its submission on, as a server from its first
+ * datagram on. What comes before a worker's submission is kept in `early`. */
+typedef struct operation operation;
+struct operation {
+    operation *next; /* of its bucket */
+    plan plan;
+    bool planned, local, told; /* local: a worker's; told: it is COMPLETED */
+    uint64_t since;
+    rx_message *early;
+    uint32_t open;       /* nodes that are not done, and messages that read from `own` */
+    uint32_t unstopped;  /* messages */
+    uint64_t mismatched[GL_MAX_RANKS / 64]; /* ranks that disagree about its shape, as has been told */
+};
+
+typedef struct {
+    job *job;
+    tx *tx;
+    rx *rx;
+    operation *buckets[OPERATIONS];
+    gl_event *events, **events_tail;
+} operations;
+
+/* What the sender and the receiver call, with `operations`. */
+extern const upcalls operation_upcalls;
+
+void operations_new(operations *all, job *j, tx *x, rx *r);
+void operations_free(operations *all);
+
+/* As gl_submit (engine.h). */
+int operation_submit(operations *all, const gl_submission *s, uint64_t now);
+gl_event *next_event(operations *all);
+int operation_oldest(const operations *all, uint64_t now, gl_waiting *waiting);
+
+#endif

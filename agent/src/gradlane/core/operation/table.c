@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The operations that there are, and what they tell.
+ */
+#include "operation/table.h"
+
+#include <stdlib.h>
+
+static operation **bucket_of(operations *all, uint32_t step, uint16_t tensor) {
+    return &all->buckets[(step * 0x9e3779b1u ^ tensor * 0x85ebca6bu) / (UINT32_MAX / OPERATIONS + 1)];
+}
+
+operation *find_operation(const operations *all, uint32_t step, uint16_t tensor) {
+    operation *o = *bucket_of((operations *)all, step, tensor);
+    while (o && (o->plan.step != step || o->plan.tensor != tensor)) o = o->next;
+    return o;
+}
+
+operation *operation_new(uint32_t step, uint16_t tensor) {
+    operation *o = calloc(1, sizeof *o);
+    if (o) o->plan.step = step, o->plan.tensor = tensor;
+    return o;
+}
+
+void operation_insert(operations *all, operation *o) {
+    operation **bucket = bucket_of(all, o->plan.step, o->plan.tensor);
+    o->next = *bucket;
+    *bucket = o;
+}
+
+void results_free(job *j, node *n) {
+    for (uint32_t i = 0; n->results && i < n->slices; i++) {
+        if (n->results[i]) slot_free(&j->pool, n->results[i]);
+        n->results[i] = NULL;
+    }
+}
+
+static void leave_links(operations *all, const link *l) {
+    for (; l; l = l->next) {
+        if (l->received) rx_detach(all->job, l->received);
+        tx_message_free(all->tx, l->sent);
+    }
+}
+
+void operation_free(operations *all, operation *o) {
+    operation **at = bucket_of(all, o->plan.step, o->plan.tensor);
+    while (*at && *at != o) at = &(*at)->next;
+    if (*at) *at = o->next;
+    for (rx_message *m = o->early, *next; m; m = next) next = m->next_early, rx_detach(all->job, m);
+    leave_links(all, o->plan.outgoing), leave_links(all, o->plan.incoming);
+    for (unsigned i = 0; i < o->plan.node_count; i++) results_free(all->job, o->plan.nodes[i]);
+    plan_free(&o->plan);
+    free(o);
+}
+
+void operations_new(operations *all, job *j, tx *x, rx *r) {
+    all->job = j, all->tx = x, all->rx = r;
+    all->events_tail = &all->events;
+}
+
+void operations_free(operations *all) {
+    for (unsigned i = 0; i < OPERATIONS; i++)
+        while (all->buckets[i]) operation_free(all, all->buckets[i]);
+    for (gl_event *event; (event = next_event(all));) gl_event_free(event);
+}
+
+gl_event *add_event(operations *all, uint32_t kind, const operation *o, uint32_t slices) {
+    gl_event *event = calloc(1, sizeof *event + (slices + 7) / 8);
+    if (!event) abort(); /* a completion that is never told would hang the training */
+    event->kind = kind, event->step = o->plan.step, event->tensor = o->plan.tensor, event->slices = slices;
+    *all->events_tail = event;
+    all->events_tail = &event->next;
+    return event;
+}
+
+gl_event *next_event(operations *all) {
+    gl_event *event = all->events;
+    if (event && !(all->events = event->next)) all->events_tail = &all->events;
+    return event;
+}
+
+void gl_event_free(gl_event *event) { free(event); }
+
+int operation_oldest(const operations *all, uint64_t now, gl_waiting *waiting) {
+    const operation *oldest = NULL;
+    for (unsigned i = 0; i < OPERATIONS; i++)
+        for (const operation *o = all->buckets[i]; o; o = o->next)
+            if (o->local && !o->told && (!oldest || o->since < oldest->since)) oldest = o;
+    if (!oldest) return 0;
+    *waiting = (gl_waiting){.age = now - oldest->since, .step = oldest->plan.step, .tensor = oldest->plan.tensor};
+    /* A result may wait for somebody else, and so may the rest of a message: who has sent nothing of his own comes first. */
+    for (int kind = 0, found = 0; kind < 3 && !found; kind++)
+        for (const link *l = oldest->plan.incoming; l; l = l->next) {
+            if ((l->received && l->received->complete) || (l->pull ? 2 : l->received ? 1 : 0) != kind) continue;
+            waiting->missing[l->rank >> 6] |= 1ull << (l->rank & 63);
+            found = 1;
+            waiting->direct = kind == 0;
+        }
+    return 1;
+}

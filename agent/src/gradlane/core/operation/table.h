@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The operations that there are, and what they tell.
+ */
+#ifndef GRADLANE_TABLE_H
+#define GRADLANE_TABLE_H
+
+#include "operation/operation.h"
+
+operation *find_operation(const operations *all, uint32_t step, uint16_t tensor);
+operation *operation_new(uint32_t step, uint16_t tensor); /* in no bucket yet; NULL: memory is out */
+void operation_insert(operations *all, operation *o);
+void operation_free(operations *all, operation *o);
+void results_free(job *j, node *n); /* what a node has sent on */
+gl_event *add_event(operations *all, uint32_t kind, const operation *o, uint32_t slices);
+
+static inline operation *operation_of(const plan *p) { return container_of(p, operation, plan); }
+
+#endif

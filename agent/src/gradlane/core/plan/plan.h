@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What one rank does in a collective operation: nodes that reduce, and links to other ranks. A plan is all there is to an
+ * algorithm; what sends, waits and repairs is the same for all.
+ */
+#ifndef GRADLANE_PLAN_H
+#define GRADLANE_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/pool.h"
+#include "job/config.h"
+#include "plan/submission.h"
+
+struct tx_message;
+struct rx_message;
+
+typedef struct node node;
+
+/* All that one rank sends another in one phase (pushes or pulls) of an operation is a message: the slices of some nodes, which
+ * both ends list in the same order. */
+typedef struct {
+    node *node;
+    uint32_t start; /* the node's first slice in the message */
+} segment;
+
+typedef struct link {
+    struct link *next; /* of the operation */
+    uint16_t rank;     /* the other end; the number of ranks: the multicast group */
+    uint16_t meeting;  /* streams that meet at the busiest port on the path, this one included */
+    bool pull, exact;
+    uint32_t slices;
+    unsigned count;
+    segment *segments;
+    struct tx_message *sent;     /* NULL: it is over */
+    struct rx_message *received; /* NULL: nothing has come yet */
+} link;
+
+/* Between a node and a link. */
+typedef struct {
+    link *link;
+    uint32_t start; /* the node's first slice in its message */
+} edge;
+
+/* What this rank does with a range of an operation's slices: it reduces what it receives from `from` together with its `own`
+ * contribution; the result goes to `out` and is sent on to `to`. Without `from`, `own` is sent as it is. */
+struct node {
+    struct plan *plan;
+    uint32_t first, slices; /* of the operation's slices, for layers and magnitudes */
+    uint32_t last_length;   /* bytes of the last one; 0: a server that has not seen it yet */
+    const uint8_t *own, *instead; /* instead: of a result that is lost; NULL: zeros */
+    uint8_t *out;
+    unsigned divisor;       /* of the result; 0: the number of contributions that arrived */
+    unsigned from_count, to_count;
+    edge *from, *to;        /* from: by rank */
+    uint64_t bytes;
+    /* While it is under way: */
+    uint16_t *awaited;      /* by slice: contributions that have neither come nor been given up; NULL: there is one */
+    slot **results;         /* by slice: what is sent on; NULL: nothing is */
+    uint64_t *empty;        /* slices that nobody contributed to: sent on without payload */
+    uint32_t done, floor;   /* slices; all below `floor` are done */
+    unsigned unsent;        /* messages that have not been stopped */
+};
+
+typedef struct plan {
+    uint32_t step;
+    uint16_t tensor;
+    uint8_t encoding;    /* the header's element_type */
+    uint32_t loss_class, push_loss, pull_loss;
+    uint16_t *layers;    /* by slice */
+    uint8_t *magnitudes; /* NULL: all 255 */
+    node **nodes;
+    unsigned node_count;
+    link *outgoing, *incoming;
+} plan;
+
+/* A worker's plan. False: memory is out, a message is too long, or the layers are not of one loss
+ * class that tolerates what the submission does; what has been made is freed by plan_free. */
+bool plan_worker(plan *p, const gl_config *c, const gl_submission *s);
+/* A server's, of a push of `slices` slices whose step, tensor, encoding and loss class are in the plan. */
+bool plan_server(plan *p, const gl_config *c, uint32_t slices);
+/* All of it but what is under way. */
+void plan_free(plan *p);
+
+/* Whether the submission makes sense; everything that depends on its bytes comes later. */
+bool submission_is_valid(const gl_config *c, const gl_submission *s);
+
+/* Where a slice of a message belongs. */
+static inline const segment *find_segment(const link *l, uint32_t slice) {
+    unsigned low = 0, high = l->count;
+    while (high - low > 1) {
+        const unsigned middle = (low + high) / 2;
+        *(l->segments[middle].start <= slice ? &low : &high) = middle;
+    }
+    return &l->segments[low];
+}
+
+/* Bytes of a node's slice. */
+static inline uint32_t length_of(const gl_config *c, const node *n, uint32_t i) {
+    return i == n->slices - 1 ? n->last_length : c->slice_bytes;
+}
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a worker asks for: its part in a collective operation.
+ */
+#ifndef GRADLANE_SUBMISSION_H
+#define GRADLANE_SUBMISSION_H
+
+#include <stdint.h>
+
+/* A barrier is an all-reduce of one element. */
+enum {
+    GL_ALL_REDUCE = 1, GL_REDUCE_SCATTER, GL_ALL_GATHER, GL_BROADCAST, GL_REDUCE, GL_ALL_TO_ALL, GL_SEND, GL_RECEIVE
+};
+/* DIRECT: every member of the group, or every server, has a part of the elements that it reduces. */
+enum { GL_DIRECT = 1, GL_RING };
+
+/* A worker's part in a collective operation. `elements`: all-reduce, broadcast, reduce, send, receive: of `in` and `out`;
+ * reduce-scatter: of `out`; all-gather: of `in`; all-to-all: of each block of both. `in` and `out` live until it is
+ * COMPLETED; they may be the same where all of it is exact. */
+typedef struct {
+    uint32_t step;
+    uint16_t tensor; /* with the step unique among what is under way */
+    uint8_t collective, algorithm, element_type, reduction;
+    uint16_t root;   /* BROADCAST, REDUCE: rank; SEND, RECEIVE: the other side */
+    uint16_t group_size;
+    const uint16_t *group; /* ranks of workers, ascending; NULL: all of them */
+    uint64_t elements;
+    uint64_t stride;       /* bytes from one block of `in` or `out` to the next where there are several; 0: contiguous */
+    const uint8_t *in;
+    uint8_t *out;
+    const uint16_t *layers;      /* per slice of `in`, all of one loss class; NULL: layer 0 */
+    const uint8_t *magnitudes;   /* per slice of `in`; NULL: 255 */
+    uint32_t push_loss, pull_loss; /* parts per million, at most what the class tolerates */
+} gl_submission;
+
+/* Whether a collective reduces. */
+int gl_is_reduction(unsigned collective);
+/* First slice of part `index` of a tensor of `slices` slices that is shared among `parts` ranks. */
+uint32_t gl_shard_start(uint32_t slices, uint32_t index, uint32_t parts);
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A flow: slices that one rate governs, towards one rank or to an aggregator's multicast group.
+ */
+#ifndef GRADLANE_FLOW_H
+#define GRADLANE_FLOW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rate/controller.h"
+
+/* What the flows of a job at one host have in common. */
+typedef struct {
+    double rate;            /* bytes per us of the host's link */
+    double queue_time;      /* us that slices may spend in queues */
+    uint64_t receive_bytes; /* that a receiver's sockets hold, taken to be like ours; 0: no bound */
+    uint32_t datagram;      /* bytes of a whole slice with its header */
+    unsigned rank, ranks;
+    const controller *controller;
+} uplink;
+
+/* What a receiver of a flow last reported. */
+typedef struct {
+    uint32_t received, marked, acknowledged; /* slices; what of the flow was sent before this one is settled */
+    int32_t missing;                         /* the most that ever was */
+    double share;   /* bytes per us that it leaves for the flow; 0: not told yet */
+    uint32_t room;  /* bytes that it can take at once */
+    bool awaited;   /* nothing is settled before it is here */
+} receiver;
+
+struct flow {
+    const uplink *uplink;
+    receiver *receivers;
+    unsigned receiver_count;
+    double rate, share;           /* bytes per us; share: what its receivers leave it */
+    uint32_t room;                /* bytes that its receivers can take at once */
+    uint64_t next_send;
+    uint32_t sequence, acknowledged; /* slices sent, those settled */
+    uint64_t progress_at;         /* when `acknowledged` last rose, or there was nothing to acknowledge */
+    uint32_t rtt;                 /* shortest to the receiver that last reported */
+    double covered;               /* losses that budgets cover */
+    bool competes;                /* with flows that only losses slow down, whose queue hides how long the path is */
+    void *state;                  /* the controller's */
+};
+
+/* A REPORT. What follows `known` is about the slice that it was sent after, if that is still known. */
+typedef struct {
+    uint32_t received, marked; /* slices, since the beginning */
+    double share;
+    uint32_t room;
+    bool known;
+    uint32_t sequence;         /* of the flow */
+    uint32_t rtt, there;       /* as of rtt_sample */
+} report;
+
+/* `receivers`: 1, or by rank those of the multicast group, to be marked as awaited. False if memory is out. */
+bool flow_new(flow *f, const uplink *uplink, unsigned receivers);
+void flow_free(flow *f);
+/* A flow that was idle has something to send. `meeting`: flows that meet at the busiest port of the path. */
+void flow_begin(flow *f, uint64_t idle, unsigned meeting, uint64_t now);
+uint64_t flow_due(const flow *f);       /* when it may next send */
+bool flow_open(flow *f, uint64_t now);  /* whether it may send now */
+unsigned flow_burst(const flow *f);     /* datagrams of its next batch, at most */
+void flow_sent(flow *f, double bytes, uint64_t now);
+/* A slice of the first pass is sent, of a message of `slices` that may lose `budget` of them. */
+static inline void flow_earn(flow *f, uint32_t budget, uint32_t slices) {
+    if (!budget) return;
+    f->covered += (double)budget / slices;
+    if (f->covered > budget) f->covered = budget;
+}
+/* What was sent up to `sequence` has arrived at that receiver, or never will. */
+void flow_acknowledge(flow *f, receiver *by, uint32_t sequence, uint64_t now);
+/* False: it is older than what has come before. */
+bool flow_report(flow *f, receiver *by, rtt *to, const report *r, uint64_t now);
+
+#endif

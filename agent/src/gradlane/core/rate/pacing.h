@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What flows and ports count on in time: when the next batch is due, and when receivers report.
+ */
+#ifndef GRADLANE_PACING_H
+#define GRADLANE_PACING_H
+
+#include <stdint.h>
+
+enum {
+    FRAME_OVERHEAD = 42,     /* bytes of Ethernet, IPv4 and UDP headers */
+    REPORT_EVERY = 8,        /* slices, but neither more often nor, if any came, more seldom than: */
+    REPORT_LEAST = 100,      /* us */
+    REPORT_MOST = 1000,      /* us */
+    STREAM_IDLE = 6000,      /* us without a slice after which a stream counts as over */
+};
+
+/* When the next batch is due. A late wake-up may be made good by sending faster, up to what queues are to hold. */
+static inline uint64_t next_due(double queue_time, uint64_t next, uint64_t now, double bytes, double rate) {
+    const uint64_t credit = (uint64_t)(queue_time / 2);
+    const uint64_t from = next + credit > now ? next : now - credit;
+    return from + (uint64_t)(bytes / rate);
+}
+
+#endif

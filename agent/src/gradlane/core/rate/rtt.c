@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Round trips. The queue is what a sample's delay on the path there is above the least of late, in which two clocks hardly
+ * drift apart; a queue on the way back is none of that path.
+ */
+#include "rate/rtt.h"
+
+static const uint32_t RTT_MAX = 100000; /* us, at most; a host that slept is no queue */
+
+void rtt_start(rtt *r) { r->srtt = INITIAL_RTT, r->base[0] = r->base[1] = UINT32_MAX; }
+
+uint32_t rtt_sample(rtt *r, uint32_t sample, uint32_t there, bool hidden, uint64_t now) {
+    r->srtt = (7 * r->srtt + (sample < RTT_MAX ? sample : RTT_MAX)) / 8;
+    if (sample > RTT_MAX) return NO_QUEUE;
+    if (now >= r->base_until) {
+        const bool outdated = now >= r->base_until + BASE_LIFE;
+        r->base[1] = outdated ? sample : r->base[0], r->base[0] = sample;
+        r->there[1] = outdated ? there : r->there[0], r->there[0] = there;
+        r->base_until = now + BASE_LIFE;
+    }
+    if (hidden) r->base_until = now + BASE_LIFE;
+    if (sample < r->base[0]) r->base[0] = sample;
+    if ((int32_t)(there - r->there[0]) < 0) r->there[0] = there;
+    const bool older = (int32_t)(r->there[1] - r->there[0]) < 0;
+    return there - r->there[older];
+}

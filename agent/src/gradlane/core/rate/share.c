@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What all the streams that come into a host's port may have, as in RCP (Dukkipati, 2007).
+ */
+#include "rate/pacing.h"
+#include "rate/tenant.h"
+
+enum { SHARE_WINDOW = 2000 }; /* us over which a port's use is measured */
+
+static const double SHARE_GAIN = 1.0 / 2;    /* of the spare fraction, each SHARE_WINDOW */
+static const double SHARE_SPARE = 1.0 / 16;  /* less than that is a full port */
+static const double SHARE_REACTION = 4000;   /* us until a new share has slowed its streams */
+static const double SHARE_NEWS = 1.0 / 16;   /* a change that is told before its time */
+
+/* Tells every sender its share as soon as something of its stream arrives. */
+static void tell_all(tenant *t) {
+    for (unsigned rank = 0; rank < t->ranks; rank++) t->sharers[rank].news[0] = t->sharers[rank].news[1] = true;
+}
+
+static void tell_all_jobs(gl_port *port) {
+    port->told_share = port->share;
+    for (tenant *t = port->tenants; t; t = t->next) tell_all(t);
+}
+
+static unsigned count_streams(const tenant *t, uint64_t now) {
+    unsigned streams = 0;
+    for (const sharer *s = t->sharers; s < t->sharers + t->ranks; s++)
+        streams += (s->active_until[0] > now) + (s->active_until[1] > now);
+    return streams;
+}
+
+/* A stream more fills the port's buffer within milliseconds. */
+void share_grow(tenant *t, uint64_t now) {
+    const unsigned streams = count_streams(t, now);
+    if (streams <= t->streams) return;
+    t->streams = streams;
+    tell_all(t);
+}
+
+void share_expect(tenant *t, unsigned rank, bool multicast, uint64_t now) {
+    uint64_t *until = &t->sharers[rank].active_until[multicast];
+    if (rank != t->rank && *until < now + STREAM_IDLE) *until = now + STREAM_IDLE;
+}
+
+/* The weight of the jobs that something comes in of; their `streams` are counted anew. */
+static double count_jobs(gl_port *port, uint64_t now) {
+    double weight = 0;
+    for (tenant *t = port->tenants; t; t = t->next) {
+        const unsigned streams = count_streams(t, now);
+        if (!streams) continue;
+        weight += t->weight;
+        t->streams = streams;
+    }
+    return weight;
+}
+
+/* Notes that a stream comes in. It is over with the last slice of its message, or when it falls silent; the next message's
+ * first slice revives it. Returns whether the share was begun anew. */
+static bool count_stream(tenant *t, sharer *from, bool multicast, bool end, uint64_t now) {
+    gl_port *port = t->port;
+    const bool known = from->active_until[multicast] > now, job_known = now - t->heard <= STREAM_IDLE;
+    from->active_until[multicast] = now + (end ? STREAM_IDLE / 4 : STREAM_IDLE);
+    t->heard = now;
+    if (known) return false;
+    if (!job_known) t->streams = 0;
+    share_grow(t, now);
+    if (now - port->window_start > STREAM_IDLE) {
+        port->weight = t->weight;
+        port->share = USABLE * port->rate / port->weight;
+        tell_all_jobs(port);
+        return true;
+    }
+    if (!job_known) {
+        double weight = 0;
+        for (const tenant *o = port->tenants; o; o = o->next)
+            if (now - o->heard <= STREAM_IDLE) weight += o->weight;
+        if (weight > port->weight) {
+            port->share *= port->weight / weight;
+            port->weight = weight;
+            tell_all_jobs(port);
+        }
+    }
+    return false;
+}
+
+/* What a weight of one is told follows what the port has to spare, so streams that wait for something else leave their part
+ * to the others; never below the equal part. */
+void share_count(tenant *t, unsigned rank, bool multicast, bool end, uint32_t bytes, uint64_t now) {
+    gl_port *port = t->port;
+    const double usable = USABLE * port->rate;
+    if (count_stream(t, &t->sharers[rank], multicast, end, now)) {
+        port->window_start = now, port->window_bytes = bytes;
+        return;
+    }
+    const uint64_t elapsed = now - port->window_start;
+    port->window_bytes += bytes;
+    if (elapsed < SHARE_WINDOW) return;
+    port->weight = count_jobs(port, now);
+    const double equal = usable / port->weight;
+    if (elapsed < 2 * SHARE_WINDOW) {
+        /* A full port looks the same however much too fast its senders are, so what is above the equal part must go. */
+        const double spare = 1 - (double)port->window_bytes / (double)elapsed / usable;
+        if (spare > SHARE_SPARE)
+            port->share *= 1 + SHARE_GAIN * spare;
+        else
+            port->share -= (port->share - equal) / 2;
+    }
+    if (port->share < equal) port->share = equal;
+    /* Streams that rest come back all at once: no more than the buffer takes until the others have heard of it. */
+    const double most = equal * (1 + port->queue_time / SHARE_REACTION);
+    if (port->share > most) port->share = most;
+    port->window_start = now, port->window_bytes = 0;
+    if (port->share < port->told_share * (1 - SHARE_NEWS) || port->share > port->told_share * (1 + SHARE_NEWS))
+        tell_all_jobs(port);
+}
+
+uint32_t share_room(const tenant *t) {
+    const gl_port *port = t->port;
+    if (!port->receive_bytes) return UINT32_MAX;
+    const double room = (double)port->receive_bytes * t->weight / port->weight / t->streams;
+    return room < UINT32_MAX ? (uint32_t)room : UINT32_MAX;
+}
+
+double share_of(const tenant *t) {
+    const double share = t->port->share * t->weight / t->streams;
+    return share > USABLE * t->rate ? USABLE * t->rate : share;
+}

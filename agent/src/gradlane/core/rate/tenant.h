@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A job at its host's port: the order of the jobs on the way out (port.c), and what the streams that come in may have
+ * (share.c).
+ */
+#ifndef GRADLANE_TENANT_H
+#define GRADLANE_TENANT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rate/port.h"
+
+static const double USABLE = 0.98; /* of a link, so that a queue that has grown drains again */
+
+typedef struct tenant tenant;
+
+struct gl_port {
+    tenant *tenants;
+    uint64_t receive_bytes;
+    double rate, queue_time;         /* bytes per us; us */
+    uint64_t next_send;
+    double sent_share;               /* of the job that sent last, before that */
+    double weight;                   /* of the jobs that something comes in of */
+    double share, told_share;        /* of the streams of a weight of one, bytes per us */
+    uint64_t window_start, window_bytes;
+};
+
+/* Of the streams of one rank that come in: unicast, multicast. */
+typedef struct {
+    uint64_t active_until[2];
+    bool news[2]; /* it is to be told its share at once */
+} sharer;
+
+struct tenant {
+    gl_port *port;
+    tenant *next;
+    double rate, queue_time;   /* of the link, as the job's file says: bytes per us; us */
+    double weight, sent_share; /* bytes sent for a weight of one */
+    bool waits;                /* for the port, to send */
+    unsigned rank, ranks;
+    sharer *sharers;  /* by rank */
+    unsigned streams; /* that come in at present */
+    uint64_t heard;   /* when the last slice came */
+};
+
+/* Of `t` the port, the link, the weight, the ranks and the sharers are set. */
+void port_join(tenant *t);
+void port_leave(tenant *t);
+bool port_take(tenant *t, uint64_t now); /* whether it may send now; if not, it waits */
+void port_sent(tenant *t, double bytes, uint64_t now);
+void port_spend(gl_port *port, double bytes, uint64_t now); /* sent without waiting: the next ones wait longer */
+
+/* A rank is going to send. share_grow comes after all of them. */
+void share_expect(tenant *t, unsigned rank, bool multicast, uint64_t now);
+void share_grow(tenant *t, uint64_t now);
+/* A slice has come in; `bytes`: on the link. `end`: it is the last of its message. */
+void share_count(tenant *t, unsigned rank, bool multicast, bool end, uint32_t bytes, uint64_t now);
+/* What each stream of a job may have, bytes per us; and the bytes that it may have in flight, so that all of them fit into the
+ * sockets, at most. */
+double share_of(const tenant *t);
+uint32_t share_room(const tenant *t);
+
+#endif

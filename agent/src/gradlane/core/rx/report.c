@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * REPORTs: how a sender's stream gets through, and which part of this host's port is its.
+ */
+#include "base/bits.h"
+#include "job/controls.h"
+#include "rate/pacing.h"
+#include "rx/rx.h"
+
+void report_arrival(rx *x, unsigned source, const uint8_t *h, uint32_t bytes, bool congested, uint64_t now) {
+    job *j = x->job;
+    tenant *t = &j->tenant;
+    const bool repair = (h[0] & 15) == GL_KIND_REPAIR, end = h[GL_AT_FLAGS] & GL_FLAG_END;
+    const bool multicast = !repair && h[GL_AT_FLAGS] & GL_FLAG_MULTICAST; /* repairs are unicast */
+    share_count(t, source, multicast, end, bytes + FRAME_OVERHEAD, now);
+    incoming *in = &x->sources[source].incoming[multicast];
+    in->received++;
+    in->marked += congested;
+    j->statistics.ecn_marked += congested;
+    gl_counts *c = counts_of(j, source, class_of(&j->config, get16(h + GL_AT_LAYER)));
+    c->ecn_marked += congested, c->bytes_received += bytes;
+    if (!in->unreported++) in->since = now;
+    const uint32_t room = share_room(t);
+    const bool many = in->unreported >= REPORT_EVERY && now - in->reported_at >= REPORT_LEAST;
+    bool *news = &t->sharers[source].news[multicast];
+    if (!many && !end && !*news && now - in->since < REPORT_MOST && (uint64_t)in->unreported * bytes < room / 4) return;
+    in->unreported = 0, in->reported_at = now;
+    *news = false;
+    uint8_t payload[GL_REPORT];
+    put32(payload, in->received), put32(payload + 4, in->marked);
+    put32(payload + 8, (uint32_t)(share_of(t) * 8e3));
+    put32(payload + 12, room), put32(payload + 16, repair), put32(payload + 20, (uint32_t)now);
+    send_control(j, source, GL_KIND_REPORT, h, payload, sizeof payload);
+    j->statistics.reports_sent++;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Messages get their numbers, and a place in the queue of their lane: the slice of the front-most layer goes first.
+ */
+#include "tx/queue.h"
+
+#include <stdlib.h>
+
+#include "tx/message.h"
+
+tx_message *tx_message_new(tx *x, const plan *p, link *l) {
+    const gl_config *c = &x->job->config;
+    const bool multicast = l->rank == x->job->ranks;
+    const unsigned targets = multicast ? c->workers - !is_server(c) : 1;
+    tx_message *m = calloc(1, sizeof *m + targets * sizeof *m->target);
+    if (!m) return NULL;
+    m->lane = &x->lanes[l->rank], m->link = l, m->plan = p, m->slices = l->slices, m->loss_class = p->loss_class;
+    m->budget = l->exact ? 0 : budget_of(l->pull ? p->pull_loss : p->push_loss, l->slices);
+    bool waits = false;
+    for (unsigned k = 0; k < l->count; k++)
+        *(l->segments[k].node->from_count ? &waits : &m->reads_own) = true;
+    m->sent_at = calloc(m->slices, sizeof *m->sent_at);
+    m->flow_sequence = calloc(m->slices, sizeof *m->flow_sequence);
+    m->queue = waits ? calloc(m->slices, sizeof *m->queue) : NULL;
+    if (!m->sent_at || !m->flow_sequence || (waits && !m->queue)) return tx_message_free(x, m), NULL;
+    for (unsigned rank = 0; m->targets < targets; rank++) {
+        if (multicast && rank == c->rank) continue;
+        m->target[m->targets].message = m;
+        m->target[m->targets++].rank = multicast ? (uint16_t)rank : l->rank;
+    }
+    uint8_t *h = m->header;
+    h[0] = GL_VERSION << 4;
+    put16(h + GL_AT_JOB, c->job), put16(h + GL_AT_SOURCE, c->rank);
+    put32(h + GL_AT_STEP, p->step), put16(h + GL_AT_TENSOR, p->tensor);
+    h[GL_AT_FLAGS] = (l->pull ? GL_FLAG_PULL : 0) | (multicast ? GL_FLAG_MULTICAST : 0);
+    h[GL_AT_ELEMENT_TYPE] = p->encoding;
+    put16(h + GL_AT_SLICES, (uint16_t)m->slices), put16(h + GL_AT_BUDGET, (uint16_t)m->budget);
+    put64(h + GL_AT_TOKEN, c->token);
+    return m;
+}
+
+static tx_message **slot_of(tx *x, uint32_t id) {
+    return &x->sent[(id - x->job->config.message_base - x->job->config.rank) / x->job->stride % RING];
+}
+
+static void leave_queues(tx *x, tx_message *m) {
+    if (!m->started) return;
+    heap_remove(m->active ? &m->lane->messages : &x->waiting[m->budget > 0], &m->turn);
+    for (unsigned i = 0; i < m->targets; i++) {
+        target *t = &m->target[i];
+        timer_stop(x->job, &t->probe);
+        heap_remove(&x->lanes[t->rank].repairs, &t->turn);
+        x->lanes[t->rank].backlog -= t->repairs;
+    }
+    if (m->active) {
+        m->lane->backlog -= m->ready - m->sent;
+        *slot_of(x, m->id) = NULL;
+    }
+    x->unstopped--;
+}
+
+void tx_message_free(tx *x, tx_message *m) {
+    if (!m) return;
+    leave_queues(x, m);
+    for (unsigned i = 0; i < m->targets; i++)
+        free(m->target[i].todo), free(m->target[i].repaired_at), free(m->target[i].repair_sequence);
+    free(m->queue), free(m->sent_at), free(m->flow_sequence), free(m);
+}
+
+/* Whether there is a number: of two messages with a budget, so that they have different slots in the switch, within the
+ * window; of others, which use no slots, within what both ends remember. */
+static bool has_number(tx *x, bool tolerant) {
+    const tx_message *const *sent = (const tx_message *const *)x->sent;
+    for (; x->oldest_sequence != x->next_sequence && !sent[x->oldest_sequence % RING]; x->oldest_sequence++)
+        if (x->oldest_tolerant == x->oldest_sequence) x->oldest_tolerant++;
+    while (x->oldest_tolerant != x->next_sequence &&
+           (!sent[x->oldest_tolerant % RING] || !sent[x->oldest_tolerant % RING]->budget))
+        x->oldest_tolerant++;
+    if (x->next_sequence - x->oldest_sequence >= RING / 2) return false;
+    return !tolerant || x->next_sequence - x->oldest_tolerant < x->job->config.window;
+}
+
+void activate(tx *x) {
+    for (unsigned tolerant = 0; tolerant < 2; tolerant++) {
+        for (heap_item *first; (first = heap_first(&x->waiting[tolerant])) && has_number(x, tolerant);) {
+            tx_message *m = container_of(first, tx_message, turn);
+            heap_remove(&x->waiting[tolerant], first);
+            m->id = x->job->config.message_base + x->next_sequence * x->job->stride + x->job->config.rank;
+            m->active = true;
+            put32(m->header + GL_AT_MESSAGE, m->id);
+            x->sent[x->next_sequence++ % RING] = m;
+            heap_put(&m->lane->messages, &m->turn, key_of(x, m));
+            m->lane->backlog += m->ready;
+            m->traced = x->job->config.trace_every && m->lane->begun++ % x->job->config.trace_every == 0;
+            x->job->statistics.messages_sent++;
+        }
+    }
+}
+
+static void start(tx *x, tx_message *m) {
+    m->started = true;
+    m->order = x->order++;
+    x->unstopped++;
+    heap_put(&x->waiting[m->budget > 0], &m->turn, key_of(x, m));
+    activate(x);
+}
+
+void tx_begin(tx *x, tx_message *m) {
+    if (!m->reads_own) return;
+    for (unsigned k = 0; k < m->link->count; k++) {
+        const segment *s = &m->link->segments[k];
+        if (s->node->from_count) continue;
+        for (uint32_t i = 0; m->queue && i < s->node->slices; i++) m->queue[m->ready + i] = (uint16_t)(s->start + i);
+        m->ready += s->node->slices;
+    }
+    start(x, m);
+}
+
+void tx_ready(tx *x, tx_message *m, uint32_t slice) {
+    m->queue[m->ready++] = (uint16_t)slice;
+    if (!m->started) {
+        start(x, m);
+    } else if (m->active) {
+        m->lane->backlog++;
+        if (m->sent + 1 == m->ready) heap_put(&m->lane->messages, &m->turn, key_of(x, m));
+    }
+}
+
+tx_message *find_sent(tx *x, uint32_t id) {
+    tx_message *m = *slot_of(x, id);
+    return m && m->id == id ? m : NULL;
+}
+
+target *find_target(tx_message *m, unsigned rank) {
+    for (unsigned i = 0; i < m->targets; i++)
+        if (m->target[i].rank == rank) return &m->target[i];
+    return NULL;
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a sender does when it hears nothing.
+ */
+#ifndef GRADLANE_REPAIR_H
+#define GRADLANE_REPAIR_H
+
+#include "tx/tx.h"
+
+/* A PROBE is due when the receiver should have answered. */
+void arm_probe(tx *x, target *t, uint64_t now);
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Where traces went.
+ */
+#ifndef GRADLANE_ROUTE_H
+#define GRADLANE_ROUTE_H
+
+#include <stdint.h>
+
+#include "wire.h"
+
+enum { GL_ROUTES = 8 };
+
+/* What a switch told in a trace: its ports, and the queue that the trace has left: depth in units of `depth_unit` bytes
+ * (0: packets), ns of waiting. Colour of the port's virtual queue: 0 green, 1 yellow, above that red. */
+typedef struct {
+    uint16_t switch_id, ingress_port, egress_port;
+    uint8_t queue_class, color, depth_unit;
+    uint32_t depth, wait;
+} gl_hop;
+
+/* A way through the fabric, how many traces took it, and what the latest of them met, in the order of the way. */
+typedef struct {
+    uint64_t count;
+    uint8_t hops;
+    gl_hop hop[GL_MAX_HOPS];
+} gl_route;
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The sender: what it knows of messages that are sent, and what those above it call.
+ */
+#ifndef GRADLANE_TX_H
+#define GRADLANE_TX_H
+
+#include "base/batch.h"
+#include "job/job.h"
+#include "plan/plan.h"
+#include "tx/route.h"
+
+typedef struct tx_message tx_message;
+
+/* A receiver of a message. */
+typedef struct {
+    timer probe;           /* set when the first pass is over */
+    heap_item turn;        /* among those of its lane that have something to repair */
+    tx_message *message;
+    uint16_t rank;
+    bool stopped;
+    uint32_t repairs, cursor;
+    uint64_t *todo;        /* slices to repair; NULL before the first BITMAP */
+    uint32_t *repaired_at, *repair_sequence;
+    uint32_t probe_wait;
+} target;
+
+/* A flow, and what waits to be sent on it. */
+typedef struct {
+    flow flow;
+    bool busy;
+    uint64_t idle_since;
+    uint32_t backlog, begun;      /* slices to send; messages */
+    heap messages, repairs;       /* that have something to send: by layer, then by age; by age */
+} lane;
+
+struct tx_message {
+    heap_item turn;        /* among those of its lane that have something to send; before, among those without a number */
+    lane *lane;
+    link *link;
+    const plan *plan;
+    uint32_t id, slices, budget, loss_class;
+    uint64_t order;        /* of its start */
+    uint8_t header[GL_HEADER]; /* what is the same for all slices */
+    bool started, active, traced; /* active: it has a number */
+    bool reads_own;        /* it sends slices of `in` */
+    uint16_t *queue;       /* order in which slices became ready; NULL: 0, 1, 2 ... */
+    uint32_t ready, sent;
+    uint32_t *sent_at, *flow_sequence, last_sequence;
+    unsigned targets, stopped;
+    target target[];
+};
+
+typedef struct {
+    job *job;
+    lane lanes[GL_MAX_RANKS + 1]; /* by rank; then multicast */
+    unsigned turn;
+    uint32_t next_sequence, oldest_sequence, oldest_tolerant; /* of messages in flight; of those of them with a budget */
+    uint64_t order;     /* counts what is queued */
+    tx_message *sent[RING];
+    heap waiting[2];    /* messages without a number: exact ones, those with a budget */
+    uint32_t unstopped; /* messages that were started */
+    gl_route *routes[GL_MAX_RANKS]; /* GL_ROUTES of them, the latest first; NULL: no trace has come back yet */
+} tx;
+
+/* False if memory is out; tx_free is called in any case, after the messages are gone. */
+bool tx_new(tx *x, job *j);
+void tx_free(tx *x);
+
+/* What is to be sent on a link of a plan. NULL if memory is out. */
+tx_message *tx_message_new(tx *x, const plan *p, link *l);
+void tx_message_free(tx *x, tx_message *m);
+void tx_begin(tx *x, tx_message *m);                 /* with what it has of its own */
+void tx_ready(tx *x, tx_message *m, uint32_t slice); /* may be sent now; starts the message */
+
+/* Datagrams to send now, or 0. */
+int tx_transmit(tx *x, gl_batch *b, uint64_t now);
+uint64_t tx_deadline(const tx *x, uint64_t now);
+uint64_t tx_patience(const tx *x);
+
+/* What answers to what was sent: the header, and what comes after it. */
+void on_stop(tx *x, unsigned source, const uint8_t *h, const uint8_t *bits, uint64_t now);
+void on_bitmap(tx *x, unsigned source, const uint8_t *h, const uint8_t *bits, uint64_t now);
+void on_report(tx *x, unsigned source, const uint8_t *h, const uint8_t *payload, uint64_t now);
+void on_trace(tx *x, unsigned source, const uint8_t *h, uint32_t length);
+void on_probe_due(tx *x, target *t, uint64_t now);
+
+#endif
