@@ -42,7 +42,7 @@ ffi = FFI()
 ffi.cdef("struct iovec { void *iov_base; size_t iov_len; }; struct sockaddr_storage { ...; };")
 HEADERS = (
     "base/batch.h", "arithmetic/types.h", "arithmetic/convert.h", "arithmetic/magnitude.h", "arithmetic/residual.h",
-    "rate/port.h", "job/config.h", "job/statistics.h", "plan/submission.h", "tx/route.h", "operation/events.h",
+    "rate/port.h", "job/config.h", "job/statistics.h", "plan/submission.h", "tx/path.h", "operation/events.h",
     "engine/engine.h", "io/clock.h", "io/runner.h", "channel/channel.h", "exchange/tolerance.h", "exchange/exchange.h",
 )  # fmt: skip
 for header in HEADERS:

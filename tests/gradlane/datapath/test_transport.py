@@ -112,7 +112,7 @@ class Trial:
                 "out": ffi.from_buffer("uint8_t[]", result),
             }
             with engine.locked() as pointer:
-                assert lib.gl_submit(pointer, ffi.new("gl_submission *", facts), lib.gl_runner_now()) == 0
+                assert lib.gl_submit(pointer, ffi.new("gl_submission *", facts), lib.gl_now()) == 0
             lib.gl_runner_wake(engine.runner)
 
     def check(self) -> None:

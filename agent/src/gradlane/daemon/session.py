@@ -369,12 +369,12 @@ class Session:
 
 
 def _path(engine: Engine, rank: int) -> dict[str, Any]:
-    """What is known of the way to a rank. `routes`: traces by their way; `hops`: what the latest trace met."""
-    rate, srtt = engine.path(rank)
-    routes = engine.routes(rank)
+    """What is known of the paths to a rank. `routes`: traces by their path; `hops`: what the latest trace met."""
+    rate, srtt = engine.flow(rank)
+    paths = engine.paths(rank)
     return {
         "rate": rate,
         "srtt_us": srtt,
-        "routes": {route.name: route.count for route in routes},
-        "hops": list(routes[0].hops) if routes else [],
+        "routes": {path.name: path.count for path in paths},
+        "hops": list(paths[0].hops) if paths else [],
     }

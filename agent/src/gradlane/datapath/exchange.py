@@ -2,7 +2,7 @@
 """The data path of a job at this host, as its session sees it: memory, tensors and groups of the local processes.
 
 Only control happens here. Once something is registered, commands, contributions and results go through shared memory
-between the processes and the transport's thread (core/exchange.c).
+between the processes and the transport's thread (core/exchange/).
 """
 
 import asyncio
@@ -182,7 +182,7 @@ class Exchange:
         """What has been waiting longest: for a local process, or for other hosts."""
         oldest = ffi.new("gl_oldest_operation *")
         remote = ffi.new("gl_waiting *")
-        now = lib.gl_runner_now()
+        now = lib.gl_now()
         with self._engine.locked() as engine:
             if not lib.gl_exchange_oldest(self._pointer, oldest, now):
                 return None

@@ -38,8 +38,8 @@ COLORS = ("green", "yellow", "red", "red")  # v1model numbers red 2, TNA 3
 
 
 @dataclass(frozen=True)
-class Route:
-    """A way through the fabric, how many traces took it, and what the latest of them met."""
+class FabricPath:
+    """A path through the fabric, how many traces took it, and what the latest of them met."""
 
     count: int
     hops: tuple[Hop, ...]
@@ -120,7 +120,7 @@ def _peers(job: Job, rank: int) -> Any:
 
 
 class Engine:
-    """One job at one rank of this host. What it carries goes through core/exchange.c.
+    """One job at one rank of this host. What it carries goes through core/exchange/.
 
     `pointer` and `runner` are the gl_engine and the gl_runner that has it.
     """
@@ -189,7 +189,7 @@ class Engine:
         return result | {"send_errors": int(count[0]), "send_errno": int(last[0])}
 
     def peer_counts(self, rank: int) -> dict[str, int]:
-        """What was exchanged with a rank: the fields of gl_counts in engine.h."""
+        """What went to a rank and came from it: the fields of gl_counts in core/job/statistics.h."""
         with self.locked() as engine:
             return self._counts(lib.gl_peer_statistics, engine, rank)
 
@@ -204,25 +204,25 @@ class Engine:
         function(engine, index, counts)
         return {name: int(getattr(counts, name)) for name in _OF_PEER}
 
-    def path(self, rank: int) -> tuple[int, int]:
+    def flow(self, rank: int) -> tuple[int, int]:
         """Pacing rate (bit/s) and smoothed round-trip time (us) towards a rank."""
         rate, srtt = ffi.new("uint64_t *"), ffi.new("uint32_t *")
         with self.locked() as engine:
-            lib.gl_path_state(engine, rank, rate, srtt)
+            lib.gl_flow_state(engine, rank, rate, srtt)
         return int(rate[0]), int(srtt[0])
 
     def silence(self, rank: int) -> float:
         """Seconds since a datagram with the job's token came from a rank; infinite if none has come."""
         with self.locked() as engine:
             heard = int(lib.gl_heard(engine, rank))
-        return (int(lib.gl_runner_now()) - heard) / 1e6 if heard else math.inf
+        return (int(lib.gl_now()) - heard) / 1e6 if heard else math.inf
 
-    def routes(self, rank: int) -> list[Route]:
-        """The ways that traces to a rank have taken, the latest first; those seen longest ago are forgotten."""
-        found = ffi.new("gl_route[]", lib.GL_ROUTES)
+    def paths(self, rank: int) -> list[FabricPath]:
+        """The paths that traces to a rank have taken, the latest first; those seen longest ago are forgotten."""
+        found = ffi.new("gl_path[]", lib.GL_PATHS)
         with self.locked() as engine:
-            count = lib.gl_routes(engine, rank, found)
-        return [Route(int(r.count), tuple(_hop(r.hop[k]) for k in range(r.hops))) for r in found[0:count]]
+            count = lib.gl_paths(engine, rank, found)
+        return [FabricPath(int(p.count), tuple(_hop(p.hop[k]) for k in range(p.hops))) for p in found[0:count]]
 
     def close(self) -> None:
         """Ends the job on this host."""

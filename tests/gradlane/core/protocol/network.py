@@ -64,7 +64,7 @@ def traced(datagram: bytes, way: list[dict[str, int]]) -> bytes:
 
 @dataclass
 class Event:
-    """What an engine told: see engine.h."""
+    """What an engine told: see core/operation/events.h."""
 
     kind: int
     step: int
@@ -275,10 +275,10 @@ class Cluster:
                 _, _, to, data = heapq.heappop(self.queue)
                 self.receive(to, data)
 
-    def routes(self, rank: int, to: int) -> list[tuple[int, list[int]]]:
-        """The ways of this engine's traces to a rank, the latest first: how often, and the switches."""
-        found = ffi.new("gl_route[]", lib.GL_ROUTES)
-        count = lib.gl_routes(self.engines[rank], to, found)
+    def paths(self, rank: int, to: int) -> list[tuple[int, list[int]]]:
+        """The paths of this engine's traces to a rank, the latest first: how often, and the switches."""
+        found = ffi.new("gl_path[]", lib.GL_PATHS)
+        count = lib.gl_paths(self.engines[rank], to, found)
         return [(r.count, [r.hop[k].switch_id for k in range(r.hops)]) for r in found[0:count]]
 
     def completed(self, rank: int) -> list[tuple[int, int]]:

@@ -13,7 +13,7 @@ from tests.gradlane.core.protocol.network import Cluster, Impairment, mean_in_ra
 
 def path_rate(cluster, rank, to):
     rate, srtt = ffi.new("uint64_t *"), ffi.new("uint32_t *")
-    lib.gl_path_state(cluster.engines[rank], to, rate, srtt)
+    lib.gl_flow_state(cluster.engines[rank], to, rate, srtt)
     return rate[0]
 
 

@@ -87,10 +87,10 @@ def test_traces_tell_the_senders_what_the_switch_wrote() -> None:
     cluster = ThroughTheProgram(trim=False, push_loss=0.0, trace_every=1)
     cluster.train()
     cluster.run()
-    assert cluster.routes(0, 2) == cluster.routes(1, 2) == [(1, [7])]
-    assert cluster.routes(2, 0) == cluster.routes(2, 1) == [(1, [7])]
-    found = ffi.new("gl_route[]", lib.GL_ROUTES)
-    assert lib.gl_routes(cluster.engines[0], 2, found) == 1
+    assert cluster.paths(0, 2) == cluster.paths(1, 2) == [(1, [7])]
+    assert cluster.paths(2, 0) == cluster.paths(2, 1) == [(1, [7])]
+    found = ffi.new("gl_path[]", lib.GL_PATHS)
+    assert lib.gl_paths(cluster.engines[0], 2, found) == 1
     hop = found[0].hop[0]
     assert (hop.ingress_port, hop.egress_port) == (WORKERS[0].port, SERVER.port)
     assert (hop.queue_class, hop.color) == (5, 2)  # of the middle slice's layer, at a red port

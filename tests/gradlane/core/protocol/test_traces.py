@@ -84,23 +84,23 @@ def test_the_sender_knows_the_ways_that_its_traces_took_and_what_the_latest_met(
 
     cluster.way = way
     train(cluster, steps=2)  # a push and a pull each
-    assert cluster.routes(0, 1) == [(3, [1, 2]), (1, [1, 3])]
-    assert cluster.routes(1, 0) == [(4, [])]
-    assert cluster.routes(0, 0) == cluster.routes(0, 99) == []
-    found = ffi.new("gl_route[]", lib.GL_ROUTES)
-    lib.gl_routes(cluster.engines[0], 1, found)
+    assert cluster.paths(0, 1) == [(3, [1, 2]), (1, [1, 3])]
+    assert cluster.paths(1, 0) == [(4, [])]
+    assert cluster.paths(0, 0) == cluster.paths(0, 99) == []
+    found = ffi.new("gl_path[]", lib.GL_PATHS)
+    lib.gl_paths(cluster.engines[0], 1, found)
     first, second = found[0].hop[0], found[0].hop[1]
     assert (first.switch_id, first.ingress_port, first.egress_port, first.wait) == (1, 2, 301, 1000)
     assert (second.switch_id, second.queue_class, second.color, second.wait) == (2, 5, 2, 2000)
     assert (second.depth, second.depth_unit) == (10, 80)
 
 
-def test_the_routes_seen_longest_ago_are_forgotten() -> None:
+def test_the_paths_seen_longest_ago_are_forgotten() -> None:
     cluster = Cluster(1, servers=1, trace_every=1)
     numbers = iter([1, 2, 3, 4, 5, 6, 7, 8, 1, 9, 10, 1])
     cluster.way = lambda source, to: [{"switch_id": 0 if source else next(numbers)}]
     train(cluster, steps=12)
-    assert cluster.routes(0, 1) == [(3, [1]), (1, [10]), (1, [9]), (1, [8]), (1, [7]), (1, [6]), (1, [5]), (1, [4])]
+    assert cluster.paths(0, 1) == [(3, [1]), (1, [10]), (1, [9]), (1, [8]), (1, [7]), (1, [6]), (1, [5]), (1, [4])]
 
 
 def test_a_lost_trace_harms_nothing() -> None:
@@ -127,7 +127,7 @@ def test_records_that_no_switch_writes_are_counted_and_go_nowhere(flags: int, re
     cluster.run()
     assert cluster.statistics(0).bad_trace == 1
     assert cluster.statistics(0).datagrams_sent == cluster.statistics(0).traces_returned == 0
-    assert cluster.routes(0, 1) == []
+    assert cluster.paths(0, 1) == []
 
 
 def test_as_many_records_as_are_allowed_come_back_as_they_came() -> None:
@@ -138,7 +138,7 @@ def test_as_many_records_as_are_allowed_come_back_as_they_came() -> None:
     cluster.receive(0, Header(**FIELDS, length=len(records)).pack() + records)
     cluster.run()
     assert [(h.kind, h.source, h.flags, h.length) for h in back] == [(Kind.TRACE, 0, RETURNED, len(records))]
-    assert cluster.routes(1, 0) == [(1, list(reversed(range(MAX_HOPS))))]
+    assert cluster.paths(1, 0) == [(1, list(reversed(range(MAX_HOPS))))]
 
 
 @pytest.mark.parametrize(
@@ -162,4 +162,4 @@ def test_a_trace_that_does_not_belong_is_counted_and_not_answered(counter: str, 
     assert getattr(cluster.statistics(0), counter) == 1
     cluster.run()
     assert cluster.statistics(0).datagrams_sent == 0
-    assert cluster.routes(0, 1) == []
+    assert cluster.paths(0, 1) == []

@@ -170,11 +170,11 @@ int gl_class_statistics(const gl_engine *e, uint32_t loss_class, gl_counts *coun
 
 uint64_t gl_heard(const gl_engine *e, uint16_t rank) { return rank < e->job.ranks ? e->heard[rank] : 0; }
 
-void gl_path_state(const gl_engine *e, uint16_t rank, uint64_t *rate, uint32_t *srtt) {
+void gl_flow_state(const gl_engine *e, uint16_t rank, uint64_t *rate, uint32_t *srtt) {
     *rate = rank < e->job.ranks ? (uint64_t)(e->tx.lanes[rank].flow.rate * 8e6) : 0;
     *srtt = rank < e->job.ranks ? e->job.rtts[rank].srtt : 0;
 }
 
-unsigned gl_routes(const gl_engine *e, uint16_t rank, gl_route *routes) {
-    return rank < e->job.ranks ? trace_routes(&e->tx, rank, routes) : 0;
+unsigned gl_paths(const gl_engine *e, uint16_t rank, gl_path *paths) {
+    return rank < e->job.ranks ? trace_paths(&e->tx, rank, paths) : 0;
 }

@@ -14,7 +14,7 @@
 #include "job/statistics.h"
 #include "operation/events.h"
 #include "plan/submission.h"
-#include "tx/route.h"
+#include "tx/path.h"
 
 typedef struct gl_engine gl_engine;
 
@@ -49,8 +49,8 @@ int gl_class_statistics(const gl_engine *engine, uint32_t loss_class, gl_counts 
 /* When a rank was last heard: a datagram of it with the job's token; 0: never. */
 uint64_t gl_heard(const gl_engine *engine, uint16_t rank);
 /* Current pacing rate (bit/s) and smoothed round-trip time (us) towards a rank. */
-void gl_path_state(const gl_engine *engine, uint16_t rank, uint64_t *rate, uint32_t *srtt);
-/* The ways that traces to a rank have taken, the latest first; at most GL_ROUTES are known. Returns their number. */
-unsigned gl_routes(const gl_engine *engine, uint16_t rank, gl_route *routes);
+void gl_flow_state(const gl_engine *engine, uint16_t rank, uint64_t *rate, uint32_t *srtt);
+/* The paths that traces to a rank have taken, the latest first; at most GL_PATHS are known. Returns their number. */
+unsigned gl_paths(const gl_engine *engine, uint16_t rank, gl_path *paths);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include <time.h>
 
-uint64_t gl_runner_now(void) {
+uint64_t gl_now(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;

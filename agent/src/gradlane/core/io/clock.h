@@ -8,6 +8,6 @@
 #include <stdint.h>
 
 /* us, monotonic. */
-uint64_t gl_runner_now(void);
+uint64_t gl_now(void);
 
 #endif

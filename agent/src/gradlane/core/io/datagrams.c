@@ -122,7 +122,7 @@ bool receive_batch(int fd, receive_buffer *buffers, take_datagram *take, void *c
     }
     const int n = recvmmsg(fd, messages, RECEIVE_BATCH, MSG_DONTWAIT, NULL);
     if (n <= 0) return false; /* nothing there, or an ICMP error that concerns a datagram already gone */
-    const uint64_t now = gl_runner_now();
+    const uint64_t now = gl_now();
     for (int i = 0; i < n; i++) take_message(&messages[i], take, context, now);
     return n == RECEIVE_BATCH;
 }

@@ -228,7 +228,7 @@ static void serve_watched(gl_runner *r) {
     for (int i = 0; i < count; i++) {
         /* An earlier one's callback may have taken it away. */
         const source s = r->sources[events[i].data.u32];
-        if (s.fd >= 0 && s.ready) s.ready(s.context, gl_runner_now());
+        if (s.fd >= 0 && s.ready) s.ready(s.context, gl_now());
     }
 }
 
@@ -238,7 +238,7 @@ static void transmit(gl_runner *r) {
         some = false;
         for (unsigned i = 0; i < r->served_count; i++) {
             served *s = &r->served[i];
-            if (!s->engine || !gl_transmit(s->engine, r->batch, gl_runner_now())) continue;
+            if (!s->engine || !gl_transmit(s->engine, r->batch, gl_now())) continue;
             send_batch(&s->out, r->batch);
             r->counts.sent += r->batch->datagrams;
             some = true;
@@ -249,7 +249,7 @@ static void transmit(gl_runner *r) {
 static void hand_out_events(gl_runner *r) {
     for (unsigned i = 0; i < r->served_count; i++) {
         const served *s = &r->served[i];
-        if (s->engine && s->drain && gl_engine_has_event(s->engine)) s->drain(s->context, s->engine, gl_runner_now());
+        if (s->engine && s->drain && gl_engine_has_event(s->engine)) s->drain(s->context, s->engine, gl_now());
     }
 }
 
@@ -312,7 +312,7 @@ int gl_runner_run(gl_runner *r) {
             if (!more) break;
         }
         hand_out_events(r);
-        const uint64_t now = gl_runner_now();
+        const uint64_t now = gl_now();
         if (r->counts.received > received) gathered = now + patience_of(r);
         error = sleep_on(r, sets, more ? 0 : time_to_wait(r, now), gathered > now ? gathered - now : 0);
     }

@@ -37,7 +37,7 @@ typedef struct {
     gl_port *port;                        /* that this host's jobs share; NULL: one of its own */
     uint32_t weight;                      /* of this job beside others at a port; 0: 1 */
     uint64_t memory;                      /* bytes for contributions that wait for aggregation */
-    uint32_t trace_every;                 /* messages of a path from one TRACE to the next; 0: none */
+    uint32_t trace_every;                 /* messages of a flow from one TRACE to the next; 0: none */
     uint8_t tag;                          /* DSCP and ECN are written here, by these ranges; otherwise by the switch */
     uint32_t class_count, precedence_count;
     const gl_range *classes, *precedences; /* disjoint; of all three lists the engine keeps copies */

@@ -7,6 +7,8 @@
 
 #include <stdint.h>
 
+#include "arithmetic/types.h"
+
 /* A barrier is an all-reduce of one element. */
 enum {
     GL_ALL_REDUCE = 1, GL_REDUCE_SCATTER, GL_ALL_GATHER, GL_BROADCAST, GL_REDUCE, GL_ALL_TO_ALL, GL_SEND, GL_RECEIVE

@@ -10,8 +10,8 @@
 
 typedef struct gl_port gl_port;
 
-/* `receive_bytes`: of payload that the sockets hold for sure while nobody reads them; senders are told to have no more on
- * their way. 0: no bound. NULL if memory is out. */
+/* `receive_bytes`: of payload that the sockets hold for sure while nobody reads them; senders are told to have no more in
+ * flight. 0: no bound. NULL if memory is out. */
 gl_port *gl_port_new(uint64_t receive_bytes);
 /* After the last engine on it. */
 void gl_port_free(gl_port *port);

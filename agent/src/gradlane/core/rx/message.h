@@ -12,7 +12,7 @@ void rx_message_free(job *j, rx_message *m);
 bool has_room(const job *j, const rx_message *m, uint32_t slice, uint64_t ahead);
 uint32_t expected_length(const gl_config *c, const rx_message *m, uint32_t slice); /* 0: not known yet */
 
-/* Every slice has arrived, or its header says that it is lost: nothing of the first pass is on its way any more. */
+/* Every slice has arrived, or its header says that it is lost: nothing of the first pass is in flight any more. */
 static inline bool all_seen(const rx_message *m) { return m->received + m->trimmed == m->slices; }
 
 #endif

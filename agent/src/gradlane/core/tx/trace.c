@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Traces: now and then a datagram goes the way of a message's slices, every switch adds what it knows (the port, the queue
+ * Traces: now and then a datagram goes where a message's slices go, every switch adds what it knows (the port, the queue
  * that the datagram has waited in), and the receiver returns the records. They inform; no decision rests on them.
  */
 #include "tx/trace.h"
@@ -31,19 +31,19 @@ static gl_hop hop_of(const uint8_t *record) {
     };
 }
 
-/* The records in the order of the way; they come newest first. Returns false if there is what no switch writes. */
-static bool read_hops(gl_route *route, const uint8_t *records, uint32_t length) {
+/* The records in the order of the path; they come newest first. Returns false if there is what no switch writes. */
+static bool read_hops(gl_path *path, const uint8_t *records, uint32_t length) {
     if (length % GL_HOP || length > GL_MAX_HOPS * GL_HOP) return false;
-    *route = (gl_route){.hops = (uint8_t)(length / GL_HOP)};
-    for (unsigned i = 0; i < route->hops; i++) {
-        const gl_hop hop = hop_of(records + (route->hops - 1 - i) * GL_HOP);
+    *path = (gl_path){.hops = (uint8_t)(length / GL_HOP)};
+    for (unsigned i = 0; i < path->hops; i++) {
+        const gl_hop hop = hop_of(records + (path->hops - 1 - i) * GL_HOP);
         if (hop.queue_class > 7 || hop.color > 3) return false;
-        route->hop[i] = hop;
+        path->hop[i] = hop;
     }
     return true;
 }
 
-static bool same_way(const gl_route *a, const gl_route *b) {
+static bool same_path(const gl_path *a, const gl_path *b) {
     if (a->hops != b->hops) return false;
     for (unsigned i = 0; i < a->hops; i++)
         if (a->hop[i].switch_id != b->hop[i].switch_id || a->hop[i].ingress_port != b->hop[i].ingress_port ||
@@ -52,19 +52,19 @@ static bool same_way(const gl_route *a, const gl_route *b) {
     return true;
 }
 
-/* The latest route comes first; a further one takes the place of what was seen longest ago. */
-static void remember(gl_route *routes, gl_route *latest) {
+/* The latest path comes first; a further one takes the place of what was seen longest ago. */
+static void remember(gl_path *paths, gl_path *latest) {
     unsigned at = 0;
-    while (at < GL_ROUTES - 1 && routes[at].count && !same_way(&routes[at], latest)) at++;
-    latest->count = routes[at].count && same_way(&routes[at], latest) ? routes[at].count + 1 : 1;
-    memmove(routes + 1, routes, at * sizeof *routes);
-    routes[0] = *latest;
+    while (at < GL_PATHS - 1 && paths[at].count && !same_path(&paths[at], latest)) at++;
+    latest->count = paths[at].count && same_path(&paths[at], latest) ? paths[at].count + 1 : 1;
+    memmove(paths + 1, paths, at * sizeof *paths);
+    paths[0] = *latest;
 }
 
 void on_trace(tx *x, unsigned source, const uint8_t *h, uint32_t length) {
-    gl_route route;
-    gl_route **from = &x->routes[source];
-    if (!read_hops(&route, h + GL_HEADER, length)) {
+    gl_path path;
+    gl_path **from = &x->paths[source];
+    if (!read_hops(&path, h + GL_HEADER, length)) {
         x->job->statistics.bad_trace++;
     } else if (!(h[GL_AT_FLAGS] & GL_FLAG_RETURNED)) {
         uint8_t back[GL_HEADER];
@@ -73,15 +73,15 @@ void on_trace(tx *x, unsigned source, const uint8_t *h, uint32_t length) {
         send_control(x->job, source, GL_KIND_TRACE, back, h + GL_HEADER, (uint16_t)length);
     } else {
         x->job->statistics.traces_returned++;
-        if (!*from && !(*from = calloc(GL_ROUTES, sizeof **from))) return;
-        remember(*from, &route);
+        if (!*from && !(*from = calloc(GL_PATHS, sizeof **from))) return;
+        remember(*from, &path);
     }
 }
 
-unsigned trace_routes(const tx *x, unsigned rank, gl_route *routes) {
+unsigned trace_paths(const tx *x, unsigned rank, gl_path *paths) {
     unsigned count = 0;
-    if (!x->routes[rank]) return 0;
-    while (count < GL_ROUTES && x->routes[rank][count].count) count++;
-    memcpy(routes, x->routes[rank], count * sizeof *routes);
+    if (!x->paths[rank]) return 0;
+    while (count < GL_PATHS && x->paths[rank][count].count) count++;
+    memcpy(paths, x->paths[rank], count * sizeof *paths);
     return count;
 }

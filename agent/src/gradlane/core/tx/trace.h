@@ -9,7 +9,7 @@
 
 /* Sends one after a slice of a message. */
 void trace_send(tx *x, const tx_message *m, uint32_t slice);
-/* Those that traces to a rank have taken, the latest first; at most GL_ROUTES. Returns their number. */
-unsigned trace_routes(const tx *x, unsigned rank, gl_route *routes);
+/* Those that traces to a rank have taken, the latest first; at most GL_PATHS. Returns their number. */
+unsigned trace_paths(const tx *x, unsigned rank, gl_path *paths);
 
 #endif

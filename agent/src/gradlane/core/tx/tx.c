@@ -19,6 +19,6 @@ bool tx_new(tx *x, job *j) {
 void tx_free(tx *x) {
     for (lane *l = x->lanes; l <= x->lanes + GL_MAX_RANKS; l++)
         flow_free(&l->flow), free(l->messages.items), free(l->repairs.items);
-    for (unsigned rank = 0; rank < GL_MAX_RANKS; rank++) free(x->routes[rank]);
+    for (unsigned rank = 0; rank < GL_MAX_RANKS; rank++) free(x->paths[rank]);
     free(x->waiting[0].items), free(x->waiting[1].items);
 }

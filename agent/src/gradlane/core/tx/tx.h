@@ -8,7 +8,7 @@
 #include "base/batch.h"
 #include "job/job.h"
 #include "plan/plan.h"
-#include "tx/route.h"
+#include "tx/path.h"
 
 typedef struct tx_message tx_message;
 
@@ -60,7 +60,7 @@ typedef struct {
     tx_message *sent[RING];
     heap waiting[2];    /* messages without a number: exact ones, those with a budget */
     uint32_t unstopped; /* messages that were started */
-    gl_route *routes[GL_MAX_RANKS]; /* GL_ROUTES of them, the latest first; NULL: no trace has come back yet */
+    gl_path *paths[GL_MAX_RANKS]; /* GL_PATHS of them, the latest first; NULL: no trace has come back yet */
 } tx;
 
 /* False if memory is out; tx_free is called in any case, after the messages are gone. */
