@@ -19,7 +19,7 @@ from google.protobuf import text_format
 
 from bench.harness.netns import Namespaces, run
 from bench.harness.worker import Worker
-from gradlane_switch.commands.client import ask
+from gradlane_switch.management.admin_client import ask
 
 HEADERS = 14 + 20 + 8
 """Bytes of a datagram's frame in front of its payload."""

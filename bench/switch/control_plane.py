@@ -31,8 +31,8 @@ from bench.harness.netns import WireError, run
 from bench.harness.worker import Worker
 from bench.switch.packet_rate import Network
 from bench.switch.table_cases import BUILD, CASES, Wanted, entity, frame, random_key
-from gradlane_switch.commands.client import ask
 from gradlane_switch.errors import SwitchError
+from gradlane_switch.management.admin_client import ask
 
 _WRITE = "/p4.v1.P4Runtime/Write"
 _SECONDS = 3.0  # of a phase without writes

@@ -22,7 +22,7 @@ from cffi import FFI
 from bench.switch.table_cases import BUILD, CASES, Wanted, entity, frame, hit_key, random_key
 from gradlane_switch import Switch
 from gradlane_switch.native.build import RUNTIME
-from gradlane_switch.native.libraries import ffi
+from gradlane_switch.native.ffi import ffi
 
 _FRAMES = 65_536
 _EXAMPLES = """examples:

@@ -18,7 +18,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from gradlane_switch.bmv2_json.loader import load
+from gradlane_switch.bmv2_json.program import load
 from gradlane_switch.codegen.program import generate
 from gradlane_switch.native.build import RUNTIME
 from tests.fuzz.describe import describe

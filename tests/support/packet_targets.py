@@ -17,7 +17,7 @@ from scapy.layers.l2 import Ether
 
 from gradlane_switch import Switch
 from gradlane_switch.state.pipeline import Pipeline
-from gradlane_switch.state.state import Lock, State
+from gradlane_switch.state.program_state import Lock, State
 from tests.support.bmv2_process import Bmv2Process
 from tests.support.entries import multicast
 

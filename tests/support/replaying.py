@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from gradlane_switch.dataplane import pcap
-from gradlane_switch.dataplane.dataplane import DataPlane
-from gradlane_switch.dataplane.ports import parse_port
+from gradlane_switch.dataplane.forwarding import DataPlane
+from gradlane_switch.dataplane.port_config import parse_port
 from gradlane_switch.state.pipeline import Pipeline
-from gradlane_switch.state.state import Lock
+from gradlane_switch.state.program_state import Lock
 from tests.support.small_programs import action, assign, const, expression, field, p4info, program, table
 
 SECOND = 10**9

@@ -12,7 +12,7 @@ from finsy.proto import p4i, p4r
 
 from gradlane_switch import Switch
 from gradlane_switch.state.pipeline import Pipeline
-from gradlane_switch.state.state import Lock
+from gradlane_switch.state.program_state import Lock
 
 Json = dict[str, Any]
 

@@ -12,20 +12,20 @@ import signal
 import sys
 
 from gradlane.units import format_rate
-from gradlane_switch.commands.admin import Admin
 from gradlane_switch.commands.flags import make_parser, tls_of
-from gradlane_switch.commands.metrics import MetricsServer
-from gradlane_switch.commands.notify import notify
-from gradlane_switch.commands.ports import port_command, table
+from gradlane_switch.commands.port import port_command, table
 from gradlane_switch.commands.trace import trace_command
-from gradlane_switch.dataplane.dataplane import DataPlane
+from gradlane_switch.dataplane.forwarding import DataPlane
 from gradlane_switch.dataplane.interfaces import is_file
-from gradlane_switch.dataplane.ports import PortSpec, parse_port
+from gradlane_switch.dataplane.port_config import PortSpec, parse_port
 from gradlane_switch.errors import PortError, ProgramError, SwitchError
+from gradlane_switch.management.admin_server import Admin
+from gradlane_switch.management.metrics import MetricsServer
+from gradlane_switch.management.systemd import notify
 from gradlane_switch.p4runtime.server import Server, Tls
 from gradlane_switch.p4runtime.service import CpuPort, Service
 from gradlane_switch.state.pipeline import Pipeline
-from gradlane_switch.state.state import Lock
+from gradlane_switch.state.program_state import Lock
 from gradlane_switch.switch import read_p4info, read_program, write_file
 
 _LOG = logging.getLogger("gradlane-switch")

@@ -13,14 +13,14 @@ from google.protobuf import text_format
 from gradlane_switch.dataplane import tracing
 from gradlane_switch.dataplane.replay import Replay, TimedFrame, replay
 from gradlane_switch.errors import EntityError, ProgramError, SwitchError
-from gradlane_switch.native.libraries import NULL, LoadedProgram, ffi, runtime
+from gradlane_switch.native.ffi import NULL, LoadedProgram, ffi, runtime
 from gradlane_switch.p4info.packet_io import packet_out
-from gradlane_switch.p4runtime import entities
-from gradlane_switch.p4runtime.digest_entries import acknowledge
+from gradlane_switch.p4runtime.entities import dispatch
+from gradlane_switch.p4runtime.entities.digests import acknowledge
 from gradlane_switch.p4runtime.notifications import notifications
 from gradlane_switch.state.counts import CounterValue
 from gradlane_switch.state.pipeline import Pipeline
-from gradlane_switch.state.state import Lock, Losses
+from gradlane_switch.state.program_state import Lock, Losses
 
 _MAX_COPIES = 512
 _MAX_FRAME = 9216
@@ -53,7 +53,7 @@ def write_file(pipeline: Pipeline, path: str | Path) -> None:
         raise ProgramError(f"{path}: not a readable p4.v1.WriteRequest in text format: {error}") from None
     for number, update in enumerate(request.updates):
         try:
-            entities.write(pipeline, update)
+            dispatch.write(pipeline, update)
         except EntityError as error:
             raise ProgramError(f"{path}: updates[{number}]: {error}") from None
 
@@ -173,7 +173,7 @@ class Switch:
     def write(self, *updates: Any) -> None:
         """Applies p4.v1.Update messages, as the Write RPC does. Raises EntityError at the first that fails."""
         for update in updates:
-            entities.write(self.pipeline, update)
+            dispatch.write(self.pipeline, update)
 
     def insert(self, entity: Any) -> None:
         """Inserts a p4.v1.Entity. Raises EntityError."""
@@ -181,7 +181,7 @@ class Switch:
 
     def read(self, entity: Any) -> list[Any]:
         """The p4.v1.Entity messages that the Read RPC would give for a request. Raises EntityError."""
-        return list(entities.read(self.pipeline, entity))
+        return list(dispatch.read(self.pipeline, entity))
 
     def read_register(self, name: str, index: int) -> int:
         """A cell of a register, by the register's name or its last part. Raises SwitchError."""

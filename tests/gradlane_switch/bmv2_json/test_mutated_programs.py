@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from gradlane_switch.bmv2_json.loader import load
+from gradlane_switch.bmv2_json.program import load
 from gradlane_switch.codegen.program import generate
 from gradlane_switch.errors import ProgramError, SwitchError
-from gradlane_switch.native.libraries import LoadedProgram, ffi, runtime
-from gradlane_switch.state.state import Lock, State
+from gradlane_switch.native.ffi import LoadedProgram, ffi, runtime
+from gradlane_switch.state.program_state import Lock, State
 from tests.support.paths import CORPUS
 
 ODD_VALUES: list[Any] = [None, -1, 0, 1, 65, 2048, 1 << 30, "", "x", "0x", "-0x5", [], {}, True, 1.5, [1]]

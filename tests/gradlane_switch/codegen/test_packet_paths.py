@@ -8,7 +8,7 @@ from finsy.proto import p4d, p4r, rpc_code
 
 from gradlane_switch import Switch
 from gradlane_switch.errors import EntityError
-from gradlane_switch.state.state import Losses
+from gradlane_switch.state.program_state import Losses
 from tests.support.compiled_programs import delete, group, ids, load, modify, session
 
 PAYLOAD = bytes(range(50))

@@ -16,10 +16,10 @@ from finsy.proto import p4r, rpc_code
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gradlane_switch.dataplane.dataplane import DataPlane
-from gradlane_switch.dataplane.ports import parse_port
+from gradlane_switch.dataplane.forwarding import DataPlane
+from gradlane_switch.dataplane.port_config import parse_port
 from gradlane_switch.p4runtime.outbox import MOST_ARBITRATION, MOST_BYTES, MOST_MESSAGES, End, Outbox, StreamLosses
-from gradlane_switch.state.state import Lock
+from gradlane_switch.state.program_state import Lock
 from tests.support.replaying import balance, drops, frame, steering_pipeline
 from tests.support.switch_process import Process, admin
 from tests.support.tunnel_lab import TunnelLab

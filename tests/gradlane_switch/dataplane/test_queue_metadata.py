@@ -13,11 +13,11 @@ import pytest
 
 from gradlane_switch import PortError, Switch
 from gradlane_switch.dataplane import pcap
-from gradlane_switch.dataplane.dataplane import DataPlane
-from gradlane_switch.dataplane.ports import changed, parse_port
+from gradlane_switch.dataplane.forwarding import DataPlane
+from gradlane_switch.dataplane.port_config import changed, parse_port
 from gradlane_switch.dataplane.replay import TimedFrame
 from gradlane_switch.state.pipeline import Pipeline
-from gradlane_switch.state.state import Lock, Losses
+from gradlane_switch.state.program_state import Lock, Losses
 from gradlane_switch.switch import read_p4info
 from tests.support.compiled_programs import group, load, session
 from tests.support.paths import SWITCH_PROGRAMS

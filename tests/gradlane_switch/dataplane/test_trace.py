@@ -17,13 +17,13 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from gradlane_switch import Switch
-from gradlane_switch.bmv2_json.loader import load as load_program
+from gradlane_switch.bmv2_json.program import load as load_program
 from gradlane_switch.codegen.program import generate
 from gradlane_switch.dataplane import tracing
-from gradlane_switch.dataplane.dataplane import DataPlane
-from gradlane_switch.dataplane.ports import parse_port
+from gradlane_switch.dataplane.forwarding import DataPlane
+from gradlane_switch.dataplane.port_config import parse_port
 from gradlane_switch.native import build
-from gradlane_switch.state.state import Lock
+from gradlane_switch.state.program_state import Lock
 from tests.support.replaying import frame, steering_pipeline, write_pcap
 from tests.support.small_programs import action, assign, entry, field, load, p4info, param, program, table
 from tests.support.switch_process import COMMAND

@@ -13,13 +13,13 @@ import pytest
 from finsy.proto import p4i, p4r
 from google.protobuf import text_format
 
-from gradlane_switch.bmv2_json.loader import load
+from gradlane_switch.bmv2_json.program import load
 from gradlane_switch.errors import ProgramError
 from gradlane_switch.ir.program import Program
 from gradlane_switch.p4info.schema import join
 from gradlane_switch.p4runtime import batch
 from gradlane_switch.state.pipeline import Pipeline
-from gradlane_switch.state.state import Lock
+from gradlane_switch.state.program_state import Lock
 from tests.support.paths import CORPUS, SWITCH_PROGRAMS
 
 # Between them they have every kind of entity.

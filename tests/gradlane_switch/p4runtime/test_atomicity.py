@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gradlane_switch import EntityError, Switch
 from gradlane_switch.p4runtime import atomic, batch
 from gradlane_switch.state.pipeline import Pipeline
-from gradlane_switch.state.state import Lock
+from gradlane_switch.state.program_state import Lock
 from tests.support.small_programs import (
     SEND,
     Json,

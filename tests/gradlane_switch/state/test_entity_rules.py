@@ -10,7 +10,7 @@ from finsy.proto import p4r, rpc_code
 from gradlane_switch import EntityError, Switch
 from gradlane_switch.p4runtime.reconcile import reconcile
 from gradlane_switch.state.pipeline import Pipeline
-from gradlane_switch.state.state import Lock
+from gradlane_switch.state.program_state import Lock
 from tests.support.small_programs import SEND, Json, action, assign, encode, entry, field, p4info, param, program, table
 
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE

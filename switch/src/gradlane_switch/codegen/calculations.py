@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gradlane_switch.codegen import standard
+from gradlane_switch.codegen import standard_metadata
 from gradlane_switch.codegen.bits import internet_sum, number, write_fields
 from gradlane_switch.codegen.expressions import bytes_name, field_name, length_name, pieces, truth, valid_name
 from gradlane_switch.ir.program import Calculation, CalculationInput, Program
@@ -126,7 +126,7 @@ def checksums(program: Program) -> Iterator[str]:
                 parts.insert(0, f"({truth(checksum.condition)})")
             if not program.headers[checksum.target.header].metadata:
                 parts.insert(0, valid_name(checksum.target.header))
-            yield f"if ({' && '.join(parts)}) {{ {standard.write(program, 'checksum_error', '1')} }}"
+            yield f"if ({' && '.join(parts)}) {{ {standard_metadata.write(program, 'checksum_error', '1')} }}"
     yield "}"
     yield "GL_INLINE void update_checksums(gl_state *s, headers *h, const gl_packet *p) { (void)s; (void)h; (void)p;"
     for checksum in program.checksums:

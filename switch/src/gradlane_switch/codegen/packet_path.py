@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import IntEnum
 
-from gradlane_switch.codegen import standard
+from gradlane_switch.codegen import standard_metadata
 from gradlane_switch.codegen.bits import write_fields
 from gradlane_switch.codegen.expressions import field_name, pieces
 from gradlane_switch.ir.program import DROP_PORT, DigestList, FieldList, Program
@@ -107,7 +107,7 @@ def _digests(digests: tuple[DigestList, ...]) -> Iterator[str]:
 
 def _leave(program: Program) -> Iterator[str]:
     def put(name: str, value: str) -> str:
-        return standard.write(program, name, value)
+        return standard_metadata.write(program, name, value)
 
     yield "static void leave(run *r, headers *h, gl_packet *p) {"
     yield "gl_state *s = r->s; gl_host *host = r->host; uint64_t now = r->now; uint32_t port = p->out;"
@@ -136,7 +136,7 @@ def _leave(program: Program) -> Iterator[str]:
     yield "}"
     yield "}"
     dropped = f"{_dropped('EGRESS')} host->discard(host, p, 1); return;"
-    yield f"if ({standard.read(program, 'egress_spec')} == {DROP_PORT}) {{ {dropped} }}"
+    yield f"if ({standard_metadata.read(program, 'egress_spec')} == {DROP_PORT}) {{ {dropped} }}"
     yield "update_checksums(s, h, p);"
     yield "deparse(s, h, p, now);"
     if any(isinstance(item, Assert) for item in program.deparser_body):
@@ -170,17 +170,17 @@ def _admit(program: Program) -> Iterator[str]:
     yield "gl_host *host = r->host;"
     yield "h->m.passes = (uint16_t)r->passes;"
     yield "p->due = r->now; p->size = h->m.size < h->m.limit ? h->m.size : h->m.limit;"
-    yield f"uint64_t class = {standard.read(program, 'priority')};"
+    yield f"uint64_t class = {standard_metadata.read(program, 'priority')};"
     yield "p->out = (uint16_t)port; p->queue = class < GL_QUEUES ? (uint16_t)class : GL_QUEUES - 1;"
-    yield standard.write(program, "enq_timestamp", "r->now / 1000")
-    yield standard.write(program, "enq_qdepth", "host->depth(host, p)")
+    yield standard_metadata.write(program, "enq_timestamp", "r->now / 1000")
+    yield standard_metadata.write(program, "enq_qdepth", "host->depth(host, p)")
     yield "if (host->enqueue(host, p, h, sizeof *h) == GL_NOW) leave(r, h, p);"
     yield "}"
 
 
 def _enter(program: Program) -> Iterator[str]:
     def put(name: str, value: str) -> str:
-        return standard.write(program, name, value)
+        return standard_metadata.write(program, name, value)
 
     yield "static void enter(run *r, headers *h, gl_packet *p) {"
     yield "gl_state *s = r->s; gl_host *host = r->host; uint64_t now = r->now;"
@@ -213,7 +213,7 @@ def _enter(program: Program) -> Iterator[str]:
     yield "return;"
     yield "}"
     if "mcast_grp" in program.standard:
-        group = standard.read(program, "mcast_grp")
+        group = standard_metadata.read(program, "mcast_grp")
         yield f"if ({group}) {{"
         yield f"const gl_group *g = s->groups[{group} & (GL_GROUPS - 1)];"
         yield f"GL_TRACE(GL_TRACE_GROUP, {group}, g ? g->count : 0);"
@@ -229,7 +229,7 @@ def _enter(program: Program) -> Iterator[str]:
         yield "}"
         yield "host->discard(host, p, g == NULL);"
         yield "return; }"
-    yield f"uint32_t port = (uint32_t){standard.read(program, 'egress_spec')};"
+    yield f"uint32_t port = (uint32_t){standard_metadata.read(program, 'egress_spec')};"
     yield f"if (port == {DROP_PORT}) {{ {_dropped('INGRESS')} host->discard(host, p, 1); return; }}"
     yield put("instance_type", str(int(InstanceType.NORMAL)))
     yield "admit(r, h, p, port);"
@@ -240,7 +240,7 @@ def _clone_ingress(program: Program) -> Iterator[str]:
     """The copies of a clone session of the packet as it arrived: parsed again, with the metadata of a field list."""
 
     def put(name: str, value: str) -> str:
-        return standard.write(program, name, value)
+        return standard_metadata.write(program, name, value)
 
     yield "static void clone_ingress(run *r, const headers *old, gl_packet *p, uint32_t consumed, uint32_t length,"
     yield "const gl_group *c) {"
@@ -282,7 +282,7 @@ def _on(pointer: str, statement: str) -> Iterator[str]:
 
 def _program(program: Program) -> Iterator[str]:
     def put(name: str, value: str) -> str:
-        return standard.write(program, name, value)
+        return standard_metadata.write(program, name, value)
 
     yield "void gl_program(gl_state *s, gl_packet *p, uint64_t now, gl_host *host);"
     yield "void gl_program(gl_state *s, gl_packet *p, uint64_t now, gl_host *host) {"

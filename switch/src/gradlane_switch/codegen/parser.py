@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from gradlane_switch.codegen import standard
+from gradlane_switch.codegen import standard_metadata
 from gradlane_switch.codegen.bits import number
 from gradlane_switch.codegen.expressions import c_type, clamped, expression, next_name, truncated, truth
 from gradlane_switch.codegen.headers import make_valid, read_header
@@ -42,7 +42,7 @@ class ParserWriter:
             yield from self.state(state)
         yield f"too_short: error = {self.error('PacketTooShort')};"
         yield "done: GL_TRACE(GL_TRACE_PARSED, error, at);"
-        yield standard.write(self.program, "parser_error", "error")
+        yield standard_metadata.write(self.program, "parser_error", "error")
         yield "return at;"
         yield "}"
 

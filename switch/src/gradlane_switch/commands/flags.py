@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gradlane.units import parse_size
 from gradlane_switch.dataplane.interfaces import DEFAULT_MTU
-from gradlane_switch.dataplane.ports import DEFAULT_COALESCE, parse_mtu, parse_time
+from gradlane_switch.dataplane.port_config import DEFAULT_COALESCE, parse_mtu, parse_time
 from gradlane_switch.p4runtime.server import DEFAULT_MAX_MESSAGE, MIN_MAX_MESSAGE, Tls
 
 _EPILOG = """\

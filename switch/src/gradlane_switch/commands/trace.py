@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gradlane_switch.commands.client import ask_many
 from gradlane_switch.dataplane import pcap
 from gradlane_switch.dataplane.tracing import text
 from gradlane_switch.errors import PortError, ProgramError, SwitchError
+from gradlane_switch.management.admin_client import ask_many
 from gradlane_switch.switch import Switch, write_file
 
 _EPILOG = """\

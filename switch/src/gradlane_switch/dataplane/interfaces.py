@@ -16,7 +16,7 @@ from io import FileIO
 from pathlib import Path
 
 from gradlane_switch.dataplane import pcap
-from gradlane_switch.dataplane.ports import ETHERNET, PortSpec
+from gradlane_switch.dataplane.port_config import ETHERNET, PortSpec
 from gradlane_switch.errors import PortError
 
 _LOG = logging.getLogger("gradlane-switch")

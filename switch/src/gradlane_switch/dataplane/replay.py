@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from gradlane_switch.dataplane import pcap
-from gradlane_switch.dataplane.dataplane import DataPlane
-from gradlane_switch.dataplane.ports import parse_port
+from gradlane_switch.dataplane.forwarding import DataPlane
+from gradlane_switch.dataplane.port_config import parse_port
 from gradlane_switch.state.pipeline import Pipeline
 
 TimedFrame = tuple[int, int, bytes]

@@ -16,7 +16,7 @@ from finsy.proto import rpc_code
 from gradlane_switch.errors import EntityError
 from gradlane_switch.ir.program import Program
 from gradlane_switch.ir.statements import Clone, Count, ExecuteMeter, RegisterRead, RegisterWrite
-from gradlane_switch.p4runtime import cells, table_entries, value_set_entries
+from gradlane_switch.p4runtime.entities import cells, table_entries, value_sets
 from gradlane_switch.state.pipeline import Pipeline
 
 MOST = 1024
@@ -68,7 +68,7 @@ def _cost(pipeline: Pipeline, kind: str, message: Any) -> int:
             replicas = (message.multicast_group_entry.replicas, message.clone_session_entry.replicas)
             return 1 + sum(map(len, replicas))
         case "value_set_entry":
-            return 1 + value_set_entries.changed(pipeline, message)
+            return 1 + value_sets.changed(pipeline, message)
         case _:
             return 1
 

@@ -10,8 +10,8 @@ from finsy.proto import p4r, rpc_code
 
 from gradlane_switch.errors import EntityError
 from gradlane_switch.p4info.bytestrings import invalid
-from gradlane_switch.p4runtime import entities
 from gradlane_switch.p4runtime.atomic import require_atomic
+from gradlane_switch.p4runtime.entities import dispatch
 from gradlane_switch.state.pipeline import Pipeline
 
 _SPACE = "gradlane-switch"
@@ -39,7 +39,7 @@ def write(pipeline: Pipeline, updates: Iterable[Any], atomicity: int = _MODES.CO
     failed: dict[int, Any] = {}
     count = 0
     for count, update in enumerate(updates, 1):
-        error = _attempt(entities.write, pipeline, update)
+        error = _attempt(dispatch.write, pipeline, update)
         if error is not None:
             failed[count - 1] = error
     return [failed.get(number) or p4r.Error() for number in range(count)] if failed else []
@@ -51,7 +51,7 @@ def read(pipeline: Pipeline, requests: Iterable[Any]) -> tuple[list[Any], list[A
     errors: list[Any] = []
 
     def collect(request: Any) -> None:
-        for entity in entities.read(pipeline, request):
+        for entity in dispatch.read(pipeline, request):
             if not found or len(found[-1].entities) == _ENTITIES_PER_MESSAGE:
                 found.append(p4r.ReadResponse())
             found[-1].entities.append(entity)
@@ -64,8 +64,8 @@ def read(pipeline: Pipeline, requests: Iterable[Any]) -> tuple[list[Any], list[A
 def _write_all_or_none(pipeline: Pipeline, updates: list[Any], undo: list[tuple[int, Any]]) -> list[Any]:
     """As `write`; `undo` gets what undoes the updates, if all were applied."""
     for number, update in enumerate(updates):
-        before = entities.inverse(pipeline, update)
-        error = _attempt(entities.write, pipeline, update)
+        before = dispatch.inverse(pipeline, update)
+        error = _attempt(dispatch.write, pipeline, update)
         if error is None:
             undo.extend(before)
             continue
@@ -78,7 +78,7 @@ def _write_all_or_none(pipeline: Pipeline, updates: list[Any], undo: list[tuple[
 
 def _undo(pipeline: Pipeline, undo: list[tuple[int, Any]]) -> None:
     while undo:
-        entities.apply(pipeline, *undo.pop())
+        dispatch.apply(pipeline, *undo.pop())
 
 
 def _write_between_packets(pipeline: Pipeline, updates: list[Any]) -> list[Any]:

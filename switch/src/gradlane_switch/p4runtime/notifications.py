@@ -11,9 +11,9 @@ from typing import Any
 from finsy.proto import p4r
 
 from gradlane_switch.p4info.packet_io import packet_in
-from gradlane_switch.p4runtime.digest_entries import digest_list
-from gradlane_switch.p4runtime.match import encode_match
-from gradlane_switch.state.mail import LogMessage, PacketToCpu
+from gradlane_switch.p4runtime.entities.digests import digest_list
+from gradlane_switch.p4runtime.entities.match import encode_match
+from gradlane_switch.state.mailbox import LogMessage, PacketToCpu
 from gradlane_switch.state.pipeline import Pipeline
 
 _LOG = logging.getLogger("gradlane-switch")

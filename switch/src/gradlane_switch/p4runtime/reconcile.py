@@ -11,8 +11,8 @@ from finsy.proto import p4r
 from gradlane_switch.errors import EntityError
 from gradlane_switch.p4info.bytestrings import invalid
 from gradlane_switch.p4info.schema import ArraySchema
-from gradlane_switch.p4runtime import entities
-from gradlane_switch.p4runtime.updates import INSERT, MODIFY, pieces
+from gradlane_switch.p4runtime.entities import dispatch
+from gradlane_switch.p4runtime.entities.updates import INSERT, MODIFY, pieces
 from gradlane_switch.state.pipeline import Pipeline
 
 _GROUPS = p4r.PacketReplicationEngineEntry(multicast_group_entry=p4r.MulticastGroupEntry())
@@ -59,7 +59,7 @@ def reconcile(old: Pipeline, new: Pipeline) -> None:
         for key in [key for key, entry in table.entries.items() if not entry.constant]:
             table.delete(key)  # What a table begins with; the old one has what has become of it.
     for kind, wanted in _KEPT:
-        for entity in entities.read(old, wanted):
+        for entity in dispatch.read(old, wanted):
             if _is_written(entity):
                 _write(new, kind, entity)
     for entity in _changed_defaults(old):
@@ -79,7 +79,7 @@ def reconcile(old: Pipeline, new: Pipeline) -> None:
 
 def _write(new: Pipeline, kind: int, entity: Any) -> None:
     try:
-        entities.apply(new, kind, entity)
+        dispatch.apply(new, kind, entity)
     except EntityError as error:
         raise invalid(f"the new program can't keep the state: {error}") from None
 
@@ -99,7 +99,7 @@ def _changed_defaults(old: Pipeline) -> Iterator[Any]:
         table = old.state.tables[schema.index]
         if table.default is not None and not table.default_is_initial:
             request = p4r.TableEntry(table_id=schema.id, is_default_action=True)
-            yield from entities.read(old, p4r.Entity(table_entry=request))
+            yield from dispatch.read(old, p4r.Entity(table_entry=request))
 
 
 def _require_same_names(old: Pipeline, new: Pipeline) -> None:

@@ -14,8 +14,8 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from gradlane_switch.errors import SwitchError
+from gradlane_switch.p4runtime.malformed import RefuseUnreadable
 from gradlane_switch.p4runtime.service import Service
-from gradlane_switch.p4runtime.unreadable import RefuseUnreadable
 
 DEFAULT_MAX_MESSAGE = 64 << 20
 """Bytes of a request: a pipeline, or a batch of some hundred thousand updates."""

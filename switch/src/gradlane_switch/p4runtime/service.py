@@ -17,12 +17,12 @@ from gradlane_switch.p4info.bytestrings import invalid
 from gradlane_switch.p4info.packet_io import packet_out
 from gradlane_switch.p4runtime import batch
 from gradlane_switch.p4runtime.arbitration import Arbiter, Client
-from gradlane_switch.p4runtime.digest_entries import acknowledge
+from gradlane_switch.p4runtime.entities.digests import acknowledge
 from gradlane_switch.p4runtime.notifications import next_time, notifications
 from gradlane_switch.p4runtime.outbox import End, Outbox, StreamLosses
 from gradlane_switch.p4runtime.reconcile import reconcile
 from gradlane_switch.state.pipeline import Pipeline
-from gradlane_switch.state.state import Lock
+from gradlane_switch.state.program_state import Lock
 
 API_VERSION = "1.5.0"
 _CODES = {code.value[0]: code for code in grpc.StatusCode}

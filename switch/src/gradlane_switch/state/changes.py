@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from gradlane_switch.native.libraries import NULL, ffi, runtime
+from gradlane_switch.native.ffi import NULL, ffi, runtime
 
 
 class Changes:

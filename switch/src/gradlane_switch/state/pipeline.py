@@ -6,11 +6,11 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any
 
-from gradlane_switch.bmv2_json.loader import load
+from gradlane_switch.bmv2_json.program import load
 from gradlane_switch.codegen.program import generate
-from gradlane_switch.native.libraries import LoadedProgram
+from gradlane_switch.native.ffi import LoadedProgram
 from gradlane_switch.p4info.schema import Schema, join, with_match_kinds
-from gradlane_switch.state.state import Lock, State
+from gradlane_switch.state.program_state import Lock, State
 
 
 class Pipeline:

@@ -8,7 +8,7 @@ from typing import Any
 
 from gradlane_switch.ir.layout import layout_of, pack
 from gradlane_switch.ir.program import FieldKey, ValueSet
-from gradlane_switch.native.libraries import NULL, ffi, runtime
+from gradlane_switch.native.ffi import NULL, ffi, runtime
 from gradlane_switch.state.changes import Changes, check_memory, entry_or_memory_error
 
 Member = tuple[FieldKey, ...]

@@ -12,8 +12,8 @@ from gradlane_switch.errors import EntityError
 from gradlane_switch.ir.program import ActionCall
 from gradlane_switch.p4info.bytestrings import encode, invalid
 from gradlane_switch.p4info.schema import ProfileSchema, TableSchema
-from gradlane_switch.p4runtime.match import decode_action, encode_action
-from gradlane_switch.p4runtime.updates import DELETE, INSERT
+from gradlane_switch.p4runtime.entities.match import decode_action, encode_action
+from gradlane_switch.p4runtime.entities.updates import DELETE, INSERT
 from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.profiles import (
     ActionSet,

@@ -13,11 +13,11 @@ from typing import Any
 
 from gradlane_switch.ir.expressions import join_words, split_words, words_of
 from gradlane_switch.ir.program import Program
-from gradlane_switch.native.libraries import ffi, runtime
+from gradlane_switch.native.ffi import ffi, runtime
 from gradlane_switch.state.changes import Changes, check_memory, entry_or_memory_error
 from gradlane_switch.state.counts import Colours, CounterValue, MeterRates, colours_of, meter_config
 from gradlane_switch.state.digests import DigestBuffer
-from gradlane_switch.state.mail import Mailbox
+from gradlane_switch.state.mailbox import Mailbox
 from gradlane_switch.state.profiles import ProfileState
 from gradlane_switch.state.replicas import CloneSession, Group
 from gradlane_switch.state.tables import TableState

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradlane_switch.bmv2_json.document import Node
-from gradlane_switch.bmv2_json.expression_loader import Scope
+from gradlane_switch.bmv2_json.expressions import Scope
 from gradlane_switch.errors import ProgramError
 from gradlane_switch.ir.expressions import MAX_WIDTH, Field
 from gradlane_switch.ir.program import FieldDef, Header, Stack, Variable

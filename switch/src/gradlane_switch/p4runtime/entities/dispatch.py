@@ -14,15 +14,15 @@ from finsy.proto import p4r, rpc_code
 
 from gradlane_switch.errors import EntityError
 from gradlane_switch.p4info.bytestrings import invalid
-from gradlane_switch.p4runtime import (
+from gradlane_switch.p4runtime.entities import (
     cells,
-    digest_entries,
-    profile_entries,
+    digests,
+    profiles,
     replication,
     table_entries,
-    value_set_entries,
+    value_sets,
 )
-from gradlane_switch.p4runtime.updates import DELETE, INSERT, MODIFY
+from gradlane_switch.p4runtime.entities.updates import DELETE, INSERT, MODIFY
 from gradlane_switch.state.pipeline import Pipeline
 
 _WRITERS: dict[str, Callable[[Pipeline, int, Any], None]] = {
@@ -33,10 +33,10 @@ _WRITERS: dict[str, Callable[[Pipeline, int, Any], None]] = {
     "meter_entry": cells.write_meter,
     "register_entry": cells.write_register,
     "packet_replication_engine_entry": replication.write_replication,
-    "action_profile_member": profile_entries.write_member,
-    "action_profile_group": profile_entries.write_group,
-    "digest_entry": digest_entries.write_digest,
-    "value_set_entry": value_set_entries.write_value_set,
+    "action_profile_member": profiles.write_member,
+    "action_profile_group": profiles.write_group,
+    "digest_entry": digests.write_digest,
+    "value_set_entry": value_sets.write_value_set,
 }
 _READERS: dict[str, Callable[[Pipeline, Any], Iterator[Any]]] = {
     "table_entry": table_entries.read_table_entries,
@@ -46,10 +46,10 @@ _READERS: dict[str, Callable[[Pipeline, Any], Iterator[Any]]] = {
     "meter_entry": cells.read_meters,
     "register_entry": cells.read_registers,
     "packet_replication_engine_entry": replication.read_replication,
-    "action_profile_member": profile_entries.read_members,
-    "action_profile_group": profile_entries.read_groups,
-    "digest_entry": digest_entries.read_digests,
-    "value_set_entry": value_set_entries.read_value_sets,
+    "action_profile_member": profiles.read_members,
+    "action_profile_group": profiles.read_groups,
+    "digest_entry": digests.read_digests,
+    "value_set_entry": value_sets.read_value_sets,
 }
 # What an update finds, where a read with the same key may find more.
 _SNAPSHOTS: dict[str, Callable[[Pipeline, Any], Iterator[Any]]] = {

@@ -25,12 +25,12 @@ from gradlane_switch.dataplane.interfaces import (
     link_events,
     reads_file,
 )
-from gradlane_switch.dataplane.ports import DEFAULT_COALESCE, ETHERNET, QUEUES, PortConfig, PortSpec, check_buffer
+from gradlane_switch.dataplane.port_config import DEFAULT_COALESCE, ETHERNET, QUEUES, PortConfig, PortSpec, check_buffer
 from gradlane_switch.dataplane.tracing import Traces
 from gradlane_switch.errors import PortError, SwitchError
-from gradlane_switch.native.libraries import NULL, ffi, runtime
+from gradlane_switch.native.ffi import NULL, ffi, runtime
 from gradlane_switch.state.pipeline import Pipeline
-from gradlane_switch.state.state import Lock
+from gradlane_switch.state.program_state import Lock
 
 _LOG = logging.getLogger("gradlane-switch")
 _PACKET_MEMORY = 512 << 20

@@ -12,8 +12,8 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Any, cast
 
-from gradlane_switch.dataplane.dataplane import DataPlane
-from gradlane_switch.dataplane.ports import changed, parse_port, parse_time
+from gradlane_switch.dataplane.forwarding import DataPlane
+from gradlane_switch.dataplane.port_config import changed, parse_port, parse_time
 from gradlane_switch.errors import SwitchError
 
 _OPERATIONS = "ports, program, forwarding, add, remove, set, clear and trace"

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gradlane_switch.bmv2_json.document import Node
-from gradlane_switch.bmv2_json.expression_loader import Scope, find_field, hex_value, parse_value, require_exact
+from gradlane_switch.bmv2_json.expressions import Scope, find_field, hex_value, parse_value, require_exact
 from gradlane_switch.codegen.calculations import ALGORITHMS
 from gradlane_switch.ir.expressions import MAX_WIDTH, Const, Field, Valid
 from gradlane_switch.ir.program import (

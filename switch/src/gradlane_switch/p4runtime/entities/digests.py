@@ -13,7 +13,7 @@ from gradlane_switch.errors import EntityError
 from gradlane_switch.p4info.bytestrings import invalid
 from gradlane_switch.p4info.p4data import encode_data
 from gradlane_switch.p4info.schema import DigestSchema
-from gradlane_switch.p4runtime.updates import DELETE, INSERT
+from gradlane_switch.p4runtime.entities.updates import DELETE, INSERT
 from gradlane_switch.state.digests import DigestBuffer, DigestConfig, DigestList
 from gradlane_switch.state.pipeline import Pipeline
 

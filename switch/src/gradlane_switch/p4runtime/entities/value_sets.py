@@ -10,8 +10,8 @@ from finsy.proto import p4r, rpc_code
 
 from gradlane_switch.errors import EntityError
 from gradlane_switch.p4info.schema import ValueSetSchema
-from gradlane_switch.p4runtime.match import decode_match, encode_match
-from gradlane_switch.p4runtime.updates import modify_only
+from gradlane_switch.p4runtime.entities.match import decode_match, encode_match
+from gradlane_switch.p4runtime.entities.updates import modify_only
 from gradlane_switch.state.pipeline import Pipeline
 
 

@@ -13,9 +13,9 @@ from gradlane_switch.ir.layout import TableKind
 from gradlane_switch.ir.program import ActionCall
 from gradlane_switch.p4info.bytestrings import invalid
 from gradlane_switch.p4info.schema import TableSchema
-from gradlane_switch.p4runtime.match import decode_action, decode_match, encode_match, find_action
-from gradlane_switch.p4runtime.profile_entries import decode_entry_action, encode_entry_action
-from gradlane_switch.p4runtime.updates import (
+from gradlane_switch.p4runtime.entities.match import decode_action, decode_match, encode_match, find_action
+from gradlane_switch.p4runtime.entities.profiles import decode_entry_action, encode_entry_action
+from gradlane_switch.p4runtime.entities.updates import (
     DELETE,
     INSERT,
     MODIFY,

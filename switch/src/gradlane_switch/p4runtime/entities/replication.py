@@ -10,7 +10,7 @@ from finsy.proto import p4r, rpc_code
 
 from gradlane_switch.errors import EntityError
 from gradlane_switch.p4info.bytestrings import encode, invalid
-from gradlane_switch.p4runtime.updates import DELETE, INSERT
+from gradlane_switch.p4runtime.entities.updates import DELETE, INSERT
 from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.replicas import CloneSession, Group, Replica
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from gradlane.units import format_rate
-from gradlane_switch.commands.client import ask
-from gradlane_switch.dataplane.ports import PortConfig, changed, parse_port
+from gradlane_switch.dataplane.port_config import PortConfig, changed, parse_port
 from gradlane_switch.errors import PortError, SwitchError
+from gradlane_switch.management.admin_client import ask
 
 _EPILOG = """\
 examples:

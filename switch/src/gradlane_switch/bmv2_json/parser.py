@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from gradlane_switch.bmv2_json.document import Node
-from gradlane_switch.bmv2_json.expression_loader import Scope, find_stack, hex_value, parse_value, require_exact
+from gradlane_switch.bmv2_json.expressions import Scope, find_stack, hex_value, parse_value, require_exact
 from gradlane_switch.errors import ProgramError
 from gradlane_switch.ir.expressions import MAX_WIDTH, Const, Element, Expr, Field, Lookahead, Valid
 from gradlane_switch.ir.program import (

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gradlane_switch.bmv2_json.document import Node
-from gradlane_switch.bmv2_json.expression_loader import Scope, find_field, hex_value, parse_value, require_exact
+from gradlane_switch.bmv2_json.expressions import Scope, find_field, hex_value, parse_value, require_exact
 from gradlane_switch.ir import program as p4
 from gradlane_switch.ir.expressions import Valid
 from gradlane_switch.ir.layout import fits

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradlane_switch.ir.program import Program
-from gradlane_switch.native.libraries import ffi, runtime
+from gradlane_switch.native.ffi import ffi, runtime
 
 _LONGEST_MAIL = 1 << 17
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from gradlane_switch.bmv2_json.document import Node
-from gradlane_switch.bmv2_json.expression_loader import Scope, parse_field, parse_value
+from gradlane_switch.bmv2_json.expressions import Scope, parse_field, parse_value
 from gradlane_switch.ir.expressions import Const, Field
 from gradlane_switch.ir.program import DigestList, FieldList
 

@@ -12,7 +12,7 @@ from gradlane_switch.errors import EntityError
 from gradlane_switch.p4info.bytestrings import invalid
 from gradlane_switch.p4info.p4data import decode_data, encode_data
 from gradlane_switch.p4info.schema import ArraySchema
-from gradlane_switch.p4runtime.updates import (
+from gradlane_switch.p4runtime.entities.updates import (
     check_clears,
     colour_data,
     counter_data,

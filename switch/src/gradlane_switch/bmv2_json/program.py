@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from gradlane_switch.bmv2_json.document import Node
-from gradlane_switch.bmv2_json.expression_loader import (
+from gradlane_switch.bmv2_json.expressions import (
     Scope,
     find_picked,
     find_stack,
@@ -18,11 +18,11 @@ from gradlane_switch.bmv2_json.expression_loader import (
     parse_value,
     require_exact,
 )
-from gradlane_switch.bmv2_json.extern_loader import ExternReader
-from gradlane_switch.bmv2_json.header_loader import HeaderReader
-from gradlane_switch.bmv2_json.packet_loader import PacketLists
-from gradlane_switch.bmv2_json.parser_loader import ParserReader, load_value_sets, with_keys
-from gradlane_switch.bmv2_json.table_loader import Attached, load_pipeline, successors
+from gradlane_switch.bmv2_json.externs import ExternReader
+from gradlane_switch.bmv2_json.field_lists import PacketLists
+from gradlane_switch.bmv2_json.headers import HeaderReader
+from gradlane_switch.bmv2_json.parser import ParserReader, load_value_sets, with_keys
+from gradlane_switch.bmv2_json.tables import Attached, load_pipeline, successors
 from gradlane_switch.errors import ProgramError
 from gradlane_switch.ir.expressions import MAX_WIDTH, Const, Element, Expr, Field, Param, Valid, shape, words_of
 from gradlane_switch.ir.program import Action, CounterArray, Message, Program, Table
