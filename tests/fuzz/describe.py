@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from gradlane_switch.ir.expressions import split_words, words_of
 from gradlane_switch.ir.layout import Layout, TableKind, argument_words, layout_of, pack
-from gradlane_switch.ir.program import ActionCall, KeyPart, Program, Table, ValueSet
+from gradlane_switch.ir.parser import ValueSet
+from gradlane_switch.ir.program import Program
+from gradlane_switch.ir.tables import ActionCall, KeyPart, Table
 
 
 def describe(programs: Sequence[Program], traced: Sequence[bool]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from gradlane_switch import Switch
 from gradlane_switch.ir.layout import Layout, TableKind, argument_words, layout_of, pack
-from gradlane_switch.ir.program import ActionCall, FieldKey, KeyPart, Table
+from gradlane_switch.ir.tables import ActionCall, FieldKey, KeyPart, Table
 from gradlane_switch.state.tables import Entry
 from tests.differential.corpus import Program
 from tests.differential.members import member

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gradlane_switch import Switch
-from gradlane_switch.ir.program import FieldKey
+from gradlane_switch.ir.tables import FieldKey
 from tests.support.small_programs import (
     SEND,
     STANDARD,

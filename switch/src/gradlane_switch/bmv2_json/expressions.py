@@ -31,7 +31,7 @@ from gradlane_switch.ir.expressions import (
     Wrap,
     shape,
 )
-from gradlane_switch.ir.program import Stack
+from gradlane_switch.ir.headers import Stack
 from gradlane_switch.ir.statements import Picked
 
 _DEREFERENCES = ("dereference_header_stack", "dereference_stack")
@@ -113,7 +113,7 @@ def find_field(value: list[Any], node: Node, scope: Scope) -> Field | Valid:
 
 def find_header(node: Node, scope: Scope) -> int:
     """Index of the header that a type-value object of type `header` names."""
-    node = _unwrapped(node)
+    node = unwrapped(node)
     if node.text("type") != "header":
         raise node.refuse(f"headers of type {node.text('type')!r} are not supported")
     name = node.text("value")
@@ -124,9 +124,7 @@ def find_header(node: Node, scope: Scope) -> int:
 
 def find_picked(node: Node, scope: Scope) -> int | Picked:
     """As `find_header`, or the headers that a computed index into a stack may select."""
-    inner = node
-    while inner.has("type") and inner.text("type") == "expression":
-        inner = inner.child("value")
+    inner = _operation(node)
     if inner.optional_text("op") not in _DEREFERENCES:
         return find_header(node, scope)
     headers, index = _dereferenced(inner, scope)
@@ -135,7 +133,7 @@ def find_picked(node: Node, scope: Scope) -> int | Picked:
 
 def find_union(node: Node, scope: Scope) -> tuple[int, ...]:
     """The headers of the union that a type-value object names."""
-    node = _unwrapped(node)
+    node = unwrapped(node)
     name = node.text("value")
     if node.text("type") not in ("header_union", "header") or name not in scope.unions:
         raise node.refuse(f"header union {name} does not exist")
@@ -201,9 +199,7 @@ def _element(headers: tuple[int, ...], index: Expr, like: Field | None, node: No
 
 def _access_field(node: Node, scope: Scope) -> Expr:
     """A field, by its position, of the element of a stack that an index selects."""
-    left = node.child("left")
-    while left.has("type") and left.text("type") == "expression":
-        left = left.child("value")
+    left = _operation(node.child("left"))
     if left.optional_text("op") not in _DEREFERENCES:
         raise node.refuse("access to a field of a computed header is supported for header stacks only")
     headers, index = _dereferenced(left, scope)
@@ -220,15 +216,21 @@ def _dereferenced(node: Node, scope: Scope) -> tuple[tuple[int, ...], Expr]:
     return tuple(element[0] for element in stack.elements), parse_value(node.child("right"), scope)
 
 
-def _unwrapped(node: Node) -> Node:
+def unwrapped(node: Node) -> Node:
     """An operand without what merely wraps it."""
     while node.optional_text("type") == "expression" and node.child("value").has("type"):
         node = node.child("value")
     return node
 
 
+def _operation(node: Node) -> Node:
+    """The operation in an operand; one that is none as it is, unwrapped."""
+    node = unwrapped(node)
+    return node.child("value") if node.optional_text("type") == "expression" else node
+
+
 def _kind(node: Node) -> str:
-    return _unwrapped(node).optional_text("type") or ""
+    return unwrapped(node).optional_text("type") or ""
 
 
 def _same_headers(left: int, right: int, node: Node, scope: Scope) -> Expr:
@@ -244,7 +246,7 @@ def _same_headers(left: int, right: int, node: Node, scope: Scope) -> Expr:
 
 def _compare_headers(node: Node, scope: Scope) -> Expr:
     left, right = node.child("left"), node.child("right")
-    if _unwrapped(left).raw("value") in scope.unions:
+    if unwrapped(left).raw("value") in scope.unions:
         pairs = zip(find_union(left, scope), find_union(right, scope), strict=True)
         return any_of([_same_headers(a, b, node, scope) for a, b in pairs])
     return _same_headers(find_header(left, scope), find_header(right, scope), node, scope)
@@ -323,7 +325,7 @@ def _variable_fields(node: Node, scope: Scope) -> tuple[int, int] | None:
     """The headers of two variable-length fields that are compared; None if others are."""
     found: list[int] = []
     for side in (node.child("left"), node.child("right")):
-        inner = _unwrapped(side)
+        inner = unwrapped(side)
         name = tuple(inner.sequence("value")) if inner.optional_text("type") == "field" else ()
         if len(name) == 2 and isinstance(name[0], str) and (name[0], str(name[1])) in scope.variable:
             found.append(scope.variable[name[0], str(name[1])])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads calculations, checksums, meters, registers and action profiles of the BMv2 JSON."""
+"""Reads calculations, checksums, counters, meters, registers and action profiles of the BMv2 JSON."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from collections.abc import Iterator, Sequence
 
 from gradlane_switch.bmv2_json.document import Node
 from gradlane_switch.bmv2_json.expressions import Scope, find_field, hex_value, parse_value, require_exact
-from gradlane_switch.codegen.calculations import ALGORITHMS
 from gradlane_switch.ir.expressions import MAX_WIDTH, Const, Field, Valid
-from gradlane_switch.ir.program import (
+from gradlane_switch.ir.externs import (
+    HASH_ALGORITHMS,
     ActionProfile,
     Calculation,
     CalculationInput,
     Checksum,
+    CounterArray,
     DirectMeter,
-    Header,
     MeterArray,
     RegisterArray,
 )
+from gradlane_switch.ir.headers import Header
 
 
 class ExternReader:
@@ -27,6 +28,12 @@ class ExternReader:
     def __init__(self, root: Node, scope: Scope, headers: Sequence[Header]) -> None:
         self._scope = scope
         self._headers = headers
+        counters = list(root.children("counter_arrays"))
+        self.counters = tuple(
+            CounterArray(item.text("name"), item.integer("size")) for item in counters if not item.flag("is_direct")
+        )
+        self.direct_counters = {item.text("binding") for item in counters if item.flag("is_direct")}
+        """Names of the tables that have one."""
         self.calculations = [self._calculation(item, item.text("name")) for item in root.children("calculations")]
         meters = list(root.children("meter_arrays"))
         self.meters = tuple(_meter(item) for item in meters if not item.flag("is_direct"))
@@ -41,8 +48,8 @@ class ExternReader:
 
     def _calculation(self, node: Node, name: str) -> Calculation:
         algorithm = node.text("algo")
-        if algorithm not in ALGORITHMS:
-            raise node.refuse(f"hash algorithm {algorithm!r} is not supported: {', '.join(ALGORITHMS)} are")
+        if algorithm not in HASH_ALGORITHMS:
+            raise node.refuse(f"hash algorithm {algorithm!r} is not supported: {', '.join(HASH_ALGORITHMS)} are")
         kinds = [item.text("type") for item in node.children("input")]
         inputs = tuple(found for item in node.children("input") for found in self._inputs(item))
         return Calculation(name, algorithm, inputs, payload="payload" in kinds)

@@ -6,16 +6,16 @@ from __future__ import annotations
 from gradlane_switch.bmv2_json.document import Node
 from gradlane_switch.bmv2_json.expressions import Scope, parse_field, parse_value
 from gradlane_switch.ir.expressions import Const, Field
-from gradlane_switch.ir.program import DigestList, FieldList
+from gradlane_switch.ir.program import Digest, FieldList
 
 
-class PacketLists:
+class FieldLists:
     """The field lists and the learn lists of a program, and what their ids stand for. Raises ProgramError."""
 
     def __init__(self, root: Node, scope: Scope) -> None:
         lists, digests = list(root.children("field_lists")), list(root.children("learn_lists"))
         self.field_lists = tuple(FieldList(_fields(item, scope)) for item in lists)
-        self.digests = tuple(DigestList(item.text("name"), _fields(item, scope)) for item in digests)
+        self.digests = tuple(Digest(item.text("name"), _fields(item, scope)) for item in digests)
         self._list_ids = [item.integer("id") for item in lists]
         self._digest_ids = [item.integer("id") for item in digests]
         self._scope = scope

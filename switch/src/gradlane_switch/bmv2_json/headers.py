@@ -9,7 +9,7 @@ from gradlane_switch.bmv2_json.document import Node
 from gradlane_switch.bmv2_json.expressions import Scope
 from gradlane_switch.errors import ProgramError
 from gradlane_switch.ir.expressions import MAX_WIDTH, Field
-from gradlane_switch.ir.program import FieldDef, Header, Stack, Variable
+from gradlane_switch.ir.headers import FieldDef, Header, Stack, VarbitField
 
 _MOST_ELEMENTS = 255
 _MOST_OCTETS = 2044  # of the longest variable-length field; all headers together have no more
@@ -95,7 +95,7 @@ class HeaderReader:
 def _header(node: Node, kind: Node) -> Header:
     name, metadata = node.text("name"), node.flag("metadata")
     fields: list[FieldDef] = []
-    variable: Variable | None = None
+    variable: VarbitField | None = None
     offset = 0
     for field_name, width, *rest in kind.sequence("fields"):
         if width == "*":
@@ -114,14 +114,14 @@ def _check_width(kind: Node, name: str, width: Any) -> None:
         raise kind.refuse(f"fields of {width} bits are not supported (1 to {MAX_WIDTH} are): {name}")
 
 
-def _variable(kind: Node, path: str, name: str, position: int, other: Variable | None) -> Variable:
+def _variable(kind: Node, path: str, name: str, position: int, other: VarbitField | None) -> VarbitField:
     fixed = sum(width for _, width, *_ in kind.sequence("fields") if width != "*")
     octets = kind.integer("max_length") - fixed // 8
     if other is not None:
         raise kind.refuse(f"a header with two variable-length fields is not supported: {path}")
     if not 0 < octets <= _MOST_OCTETS:
         raise kind.refuse(f"a variable-length field of up to {8 * octets} bits is not supported: {path}")
-    return Variable(name, position, octets)
+    return VarbitField(name, position, octets)
 
 
 def _standard_metadata(root: Node, fields: dict[tuple[str, str], Field]) -> dict[str, Field]:

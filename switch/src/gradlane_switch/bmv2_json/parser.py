@@ -10,13 +10,11 @@ from gradlane_switch.bmv2_json.document import Node
 from gradlane_switch.bmv2_json.expressions import Scope, find_stack, hex_value, parse_value, require_exact
 from gradlane_switch.errors import ProgramError
 from gradlane_switch.ir.expressions import MAX_WIDTH, Const, Element, Expr, Field, Lookahead, Valid
-from gradlane_switch.ir.program import (
+from gradlane_switch.ir.headers import Header
+from gradlane_switch.ir.parser import (
     Advance,
     Extract,
     ExtractNext,
-    Header,
-    KeyPart,
-    MatchKind,
     ParserOperation,
     ParserState,
     Transition,
@@ -35,6 +33,7 @@ from gradlane_switch.ir.statements import (
     SetValid,
     Statement,
 )
+from gradlane_switch.ir.tables import KeyPart, MatchKind
 
 # Primitives that mean the same in a parser as in an action.
 _STATEMENTS = (Assert, Assign, CopyHeader, CopyStack, CopyUnion, CopyVariable, Log, MoveStack, SetValid)

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 from gradlane_switch.bmv2_json.document import Node
 from gradlane_switch.bmv2_json.expressions import Scope, find_field, hex_value, parse_value, require_exact
-from gradlane_switch.ir import program as p4
 from gradlane_switch.ir.expressions import Valid
 from gradlane_switch.ir.layout import fits
-from gradlane_switch.ir.program import (
+from gradlane_switch.ir.tables import (
     Action,
     ActionCall,
     Conditional,
     ConstEntry,
+    ControlFlow,
+    ControlNode,
     FieldKey,
     Key,
     MatchKind,
-    Pipeline,
     Table,
 )
 
@@ -39,14 +39,14 @@ def load_pipeline(
     action_indices: dict[int, int],
     attached: Attached,
     first_table: int,
-) -> Pipeline:
+) -> ControlFlow:
     """One pipeline. `first_table` is the program-wide index of its first table. Raises ProgramError."""
     for call in node.children("action_calls"):
         raise call.refuse(f"action calls outside tables are not supported: {call.text('name')}")
     tables, conditionals = list(node.children("tables")), list(node.children("conditionals"))
     indices = {item.text("name"): index for index, item in enumerate([*tables, *conditionals])}
     reader = _TableReader(scope, actions, action_indices, attached, indices)
-    nodes: list[p4.Node] = [reader.table(item) for item in tables]
+    nodes: list[ControlNode] = [reader.table(item) for item in tables]
     for item in conditionals:
         condition = require_exact(parse_value(item.child("expression"), scope), item, "a condition")
         nodes.append(
@@ -56,10 +56,10 @@ def load_pipeline(
         )
     start = node.optional_text("init_table")
     numbers = {index: first_table + index for index in range(len(tables))}
-    return Pipeline(node.text("name"), None if start is None else indices[start], tuple(nodes), numbers)
+    return ControlFlow(node.text("name"), None if start is None else indices[start], tuple(nodes), numbers)
 
 
-def successors(node: p4.Node) -> list[int | None]:
+def successors(node: ControlNode) -> list[int | None]:
     """The nodes that may follow a node."""
     if isinstance(node, Conditional):
         return [node.if_true, node.if_false]

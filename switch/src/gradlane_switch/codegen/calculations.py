@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from gradlane_switch.codegen import standard_metadata
 from gradlane_switch.codegen.bits import internet_sum, number, write_fields
 from gradlane_switch.codegen.expressions import bytes_name, field_name, length_name, pieces, truth, valid_name
-from gradlane_switch.ir.program import Calculation, CalculationInput, Program
+from gradlane_switch.ir.externs import Calculation, CalculationInput
+from gradlane_switch.ir.program import Program
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,6 @@ class _Crc:
 # CRC-16/ARC and CRC-32, which are also what BMv2's custom CRCs are until somebody changes them.
 _CRC16, _CRC32 = _Crc(0xA001, 0, 0), _Crc(0xEDB88320, 0xFFFFFFFF, 0xFFFFFFFF)
 _CRCS = {"crc16": _CRC16, "crc16_custom": _CRC16, "crc32": _CRC32, "crc32_custom": _CRC32}
-_OTHERS = ("csum16", "xor16", "identity", "random")
-ALGORITHMS = (*_CRCS, *_OTHERS)
 
 
 def calculations(program: Program) -> Iterator[str]:

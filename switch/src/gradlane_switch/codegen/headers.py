@@ -17,8 +17,9 @@ from gradlane_switch.codegen.expressions import (
     valid_name,
 )
 from gradlane_switch.ir.expressions import Field, words_of
-from gradlane_switch.ir.program import FieldDef, Program
-from gradlane_switch.ir.statements import CopyStack, CopyUnion, MoveStack, Picked, Statement
+from gradlane_switch.ir.headers import FieldDef
+from gradlane_switch.ir.program import Program
+from gradlane_switch.ir.statements import CopyStack, CopyUnion, MoveStack, Picked
 
 
 def members(program: Program) -> Iterator[str]:
@@ -174,20 +175,3 @@ def write_header(program: Program, header: int) -> Iterator[str]:
     begun = [(f"(uint64_t)(q[0] >> {8 - shift})", shift)] if shift else []
     yield from write_fields("q", [*begun, *(piece for part in parts[middle:] for piece in part)])
     yield f"q += {found.octets - front};"
-
-
-def deparser(program: Program, statement: Callable[[Statement], str]) -> Iterator[str]:
-    """The function that puts the valid headers in front of a packet, after statements that `statement` writes."""
-    yield "static void deparse(gl_state *s, headers *h, gl_packet *p, uint64_t now) {"
-    yield "(void)s; (void)now;"
-    for item in program.deparser_body:
-        yield statement(item)
-    lengths = [f"(h->v{index} ? {octets_now(program, index)} : 0)" for index in program.deparser]
-    yield f"uint32_t size = {' + '.join(lengths) or '0'};"
-    yield "uint8_t *q = p->data - size;"
-    yield "p->data = q; p->length += size;"
-    for index in program.deparser:
-        yield f"if (h->v{index}) {{"
-        yield from write_header(program, index)
-        yield "}"
-    yield "}"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from gradlane_switch.codegen.bits import number
 from gradlane_switch.ir.expressions import split_words, words_of
 from gradlane_switch.ir.layout import Layout, TableKind
-from gradlane_switch.ir.program import KeyPart
+from gradlane_switch.ir.tables import KeyPart
 
 
 def key_words(layout: Layout, keys: Sequence[KeyPart], values: Sequence[str], masks: Sequence[int]) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C for a packet's way through a program: parser, ingress, copies, egress, deparser, in simple_switch's order.
+"""C for a packet's path through a program: parser, ingress, copies, egress, deparser, in simple_switch's order.
 
 After ingress: clone, then digest, then the first that applies of resubmit, multicast, drop, unicast. Then the packet
 waits in a port's queue, unless it can leave at once, and egress begins when it leaves. After egress: clone, then the
@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import IntEnum
+from functools import partial
 
 from gradlane_switch.codegen import standard_metadata
 from gradlane_switch.codegen.bits import write_fields
 from gradlane_switch.codegen.expressions import field_name, pieces
-from gradlane_switch.ir.program import DROP_PORT, DigestList, FieldList, Program
+from gradlane_switch.ir.program import DROP_PORT, Digest, FieldList, Program
 from gradlane_switch.ir.statements import Assert
 
-_SESSION = "(GL_SESSIONS - 1)"
 _MOST_PASSES = 4096  # of one packet and its copies that come back; P4 can ask for packets that never end
 
 
@@ -89,7 +89,7 @@ def _copies(fields: FieldList) -> str:
     return " ".join(parts)
 
 
-def _digests(digests: tuple[DigestList, ...]) -> Iterator[str]:
+def _digests(digests: tuple[Digest, ...]) -> Iterator[str]:
     for index, digest in enumerate(digests):
         yield f"static void digest{index}(gl_state *s, const headers *h, uint64_t now) {{"
         octets = 0
@@ -106,9 +106,7 @@ def _digests(digests: tuple[DigestList, ...]) -> Iterator[str]:
 
 
 def _leave(program: Program) -> Iterator[str]:
-    def put(name: str, value: str) -> str:
-        return standard_metadata.write(program, name, value)
-
+    put = partial(standard_metadata.write, program)
     yield "static void leave(run *r, headers *h, gl_packet *p) {"
     yield "gl_state *s = r->s; gl_host *host = r->host; uint64_t now = r->now; uint32_t port = p->out;"
     yield put("deq_timedelta", "now / 1000 - p->due / 1000")
@@ -122,8 +120,7 @@ def _leave(program: Program) -> Iterator[str]:
     yield "egress(s, h, now, h->m.length);"
     yield f"if (h->m.failed) {{ {_dropped('ASSERT')} host->discard(host, p, 1); return; }}"
     yield "if (h->m.clone) {"
-    yield f"const gl_group *c = s->sessions[h->m.clone & {_SESSION}];"
-    yield f"GL_TRACE(GL_TRACE_CLONE, h->m.clone & {_SESSION}, c ? c->count : 0);"
+    yield from _clone_session()
     yield "for (uint32_t i = 0; c && i < c->count; i++) {"
     yield "headers *n = wait_turn(r, host->copy(host, p, 0), 1, c->replicas[i].port);"
     yield "if (!n) continue;"
@@ -146,12 +143,7 @@ def _leave(program: Program) -> Iterator[str]:
     yield "gl_packet *again = host->copy(host, p, 0);"
     yield "headers *n = wait_turn(r, again, 0, 0);"
     yield "host->discard(host, p, 0);"
-    yield "if (!n) return;"
-    yield "memset(n, 0, sizeof *n);"
-    yield "renew(n, h, h->m.recirculate, again->length, again->length);"
-    yield from _on("n", put("instance_type", str(int(InstanceType.RECIRCULATED))))
-    yield from _on("n", put("packet_length", "again->length"))
-    yield "return;"
+    yield from _begin_again(program, "h->m.recirculate", "again->length", InstanceType.RECIRCULATED)
     yield "}"
     yield "if (p->length > h->m.limit) p->length = h->m.limit;"
     yield "if (port == s->cpu_port) {"
@@ -179,9 +171,7 @@ def _admit(program: Program) -> Iterator[str]:
 
 
 def _enter(program: Program) -> Iterator[str]:
-    def put(name: str, value: str) -> str:
-        return standard_metadata.write(program, name, value)
-
+    put = partial(standard_metadata.write, program)
     yield "static void enter(run *r, headers *h, gl_packet *p) {"
     yield "gl_state *s = r->s; gl_host *host = r->host; uint64_t now = r->now;"
     yield "uint32_t length = p->length;"
@@ -191,8 +181,7 @@ def _enter(program: Program) -> Iterator[str]:
     yield "if (!h->m.failed) ingress(s, h, now, length);"
     yield f"if (h->m.failed) {{ {_dropped('ASSERT')} host->discard(host, p, 1); return; }}"
     yield "if (h->m.clone) {"
-    yield f"const gl_group *c = s->sessions[h->m.clone & {_SESSION}];"
-    yield f"GL_TRACE(GL_TRACE_CLONE, h->m.clone & {_SESSION}, c ? c->count : 0);"
+    yield from _clone_session()
     yield "if (c) clone_ingress(r, h, p, consumed, length, c);"
     yield "h->m.clone = 0;"
     yield "}"
@@ -205,12 +194,7 @@ def _enter(program: Program) -> Iterator[str]:
     yield "p->data -= consumed; p->length += consumed;"
     yield "GL_TRACE(GL_TRACE_AGAIN, 0);"
     yield "headers *n = wait_turn(r, p, 0, 0);"
-    yield "if (!n) return;"
-    yield "memset(n, 0, sizeof *n);"
-    yield "renew(n, h, h->m.resubmit, length, length);"
-    yield from _on("n", put("instance_type", str(int(InstanceType.RESUBMITTED))))
-    yield from _on("n", put("packet_length", "length"))
-    yield "return;"
+    yield from _begin_again(program, "h->m.resubmit", "length", InstanceType.RESUBMITTED)
     yield "}"
     if "mcast_grp" in program.standard:
         group = standard_metadata.read(program, "mcast_grp")
@@ -239,9 +223,7 @@ def _enter(program: Program) -> Iterator[str]:
 def _clone_ingress(program: Program) -> Iterator[str]:
     """The copies of a clone session of the packet as it arrived: parsed again, with the metadata of a field list."""
 
-    def put(name: str, value: str) -> str:
-        return standard_metadata.write(program, name, value)
-
+    put = partial(standard_metadata.write, program)
     yield "static void clone_ingress(run *r, const headers *old, gl_packet *p, uint32_t consumed, uint32_t length,"
     yield "const gl_group *c) {"
     yield "gl_state *s = r->s; gl_host *host = r->host; uint64_t now = r->now;"
@@ -265,6 +247,22 @@ def _clone_ingress(program: Program) -> Iterator[str]:
     yield "}"
 
 
+def _begin_again(program: Program, fields: str, length: str, kind: InstanceType) -> Iterator[str]:
+    """The headers `n` of a packet that enters ingress again, if it found a turn: with a field list of what it had."""
+    yield "if (!n) return;"
+    yield "memset(n, 0, sizeof *n);"
+    yield f"renew(n, h, {fields}, {length}, {length});"
+    yield from _on("n", standard_metadata.write(program, "instance_type", str(int(kind))))
+    yield from _on("n", standard_metadata.write(program, "packet_length", length))
+    yield "return;"
+
+
+def _clone_session() -> Iterator[str]:
+    """Declares `c`, the clone session that the packet asks for, or NULL."""
+    yield "const gl_group *c = s->sessions[h->m.clone & (GL_SESSIONS - 1)];"
+    yield "GL_TRACE(GL_TRACE_CLONE, h->m.clone & (GL_SESSIONS - 1), c ? c->count : 0);"
+
+
 def _classed(statement: str) -> str:
     """A statement for clones of a session that has a class of service."""
     return f"if (c->priority) {{ {statement} }}" if statement else ""
@@ -281,9 +279,7 @@ def _on(pointer: str, statement: str) -> Iterator[str]:
 
 
 def _program(program: Program) -> Iterator[str]:
-    def put(name: str, value: str) -> str:
-        return standard_metadata.write(program, name, value)
-
+    put = partial(standard_metadata.write, program)
     yield "void gl_program(gl_state *s, gl_packet *p, uint64_t now, gl_host *host);"
     yield "void gl_program(gl_state *s, gl_packet *p, uint64_t now, gl_host *host) {"
     yield "run r = {.s = s, .host = host, .now = now, .last = &r.first};"

@@ -3,28 +3,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from gradlane_switch.codegen import standard_metadata
 from gradlane_switch.codegen.bits import number
 from gradlane_switch.codegen.expressions import c_type, clamped, expression, next_name, truncated, truth
 from gradlane_switch.codegen.headers import make_valid, read_header
 from gradlane_switch.codegen.lookup import key_words, lookup
+from gradlane_switch.codegen.statements import statement
 from gradlane_switch.ir.expressions import Expr, LastIndex, Lookahead, operands, split_words, words_of
+from gradlane_switch.ir.graph import has_loop
 from gradlane_switch.ir.layout import layout_of
-from gradlane_switch.ir.program import Advance, Extract, ExtractNext, ParserState, Program, Transition, Verify
-from gradlane_switch.ir.statements import Assert, Assign, Log, Statement
+from gradlane_switch.ir.parser import Advance, Extract, ExtractNext, ParserState, Transition, Verify
+from gradlane_switch.ir.program import Program
+from gradlane_switch.ir.statements import Assert, Assign, Log
 
 _STEPS = 1024  # states that a parser may pass beyond one for each byte of the packet
 
 
 class ParserWriter:
-    """Writes the parser of a program. `statement` writes what a parser has in common with actions."""
+    """Writes the parser of a program."""
 
-    def __init__(self, program: Program, statement: Callable[[Statement], str]) -> None:
+    def __init__(self, program: Program) -> None:
         self.program = program
-        self.statement = statement
-        self.loops = _has_loop([[item.state for item in state.transitions] for state in program.parser])
+        self.loops = has_loop([[item.state for item in state.transitions] for state in program.parser])
 
     def source(self) -> Iterator[str]:
         """The function, which returns how many bytes it consumed."""
@@ -80,17 +82,17 @@ class ParserWriter:
                     yield "at += (uint32_t)(d / 8); q += d / 8; }"
                 case Assert(condition):
                     yield from self.check(condition)
-                    yield self.statement(operation)
+                    yield statement(self.program, operation)
                     yield "if (h->m.failed) goto done;"
                 case Assign(_, value):
                     yield from self.check(value)
-                    yield self.statement(operation)
+                    yield statement(self.program, operation)
                 case Log(values=values):
                     for value in values:
                         yield from self.check(value)
-                    yield self.statement(operation)
+                    yield statement(self.program, operation)
                 case _:
-                    yield self.statement(operation)
+                    yield statement(self.program, operation)
         yield from self.select(state)
 
     def extract(self, header: int, length: Expr | None) -> Iterator[str]:
@@ -176,22 +178,3 @@ def _stacks(expr: Expr) -> set[int]:
     """The stacks whose last element an expression reads."""
     found = {expr.stack} if isinstance(expr, LastIndex) else set[int]()
     return found.union(*(_stacks(operand) for operand in operands(expr)))
-
-
-def _has_loop(graph: list[list[int | None]]) -> bool:
-    """Whether a graph, successors by node, has a cycle."""
-    done: set[int] = set()
-    open_nodes: set[int] = set()
-
-    def visit(node: int) -> bool:
-        if node in open_nodes:
-            return True
-        if node in done:
-            return False
-        open_nodes.add(node)
-        found = any(visit(target) for target in graph[node] if target is not None)
-        open_nodes.discard(node)
-        done.add(node)
-        return found
-
-    return any(visit(node) for node in range(len(graph)))

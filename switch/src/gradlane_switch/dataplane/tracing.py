@@ -8,7 +8,7 @@ from typing import Any
 
 from gradlane_switch.ir.expressions import join_words, words_of
 from gradlane_switch.ir.layout import layout_of
-from gradlane_switch.ir.program import Conditional, FieldKey, Key, MatchKind
+from gradlane_switch.ir.tables import Conditional, FieldKey, Key, MatchKind
 from gradlane_switch.native.ffi import ffi, runtime
 from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.tables import Entry

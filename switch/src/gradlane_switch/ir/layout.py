@@ -9,7 +9,8 @@ from enum import IntEnum
 from typing import Any
 
 from gradlane_switch.ir.expressions import split_words, words_of
-from gradlane_switch.ir.program import FieldKey, KeyPart, MatchKind, Program, Table
+from gradlane_switch.ir.program import Program
+from gradlane_switch.ir.tables import FieldKey, KeyPart, MatchKind, Table
 
 _MOST_WORDS = 64
 _PIECE = 8  # GL_PIECE

@@ -11,7 +11,9 @@ from finsy.proto import p4i
 
 from gradlane_switch.errors import ProgramError
 from gradlane_switch.ir.layout import fits
-from gradlane_switch.ir.program import KeyPart, MatchKind, Program, Table, ValueSet
+from gradlane_switch.ir.parser import ValueSet
+from gradlane_switch.ir.program import Program
+from gradlane_switch.ir.tables import KeyPart, MatchKind, Table
 from gradlane_switch.p4info.p4data import DataType, data_type
 from gradlane_switch.p4info.packet_io import PacketHeader, packet_headers
 

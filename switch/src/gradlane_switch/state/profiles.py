@@ -13,7 +13,8 @@ from typing import Any
 
 from gradlane_switch.ir.expressions import words_of
 from gradlane_switch.ir.layout import argument_words
-from gradlane_switch.ir.program import ActionCall, Program
+from gradlane_switch.ir.program import Program
+from gradlane_switch.ir.tables import ActionCall
 from gradlane_switch.native.ffi import NULL, ffi, runtime
 from gradlane_switch.state.changes import Changes, entry_or_memory_error
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from gradlane_switch.ir.layout import TableKind, argument_words, layout_of, most_argument_words, pack
-from gradlane_switch.ir.program import ActionCall, FieldKey, Program, Table
+from gradlane_switch.ir.program import Program
+from gradlane_switch.ir.tables import ActionCall, FieldKey, Table
 from gradlane_switch.native.ffi import NULL, ffi, runtime
 from gradlane_switch.state.changes import Changes, check_memory, entry_or_memory_error
 from gradlane_switch.state.counts import Colours, CounterValue, MeterRates, colours_of, meter_config

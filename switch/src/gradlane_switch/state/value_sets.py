@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradlane_switch.ir.layout import layout_of, pack
-from gradlane_switch.ir.program import FieldKey, ValueSet
+from gradlane_switch.ir.parser import ValueSet
+from gradlane_switch.ir.tables import FieldKey
 from gradlane_switch.native.ffi import NULL, ffi, runtime
 from gradlane_switch.state.changes import Changes, check_memory, entry_or_memory_error
 

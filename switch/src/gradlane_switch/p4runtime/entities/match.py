@@ -10,7 +10,7 @@ from finsy.proto import p4r, rpc_code
 
 from gradlane_switch.errors import EntityError
 from gradlane_switch.ir.layout import prefix_mask
-from gradlane_switch.ir.program import ActionCall, FieldKey, MatchKind
+from gradlane_switch.ir.tables import ActionCall, FieldKey, MatchKind
 from gradlane_switch.p4info.bytestrings import decode, encode, invalid
 from gradlane_switch.p4info.schema import ActionSchema, FieldSchema, TableSchema, ValueSetSchema
 

@@ -9,7 +9,7 @@ from typing import Any
 from finsy.proto import p4r, rpc_code
 
 from gradlane_switch.errors import EntityError
-from gradlane_switch.ir.program import ActionCall
+from gradlane_switch.ir.tables import ActionCall
 from gradlane_switch.p4info.bytestrings import encode, invalid
 from gradlane_switch.p4info.schema import ProfileSchema, TableSchema
 from gradlane_switch.p4runtime.entities.match import decode_action, encode_action

@@ -10,7 +10,7 @@ from finsy.proto import p4r, rpc_code
 
 from gradlane_switch.errors import EntityError
 from gradlane_switch.ir.layout import TableKind
-from gradlane_switch.ir.program import ActionCall
+from gradlane_switch.ir.tables import ActionCall
 from gradlane_switch.p4info.bytestrings import invalid
 from gradlane_switch.p4info.schema import TableSchema
 from gradlane_switch.p4runtime.entities.match import decode_action, decode_match, encode_match, find_action

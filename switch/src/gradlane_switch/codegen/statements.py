@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""C for actions and their statements. What a statement does to a packet is in the headers' struct `h` and its marks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradlane_switch.codegen.bits import number
+from gradlane_switch.codegen.expressions import c_type, clamped, expression, field_name, truncated, truth, wide
+from gradlane_switch.codegen.headers import (
+    copy_header,
+    copy_stack,
+    copy_union,
+    copy_variable,
+    for_each,
+    move_stack,
+    set_valid,
+)
+from gradlane_switch.ir.expressions import Element, Expr, Field, words_of
+from gradlane_switch.ir.program import DROP_PORT, Program
+from gradlane_switch.ir.statements import (
+    Assert,
+    Assign,
+    Clone,
+    CopyHeader,
+    CopyStack,
+    CopyUnion,
+    CopyVariable,
+    Count,
+    ExecuteMeter,
+    Exit,
+    HashTo,
+    Jump,
+    Learn,
+    Log,
+    MarkToDrop,
+    MoveStack,
+    RandomTo,
+    Recirculate,
+    RegisterRead,
+    RegisterWrite,
+    Resubmit,
+    SetValid,
+    Statement,
+    Truncate,
+    logged_words,
+)
+from gradlane_switch.ir.tables import Action
+
+STATE = "gl_state *s, headers *h, uint64_t now, uint32_t length"
+"""The parameters that functions of actions and control flows have in common."""
+_MOST_STEPS = 65536  # jumps back in one run of an action
+
+
+def action(program: Program, index: int, action: Action) -> Iterator[str]:
+    """The function of an action, which returns 1 if it ends the control flow."""
+    yield f"GL_INLINE int a{index}({STATE}, const uint64_t *a) {{"
+    yield "(void)s; (void)h; (void)now; (void)length; (void)a;"
+    if any(isinstance(item, Jump) and item.destination <= position for position, item in enumerate(action.body)):
+        yield "uint32_t steps = 0;"
+    for position, item in enumerate(action.body):
+        yield f"l{position}:"
+        if isinstance(item, Jump) and item.destination <= position:
+            yield f"if (++steps > {_MOST_STEPS}) {{ s->losses.endless++; h->m.failed = 1; return 1; }}"
+        yield statement(program, item)
+        if isinstance(item, Assert):
+            yield "if (h->m.failed) return 1;"
+    yield f"l{len(action.body)}: return 0;"
+    yield "}"
+
+
+def statement(program: Program, item: Statement) -> str:
+    """What a statement does."""
+    match item:
+        case Assign(target, value):
+            return _assign(target, truncated(value, target.width))
+        case CopyVariable(target, source):
+            return copy_variable(target, source)
+        case MoveStack():
+            return move_stack(program, item)
+        case CopyStack():
+            return copy_stack(program, item)
+        case CopyUnion():
+            return copy_union(program, item)
+        case Assert(condition, message):
+            failed = f"h->m.failed = 1; gl_assertion_failed(s, {message}, now);"
+            return f"if (!{truth(condition)}) {{ {failed} }}"
+        case Log(message, values):
+            words = [part for value in values for part in _words(value)]
+            held = ", ".join(words) or "0"
+            return f"{{ const uint64_t v[] = {{ {held} }}; gl_log(s, {message}, now, v, {len(words)}); }}"
+        case MarkToDrop(egress_spec, mcast_grp):
+            dropped = store(egress_spec, str(DROP_PORT))
+            return dropped if mcast_grp is None else f"{dropped} {store(mcast_grp, '0')}"
+        case Count(counter, index):
+            return f"gl_count(s, {counter}, {clamped(index)}, length);"
+        case ExecuteMeter(meter, index, target):
+            units = "length" if program.meters[meter].counts_bytes else "1"
+            colour = store(target, f"gl_meter_run(x, {units}, length, now)")
+            return f"{{ gl_meter *x = gl_meter_at(s, {meter}, {clamped(index)}); if (x) {{ {colour} }} }}"
+        case RegisterRead(target, register, index):
+            return _read_register(program, target, register, clamped(index))
+        case RegisterWrite(register, index, value):
+            width = program.registers[register].width
+            cell = f"gl_register(s, {register}, {clamped(index)}, {words_of(width)})"
+            held = f"{c_type(width)} x = {truncated(value, width)};"
+            return f"{{ {held} uint64_t *c = {cell}; if (c) memcpy(c, &x, sizeof x); }}"
+        case SetValid(header, valid):
+            return for_each(header, lambda one: set_valid(program, one, valid))
+        case CopyHeader(target, source):
+            return for_each(target, lambda to: for_each(source, lambda of: copy_header(program, to, of)))
+        case HashTo(target, base, calculation, modulus):
+            digest = f"(m ? c{calculation}(s, h, NULL) % m : 0)"
+            stored = store(target, f"({expression(base)} + {digest})")
+            return f"{{ uint64_t m = {expression(modulus)}; {stored} }}"
+        case RandomTo(target, low, high):
+            drawn = store(target, "gl_random_between(s, low, high)")
+            ends = f"uint64_t low = {expression(low)}, high = {expression(high)};"
+            return f"{{ {ends} if (low <= high) {{ {drawn} }} }}"
+        case Clone(session, fields):
+            kept = 0 if fields is None else fields + 1
+            return f"h->m.clone = (uint16_t)({expression(session)} | GL_CLONED); h->m.clone_fields = {kept};"
+        case Resubmit(fields):
+            return f"h->m.resubmit = {fields + 1};"
+        case Recirculate(fields):
+            return f"h->m.recirculate = {fields + 1};"
+        case Truncate(limit):
+            return f"{{ uint64_t n = {clamped(limit)}; if (n < h->m.limit) h->m.limit = (uint32_t)n; }}"
+        case Learn(digest):
+            return f"h->m.digest = {digest + 1};"
+        case Jump(destination, None):
+            return f"goto l{destination};"
+        case Jump(destination, condition):
+            assert condition is not None
+            return f"if (!{truth(condition)}) goto l{destination};"
+        case Exit():
+            return "return 1;"
+
+
+def _assign(target: Field | Element, value: str) -> str:
+    """Sets a field to a C expression that fits it."""
+    if isinstance(target, Field):
+        return f"{field_name(target.header, target.field)} = {value};"
+    choices = " ".join(
+        f"case {position}: {field_name(header, target.field)} = x; break;"
+        for position, header in enumerate(target.headers)
+    )
+    return f"{{ {c_type(target.width)} x = {value}; switch ({clamped(target.index)}) {{ {choices} default:; }} }}"
+
+
+def store(target: Field, value: str) -> str:
+    """Sets a field to the low bits of a C expression of type uint64_t."""
+    name = field_name(target.header, target.field)
+    if target.width > 64:
+        return f"{name} = gl_w{words_of(target.width)}_of({value});"
+    return f"{name} = {value} & {number((1 << target.width) - 1)};"
+
+
+def _read_register(program: Program, target: Field, register: int, index: str) -> str:
+    """Sets a field to a register's cell, unless that is beyond the end."""
+    held = words_of(program.registers[register].width)
+    cell = f"const uint64_t *c = gl_register(s, {register}, {index}, {held});"
+    if target.width <= 64:
+        return f"{{ {cell} if (c) {{ {store(target, 'c[0]')} }} }}"
+    name, words = field_name(target.header, target.field), words_of(target.width)
+    return f"{{ {cell} if (c) {name} = gl_w{words}_mask(gl_w{words}_load(c, {held}), {target.width}); }}"
+
+
+def _words(value: Expr) -> list[str]:
+    """A value, with its sign, in C expressions of 64 bits, the lowest first."""
+    count = logged_words(value)
+    return [expression(value)] if count == 1 else [f"{wide(value, count)}.w[{word}]" for word in range(count)]
