@@ -16,7 +16,7 @@ from google.protobuf import text_format
 from gradlane_switch.bmv2_json.program import load
 from gradlane_switch.errors import ProgramError
 from gradlane_switch.ir.program import Program
-from gradlane_switch.p4info.schema import join
+from gradlane_switch.p4info.join import join
 from gradlane_switch.p4runtime import batch
 from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.program_state import Lock

@@ -9,7 +9,8 @@ from typing import Any
 from gradlane_switch.bmv2_json.program import load
 from gradlane_switch.codegen.program import generate
 from gradlane_switch.native.ffi import LoadedProgram
-from gradlane_switch.p4info.schema import Schema, join, with_match_kinds
+from gradlane_switch.p4info.join import join, with_match_kinds
+from gradlane_switch.p4info.schema import Schema
 from gradlane_switch.state.program_state import Lock, State
 
 
