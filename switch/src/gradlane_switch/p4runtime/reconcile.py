@@ -12,7 +12,8 @@ from gradlane_switch.errors import EntityError
 from gradlane_switch.p4info.bytestrings import invalid
 from gradlane_switch.p4info.schema import ArraySchema
 from gradlane_switch.p4runtime.entities import dispatch
-from gradlane_switch.p4runtime.entities.updates import INSERT, MODIFY, pieces
+from gradlane_switch.p4runtime.entities.cells import pieces
+from gradlane_switch.p4runtime.entities.updates import INSERT, MODIFY
 from gradlane_switch.state.pipeline import Pipeline
 
 _GROUPS = p4r.PacketReplicationEngineEntry(multicast_group_entry=p4r.MulticastGroupEntry())
@@ -65,13 +66,13 @@ def reconcile(old: Pipeline, new: Pipeline) -> None:
     for entity in _changed_defaults(old):
         _write(new, MODIFY, entity)
     for before, after in _pairs(old.schema.counters, new.schema.counters):
-        for first, count in pieces(0, min(before.size, after.size)):
+        for first, count in pieces(min(before.size, after.size)):
             for cell, value in enumerate(old.state.read_counters(before.index, first, count), first):
                 if value.packets or value.bytes:
                     new.state.write_counters(after.index, cell, 1, value)
     for before, after in _pairs(old.schema.registers, new.schema.registers):
         if before.data == after.data:
-            for first, count in pieces(0, min(before.size, after.size)):
+            for first, count in pieces(min(before.size, after.size)):
                 for cell, value in enumerate(old.state.read_registers(before.index, first, count), first):
                     if value:
                         new.state.write_registers(after.index, cell, 1, value)

@@ -19,7 +19,7 @@ EntryKey = tuple[tuple[FieldKey, ...], int]
 
 
 class Entry(NamedTuple):
-    """A table entry as it was written. `match` and `priority` identify it."""
+    """A table entry as it was written."""
 
     match: tuple[FieldKey, ...]
     priority: int
@@ -28,7 +28,12 @@ class Entry(NamedTuple):
     controller_metadata: int = 0
     constant: bool = False
     idle_timeout: int = 0
-    """ns without a hit after which the controller is told; 0: never."""
+    """ns without a hit after which the controller is notified; 0: never."""
+
+    @property
+    def key(self) -> EntryKey:
+        """What identifies it."""
+        return self.match, self.priority
 
 
 class TableState:
@@ -84,14 +89,14 @@ class TableState:
             if handle != NULL:
                 self._changes.remove(self._index, handle)
             raise
-        key = entry.match, entry.priority
+        key = entry.key
         self._handles[key] = handle
         self.entries[key] = entry
         self._keep(key, entry, choice)
 
     def modify(self, entry: Entry) -> None:
         """Changes the action and the metadata of an entry that exists."""
-        key = entry.match, entry.priority
+        key = entry.key
         position, arguments, choice = self._action(entry.call)
         self._changes.set_entry(self._handles[key], position, arguments, choice)
         self.entries[key] = entry

@@ -12,51 +12,47 @@ from gradlane_switch.errors import EntityError
 from gradlane_switch.p4info.bytestrings import invalid
 from gradlane_switch.p4info.p4data import decode_data, encode_data
 from gradlane_switch.p4info.schema import ArraySchema
-from gradlane_switch.p4runtime.entities.updates import (
+from gradlane_switch.p4runtime.entities.counts import (
     check_clears,
     colour_data,
     counter_data,
     counter_value,
     meter_config,
     meter_rates,
-    modify_only,
-    pieces,
 )
+from gradlane_switch.p4runtime.entities.updates import find, modify_only, select
 from gradlane_switch.state.counts import CounterValue
 from gradlane_switch.state.pipeline import Pipeline
 
+_PIECE = 4096  # cells that are read or written in one go, while forwarding waits
 _Array = TypeVar("_Array", bound=ArraySchema)
 
 
-def _array(arrays: dict[int, _Array], kind: str, number: int) -> _Array:
-    if number not in arrays:
-        names = ", ".join(f"{item.name} ({item.id:#x})" for item in arrays.values())
-        raise EntityError(
-            rpc_code.NOT_FOUND, f"there is no {kind} with the id {number:#x}: there are {names or 'none'}"
-        )
-    return arrays[number]
+def pieces(count: int, first: int = 0) -> list[tuple[int, int]]:
+    """(first cell, number of cells) of the pieces in which `count` cells are read or written."""
+    end = first + count
+    return [(start, min(_PIECE, end - start)) for start in range(first, end, _PIECE)]
 
 
-def _selected(arrays: dict[int, _Array], kind: str, number: int, request: Any) -> list[tuple[_Array, int, int]]:
-    """The arrays that a read means (id 0: all of them), with the first cell and the number of cells of each."""
-    if number == 0:
-        if request.HasField("index"):
-            raise invalid(f"a read of every {kind} has no index")
-        return [(array, 0, array.size) for array in arrays.values()]
-    array = _array(arrays, kind, number)
-    return [(array, *_cells(array, request))]
+def _selected(arrays: dict[int, _Array], kind: str, number: int, request: Any) -> Iterator[tuple[_Array, int, int]]:
+    """The arrays that a read means (id 0: all of them), in pieces: first cell and number of cells of each."""
+    if number == 0 and request.HasField("index"):
+        raise invalid(f"a read of every {kind} has no index")
+    for array in select(arrays, kind, number):
+        for first, count in _cells(array, request):
+            yield array, first, count
 
 
-def _cells(array: ArraySchema, message: Any) -> tuple[int, int]:
-    """First cell and number of cells that a message means."""
+def _cells(array: ArraySchema, message: Any) -> list[tuple[int, int]]:
+    """The cells that a message means, in pieces."""
     if not message.HasField("index"):
-        return 0, array.size
+        return pieces(array.size)
     index = message.index.index
     if index < 0:
         raise invalid(f"{array.name}: index {index} is negative")
     if index >= array.size:
         raise EntityError(rpc_code.OUT_OF_RANGE, f"{array.name}: index {index} is beyond its size of {array.size}")
-    return index, 1
+    return [(index, 1)]
 
 
 def array(pipeline: Pipeline, kind: str, message: Any) -> ArraySchema | None:
@@ -78,24 +74,22 @@ def size(pipeline: Pipeline, kind: str, message: Any) -> int:
 def write_counter(pipeline: Pipeline, kind: int, message: Any) -> None:
     """Sets cells of an indirect counter. Raises EntityError."""
     modify_only(kind, "counter")
-    array = _array(pipeline.schema.counters, "counter", message.counter_id)
-    first, count = _cells(array, message)
+    array = find(pipeline.schema.counters, "counter", message.counter_id)
+    cells = _cells(array, message)
     if message.HasField("data"):
         value = counter_value(message.data)
-        for start, part in pieces(first, count):
-            pipeline.state.write_counters(array.index, start, part, value)
+        for first, count in cells:
+            pipeline.state.write_counters(array.index, first, count, value)
 
 
 def read_counters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
     """The cells of indirect counters that a request asks for. Raises EntityError."""
     for array, first, count in _selected(pipeline.schema.counters, "counter", request.counter_id, request):
-        for start, part in pieces(first, count):
-            values = pipeline.state.read_counters(array.index, start, part)
-            for index, value in enumerate(values, start):
-                packets, octets = value.packets * array.counts_packets, value.bytes * array.counts_bytes
-                message = p4r.CounterEntry(counter_id=array.id, data=counter_data(CounterValue(packets, octets)))
-                message.index.index = index
-                yield message
+        for index, value in enumerate(pipeline.state.read_counters(array.index, first, count), first):
+            packets, octets = value.packets * array.counts_packets, value.bytes * array.counts_bytes
+            message = p4r.CounterEntry(counter_id=array.id, data=counter_data(CounterValue(packets, octets)))
+            message.index.index = index
+            yield message
 
 
 def write_meter(pipeline: Pipeline, kind: int, message: Any) -> None:
@@ -104,49 +98,45 @@ def write_meter(pipeline: Pipeline, kind: int, message: Any) -> None:
     Raises EntityError.
     """
     modify_only(kind, "meter")
-    array = _array(pipeline.schema.meters, "meter", message.meter_id)
-    first, count = _cells(array, message)
+    array = find(pipeline.schema.meters, "meter", message.meter_id)
+    cells = _cells(array, message)
     check_clears(message.counter_data, array.name)
     rates = meter_rates(message.config, array.name) if message.HasField("config") else None
-    for cell in range(first, first + count):
-        pipeline.state.write_meter(array.index, cell, rates)
-    if message.HasField("counter_data"):
-        for start, part in pieces(first, count):
-            pipeline.state.clear_colours(array.index, start, part)
+    for first, count in cells:
+        for cell in range(first, first + count):
+            pipeline.state.write_meter(array.index, cell, rates)
+        if message.HasField("counter_data"):
+            pipeline.state.clear_colours(array.index, first, count)
 
 
 def read_meters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
     """The cells of indirect meters that a request asks for. Raises EntityError."""
     for array, first, count in _selected(pipeline.schema.meters, "meter", request.meter_id, request):
-        for start, part in pieces(first, count):
-            counted = pipeline.state.read_colours(array.index, start, part)
-            for cell, colours in enumerate(counted, start):
-                message = p4r.MeterEntry(meter_id=array.id)
-                message.index.index = cell
-                rates = pipeline.state.meters.get((array.index, cell))
-                if rates is not None:
-                    message.config.CopyFrom(meter_config(rates))
-                if request.HasField("counter_data"):
-                    message.counter_data.CopyFrom(colour_data(colours))
-                yield message
+        for cell, colours in enumerate(pipeline.state.read_colours(array.index, first, count), first):
+            message = p4r.MeterEntry(meter_id=array.id)
+            message.index.index = cell
+            rates = pipeline.state.meters.get((array.index, cell))
+            if rates is not None:
+                message.config.CopyFrom(meter_config(rates))
+            if request.HasField("counter_data"):
+                message.counter_data.CopyFrom(colour_data(colours))
+            yield message
 
 
 def write_register(pipeline: Pipeline, kind: int, message: Any) -> None:
     """Sets cells of a register: one, or without an index all. Raises EntityError."""
     modify_only(kind, "register")
-    array = _array(pipeline.schema.registers, "register", message.register_id)
-    first, count = _cells(array, message)
+    array = find(pipeline.schema.registers, "register", message.register_id)
+    cells = _cells(array, message)
     value = decode_data(message.data, array.data, array.name)
-    for start, part in pieces(first, count):
-        pipeline.state.write_registers(array.index, start, part, value)
+    for first, count in cells:
+        pipeline.state.write_registers(array.index, first, count, value)
 
 
 def read_registers(pipeline: Pipeline, request: Any) -> Iterator[Any]:
     """The cells of registers that a request asks for. Raises EntityError."""
     for array, first, count in _selected(pipeline.schema.registers, "register", request.register_id, request):
-        for start, part in pieces(first, count):
-            values = pipeline.state.read_registers(array.index, start, part)
-            for index, value in enumerate(values, start):
-                message = p4r.RegisterEntry(register_id=array.id, data=encode_data(value, array.data))
-                message.index.index = index
-                yield message
+        for index, value in enumerate(pipeline.state.read_registers(array.index, first, count), first):
+            message = p4r.RegisterEntry(register_id=array.id, data=encode_data(value, array.data))
+            message.index.index = index
+            yield message

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which digests a controller wants, and how, as P4Runtime writes and reads it; and the lists that it gets."""
+"""Which digests a controller wants and how, as P4Runtime writes and reads it, and the lists that it gets."""
 
 from __future__ import annotations
 
@@ -7,36 +7,22 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from finsy.proto import p4d, p4r, rpc_code
+from finsy.proto import p4d, p4r
 
-from gradlane_switch.errors import EntityError
 from gradlane_switch.p4info.bytestrings import invalid
 from gradlane_switch.p4info.p4data import encode_data
 from gradlane_switch.p4info.schema import DigestSchema
-from gradlane_switch.p4runtime.entities.updates import DELETE, INSERT
+from gradlane_switch.p4runtime.entities.updates import DELETE, check_existence, find, select
 from gradlane_switch.state.digests import DigestBuffer, DigestConfig, DigestList
 from gradlane_switch.state.pipeline import Pipeline
 
 
-def _digest(pipeline: Pipeline, number: int) -> DigestSchema:
-    schema = pipeline.schema.digests.get(number)
-    if schema is None:
-        names = ", ".join(f"{item.name} ({item.id:#x})" for item in pipeline.schema.digests.values())
-        raise EntityError(
-            rpc_code.NOT_FOUND, f"there is no digest with the id {number:#x}: there are {names or 'none'}"
-        )
-    return schema
-
-
 def write_digest(pipeline: Pipeline, kind: int, message: Any) -> None:
-    """Begins or ends to tell a digest, or changes how. Raises EntityError."""
-    schema = _digest(pipeline, message.digest_id)
+    """Begins or ends to report a digest, or changes how. Raises EntityError."""
+    schema = find(pipeline.schema.digests, "digest", message.digest_id)
     buffers = pipeline.state.digests
     exists = schema.index in buffers
-    if kind == INSERT and exists:
-        raise EntityError(rpc_code.ALREADY_EXISTS, f"digest {schema.name} is told already")
-    if kind != INSERT and not exists:
-        raise EntityError(rpc_code.NOT_FOUND, f"digest {schema.name} is not told")
+    check_existence(kind, f"digest entry of {schema.name}", exists=exists)
     if kind == DELETE:
         del buffers[schema.index]
         return
@@ -50,9 +36,8 @@ def write_digest(pipeline: Pipeline, kind: int, message: Any) -> None:
 
 
 def read_digests(pipeline: Pipeline, request: Any) -> Iterator[Any]:
-    """The digests that are told, of those that a request asks for. Raises EntityError."""
-    wanted = [_digest(pipeline, request.digest_id)] if request.digest_id else list(pipeline.schema.digests.values())
-    for schema in wanted:
+    """The digests that are reported, of those that a request asks for. Raises EntityError."""
+    for schema in select(pipeline.schema.digests, "digest", request.digest_id):
         buffer = pipeline.state.digests.get(schema.index)
         if buffer is not None:
             message = p4r.DigestEntry(digest_id=schema.id)
@@ -64,16 +49,16 @@ def read_digests(pipeline: Pipeline, request: Any) -> Iterator[Any]:
 
 def acknowledge(pipeline: Pipeline, message: Any) -> None:
     """Takes a p4.v1.DigestListAck. Raises EntityError."""
-    schema = _digest(pipeline, message.digest_id)
+    schema = find(pipeline.schema.digests, "digest", message.digest_id)
     buffer = pipeline.state.digests.get(schema.index)
     if buffer is not None:
         buffer.acknowledge(message.list_id)
 
 
-def digest_list(schema: DigestSchema, told: DigestList) -> Any:
+def digest_list(schema: DigestSchema, listed: DigestList) -> Any:
     """The p4.v1.DigestList of a list."""
-    message = p4r.DigestList(digest_id=schema.id, list_id=told.list_id, timestamp=time.time_ns())
-    for values in told.values:
+    message = p4r.DigestList(digest_id=schema.id, list_id=listed.list_id, timestamp=time.time_ns())
+    for values in listed.values:
         members = [encode_data(value, kind) for value, kind in zip(values, schema.types, strict=True)]
         if schema.shape == "struct":
             message.data.append(p4d.P4Data(struct=p4d.P4StructLike(members=members)))

@@ -17,6 +17,7 @@ from gradlane_switch.p4info.bytestrings import invalid
 from gradlane_switch.p4runtime.entities import (
     cells,
     digests,
+    direct_resources,
     profiles,
     replication,
     table_entries,
@@ -27,8 +28,8 @@ from gradlane_switch.state.pipeline import Pipeline
 
 _WRITERS: dict[str, Callable[[Pipeline, int, Any], None]] = {
     "table_entry": table_entries.write_table_entry,
-    "direct_counter_entry": table_entries.write_direct_counter,
-    "direct_meter_entry": table_entries.write_direct_meter,
+    "direct_counter_entry": direct_resources.write_direct_counter,
+    "direct_meter_entry": direct_resources.write_direct_meter,
     "counter_entry": cells.write_counter,
     "meter_entry": cells.write_meter,
     "register_entry": cells.write_register,
@@ -40,8 +41,8 @@ _WRITERS: dict[str, Callable[[Pipeline, int, Any], None]] = {
 }
 _READERS: dict[str, Callable[[Pipeline, Any], Iterator[Any]]] = {
     "table_entry": table_entries.read_table_entries,
-    "direct_counter_entry": table_entries.read_direct_counters,
-    "direct_meter_entry": table_entries.read_direct_meters,
+    "direct_counter_entry": direct_resources.read_direct_counters,
+    "direct_meter_entry": direct_resources.read_direct_meters,
     "counter_entry": cells.read_counters,
     "meter_entry": cells.read_meters,
     "register_entry": cells.read_registers,
@@ -54,8 +55,8 @@ _READERS: dict[str, Callable[[Pipeline, Any], Iterator[Any]]] = {
 # What an update finds, where a read with the same key may find more.
 _SNAPSHOTS: dict[str, Callable[[Pipeline, Any], Iterator[Any]]] = {
     "table_entry": table_entries.snapshot_entry,
-    "direct_counter_entry": table_entries.snapshot_direct_counter,
-    "direct_meter_entry": table_entries.snapshot_direct_meter,
+    "direct_counter_entry": direct_resources.snapshot_direct_counter,
+    "direct_meter_entry": direct_resources.snapshot_direct_meter,
 }
 
 

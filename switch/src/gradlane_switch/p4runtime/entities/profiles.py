@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from finsy.proto import p4r, rpc_code
@@ -12,8 +12,8 @@ from gradlane_switch.errors import EntityError
 from gradlane_switch.ir.tables import ActionCall
 from gradlane_switch.p4info.bytestrings import encode, invalid
 from gradlane_switch.p4info.schema import ProfileSchema, TableSchema
-from gradlane_switch.p4runtime.entities.match import decode_action, encode_action
-from gradlane_switch.p4runtime.entities.updates import DELETE, INSERT
+from gradlane_switch.p4runtime.entities.actions import decode_action, encode_action
+from gradlane_switch.p4runtime.entities.updates import DELETE, INSERT, check_existence, find, select
 from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.profiles import (
     ActionSet,
@@ -29,19 +29,8 @@ from gradlane_switch.state.profiles import (
 
 
 def _profile(pipeline: Pipeline, number: int) -> tuple[ProfileSchema, ProfileState]:
-    schema = pipeline.schema.profiles.get(number)
-    if schema is None:
-        names = ", ".join(f"{item.name} ({item.id:#x})" for item in pipeline.schema.profiles.values())
-        text = f"there is no action profile with the id {number:#x}: there are {names or 'none'}"
-        raise EntityError(rpc_code.NOT_FOUND, text)
+    schema = find(pipeline.schema.profiles, "action profile", number)
     return schema, pipeline.state.profiles[schema.index]
-
-
-def _check_existence(kind: int, what: str, *, exists: bool) -> None:
-    if kind == INSERT and exists:
-        raise EntityError(rpc_code.ALREADY_EXISTS, f"{what} exists already")
-    if kind != INSERT and not exists:
-        raise EntityError(rpc_code.NOT_FOUND, f"there is no {what}")
 
 
 def _check_mode(schema: ProfileSchema, profile: ProfileState) -> None:
@@ -58,7 +47,7 @@ def write_member(pipeline: Pipeline, kind: int, message: Any) -> None:
     number = message.member_id
     if not number:
         raise invalid(f"{schema.name}: a member's id is not 0")
-    _check_existence(kind, f"member {number} of {schema.name}", exists=number in profile.members)
+    check_existence(kind, f"member {number} of {schema.name}", exists=number in profile.members)
     if kind == DELETE:
         uses = profile.member_uses(number)
         if uses:
@@ -92,10 +81,9 @@ def read_members(pipeline: Pipeline, request: Any) -> Iterator[Any]:
                 )
 
 
-def _selected(pipeline: Pipeline, number: int) -> Iterable[tuple[ProfileSchema, ProfileState]]:
-    if number:
-        return [_profile(pipeline, number)]
-    return [_profile(pipeline, item) for item in pipeline.schema.profiles]
+def _selected(pipeline: Pipeline, number: int) -> Iterator[tuple[ProfileSchema, ProfileState]]:
+    for schema in select(pipeline.schema.profiles, "action profile", number):
+        yield schema, pipeline.state.profiles[schema.index]
 
 
 # Groups
@@ -110,7 +98,7 @@ def write_group(pipeline: Pipeline, kind: int, message: Any) -> None:
     if not number:
         raise invalid(f"{schema.name}: a group's id is not 0")
     what = f"group {number} of {schema.name}"
-    _check_existence(kind, what, exists=number in profile.groups)
+    check_existence(kind, what, exists=number in profile.groups)
     if kind == DELETE:
         uses = profile.group_uses(number)
         if uses:

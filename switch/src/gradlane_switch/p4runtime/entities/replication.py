@@ -10,7 +10,7 @@ from finsy.proto import p4r, rpc_code
 
 from gradlane_switch.errors import EntityError
 from gradlane_switch.p4info.bytestrings import encode, invalid
-from gradlane_switch.p4runtime.entities.updates import DELETE, INSERT
+from gradlane_switch.p4runtime.entities.updates import DELETE, check_existence
 from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.replicas import CloneSession, Group, Replica
 
@@ -35,9 +35,8 @@ def write_replication(pipeline: Pipeline, kind: int, message: Any) -> None:
 def _write_group(pipeline: Pipeline, kind: int, group: Any) -> None:
     number = group.multicast_group_id
     what = f"multicast group {number}"
-    if not 0 < number <= _MAX_GROUP:
-        raise invalid(f"{what} is not in 1..{_MAX_GROUP}")
-    _check_existence(kind, what, exists=number in pipeline.state.groups)
+    _check_range(what, number, 1, _MAX_GROUP)
+    check_existence(kind, what, exists=number in pipeline.state.groups)
     if kind == DELETE:
         pipeline.state.set_group(number, None)
     else:
@@ -47,26 +46,20 @@ def _write_group(pipeline: Pipeline, kind: int, group: Any) -> None:
 def _write_session(pipeline: Pipeline, kind: int, session: Any) -> None:
     number = session.session_id
     what = f"clone session {number}"
-    if not 0 < number <= _MAX_SESSION:
-        raise invalid(f"{what} is not in 1..{_MAX_SESSION}")
-    _check_existence(kind, what, exists=number in pipeline.state.sessions)
+    _check_range(what, number, 1, _MAX_SESSION)
+    check_existence(kind, what, exists=number in pipeline.state.sessions)
     if kind == DELETE:
         pipeline.state.set_session(number, None)
         return
-    if not 0 <= session.class_of_service <= _MAX_CLASS:
-        raise invalid(f"{what}: class_of_service = {session.class_of_service} is not in 0..{_MAX_CLASS}")
-    if not 0 <= session.packet_length_bytes <= _MAX_LENGTH:
-        raise invalid(f"{what}: packet_length_bytes = {session.packet_length_bytes} is not in 0..{_MAX_LENGTH}")
-    replicas = _replicas(what, session.replicas)
-    made = CloneSession(replicas, session.packet_length_bytes, session.class_of_service)
-    pipeline.state.set_session(number, made)
+    length, priority = session.packet_length_bytes, session.class_of_service
+    _check_range(f"{what}: class_of_service = {priority}", priority, 0, _MAX_CLASS)
+    _check_range(f"{what}: packet_length_bytes = {length}", length, 0, _MAX_LENGTH)
+    pipeline.state.set_session(number, CloneSession(_replicas(what, session.replicas), length, priority))
 
 
-def _check_existence(kind: int, what: str, *, exists: bool) -> None:
-    if kind == INSERT and exists:
-        raise EntityError(rpc_code.ALREADY_EXISTS, f"{what} exists already")
-    if kind != INSERT and not exists:
-        raise EntityError(rpc_code.NOT_FOUND, f"there is no {what}")
+def _check_range(what: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise invalid(f"{what} is not in {least}..{most}")
 
 
 def _replicas(what: str, items: Any) -> tuple[Replica, ...]:

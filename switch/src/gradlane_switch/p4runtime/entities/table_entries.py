@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from finsy.proto import p4r, rpc_code
@@ -13,51 +13,30 @@ from gradlane_switch.ir.layout import TableKind
 from gradlane_switch.ir.tables import ActionCall
 from gradlane_switch.p4info.bytestrings import invalid
 from gradlane_switch.p4info.schema import TableSchema
-from gradlane_switch.p4runtime.entities.match import decode_action, decode_match, encode_match, find_action
-from gradlane_switch.p4runtime.entities.profiles import decode_entry_action, encode_entry_action
-from gradlane_switch.p4runtime.entities.updates import (
-    DELETE,
-    INSERT,
-    MODIFY,
+from gradlane_switch.p4runtime.entities.actions import decode_action, find_action
+from gradlane_switch.p4runtime.entities.counts import (
     check_clears,
     colour_data,
     counter_data,
     counter_value,
     meter_config,
     meter_rates,
-    modify_only,
 )
+from gradlane_switch.p4runtime.entities.match import encode_match
+from gradlane_switch.p4runtime.entities.profiles import decode_entry_action, encode_entry_action
+from gradlane_switch.p4runtime.entities.table_keys import (
+    check_default,
+    check_priority,
+    entry_key,
+    find_table,
+    no_such_entry,
+    selected_entries,
+)
+from gradlane_switch.p4runtime.entities.updates import DELETE, INSERT, MODIFY
 from gradlane_switch.state.counts import CounterValue, MeterRates
 from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.profiles import Chosen
 from gradlane_switch.state.tables import Entry, EntryKey, TableState
-
-
-def _table(pipeline: Pipeline, number: int) -> tuple[TableSchema, TableState]:
-    schema = pipeline.schema.tables.get(number)
-    if schema is None:
-        names = ", ".join(f"{item.name} ({item.id:#x})" for item in pipeline.schema.tables.values())
-        raise EntityError(rpc_code.NOT_FOUND, f"there is no table with the id {number:#x}: there are {names or 'none'}")
-    return schema, pipeline.state.tables[schema.index]
-
-
-def _key(schema: TableSchema, message: Any) -> EntryKey:
-    match = decode_match(schema, message.match)
-    _check_priority(schema, message.priority)
-    if schema.ordered and not message.priority:
-        raise invalid(f"{schema.name}: an entry with ternary, range or optional fields needs a priority above 0")
-    return match, message.priority
-
-
-def _check_priority(schema: TableSchema, priority: int) -> None:
-    if not schema.ordered and priority:
-        raise invalid(f"{schema.name}: priority {priority} in a table whose fields are all exact or lpm: leave it 0")
-    if priority < 0:
-        raise invalid(f"{schema.name}: priority {priority} is negative")
-
-
-def _no_such_entry(schema: TableSchema) -> EntityError:
-    return EntityError(rpc_code.NOT_FOUND, f"{schema.name} has no such entry")
 
 
 def cost(pipeline: Pipeline, message: Any) -> int:
@@ -75,14 +54,14 @@ def cost(pipeline: Pipeline, message: Any) -> int:
 
 def write_table_entry(pipeline: Pipeline, kind: int, message: Any) -> None:
     """Applies an update of a table entry or a default entry. Raises EntityError."""
-    schema, table = _table(pipeline, message.table_id)
+    schema, table = find_table(pipeline, message.table_id)
     if message.is_default_action:
         _write_default(schema, table, kind, message)
         return
     if schema.constant and kind != MODIFY:
         text = f"{schema.name} is a constant table: only counters of its entries and its default entry can be modified"
         raise EntityError(rpc_code.PERMISSION_DENIED, text)
-    key = _key(schema, message)
+    key = entry_key(schema, message)
     old = table.entries.get(key)
     if kind == INSERT:
         if old is not None:
@@ -94,7 +73,7 @@ def write_table_entry(pipeline: Pipeline, kind: int, message: Any) -> None:
         table.insert(_entry(key, call, message))
     else:
         if old is None:
-            raise _no_such_entry(schema)
+            raise no_such_entry(schema)
         if old.constant and (kind == DELETE or message.HasField("action")):
             text = f"{schema.name}: this entry is constant: of it only counters can be modified, with the action unset"
             raise EntityError(rpc_code.PERMISSION_DENIED, text)
@@ -149,19 +128,10 @@ def _counter_to_set(schema: TableSchema, message: Any) -> CounterValue | None:
     return counter_value(message.counter_data)
 
 
-def _check_default(schema: TableSchema, message: Any) -> None:
-    if message.match or message.priority:
-        raise invalid(f"the default entry of {schema.name} has neither match fields nor a priority")
-    if message.idle_timeout_ns or message.HasField("time_since_last_hit"):
-        raise invalid(f"the default entry of {schema.name} has no idle timeout")
-    if message.HasField("meter_config") or message.HasField("meter_counter_data"):
-        raise invalid(f"the default entry of {schema.name} has no meter: a miss is not metered")
-
-
 def _write_default(schema: TableSchema, table: TableState, kind: int, message: Any) -> None:
     if kind != MODIFY:
         raise invalid(f"the default entry of {schema.name} can only be modified: it is always there")
-    _check_default(schema, message)
+    check_default(schema, message)
     if table.table.const_default:
         raise EntityError(rpc_code.PERMISSION_DENIED, f"the default entry of {schema.name} is constant")
     counter = _counter_to_set(schema, message)
@@ -186,37 +156,37 @@ def read_table_entries(pipeline: Pipeline, request: Any) -> Iterator[Any]:
         if request.match or request.priority or request.HasField("action"):
             raise invalid("a read of every table (table_id 0) has no match fields, no priority and no action")
     else:
-        schemas = [_table(pipeline, request.table_id)[0]]
+        schemas = [find_table(pipeline, request.table_id)[0]]
         _check_filters(schemas[0], request)
     for schema in schemas:
         table = pipeline.state.tables[schema.index]
         counters = request.HasField("counter_data") and schema.direct_counter is not None
         default = request.is_default_action
-        for entry in _selected(schema, table, request):
+        for entry in selected_entries(schema, table, request):
             if _wanted(request, schema, entry):
                 message = _table_message(schema, table, entry, counters=counters, default=default)
                 if request.HasField("meter_config") and not default:
                     _add_meter(table, entry, message)
                 if request.HasField("meter_counter_data") and schema.direct_meter is not None and not default:
-                    colours = table.read_colours((entry.match, entry.priority))
+                    colours = table.read_colours(entry.key)
                     message.meter_counter_data.CopyFrom(colour_data(colours))
                 if request.HasField("time_since_last_hit") and schema.table.timeout:
-                    elapsed = pipeline.state.clock() - table.last_hit((entry.match, entry.priority))
+                    elapsed = pipeline.state.clock() - table.last_hit(entry.key)
                     message.time_since_last_hit.elapsed_ns = max(elapsed, 0)
                 yield message
 
 
 def _add_meter(table: TableState, entry: Entry, message: Any) -> None:
-    rates = table.meters.get((entry.match, entry.priority))
+    rates = table.meters.get(entry.key)
     if rates is not None:
         message.meter_config.CopyFrom(meter_config(rates))
 
 
 def snapshot_entry(pipeline: Pipeline, message: Any) -> Iterator[Any]:
     """The entry that an update means, as it is, with its direct resources, if there is one. Raises EntityError."""
-    schema, table = _table(pipeline, message.table_id)
+    schema, table = find_table(pipeline, message.table_id)
     counters = schema.direct_counter is not None
-    entry = table.default if message.is_default_action else table.entries.get(_key(schema, message))
+    entry = table.default if message.is_default_action else table.entries.get(entry_key(schema, message))
     if entry is not None:
         found = _table_message(schema, table, entry, counters=counters, default=message.is_default_action)
         if entry.constant:
@@ -228,8 +198,8 @@ def snapshot_entry(pipeline: Pipeline, message: Any) -> Iterator[Any]:
 def _check_filters(schema: TableSchema, request: Any) -> None:
     """Raises EntityError if one of the fields that narrow a read of a table can't be what it is."""
     if request.is_default_action:
-        _check_default(schema, request)
-    _check_priority(schema, request.priority)
+        check_default(schema, request)
+    check_priority(schema, request.priority)
     if request.HasField("time_since_last_hit") and not schema.table.timeout:
         raise invalid(f"{schema.name} has no idle timeout: leave time_since_last_hit unset")
     if request.HasField("action"):
@@ -238,19 +208,6 @@ def _check_filters(schema: TableSchema, request: Any) -> None:
                 f"{schema.name}: entries can be selected by an action, not by {request.action.WhichOneof('type')}"
             )
         find_action(schema, request.action.action.action_id)
-
-
-def _selected(schema: TableSchema, table: TableState, request: Any) -> Iterable[Entry]:
-    """The entries that the key fields of a request select."""
-    if request.is_default_action:
-        return [] if table.default is None else [table.default]
-    if not request.match:
-        return list(table.entries.values())
-    match = decode_match(schema, request.match)
-    if schema.ordered and not request.priority:
-        return [entry for entry in table.entries.values() if entry.match == match]
-    found = table.entries.get((match, request.priority))
-    return [] if found is None else [found]
 
 
 def _wanted(request: Any, schema: TableSchema, entry: Entry) -> bool:
@@ -285,145 +242,6 @@ def _table_message(
     if not default:
         message.match.extend(encode_match(schema, entry.match))
     if counters:
-        value = table.read_counter(None if default else (entry.match, entry.priority))
+        value = table.read_counter(None if default else entry.key)
         message.counter_data.CopyFrom(counter_data(value))
-    return message
-
-
-# Direct counters
-
-
-def _direct_counter(pipeline: Pipeline, number: int) -> tuple[TableSchema, TableState]:
-    schema, table = _table(pipeline, number)
-    if schema.direct_counter is None:
-        raise invalid(f"{schema.name} has no direct counter")
-    return schema, table
-
-
-def write_direct_counter(pipeline: Pipeline, kind: int, message: Any) -> None:
-    """Sets the direct counter of an entry. Raises EntityError."""
-    modify_only(kind, "direct counter")
-    schema, table = _direct_counter(pipeline, message.table_entry.table_id)
-    key = _counted_key(schema, message.table_entry)
-    if key is not None and key not in table.entries:
-        raise _no_such_entry(schema)
-    if message.HasField("data"):
-        table.write_counter(key, counter_value(message.data))
-
-
-def read_direct_counters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
-    """The direct counters that a request asks for. Raises EntityError."""
-    wanted = request.table_entry
-    if wanted.table_id == 0:
-        schemas = [schema for schema in pipeline.schema.tables.values() if schema.direct_counter is not None]
-    else:
-        schemas = [_direct_counter(pipeline, wanted.table_id)[0]]
-    for schema, table, entry in _direct(pipeline, schemas, wanted):
-        yield _counter_message(schema, table, entry, default=wanted.is_default_action)
-
-
-def _direct(
-    pipeline: Pipeline, schemas: list[TableSchema], wanted: Any
-) -> Iterator[tuple[TableSchema, TableState, Entry]]:
-    """The entries of tables whose direct resources a request asks for. Raises EntityError."""
-    if wanted.table_id == 0 and (wanted.match or wanted.priority):
-        raise invalid("a read of the direct resources of every table (table_id 0) has no match fields and no priority")
-    if wanted.table_id:
-        _check_priority(schemas[0], wanted.priority)
-    if wanted.is_default_action and schemas:
-        _check_default(schemas[0], wanted)
-    for schema in schemas:
-        table = pipeline.state.tables[schema.index]
-        entries = [entry for entry in _selected(schema, table, wanted) if wanted.priority in (0, entry.priority)]
-        if wanted.match and not entries:
-            raise _no_such_entry(schema)
-        for entry in entries:
-            yield schema, table, entry
-
-
-def snapshot_direct_counter(pipeline: Pipeline, message: Any) -> Iterator[Any]:
-    """The direct counter that an update means, as it is; none if there is no such entry. Raises EntityError."""
-    schema, table = _direct_counter(pipeline, message.table_entry.table_id)
-    key = _counted_key(schema, message.table_entry)
-    entry = table.default if key is None else table.entries.get(key)
-    if entry is not None:
-        yield _counter_message(schema, table, entry, default=key is None)
-
-
-def _counted_key(schema: TableSchema, message: Any) -> EntryKey | None:
-    """The key of the entry whose counter is meant; None is the default entry."""
-    if not message.is_default_action:
-        return _key(schema, message)
-    _check_default(schema, message)
-    return None
-
-
-def _counter_message(schema: TableSchema, table: TableState, entry: Entry, *, default: bool) -> Any:
-    value = table.read_counter(None if default else (entry.match, entry.priority))
-    message = p4r.DirectCounterEntry(data=counter_data(value))
-    message.table_entry.table_id = schema.id
-    message.table_entry.priority = entry.priority
-    message.table_entry.is_default_action = default
-    if not default:
-        message.table_entry.match.extend(encode_match(schema, entry.match))
-    return message
-
-
-# Direct meters
-
-
-def _direct_meter(pipeline: Pipeline, message: Any) -> tuple[TableSchema, TableState]:
-    schema, table = _table(pipeline, message.table_entry.table_id)
-    if schema.direct_meter is None:
-        raise invalid(f"{schema.name} has no direct meter")
-    if message.table_entry.is_default_action:
-        raise invalid(f"the default entry of {schema.name} has no meter: a miss is not metered")
-    return schema, table
-
-
-def write_direct_meter(pipeline: Pipeline, kind: int, message: Any) -> None:
-    """Configures the direct meter of an entry. Raises EntityError."""
-    modify_only(kind, "direct meter")
-    schema, table = _direct_meter(pipeline, message)
-    key = _key(schema, message.table_entry)
-    if key not in table.entries:
-        raise _no_such_entry(schema)
-    check_clears(message.counter_data, schema.name)
-    table.write_meter(key, meter_rates(message.config, schema.name) if message.HasField("config") else None)
-    if message.HasField("counter_data"):
-        table.clear_colours(key)
-
-
-def read_direct_meters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
-    """The direct meters that a request asks for. Raises EntityError."""
-    wanted = request.table_entry
-    if wanted.table_id == 0:
-        if wanted.is_default_action:
-            raise invalid("default entries have no meter: a miss is not metered")
-        schemas = [schema for schema in pipeline.schema.tables.values() if schema.direct_meter is not None]
-    else:
-        schemas = [_direct_meter(pipeline, request)[0]]
-    for schema, table, entry in _direct(pipeline, schemas, wanted):
-        found = _meter_message(schema, table, entry)
-        if request.HasField("counter_data"):
-            found.counter_data.CopyFrom(colour_data(table.read_colours((entry.match, entry.priority))))
-        yield found
-
-
-def snapshot_direct_meter(pipeline: Pipeline, message: Any) -> Iterator[Any]:
-    """The direct meter that an update means, as it is; none if there is no such entry. Raises EntityError."""
-    schema, table = _direct_meter(pipeline, message)
-    entry = table.entries.get(_key(schema, message.table_entry))
-    if entry is not None:
-        yield _meter_message(schema, table, entry)
-
-
-def _meter_message(schema: TableSchema, table: TableState, entry: Entry) -> Any:
-    message = p4r.DirectMeterEntry()
-    message.table_entry.table_id = schema.id
-    message.table_entry.priority = entry.priority
-    message.table_entry.match.extend(encode_match(schema, entry.match))
-    rates = table.meters.get((entry.match, entry.priority))
-    if rates is not None:
-        message.config.CopyFrom(meter_config(rates))
     return message

@@ -1,74 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the writers of P4Runtime entities share."""
+"""What writing and reading has in common for every kind of entity: its id, and whether an update can apply to it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Mapping
+from typing import Protocol, TypeVar
 
-from finsy.proto import p4r
+from finsy.proto import p4r, rpc_code
 
+from gradlane_switch.errors import EntityError
 from gradlane_switch.p4info.bytestrings import invalid
-from gradlane_switch.state.counts import Colours, CounterValue, MeterRates
 
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
-_COLOURS = ("green", "yellow", "red")
-_MAX_COUNT = (1 << 63) - 1
-_MAX_METER = 1 << 53
-_PIECE = 4096  # cells; what is read or written in one go, while forwarding waits
+
+
+class _Named(Protocol):
+    @property
+    def id(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+
+
+_Item = TypeVar("_Item", bound=_Named)
+
+
+def find(known: Mapping[int, _Item], kind: str, number: int) -> _Item:
+    """What has an id. Raises EntityError (NOT_FOUND), which names what there is."""
+    item = known.get(number)
+    if item is None:
+        names = ", ".join(f"{other.name} ({other.id:#x})" for other in known.values())
+        text = f"there is no {kind} with the id {number:#x}: there are {names or 'none'}"
+        raise EntityError(rpc_code.NOT_FOUND, text)
+    return item
+
+
+def select(known: Mapping[int, _Item], kind: str, number: int) -> list[_Item]:
+    """What a read asks for by an id; 0 is all of the kind. Raises EntityError."""
+    return [find(known, kind, number)] if number else list(known.values())
+
+
+def check_existence(kind: int, what: str, *, exists: bool) -> None:
+    """Raises EntityError if an INSERT is of what exists, or another update of what does not."""
+    if kind == INSERT and exists:
+        raise EntityError(rpc_code.ALREADY_EXISTS, f"{what} exists already")
+    if kind != INSERT and not exists:
+        raise EntityError(rpc_code.NOT_FOUND, f"there is no {what}")
 
 
 def modify_only(kind: int, what: str) -> None:
     """Raises EntityError if an update is not a MODIFY."""
     if kind != MODIFY:
         raise invalid(f"a {what} can only be modified")
-
-
-def counter_value(data: Any) -> CounterValue:
-    """The counts in a p4.v1.CounterData. Raises EntityError."""
-    if data.packet_count < 0 or data.byte_count < 0:
-        raise invalid("a counter can't be negative")
-    return CounterValue(data.packet_count, data.byte_count)
-
-
-def counter_data(value: CounterValue) -> Any:
-    """A p4.v1.CounterData. Its numbers are signed: beyond their range they stay at the end of it."""
-    return p4r.CounterData(packet_count=min(value.packets, _MAX_COUNT), byte_count=min(value.bytes, _MAX_COUNT))
-
-
-def meter_rates(config: Any, name: str) -> MeterRates:
-    """The rates in a p4.v1.MeterConfig for the meter `name`. Raises EntityError."""
-    if config.eburst:
-        raise invalid(f"{name}: eburst is for single-rate meters")
-    rates = MeterRates(config.cir, config.cburst, config.pir, config.pburst)
-    for key in ("cir", "cburst", "pir", "pburst"):
-        if not 0 <= getattr(rates, key) <= _MAX_METER:
-            raise invalid(f"{name}: {key} = {getattr(rates, key)} is not in 0..{_MAX_METER}")
-    if rates.cir > rates.pir:
-        raise invalid(f"{name}: cir = {rates.cir} is above pir = {rates.pir}")
-    return rates
-
-
-def meter_config(rates: MeterRates) -> Any:
-    """A p4.v1.MeterConfig."""
-    return p4r.MeterConfig(cir=rates.cir, cburst=rates.cburst, pir=rates.pir, pburst=rates.pburst)
-
-
-def colour_data(colours: Colours) -> Any:
-    """A p4.v1.MeterCounterData."""
-    found = {name: counter_data(getattr(colours, name)) for name in _COLOURS}
-    return p4r.MeterCounterData(**found)
-
-
-def check_clears(data: Any, name: str) -> None:
-    """Raises EntityError if a p4.v1.MeterCounterData that is written to the meter `name` has anything but zeros."""
-    for colour in _COLOURS:
-        value = getattr(data, colour)
-        if value.packet_count or value.byte_count:
-            raise invalid(f"{name}: counts by colour can only be cleared, and {colour} is not 0")
-
-
-def pieces(first: int, count: int) -> Iterator[tuple[int, int]]:
-    """(first cell, number of cells) of the pieces in which `count` cells are read or written."""
-    for start in range(first, first + count, _PIECE):
-        yield start, min(_PIECE, first + count - start)

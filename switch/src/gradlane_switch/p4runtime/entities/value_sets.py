@@ -9,16 +9,15 @@ from typing import Any
 from finsy.proto import p4r, rpc_code
 
 from gradlane_switch.errors import EntityError
-from gradlane_switch.p4info.schema import ValueSetSchema
 from gradlane_switch.p4runtime.entities.match import decode_match, encode_match
-from gradlane_switch.p4runtime.entities.updates import modify_only
+from gradlane_switch.p4runtime.entities.updates import find, modify_only, select
 from gradlane_switch.state.pipeline import Pipeline
 
 
 def write_value_set(pipeline: Pipeline, kind: int, message: Any) -> None:
     """Replaces the members of a value set. Raises EntityError."""
     modify_only(kind, "value set")
-    schema = _value_set(pipeline, message.value_set_id)
+    schema = find(pipeline.schema.value_sets, "value set", message.value_set_id)
     if len(message.members) > schema.size:
         text = f"{schema.name} has room for {schema.size} members, not for {len(message.members)}"
         raise EntityError(rpc_code.RESOURCE_EXHAUSTED, text)
@@ -37,18 +36,8 @@ def changed(pipeline: Pipeline, message: Any) -> int:
 
 def read_value_sets(pipeline: Pipeline, request: Any) -> Iterator[Any]:
     """The value sets that a request asks for; id 0: all. Raises EntityError."""
-    known = pipeline.schema.value_sets
-    for schema in [_value_set(pipeline, request.value_set_id)] if request.value_set_id else known.values():
+    for schema in select(pipeline.schema.value_sets, "value set", request.value_set_id):
         message = p4r.ValueSetEntry(value_set_id=schema.id)
         for member in pipeline.state.value_sets[schema.index].members:
             message.members.add(match=encode_match(schema, member))
         yield message
-
-
-def _value_set(pipeline: Pipeline, number: int) -> ValueSetSchema:
-    known = pipeline.schema.value_sets
-    if number not in known:
-        names = ", ".join(f"{item.name} ({item.id:#x})" for item in known.values())
-        text = f"there is no value set with the id {number:#x}: there are {names or 'none'}"
-        raise EntityError(rpc_code.NOT_FOUND, text)
-    return known[number]
