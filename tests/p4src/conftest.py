@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from finsy import P4Schema
 
+from gradlane_switch.p4runtime.files import read_p4info, read_program
 from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.program_state import Lock
-from gradlane_switch.switch import read_p4info, read_program
 from tests.p4src.p4_coverage import Coverage
 from tests.p4src.packet_bench import Bench
 from tests.support.packet_targets import Bmv2, InProcess, Target

@@ -3,161 +3,38 @@
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-import json
-import logging
 import os
 import signal
 import sys
 
-from gradlane.units import format_rate
-from gradlane_switch.commands.flags import make_parser, tls_of
-from gradlane_switch.commands.port import port_command, table
+from gradlane_switch.commands.port import port_command
+from gradlane_switch.commands.run import run_command
 from gradlane_switch.commands.trace import trace_command
-from gradlane_switch.dataplane.forwarding import DataPlane
-from gradlane_switch.dataplane.interfaces import is_file
-from gradlane_switch.dataplane.port_config import PortSpec, parse_port
 from gradlane_switch.errors import PortError, ProgramError, SwitchError
-from gradlane_switch.management.admin_server import Admin
-from gradlane_switch.management.metrics import MetricsServer
-from gradlane_switch.management.systemd import notify
-from gradlane_switch.p4runtime.server import Server, Tls
-from gradlane_switch.p4runtime.service import CpuPort, Service
-from gradlane_switch.state.pipeline import Pipeline
-from gradlane_switch.state.program_state import Lock
-from gradlane_switch.switch import read_p4info, read_program, write_file
-
-_LOG = logging.getLogger("gradlane-switch")
-_SIGPIPE = 128 + signal.SIGPIPE
-_LOG_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
 
 
 def main() -> int:
-    """Runs the switch until SIGTERM or SIGINT. 2: bad flags, program or ports; 1: it failed while running."""
+    """Runs the command that the arguments name, or the switch itself if they name none.
+
+    The exit status is 2 for bad arguments, files or ports, 1 for anything else that went wrong.
+    """
     try:
         match sys.argv[1:]:
             case ["port", *arguments]:
                 return port_command(arguments)
             case ["trace", *arguments]:
                 return trace_command(arguments)
-            case _:
-                return _switch_command()
+            case arguments:
+                return run_command(arguments)
     except BrokenPipeError:
         # Whoever read the output, such as `head`, has enough. Python would complain once more when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return _SIGPIPE
-
-
-def _switch_command() -> int:
-    parser = make_parser()
-    args = parser.parse_args()
-    logging.basicConfig(level=args.log_level.upper(), format=_LOG_FORMAT, datefmt="%H:%M:%S", stream=sys.stderr)
-    if (args.program is None) != (args.p4info is None):
-        parser.error("--program and --p4info go together")
-    if args.entries is not None and args.program is None:
-        parser.error("--entries needs --program")
-    tls = tls_of(args, parser)
-    try:
-        ports = [parse_port(text) for text in args.ports]
-        if ports and all(is_file(port) for port in ports):
-            return _replay(args, ports)
-        return asyncio.run(_run(args, ports, tls))
+        return 128 + signal.SIGPIPE
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     except (ProgramError, PortError) as error:
         print(f"gradlane-switch: error: {error}", file=sys.stderr)
         return 2
     except SwitchError as error:
         print(f"gradlane-switch: error: {error}", file=sys.stderr)
         return 1
-
-
-def _load(args: argparse.Namespace, lock: Lock) -> Pipeline:
-    pipeline = Pipeline(read_program(args.program), read_p4info(args.p4info), lock)
-    if args.entries is not None:
-        write_file(pipeline, args.entries)
-    return pipeline
-
-
-def _replay(args: argparse.Namespace, ports: list[PortSpec]) -> int:
-    """Forwards what is in files, without a controller, and prints the counts."""
-    if args.program is None:
-        raise PortError("pcap ports need --program: there is no time to wait for a controller")
-    lock = Lock()
-    dataplane = DataPlane(lock, ports, args.seed, args.coalesce, args.mtu)
-    try:
-        dataplane.install(_load(args, lock))
-        dataplane.replay()
-        for text in dataplane.events():
-            _LOG.warning("%s", text)
-        statistics = dataplane.statistics()
-    finally:
-        dataplane.stop()
-    print(json.dumps({"ports": statistics}, indent=2) if args.json else table(statistics))
-    return 0
-
-
-async def _run(args: argparse.Namespace, ports: list[PortSpec], tls: Tls | None) -> int:
-    loop = asyncio.get_running_loop()
-    stopped: asyncio.Future[str | None] = loop.create_future()
-
-    def stop(reason: str | None = None) -> None:
-        if not stopped.done():
-            stopped.set_result(reason)
-
-    def failed(reason: str) -> None:
-        loop.call_soon_threadsafe(stop, reason)
-
-    def log_events() -> None:
-        for text in dataplane.events():
-            _LOG.warning("%s", text)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
-    lock = Lock()
-    pipeline = _load(args, lock) if args.program is not None else None
-    dataplane = DataPlane(lock, ports, args.seed, args.coalesce, args.mtu)
-    cpu = None if args.cpu_port is None else CpuPort(args.cpu_port, dataplane.inject)
-    service = Service(args.device_id, lock, dataplane.install, pipeline, cpu)
-    server = metrics = None
-    admin = Admin(dataplane, args.admin, service.losses) if args.admin else None
-    try:
-        server = Server(service, args.grpc_server_addr, tls, args.grpc_server_max_message)
-        if args.metrics is not None:
-            host, port = args.metrics
-            metrics = MetricsServer(host, port, dataplane.accounts)
-            _LOG.info("metrics at http://%s/metrics", metrics.address)
-        if admin is not None:
-            await admin.start()
-        if pipeline is not None:
-            dataplane.install(pipeline)
-        loop.add_reader(dataplane.event_fd, log_events)
-        loop.add_reader(dataplane.link_events, dataplane.look_at_links)
-        dataplane.start(failed)
-        await server.start()
-        _announce(args.device_id, server.address, ports)
-        notify("READY=1")
-        reason = await stopped
-        notify("STOPPING=1")
-    finally:
-        loop.remove_reader(dataplane.event_fd)
-        loop.remove_reader(dataplane.link_events)
-        if admin is not None:
-            await admin.stop()
-        if server is not None:
-            await server.stop(0.2)
-        if metrics is not None:
-            metrics.close()
-        waiting = dataplane.stop(args.drain / 1e9)
-    if waiting:
-        _LOG.warning("%d packets still waited after %g s, and are lost", waiting, args.drain / 1e9)
-    if reason is not None:
-        raise SwitchError(reason)
-    return 0
-
-
-def _announce(device_id: int, address: str, ports: list[PortSpec]) -> None:
-    shown = ", ".join(
-        f"{port.number}@{port.interface}" + (f" {format_rate(port.config.rate)}" if port.config.rate else "")
-        for port in ports
-    )
-    print(f"ready device {device_id} on {address}; ports: {shown or 'none'}", file=sys.stderr, flush=True)

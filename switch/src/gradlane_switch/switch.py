@@ -7,16 +7,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from finsy.proto import p4i, p4r
-from google.protobuf import text_format
+from finsy.proto import p4r
 
 from gradlane_switch.dataplane import tracing
 from gradlane_switch.dataplane.replay import Replay, TimedFrame, replay
-from gradlane_switch.errors import EntityError, ProgramError, SwitchError
+from gradlane_switch.errors import SwitchError
 from gradlane_switch.native.ffi import NULL, LoadedProgram, ffi, runtime
 from gradlane_switch.p4info.packet_io import packet_out
 from gradlane_switch.p4runtime.entities import dispatch
 from gradlane_switch.p4runtime.entities.digests import acknowledge
+from gradlane_switch.p4runtime.files import read_p4info, read_program
 from gradlane_switch.p4runtime.notifications import notifications
 from gradlane_switch.state.counts import CounterValue
 from gradlane_switch.state.pipeline import Pipeline
@@ -24,38 +24,6 @@ from gradlane_switch.state.program_state import Lock, Losses
 
 _MAX_COPIES = 512
 _MAX_FRAME = 9216
-
-
-def read_p4info(path: str | Path) -> Any:
-    """The P4Info (p4.config.v1.P4Info) in a text-format file. Raises ProgramError naming the file."""
-    info = p4i.P4Info()
-    try:
-        text_format.Parse(Path(path).read_text(), info)
-    except (OSError, text_format.ParseError, UnicodeDecodeError) as error:
-        raise ProgramError(f"{path}: not a readable P4Info in text format: {error}") from None
-    return info
-
-
-def read_program(path: str | Path) -> bytes:
-    """The bytes of a BMv2 JSON file. Raises ProgramError naming the file."""
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise ProgramError(f"{path}: {error.strerror}") from None
-
-
-def write_file(pipeline: Pipeline, path: str | Path) -> None:
-    """Applies the updates of a p4.v1.WriteRequest in a text-format file. Raises ProgramError naming file and update."""
-    request = p4r.WriteRequest()
-    try:
-        text_format.Parse(Path(path).read_text(), request)
-    except (OSError, text_format.ParseError, UnicodeDecodeError) as error:
-        raise ProgramError(f"{path}: not a readable p4.v1.WriteRequest in text format: {error}") from None
-    for number, update in enumerate(request.updates):
-        try:
-            dispatch.write(pipeline, update)
-        except EntityError as error:
-            raise ProgramError(f"{path}: updates[{number}]: {error}") from None
 
 
 class Switch:
@@ -130,7 +98,7 @@ class Switch:
         return replay(self.pipeline, packets, ports, seed)
 
     def trace(self, port: int, frame: bytes) -> dict[str, Any]:
-        """What happens to a frame: its port, time, length and bytes, and "events", as `tracing.packets` has them.
+        """What happens to a frame: its port, time, length and bytes, and its "events"; see `tracing.Traces`.
 
         State changes as when the frame is processed. Raises SwitchError.
         """

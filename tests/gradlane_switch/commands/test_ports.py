@@ -11,7 +11,7 @@ import pytest
 from gradlane_switch import PortError, ProgramError
 from gradlane_switch.dataplane.port_config import BurstLoss, Impairment, PortConfig, PortSpec, parse_port
 from gradlane_switch.native import build
-from gradlane_switch.switch import read_p4info
+from gradlane_switch.p4runtime.files import read_p4info
 from tests.support.switch_process import COMMAND, Process, admin
 
 

@@ -16,9 +16,9 @@ from gradlane_switch.dataplane import pcap
 from gradlane_switch.dataplane.forwarding import DataPlane
 from gradlane_switch.dataplane.port_config import changed, parse_port
 from gradlane_switch.dataplane.replay import TimedFrame
+from gradlane_switch.p4runtime.files import read_p4info
 from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.program_state import Lock, Losses
-from gradlane_switch.switch import read_p4info
 from tests.support.compiled_programs import group, load, session
 from tests.support.paths import SWITCH_PROGRAMS
 from tests.support.replaying import balance, queue_balance

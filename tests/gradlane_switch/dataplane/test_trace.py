@@ -19,7 +19,7 @@ from scapy.layers.l2 import Ether
 from gradlane_switch import Switch
 from gradlane_switch.bmv2_json.program import load as load_program
 from gradlane_switch.codegen.program import generate
-from gradlane_switch.dataplane import tracing
+from gradlane_switch.commands.trace_text import text
 from gradlane_switch.dataplane.forwarding import DataPlane
 from gradlane_switch.dataplane.port_config import parse_port
 from gradlane_switch.native import build
@@ -99,13 +99,13 @@ def test_a_trace_says_why_a_packet_was_dropped(switch: Switch) -> None:
 
 
 def test_the_text_is_for_people(switch: Switch) -> None:
-    lines = tracing.text(switch.trace(3, packet("0a010203", 1))).splitlines()
+    lines = text(switch.trace(3, packet("0a010203", 1))).splitlines()
     assert lines[0] == "packet of 65 bytes at port 3, 0.000000 s"
     assert "  table routes (k0 = 0xa010203): hit (k0 = 0xa010000/16)" in lines
     assert "    action forward (p0 = 0x5)" in lines
     assert "  table filter (k0 = 0x1): miss" in lines
     switch.write(p4r.Update(type=p4r.Update.DELETE, entity=entries()[1]))
-    assert "    action forward (p0 = 0x4)" in tracing.text(switch.trace(3, packet("0a010203", 1)))
+    assert "    action forward (p0 = 0x4)" in text(switch.trace(3, packet("0a010203", 1)))
 
 
 def test_a_traced_packet_leaves_as_any_other(program_json: Path, program_p4info: Path) -> None:

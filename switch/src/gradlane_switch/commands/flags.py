@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 
 from gradlane.units import parse_size
@@ -64,14 +65,14 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, help="seed of the links' impairments (default 0)")
     parser.add_argument(
         "--mtu",
-        type=_mtu,
+        type=_checked(parse_mtu),
         default=DEFAULT_MTU,
         metavar="BYTES",
         help="the largest MTU of ports that are added later (default 1500, or the largest of the ports at the start)",
     )
     parser.add_argument(
         "--coalesce",
-        type=_time,
+        type=_checked(parse_time),
         default=DEFAULT_COALESCE,
         metavar="TIME",
         help="let packets gather so long before they are taken in together, as rx-usecs of ethtool: less CPU time "
@@ -84,7 +85,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--drain",
-        type=_time,
+        type=_checked(parse_time),
         default=10**9,
         metavar="TIME",
         help="how long packets that wait may still leave after SIGTERM (default 1s)",
@@ -96,18 +97,16 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _mtu(text: str) -> int:
-    try:
-        return parse_mtu(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+def _checked(parse: Callable[[str], int]) -> Callable[[str], int]:
+    """As `parse`, whose ValueErrors argparse shows."""
 
+    def checked(text: str) -> int:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
 
-def _time(text: str) -> int:
-    try:
-        return parse_time(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return checked
 
 
 def _endpoint(text: str) -> tuple[str, int]:
@@ -115,13 +114,6 @@ def _endpoint(text: str) -> tuple[str, int]:
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not ADDRESS:PORT, e.g. 127.0.0.1:9561")
     return host.strip("[]"), int(port)
-
-
-def _size(text: str) -> int:
-    try:
-        return parse_size(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _add_tls(parser: argparse.ArgumentParser) -> None:
@@ -136,7 +128,7 @@ def _add_tls(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--grpc-server-max-message",
-        type=_size,
+        type=_checked(parse_size),
         default=DEFAULT_MAX_MESSAGE,
         metavar="SIZE",
         help="longest request: a pipeline or a batch (default 64MiB)",

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from gradlane.units import format_rate
 from gradlane_switch.dataplane.port_config import PortConfig, changed, parse_port
-from gradlane_switch.errors import PortError, SwitchError
+from gradlane_switch.errors import PortError
 from gradlane_switch.management.admin_client import ask
 
 _EPILOG = """\
@@ -47,20 +46,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def port_command(arguments: list[str]) -> int:
-    """Runs `gradlane-switch port`. 2: bad arguments; 1: the switch refused, or does not answer."""
+    """Runs `gradlane-switch port`. Raises PortError for bad arguments, SwitchError with what the switch answered."""
     args = _parser().parse_args(arguments)
-    try:
-        answer = ask(args.admin, _request(args))
-    except (PortError, ValueError) as error:
-        print(f"gradlane-switch: error: {error}", file=sys.stderr)
-        return 2
-    except SwitchError as error:
-        print(f"gradlane-switch: error: {error}", file=sys.stderr)
-        return 1
+    answer = ask(args.admin, _request(args))
     if args.json:
         print(json.dumps(answer, indent=2))
     elif args.command == "list":
-        print(table(answer["ports"]))
+        print(port_table(answer["ports"]))
     return 0
 
 
@@ -77,7 +69,10 @@ def _request(args: argparse.Namespace) -> dict[str, Any]:
             settings: dict[str, str] = {}
             for setting in args.settings:
                 key, _, value = setting.partition("=")
-                changed(PortConfig(), key, value)
+                try:
+                    changed(PortConfig(), key, value)
+                except ValueError as error:
+                    raise PortError(str(error)) from None
                 settings[key] = value
             return {"op": "set", "port": args.number, **settings}
 
@@ -85,7 +80,7 @@ def _request(args: argparse.Namespace) -> dict[str, Any]:
 _COLUMNS = ("port", "interface", "state", "rate", "rx", "tx", "queued", "tail drops", "lost", "other drops")
 
 
-def table(ports: list[dict[str, Any]]) -> str:
+def port_table(ports: list[dict[str, Any]]) -> str:
     """Ports with their most important counts, in packets, one line each."""
     rows = [_COLUMNS, *(_row(port) for port in ports)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from gradlane_switch.commands.trace_text import text
 from gradlane_switch.dataplane import pcap
-from gradlane_switch.dataplane.tracing import text
-from gradlane_switch.errors import PortError, ProgramError, SwitchError
+from gradlane_switch.errors import PortError
 from gradlane_switch.management.admin_client import ask_many
-from gradlane_switch.switch import Switch, write_file
+from gradlane_switch.p4runtime.files import write_entries
+from gradlane_switch.switch import Switch
 
 _EPILOG = """\
 A packet is given in hex, as the name of a pcap file, or not at all.
@@ -53,31 +54,22 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def trace_command(arguments: list[str]) -> int:
-    """Runs `gradlane-switch trace`. 2: bad arguments, files or packet; 1: the switch refused, or does not answer."""
+    """Runs `gradlane-switch trace`. Raises ProgramError, PortError or SwitchError."""
     parser = _parser()
     args = parser.parse_args(arguments)
     if (args.admin is None) == (args.program is None):
         parser.error("give either --program and --p4info, or --admin")
     if args.program is not None and (args.p4info is None or args.packet is None):
         parser.error("--program needs --p4info and a packet")
-    try:
-        for packet in _live(args) if args.program is None else _offline(args):
-            print(json.dumps(packet) if args.json else text(packet), flush=True)
-    except (ProgramError, PortError) as error:
-        print(f"gradlane-switch: error: {error}", file=sys.stderr)
-        return 2
-    except SwitchError as error:
-        print(f"gradlane-switch: error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    for packet in _live(args) if args.program is None else _offline(args):
+        print(json.dumps(packet) if args.json else text(packet), flush=True)
     return 0
 
 
 def _offline(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     switch = Switch.load(args.program, args.p4info)
     if args.entries is not None:
-        write_file(switch.pipeline, args.entries)
+        write_entries(switch.pipeline, args.entries)
     for switch.now, frame in _frames(args.packet):
         yield switch.trace(1 if args.port is None else args.port, frame)
 

@@ -26,6 +26,7 @@ from gradlane_switch.dataplane.interfaces import (
     reads_file,
 )
 from gradlane_switch.dataplane.port_config import DEFAULT_COALESCE, ETHERNET, QUEUES, PortConfig, PortSpec, check_buffer
+from gradlane_switch.dataplane.statistics import counts_of, port_statistics, sum_of
 from gradlane_switch.dataplane.tracing import Traces
 from gradlane_switch.errors import PortError, SwitchError
 from gradlane_switch.native.ffi import NULL, ffi, runtime
@@ -34,9 +35,6 @@ from gradlane_switch.state.program_state import Lock
 
 _LOG = logging.getLogger("gradlane-switch")
 _PACKET_MEMORY = 512 << 20
-
-DROPS = ("rx_down", "program", "no_port", "rx_no_memory", "tx_down", "tx_no_memory", "tx_errors", "cut")
-"""Reasons for drops that a port counts beside those of its queues and links; see runtime/ports/api.h."""
 
 
 class DataPlane:
@@ -64,7 +62,7 @@ class DataPlane:
         self._pipeline: Pipeline | None = None
         self._tracing: Traces | None = None
         # So that the counts of all ports remain a whole when one goes.
-        self._removed = _counts(ffi.new("gl_port_stats *"))
+        self._removed = counts_of(ffi.new("gl_port_stats *"))
         self._thread: threading.Thread | None = None
         self.event_fd, self._event_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.link_events = link_events()
@@ -143,7 +141,7 @@ class DataPlane:
             self.config(number)
             last = ffi.new("gl_port_stats *")
             runtime().gl_port_remove(self._handle, number, last)
-            self._removed = _sum(self._removed, _counts(last))
+            self._removed = sum_of(self._removed, counts_of(last))
             self._connections.pop(number).close()
             _LOG.info("port %d (%s) removed", number, self._specs[number].interface)
             del self._specs[number], self._configs[number]
@@ -271,7 +269,7 @@ class DataPlane:
             runtime().gl_longest_wait(self._handle, 1)
             for number in (*self._specs, runtime().GL_PORTS):
                 runtime().gl_port_clear(self._handle, number)
-            self._removed = _counts(ffi.new("gl_port_stats *"))
+            self._removed = counts_of(ffi.new("gl_port_stats *"))
 
     def replay(self) -> None:
         """Forwards what is in the files of pcap ports, in order of time, until all of it has left. Raises PortError."""
@@ -309,25 +307,11 @@ class DataPlane:
             numbers = [*self._specs, runtime().GL_PORTS]
             out = ffi.new("gl_port_stats[]", len(numbers))
             runtime().gl_port_statistics(self._handle, len(numbers), numbers, out)
-            ports = [self._port_statistics(spec, out[place]) for place, spec in enumerate(self._specs.values())]
-            return {"ports": ports, "removed": self._removed, "controller": _counts(out[len(ports)])}
-
-    def _port_statistics(self, spec: PortSpec, out: Any) -> dict[str, Any]:
-        config = self._configs[spec.number]
-        counts = _counts(out)
-        return counts | {
-            "port": spec.number,
-            "interface": spec.interface,
-            "up": bool(out.up),
-            "rate": config.rate,
-            "buffer": config.buffer,
-            "ecn": config.ecn,
-            "weights": list(config.weights),
-            "depth_bytes": out.depth,
-            "max_depth_bytes": out.depth_max,
-            "tx_link": asdict(config.tx) | counts["tx_link"],
-            "rx_link": asdict(config.rx) | counts["rx_link"],
-        }
+            ports = [
+                port_statistics(spec, self._configs[spec.number], out[place])
+                for place, spec in enumerate(self._specs.values())
+            ]
+            return {"ports": ports, "removed": self._removed, "controller": counts_of(out[len(ports)])}
 
     def events(self) -> Iterator[str]:
         """Messages for the log, of what the forwarding thread has noticed since the last call."""
@@ -376,53 +360,3 @@ def _numbered(number: int, frames: Iterator[tuple[int, bytes]]) -> Iterator[tupl
 def _native(config: PortConfig) -> dict[str, Any]:
     # cffi leaves what is not given as it was in memory, so the weights are all there.
     return asdict(config) | {"weights": config.weights or [0] * QUEUES}
-
-
-def _counts(out: Any) -> dict[str, Any]:
-    """What a gl_port_stats has counted."""
-    return {
-        "rx": _traffic(out.rx),
-        "tx": _traffic(out.tx),
-        "queues": [_queue(number, out.queues[number]) for number in range(QUEUES)],
-        "tx_link": _impaired(out.tx_impaired),
-        "rx_link": _impaired(out.rx_impaired),
-        "drops": {name: _traffic(getattr(out, name)) for name in DROPS},
-        "copies": _traffic(out.copies),
-        "replaced": _traffic(out.replaced),
-        "uncopied": _traffic(out.uncopied),
-        "oversize": _traffic(out.oversize),
-        "socket_drops": out.socket_drops,
-    }
-
-
-def _sum(one: Any, other: Any) -> Any:
-    """The sum of two dictionaries of counts."""
-    match one:
-        case dict():
-            return {key: value if key == "queue" else _sum(value, other[key]) for key, value in one.items()}
-        case list():
-            return [_sum(*pair) for pair in zip(one, other, strict=True)]
-        case _:
-            return one + other
-
-
-def _traffic(value: Any) -> dict[str, int]:
-    return {"packets": value.packets, "bytes": value.bytes}
-
-
-def _queue(number: int, value: Any) -> dict[str, Any]:
-    counted = ("enqueued", "tail_dropped", "pushed_out", "flushed", "ended", "marked")
-    return {
-        "queue": number,
-        **{name: _traffic(getattr(value, name)) for name in counted},
-        "depth_packets": value.depth.packets,
-        "depth_bytes": value.depth.bytes,
-    }
-
-
-def _impaired(value: Any) -> dict[str, Any]:
-    return {
-        "lost": _traffic(value.lost),
-        "duplicated": _traffic(value.duplicated),
-        **{name: getattr(value, name) for name in ("corrupted", "delayed", "reordered", "in_flight")},
-    }

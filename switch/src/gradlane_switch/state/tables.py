@@ -70,7 +70,7 @@ class TableState:
             )
         )
         self.default: Entry | None = None
-        self.set_default(None if table.default is None else Entry((), 0, table.default, constant=table.const_default))
+        self.reset_default()
         for entry in table.entries:
             priority = entry.priority if self.layout.kind is TableKind.LIST else 0
             self.insert(Entry(entry.match, priority, entry.call, constant=True))
@@ -122,17 +122,19 @@ class TableState:
         self._changes.set_entry(handle, position, arguments, NULL)
         self.default = entry
 
-    def reset_default(self) -> None:
-        """What the program said a miss does."""
+    @property
+    def _initial_default(self) -> Entry | None:
         call = self.table.default
-        self.set_default(None if call is None else Entry((), 0, call, constant=self.table.const_default))
+        return None if call is None else Entry((), 0, call, constant=self.table.const_default)
+
+    def reset_default(self) -> None:
+        """Makes a miss do what the program says."""
+        self.set_default(self._initial_default)
 
     @property
     def default_is_initial(self) -> bool:
-        """Whether a miss does what the program said, and no controller has changed it."""
-        entry = self.default
-        call = self.table.default
-        return entry == (None if call is None else Entry((), 0, call, constant=self.table.const_default))
+        """Whether a miss does what the program says, and no controller has changed it."""
+        return self.default == self._initial_default
 
     def read_counter(self, key: EntryKey | None) -> CounterValue:
         """The direct counter of an entry, or of the default entry."""
@@ -186,7 +188,7 @@ class TableState:
         return self._idle[0][0] if self._idle else None
 
     def expired(self, now: int) -> Iterator[Entry]:
-        """The entries that have not been hit for their timeout, which begins anew then."""
+        """The entries that have not been hit for their timeout, which restarts then."""
         while self._idle and self._idle[0][0] <= now:
             end, _, key = heapq.heappop(self._idle)
             entry = self.entries.get(key)
