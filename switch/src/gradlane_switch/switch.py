@@ -62,7 +62,7 @@ class Switch:
         self.pipeline.state.set_port(port, up)
 
     def notifications(self) -> list[Any]:
-        """What controllers are told by now: p4.v1.StreamMessageResponse with packets, digests and idle entries."""
+        """What controllers get by now: p4.v1.StreamMessageResponse messages with packets, digests and idle entries."""
         return list(notifications(self.pipeline, self.now))
 
     def packet_out(self, message: Any) -> list[tuple[int, bytes]]:
@@ -78,7 +78,7 @@ class Switch:
 
     @property
     def losses(self) -> Losses:
-        """What the program has asked for in vain: indices out of range, packets without end, lost messages."""
+        """What the program could not have: indices out of range, packets without end, lost messages."""
         return self.pipeline.state.losses
 
     def process(self, port: int, frame: bytes) -> list[tuple[int, bytes]]:
@@ -106,7 +106,7 @@ class Switch:
         sent = self._run(self.pipeline.traced, port, frame, traces.handle)
         [packet] = traces.all()
         if traces.handle.lost:
-            raise SwitchError("what happens to the packet does not fit in memory")
+            raise SwitchError("the packet's trace does not fit in memory")
         leaving = (event for event in packet["events"] if event["event"] == "sent")
         for event, (_, _, data) in zip(leaving, sent, strict=True):
             event["bytes"] = data.hex()

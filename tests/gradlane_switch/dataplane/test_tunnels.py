@@ -100,7 +100,7 @@ def test_ports_come_and_go_while_packets_are_forwarded(lab: Callable[..., Tunnel
         ({"op": "add", "port": "4@pcap:x"}, "a clock of its own"),
         (
             {"op": "add", "port": f"4@{other.interface},mtu=9000"},
-            "more than 1500, which packets' buffers were made for: start the switch with --mtu 9000",
+            "above 1500, the largest that this switch was started for: start it with --mtu 9000",
         ),
         ({"op": "remove", "port": 9}, "there is no port 9: there are 1, 2, 3"),
         ({"op": "remove"}, '"remove" needs a port number'),

@@ -10,7 +10,7 @@ from gradlane_switch.errors import ProgramError
 
 
 class Node:
-    """One object of the document, with its path and the last P4 source line seen on the way to it."""
+    """One object of the document, with its path and the P4 source line that it, or the object around it, comes from."""
 
     def __init__(self, value: Any, path: str, source: str = "") -> None:
         if not isinstance(value, dict):

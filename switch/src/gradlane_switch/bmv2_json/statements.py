@@ -162,7 +162,7 @@ class StatementReader:
         raise node.refuse(f"{kind} {name} does not exist or is direct")
 
     def _copy_picked(self, node: Node, target: int | Picked, source: int | Picked) -> CopyHeader:
-        # The headers of a stack are of one type, so one of each tells.
+        # The headers of a stack are of one type, so one of each is enough.
         to, of = (item.headers[0] if isinstance(item, Picked) else item for item in (target, source))
         self._require_same_type(node, to, of)
         return CopyHeader(target, source)

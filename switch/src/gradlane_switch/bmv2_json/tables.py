@@ -157,7 +157,7 @@ class _TableReader:
         )
 
     def _entries(self, nodes: list[Node], keys: tuple[Key, ...]) -> tuple[ConstEntry, ...]:
-        # BMv2's priorities are the other way round than P4Runtime's: there the lowest number wins.
+        # In BMv2's JSON the lowest number wins, in P4Runtime the highest.
         numbers = [item.integer("priority") if item.has("priority") else 0 for item in nodes]
         highest = max(numbers, default=0) + 1
         return tuple(self._entry(item, keys, highest - number) for item, number in zip(nodes, numbers, strict=True))

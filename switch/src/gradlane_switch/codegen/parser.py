@@ -150,7 +150,7 @@ class ParserWriter:
         return " && ".join(tests) or "1"
 
     def member(self, value_set: int) -> Iterator[str]:
-        """Opens a block in which `found` tells whether the keys are in a value set."""
+        """Opens a block in which `found` says whether the keys are in a value set."""
         keys = self.program.value_sets[value_set].keys
         layout = layout_of(keys)
         masks = [(1 << key.width) - 1 for key in keys]

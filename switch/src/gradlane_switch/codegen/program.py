@@ -20,7 +20,7 @@ _HEADROOM = 2044  # GL_HEADROOM, less a VLAN tag that the kernel took out of the
 
 
 def generate(program: Program, traced: bool = False) -> str:
-    """The C source of a program, which defines `gl_program`; if it is traced, one that tells what it does.
+    """The C source of a program, which defines `gl_program`; if it is traced, one that records what it does.
 
     Raises ProgramError if its headers can't fit.
     """

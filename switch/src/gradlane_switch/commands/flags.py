@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flags of `gradlane-switch`, named as those of simple_switch_grpc where that has the like."""
+"""The flags of `gradlane-switch`. Where simple_switch_grpc has the same flag, the name is the same."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from gradlane_switch.p4runtime.server import DEFAULT_MAX_MESSAGE, MIN_MAX_MESSAG
 _EPILOG = """\
 A port is NUMBER@INTERFACE with settings after commas. The interface is one of
   NAME                             a network interface (needs CAP_NET_RAW)
-  tap:NAME                         a TAP interface, made if there is none of that name
-  udp:LOCAL:PORT-PEER:PORT         a tunnel: a frame per UDP datagram; needs no privileges
-  pcap:IN,OUT                      files, one of them or both; with these alone the switch forwards what is in them by
-                                   the clock of their packets, and ends; pcap:,OUT also goes beside other ports.
-                                   Tunnels and files have an mtu=1500 as well
+  tap:NAME                         a TAP interface, created if it does not exist
+  udp:LOCAL:PORT-PEER:PORT         a tunnel: one frame per UDP datagram; needs no privileges
+  pcap:IN,OUT                      pcap files, either or both. If all ports are files, the switch runs by the clock of
+                                   their packets, and ends with them. Beside other ports: pcap:,OUT only.
+                                   Tunnels and files also take mtu=1500
 and the settings are
   rate=100mbit  buffer=64kB        towards the host; eight queues share the buffer
-  weights=1:1:1:1:2:2:4:8          deficit round robin, queue 0 first, instead of strict priority, 7 first
-  ecn=30kB                         queue length above which ECN-capable packets get CE
-  up=no                            drops what comes, either way
-  loss=0.01  burst-loss=0.01:0.3   lost at random; in bursts (Gilbert-Elliott): chance to enter a burst, and to leave
-                                   it, and the loss within (1) and outside (0)
+  weights=1:1:1:1:2:2:4:8          deficit round robin, queue 0 first; otherwise strict priority, queue 7 first
+  ecn=30kB                         queue length above which ECN-capable packets are marked (CE)
+  up=no                            drop packets in both directions
+  loss=0.01                        share of packets that are lost, at random
+  burst-loss=0.01:0.3              lost in bursts (Gilbert-Elliott): chance to enter a burst, and to leave it; then, if
+                                   wanted, the share lost within (1) and outside (0)
   delay=1ms  jitter=200us  reorder=0.01  reorder-delay=1ms  duplicate=0.01  corrupt=0.001
-                                   what the link to the host does; with rx- in front, the link from the host
+loss and what follows impair the link to the host; with rx- in front (rx-delay=1ms), the link from the host.
 
-`gradlane-switch port --help` tells how to list, add, change and remove ports of a switch that runs,
-`gradlane-switch trace --help` how to see what becomes of a packet.
+To list, add, change and remove ports of a running switch, see `gradlane-switch port --help`.
+To see what happens to a packet and why, see `gradlane-switch trace --help`.
 
 examples:
   gradlane-switch --grpc-server-addr 127.0.0.1:9559 -i 1@s1-eth1,rate=100mbit,buffer=64kB -i 2@s1-eth2
@@ -51,16 +52,25 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--device-id", type=int, default=1, help="P4Runtime device id (default 1)")
     parser.add_argument(
-        "--grpc-server-addr", default="127.0.0.1:9559", metavar="ADDRESS:PORT", help="P4Runtime server; or unix:PATH"
+        "--grpc-server-addr",
+        default="127.0.0.1:9559",
+        metavar="ADDRESS:PORT",
+        help="where to serve P4Runtime, or unix:PATH (default 127.0.0.1:9559)",
     )
     _add_tls(parser)
-    parser.add_argument("--admin", type=Path, metavar="PATH", help="Unix socket for statistics and ports")
+    parser.add_argument("--admin", type=Path, metavar="PATH", help="Unix socket for `gradlane-switch port` and `trace`")
     parser.add_argument("--metrics", type=_endpoint, metavar="ADDRESS:PORT", help="serve Prometheus metrics over HTTP")
     parser.add_argument(
-        "-i", "--interface", action="append", default=[], metavar="PORT", dest="ports", help="a port, see below"
+        "-i",
+        "--interface",
+        action="append",
+        default=[],
+        metavar="PORT",
+        dest="ports",
+        help="a port, see below; repeat it for each port",
     )
     parser.add_argument(
-        "--cpu-port", type=_port_number, metavar="NUMBER", help="port of packets to and from the controller"
+        "--cpu-port", type=_port_number, metavar="NUMBER", help="port for packets to and from the controller"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the links' impairments (default 0)")
     parser.add_argument(
@@ -68,14 +78,14 @@ def make_parser() -> argparse.ArgumentParser:
         type=_checked(parse_mtu),
         default=DEFAULT_MTU,
         metavar="BYTES",
-        help="the largest MTU of ports that are added later (default 1500, or the largest of the ports at the start)",
+        help="largest MTU of ports that are added later (default 1500, or the largest at the start)",
     )
     parser.add_argument(
         "--coalesce",
         type=_checked(parse_time),
         default=DEFAULT_COALESCE,
         metavar="TIME",
-        help="let packets gather so long before they are taken in together, as rx-usecs of ethtool: less CPU time "
+        help="how long packets may gather before they are received together, like ethtool's rx-usecs: less CPU time "
         f"for more latency (default {DEFAULT_COALESCE // 1000}us)",
     )
     parser.add_argument("--program", type=Path, metavar="JSON", help="start with this program; needs --p4info")
@@ -88,11 +98,15 @@ def make_parser() -> argparse.ArgumentParser:
         type=_checked(parse_time),
         default=10**9,
         metavar="TIME",
-        help="how long packets that wait may still leave after SIGTERM (default 1s)",
+        help="how long queued packets may still leave after SIGTERM (default 1s)",
     )
-    parser.add_argument("--json", action="store_true", help="with pcap ports: the counts at the end as JSON")
+    parser.add_argument("--json", action="store_true", help="with pcap ports: print the counts at the end as JSON")
     parser.add_argument(
-        "-L", "--log-level", choices=("debug", "info", "warning", "error"), default="info", help="(default info)"
+        "-L",
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="info",
+        help="what to log (default info)",
     )
     return parser
 
@@ -119,12 +133,12 @@ def _endpoint(text: str) -> tuple[str, int]:
 def _add_tls(parser: argparse.ArgumentParser) -> None:
     """Flags of the gRPC server, named as those of simple_switch_grpc."""
     group = parser.add_argument_group("gRPC server")
-    group.add_argument("--grpc-server-ssl", action="store_true", help="TLS: needs a certificate and its key")
+    group.add_argument("--grpc-server-ssl", action="store_true", help="use TLS: needs a certificate and its key")
     group.add_argument("--grpc-server-cert", type=Path, metavar="PEM", help="the switch's certificate")
     group.add_argument("--grpc-server-key", type=Path, metavar="PEM", help="the certificate's private key")
-    group.add_argument("--grpc-server-cacert", type=Path, metavar="PEM", help="whose client certificates are trusted")
+    group.add_argument("--grpc-server-cacert", type=Path, metavar="PEM", help="who signs the controllers' certificates")
     group.add_argument(
-        "--grpc-server-with-client-auth", action="store_true", help="mutual TLS: controllers need a certificate"
+        "--grpc-server-with-client-auth", action="store_true", help="mutual TLS: controllers need a certificate too"
     )
     group.add_argument(
         "--grpc-server-max-message",
@@ -136,9 +150,9 @@ def _add_tls(parser: argparse.ArgumentParser) -> None:
 
 
 def tls_of(args: argparse.Namespace, parser: argparse.ArgumentParser) -> Tls | None:
-    """What the flags say about TLS. Ends the program if they contradict one another."""
+    """The TLS files that the flags name; None without TLS. Ends the program if the flags contradict one another."""
     if args.grpc_server_max_message < MIN_MAX_MESSAGE:
-        parser.error("--grpc-server-max-message must be at least 4MiB, the least that P4Runtime wants")
+        parser.error("--grpc-server-max-message must be at least 4MiB, the least that P4Runtime demands")
     if not args.grpc_server_ssl:
         for name in ("cert", "key", "cacert", "with_client_auth"):
             if getattr(args, f"grpc_server_{name}"):

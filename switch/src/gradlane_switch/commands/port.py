@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gradlane-switch port ...`: the ports of a switch that runs."""
+"""`gradlane-switch port ...`: the ports of a running switch."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ examples:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gradlane-switch port",
-        description="Lists and changes the ports of a switch that runs.",
+        description="List and change the ports of a running switch.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--admin", type=Path, required=True, metavar="PATH", help="the switch's admin socket")
-    common.add_argument("--json", action="store_true", help="answers as JSON")
+    common.add_argument("--json", action="store_true", help="print the answer as JSON")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("list", parents=[common], help="settings and counts of every port")
-    add = commands.add_parser("add", parents=[common], help="adds a port")
-    add.add_argument("port", metavar="NUMBER@INTERFACE[,KEY=VALUE...]", help="as -i has it")
-    remove = commands.add_parser("remove", parents=[common], help="removes a port, with what waits there")
+    commands.add_parser("list", parents=[common], help="show every port with its settings and counts")
+    add = commands.add_parser("add", parents=[common], help="add a port")
+    add.add_argument("port", metavar="NUMBER@INTERFACE[,KEY=VALUE...]", help="as for -i, see gradlane-switch --help")
+    remove = commands.add_parser("remove", parents=[common], help="remove a port; packets in its queues are dropped")
     remove.add_argument("number", type=int, metavar="NUMBER")
-    change = commands.add_parser("set", parents=[common], help="changes settings of a port")
+    change = commands.add_parser("set", parents=[common], help="change settings of a port")
     change.add_argument("number", type=int, metavar="NUMBER")
-    change.add_argument("settings", nargs="+", metavar="KEY=VALUE", help="as -i has them; up=yes, up=no")
+    change.add_argument("settings", nargs="+", metavar="KEY=VALUE", help="as for -i; up=yes, up=no")
     return parser
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gradlane-switch trace ...`: what becomes of a packet, and why."""
+"""`gradlane-switch trace ...`: what happens to a packet, and why."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from gradlane_switch.p4runtime.files import write_entries
 from gradlane_switch.switch import Switch
 
 _EPILOG = """\
-A packet is given in hex, as the name of a pcap file, or not at all.
+PACKET is hex digits, or the name of a pcap file.
 
-With --program it goes through the program alone: no ports, no queues. With --admin a switch that runs is asked: a
-packet in hex is processed there as if it had come in at --port; without one, packets are shown as they come.
+With --program, it goes through the program alone, without ports and queues. With --admin, a running switch processes
+it as if it had come in at --port; without PACKET, the trace shows packets as they come.
 
 examples:
   gradlane-switch trace 0200000000ff0200000000010800... --port 1 --program p.json --p4info p.txtpb --entries e.txtpb
@@ -35,21 +35,25 @@ _LONGEST_PATH = 4095
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gradlane-switch trace",
-        description="Shows the way of packets: parser states, keys, entries, actions with their data, queues, drops.",
+        description="Show what happens to packets, and why: parser states, keys, entries, actions, queues, drops.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("packet", nargs="?", metavar="PACKET", help="hex digits, or a pcap file")
-    parser.add_argument("--port", type=int, metavar="NUMBER", help="where packets come in (with --program: 1)")
-    parser.add_argument("--admin", type=Path, metavar="PATH", help="admin socket of a switch that runs")
-    parser.add_argument("--packets", type=int, default=1, metavar="COUNT", help="with --admin: how many (default 1)")
+    parser.add_argument("--port", type=int, metavar="NUMBER", help="where packets come in (with --program: default 1)")
+    parser.add_argument("--admin", type=Path, metavar="PATH", help="admin socket of a running switch")
     parser.add_argument(
-        "--time", default="3600s", metavar="TIME", help="with --admin: for how long at most (default 3600s)"
+        "--packets", type=int, default=1, metavar="COUNT", help="with --admin: how many packets to show (default 1)"
+    )
+    parser.add_argument(
+        "--time", default="3600s", metavar="TIME", help="with --admin: how long to wait for them (default 3600s)"
     )
     parser.add_argument("--program", type=Path, metavar="JSON", help="BMv2 JSON of a program; needs --p4info")
     parser.add_argument("--p4info", type=Path, metavar="TXTPB", help="the program's P4Info in text format")
-    parser.add_argument("--entries", type=Path, metavar="TXTPB", help="a p4.v1.WriteRequest in text format")
-    parser.add_argument("--json", action="store_true", help="a JSON object per packet and line")
+    parser.add_argument(
+        "--entries", type=Path, metavar="TXTPB", help="entries to write first, a text-format WriteRequest"
+    )
+    parser.add_argument("--json", action="store_true", help="print a JSON object per packet, each on a line")
     return parser
 
 
@@ -93,11 +97,14 @@ def _live(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     if args.packet is not None:
         frames = [frame for _, frame in _frames(args.packet)]
         if len(frames) != 1:
-            raise PortError(f"{args.packet} has {len(frames)} packets: a switch that runs is given one")
+            raise PortError(f"{args.packet} has {len(frames)} packets: a running switch takes one")
         request["inject"] = frames[0].hex()
     for answer in ask_many(args.admin, request, None):
         if "ok" in answer:
             if answer["lost_events"]:
-                print(f"gradlane-switch: {answer['lost_events']} events found no room", file=sys.stderr)
+                print(
+                    f"gradlane-switch: {answer['lost_events']} events were lost",
+                    file=sys.stderr,
+                )
             return
         yield answer

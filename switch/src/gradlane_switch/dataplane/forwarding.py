@@ -53,7 +53,7 @@ class DataPlane:
         mtu: int = DEFAULT_MTU,
     ) -> None:
         if any(map(reads_file, specs)) and not all(map(is_file, specs)):
-            raise PortError("what is read from pcap files has a clock of its own: beside other ports, only write them")
+            raise PortError("a pcap file that is read has a clock of its own: beside other ports, use pcap:,OUT")
         self.lock = lock
         self._changing = threading.RLock()
         self._specs: dict[int, PortSpec] = {}
@@ -61,7 +61,7 @@ class DataPlane:
         self._connections: dict[int, Connection] = {}
         self._pipeline: Pipeline | None = None
         self._tracing: Traces | None = None
-        # So that the counts of all ports remain a whole when one goes.
+        # So that the counts of all ports still add up when one is removed.
         self._removed = counts_of(ffi.new("gl_port_stats *"))
         self._thread: threading.Thread | None = None
         self.event_fd, self._event_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -116,18 +116,16 @@ class DataPlane:
         """Adds a port while packets are forwarded. Raises PortError."""
         with self._changing:
             if reads_file(spec):
-                raise PortError(
-                    f"port {spec.number}: what is read from pcap files has a clock of its own: only write one"
-                )
+                raise PortError(f"port {spec.number}: a pcap file that is read has a clock of its own: use pcap:,OUT")
             _check_distinct([*self._specs.values(), spec])
             connection = connect(spec)
             try:
                 check_buffer(spec, spec.config, connection.mtu)
                 if connection.mtu + ETHERNET + VLAN_TAG > self._frame_size:
                     raise PortError(
-                        f"port {spec.number}: its MTU of {connection.mtu} is more than "
-                        f"{self._frame_size - ETHERNET - VLAN_TAG}, which packets' buffers were made for: "
-                        f"start the switch with --mtu {connection.mtu}"
+                        f"port {spec.number}: its MTU of {connection.mtu} is above "
+                        f"{self._frame_size - ETHERNET - VLAN_TAG}, the largest that this switch was started for: "
+                        f"start it with --mtu {connection.mtu}"
                     )
                 self._attach(spec, connection)
             except PortError:
@@ -151,7 +149,7 @@ class DataPlane:
 
         def run() -> None:
             try:
-                # A switch is not late because its hosts are busy.
+                # So that busy hosts on this machine do not make the switch late.
                 os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
             except OSError as error:
                 _LOG.warning("forwarding without real-time priority (CAP_SYS_NICE): %s", error.strerror)
@@ -184,7 +182,7 @@ class DataPlane:
         os.close(self._event_writer)
 
     def losses(self) -> dict[str, int]:
-        """What the program has asked for in vain, by kind; empty without a program."""
+        """What the program could not have, by kind; empty without a program."""
         return {} if self._pipeline is None else asdict(self._pipeline.state.losses)
 
     def inject(self, port: int, frame: bytes) -> None:

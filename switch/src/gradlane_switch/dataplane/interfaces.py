@@ -184,7 +184,7 @@ def link_events() -> socket.socket:
         opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE)
         opened.bind((0, _RTMGRP_LINK))
     except OSError as error:
-        raise PortError(f"the kernel does not tell of interfaces: {error.strerror}") from None
+        raise PortError(f"can't watch network interfaces: {error.strerror}") from None
     return opened
 
 
@@ -243,7 +243,7 @@ def _address(host: str, port: str) -> tuple[str, int]:
 
 
 def _deepen(opened: socket.socket) -> None:
-    """The deepest buffers that we may have."""
+    """Asks for the deepest buffers; without privileges the kernel grants fewer."""
     for forced, option in ((_SO_RCVBUFFORCE, socket.SO_RCVBUF), (_SO_SNDBUFFORCE, socket.SO_SNDBUF)):
         try:
             opened.setsockopt(socket.SOL_SOCKET, forced, _SOCKET_BUFFER)

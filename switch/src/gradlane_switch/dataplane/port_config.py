@@ -59,11 +59,11 @@ class Impairment:
 
 @dataclass(frozen=True)
 class PortConfig:
-    """What can change while the switch runs. All but `rx` is about what goes towards the host.
+    """What can change while the switch runs. All but `rx` applies to packets towards the host.
 
     `rate` is in bit/s (0: no limit), `buffer` in bytes that the port's queues share. `ecn` is the length of a queue in
     bytes above which ECN-capable packets get CE (0: never). `weights` are those of deficit round robin, queue 0 first;
-    without any, the queues have strict priority, 7 first. A port that is not `up` drops what comes either way.
+    without any, the queues have strict priority, 7 first. A port that is not `up` drops packets in both directions.
     """
 
     rate: int = 0
@@ -132,7 +132,7 @@ def _parse_weights(text: str) -> tuple[int, ...]:
     weights = tuple(int(part) if part.isdecimal() else 0 for part in text.split(":"))
     if len(weights) != QUEUES or not all(0 < weight <= _MOST_WEIGHT for weight in weights):
         raise ValueError(
-            f"{text!r} are not weights: write {QUEUES} numbers from 1 to {_MOST_WEIGHT}, queue 0 first, "
+            f"{text!r} is not a list of weights: write {QUEUES} numbers from 1 to {_MOST_WEIGHT}, queue 0 first, "
             "e.g. '1:1:1:1:2:2:4:8', or strict"
         )
     return weights
@@ -169,7 +169,7 @@ _LINK_PARSERS: dict[str, Callable[[str], Any]] = {
 
 
 def changed(config: PortConfig, key: str, value: str) -> PortConfig:
-    """The settings with one changed: the port's, or an impairment, `rx-` in front if it is of what the host sends.
+    """The settings with one changed: a port's, or an impairment of what it sends, or with `rx-` of what it receives.
 
     Raises ValueError naming the key or the value.
     """

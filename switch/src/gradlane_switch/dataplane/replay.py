@@ -21,7 +21,7 @@ TimedFrame = tuple[int, int, bytes]
 
 @dataclass(frozen=True)
 class Replay:
-    """What left, in order of time, and each port's settings and counts, as the admin socket tells them."""
+    """What left, in order of time, and each port's settings and counts, as the admin socket shows them."""
 
     sent: list[TimedFrame]
     ports: dict[int, dict[str, Any]]

@@ -27,7 +27,7 @@ DROP_PORT = 511
 
 @dataclass(frozen=True)
 class Message:
-    """Something for the log: its text, in which each {} stands for a value, and where in the program it comes from."""
+    """A message for the log: its text, in which each {} stands for a value, and where in the program it comes from."""
 
     text: str
     source: str
@@ -55,7 +55,7 @@ class FieldList:
 
 @dataclass(frozen=True)
 class Digest:
-    """What a digest tells the controller."""
+    """A digest: the fields that the controller gets."""
 
     name: str
     fields: tuple[Field, ...]

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The running switch from outside: its admin socket, metrics, and what systemd hears."""
+"""How a running switch is managed: its admin socket, Prometheus metrics, and systemd."""

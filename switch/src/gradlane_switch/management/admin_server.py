@@ -36,7 +36,7 @@ class Admin:
     async def start(self) -> None:
         """Listens. Raises SwitchError if another process does, or if the path can't be used."""
         try:
-            # A socket that nobody answers on is what a killed switch left; asyncio replaces it.
+            # A killed switch leaves a socket that nobody answers on; asyncio replaces it.
             if self._path.is_socket() and _answers(self._path):
                 raise SwitchError(f"admin socket {self._path}: another process listens there")
             self._server = await asyncio.start_unix_server(self._serve, self._path, limit=_MAX_LINE)
@@ -57,7 +57,7 @@ class Admin:
                         writer.write(json.dumps(answer).encode() + b"\n")
                         await writer.drain()
         except (ConnectionError, ValueError, asyncio.LimitOverrunError):
-            return  # The peer went away, or sent a line without end.
+            return  # The peer went away, or its line is too long.
         finally:
             writer.close()
 
@@ -89,7 +89,7 @@ class Admin:
             self._dataplane.config(_number(dict(request), '{"op": "trace", "port": 2}'))
         frame = bytes.fromhex(_text("inject", request["inject"])) if "inject" in request else None
         if frame is not None and port is None:
-            raise ValueError('"inject" needs the port where the packet comes in')
+            raise ValueError('"inject" needs "port", where the packet comes in')
         wanted = 1 if frame is not None else request.get("packets", 1)
         if not isinstance(wanted, int) or wanted < 1:
             raise ValueError(f"packets: {wanted!r} is not a positive number")
@@ -167,7 +167,7 @@ def _text(key: str, value: Any) -> str:
         case list():
             return ":".join(str(item) for item in cast("list[Any]", value))
         case _:
-            raise ValueError(f"{key}: {value!r} is neither text nor a number")
+            raise ValueError(f"{key}: {value!r} is neither a string nor a number")
 
 
 def _answers(path: Path) -> bool:

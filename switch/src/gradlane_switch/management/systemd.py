@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Telling systemd that the switch is ready, or stops (sd_notify(3)): a datagram to the socket it names."""
+"""Notifies systemd that the switch is ready, or stops: sd_notify(3)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LOG = logging.getLogger("gradlane-switch")
 
 
 def notify(state: str) -> None:
-    """Tells the service manager e.g. "READY=1", if there is one."""
+    """Sends e.g. "READY=1" to the service manager, if there is one."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
@@ -22,4 +22,4 @@ def notify(state: str) -> None:
             manager.connect(address)
             manager.send(state.encode())
     except OSError as error:
-        _LOG.warning("the service manager at %s was not told %s: %s", address, state, error.strerror)
+        _LOG.warning("can't notify the service manager at %s of %s: %s", address, state, error.strerror)

@@ -251,7 +251,7 @@ def _join_value_sets(info: Any, program: Program) -> dict[int, ValueSetSchema]:
 
 
 def with_match_kinds(program: Program, info: Any) -> Program:
-    """The program, whose value sets match as P4Info says: BMv2's JSON does not tell. Raises ProgramError."""
+    """The program, whose value sets match as P4Info says: BMv2's JSON does not say. Raises ProgramError."""
     described = {item.preamble.name: item.match for item in info.value_sets}
     value_sets: list[ValueSet] = []
     for item in program.value_sets:

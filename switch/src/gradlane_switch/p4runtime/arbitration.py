@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which controller is the primary one of each role: client arbitration of the P4Runtime specification, chapter 5.
+"""Client arbitration (P4Runtime specification, chapter 5): which controller is the primary one of each role.
 
 Every role has full access: role configs, whose format the specification leaves open, are refused.
 """
@@ -72,10 +72,10 @@ class Arbiter:
         return [role.primary for role in self._roles.values() if role.primary is not None]
 
     def update(self, client: Client, message: Any) -> bool:
-        """Takes a MasterArbitrationUpdate, and tells every controller that it concerns.
+        """Takes a MasterArbitrationUpdate, and notifies every controller that it concerns.
 
-        Only `client` itself is not told if it is primary now: then the answer is True, and `tell` is to be called once
-        no write of an earlier primary is under way. Raises EntityError with the code that ends the stream.
+        True if `client` is primary now: it alone is not notified yet. Call `notify` for it once no write of an earlier
+        primary is in flight. Raises EntityError with the code that ends the stream.
         """
         key = (message.role.name, message.role.id) if message.HasField("role") else ("", 0)
         if message.device_id != self.device_id:
@@ -99,9 +99,9 @@ class Arbiter:
         if client.is_primary or before is client:
             for other in role.clients:
                 if other is not client:
-                    self.tell(other)
+                    self.notify(other)
         if not client.is_primary:
-            self.tell(client)
+            self.notify(client)
         return client.is_primary
 
     def leave(self, client: Client) -> None:
@@ -113,9 +113,9 @@ class Arbiter:
             client.role = None
             if was_primary:
                 for other in role.clients:
-                    self.tell(other)
+                    self.notify(other)
 
-    def tell(self, client: Client) -> None:
+    def notify(self, client: Client) -> None:
         """Sends a controller the state of its role; nothing if it is gone."""
         role = client.role
         if role is None:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which batches can be applied between two packets.
 
-Packets wait meanwhile, so a batch must be short. And a packet goes through egress when it leaves its queue, so a batch
-must not change what both ingress and egress look at: a packet that waits would meet the old in one and the new in the
-other.
+Packets wait meanwhile, so a batch must be short. A packet goes through egress only when it leaves its queue, so a batch
+must not change what both ingress and egress look at: a packet in a queue would see the old state in ingress and the new
+one in egress.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ARRAYS = ("counter_entry", "meter_entry", "register_entry")
 
 
 def require_atomic(pipeline: Pipeline, updates: Iterable[Any]) -> None:
-    """Raises EntityError (UNIMPLEMENTED) if packets could not see all of the updates or nothing of them."""
+    """Raises EntityError (UNIMPLEMENTED) if a packet could see some of the updates but not all."""
     total = 0
     halves: set[str] = set()
     users = _users(pipeline.program)
@@ -40,15 +40,15 @@ def require_atomic(pipeline: Pipeline, updates: Iterable[Any]) -> None:
             total += 1
     if total > MOST:
         text = (
-            f"packets would have to wait too long for this DATAPLANE_ATOMIC batch: it is {total / MOST:.1f} times what "
-            f"can be ({MOST} exact entries, {MOST // 2} LPM entries, fewer of other kinds): split it, or use "
+            f"this DATAPLANE_ATOMIC batch is too large: packets would have to wait {total / MOST:.1f} times as long as "
+            f"allowed (for {MOST} exact entries, {MOST // 2} LPM entries, fewer of other kinds): split it, or use "
             "ROLLBACK_ON_ERROR"
         )
         raise EntityError(rpc_code.UNIMPLEMENTED, text)
     if len(halves) > 1:
         text = (
-            "a DATAPLANE_ATOMIC batch can't change both what ingress and what egress looks at, as a packet may wait in "
-            "a queue between them: split it, or use ROLLBACK_ON_ERROR"
+            "a DATAPLANE_ATOMIC batch can't change both what ingress uses and what egress uses, because a packet may "
+            "wait in a queue between them: split it, or use ROLLBACK_ON_ERROR"
         )
         raise EntityError(rpc_code.UNIMPLEMENTED, text)
 

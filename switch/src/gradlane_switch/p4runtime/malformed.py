@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that are not the message they should be: an error for their sender, rather than a traceback in the log."""
+"""Requests that can't be parsed: the sender gets an error, and the log no traceback."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 
-class _Unreadable:
+class _Malformed:
     """In place of a request."""
 
 
-class RefuseUnreadable(grpc.aio.ServerInterceptor):
+class RefuseMalformed(grpc.aio.ServerInterceptor):
     """Answers requests to a service that can't be parsed with INVALID_ARGUMENT, naming the method."""
 
     def __init__(self, service: str) -> None:
@@ -32,33 +32,33 @@ class RefuseUnreadable(grpc.aio.ServerInterceptor):
             try:
                 return handler.request_deserializer(text)
             except DecodeError:
-                return _Unreadable()
+                return _Malformed()
 
         async def unary(request: Any, context: Any) -> Any:
-            if isinstance(request, _Unreadable):
+            if isinstance(request, _Malformed):
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, message)
             return await handler.unary_unary(request, context)
 
         async def answers(request: Any, context: Any) -> AsyncIterator[Any]:
-            if isinstance(request, _Unreadable):
+            if isinstance(request, _Malformed):
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, message)
             async for answer in handler.unary_stream(request, context):
                 yield answer
 
         async def stream(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-            unreadable = False
+            malformed = False
 
-            async def readable() -> AsyncIterator[Any]:
-                nonlocal unreadable
+            async def well_formed() -> AsyncIterator[Any]:
+                nonlocal malformed
                 async for request in requests:
-                    if isinstance(request, _Unreadable):
-                        unreadable = True
+                    if isinstance(request, _Malformed):
+                        malformed = True
                         return
                     yield request
 
-            async for answer in handler.stream_stream(readable(), context):
+            async for answer in handler.stream_stream(well_formed(), context):
                 yield answer
-            if unreadable:
+            if malformed:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, message)
 
         codec = {"request_deserializer": deserialize, "response_serializer": handler.response_serializer}

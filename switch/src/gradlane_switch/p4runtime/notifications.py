@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What controllers are told without asking: packets, digests, and entries that were not hit for long."""
+"""What controllers get without asking: packets, digests, and entries that have been idle."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def notifications(pipeline: Pipeline, now: int) -> Iterator[Any]:
             header = pipeline.schema.packet_headers.get("packet_in")
             yield p4r.StreamMessageResponse(packet=packet_in(header, mail.frame))
         elif mail.digest in state.digests:
-            told = state.digests[mail.digest].add(mail.values, mail.time)
-            if told is not None:
-                yield p4r.StreamMessageResponse(digest=digest_list(by_index[mail.digest], told))
+            full = state.digests[mail.digest].add(mail.values, mail.time)
+            if full is not None:
+                yield p4r.StreamMessageResponse(digest=digest_list(by_index[mail.digest], full))
     for index, buffer in state.digests.items():
-        told = buffer.due(now)
-        if told is not None:
-            yield p4r.StreamMessageResponse(digest=digest_list(by_index[index], told))
+        due = buffer.due(now)
+        if due is not None:
+            yield p4r.StreamMessageResponse(digest=digest_list(by_index[index], due))
     for schema in pipeline.schema.tables.values():
         expired = list(state.tables[schema.index].expired(now))
         if expired:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What waits until a controller reads it from its stream. It is bounded, so that one that does not read costs little.
+"""The messages that wait until a controller reads them from its stream.
 
-What finds no room is lost and counted. Answers to arbitration have some room of their own: while a controller gets
-those, it knows whether it is the primary one. The stream of one that does not even read these ends.
+Their number and size are bounded; what finds no room is lost and counted. Answers to arbitration have some room of
+their own, so that a slow controller still learns whether it is the primary one. If these find no room either, the
+stream ends.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Outbox:
             if count >= MOST_MESSAGES + MOST_ARBITRATION:
                 self._losses.streams_ended += 1
                 self._queue = asyncio.Queue()
-                text = f"more than {count} messages wait: read what the stream has"
+                text = f"more than {count} messages wait: this controller does not read its stream"
                 self.end(EntityError(rpc_code.RESOURCE_EXHAUSTED, text))
                 return
         self._bytes += size

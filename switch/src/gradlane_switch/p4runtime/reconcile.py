@@ -58,7 +58,7 @@ def reconcile(old: Pipeline, new: Pipeline) -> None:
     for number in old.schema.tables.keys() & new.schema.tables.keys():
         table = new.state.tables[new.schema.tables[number].index]
         for key in [key for key, entry in table.entries.items() if not entry.constant]:
-            table.delete(key)  # What a table begins with; the old one has what has become of it.
+            table.delete(key)  # The table's initial entries; the old pipeline has what became of them.
     for kind, wanted in _KEPT:
         for entity in dispatch.read(old, wanted):
             if _is_written(entity):
@@ -109,7 +109,9 @@ def _require_same_names(old: Pipeline, new: Pipeline) -> None:
     for number, name in _names(old.info):
         if names.get(number, name) != name:
             shown = f"{number[0]:#x}" if len(number) == 1 else f"{number[1]} of {number[0]:#x}"
-            raise invalid(f"the new program can't keep the state: id {shown} was {name} and is {names[number]} now")
+            raise invalid(
+                f"the new program can't keep the state: id {shown} meant {name} and now means {names[number]}"
+            )
 
 
 def _names(info: Any) -> Iterator[tuple[tuple[int, ...], str]]:

@@ -14,7 +14,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from gradlane_switch.errors import SwitchError
-from gradlane_switch.p4runtime.malformed import RefuseUnreadable
+from gradlane_switch.p4runtime.malformed import RefuseMalformed
 from gradlane_switch.p4runtime.service import Service
 
 DEFAULT_MAX_MESSAGE = 64 << 20
@@ -22,8 +22,8 @@ DEFAULT_MAX_MESSAGE = 64 << 20
 MIN_MAX_MESSAGE = 4 << 20
 """The least that the P4Runtime specification wants a server to take."""
 _MAX_CALLS = 1024
-"""Calls and streams at a time; who comes beyond gets RESOURCE_EXHAUSTED."""
-# A controller whose machine is gone without a word stops being primary after a quarter of a minute.
+"""Calls and streams at a time; further ones get RESOURCE_EXHAUSTED."""
+# A controller whose machine vanishes stops being primary after 15 s.
 _KEEPALIVE = (
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
@@ -36,7 +36,7 @@ _HEALTH: Any = health
 
 @dataclass(frozen=True)
 class Tls:
-    """PEM files. `authority` is whom certificates of controllers must come from; `mutual` demands one of each."""
+    """PEM files. `authority` signs the certificates of controllers; `mutual`: each controller needs one."""
 
     certificate: Path
     key: Path
@@ -45,7 +45,7 @@ class Tls:
 
 
 class Server:
-    """Serves P4Runtime, and with it server reflection and the gRPC health protocol. Raises SwitchError.
+    """Serves P4Runtime, gRPC server reflection and the gRPC health protocol. Raises SwitchError.
 
     The address is `HOST:PORT`, port 0 for one that the system chooses, or `unix:PATH`; `address` is the one it got.
     """
@@ -56,7 +56,7 @@ class Server:
         self._service = service
         options = [("grpc.max_receive_message_length", max_message), ("grpc.so_reuseport", 0), *_KEEPALIVE]
         self._server = grpc.aio.server(
-            interceptors=[RefuseUnreadable(_P4RUNTIME)], options=options, maximum_concurrent_rpcs=_MAX_CALLS
+            interceptors=[RefuseMalformed(_P4RUNTIME)], options=options, maximum_concurrent_rpcs=_MAX_CALLS
         )
         p4r_grpc.add_P4RuntimeServicer_to_server(service, self._server)
         self._health: Any = _HEALTH.aio.HealthServicer()
@@ -77,14 +77,14 @@ class Server:
         self.address = address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{bound}"
 
     async def start(self) -> None:
-        """Begins to serve, and says so to who asks for its health."""
+        """Starts serving; health checks answer SERVING from now on."""
         for name in ("", _P4RUNTIME):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
         await self._server.start()
         self._service.start()
 
     async def stop(self, grace: float) -> None:
-        """Says that it stops, and lets what is under way go on for `grace` seconds."""
+        """Stops serving. Health checks say so at once, and calls in flight have `grace` seconds to end."""
         await self._health.enter_graceful_shutdown()
         await self._server.stop(grace)
         await self._service.stop()

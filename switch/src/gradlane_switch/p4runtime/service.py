@@ -62,7 +62,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
         # One request at a time looks at or changes the state; the loop stays free for the streams.
         self._busy = asyncio.Lock()
         self._cpu = cpu
-        self._teller: asyncio.Task[None] | None = None
+        self._notifier: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
         self._losses = StreamLosses()
         if pipeline is not None:
@@ -124,7 +124,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
             self._attach(pipeline)
             self._install(pipeline)
             if self._forwarding not in (None, pipeline):
-                self._tell_now(self._forwarding)  # What packets that waited had for controllers.
+                self._notify_now(self._forwarding)  # What waiting packets left for controllers.
             self._forwarding = pipeline
             self._news.set()
         self._pipeline = pipeline
@@ -212,9 +212,9 @@ class Service(p4r_grpc.P4RuntimeServicer):
             async for request in requests:
                 if request.WhichOneof("update") == "arbitration":
                     if self._arbiter.update(client, request.arbitration):
-                        # What an earlier primary had begun to write is over before the new one hears that it may.
+                        # The new primary may write only after what an earlier one had begun is done.
                         async with self._busy:
-                            self._arbiter.tell(client)
+                            self._arbiter.notify(client)
                 else:
                     await self._serve(client, request)
         except EntityError as error:
@@ -234,7 +234,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
                 elif kind == "digest_ack":
                     pipeline = self._forwarding_now()
                     # What was learned before the ack came is still a repetition.
-                    self._tell_now(pipeline)
+                    self._notify_now(pipeline)
                     acknowledge(pipeline, request.digest_ack)
                 else:
                     raise EntityError(rpc_code.UNIMPLEMENTED, f"{kind or 'an empty message'} is not supported here")
@@ -251,27 +251,27 @@ class Service(p4r_grpc.P4RuntimeServicer):
         except PortError as error:
             raise EntityError(rpc_code.RESOURCE_EXHAUSTED, str(error)) from None
 
-    # What controllers are told
+    # Notifications
 
     def losses(self) -> dict[str, int]:
         """What controllers did not get because they did not read their streams."""
         return asdict(self._losses)
 
     def start(self) -> None:
-        """Begins to tell controllers, and the log, what the program has for them."""
-        self._teller = asyncio.create_task(self._tell())
+        """Starts to send what the program has for controllers and for the log."""
+        self._notifier = asyncio.create_task(self._notify())
 
     async def stop(self) -> None:
-        """Ends that."""
-        if self._teller is not None:
-            self._teller.cancel()
+        """Stops that."""
+        if self._notifier is not None:
+            self._notifier.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._teller
+                await self._notifier
 
     def _attach(self, pipeline: Pipeline) -> None:
         pipeline.state.mailbox.set_cpu_port(None if self._cpu is None else self._cpu.number)
 
-    async def _tell(self) -> None:
+    async def _notify(self) -> None:
         """Sends what the program has for controllers to each primary one."""
         loop = asyncio.get_running_loop()
         watched: Pipeline | None = None
@@ -287,14 +287,14 @@ class Service(p4r_grpc.P4RuntimeServicer):
             wait = None
             if pipeline is not None:
                 async with self._busy:
-                    self._tell_now(pipeline)
+                    self._notify_now(pipeline)
                     due = next_time(pipeline)
                 if due is not None:
                     wait = max(due - pipeline.state.clock(), _SHORTEST_WAIT) / 1e9
             with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
                 await asyncio.wait_for(self._news.wait(), wait)
 
-    def _tell_now(self, pipeline: Pipeline) -> None:
+    def _notify_now(self, pipeline: Pipeline) -> None:
         for message in notifications(pipeline, pipeline.state.clock()):
             for client in self._arbiter.primaries:
                 client.send(message)

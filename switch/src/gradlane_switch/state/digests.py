@@ -10,7 +10,7 @@ Values = tuple[int, ...]
 
 @dataclass(frozen=True)
 class DigestConfig:
-    """How one digest is told. Times in ns; a `max_list_size` of 0 is no limit."""
+    """How one digest is reported. Times in ns; a `max_list_size` of 0 is no limit."""
 
     max_timeout: int = 0
     max_list_size: int = 0
@@ -19,7 +19,7 @@ class DigestConfig:
 
 @dataclass(frozen=True)
 class DigestList:
-    """What is told in one message: distinct values."""
+    """What one message reports: distinct values."""
 
     list_id: int
     values: tuple[Values, ...]
@@ -33,7 +33,7 @@ class _Sent:
 
 @dataclass
 class DigestBuffer:
-    """The values of one digest that wait to be told, and those that were told and not acknowledged yet.
+    """The values of one digest that wait to be reported, and those that were reported and not acknowledged yet.
 
     Times are in ns of any clock that does not go back.
     """
@@ -42,13 +42,13 @@ class DigestBuffer:
     _waiting: dict[Values, None] = field(default_factory=dict[Values, None])
     _since: int = 0
     _unacknowledged: dict[int, _Sent] = field(default_factory=dict[int, _Sent])
-    _told: set[Values] = field(default_factory=set[Values])
+    _reported: set[Values] = field(default_factory=set[Values])
     _last_id: int = 0
 
     def add(self, values: Values, now: int) -> DigestList | None:
         """Takes what the program learned; a list, if that makes one full."""
         self._forget(now)
-        if values in self._told or values in self._waiting:
+        if values in self._reported or values in self._waiting:
             return None
         if not self._waiting:
             self._since = now
@@ -67,10 +67,10 @@ class DigestBuffer:
         return self._since + self.config.max_timeout if self._waiting else None
 
     def acknowledge(self, list_id: int) -> None:
-        """The controller has dealt with a list: the same values are told again when they are learned again."""
+        """The controller has dealt with a list: the same values are reported again when they are learned again."""
         sent = self._unacknowledged.pop(list_id, None)
         if sent is not None:
-            self._told.difference_update(sent.values)
+            self._reported.difference_update(sent.values)
 
     def _send(self, now: int) -> DigestList:
         self._last_id += 1
@@ -78,7 +78,7 @@ class DigestBuffer:
         self._waiting.clear()
         if self.config.ack_timeout:
             self._unacknowledged[result.list_id] = _Sent(result.values, now)
-            self._told.update(result.values)
+            self._reported.update(result.values)
         return result
 
     def _forget(self, now: int) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program tells its controller: digests, packets to the CPU port, and messages to the log."""
+"""What a program sends to its controller, digests and packets to the CPU port, and messages to the log."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PacketToCpu:
 
 @dataclass(frozen=True)
 class LogMessage:
-    """What the program says to the log, and where in the program."""
+    """A message of the program to the log, and its place in the program."""
 
     text: str
     source: str
@@ -67,9 +67,9 @@ class Mailbox:
         runtime().gl_controller(self._state, number, self.fd)
 
     def take(self) -> Iterator[Mail]:
-        """What the program has told the controller, oldest first."""
+        """What the program has sent since the last call, oldest first."""
         head = self._head
-        with contextlib.suppress(BlockingIOError):  # Nobody has called; looking costs little.
+        with contextlib.suppress(BlockingIOError):  # There may be mail all the same.
             os.eventfd_read(self.fd)
         while runtime().gl_mail_take(self._state, head, self._bytes, _LONGEST_MAIL) > 0:
             content = bytes(ffi.buffer(self._bytes, head.length))

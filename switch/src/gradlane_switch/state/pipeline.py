@@ -31,7 +31,7 @@ class Pipeline:
 
     @cached_property
     def traced(self) -> LoadedProgram:
-        """The same program, compiled to tell what it does. Raises BuildError."""
+        """The same program, compiled to record what it does. Raises BuildError."""
         return LoadedProgram(generate(self.program, traced=True))
 
     @classmethod

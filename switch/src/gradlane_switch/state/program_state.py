@@ -26,7 +26,7 @@ from gradlane_switch.state.value_sets import ValueSetState
 
 @dataclass(frozen=True)
 class Losses:
-    """What the program asked for in vain.
+    """What the program could not have.
 
     `out_of_range`: accesses beyond the end of a counter, meter or register, which change nothing. `endless`: packets
     that were resubmitted, recirculated or cloned too often. `mail`: messages to the controller that found no room.
@@ -160,7 +160,7 @@ class State:
 
     @property
     def losses(self) -> Losses:
-        """What the program has asked for in vain since it was loaded."""
+        """What the program could not have since it was loaded."""
         out = ffi.new("gl_losses *")
         runtime().gl_losses_read(self.handle, out)
         return Losses(out.out_of_range, out.endless, out.mail, out.log, out.assertions)

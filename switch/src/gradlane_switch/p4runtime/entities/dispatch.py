@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes and reads of P4Runtime entities on a pipeline. The gRPC service and the in-process switch both use this.
+"""Writes and reads of P4Runtime entities on a pipeline. The gRPC service and `Switch` both use this.
 
 Each kind of entity has a writer, called with the pipeline, the update's type and the message, and a reader, called with
 the pipeline and the request, which gives the messages asked for. Both raise EntityError.

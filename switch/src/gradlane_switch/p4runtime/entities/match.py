@@ -81,7 +81,7 @@ def _decode_range(field: FieldSchema, item: Any) -> FieldKey:
     if low > high:
         raise invalid(f"{field.what}: {low} is above {high}")
     if low == 0 and high == field.full:
-        raise invalid(f"{field.what}: the range is everything (leave the field out to match all)")
+        raise invalid(f"{field.what}: the range is every value (leave the field out to match all)")
     return FieldKey(low, high)
 
 

@@ -132,7 +132,7 @@ def _decode_group(
 
 
 def _weight(what: str, item: Any) -> int:
-    """The weight of a member or an action. Raises EntityError for what else it may want in vain."""
+    """The weight of a member or an action. Raises EntityError if it is not above 0."""
     if item.weight <= 0:
         raise invalid(f"{what}: a weight of {item.weight} is not above 0")
     return item.weight
@@ -159,9 +159,7 @@ def _add_watch(message: Any, watch: Watch | None) -> None:
 def _check_size(schema: ProfileSchema, what: str, size: int, own: int = 0) -> None:
     limit = own or schema.max_group_size
     if limit and size > limit:
-        raise EntityError(
-            rpc_code.RESOURCE_EXHAUSTED, f"{what}: the weights are {size} in all, and at most {limit} fit"
-        )
+        raise EntityError(rpc_code.RESOURCE_EXHAUSTED, f"{what}: the weights add up to {size}, and at most {limit} fit")
 
 
 def read_groups(pipeline: Pipeline, request: Any) -> Iterator[Any]:
