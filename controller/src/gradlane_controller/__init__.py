@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The P4Runtime controller: makes a switch hold what a fabric file and job files say."""
+"""The P4Runtime controller: fills the tables of switches from a fabric file and job files."""

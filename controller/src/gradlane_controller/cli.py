@@ -10,7 +10,7 @@ import signal
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,7 @@ _EXAMPLES = """examples:
 
 
 class UsageError(GradlaneError):
-    """A flag that can't be used; the message names it."""
+    """A flag has a wrong value; the message names it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,41 +66,48 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gradlane-controller",
-        description="Makes P4Runtime switches hold what a fabric file and job files say, and keeps it so.",
+        description="Fill the tables of P4Runtime switches from a fabric file and job files, and keep them so.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    run = commands.add_parser("run", help="keep the switches converged until SIGTERM; SIGHUP reads the files again")
+    def add(name: str, function: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+        command = commands.add_parser(
+            name,
+            help=text,
+            description=f"{text[0].upper()}{text[1:]}.",
+            epilog=_EXAMPLES,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.set_defaults(command=function)
+        return command
+
+    run = add("run", _run, "write the entries and keep them up to date until SIGTERM; SIGHUP reads the files again")
     _add_files(run)
     run.add_argument("--http", default=DEFAULT_HTTP, metavar="HOST:PORT", help=f"HTTP API (default {DEFAULT_HTTP})")
     run.add_argument(
-        "--job-dir", type=Path, metavar="DIR", help="keep jobs that come over HTTP here, so that they survive a restart"
+        "--job-dir",
+        type=Path,
+        metavar="DIR",
+        help="keep jobs that arrive over HTTP here, so that they survive a restart",
     )
-    run.add_argument("--no-link-check", action="store_true", help="take every link to work, and do not ask its ends")
+    run.add_argument("--no-link-check", action="store_true", help="assume that every link works, and send no LLDP")
     run.add_argument("--verbose", action="store_true", help="log every step of the P4Runtime sessions")
-    run.set_defaults(command=_run)
 
-    check = commands.add_parser("check", help="validate the files and show what would be installed, without a switch")
+    check = add("check", _check, "check the files and show what would be written; needs no switch")
     _add_files(check)
     check.add_argument("--json", action="store_true", help="as JSON")
-    check.set_defaults(command=_check)
 
-    asks = (
-        ("status", _status, "which switches hold what the controller wants, for which jobs"),
-        ("counters", _counters, "the switches' counters, with names"),
-        ("links", _links, "which links work, and since when"),
-        ("violations", _violations, "gradients that the guard refused: from where, of which job, how often"),
-    )
-    for name, function, text in asks:
-        ask = commands.add_parser(name, help=f"{text}, from a running controller")
+    for name, function, text in (
+        ("status", _status, "show which switches are up to date, and the jobs"),
+        ("counters", _counters, "show the switches' counters, with names"),
+        ("links", _links, "show which links work, and since when"),
+        ("violations", _violations, "show gradients that the guard refused: from where, of which job, how often"),
+    ):
+        ask = add(name, function, f"{text} (asks a running controller)")
         ask.add_argument("--http", default=DEFAULT_HTTP, metavar="HOST:PORT", help=f"its API (default {DEFAULT_HTTP})")
         ask.add_argument("--json", action="store_true", help="as JSON")
-        ask.set_defaults(command=function)
-    for command in commands.choices.values():
-        command.formatter_class = argparse.RawDescriptionHelpFormatter
-        command.epilog = _EXAMPLES
     return parser
 
 
@@ -174,7 +181,7 @@ async def _reload(controller: Controller) -> None:
     try:
         await controller.reload()
     except GradlaneError as problem:
-        _LOG.error("files not read again: %s", problem)
+        _LOG.error("reload failed, nothing has changed: %s", problem)
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -225,7 +232,7 @@ def _violations(options: argparse.Namespace) -> int:
         (it["switch"], it["port"], it["host"] or "?", it["source"], it["job"] or it["job_id"], it["times"])
         for it in answer["violations"]
     ]
-    print(format_table("refused gradients", ("switch", "port", "host", "source", "job", "times told"), rows))
+    print(format_table("refused gradients", ("switch", "port", "host", "source", "job", "reports"), rows))
     return 0
 
 
@@ -254,7 +261,7 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _ask(endpoint: str, path: str, expected: set[str]) -> dict[str, Any]:
-    """The JSON that a running controller answers. Raises GradlaneError that names its address."""
+    """The JSON answer of a running controller. Raises GradlaneError that names its address."""
     _endpoint(endpoint)
     where = f"controller at http://{endpoint}"
     try:

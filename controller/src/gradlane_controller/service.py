@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controller: which jobs there are, and that the switches hold what they and the fabric say."""
+"""The controller: keeps the list of jobs, and makes the switches hold what the jobs and the fabric need."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ from gradlane_controller.network.links import Links
 from gradlane_controller.session.connection import FinsyLog
 from gradlane_controller.session.convergence import holds_state, read_indices
 from gradlane_controller.session.counters import Counters, SwitchCounters, collect, read_counters
-from gradlane_controller.session.site import Site
+from gradlane_controller.session.managed_switch import ManagedSwitch
 from gradlane_controller.session.violations import Violations
 
 _LOG = logging.getLogger(__name__)
@@ -33,12 +33,12 @@ class UnknownJobError(GradlaneError):
 
 
 class Controller:
-    """Holds the desired state and makes the switches follow it, at every session and every change.
+    """Keeps the desired state and converges the switches to it, at every session and every change.
 
     Jobs come from files, which are read again on `reload`, and from `put_job`, which keeps them in `job_folder` if
     there is one, so that they survive a restart. Every method that changes something either succeeds as a whole, with
-    every switch that is there holding it, or leaves the desired state as it was and raises. A switch that is away gets
-    its state when it comes back; until then no job is taken that has a rank there.
+    every connected switch holding it, or leaves the desired state as it was and raises. A switch that is away gets
+    its state when it comes back; until then no job that has a rank there is accepted.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Controller:
         *,
         check_links: bool = True,
     ) -> None:
-        """Reads every file. Without `check_links` every link is taken to work.
+        """Reads every file. Without `check_links` every link is assumed to work.
 
         Raises FabricError, JobError or PipelineError.
         """
@@ -67,14 +67,15 @@ class Controller:
         if not self._check_links:
             self._links_known.set()
         self._violations = Violations()
-        self._lock = asyncio.Lock()  # of the plan; whoever holds a site's does not wait for this one
+        self._lock = asyncio.Lock()  # of the plan; code that holds a switch's lock must not wait for it
         self._started = asyncio.Event()
-        self._hopeless = asyncio.Event()
-        self._learnt = False  # which index the switches know each job by
-        self._stood_by = False
+        self._none_reachable = asyncio.Event()
+        self._indices_known = False  # the plan has the job indices that the switches use
+        self._was_backup = False
         finsy_log = FinsyLog()
-        self._sites = {
-            where.name: Site(where, pipeline, self._on_ready, self._on_late, finsy_log) for where in fabric.switches
+        self._managed_switches = {
+            where.name: ManagedSwitch(where, pipeline, self._on_ready, self._on_late, finsy_log)
+            for where in fabric.switches
         }
 
     async def run(self) -> None:
@@ -82,33 +83,33 @@ class Controller:
 
         Raises SwitchError if at the start none can be reached, or if one refuses the program or its first state.
         """
-        tasks = [asyncio.create_task(site.connection.run()) for site in self._sites.values()]
+        tasks = [asyncio.create_task(managed.connection.run()) for managed in self._managed_switches.values()]
         if self._check_links:
             tasks.append(asyncio.create_task(self._supervise_links()))
-        hopeless = asyncio.create_task(self._hopeless.wait())
+        none_reachable = asyncio.create_task(self._none_reachable.wait())
         try:
-            done, _ = await asyncio.wait((*tasks, hopeless), return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait((*tasks, none_reachable), return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 await task
-            raise SwitchError("; ".join(site.problem for site in self._sites.values()))
+            raise SwitchError("; ".join(managed.problem for managed in self._managed_switches.values()))
         finally:
-            for task in (*tasks, hopeless):
+            for task in (*tasks, none_reachable):
                 task.cancel()
-            await asyncio.wait((*tasks, hopeless))
+            await asyncio.wait((*tasks, none_reachable))
 
     async def wait_until_ready(self) -> None:
-        """Returns once every switch holds its state, but for those that can't be reached in time."""
+        """Returns once every switch holds its state, except those that can't be reached in time."""
         await self._started.wait()
 
     @property
     def summary(self) -> str:
         """One line for people."""
-        if len(self._sites) == 1:
+        if len(self._managed_switches) == 1:
             (where,) = self._plan.fabric.switches
             switches = f"switch {where.name} at {where.address}"
         else:
-            switches = f"switches {', '.join(self._sites)}"
-        away = [site.problem for site in self._sites.values() if not site.ready]
+            switches = f"switches {', '.join(self._managed_switches)}"
+        away = [managed.problem for managed in self._managed_switches.values() if not managed.ready]
         entries = sum(len(entities) for entities in self._plan.entities.values())
         absent = f", not ready: {'; '.join(away)}" if away else ""
         return f"{switches}, jobs: {len(self._plan.jobs)}, entries: {entries}{absent}"
@@ -116,8 +117,8 @@ class Controller:
     def status(self) -> dict[str, Any]:
         """What GET /status answers."""
         return {
-            "ready": all(site.ready for site in self._sites.values()),
-            "switches": [self._status_of(site) for site in self._sites.values()],
+            "ready": all(managed.ready for managed in self._managed_switches.values()),
+            "switches": [self._status_of(managed) for managed in self._managed_switches.values()],
             "pipeline": {
                 "name": self._pipeline.schema.name,
                 "version": self._pipeline.schema.version,
@@ -148,10 +149,10 @@ class Controller:
     async def counters(self) -> Counters:
         """The counters of every switch that is there. Raises SwitchError if none is."""
         plan = self._plan
-        present = [site for site in self._sites.values() if site.ready]
+        present = [managed for managed in self._managed_switches.values() if managed.ready]
 
-        async def read(site: Site) -> SwitchCounters:
-            return await site.connection.execute(lambda switch: read_counters(switch, plan))
+        async def read(managed: ManagedSwitch) -> SwitchCounters:
+            return await managed.connection.execute(lambda switch: read_counters(switch, plan))
 
         results = await asyncio.gather(*map(read, present), return_exceptions=True)
         found = [it for it in results if isinstance(it, SwitchCounters)]
@@ -159,8 +160,8 @@ class Controller:
             if isinstance(problem, BaseException) and not (isinstance(problem, SwitchLostError) and found):
                 raise problem
         if not found:
-            next(iter(self._sites.values())).check_ready()
-        return collect(found, away=[name for name in self._sites if name not in {it.switch for it in found}])
+            next(iter(self._managed_switches.values())).check_ready()
+        return collect(found, away=[name for name in self._managed_switches if name not in {it.switch for it in found}])
 
     async def put_job(self, text: str) -> Job:
         """Adds a job, or replaces the one of that name. Raises JobError, PipelineError or SwitchError."""
@@ -191,24 +192,24 @@ class Controller:
             await self._apply(*self._read_files())
         _LOG.info("files read again: %s", self.summary)
 
-    def _status_of(self, site: Site) -> dict[str, Any]:
+    def _status_of(self, managed: ManagedSwitch) -> dict[str, Any]:
         return {
-            "name": site.where.name,
-            "address": site.where.address,
-            "device_id": site.where.device_id,
-            "target": site.where.target,
-            "connected": site.connection.connected,
-            "primary": site.connection.primary,
-            "ready": site.ready,
-            "problem": site.problem,
-            "entries": count_entries(self._plan.entities[site.where.name]),
+            "name": managed.where.name,
+            "address": managed.where.address,
+            "device_id": managed.where.device_id,
+            "target": managed.where.target,
+            "connected": managed.connection.connected,
+            "primary": managed.connection.primary,
+            "ready": managed.ready,
+            "problem": managed.problem,
+            "entries": count_entries(self._plan.entities[managed.where.name]),
         }
 
     def _read_files(self) -> tuple[Fabric, dict[str, Job]]:
         fabric = fabric_file.load(self._fabric_path)
         if fabric.switches != self._plan.fabric.switches:
             raise fabric_file.FabricError(
-                fabric.file, "switch", "changed; a running controller keeps its switches, so start it anew for others"
+                fabric.file, "switch", "changed; a running controller keeps its switches, so restart it to change them"
             )
         return fabric, {**load_jobs(self._job_paths, self._job_folder), **self._posted}
 
@@ -217,105 +218,107 @@ class Controller:
         plan = make_plan(self._pipeline, fabric, jobs, self._plan.indices, self._links.down)
         changed = [it for name, it in jobs.items() if it != self._plan.jobs.get(name)]
         needed = set[str]().union(*(plan.switches_of(it) for it in changed))
-        for site in self._sites.values():
-            site.connection.check_not_backup()
+        for managed in self._managed_switches.values():
+            managed.connection.check_not_backup()
         for name in needed:
-            self._sites[name].check_ready()
-        present = {name: site for name, site in self._sites.items() if site.ready}
+            self._managed_switches[name].check_ready()
+        present = {name: managed for name, managed in self._managed_switches.items() if managed.ready}
         if not present:
-            next(iter(self._sites.values())).check_ready()
+            next(iter(self._managed_switches.values())).check_ready()
         results = await asyncio.gather(
-            *(site.converge(plan.entities[name]) for name, site in present.items()), return_exceptions=True
+            *(managed.converge(plan.entities[name]) for name, managed in present.items()), return_exceptions=True
         )
-        for (name, site), result in zip(present.items(), results, strict=True):
+        for (name, managed), result in zip(present.items(), results, strict=True):
             if isinstance(result, SwitchLostError) and name not in needed:
                 continue
             if isinstance(result, BaseException):
                 await self._restore()
                 raise result
-            _LOG.info("converged %s: %s", site.where.name, result)
+            _LOG.info("converged %s: %s", managed.where.name, result)
         self._plan = plan
         self._links.follow(fabric)
         await self._catch_up()
 
     async def _restore(self) -> None:
         """Takes back what a failed change has written. If that fails too, the next session does it."""
-        for site in self._sites.values():
-            if site.ready:
-                await self._converge_or_renew(site)
+        for managed in self._managed_switches.values():
+            if managed.ready:
+                await self._converge_or_renew(managed)
 
-    async def _converge_or_renew(self, site: Site) -> None:
+    async def _converge_or_renew(self, managed: ManagedSwitch) -> None:
         try:
-            changes = await site.converge(self._plan.entities[site.where.name])
-            _LOG.info("converged %s: %s", site.where.name, changes)
+            changes = await managed.converge(self._plan.entities[managed.where.name])
+            _LOG.info("converged %s: %s", managed.where.name, changes)
         except SwitchError as problem:
-            site.connection.renew(str(problem))
+            managed.connection.renew(str(problem))
 
     async def _catch_up(self) -> None:
-        """Converges the switches that hold what was planned before."""
+        """Converges the switches that still hold an earlier plan."""
         behind = [
-            site for name, site in self._sites.items() if site.ready and not site.holds(self._plan.entities[name])
+            managed
+            for name, managed in self._managed_switches.items()
+            if managed.ready and not managed.holds(self._plan.entities[name])
         ]
         await asyncio.gather(*map(self._converge_or_renew, behind))
 
-    async def _on_ready(self, site: Site, switch: Switch) -> None:
+    async def _on_ready(self, managed: ManagedSwitch, switch: Switch) -> None:
         if not switch.is_primary:
-            self._stood_by = True
-            site.stand_by()
+            self._was_backup = True
+            managed.stand_by()
             return
         async with self._lock:
-            if self._stood_by:
+            if self._was_backup:
                 self._refresh()
-            if not self._learnt or self._stood_by:
-                # Another controller has numbered the jobs, or this one in an earlier life.
+            if not self._indices_known or self._was_backup:
+                # Another controller has numbered the jobs, or this one before a restart.
                 known = await read_indices(switch)
                 if known:
-                    self._learnt = True
+                    self._indices_known = True
                     self._plan = make_plan(self._pipeline, self._plan.fabric, self._plan.jobs, known, self._links.down)
-            self._stood_by = False
-        site.serve(switch, lambda: self._plan.fabric, self._links, self._violations)
+            self._was_backup = False
+        managed.serve(switch, lambda: self._plan.fabric, self._links, self._violations)
         if not self._links_known.is_set() and await holds_state(switch):
             # It forwards, perhaps around a link that is down, which is soon known again.
             await self._links_known.wait()
-        while not site.holds(self._plan.entities[site.where.name]):
-            changes = await site.write(switch, self._plan.entities[site.where.name])
-            self._learnt = True
-            _LOG.info("converged %s: %s", site.where.name, changes)
+        while not managed.holds(self._plan.entities[managed.where.name]):
+            changes = await managed.write(switch, self._plan.entities[managed.where.name])
+            self._indices_known = True
+            _LOG.info("converged %s: %s", managed.where.name, changes)
         self._note_start()
 
     def _refresh(self) -> None:
-        """Takes over what changed in the files while another controller was primary; bad files change nothing."""
+        """Reads the files again: they may have changed while another controller was primary. Bad files change nothing."""
         try:
             fabric, jobs = self._read_files()
             self._plan = make_plan(self._pipeline, fabric, jobs, self._plan.indices, self._links.down)
             self._links.follow(fabric)
         except GradlaneError as problem:
-            _LOG.error("files not read again: %s", problem)
+            _LOG.error("reload failed, nothing has changed: %s", problem)
 
     async def _supervise_links(self) -> None:
-        """Tells every link's ends about each other, and routes around links that do not work."""
+        """Sends LLDP over every link, and routes around links that do not work."""
         loop = asyncio.get_running_loop()
         rounds = 0
         while True:
             begin = loop.time()
-            present = {name: site for name, site in self._sites.items() if site.connection.primary}
-            await asyncio.gather(*(self._send_lldp(site) for site in present.values()))
+            present = {name: managed for name, managed in self._managed_switches.items() if managed.connection.primary}
+            await asyncio.gather(*(self._send_lldp(managed) for managed in present.values()))
             await asyncio.sleep(links.INTERVAL)
             if loop.time() > begin + 1.5 * links.INTERVAL:
-                continue  # the machine is busy: what has not arrived says nothing
-            stayed = {name for name, site in present.items() if site.connection.primary}
+                continue  # the machine is busy: a missing frame means nothing
+            stayed = {name for name, managed in present.items() if managed.connection.primary}
             if self._links.tick(stayed):
                 await self._reroute()
-            if all(site.connection.connected or site.late for site in self._sites.values()):
+            if all(managed.connection.connected or managed.late for managed in self._managed_switches.values()):
                 rounds += 1
             if rounds > links.ENOUGH:
                 self._links_known.set()
 
-    async def _send_lldp(self, site: Site) -> None:
+    async def _send_lldp(self, managed: ManagedSwitch) -> None:
         try:
-            await site.send(self._links.frames(site.where.name))
+            await managed.send(self._links.frames(managed.where.name))
         except SwitchError as problem:
-            _LOG.debug("links of %s not asked: %s", site.where.name, problem)  # its session ends, which tells more
+            _LOG.debug("no LLDP from %s: %s", managed.where.name, problem)  # its session ends, which is logged
 
     async def _reroute(self) -> None:
         async with self._lock:
@@ -326,11 +329,11 @@ class Controller:
                 _LOG.error("can't route around links that are down: %s", problem)
             await self._catch_up()
 
-    def _on_late(self, _site: Site) -> None:
+    def _on_late(self, _site: ManagedSwitch) -> None:
         self._note_start()
 
     def _note_start(self) -> None:
-        sites = self._sites.values()
-        if self._started.is_set() or not all(site.ready or site.late for site in sites):
+        managed_switches = self._managed_switches.values()
+        if self._started.is_set() or not all(managed.ready or managed.late for managed in managed_switches):
             return
-        (self._started if any(site.ready for site in sites) else self._hopeless).set()
+        (self._started if any(managed.ready for managed in managed_switches) else self._none_reachable).set()

@@ -53,6 +53,8 @@ def _load_all(paths: Iterable[Path]) -> dict[str, Job]:
     for path in paths:
         it = job.load(path)
         if it.name in jobs:
-            raise job.JobError(str(path), "job.name", f"is {it.name!r}, like that of {jobs[it.name].file}; one each")
+            raise job.JobError(
+                str(path), "job.name", f"is {it.name!r}, like that of {jobs[it.name].file}; each needs its own"
+            )
         jobs[it.name] = it
     return jobs

@@ -242,15 +242,17 @@ def _check_buffer(table: Table, buffer: int, thresholds: Thresholds | None) -> N
 def _check_distinct(table: Table, port: Port, other: Port) -> None:
     where = f"port {other.number} of {other.switch!r}"
     if (port.switch, port.number) == (other.switch, other.number):
-        raise table.error("number", f"is {port.number}, like that of host {other.host!r} at {port.switch!r}; one each")
+        raise table.error(
+            "number", f"is {port.number}, like that of host {other.host!r} at {port.switch!r}; take another"
+        )
     for key in ("host", "host_mac", "address", "address6"):
         value = getattr(port, key)
         if value is not None and value == getattr(other, key):
-            raise table.error(key, f"is {str(value)!r}, like that of {where}; one each")
+            raise table.error(key, f"is {str(value)!r}, like that of {where}; each needs its own")
     for key in ("prefix", "prefix6"):
         mine, theirs = getattr(port, key), getattr(other, key)
         if mine is not None and theirs is not None and mine != theirs and mine.overlaps(theirs):
-            raise table.error(key, f"{mine} overlaps {theirs} of {where}; the same one, or one each")
+            raise table.error(key, f"{mine} overlaps {theirs} of {where}; make them equal or disjoint")
 
 
 def _mac(table: Table, key: str) -> str:
@@ -289,7 +291,7 @@ def _link_ports(
         for switch, number in ends:
             user = taken.setdefault((switch.name, number), "")
             if user:
-                raise table.error("ends", f"name port {number} of {switch.name!r}, which {user} has; one each")
+                raise table.error("ends", f"name port {number} of {switch.name!r}, which {user} has; take another")
             taken[switch.name, number] = "another link"
         for (switch, number), (peer, peer_number) in (ends, ends[::-1]):
             mac, peer_mac = _link_mac(switch, number), _link_mac(peer, peer_number)
@@ -324,7 +326,7 @@ def _dscp_classes(tables: Sequence[Table]) -> tuple[tuple[int, int], ...]:
                 "dscp", f"is {dscp}, which always has class {CONTROL_CLASS} (agents' control); leave it out"
             )
         if dscp in classes:
-            raise table.error("dscp", f"{dscp} is listed twice; once is right")
+            raise table.error("dscp", f"{dscp} is listed twice; list it once")
         classes[dscp] = table.integer("queue_class", 0, 7)
         table.finish()
     return tuple(sorted(classes.items()))
@@ -336,7 +338,7 @@ def _rewrites(tables: Sequence[Table], switches: Sequence[str]) -> tuple[Rewrite
         switch = _switch_name(table, switches)
         port, dscp = table.integer("port", 1, MAX_PORT), table.integer("dscp", 0, 63)
         if (switch, port, dscp) in rewrites:
-            raise table.error("dscp", f"{dscp} is rewritten twice at port {port} of {switch!r}; once is right")
+            raise table.error("dscp", f"{dscp} is rewritten twice at port {port} of {switch!r}; rewrite it once")
         rewrites[switch, port, dscp] = Rewrite(switch, port, dscp, table.integer("to", 0, 63))
         table.finish()
     return tuple(rewrites.values())
@@ -350,7 +352,7 @@ def _check_addresses(root: Table, fabric: Fabric) -> None:
         for key, value in (("mac", port.mac), ("gateway", port.gateway), ("gateway6", port.gateway6)):
             if value is not None and str(value) in hosts:
                 raise root.error(
-                    f"port[{position}].{key}", f"is {str(value)!r}, which host {hosts[str(value)]!r} has; one each"
+                    f"port[{position}].{key}", f"is {str(value)!r}, which host {hosts[str(value)]!r} has; take another"
                 )
     numbers = {(port.switch, port.number) for port in (*fabric.ports, *fabric.link_ports)}
     for position, rewrite in enumerate(fabric.rewrites):

@@ -104,7 +104,7 @@ def make_echo_reply(packet: Packet) -> bytes | None:
 
 
 def make_time_exceeded(packet: Packet, source: Address) -> bytes | None:
-    """What the sender of an expired packet is told; None if it must not be (RFC 1812, 4.3.2.7; RFC 4443, 2.4)."""
+    """The answer to the sender of an expired packet; None if there must be none (RFC 1812, 4.3.2.7; RFC 4443, 2.4)."""
     if packet.destination_mac[0] & 1 or packet.destination.is_multicast or packet.source.is_multicast:
         return None
     if packet.source.is_unspecified or packet.source.is_loopback or packet.fragment or _is_icmp_error(packet):

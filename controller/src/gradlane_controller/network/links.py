@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether links work: each end says every half a second who it is (LLDP, IEEE 802.1AB), and the other end listens.
+"""Whether links work: each end announces itself every half second (LLDP, IEEE 802.1AB), and the other end listens.
 
 A switch sees only its own ports go down; a link that fails elsewhere is found here. A frame counts as missing only if
 at the same time others of the same sender arrived, and others arrived at the same receiver: when everything there falls
-silent, the likeliest culprit is the way to the controller, or the controller itself, and a switch's last link is better
-used than not. Nor does a lost session say anything about links, as switches forward without the controller. What is
-behind a switch without a session is found out by probes that it routes back to its neighbour; one without hosts that
-no longer does so is gone around.
+silent, the likeliest cause is the path to the controller, or the controller itself, and a switch's last link is better
+used than not. A lost session says nothing about links either, because switches forward without the controller. A switch
+without a session is checked by probes that it routes back to its neighbour; if it has no hosts and no longer does so,
+it is avoided.
 """
 
 import logging
@@ -19,7 +19,7 @@ from gradlane_controller.network.fabric import Fabric, LinkPort
 from gradlane_controller.network.frames import make_lldp, make_probe, parse_lldp, parse_probe
 
 INTERVAL = 0.5  # seconds between two frames
-ENOUGH = 3  # missing frames in a row make a link one that is down, arriving ones make it one that works
+ENOUGH = 3  # frames in a row: so many missing, and a link is down; so many arrived, and it works
 _TTL = 2
 
 _LOG = logging.getLogger(__name__)
@@ -69,8 +69,8 @@ class _Link:
         """The ends at which nothing arrives."""
         return [
             f"{switch}:{number}"
-            for ways in (self.directions, self.probes)
-            for (switch, number), it in ways.items()
+            for directions in (self.directions, self.probes)
+            for (switch, number), it in directions.items()
             if not it.works
         ]
 
@@ -79,7 +79,7 @@ class _Link:
 
 
 class Links:
-    """The links of a fabric; they are taken to work until they are found not to."""
+    """The links of a fabric; they count as working until they are found not to."""
 
     def __init__(self, fabric: Fabric) -> None:
         self._links: dict[End, _Link] = {}
@@ -149,8 +149,8 @@ class Links:
         """Half a second is over; `present` are the switches that could send and listen. Whether a link changed."""
         changed = False
         links = list({id(link): link for link in self._links.values()}.values())
-        ways = [(link.peer_of(end), end, it) for link in links for end, it in link.directions.items()]
-        spoke, listened = {peer[0] for peer, _, it in ways if it.heard}, {end[0] for _, end, it in ways if it.heard}
+        heard = [(link.peer_of(end), end) for link in links for end, it in link.directions.items() if it.heard]
+        spoke, listened = {peer[0] for peer, _ in heard}, {end[0] for _, end in heard}
         for link in links:
             both = all(end.switch in present for end in link.ends)
             for end, direction in link.directions.items():

@@ -22,7 +22,7 @@ class Topology:
         return self._distances[destination].get(source)
 
     def next_ports(self, source: str, destination: str) -> tuple[LinkPort, ...]:
-        """The ports of `source` by which a shortest path to `destination` begins; none if they are the same."""
+        """The ports of `source` at which a shortest path to `destination` begins; none if they are the same."""
         away = self.distance(source, destination)
         if away is None:
             return ()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the switches have to hold: a pure function of the fabric and the jobs."""
+"""The entries that the switches need: a pure function of the fabric and the jobs."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -23,7 +23,7 @@ def desired_entities(
 ) -> dict[str, list[Entity]]:
     """Every entity that each switch has to hold, by the switch's name; no more and no less.
 
-    `indices` are job indices by job id: those that switches know jobs by already. `down` are the ends of links, as
+    `indices` are job indices by job id, those that switches already use. `down` are the ends of links, as
     switch and port, that do not work now. Raises JobError for a job that does not fit the fabric or another job.
     """
     jobs = tuple(jobs)

@@ -21,16 +21,16 @@ _BY_SIZE = ("nothing", "sixteenth", "eighth", "quarter", "half", "rest_of_half",
 def budget_shares(topologies: Iterable[Topology], switch: str) -> list[Entity]:
     """The parts by where a packet came from and goes to; what is not there takes nothing.
 
-    Of several topologies, before and after a link went down, the smaller part: messages on the way see both.
+    Of several topologies, before and after a link went down, the smaller part: messages in flight meet both.
     """
     topologies = list(topologies)
-    ways = {
+    found = {
         (0, 0): ["whole"],
         (0, 1): ["half" if topology.longest_from(switch) < 2 else "quarter" for topology in topologies],
         (1, 0): ["rest_of_half"],
         (1, 1): [_of_middle(topology, switch) for topology in topologies],
     }
-    smallest = {way: min(parts, key=_BY_SIZE.index) for way, parts in ways.items()}
+    smallest = {key: min(parts, key=_BY_SIZE.index) for key, parts in found.items()}
     return [
         P4TableEntry("budget_shares", match=Match(from_fabric=source, to_fabric=destination), action=Action(part))
         for (source, destination), part in smallest.items()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a switch is told."""
+"""The entities that the controller writes to a switch."""
 
 from finsy import P4DigestEntry, P4MeterEntry, P4MulticastGroupEntry, P4TableEntry
 

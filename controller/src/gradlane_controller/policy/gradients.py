@@ -28,7 +28,7 @@ def assign_indices(jobs: Iterable[Job], known: Mapping[int, int]) -> dict[int, i
 
 
 def known_jobs(jobs: Iterable[Job], indices: Mapping[int, int]) -> list[Entity]:
-    """What every switch on the way has to know of a job."""
+    """What every switch on a job's paths has to know of it."""
     return [
         P4TableEntry(
             "jobs",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a switch has to know of its ports, of ordinary traffic, and what it may tell the controller."""
+"""Ports, ordinary traffic, and how much a switch may send to the controller."""
 
 from finsy import Action, Match, P4DigestEntry, P4MeterConfig, P4MeterEntry, P4TableEntry
 
@@ -13,7 +13,7 @@ VIOLATIONS = "guard_violation_t"
 
 
 def ports(fabric: Fabric, switch: SwitchAddress) -> list[Entity]:
-    """Whether hosts or another switch is behind a port, so whose tags are trusted."""
+    """Whether hosts or another switch are behind a port: tags are trusted only of switches."""
     kinds = [(port.number, "edge") for port in fabric.ports_at(switch.name)]
     kinds += [(port.number, "fabric") for port in fabric.link_ports_at(switch.name)]
     return [
@@ -39,7 +39,7 @@ def ordinary_traffic(fabric: Fabric, switch: str) -> list[Entity]:
 
 
 def notifications() -> list[Entity]:
-    """How much the controller wants to be told: packets to answer, and violations of the guard, in lists."""
+    """How many packets a switch may send to the controller, and how it reports violations of the guard."""
     config = P4MeterConfig(cir=PUNTS_PER_SECOND, cburst=PUNT_BURST, pir=PUNTS_PER_SECOND, pburst=PUNT_BURST)
     rates = [P4MeterEntry("punt_rates", index=int(reason), config=config) for reason in PUNTS]
     violations = P4DigestEntry(VIOLATIONS, max_list_size=64, max_timeout_ns=100_000_000, ack_timeout_ns=1_000_000_000)

@@ -29,7 +29,7 @@ class Usage:
         return {place: jobs for place, jobs in self._jobs.items() if len(jobs) > 1}
 
     def _ports_of(self, job: Job) -> set[tuple[str, int]]:
-        """Those of its hosts, and of every link on the way between a worker and an aggregator."""
+        """Those of its hosts, and of every link on a path between a worker and an aggregator."""
         found = {(port.switch, port.number) for port in self._fabric.host_ports(it.host for it in job.members)}
         workers = {port.switch for port in self._fabric.host_ports(it.host for it in job.workers)}
         aggregators = {port.switch for port in self._fabric.host_ports(it.host for it in job.aggregators)}

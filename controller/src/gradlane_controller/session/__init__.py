@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One switch: the P4Runtime session, what it holds, its counters and what it tells."""
+"""One switch: the P4Runtime session, the entries that it holds, its counters and its reports of violations."""

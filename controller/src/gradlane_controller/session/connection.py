@@ -25,7 +25,7 @@ _Entity = TypeVar("_Entity", bound=P4Entity)
 
 
 class FinsyLog(logging.Handler):
-    """finsy tells why a task of a switch failed only to its log. This keeps the reason; details go to our debug log."""
+    """finsy says only in its log why a task of a switch failed. This keeps the reason; details go to our debug log."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Connection:
     """Keeps a session with one switch.
 
     `on_ready` runs at each new session and each time this controller becomes the primary one, with the pipeline in
-    place if it is primary; when it fails with P4ClientError the session is opened anew.
+    place if it is primary; when it fails with P4ClientError the session is reopened.
     `on_lost` hears why a session ended, `on_late` why there still is none after the time that a switch may take.
     """
 
@@ -111,10 +111,10 @@ class Connection:
         """
         loop = asyncio.get_running_loop()
         begin = loop.time()
-        told = False
+        late = False
         while True:
             left = max(begin + START_SECONDS - loop.time(), 1.0)
-            first = not (self._was_ready or told)
+            first = not (self._was_ready or late)
             answered = await self._run_session(min(ATTEMPT_SECONDS, left) if first else ATTEMPT_SECONDS)
             failure = self._failure or self._finsy_log.failure(self._where.name)
             reason = f"{self.name}: {self._why_lost()}"
@@ -122,7 +122,7 @@ class Connection:
                 raise SwitchError(reason)
             patience = PROGRAM_SECONDS if answered else START_SECONDS
             if first and not self._was_ready and loop.time() + RETRY_SECONDS >= begin + patience:
-                told = True
+                late = True
                 self._on_late(reason)
             self._on_lost(reason)
             await asyncio.sleep(RETRY_SECONDS)
@@ -162,7 +162,7 @@ class Connection:
         self._finsy_log.forget(self._where.name)
         self._lost = asyncio.Event()
         answered = asyncio.Event()
-        # A task of its own, because finsy cancels whoever opens a session that fails half-way.
+        # A task of its own, because finsy cancels the task that opens a session if that fails half-way.
         session = asyncio.create_task(self._session(answered))
         waiter = asyncio.create_task(answered.wait())
         try:
@@ -202,7 +202,7 @@ class Connection:
                         await self._heartbeat(switch)
 
     async def _heartbeat(self, switch: Switch) -> None:
-        """A switch that hangs or vanishes closes nothing; only an unanswered request tells."""
+        """A switch that hangs or vanishes does not close the connection; only an unanswered request shows it."""
         try:
             await asyncio.wait_for(read_all(switch, P4TableEntry("port_policies")), ATTEMPT_SECONDS)
         except asyncio.TimeoutError:

@@ -92,7 +92,7 @@ async def converge(switch: Switch, desired: Iterable[Entity]) -> Changes:
     held = await read_back(switch)
     updates = difference(switch.p4info, held, desired)
     known = job_indices(held)
-    # An index that a job has had before begins anew for another one.
+    # An index that another job had before counts from zero again.
     await reset_decisions(switch, [number for job, number in job_indices(desired).items() if known.get(job) != number])
     await switch.write(updates)
     kinds = [update.type for update in updates]

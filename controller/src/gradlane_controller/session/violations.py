@@ -25,12 +25,12 @@ Key = tuple[str, int, IPv4Address | IPv6Address, int]
 @dataclass
 class _Record:
     times: int = 0
-    told: int = 0
-    told_at: float = 0.0
+    logged: int = 0  # how many of them the log has counted
+    logged_at: float = 0.0
 
 
 class Violations:
-    """Keeps and logs violations. A switch tells of the same one again only after some time, however many packets."""
+    """Keeps and logs violations. A switch reports the same one again only after some time, however many packets."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -67,7 +67,7 @@ class Violations:
             self._records.popitem(last=False)
         record.times += 1
         now = self._clock()
-        if record.told and now < record.told_at + QUIET_SECONDS:
+        if record.logged and now < record.logged_at + QUIET_SECONDS:
             return
         self._lines = [at for at in self._lines if now < at + QUIET_SECONDS]
         if len(self._lines) >= MAX_LINES:
@@ -76,9 +76,9 @@ class Violations:
         switch, port, source, job = key
         host = _host_at(fabric, switch, port)
         where = f"port {port} of {switch!r}" + (f" (host {host!r})" if host else "")
-        again = f", {record.times - record.told} times more" if record.told else ""
+        again = f", {record.times - record.logged} times more" if record.logged else ""
         _LOG.warning("refused at %s: gradients of job %d from %s%s", where, job, source, again)
-        record.told, record.told_at = record.times, now
+        record.logged, record.logged_at = record.times, now
 
 
 def _host_at(fabric: Fabric, switch: str, number: int) -> str | None:

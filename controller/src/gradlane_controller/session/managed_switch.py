@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One switch of the fabric: the session with it, what it holds, and what it asks."""
+"""One switch of the fabric: the session with it, the entries that it holds, and the packets that it punts."""
 
 import asyncio
 import logging
@@ -22,19 +22,19 @@ from gradlane_controller.session.violations import Violations
 _LOG = logging.getLogger(__name__)
 
 
-class Site:
-    """Makes one switch hold what it is given, and answers what it asks while this controller is the primary one.
+class ManagedSwitch:
+    """Keeps one switch's entries up to date, and answers its packets while this controller is the primary one.
 
-    `on_ready` runs at each session and each time this controller becomes the primary one; `on_late` when the switch has
-    not been there in time at the start.
+    `on_ready` runs at each session and each time this controller becomes the primary one; `on_late` if the switch could
+    not be reached in time at the start.
     """
 
     def __init__(
         self,
         where: SwitchAddress,
         pipeline: Pipeline,
-        on_ready: "Callable[[Site, Switch], Awaitable[None]]",
-        on_late: "Callable[[Site], None]",
+        on_ready: "Callable[[ManagedSwitch, Switch], Awaitable[None]]",
+        on_late: "Callable[[ManagedSwitch], None]",
         finsy_log: FinsyLog,
     ) -> None:
         self.where = where
@@ -48,21 +48,21 @@ class Site:
 
     @property
     def ready(self) -> bool:
-        """Whether the switch holds what it was given last, in this session."""
+        """Whether the switch was converged in this session."""
         return self._held is not None
 
     def holds(self, entities: Sequence[Entity]) -> bool:
-        """Whether it was given just this."""
+        """Whether these entities were the last that were written."""
         return self._held is entities
 
     def check_ready(self) -> None:
-        """Raises SwitchError unless the switch is there."""
+        """Raises SwitchError unless the switch is connected and converged."""
         if not self.ready:
             why = self.problem if self.connection.connected else "is not connected"
             raise SwitchLostError(f"{self.connection.name} {why}")
 
     async def converge(self, entities: Sequence[Entity]) -> Changes:
-        """Gives the switch what it is to hold. Raises SwitchError."""
+        """Makes the switch hold these entities. Raises SwitchError."""
 
         async def write(switch: Switch) -> Changes:
             return await self.write(switch, entities)
@@ -84,12 +84,12 @@ class Site:
         _LOG.warning("%s: %s", self.connection.name, self.problem)
 
     def serve(self, switch: Switch, fabric: Callable[[], Fabric], links: Links, violations: Violations) -> None:
-        """Answers what the switch asks and takes what it tells, while this controller is primary in this session."""
+        """Answers punted packets and takes digests, while this controller is primary in this session."""
         switch.create_task(self._answer(switch, fabric, links))
         switch.create_task(self._listen(switch, fabric, violations))
 
     async def send(self, frames: Iterable[tuple[int, bytes]]) -> None:
-        """Frames, each by its port. Raises SwitchError."""
+        """Sends frames, each by its port. Raises SwitchError."""
         packets = [P4PacketOut(frame, reserved=0, egress_port=port) for port, frame in frames]
 
         async def write(switch: Switch) -> None:
