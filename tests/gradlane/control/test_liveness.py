@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gradlane.control import liveness
-from gradlane.control.liveness import (
+from gradlane.daemon import liveness
+from gradlane.daemon.liveness import (
     INDIRECT_SECONDS,
     LATE_SECONDS,
     SILENT_SECONDS,

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from gradlane.control.liveness import STOPPED_SECONDS
 from gradlane.control.peers import DEAD_SECONDS, HEARTBEAT_SECONDS
 from tests.support.paths import ROOT
 from tests.support.running_agents import (

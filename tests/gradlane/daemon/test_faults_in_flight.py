@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from gradlane import Communicator
-from gradlane.control.liveness import LATE_SECONDS, SILENT_SECONDS
 from gradlane.control.peers import DEAD_SECONDS
+from gradlane.daemon.liveness import LATE_SECONDS, SILENT_SECONDS
 from gradlane.errors import AgentError
 from gradlane.wire import CONTROL_PORT
 from tests.support.running_agents import PATIENCE, Agent, Lan, agents, job_file, loopback, until

@@ -18,7 +18,7 @@ from gradlane.control.security import Credentials
 from gradlane.daemon import clients, logs
 from gradlane.daemon.clients import Client
 from gradlane.daemon.config import RELOADED, AgentConfig
-from gradlane.daemon.session import Services, Session
+from gradlane.daemon.local_job import LocalJob, Services
 from gradlane.datapath.transport import Transport
 from gradlane.errors import AgentError
 from gradlane.ipc.messages import Message
@@ -40,7 +40,7 @@ class Agent:
         self.clients: set[Client] = set()
         self._started = time.time()
         self._ended = self._failed = 0
-        self._sessions: dict[int, Session] = {}  # by the job's id
+        self._sessions: dict[int, LocalJob] = {}  # by the job's id
         self._listeners: dict[Address, Listener] = {}
         self._probers: dict[Address, Prober] = {}
         self._transport: Transport | None = None
@@ -99,7 +99,7 @@ class Agent:
         """Of a training process that is gone."""
         self.clients.discard(client)
 
-    async def join(self, client: Client, message: Message) -> tuple[Session, int]:
+    async def join(self, client: Client, message: Message) -> tuple[LocalJob, int]:
         """The session for a training process, and its index there. Raises AgentError or JobError."""
         parsed = job.parse(str(message["job"]), str(message["file"]))
         rank, process = int(message["rank"]), int(message.get("process", 0))
@@ -126,7 +126,7 @@ class Agent:
         session.admit(parsed, rank, process, client, message.get("request"))
         return session, process
 
-    def _start(self, parsed: Job, rank: int) -> Session:
+    def _start(self, parsed: Job, rank: int) -> LocalJob:
         if len(self._sessions) >= self.config.jobs:
             names = ", ".join(repr(session.job.name) for session in self._sessions.values())
             raise AgentError(
@@ -136,10 +136,10 @@ class Agent:
         assert self._transport is not None
         address = parsed.member(rank).address
         services = Services(self._listeners[address], self._probers[address], self._transport, self.config.memory)
-        self._sessions[parsed.id] = session = Session(parsed, rank, services, self._session_ended)
+        self._sessions[parsed.id] = session = LocalJob(parsed, rank, services, self._session_ended)
         return session
 
-    def _session_ended(self, session: Session) -> None:
+    def _session_ended(self, session: LocalJob) -> None:
         del self._sessions[session.job.id]
         context = {"job": session.job.name, "rank": session.rank}
         if session.failure:

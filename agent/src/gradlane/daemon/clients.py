@@ -13,7 +13,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Protocol
 
-from gradlane.daemon.session import Session
+from gradlane.daemon.local_job import LocalJob
 from gradlane.errors import AgentError, GradlaneError
 from gradlane.ipc import messages
 from gradlane.ipc.status import AgentStatus
@@ -26,7 +26,7 @@ _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 class Agent(Protocol):
     """What a client needs of its agent."""
 
-    async def join(self, client: "Client", message: messages.Message) -> tuple[Session, int]: ...
+    async def join(self, client: "Client", message: messages.Message) -> tuple[LocalJob, int]: ...
     def forget(self, client: "Client") -> None: ...
     def status(self) -> AgentStatus: ...
 
@@ -37,7 +37,7 @@ class Client:
     def __init__(self, agent: Agent, sock: socket.socket) -> None:
         self._agent = agent
         self._socket = sock
-        self._session: Session | None = None
+        self._session: LocalJob | None = None
         self._process = 0
         self._joining: asyncio.Task[None] | None = None
         self._closed = False

@@ -10,10 +10,11 @@ from collections.abc import Callable, Coroutine
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
-from gradlane.control import joining, liveness
+from gradlane.control import joining
 from gradlane.control.listener import Listener
 from gradlane.control.peers import Peers, Stage
 from gradlane.control.probing import Prober
+from gradlane.daemon import liveness
 from gradlane.datapath.exchange import Exchange
 from gradlane.datapath.transport import Engine, Transport
 from gradlane.errors import AgentError, listed
@@ -49,10 +50,10 @@ class Services:
     memory: int
 
 
-class Session:
+class LocalJob:
     """Joins the job, serves its local processes, and leaves. `ended` is called once, when all is over."""
 
-    def __init__(self, job: Job, rank: int, services: Services, ended: Callable[["Session"], None]) -> None:
+    def __init__(self, job: Job, rank: int, services: Services, ended: Callable[["LocalJob"], None]) -> None:
         self.job = job
         self.rank = rank
         self.failure = ""
