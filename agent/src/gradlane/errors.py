@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The errors that users of the agent see."""
 
+import errno
 from collections.abc import Sequence
 
 _LISTED = 8
@@ -19,3 +20,12 @@ class GradlaneError(Exception):
 
 class AgentError(GradlaneError):
     """The agent refused or lost something; the message names the culprit (rank, address, file or key)."""
+
+
+def cannot_bind(place: str, error: OSError) -> AgentError:
+    """Why a port can't be had. `place`: its protocol, number and address."""
+    why = {
+        errno.EADDRINUSE: "is in use: another agent or program holds it",
+        errno.EADDRNOTAVAIL: "can't be bound: no interface of this host has the address",
+    }.get(error.errno or 0, f"can't be bound: {error.strerror}")
+    return AgentError(f"{place} {why}")

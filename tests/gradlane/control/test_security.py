@@ -16,8 +16,8 @@ import pytest
 
 from gradlane import job, wire
 from gradlane.control import handshake
-from gradlane.control.handshake import Call, Refused
-from gradlane.control.listener import HANDSHAKE_SECONDS, MAX_PENDING
+from gradlane.control.handshake import HANDSHAKE_SECONDS, Call, Refused
+from gradlane.control.listener import MAX_PENDING
 from gradlane.control.security import Credentials
 from tests.support.certificates import Authority
 from tests.support.running_agents import KEY, Agent, Member, agents, job_file, loopback, members, running

@@ -10,9 +10,9 @@ from gradlane.daemon.config import AgentConfig
 
 def test_jobs_of_one_name_are_told_apart_by_their_ids() -> None:
     agent = Agent(AgentConfig(()))
-    sessions: dict[int, Any] = {
+    jobs: dict[int, Any] = {
         number: SimpleNamespace(job=SimpleNamespace(name=name, id=number), status=lambda number=number: {"id": number})
         for number, name in ((1, "resnet"), (2, "resnet"), (3, "other"))
     }
-    agent._sessions = sessions
+    agent._jobs = jobs
     assert agent.status()["jobs"] == {"resnet (1)": {"id": 1}, "resnet (2)": {"id": 2}, "other": {"id": 3}}

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from gradlane.control.peers import DEAD_SECONDS, HEARTBEAT_SECONDS
+from gradlane.daemon.liveness import STOPPED_SECONDS
 from tests.support.paths import ROOT
 from tests.support.running_agents import (
     PATIENCE,
@@ -104,7 +105,7 @@ def test_a_training_process_that_is_killed_or_stopped_is_named(tmp_path: Path, n
             process.kill()
             process.wait()
         assert f"rank 1 (h1, {addresses[1]}): its training process" in said
-        assert "ended without closing" in said if number == signal.SIGKILL else f"(pid {process.pid}) has been" in said
+        assert "ended without leaving" in said if number == signal.SIGKILL else f"(pid {process.pid}) has been" in said
         assert hosts[1].status()["jobs"] == {}
 
 

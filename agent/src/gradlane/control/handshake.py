@@ -11,12 +11,15 @@ Lines of JSON. Versions are looked at first, then the proof, then the digest of 
 import asyncio
 import json
 import secrets
+import socket
 import ssl
 from collections.abc import Mapping
 from typing import Any
 
 from gradlane import wire
+from gradlane.control import tls
 from gradlane.control.security import Binding, Credentials, fingerprint, misnamed
+from gradlane.control.tls import Connected
 from gradlane.errors import GradlaneError
 from gradlane.job import Job
 
@@ -25,6 +28,7 @@ AGENTS_VERSION = 3
 # Both must match; wire.VERSION is that of the datagrams' header, which switches read too.
 VERSION = f"{AGENTS_VERSION}.{wire.VERSION}"
 MAX_LINE = 16384
+HANDSHAKE_SECONDS = 10.0  # many at once, on a busy machine
 
 Message = dict[str, Any]
 
@@ -67,6 +71,25 @@ def _problem(message: Mapping[str, Any], job: Job, binding: Binding, role: str) 
 
 def _tls(writer: asyncio.StreamWriter) -> ssl.SSLObject:
     return writer.get_extra_info("ssl_object")
+
+
+async def secure(sock: socket.socket, context: tls.Context) -> Connected:
+    """Streams over TLS on a connected socket, which they take over. Raises as `tls.secure`."""
+    reader, writer = await tls.secure(sock, context, MAX_LINE, HANDSHAKE_SECONDS)
+    _mark_as_control(writer)
+    return reader, writer
+
+
+def _mark_as_control(writer: asyncio.StreamWriter) -> None:
+    """The DSCP that switches serve in the top class; no delay."""
+    sock: socket.socket | None = writer.get_extra_info("socket")
+    if sock is None:
+        return  # the connection is lost already, and the reader knows why
+    if sock.family == socket.AF_INET6:
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, wire.CONTROL_DSCP << 2)
+    else:
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, wire.CONTROL_DSCP << 2)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 async def introduce(

@@ -7,22 +7,20 @@ HANDSHAKE_SECONDS, and MAX_LINE bytes. A flood takes the places of the oldest, w
 
 import asyncio
 import contextlib
-import errno
 import logging
 import socket
 import ssl
 from typing import Protocol
 
 from gradlane import wire
-from gradlane.control import tls
-from gradlane.control.handshake import MAX_LINE, Call
+from gradlane.control import handshake
+from gradlane.control.handshake import HANDSHAKE_SECONDS, Call
 from gradlane.control.security import Credentials
-from gradlane.errors import AgentError
+from gradlane.errors import cannot_bind
 from gradlane.toml_file import Address
 
 log = logging.getLogger("gradlane")
 
-HANDSHAKE_SECONDS = 10.0  # many at once, on a busy machine
 MAX_PENDING = 512
 # A caller whose job is not here yet waits for it this long, then it is hung up and calls again: so one whose host is
 # gone does not keep its place.
@@ -42,18 +40,6 @@ class Host(Protocol):
 
     def broken(self, address: str, problem: str) -> None:
         """Someone at that address, who may be a member and call again, has not come so far."""
-
-
-def mark_as_control(writer: asyncio.StreamWriter) -> None:
-    """The DSCP that switches serve in the top class; no delay."""
-    sock: socket.socket | None = writer.get_extra_info("socket")
-    if sock is None:
-        return  # the connection is lost already, and the reader knows why
-    if sock.family == socket.AF_INET6:
-        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, wire.CONTROL_DSCP << 2)
-    else:
-        sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, wire.CONTROL_DSCP << 2)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 class Listener:
@@ -113,8 +99,7 @@ class Listener:
         writer = None
         credentials = self.credentials
         try:
-            reader, writer = await tls.secure(sock, credentials.listening, MAX_LINE, HANDSHAKE_SECONDS)
-            mark_as_control(writer)
+            reader, writer = await handshake.secure(sock, credentials.listening)
             call = Call(reader, writer, credentials)
             await asyncio.wait_for(call.listen(), HANDSHAKE_SECONDS)
             await self._hand_over(call)
@@ -173,9 +158,5 @@ def _bind(address: Address) -> socket.socket:
         sock.listen(MAX_PENDING)
     except OSError as error:
         sock.close()
-        why = {
-            errno.EADDRINUSE: "is in use: another agent runs on this address",
-            errno.EADDRNOTAVAIL: "can't be bound: no interface of this host has the address",
-        }.get(error.errno or 0, f"can't be bound: {error.strerror}")
-        raise AgentError(f"TCP port {wire.CONTROL_PORT} of {address} {why}") from error
+        raise cannot_bind(f"TCP port {wire.CONTROL_PORT} of {address}", error) from error
     return sock

@@ -9,17 +9,14 @@ import asyncio
 import contextlib
 import itertools
 import math
-import socket
-import ssl
 import time
 from collections.abc import Callable, Coroutine
 from enum import IntEnum
 from typing import Any
 
-from gradlane import wire
-from gradlane.control import handshake, tls
+from gradlane.control import handshake
+from gradlane.control.calling import Caller
 from gradlane.control.handshake import Call, Message, Refused
-from gradlane.control.listener import HANDSHAKE_SECONDS, mark_as_control
 from gradlane.control.security import Credentials
 from gradlane.errors import AgentError, listed
 from gradlane.job import Job
@@ -27,14 +24,7 @@ from gradlane.job import Job
 HEARTBEAT_SECONDS = 0.5
 # TCP sends again 0.2, 0.6, 1.4, 3 and 6.2 s after a loss, so a connection survives an outage of 5 s.
 DEAD_SECONDS = 7.5
-# Nobody tells when an agent starts that does not run yet.
-RETRY_SECONDS = 0.2
-CONNECT_SECONDS = 5.0
-# Calls that one rank makes at once: more of them would only run out of time together.
-MAX_CALLS = 4
 LINGER_SECONDS = 2.0
-# More than PARK_SECONDS, after which the other side hangs up, on a busy machine: a call that was taken is not given up.
-ANSWER_SECONDS = 20.0
 
 
 class Stage(IntEnum):
@@ -88,7 +78,7 @@ class Peers:
         self.waiting: str | None = None
         self.silence: Callable[[int], float] = _never_heard
         self.beat: Callable[[int], None] | None = None  # until the token is known
-        self._credentials = credentials
+        self._caller = Caller(job, rank, credentials)
         self._failed = failed
         self._answer = answer
         self._peers: dict[int, Peer] = {}
@@ -101,7 +91,6 @@ class Peers:
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._lingering: set[asyncio.Task[None]] = set()
-        self._calls = asyncio.Semaphore(MAX_CALLS)
         self._closing = False
         self._refusal = ""
 
@@ -128,52 +117,15 @@ class Peers:
     # Connecting
 
     async def _call(self, rank: int) -> None:
-        while not self._closing:
-            writer = None
-            try:
-                async with self._calls:
-                    sock = await asyncio.wait_for(self._connect(rank), CONNECT_SECONDS)
-                    reader, writer = await tls.secure(
-                        sock, self._credentials.calling, handshake.MAX_LINE, HANDSHAKE_SECONDS
-                    )
-                mark_as_control(writer)
-                await asyncio.wait_for(
-                    handshake.introduce(reader, writer, self.job, self.rank, rank, self._credentials), ANSWER_SECONDS
-                )
-            except (Refused, ssl.SSLError) as error:
-                problem = str(error) if isinstance(error, Refused) else self._credentials.problem(error)
-                if writer is not None:
-                    writer.close()
-                if problem:
-                    self._refuse(f"{self.name(rank)} {problem}")
-                    return
-                await asyncio.sleep(RETRY_SECONDS)
-            except (OSError, EOFError, ValueError, asyncio.TimeoutError) as error:
-                reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-                if writer is None:
-                    self._why[rank] = f"no agent answers ({reason})"
-                elif isinstance(error, EOFError):  # after PARK_SECONDS
-                    self._why[rank] = "its agent runs, but its training has not joined yet"
-                else:
-                    self._why[rank] = f"its agent hung up ({reason})"
-                if writer is not None:
-                    writer.close()
-                await asyncio.sleep(RETRY_SECONDS)
-            else:
-                self._adopt(rank, reader, writer)
-                return
+        def note(reason: str) -> None:
+            self._why[rank] = reason
 
-    async def _connect(self, rank: int) -> socket.socket:
-        own, other = self.job.member(self.rank).address, self.job.member(rank).address
-        sock = socket.socket(socket.AF_INET if own.version == 4 else socket.AF_INET6, socket.SOCK_STREAM)
         try:
-            sock.setblocking(False)
-            sock.bind((str(own), 0))
-            await asyncio.get_running_loop().sock_connect(sock, (str(other), wire.CONTROL_PORT))
-        except BaseException:
-            sock.close()
-            raise
-        return sock
+            reader, writer = await self._caller.call(rank, note)
+        except Refused as error:
+            self._refuse(f"{self.name(rank)} {error}")
+        else:
+            self._adopt(rank, reader, writer)
 
     def accept(self, call: Call) -> None:
         """Takes over a connection that another agent opened, after its introduction was read."""

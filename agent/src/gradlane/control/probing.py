@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from gradlane import wire
-from gradlane.errors import AgentError
+from gradlane.errors import AgentError, cannot_bind
 from gradlane.job import MAX_PACKET
 from gradlane.toml_file import Address
 
@@ -93,7 +93,7 @@ class Prober:
             self._socket.bind((str(address), wire.CONTROL_PORT))
         except OSError as error:
             self._socket.close()
-            raise AgentError(f"UDP port {wire.CONTROL_PORT} of {address}: {error.strerror}") from error
+            raise cannot_bind(f"UDP port {wire.CONTROL_PORT} of {address}", error) from error
         self._probes: dict[int, Probes] = {}
         asyncio.get_running_loop().add_reader(self._socket, self._readable)
 

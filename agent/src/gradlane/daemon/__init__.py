@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent: one daemon per host, with sessions of jobs and its clients."""
+"""The agent: one daemon per host, with its jobs and their local processes."""

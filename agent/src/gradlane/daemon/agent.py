@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent: what one host has for all its jobs."""
+"""The agent: one host's listeners, sockets and jobs."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ from gradlane.toml_file import Address
 
 log = logging.getLogger("gradlane")
 
-# When a job is started anew, its new processes may come before the end of the old ones has been seen.
+# When a job is restarted, its new processes may come before the end of the old ones has been seen.
 REPLACE_SECONDS = 2.0
 
 
@@ -40,15 +40,15 @@ class Agent:
         self.clients: set[Client] = set()
         self._started = time.time()
         self._ended = self._failed = 0
-        self._sessions: dict[int, LocalJob] = {}  # by the job's id
+        self._jobs: dict[int, LocalJob] = {}  # by the job's id
         self._listeners: dict[Address, Listener] = {}
         self._probers: dict[Address, Prober] = {}
         self._transport: Transport | None = None
 
     def reload(self, config: AgentConfig) -> None:
-        """Takes over what a running agent can (`config.RELOADED`), for jobs and connections from now on.
+        """Adopts the keys that a running agent can change (`config.RELOADED`), for jobs and connections from now on.
 
-        Raises AgentError if the certificates can't be used; nothing has changed then.
+        Raises AgentError, and changes nothing, if the certificates can't be used.
         """
         credentials = Credentials(config.tls)
         self.config = replace(self.config, **{name: getattr(config, name) for name in RELOADED})
@@ -78,14 +78,14 @@ class Agent:
             yield
 
     def _stop(self) -> None:
-        for session in list(self._sessions.values()):
-            session.fail(f"the agent at {session.address} was stopped")
+        for local in list(self._jobs.values()):
+            local.fail(f"the agent at {local.address} was stopped")
         for client in list(self.clients):
             client.close()
 
     def _fail_all(self, reason: str) -> None:
-        for session in list(self._sessions.values()):
-            session.fail(f"{session.peers.name(session.rank)}: {reason}")
+        for local in list(self._jobs.values()):
+            local.fail(f"{local.peers.name(local.rank)}: {reason}")
 
     def _accept(self, listener: socket.socket) -> None:
         try:
@@ -96,11 +96,11 @@ class Agent:
         self.clients.add(Client(self, sock))
 
     def forget(self, client: Client) -> None:
-        """Of a training process that is gone."""
+        """A training process is gone."""
         self.clients.discard(client)
 
     async def join(self, client: Client, message: Message) -> tuple[LocalJob, int]:
-        """The session for a training process, and its index there. Raises AgentError or JobError."""
+        """The job that a training process asks for, and its number there. Raises AgentError or JobError."""
         parsed = job.parse(str(message["job"]), str(message["file"]))
         rank, process = int(message["rank"]), int(message.get("process", 0))
         address, processes = parsed.member(rank).address, parsed.member(rank).processes
@@ -116,19 +116,19 @@ class Agent:
                 f"{parsed.file}: job.key: is missing, and this agent has no certificates ([tls] of its file); make "
                 "a key with `openssl rand -hex 16`"
             )
-        session = self._sessions.get(parsed.id)
-        if session is not None and not session.takes(parsed, rank, process):
+        local = self._jobs.get(parsed.id)
+        if local is not None and not local.takes(parsed, rank, process):
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(session.over.wait(), REPLACE_SECONDS)
-            session = self._sessions.get(parsed.id)
-        if session is None:
-            session = self._start(parsed, rank)
-        session.admit(parsed, rank, process, client, message.get("request"))
-        return session, process
+                await asyncio.wait_for(local.over.wait(), REPLACE_SECONDS)
+            local = self._jobs.get(parsed.id)
+        if local is None:
+            local = self._start(parsed, rank)
+        local.admit(parsed, rank, process, client, message.get("request"))
+        return local, process
 
     def _start(self, parsed: Job, rank: int) -> LocalJob:
-        if len(self._sessions) >= self.config.jobs:
-            names = ", ".join(repr(session.job.name) for session in self._sessions.values())
+        if len(self._jobs) >= self.config.jobs:
+            names = ", ".join(repr(local.job.name) for local in self._jobs.values())
             raise AgentError(
                 f"this agent carries {self.config.jobs} job(s) at once (limits.jobs of its file), and does: {names}"
             )
@@ -136,18 +136,18 @@ class Agent:
         assert self._transport is not None
         address = parsed.member(rank).address
         services = Services(self._listeners[address], self._probers[address], self._transport, self.config.memory)
-        self._sessions[parsed.id] = session = LocalJob(parsed, rank, services, self._session_ended)
-        return session
+        self._jobs[parsed.id] = local = LocalJob(parsed, rank, services, self._job_ended)
+        return local
 
-    def _session_ended(self, session: LocalJob) -> None:
-        del self._sessions[session.job.id]
-        context = {"job": session.job.name, "rank": session.rank}
-        if session.failure:
+    def _job_ended(self, local: LocalJob) -> None:
+        del self._jobs[local.job.id]
+        context = {"job": local.job.name, "rank": local.rank}
+        if local.failure:
             self._failed += 1
-            log.error("job %s: rank %d failed: %s", session.job.name, session.rank, session.failure, extra=context)
+            log.error("job %s: rank %d failed: %s", local.job.name, local.rank, local.failure, extra=context)
         else:
             self._ended += 1
-            log.info("job %s: rank %d ended", session.job.name, session.rank, extra=context)
+            log.info("job %s: rank %d ended", local.job.name, local.rank, extra=context)
 
     def status(self) -> AgentStatus:
         """What `gradlane status` shows."""
@@ -167,10 +167,10 @@ class Agent:
             "limits": {"jobs": self.config.jobs, "memory": self.config.memory},
             "control": control,
             "transport": {} if self._transport is None else self._transport.statistics(),
-            "jobs": {self._shown(session.job): session.status() for session in self._sessions.values()},
+            "jobs": {self._shown(local.job): local.status() for local in self._jobs.values()},
         }
 
     def _shown(self, job: Job) -> str:
         """A job's name; with its id where jobs of different ids have the same name."""
-        names = [session.job.name for session in self._sessions.values()]
+        names = [local.job.name for local in self._jobs.values()]
         return job.name if names.count(job.name) == 1 else f"{job.name} ({job.id})"

@@ -37,7 +37,7 @@ class Client:
     def __init__(self, agent: Agent, sock: socket.socket) -> None:
         self._agent = agent
         self._socket = sock
-        self._session: LocalJob | None = None
+        self._job: LocalJob | None = None
         self._process = 0
         self._joining: asyncio.Task[None] | None = None
         self._closed = False
@@ -49,7 +49,7 @@ class Client:
     @property
     def joined(self) -> bool:
         """Whether it is in a job, and does not merely ask for the status."""
-        return self._session is not None
+        return self._job is not None
 
     def tell(self, message: messages.Message, descriptors: tuple[int, ...] = ()) -> None:
         """Sends a message; a client that does not take it is dropped."""
@@ -64,7 +64,7 @@ class Client:
             self.close()
 
     def close(self) -> None:
-        """Forgets the client; its session, if it has not left it, fails."""
+        """Forgets the client; if it has not left its job, the job fails."""
         if self._closed:
             return
         self._closed = True
@@ -73,8 +73,8 @@ class Client:
         self._socket.close()
         if self._joining is not None:
             self._joining.cancel()
-        if self._session is not None:
-            self._session.client_gone(self._process)
+        if self._job is not None:
+            self._job.client_gone(self._process)
 
     def _readable(self) -> None:
         try:
@@ -92,8 +92,8 @@ class Client:
             self._handle(message, descriptors)
         except (GradlaneError, ValueError, KeyError, TypeError) as error:
             text = f"message {message['op']!r} lacks {error}" if isinstance(error, KeyError) else str(error)
-            if self._session is not None:
-                self._session.fail(text)
+            if self._job is not None:
+                self._job.fail(text)
             else:
                 self.tell({"op": "error", "message": text})
         finally:
@@ -108,20 +108,20 @@ class Client:
             self._joining = asyncio.get_running_loop().create_task(self._join(message))
         elif op == "statistics":
             status = self._agent.status() if message.get("all") else None
-            mine = self._session.statistics() if self._session is not None else {}
+            mine = self._job.statistics() if self._job is not None else {}
             self.tell({"op": "statistics", "request": message.get("request"), "statistics": mine, "agent": status})
-        elif self._session is None:
+        elif self._job is None:
             raise ValueError(f"{op!r} before the job has been joined")
-        elif self._session.failure:
-            return  # the client has been told
+        elif self._job.failure:
+            return  # the client has its error already
         elif op == "close":
-            self._session.leave(self._process)
+            self._job.leave(self._process)
         else:
-            self._session.handle(self._process, message, descriptors)
+            self._job.handle(self._process, message, descriptors)
 
     async def _join(self, message: messages.Message) -> None:
         try:
-            self._session, self._process = await self._agent.join(self, message)
+            self._job, self._process = await self._agent.join(self, message)
         except (GradlaneError, ValueError, KeyError, TypeError) as error:
             text = f"message 'join' lacks {error}" if isinstance(error, KeyError) else str(error)
             self.tell({"op": "error", "message": text})
@@ -157,7 +157,7 @@ def listening(path: Path, group: str | None, mode: int) -> Generator[socket.sock
 
 
 def _remove_remains(path: Path) -> None:
-    """Of an agent that was killed. Raises AgentError if there is something else."""
+    """Removes the socket of an agent that was killed. Raises AgentError if anything else has that path."""
     if not path.exists():
         return
     if not stat.S_ISSOCK(path.stat().st_mode):

@@ -8,7 +8,8 @@ processes that are stopped, and operations that nothing comes of.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+
+from gradlane.datapath.exchange import Waiting
 
 WATCH_SECONDS = 1.0
 STOPPED_SECONDS = 5.0
@@ -17,22 +18,6 @@ SILENT_SECONDS = 6.0
 INDIRECT_SECONDS = 2.0
 # A worker may be busy with something else, such as a checkpoint. So long it is not named.
 LATE_SECONDS = 10.0
-
-
-class Waiting(Protocol):
-    """The operation that is longest under way, and who is missing: ranks ([]: not known), local processes. `direct`:
-    of these ranks nothing has come that could wait for others."""
-
-    @property
-    def seconds(self) -> float: ...
-    @property
-    def what(self) -> str: ...
-    @property
-    def ranks(self) -> list[int]: ...
-    @property
-    def direct(self) -> bool: ...
-    @property
-    def processes(self) -> list[int]: ...
 
 
 def is_stopped(pid: int) -> bool:

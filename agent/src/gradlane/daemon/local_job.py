@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One job at one rank, inside the agent: its peers, its engine, and the training processes that it serves."""
+"""A job at this host's rank, inside the agent: its peers, its engine, and the training processes that it serves."""
 
 import asyncio
 import contextlib
@@ -14,12 +14,12 @@ from gradlane.control import joining
 from gradlane.control.listener import Listener
 from gradlane.control.peers import Peers, Stage
 from gradlane.control.probing import Prober
-from gradlane.daemon import liveness
+from gradlane.daemon import job_status, liveness
 from gradlane.datapath.exchange import Exchange
 from gradlane.datapath.transport import Engine, Transport
 from gradlane.errors import AgentError, listed
 from gradlane.ipc.messages import Message
-from gradlane.ipc.status import ClassStatus, JobStatus, PeerStatus
+from gradlane.ipc.status import JobStatus
 from gradlane.job import Job, costs
 from gradlane.job.agreement import Agreement
 from gradlane.toml_file import Address
@@ -32,7 +32,7 @@ _TYPICAL_SIZES = {"64 KiB": 64 << 10, "1 MiB": 1 << 20, "16 MiB": 16 << 20, "64 
 
 
 class Client(Protocol):
-    """A training process, as its session sees it. `pid` is 0 if it can't be seen from here."""
+    """A training process, as its job sees it. `pid` is 0 if it can't be seen from here."""
 
     pid: int
 
@@ -42,7 +42,7 @@ class Client(Protocol):
 
 @dataclass(frozen=True)
 class Services:
-    """What an address of the agent has for all of its jobs. `memory`: bytes of one for contributions that wait."""
+    """What all jobs of one address share. `memory`: bytes that each of them has for contributions that wait."""
 
     listener: Listener
     prober: Prober
@@ -51,7 +51,7 @@ class Services:
 
 
 class LocalJob:
-    """Joins the job, serves its local processes, and leaves. `ended` is called once, when all is over."""
+    """Joins the job, serves its local processes, and leaves. `ended` is called once, when the job is over here."""
 
     def __init__(self, job: Job, rank: int, services: Services, ended: Callable[["LocalJob"], None]) -> None:
         self.job = job
@@ -68,10 +68,10 @@ class LocalJob:
         self._all_here, self._all_left = asyncio.Event(), asyncio.Event()
         self._agreement: Agreement | None = None
         self._engine: Engine | None = None
-        self._data: Exchange | None = None
+        self._exchange: Exchange | None = None
         self._stopped = liveness.Stopped()
         self._progress = liveness.Progress()
-        self._late = ""  # who is, as it has been told
+        self._late = ""  # who is, as it has been reported
         self._since = time.time()
         self._last: dict[str, Any] = {"paths": {}}  # the statistics, when it is over
         services.listener.add(job.id, self.peers)
@@ -89,7 +89,7 @@ class LocalJob:
         return f"job {self.job.name}: rank {self.rank}"
 
     def takes(self, job: Job, rank: int, process: int) -> bool:
-        """Whether a local process that comes with this job file belongs to this session."""
+        """Whether a local process that comes with this job file belongs to this job."""
         return (
             replace(job, file=self.job.file) == self.job
             and rank == self.rank
@@ -98,7 +98,7 @@ class LocalJob:
         )
 
     def admit(self, job: Job, rank: int, process: int, client: Client, request: Any) -> None:
-        """A local process joins; its answer repeats `request`. Raises AgentError if it belongs to another session."""
+        """A local process joins; its answer repeats `request`. Raises AgentError if it belongs to another job."""
         if not self.takes(job, rank, process):
             owners = ", ".join(str(client.pid) for client in self._clients.values())
             raise AgentError(
@@ -120,7 +120,7 @@ class LocalJob:
                 self.leave(0)
         except (AgentError, OSError) as error:
             self.fail(str(error))
-        except Exception as error:  # the job must not hang because of a mistake of ours
+        except Exception as error:  # a bug here must not leave the job hanging
             log.exception("%s: %s", self.name, error)
             self.fail(f"{self.peers.name(self.rank)}: {error!r}")
 
@@ -140,11 +140,11 @@ class LocalJob:
         transport, memory = self._services.transport, self._services.memory
         self._engine = transport.add(self.job, self.rank, agreement, memory)
         self.peers.silence = self._engine.silence
-        self._data = data = Exchange(self.job, self.rank, self._engine, agreement, self.fail, self.peers.ask)
+        self._exchange = exchange = Exchange(self.job, self.rank, self._engine, agreement, self.fail, self.peers.ask)
         await self.peers.reach(Stage.READY, patience)
         for process, client in self._clients.items():
-            data.open(process, client.tell)
-            content, descriptors = data.joined(process)
+            exchange.open(process, client.tell)
+            content, descriptors = exchange.joined(process)
             client.tell({"op": "joined", "request": self._requests[process], **content}, descriptors)
         log.info(
             "%s joined: %d members waited for %.2f s, agreed in %.2f s: slices of %d bytes, %s, %.0f us one way",
@@ -175,7 +175,7 @@ class LocalJob:
         )
 
     def _notice(self, text: str) -> None:
-        """Tells operators and the local processes of something that may yet end well."""
+        """Reports to operators and local processes what is wrong, but may still end well."""
         self._late = text
         log.warning("%s: %s", self.name, text, extra=self._context())
         for client in self._clients.values():
@@ -210,19 +210,19 @@ class LocalJob:
 
     def handle(self, process: int, message: Message, descriptors: list[int]) -> None:
         """A message of a local process about tensors. Raises ValueError or AgentError, which end the job."""
-        if self._data is None:
+        if self._exchange is None:
             raise ValueError(f"{message['op']!r} before the job has been joined")
-        self._data.handle(process, message, descriptors)
+        self._exchange.handle(process, message, descriptors)
 
     def _answer(self, rank: int, question: Message) -> Message:
-        if self._data is None:
+        if self._exchange is None:
             raise ValueError(f"rank {rank} asks {question!r} before the job has been joined")
-        return self._data.assign(rank, question)
+        return self._exchange.assign(rank, question)
 
     # The end
 
     def fail(self, reason: str) -> None:
-        """Ends the job with an error that all its ranks and processes are told; only the first reason counts."""
+        """Ends the job; all ranks and processes get `reason` as their error. Only the first reason counts."""
         if self.failure or self.over.is_set():
             return
         self.failure = reason
@@ -232,15 +232,15 @@ class LocalJob:
         self._finish()
 
     def client_gone(self, process: int) -> None:
-        """A local process ended. Without having said goodbye, that is the end of the job."""
+        """A local process has ended. If it has not left before, this ends the job."""
         if process not in self._left:
             which = f" {process} of {len(self._clients)}" if len(self._clients) > 1 else ""
-            self.fail(f"{self.peers.name(self.rank)}: its training process{which} ended without closing its session")
+            self.fail(f"{self.peers.name(self.rank)}: its training process{which} ended without leaving the job")
 
     def leave(self, process: int) -> None:
-        """A local process is done. It is told when all ranks are, at the latest after LEAVE_SECONDS.
+        """A local process is done. It gets its answer when all ranks are, at the latest after LEAVE_SECONDS.
 
-        The engine goes on until all ranks have left, so that nobody is left waiting for a repair or an answer.
+        The engine runs until all ranks have left, so that no rank waits for a repair or an answer in vain.
         """
         self._left.add(process)
         self._farewells.append(self._spawn(self._farewell(process)))
@@ -249,7 +249,7 @@ class LocalJob:
 
     async def _leave(self) -> None:
         await self.peers.reach(Stage.LEFT, None)
-        with contextlib.suppress(AgentError):  # whoever is silent now is missed by nobody
+        with contextlib.suppress(AgentError):  # nobody needs a rank that is silent now
             await self.peers.reach(Stage.GONE, LEAVE_SECONDS)
         self._all_left.set()
         await asyncio.gather(*self._farewells)
@@ -268,12 +268,12 @@ class LocalJob:
         self._services.prober.remove(self.job.id)
         if self._engine is not None:
             self._last = self.statistics()
-            if self._data is not None:
-                self._data.stop()
+            if self._exchange is not None:
+                self._exchange.stop()
             self._engine.close()
             self._engine = None
-        if self._data is not None:
-            self._data.close()  # the engine works on its memory to the last
+        if self._exchange is not None:
+            self._exchange.close()  # the engine works on its memory to the last
         self.peers.close()
         self.over.set()
         self._ended(self)
@@ -295,9 +295,9 @@ class LocalJob:
             self._check_progress(now)
 
     def _check_progress(self, now: float) -> None:
-        if self._data is None or self._engine is None:
+        if self._exchange is None or self._engine is None:
             return
-        waiting = self._data.oldest()
+        waiting = self._exchange.oldest()
         self.peers.waiting = None if waiting is None else waiting.what
         counts = self._engine.statistics()
         idle = self._progress.idle((self.peers.waiting, counts["datagrams_received"]), now)
@@ -322,35 +322,29 @@ class LocalJob:
         if self._engine is None:
             return dict(self._last)
         others = [member.rank for member in self.job.members if member.rank != self.rank]
-        own = {} if self._data is None else self._data.statistics()
-        return {**self._engine.statistics(), **own, "paths": {str(rank): _path(self._engine, rank) for rank in others}}
+        own = {} if self._exchange is None else self._exchange.statistics()
+        return {
+            **self._engine.statistics(),
+            **own,
+            "paths": {str(rank): job_status.path(self._engine, rank) for rank in others},
+        }
 
     def status(self) -> JobStatus:
         """What operators see of the job."""
         counts = self.statistics()
-        peers: dict[str, PeerStatus] = counts.pop("paths")
-        for member in self.job.members:
-            if member.rank == self.rank:
-                continue
-            peer = peers.setdefault(str(member.rank), {})
-            peer["host"], peer["address"] = member.host, str(member.address)
-            peer["control"], heard = self.peers.state(member.rank)
-            if heard is not None:
-                peer["heard_seconds"] = heard
+        peers = job_status.peers(self.job, self.rank, self.peers, counts.pop("paths"), self._engine)
         status: JobStatus = {
             "id": self.job.id,
             "rank": self.rank,
-            "state": "joining" if self._data is None else "leaving" if self._left else "running",
+            "state": "joining" if self._exchange is None else "leaving" if self._left else "running",
             "since": self._since,
-            "step": 0 if self._data is None else max(self._data.step, 0),
-            "under_way": 0 if self._data is None else self._data.under_way,
+            "step": 0 if self._exchange is None else max(self._exchange.step, 0),
+            "in_flight": 0 if self._exchange is None else self._exchange.in_flight,
             "counts": counts,
             "peers": peers,
         }
         if self._engine is not None:
-            for rank, peer in peers.items():
-                peer["counts"] = self._engine.peer_counts(int(rank))
-            status["classes"] = self._classes(self._engine)
+            status["classes"] = job_status.classes(self.job.loss, self._engine)
             status["memory"] = {"used": counts["memory_used"], "limit": self._services.memory}
         if self._late:
             status["late"] = self._late
@@ -358,24 +352,3 @@ class LocalJob:
             status["slice_bytes"] = self._agreement.slice_bytes
             status["conditions"] = asdict(self._agreement.conditions)
         return status
-
-    def _classes(self, engine: Engine) -> list[ClassStatus]:
-        """The rows of `[[loss.classes]]`, and behind them what holds for all other layers (no range)."""
-        loss = self.job.loss
-        found: list[ClassStatus] = [
-            {"layers": list(row.layers), "push": row.push, "pull": row.pull, "counts": engine.class_counts(index)}
-            for index, row in enumerate(loss.classes)
-        ]
-        return [*found, {"push": loss.push, "pull": loss.pull, "counts": engine.class_counts(len(found))}]
-
-
-def _path(engine: Engine, rank: int) -> dict[str, Any]:
-    """What is known of the paths to a rank. `routes`: traces by their path; `hops`: what the latest trace met."""
-    rate, srtt = engine.flow(rank)
-    paths = engine.paths(rank)
-    return {
-        "rate": rate,
-        "srtt_us": srtt,
-        "routes": {path.name: path.count for path in paths},
-        "hops": list(paths[0].hops) if paths else [],
-    }

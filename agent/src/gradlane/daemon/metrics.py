@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prometheus metrics: the agent's status, read when it is asked for. docs/agent.md lists them.
+"""Prometheus metrics: the agent's status, read at each scrape. docs/agent.md lists them.
 
 Labels are the job's name, a peer's rank and a layer class ("0-3": its layers; "others": all that no class has). Only
-jobs that this agent has at the moment are shown, so the label sets are bounded by its limit of jobs and their ranks.
+running jobs are shown, so the agent's limit of jobs, and their ranks, bound the label sets.
 """
 
 import asyncio
@@ -84,37 +84,36 @@ REFUSED = {
 TRANSPORT = {
     "received": "Datagrams received",
     "sent": "Datagrams sent",
-    "foreign": "Datagrams received of no job of this agent",
+    "foreign": "Datagrams received that belong to no job of this agent",
     "unsegmented": "Batches sent datagram by datagram, as the kernel could not segment them",
     "send_errors": "Datagrams that the kernel refused to send",
     "socket_drops": "Datagrams for which the socket's buffer had no room",
     "wakeups": "Times the transport's thread was woken",
 }
 CONTROL = {
-    "calls_accepted": "Calls of other agents that were let in",
+    "calls_accepted": "Calls of other agents that were accepted",
     "calls_refused": "Calls refused: another version, key, certificate or job file",
-    "calls_broken": "Calls that ended before it was known what they wanted",
-    "calls_evicted": "Calls hung up because too many had not said what they wanted",
+    "calls_broken": "Calls that broke off before they said which job they are about",
+    "calls_evicted": "Calls dropped because too many had not said which job they are about",
 }
 
 Rows = Iterable[tuple[Sequence[str], float | None]]
 
 
-def _gauge(name: str, text: str, labels: Sequence[str], rows: Rows) -> Metric:
-    family = GaugeMetricFamily(f"gradlane_{name}", text, labels=labels)
+def _filled(family: GaugeMetricFamily | CounterMetricFamily, rows: Rows) -> Metric:
     for values, value in rows:
         if value is not None:
             family.add_metric(values, value)
     return family
+
+
+def _gauge(name: str, text: str, labels: Sequence[str], rows: Rows) -> Metric:
+    return _filled(GaugeMetricFamily(f"gradlane_{name}", text, labels=labels), rows)
 
 
 def _counter(name: str, text: str, labels: Sequence[str], rows: Rows) -> Metric:
     """Its name gets the ending "_total", unless it has it already (budget_total)."""
-    family = CounterMetricFamily(f"gradlane_{name.removesuffix('_total')}", text, labels=labels)
-    for values, value in rows:
-        if value is not None:
-            family.add_metric(values, value)
-    return family
+    return _filled(CounterMetricFamily(f"gradlane_{name.removesuffix('_total')}", text, labels=labels), rows)
 
 
 def _info(name: str, text: str, labels: Sequence[str], rows: Iterable[Sequence[str]]) -> Metric:
@@ -136,7 +135,7 @@ def _of_agent(status: AgentStatus) -> Iterator[Metric]:
     yield _info("agent", "The agent", ("version", "addresses"), [(status["version"], ",".join(status["addresses"]))])
     yield _gauge("agent_start_time_seconds", "When the agent was started, Unix time", (), [((), status["started"])])
     yield _gauge("agent_clients", "Training processes in jobs", (), [((), status["clients"])])
-    yield _gauge("agent_jobs", "Jobs under way", (), [((), len(status["jobs"]))])
+    yield _gauge("agent_jobs", "Jobs running", (), [((), len(status["jobs"]))])
     outcomes = [(("ended",), status["ended"]), (("failed",), status["failed"])]
     yield _counter("agent_jobs_finished", "Jobs that are over, by how", ("outcome",), outcomes)
     yield _counter("agent_log_lines_lost", "Log lines that could not be written", (), [((), status["log_lines_lost"])])
@@ -150,7 +149,7 @@ def _of_agent(status: AgentStatus) -> Iterator[Metric]:
 
 def _of_jobs(jobs: Jobs) -> Iterator[Metric]:
     rows = [(name, str(job["id"]), str(job["rank"]), job["state"]) for name, job in jobs.items()]
-    yield _info("job", "A job under way, and this host's rank in it", ("job", "id", "rank", "state"), rows)
+    yield _info("job", "A running job, and this host's rank in it", ("job", "id", "rank", "state"), rows)
     for key, text, value in _JOB_GAUGES:
         yield _gauge(f"job_{key}", text, ("job",), [((name,), value(job)) for name, job in jobs.items()])
     for key, text in JOB_COUNTS.items():
@@ -196,9 +195,9 @@ def _memory(job: JobStatus, key: str) -> float | None:
 _JOB_GAUGES: tuple[tuple[str, str, Callable[[JobStatus], float | None]], ...] = (
     ("start_time_seconds", "When the job was joined, Unix time", lambda job: job.get("since")),
     ("step", "The latest step that began", lambda job: job.get("step")),
-    ("operations", "Collective operations under way", lambda job: job.get("under_way")),
+    ("operations", "Collective operations in flight", lambda job: job.get("in_flight")),
     ("memory_bytes", "Contributions that wait for slower workers", lambda job: _memory(job, "used")),
-    ("memory_limit_bytes", "How much of them is kept", lambda job: _memory(job, "limit")),
+    ("memory_limit_bytes", "How much of them may wait", lambda job: _memory(job, "limit")),
 )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The data path of a job at this host, as its session sees it: memory, tensors and groups of the local processes.
+"""The data path of a job at this host, as the daemon sees it: memory, tensors and groups of the local processes.
 
 Only control happens here. Once something is registered, commands, contributions and results go through shared memory
 between the processes and the transport's thread (core/exchange/).
@@ -29,8 +29,11 @@ MAX_REGION = 1 << 40
 
 @dataclass(frozen=True)
 class Waiting:
-    """The oldest operation under way. `ranks`: hosts of which something of it is missing, `direct` if nothing of their
-    own contribution has come; `processes`: local processes that have not called it."""
+    """The oldest operation in flight, and what it waits for.
+
+    `ranks`: those of which something is missing ([]: not known), `direct` if it is their own contribution, which waits
+    for no other rank; `processes`: local processes that have not called it.
+    """
 
     seconds: float
     what: str
@@ -166,8 +169,8 @@ class Exchange:
         return self.statistics()["step"]
 
     @property
-    def under_way(self) -> int:
-        """How many operations are under way."""
+    def in_flight(self) -> int:
+        """How many operations are in flight."""
         with self._engine.locked():
             return int(lib.gl_exchange_under_way(self._pointer))
 

@@ -6,7 +6,7 @@ import socket
 import struct
 from ipaddress import IPv6Address
 
-from gradlane.errors import AgentError
+from gradlane.errors import AgentError, cannot_bind
 from gradlane.toml_file import Address
 
 BUFFER_BYTES = 4 << 20
@@ -76,11 +76,7 @@ def bind(address: Address, port: int, fallbacks: list[str]) -> socket.socket:
         sock.bind((str(address), port))
     except OSError as error:
         sock.close()
-        why = {
-            errno.EADDRINUSE: "is in use: another agent or program holds it",
-            errno.EADDRNOTAVAIL: "can't be bound: no interface of this host has the address",
-        }.get(error.errno or 0, f"can't be bound: {error.strerror}")
-        raise AgentError(f"UDP port {port} of {address} {why}") from error
+        raise cannot_bind(f"UDP port {port} of {address}", error) from error
     return sock
 
 

@@ -11,7 +11,7 @@ from gradlane.doctor import probe
 from gradlane.doctor.findings import FAIL, OK, WARN, Finding, judge
 from gradlane.doctor.interface import Interface, ip
 from gradlane.errors import GradlaneError
-from gradlane.job import Job, Member
+from gradlane.job import Job, Member, headers
 
 CONNECT_SECONDS = 5.0
 LONGEST_PACKET = 65535  # of IP; the loopback interface takes more
@@ -54,8 +54,8 @@ def _peer(job: Job, mine: Member, peer: Member, interface: Interface | None) -> 
 
 
 def _mtu(job: Job, mine: Member, name: str, mtu: int, found: probe.Answer, peer: Member) -> Iterator[Finding]:
-    headers = wire.HEADER_BYTES + (48 if mine.address.version == 6 else 28)
     wanted = job.transport.slice_bytes
+    needed = 0 if wanted is None else wanted + headers(mine.address.version)
     if found.error:
         yield Finding(FAIL, name, f"a datagram does not get there: {found.error}", "look at routes and firewalls")
     elif found.arrived is None and probe.send(mine.address, peer.address, probe.SMALL).arrived:
@@ -71,11 +71,11 @@ def _mtu(job: Job, mine: Member, name: str, mtu: int, found: probe.Answer, peer:
             "let ICMP port unreachable and fragmentation needed pass",
         )  # fmt: skip
     else:
-        fits = wanted is None or found.mtu >= wanted + headers
+        fits = found.mtu >= needed
         yield judge(
             fits,
             name,
-            f"path MTU {found.mtu}" + ("" if fits else f"; slices of {wanted} bytes need {(wanted or 0) + headers}"),
+            f"path MTU {found.mtu}" + ("" if fits else f"; slices of {wanted} bytes need {needed}"),
             'slice_bytes = "auto" in the job file, or a larger MTU on the whole path',
             FAIL,
         )

@@ -69,14 +69,14 @@ class _Job(TypedDict):
 
 
 class JobStatus(_Job, total=False):
-    """A job at this host. `since`: Unix time; `under_way`: collectives that are not complete.
+    """A job at this host. `since`: Unix time; `in_flight`: collectives that are not complete.
 
     `late`: who holds it up, where somebody does. `conditions`: the paths' `rate` (bit/s) and `latency` (s, one way),
     measured when the job was joined.
     """
 
     step: int
-    under_way: int
+    in_flight: int
     late: str
     slice_bytes: int
     conditions: dict[str, float]

@@ -6,14 +6,11 @@ from gradlane.job.file import (
     Job,
     JobError,
     Member,
-    Slots,
-    Transport,
     fill,
     headers,
     is_template,
     largest_slice,
     load,
-    local_address,
     parse,
 )
 
@@ -22,13 +19,10 @@ __all__ = [
     "Job",
     "JobError",
     "Member",
-    "Slots",
-    "Transport",
     "fill",
     "headers",
     "is_template",
     "largest_slice",
     "load",
-    "local_address",
     "parse",
 ]

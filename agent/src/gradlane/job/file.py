@@ -7,14 +7,12 @@ The agent and the controller read the same file, so what they must agree on is d
 import functools
 import hashlib
 import re
-import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address, ip_address
+from ipaddress import IPv4Address
 from pathlib import Path
 
-from gradlane import toml_file
-from gradlane.errors import AgentError
+from gradlane import toml_file, wire
 from gradlane.job import loss, policy
 from gradlane.job.loss import Loss
 from gradlane.job.policy import Policy
@@ -23,8 +21,7 @@ from gradlane.units import parse_rate, parse_size
 
 BUDGET_SLOTS = 65536  # BUDGET_SLOTS of p4src/shared/types.p4
 MAX_PACKET = 9000  # jumbo frames
-_OTHER_HEADERS = 8 + 36  # of UDP and Gradlane
-_IP_HEADERS = {4: 20, 6: 40}
+_IP_AND_UDP = {4: 20 + 8, 6: 40 + 8}  # bytes of headers, by IP version
 SLICE_UNIT = 8  # the largest element: a slice is a whole number of elements of any type
 DEFAULT_BUFFER = "64kB"
 DEFAULT_TRACE_EVERY, MAX_TRACE_EVERY = 64, 1_000_000
@@ -32,7 +29,7 @@ MAX_PROCESSES = 64  # GL_MAX_PROCESSES of core/exchange/exchange.h
 MAX_RANKS = 256  # GL_MAX_RANKS of core/job/config.h
 DEFAULT_PATIENCE = 60  # s
 MIN_PATIENCE, MAX_PATIENCE = 10, 86_400
-ELEMENT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+WIRE_TYPES = ("float32", "float16", "bfloat16")
 
 _KEY = re.compile(r"(?:[0-9A-Fa-f]{2}){16,64}\Z")
 
@@ -214,20 +211,9 @@ def fill(template: str, workers: Sequence[tuple[str, Address, int]]) -> str:
     return "\n".join([template, *tables])
 
 
-def local_address(peer: Address) -> Address:
-    """This host's address on the way to `peer`. Raises AgentError if there is no way."""
-    family = socket.AF_INET if peer.version == 4 else socket.AF_INET6
-    with socket.socket(family, socket.SOCK_DGRAM) as sock:
-        try:
-            sock.connect((str(peer), 9))  # of a datagram socket, this sends nothing
-        except OSError as error:
-            raise AgentError(f"there is no route to {peer}: {error.strerror}") from error
-        return ip_address(sock.getsockname()[0])
-
-
 def headers(family: int) -> int:
     """Bytes of the IP, UDP and Gradlane headers of a datagram. `family`: 4 or 6."""
-    return _IP_HEADERS[family] + _OTHER_HEADERS
+    return _IP_AND_UDP[family] + wire.HEADER_BYTES
 
 
 def largest_slice(packet: int, family: int) -> int:
@@ -302,7 +288,7 @@ def _transport(table: Table, aggregators: int, family: int, servers: Sequence[Me
         rate=table.quantity("rate", parse_rate),
         buffer=table.quantity("buffer", parse_size, DEFAULT_BUFFER),
         slice_bytes=_slice_bytes(table, family),
-        wire=table.choice("wire", tuple(ELEMENT_BYTES), "float32"),
+        wire=table.choice("wire", WIRE_TYPES, "float32"),
         collective=collective,
         multicast=multicast,
         tagging=table.choice("tagging", ("switch", "host"), "switch"),

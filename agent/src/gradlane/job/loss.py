@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gradlane.job.policy import MAX_LAYER, overlap
+from gradlane.job.policy import MAX_LAYER, check_disjoint
 from gradlane.toml_file import Table
 
 MAX_WINDOW = 1_000_000
@@ -67,11 +67,7 @@ def _classes(tables: Sequence[Table], push: float, pull: float) -> tuple[LossCla
     for table in tables:
         row = LossClass(table.span("layers", 0, MAX_LAYER), table.fraction("push", push), table.fraction("pull", pull))
         table.finish()
-        for other in rows:
-            if overlap(row.layers, other.layers):
-                raise table.error(
-                    "layers", f"{list(row.layers)} overlaps {list(other.layers)}; ranges must be disjoint"
-                )
+        check_disjoint(table, row.layers, [other.layers for other in rows])
         rows.append(row)
     return tuple(sorted(rows, key=lambda row: row.layers))
 

@@ -77,11 +77,7 @@ def _queue_classes(tables: Sequence[Table]) -> tuple[QueueClass, ...]:
     for table in tables:
         row = QueueClass(table.span("layers", 0, MAX_LAYER), table.integer("class", 0, HIGHEST_GRADIENT_CLASS))
         table.finish()
-        for other in rows:
-            if overlap(row.layers, other.layers):
-                raise table.error(
-                    "layers", f"{list(row.layers)} overlaps {list(other.layers)}; ranges must be disjoint"
-                )
+        check_disjoint(table, row.layers, [other.layers for other in rows])
         rows.append(row)
     return tuple(rows)
 
@@ -104,6 +100,13 @@ def _drop_precedences(tables: Sequence[Table]) -> tuple[DropPrecedence, ...]:
                 )
         rows.append(row)
     return tuple(rows)
+
+
+def check_disjoint(table: Table, layers: tuple[int, int], others: Sequence[tuple[int, int]]) -> None:
+    """Raises the table's error if its range of `layers` overlaps one of `others`."""
+    for other in others:
+        if overlap(layers, other):
+            raise table.error("layers", f"{list(layers)} overlaps {list(other)}; ranges must be disjoint")
 
 
 def overlap(a: tuple[int, int], b: tuple[int, int]) -> bool:
