@@ -15,7 +15,8 @@ ROWS = re.findall(r"^\| (`.+?) \|", PAGE[PAGE.index("## Troubleshooting") :], re
 MESSAGES = [message for row in ROWS for message in re.findall(r"`([^`]+)`", row)]
 
 # What programs are told of their own mistakes is in the Python pages; the doctor says how to mend what it finds.
-NOT_THE_AGENT = ("torch", "commands", "doctor", "client/connection.py", "client/communicator.py", "client/handle.py")
+CLIENT = ("connection", "link", "tensor", "command", "collectives", "gradient", "communicator", "handle")
+NOT_THE_AGENT = ("torch", "commands", "doctor", *(f"client/{name}.py" for name in CLIENT))
 SAYING = {"AgentError", "Refused", "fail", "failed", "_failed", "_refuse", "refused"}
 LOGGING = {"warning", "error", "exception"}
 # Here reasons are put together before they are said.

@@ -232,7 +232,7 @@ def test_what_is_used_wrongly_is_told_and_the_job_goes_on(running: list[Agent], 
         with pytest.raises(ValueError, match="ranks are 0 to 1"):
             first.broadcast(array, root=2)
         pending = first.all_reduce(array, name="w", asynchronous=True)
-        with pytest.raises(AgentError, match="'w' is under way"):
+        with pytest.raises(AgentError, match="'w' is in flight"):
             first.all_reduce(array, name="w", asynchronous=True)
         with pytest.raises(TimeoutError):
             pending.wait(0.05)
@@ -304,7 +304,7 @@ def test_the_package_has_it() -> None:
 
 def bad(command: dict[str, Any]) -> Callable[[Communicator], Any]:
     """Puts a command into the ring that the library would not."""
-    return lambda c: c.connection.put(ffi.new("gl_command *", command), ()).wait(60)
+    return lambda c: c.connection.link.submit(ffi.new("gl_command *", command), ()).wait(60)
 
 
 COLLECTIVE = {"kind": 2, "collective": 1, "element_type": 1, "reduction": 3, "elements": 16}
@@ -358,7 +358,7 @@ def test_a_message_of_a_faulty_process_fails_its_job(running: list[Agent], tmp_p
         ranks = list(pool.map(lambda rank: Communicator(file, rank, running[rank].socket), range(2)))
 
     def send(c: Communicator) -> None:
-        c.connection.tell(BAD_MESSAGES[problem])
+        c.connection.link.tell(BAD_MESSAGES[problem])
         c.barrier()
 
     for outcome in each(ranks, lambda c: told(c, send if c.rank == 0 else Communicator.barrier)):
@@ -378,7 +378,7 @@ def test_a_request_that_makes_no_sense_is_answered_so_and_the_job_goes_on(runnin
     with joined(running, job_file(tmp_path, 2), 2) as ranks:
         for problem, message in BAD_REQUESTS.items():
             with pytest.raises(AgentError, match=problem):
-                ranks[0].connection.request(message)
+                ranks[0].connection.link.request(message)
         each(ranks, Communicator.barrier)
 
 
@@ -416,7 +416,7 @@ def test_random_bytes_in_the_ring_fail_the_job_and_nothing_else(running: list[Ag
     for seed in range(5):
         with ThreadPoolExecutor(2) as pool:
             ranks = list(pool.map(lambda rank: Communicator(file, rank, running[rank].socket), range(2)))
-        completions = ranks[0].connection._completions
+        completions = ranks[0].connection.link.completions
         channel = completions._channel
         noise = np.random.default_rng(seed).integers(0, 256, channel.nbytes).astype(np.uint8)
         words = np.frombuffer(channel.map, np.uint8)

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from gradlane import wire
-from gradlane.client.connection import Connection, Tensor
+from gradlane.client.connection import Connection
+from gradlane.client.tensor import Tensor
 from gradlane.errors import AgentError
 from tests.support.needs import needs_root
 from tests.support.running_agents import KEY, NETWORK, PATIENCE, Agent, until

@@ -15,6 +15,11 @@ from gradlane.ipc.status import AgentStatus
 STATUS_SECONDS = 10.0
 
 
+def default_path() -> Path:
+    """Of the agent's socket: GRADLANE_SOCKET of the environment, or the usual one."""
+    return Path(os.environ.get("GRADLANE_SOCKET") or messages.DEFAULT_SOCKET)
+
+
 def connect(path: str | Path, timeout: float | None = None) -> socket.socket:
     """A SEQPACKET connection to the agent. Raises AgentError that says what is wrong and how to mend it."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)

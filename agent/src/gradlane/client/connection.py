@@ -1,124 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The training process's side of the agent: a session in a job, and operations on shared memory. It needs numpy only.
+"""A training process' part in a job: its tensors, its groups, and collectives on shared memory. It needs numpy only.
 
-gradlane.Communicator is the interface for programs; this one is for those who integrate Gradlane into a framework.
+Programs use gradlane.Communicator; this interface is for integrating Gradlane into a framework.
 """
 
-import contextlib
-import logging
 import os
-import socket
 import threading
 from collections.abc import Sequence
-from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from gradlane import job
-from gradlane._core import ffi, lib
-from gradlane.client import agent_socket
-from gradlane.client.handle import Completions, Handle
+from gradlane.client import agent_socket, command
+from gradlane.client.handle import Handle
+from gradlane.client.link import Link
+from gradlane.client.tensor import Tensor
 from gradlane.errors import AgentError
-from gradlane.ipc import memory, messages
+from gradlane.ipc import memory
 from gradlane.job import Job, elements
 
-log = logging.getLogger("gradlane")
-
-ANSWER_SECONDS = 60.0
-_REASON_SECONDS = 10.0  # until the reader has taken in why the agent has hung up
 CLOSE_SECONDS = 15.0
-DEFAULT_SOCKET = "/run/gradlane/agent.sock"
 
-COLLECTIVES = {
-    "all_reduce": lib.GL_ALL_REDUCE,
-    "reduce_scatter": lib.GL_REDUCE_SCATTER,
-    "all_gather": lib.GL_ALL_GATHER,
-    "broadcast": lib.GL_BROADCAST,
-    "reduce": lib.GL_REDUCE,
-    "all_to_all": lib.GL_ALL_TO_ALL,
-    "send": lib.GL_SEND,
-    "receive": lib.GL_RECEIVE,
-}
-REDUCTIONS = {
-    "mean": lib.GL_MEAN,
-    "sum": lib.GL_SUM,
-    "min": lib.GL_MIN,
-    "max": lib.GL_MAX,
-    "product": lib.GL_PRODUCT,
-}
 Array = npt.NDArray[Any]
-
-
-class Tensor:
-    """A tensor that all processes of the job reduce, again and again, under one name.
-
-    `contribution` is for what this process has; the reduced values come to `result`, which may be the same memory. Both
-    are 1-D arrays in shared memory; bfloat16 has its bits as uint16. From `submit` until the handle is done both belong
-    to the agent, which may also change the contribution; the result stays until the next `submit`.
-    """
-
-    def __init__(
-        self, connection: "Connection", name: str, count: int, dtype: str, answer: messages.Message, fd: int
-    ) -> None:
-        mapped = memory.Memory(fd, int(answer["bytes"]))
-        self.name = name
-        self.dtype = dtype
-        self.contribution = mapped.array(elements.NUMPY[dtype], count, int(answer["contribution"]))
-        self.result = mapped.array(elements.NUMPY[dtype], count, int(answer["result"]))
-        self._connection = connection
-        self._last: Handle | None = None
-        self._command = ffi.new("gl_command *", {"kind": lib.GL_COMMAND_TENSOR, "target": int(answer["tensor"])})
-
-    def submit(self) -> Handle:
-        """Starts the all-reduce of `contribution`. One at a time. Raises AgentError."""
-        if self._last is not None and not self._last.done():
-            raise AgentError(f"tensor {self.name!r} is under way: wait for it before it is submitted again")
-        self._last = self._connection.put(self._command, ())
-        return self._last
-
-    def residual(self) -> Array:
-        """What the network dropped of earlier contributions of this host, and owes to the next one (error feedback).
-
-        For checkpoints: read it between two steps. An array of the tensor's type, zeros where nothing is owed. Raises
-        AgentError.
-        """
-        _, (fd,) = self._connection.request({"op": "residual", "name": self.name}, descriptors=1)
-        try:
-            return memory.Memory(fd, self.result.nbytes).array(self.result.dtype, self.result.size).copy()
-        finally:
-            os.close(fd)
-
-    def load_residual(self, values: Array) -> None:
-        """Replaces what is owed, e.g. after a restart, by an array as `residual` gives.
-
-        Raises ValueError, AgentError.
-        """
-        if values.shape != self.result.shape or values.dtype != self.result.dtype:
-            raise ValueError(
-                f"a residual of {values.shape} {values.dtype} does not fit tensor {self.name!r}, which is "
-                f"{self.result.shape} {self.result.dtype}"
-            )
-        fd = os.memfd_create("gradlane-residual", os.MFD_CLOEXEC)
-        try:
-            with open(fd, "wb", closefd=False) as file:
-                file.write(np.ascontiguousarray(values).data)
-            self._connection.request({"op": "load", "name": self.name}, (fd,))
-        finally:
-            os.close(fd)
-
-    def close(self) -> None:
-        """Frees its memory, at the agent once all local processes have closed it.
-
-        Raises AgentError if it is under way.
-        """
-        if self._last is not None and not self._last.done():
-            raise AgentError(f"tensor {self.name!r} is under way: wait for it before it is closed")
-        self._connection.tell({"op": "forget", "name": self.name})
 
 
 class Group:
@@ -130,7 +37,7 @@ class Group:
 
 
 class Connection:
-    """A session with this host's agent. Thread-safe; answers to control messages are read in a thread of its own."""
+    """A process in a job, through this host's agent. Thread-safe."""
 
     def __init__(
         self,
@@ -151,19 +58,10 @@ class Connection:
         self.rank, self.process = _place(self.job, rank, process)
         self.world_rank = self.rank * self.processes + self.process
         self.world_size = len(self.job.workers) * self.processes
-        self._owner = os.getpid()
-        self._lock = threading.Lock()
-        self._requests: dict[int, Future[tuple[messages.Message, list[int]]]] = {}
-        self._next_request = 0
-        self._farewell: Future[messages.Message] = Future()
-        self._failure: AgentError | None = None
-        self._completions: Completions | None = None
         self._groups: dict[tuple[tuple[int, ...], str], Group] = {}
         self._arena_lock = threading.Lock()
         self._arena = memory.Arena(self._allocate, self._release)
-        self._socket = agent_socket.connect(socket_path or os.environ.get("GRADLANE_SOCKET", DEFAULT_SOCKET))
-        self._thread = threading.Thread(target=self._read, name="gradlane-client", daemon=True)
-        self._thread.start()
+        self.link = Link(socket_path or agent_socket.default_path())
         joining = {
             "op": "join",
             "job": self.job.text,
@@ -172,23 +70,12 @@ class Connection:
             "process": self.process,
         }
         try:
-            _, descriptors = self.request(joining, timeout=None)
+            _, descriptors = self.link.request(joining, timeout=None)
         except BaseException:
-            self._hang_up()
+            self.link.hang_up()
             raise
         if descriptors:
-            self._open_channel(descriptors)
-
-    def _open_channel(self, descriptors: list[int]) -> None:
-        shared, kick = descriptors
-        try:
-            channel = memory.Memory(shared, int(lib.gl_channel_bytes()))
-        finally:
-            os.close(shared)
-        with self._lock:
-            self._completions = Completions(channel, kick, self._why)
-            if self._failure is not None:
-                self._completions.fail()
+            self.link.open_channel(descriptors)
 
     def tensor(
         self,
@@ -207,9 +94,9 @@ class Connection:
         "sum", "min", "max", "product". Raises AgentError, which names who declares the tensor otherwise.
         """
         content = {"op": "tensor", "name": name, "elements": count, "dtype": dtype, "reduction": op, "exact": exact}
-        answer, (fd,) = self.request({**content, "layers": [list(span) for span in layers]}, descriptors=1)
+        answer, (fd,) = self.link.request({**content, "layers": [list(span) for span in layers]}, descriptors=1)
         try:
-            return Tensor(self, name, count, dtype, answer, fd)
+            return Tensor(self.link, name, count, dtype, answer, fd)
         finally:
             os.close(fd)
 
@@ -218,15 +105,18 @@ class Connection:
 
         bfloat16 has its bits as uint16. Raises AgentError if the agent has no memory.
         """
-        self._check()
+        self.link.check()
         elements.bytes_of(dtype)
         with self._arena_lock:
             return self._arena.empty(shape if isinstance(shape, tuple) else (shape,), elements.NUMPY[dtype])
 
     def is_shared(self, array: Array) -> bool:
         """Whether `collective` takes that array: it is contiguous, and on memory that `empty` gave."""
+        return self._locate(array) is not None
+
+    def _locate(self, array: Array) -> tuple[int, int] | None:
         with self._arena_lock:
-            return self._arena.locate(array) is not None
+            return self._arena.locate(array)
 
     def group(self, ranks: Sequence[int] | None = None, label: str = "") -> Group:
         """The group of these processes (ranks in the whole job, ascending); None: all. Only its members call it.
@@ -242,7 +132,7 @@ class Connection:
         group = self._groups.get(key)
         if group is None:
             message = {"op": "group", "ranks": list(ranks), "label": label, "pair": pair}
-            answer, _ = self.request(message)
+            answer, _ = self.link.request(message)
             group = self._groups[key] = Group(int(answer["group"]), ranks)
         return group
 
@@ -270,62 +160,33 @@ class Connection:
         if kind == "barrier":
             kind, source = "all_reduce", self.empty(1, "uint8")
             target = source
-        if kind not in COLLECTIVES:
-            raise ValueError(f"no collective {kind!r}: there are {', '.join(COLLECTIVES)}, barrier")
-        if op not in REDUCTIONS:
-            raise ValueError(f"no reduction {op!r}: there are {', '.join(REDUCTIONS)}")
-        pair = kind in ("send", "receive")
-        if pair:
-            ends = (self.world_rank, root) if kind == "send" else (root, self.world_rank)
-            group = self._group(ends, str(tag), True)
-        elif group is None:
-            group = self.group()
         arrays = [array for array in (source, target) if array is not None]
         if not arrays:
             raise ValueError(f"{kind} needs an array")
         name = dtype or elements.name_of(arrays[0].dtype)
-        if op == "mean" and name not in (*elements.FLOATS, "float64"):
-            raise ValueError(f"there is the mean of floats only, not of {name}: use another op")
-        count = _block(kind, source, target, len(group.ranks))
-        command = ffi.new("gl_command *")
-        command.kind, command.target, command.root = lib.GL_COMMAND_COLLECTIVE, group.number, root
-        command.collective, command.element_type = COLLECTIVES[kind], elements.CODES[name]
-        command.reduction, command.elements = REDUCTIONS[op], count
-        for array, prefix in ((source, "in"), (target, "out")):
-            place = None
-            if array is not None:
-                with self._arena_lock:
-                    place = self._arena.locate(array)
-                if place is None:
-                    raise ValueError("an array of a collective must be made by Connection.empty, and be contiguous")
-            region, offset = place or (lib.GL_NO_REGION, 0)
-            setattr(command, f"{prefix}_region", region)
-            setattr(command, prefix, offset)
-        return self.put(command, (source, target))
-
-    def put(self, command: Any, arrays: tuple[Any, ...]) -> Handle:
-        """Puts a command into the ring; `arrays` are kept until it is done. Raises AgentError."""
-        self._check()
-        if self._completions is None:
-            raise AgentError(f"rank {self.rank} is a server: it has nothing to contribute")
-        return self._completions.submit(command, arrays)
+        command.check(kind, op, name)
+        if kind in ("send", "receive"):
+            ends = (self.world_rank, root) if kind == "send" else (root, self.world_rank)
+            group = self._group(ends, str(tag), True)
+        elif group is None:
+            group = self.group()
+        members = len(group.ranks)
+        made = command.collective(kind, source, target, op, root, name, group.number, members, self._locate)
+        return self.link.submit(made, (source, target))
 
     def statistics(self) -> dict[str, Any]:
         """Cumulative counts of the transport at this host, see docs/python.md. Raises AgentError."""
-        return self.request({"op": "statistics"})[0]["statistics"]
+        return self.link.request({"op": "statistics"})[0]["statistics"]
 
     def close(self) -> dict[str, Any]:
         """Leaves the job in order and returns the last statistics. Raises AgentError if the job had failed."""
         try:
-            if self._failure is not None:
-                raise self._failure
-            self.tell({"op": "close"})
-            return self._farewell.result(CLOSE_SECONDS)["statistics"]
+            self.link.tell({"op": "close"})
+            return self.link.farewell.result(CLOSE_SECONDS)["statistics"]
         except FutureTimeout as error:
-            raise AgentError(f"the agent did not end the session within {CLOSE_SECONDS:g} s") from error
+            raise AgentError(f"the agent has not confirmed the end of the job for {CLOSE_SECONDS:g} s") from error
         finally:
-            self._fail(AgentError("the connection to the agent was closed"))
-            self._hang_up()
+            self.link.close()
 
     def wait_closed(self) -> dict[str, Any]:
         """Blocks until the agent says that the job is over (a server's end) and returns the last statistics.
@@ -333,9 +194,9 @@ class Connection:
         Raises AgentError if the job failed.
         """
         try:
-            return self._farewell.result()["statistics"]
+            return self.link.farewell.result()["statistics"]
         finally:
-            self._hang_up()
+            self.link.hang_up()
 
     def __enter__(self) -> "Connection":
         return self
@@ -346,109 +207,17 @@ class Connection:
         if error is None:
             self.close()
         else:
-            self._fail(AgentError("the connection to the agent was closed"))
-            self._hang_up()
-
-    def _check(self) -> None:
-        if os.getpid() != self._owner:
-            raise AgentError("this connection belongs to the parent process: make another one after a fork")
-        if self._failure is not None:
-            raise self._why()
-
-    def _why(self) -> AgentError:
-        """The reason of a failure; a new exception each time, because raising adds to its traceback."""
-        if self._failure is None:
-            # The completion words were faster than the socket, which tells the reason.
-            self._thread.join(_REASON_SECONDS)
-        return AgentError(str(self._failure or "the agent of this host is gone"))
-
-    def _hang_up(self) -> None:
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
-        self._socket.close()
-        if self._completions is not None:
-            self._completions.close()
-
-    def tell(self, message: messages.Message, descriptors: tuple[int, ...] = ()) -> None:
-        """Sends a message that has no answer. Raises AgentError."""
-        self._check()
-        try:
-            messages.send(self._socket, message, descriptors)
-        except OSError as error:
-            # Why the agent went away is in what it sent last, which the reader may still be taking in.
-            self._thread.join(_REASON_SECONDS)
-            raise self._failure or AgentError(f"the agent of this host is gone: {error.strerror}") from error
-
-    def request(
-        self,
-        message: messages.Message,
-        fds: tuple[int, ...] = (),
-        descriptors: int = 0,
-        timeout: float | None = ANSWER_SECONDS,
-    ) -> tuple[messages.Message, list[int]]:
-        """Sends a message and waits for its answer, with at least so many descriptors. Raises AgentError."""
-        answer: Future[tuple[messages.Message, list[int]]] = Future()
-        with self._lock:
-            number = self._next_request
-            self._next_request += 1
-            self._requests[number] = answer
-        try:
-            self.tell({**message, "request": number}, fds)
-            content, received = answer.result(timeout)
-        except FutureTimeout as error:
-            raise AgentError(f"the agent has not answered {message['op']!r} for {timeout:g} s") from error
-        finally:
-            with self._lock:
-                self._requests.pop(number, None)
-        if "error" in content:
-            raise AgentError(str(content["error"]))
-        if len(received) < descriptors:
-            raise AgentError(f"the agent answered {message['op']!r} without the memory that belongs to it")
-        return content, received
+            self.link.close()
 
     def _allocate(self, nbytes: int) -> memory.Region:
-        answer, (fd,) = self.request({"op": "region", "bytes": nbytes}, descriptors=1)
+        answer, (fd,) = self.link.request({"op": "region", "bytes": nbytes}, descriptors=1)
         try:
             return memory.Region(int(answer["region"]), memory.Memory(fd, nbytes))
         finally:
             os.close(fd)
 
     def _release(self, region: memory.Region) -> None:
-        self.tell({"op": "release", "region": region.number})
-
-    def _read(self) -> None:
-        try:
-            while True:
-                message, descriptors = messages.receive(self._socket)
-                op = message["op"]
-                if op == "error":
-                    self._fail(AgentError(message["message"]))
-                elif op == "notice":
-                    log.warning("%s", message["message"])
-                elif op == "closed":
-                    self._farewell.set_result(message)
-                else:
-                    with self._lock:
-                        # The answer to a request that was given up is nobody's.
-                        waiting = self._requests.pop(int(message.get("request", 0)), None)
-                    if waiting is not None:
-                        waiting.set_result((message, descriptors))
-        except (EOFError, OSError):
-            self._fail(AgentError("the agent of this host is gone: it closed its socket"))
-
-    def _fail(self, error: AgentError) -> None:
-        with self._lock:
-            if self._failure is not None:
-                return
-            self._failure = error
-            requests, self._requests = self._requests, {}
-            if self._completions is not None:
-                self._completions.fail()
-        for waiting in [*requests.values(), self._farewell]:
-            if not waiting.done():
-                waiting.set_exception(error)
+        self.link.tell({"op": "release", "region": region.number})
 
 
 def _place(parsed: Job, rank: int | None, process: int | None) -> tuple[int, int]:
@@ -458,27 +227,3 @@ def _place(parsed: Job, rank: int | None, process: int | None) -> tuple[int, int
     if not text.isdigit():
         raise AgentError(f"which rank is this process? Pass rank, or set RANK in the environment (it is {text!r})")
     return divmod(int(text), parsed.processes)
-
-
-def _block(kind: str, source: Array | None, target: Array | None, members: int) -> int:
-    """Elements as a command states them. Raises ValueError where the arrays do not fit each other."""
-    sizes = [None if array is None else array.size for array in (source, target)]
-    if kind in ("reduce_scatter", "all_to_all"):
-        sizes[0] = _part(kind, sizes[0], members)
-    if kind in ("all_gather", "all_to_all"):
-        sizes[1] = _part(kind, sizes[1], members)
-    known = {size for size in sizes if size is not None}
-    if known == {0}:
-        raise ValueError(f"{kind} of no elements: there is nothing to exchange")
-    if len(known) != 1:
-        raise ValueError(f"{kind}: blocks of {sizes[0]} elements in the source and {sizes[1]} in the target")
-    return known.pop()
-
-
-def _part(kind: str, size: int | None, members: int) -> int | None:
-    if size is not None and size % members:
-        raise ValueError(f"{kind}: {size} elements are not a block for each of {members} members")
-    return None if size is None else size // members
-
-
-__all__ = ["Connection", "Group", "Handle", "Tensor"]

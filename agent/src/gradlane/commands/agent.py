@@ -8,6 +8,7 @@ from pathlib import Path
 from gradlane.commands import flags
 from gradlane.daemon import config
 from gradlane.daemon.config import AgentConfig, ConfigError
+from gradlane.ipc import messages
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -22,7 +23,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="IP",
         help="this host's address in the job files; repeatable",
     )
-    parser.add_argument("--socket", type=Path, metavar="PATH", help=f"default: {config.DEFAULT_SOCKET}")
+    parser.add_argument("--socket", type=Path, metavar="PATH", help=f"default: {messages.DEFAULT_SOCKET}")
     parser.add_argument(
         "--metrics", type=flags.checked(config.parse_endpoint), metavar="HOST:PORT", help="serve Prometheus metrics"
     )

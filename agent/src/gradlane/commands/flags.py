@@ -2,19 +2,18 @@
 """Flags that several commands have."""
 
 import argparse
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from gradlane.daemon.config import DEFAULT_SOCKET
+from gradlane.client import agent_socket
 
 Value = TypeVar("Value")
 
 
 def socket(parser: argparse.ArgumentParser) -> None:
     """--socket: of the agent; the environment may name it, too."""
-    default = Path(os.environ.get("GRADLANE_SOCKET") or DEFAULT_SOCKET)
+    default = agent_socket.default_path()
     parser.add_argument(
         "--socket", default=default, type=Path, metavar="PATH", help="the agent's (GRADLANE_SOCKET; now: %(default)s)"
     )

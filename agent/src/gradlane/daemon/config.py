@@ -9,11 +9,11 @@ from pathlib import Path
 
 from gradlane import toml_file
 from gradlane.control.security import Tls
+from gradlane.ipc.messages import DEFAULT_SOCKET
 from gradlane.toml_file import Address, FileError, Table
 from gradlane.units import parse_size
 
 DEFAULT_FILE = Path("/etc/gradlane/agent.toml")
-DEFAULT_SOCKET = Path("/run/gradlane/agent.sock")
 LEVELS = ("debug", "info", "warning", "error")
 FORMATS = ("text", "json")
 MAX_JOBS = 256

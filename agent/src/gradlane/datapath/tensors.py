@@ -50,7 +50,7 @@ class Tensors:
         elements.bytes_of(dtype)
         if count < 1:
             raise ValueError(f"tensor {name!r} of {count} elements")
-        if op not in REDUCTIONS or (op == "mean" and "float" not in dtype):
+        if op not in REDUCTIONS or (op == "mean" and not elements.is_float(dtype)):
             raise ValueError(f"reduction {op!r} of {dtype}: there are {', '.join(REDUCTIONS)}, the mean of floats only")
         partition.check_spans(spans, count)
         # Two ranks need not send each other thousands of spans to find out whether theirs are equal.

@@ -8,9 +8,11 @@ Client to agent: join, statistics, close (daemon/clients.py); region, release, t
 
 import json
 import socket
+from pathlib import Path
 from typing import Any
 
 Message = dict[str, Any]
+DEFAULT_SOCKET = Path("/run/gradlane/agent.sock")
 MAX_MESSAGE = 200_000  # the default socket buffer of Linux, 212,992 bytes, takes it
 
 

@@ -22,6 +22,11 @@ def bytes_of(dtype: str) -> int:
     return NUMPY[dtype].itemsize
 
 
+def is_float(dtype: str) -> bool:
+    """Whether elements of that type are fractions, so that there is a mean of them."""
+    return "float" in dtype
+
+
 @functools.cache  # numpy takes 20 us to find out a name
 def name_of(dtype: Any) -> str:
     """The name of a numpy type, with ml_dtypes' bfloat16, and bool as uint8. Raises ValueError."""

@@ -12,9 +12,9 @@ optimizer = gradlane.torch.overlap(model, optimizer, session)     # or
 import torch.distributed as _dist
 
 from gradlane.torch.overlapped import OverlappedOptimizer, overlap
-from gradlane.torch.process_group import create as _create
-from gradlane.torch.process_group import default_session
 from gradlane.torch.session import Session, allreduce_hook, connect
+from gradlane.torch.world import create as _create
+from gradlane.torch.world import default_session
 
 _dist.Backend.register_backend("gradlane", _create, extended_api=True, devices=["cpu", "cuda"])
 

@@ -9,7 +9,7 @@ import torch
 from gradlane.client.connection import Connection
 from gradlane.errors import AgentError
 from gradlane.torch.shared import NAMES, as_array, as_tensor
-from gradlane.torch.staging import Exchange, Staging, pin
+from gradlane.torch.staging import Operation, Staging, pin
 
 
 def wire_name(dtype: torch.dtype, wire: str) -> str:
@@ -53,7 +53,7 @@ class Bucket:
             [pin(memory) for memory in (self._contribution, self._result)] if self.device.type == "cuda" else []
         )
 
-    def start(self, gradients: Sequence[torch.Tensor | None]) -> Exchange:
+    def start(self, gradients: Sequence[torch.Tensor | None]) -> Operation:
         """Takes over the gradients, one per parameter or all in one flat tensor, and starts their mean.
 
         None counts as zero. Raises AgentError if the job has failed.
@@ -74,7 +74,7 @@ class Bucket:
         return self._tensor.submit()
 
     def result(self) -> torch.Tensor:
-        """The flat mean after the exchange, of the gradients' type and device.
+        """The flat mean after the operation, of the gradients' type and device.
 
         It may be the shared memory itself: valid until the next `start`.
         """
@@ -93,7 +93,7 @@ class Bucket:
         return [flat[end - p.numel() : end].view(p.shape) for p, end in zip(self.parameters, self.ends, strict=True)]
 
     def residuals(self) -> list[torch.Tensor]:
-        """What the network dropped of each parameter's gradient and the next exchange will carry: copies, flat."""
+        """What the network dropped of each parameter's gradient and the next operation will carry: copies, flat."""
         name = NAMES[self._contribution.dtype]
         flat = as_tensor(self._tensor.residual(), name)
         return [flat[end - p.numel() : end].clone() for p, end in zip(self.parameters, self.ends, strict=True)]

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import torch
 
-from gradlane.client.connection import Tensor
+from gradlane.client.tensor import Tensor
 from gradlane.torch.session import Session
 from gradlane.torch.shared import as_tensor, parts
-from gradlane.torch.staging import Exchange
+from gradlane.torch.staging import Operation
 
 
 class Buffers:
@@ -20,7 +20,7 @@ class Buffers:
         self._session = session
         self._parameters = parameters
         self._tensors: dict[tuple[int, int], Tensor] = {}
-        self._due: list[tuple[Exchange, list[tuple[torch.Tensor, torch.Tensor]]]] = []
+        self._due: list[tuple[Operation, list[tuple[torch.Tensor, torch.Tensor]]]] = []
 
     def send(self) -> None:
         """Starts to give all workers what rank 0 has now. Raises AgentError."""
@@ -35,14 +35,14 @@ class Buffers:
             staging = self._session.staging(device)
             if self._session.rank:
                 tensor.contribution[:] = 0  # so that the sum of all is rank 0's
-                exchange = tensor.submit()
+                operation = tensor.submit()
             elif staging is not None:
-                exchange = staging.fetch(pairs, tensor.submit)
+                operation = staging.fetch(pairs, tensor.submit)
             else:
                 for buffer, part in pairs:
                     part.copy_(buffer)
-                exchange = tensor.submit()
-            self._due.append((exchange, parts(as_tensor(tensor.result, "uint8"), buffers)))
+                operation = tensor.submit()
+            self._due.append((operation, parts(as_tensor(tensor.result, "uint8"), buffers)))
 
     def use(self, _: torch.Tensor) -> None:
         """A buffer is about to be read: rank 0 has what it needs, the others wait for it. Raises AgentError."""
@@ -52,8 +52,8 @@ class Buffers:
     def settle(self) -> None:
         """Waits for what is under way, and puts it in its place. Raises AgentError."""
         due, self._due = self._due, []
-        for exchange, pairs in due:
-            exchange.wait()
+        for operation, pairs in due:
+            operation.wait()
             if self._session.rank:
                 for buffer, part in pairs:
                     buffer.data.copy_(part)  # by `data`, as a graph that has saved the buffer is none the worse for it
@@ -67,7 +67,7 @@ class Buffers:
 
     def _tensor(self, number: int, nbytes: int) -> Tensor:
         # A sum of the workers' bytes and not a broadcast: a name keeps it apart from whatever else the program
-        # exchanges, and nothing passes rank 0's port more often than another's.
+        # operations, and nothing passes rank 0's port more often than another's.
         if (number, nbytes) not in self._tensors:
             name = f"buffers.{number}.{nbytes}"
             self._tensors[number, nbytes] = self._session.exact(name, self._parameters, nbytes, "sum")

@@ -14,52 +14,12 @@ from typing import Any
 import torch
 
 from gradlane.torch import uses
-from gradlane.torch.bucket import Bucket
 from gradlane.torch.buffers import Buffers
+from gradlane.torch.portion import Portion, neighbours
 from gradlane.torch.session import Session
-from gradlane.torch.staging import Exchange
+from gradlane.torch.staging import Operation
 
 BUCKET_BYTES = 1 << 20
-
-
-class _Portion:
-    """Parameters whose gradients travel together, and how far they are.
-
-    First `ready` fills up; then `exchange` is under way; `options` are set by step(): the update that is due.
-    """
-
-    def __init__(self, bucket: Bucket) -> None:
-        self.bucket = bucket
-        # The gradient that was sent and its version then: whoever changes it afterwards is found out.
-        self.ready: dict[torch.nn.Parameter, tuple[torch.Tensor, int]] = {}
-        self.exchange: Exchange | None = None
-        self.options: list[dict[str, Any]] | None = None
-
-    @property
-    def parameters(self) -> tuple[torch.nn.Parameter, ...]:
-        """In the order of the model."""
-        return self.bucket.parameters
-
-    def add(self, parameter: torch.nn.Parameter) -> None:
-        """The parameter's gradient is complete."""
-        assert parameter.grad is not None
-        self.ready[parameter] = (parameter.grad, parameter.grad._version)
-
-    def send(self) -> Exchange:
-        """Starts the exchange; what is not ready counts as zero."""
-        self.exchange = self.bucket.start([p.grad if p in self.ready else None for p in self.parameters])
-        return self.exchange
-
-    def holds(self, parameter: torch.nn.Parameter) -> bool:
-        """Whether the parameter still has the very gradient that was sent."""
-        gradient, version = self.ready.get(parameter, (None, 0))
-        return gradient is not None and parameter.grad is gradient and gradient._version == version
-
-    def reset(self) -> None:
-        """Nothing is under way or due."""
-        self.ready.clear()
-        self.exchange = None
-        self.options = None
 
 
 class _Used:
@@ -68,20 +28,20 @@ class _Used:
     def __init__(self, session: Session, parameters: Sequence[torch.nn.Parameter]) -> None:
         self._index = {parameter: k for k, parameter in enumerate(parameters)}
         self._tensor = session.exact("flags", parameters, len(parameters), "max")
-        self._exchange: Exchange | None = None
+        self._operation: Operation | None = None
 
     def start(self) -> None:
         """Tells the others which have one here."""
         self._tensor.contribution[:] = [parameter.grad is not None for parameter in self._index]
-        self._exchange = self._tensor.submit()
+        self._operation = self._tensor.submit()
 
     def close(self) -> None:
         """Gives its memory back."""
         self._tensor.close()
 
     def __contains__(self, parameter: torch.nn.Parameter) -> bool:
-        assert self._exchange is not None
-        self._exchange.wait()
+        assert self._operation is not None
+        self._operation.wait()
         return bool(self._tensor.result[self._index[parameter]])
 
 
@@ -115,7 +75,7 @@ class OverlappedOptimizer(torch.optim.Optimizer):
             )
         parameters = [p for p in self._names if p in self._group_of and p.requires_grad]
         session.broadcast([*parameters, *model.buffers()])
-        self._portions = [_Portion(session.bucket(members)) for members in _neighbours(parameters, bucket_bytes)]
+        self._portions = [Portion(session.bucket(members)) for members in neighbours(parameters, bucket_bytes)]
         self._portion_of = {p: portion for portion in self._portions for p in portion.parameters}
         self._used = _Used(session, parameters) if unused_parameters else None
         self._buffers = Buffers(model, session, parameters) if broadcast_buffers and parameters else None
@@ -189,8 +149,8 @@ class OverlappedOptimizer(torch.optim.Optimizer):
         """As ever. Gradients that were sent for a step that was not taken are forgotten."""
         for portion in self._portions:
             if portion.options is None:
-                if portion.exchange is not None:
-                    portion.exchange.wait()
+                if portion.operation is not None:
+                    portion.operation.wait()
                 portion.reset()
         self._averaged = False
         self._inner.zero_grad(set_to_none)
@@ -277,7 +237,7 @@ class OverlappedOptimizer(torch.optim.Optimizer):
         if self._used is not None:
             self._used.start()
         for portion in self._portions:
-            if portion.exchange is None:
+            if portion.operation is None:
                 for parameter in portion.parameters:
                     if parameter.grad is not None:
                         portion.add(parameter)
@@ -285,10 +245,10 @@ class OverlappedOptimizer(torch.optim.Optimizer):
 
     # Updating.
 
-    def _means(self, portion: _Portion) -> list[tuple[torch.nn.Parameter, torch.Tensor]]:
-        """Waits for a portion's exchange; its parameters with their mean gradients, without those that none uses."""
-        assert portion.exchange is not None
-        portion.exchange.wait()
+    def _means(self, portion: Portion) -> list[tuple[torch.nn.Parameter, torch.Tensor]]:
+        """Waits for a portion's operation; its parameters with their mean gradients, without those that none uses."""
+        assert portion.operation is not None
+        portion.operation.wait()
         pairs = zip(portion.parameters, portion.bucket.means(), strict=True)
         return [(p, mean) for p, mean in pairs if self._used is None or p in self._used]
 
@@ -307,7 +267,7 @@ class OverlappedOptimizer(torch.optim.Optimizer):
             if portion.options is not None:
                 self._update(portion)
 
-    def _update(self, portion: _Portion) -> None:
+    def _update(self, portion: Portion) -> None:
         """Waits for the portion's gradients and lets the inner optimizer do its step with these parameters alone."""
         # A forward pass without gradients must not make tensors that a later one can't change.
         with torch.inference_mode(False), torch.no_grad():
@@ -333,21 +293,6 @@ class OverlappedOptimizer(torch.optim.Optimizer):
                 self._inner.param_groups = whole
                 for parameter, gradient in elsewhere:
                     parameter.grad = gradient
-
-
-def _neighbours(parameters: Sequence[torch.nn.Parameter], most: int) -> list[list[torch.nn.Parameter]]:
-    """Parameters next to each other in the model, of one type and device, at most `most` bytes unless one is larger."""
-    portions: list[list[torch.nn.Parameter]] = []
-    size = 0
-    for parameter in parameters:
-        last = portions[-1][-1] if portions else None
-        alike = last is not None and (last.dtype, last.device) == (parameter.dtype, parameter.device)
-        if not alike or size + parameter.nbytes > most:
-            portions.append([])
-            size = 0
-        portions[-1].append(parameter)
-        size += parameter.nbytes
-    return portions
 
 
 def overlap(

@@ -16,7 +16,7 @@ from typing import Any
 
 from gradlane import job
 from gradlane.client import agent_socket
-from gradlane.client.connection import DEFAULT_SOCKET, Connection
+from gradlane.client.connection import Connection
 from gradlane.errors import AgentError
 
 
@@ -40,7 +40,7 @@ def join(store: Any, rank: int, size: int) -> Connection:
 
 def _complete(template: str, store: Any, rank: int, size: int) -> str:
     """The text of the job file, the same at all ranks. Processes with the same agent are on one host."""
-    path = os.environ.get("GRADLANE_SOCKET", DEFAULT_SOCKET)
+    path = agent_socket.default_path()
     addresses = agent_socket.status(path).get("addresses")
     if not addresses:
         raise AgentError(f"the agent on {path} does not tell its address: is it older than this library?")

@@ -11,11 +11,12 @@ from typing import Any, cast
 import torch
 from torch._C._distributed_c10d import GradBucket  # what torch.distributed exports, with its type
 
-from gradlane.client.connection import Connection, Tensor
+from gradlane.client.connection import Connection
+from gradlane.client.tensor import Tensor
 from gradlane.errors import AgentError
 from gradlane.torch.bucket import Bucket
 from gradlane.torch.shared import as_tensor, parts
-from gradlane.torch.staging import Exchange, Staging
+from gradlane.torch.staging import Operation, Staging
 
 _BROADCAST_BYTES = 16 << 20  # at once
 _MOST_SECONDS = 10_000  # that `statistics` keeps
@@ -52,7 +53,7 @@ class Session:
         self._models += 1
 
     def statistics(self) -> dict[str, Any]:
-        """Cumulative counts of the transport, and `allreduce_seconds`: of the latest exchanges since the last call.
+        """Cumulative counts of the transport, and `allreduce_seconds`: of the latest operations since the last call.
 
         Raises AgentError if the job has failed.
         """
@@ -149,11 +150,11 @@ class Session:
             start = end
 
     def observe(self, observer: Callable[[float, float], None]) -> None:
-        """Calls `observer` after each exchange with its start and end, in seconds of time.monotonic."""
+        """Calls `observer` after each operation with its start and end, in seconds of time.monotonic."""
         self._observers.append(observer)
 
-    def timed(self, exchange: Exchange) -> Exchange:
-        """Measures the exchange, for `statistics` and observers."""
+    def timed(self, operation: Operation) -> Operation:
+        """Measures the operation, for `statistics` and observers."""
         started = time.monotonic()
 
         def done(_: Any) -> None:
@@ -162,8 +163,8 @@ class Session:
             for observer in self._observers:
                 observer(started, ended)
 
-        exchange.add_done_callback(done)
-        return exchange
+        operation.add_done_callback(done)
+        return operation
 
     def all_reduce(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         """Averages a bucket of DistributedDataParallel over all workers. Raises AgentError, as does the future."""

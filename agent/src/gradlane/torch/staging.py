@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 
 
-class Exchange(Protocol):
+class Operation(Protocol):
     """What is under way: a handle of `gradlane.client`, or one that begins when an accelerator has copied."""
 
     def wait(self, timeout: float | None = None) -> None:
@@ -25,23 +25,23 @@ class Exchange(Protocol):
 
 
 class Deferred:
-    """An exchange that starts when its tensors have arrived in host memory."""
+    """An operation that starts when its tensors have arrived in host memory."""
 
-    def __init__(self, started: "Future[Exchange]") -> None:
+    def __init__(self, started: "Future[Operation]") -> None:
         self._started = started
 
     def wait(self, timeout: float | None = None) -> None:
-        """See Exchange."""
+        """See Operation."""
         self._started.result(timeout).wait(timeout)
 
     def done(self) -> bool:
-        """See Exchange."""
+        """See Operation."""
         return self._started.done() and (self._started.exception() is not None or self._started.result().done())
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
-        """See Exchange."""
+        """See Operation."""
 
-        def started(future: "Future[Exchange]") -> None:
+        def started(future: "Future[Operation]") -> None:
             error = future.exception()
             if error is None:
                 future.result().add_done_callback(callback)
@@ -63,7 +63,7 @@ class Staging:
         self._stream: Any = self._module.Stream()
         self._waiter = ThreadPoolExecutor(1, "gradlane-staging")
 
-    def fetch(self, pieces: Sequence[tuple[torch.Tensor, torch.Tensor]], start: Callable[[], Exchange]) -> Deferred:
+    def fetch(self, pieces: Sequence[tuple[torch.Tensor, torch.Tensor]], start: Callable[[], Operation]) -> Deferred:
         """Copies each (device tensor, host tensor) after what the current stream has queued, then calls `start`."""
         held = list(pieces)
         self._stream.wait_stream(self._module.current_stream())
@@ -73,7 +73,7 @@ class Staging:
                 target.copy_(source, non_blocking=True)
             event.record(self._stream)
 
-        def fetched() -> Exchange:
+        def fetched() -> Operation:
             event.synchronize()
             held.clear()  # the sources had to live until here, or their memory would have been used anew
             return start()

@@ -9,44 +9,44 @@ from typing import Any
 import torch
 from torch._C import _distributed_c10d as c10d
 
-from gradlane.torch.staging import Exchange
+from gradlane.torch.staging import Operation
 
 NO_TIMEOUT = timedelta(0)  # what C++ says when it has none
 
 
 class Work(c10d.Work):
-    """One or more exchanges under way; `finish` brings the results to their tensors when all are over.
+    """One or more operations under way; `finish` brings the results to their tensors when all are over.
 
     Who comes first, the thread that waits or the client's, does it.
     """
 
     def __init__(
         self,
-        exchanges: Sequence[Exchange],
+        operations: Sequence[Operation],
         finish: Callable[[], None],
         tensors: Sequence[torch.Tensor],
         timeout: timedelta,
     ) -> None:
         super().__init__()
-        self._exchanges = exchanges
+        self._operations = operations
         self._finish = finish
         self._tensors = list(tensors)
         self._timeout = timeout
         self._lock = threading.Lock()
-        self._left = len(exchanges)
+        self._left = len(operations)
         self._error: Exception | None = None
         self._finished = False
         self._future: torch.futures.Future[Any] = torch.futures.Future(devices=_accelerators(tensors))
-        for exchange in exchanges:
-            exchange.add_done_callback(self._over)
-        if not exchanges:
+        for operation in operations:
+            operation.add_done_callback(self._over)
+        if not operations:
             self._settle()
 
     def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
         """Blocks until the results are there. Raises AgentError that names the culprit, TimeoutError."""
         limit = timeout if timeout > NO_TIMEOUT else self._timeout
-        for exchange in self._exchanges:
-            exchange.wait(limit.total_seconds())
+        for operation in self._operations:
+            operation.wait(limit.total_seconds())
         self._settle()
         return True
 

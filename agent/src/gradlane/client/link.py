@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The link to this host's agent: messages on its socket, commands in the ring, and why it broke."""
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from pathlib import Path
+from typing import Any
+
+from gradlane._core import lib
+from gradlane.client import agent_socket
+from gradlane.client.handle import Completions, Handle
+from gradlane.errors import AgentError
+from gradlane.ipc import memory, messages
+
+log = logging.getLogger("gradlane")
+
+ANSWER_SECONDS = 60.0
+_REASON_SECONDS = 10.0  # until the reader has taken in why the agent has hung up
+
+
+class Link:
+    """Thread-safe. A thread of its own reads what the agent sends."""
+
+    def __init__(self, path: str | Path) -> None:
+        """Connects to the agent on that socket. Raises AgentError."""
+        self.completions: Completions | None = None
+        self.farewell: Future[messages.Message] = Future()  # the agent's last message: the job is over
+        self._owner = os.getpid()
+        self._lock = threading.Lock()
+        self._requests: dict[int, Future[tuple[messages.Message, list[int]]]] = {}
+        self._next_request = 0
+        self._failure: AgentError | None = None
+        self._socket = agent_socket.connect(path)
+        self._thread = threading.Thread(target=self._read, name="gradlane-client", daemon=True)
+        self._thread.start()
+
+    def open_channel(self, descriptors: list[int]) -> None:
+        """Makes the ring of the memory and the pipe that the agent has sent."""
+        shared, kick = descriptors
+        try:
+            channel = memory.Memory(shared, int(lib.gl_channel_bytes()))
+        finally:
+            os.close(shared)
+        with self._lock:
+            self.completions = Completions(channel, kick, self._why)
+            if self._failure is not None:
+                self.completions.fail()
+
+    def submit(self, command: Any, arrays: tuple[Any, ...]) -> Handle:
+        """Puts a gl_command into the ring; `arrays` are kept until it is done. Raises AgentError."""
+        self.check()
+        if self.completions is None:
+            raise AgentError("this rank is a server: it has nothing to contribute")
+        return self.completions.submit(command, arrays)
+
+    def tell(self, message: messages.Message, descriptors: tuple[int, ...] = ()) -> None:
+        """Sends a message that has no answer. Raises AgentError."""
+        self.check()
+        try:
+            messages.send(self._socket, message, descriptors)
+        except OSError as error:
+            # Why the agent went away is in what it sent last, which the reader may still be taking in.
+            self._thread.join(_REASON_SECONDS)
+            raise self._failure or AgentError(f"the agent of this host is gone: {error.strerror}") from error
+
+    def request(
+        self,
+        message: messages.Message,
+        fds: tuple[int, ...] = (),
+        descriptors: int = 0,
+        timeout: float | None = ANSWER_SECONDS,
+    ) -> tuple[messages.Message, list[int]]:
+        """Sends a message and waits for its answer, with at least so many descriptors. Raises AgentError."""
+        answer: Future[tuple[messages.Message, list[int]]] = Future()
+        with self._lock:
+            number = self._next_request
+            self._next_request += 1
+            self._requests[number] = answer
+        try:
+            self.tell({**message, "request": number}, fds)
+            content, received = answer.result(timeout)
+        except FutureTimeout as error:
+            raise AgentError(f"the agent has not answered {message['op']!r} for {timeout:g} s") from error
+        finally:
+            with self._lock:
+                self._requests.pop(number, None)
+        if "error" in content:
+            raise AgentError(str(content["error"]))
+        if len(received) < descriptors:
+            raise AgentError(f"the agent answered {message['op']!r} without the memory that belongs to it")
+        return content, received
+
+    def check(self) -> None:
+        """Raises AgentError if the link has failed, or belongs to another process."""
+        if os.getpid() != self._owner:
+            raise AgentError("this connection belongs to the parent process: make another one after a fork")
+        if self._failure is not None:
+            raise self._why()
+
+    def close(self) -> None:
+        """Hangs up. What is in flight fails, unless the agent has ended it already."""
+        self._fail(AgentError("the connection to the agent was closed"))
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Closes the socket and ends the threads."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+        self._socket.close()
+        if self.completions is not None:
+            self.completions.close()
+
+    def _why(self) -> AgentError:
+        """The reason of a failure; a new exception each time, because raising adds to its traceback."""
+        if self._failure is None:
+            # The completion words were faster than the socket, which tells the reason.
+            self._thread.join(_REASON_SECONDS)
+        return AgentError(str(self._failure or "the agent of this host is gone"))
+
+    def _read(self) -> None:
+        try:
+            while True:
+                message, descriptors = messages.receive(self._socket)
+                op = message["op"]
+                if op == "error":
+                    self._fail(AgentError(message["message"]))
+                elif op == "notice":
+                    log.warning("%s", message["message"])
+                elif op == "closed":
+                    self.farewell.set_result(message)
+                else:
+                    with self._lock:
+                        # The answer to a request that was given up is nobody's.
+                        waiting = self._requests.pop(int(message.get("request", 0)), None)
+                    if waiting is not None:
+                        waiting.set_result((message, descriptors))
+        except (EOFError, OSError):
+            self._fail(AgentError("the agent of this host is gone: it closed its socket"))
+
+    def _fail(self, error: AgentError) -> None:
+        with self._lock:
+            if self._failure is not None:
+                return
+            self._failure = error
+            requests, self._requests = self._requests, {}
+            if self.completions is not None:
+                self.completions.fail()
+        for waiting in [*requests.values(), self.farewell]:
+            if not waiting.done():
+                waiting.set_exception(error)
