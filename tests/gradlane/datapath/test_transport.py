@@ -22,7 +22,8 @@ from gradlane._core import ffi, lib
 from gradlane import job as jobs
 from gradlane import wire
 from gradlane.datapath import sockets
-from gradlane.datapath.transport import Engine, Transport
+from gradlane.datapath.engine import Engine
+from gradlane.datapath.transport import Transport
 from gradlane.job.agreement import Agreement
 from gradlane.job.costs import Conditions
 from tests.support.needs import needs_root
@@ -87,7 +88,7 @@ class Trial:
         self.done = [0, 0]
         self.engines: list[Engine] = []
         for rank, host in enumerate(hosts):
-            self.engines.append(host.add(parsed, rank, agreement))
+            self.engines.append(Engine(host, parsed, rank, agreement))
 
     def take_events(self) -> None:
         for rank, engine in enumerate(self.engines):

@@ -4,7 +4,7 @@
 from typing import Any
 
 from gradlane.control.peers import Peers
-from gradlane.datapath.transport import Engine
+from gradlane.datapath.engine import Engine
 from gradlane.ipc.status import ClassStatus, PeerStatus
 from gradlane.job import Job
 from gradlane.job.loss import Loss

@@ -15,8 +15,9 @@ from gradlane.control.listener import Listener
 from gradlane.control.peers import Peers, Stage
 from gradlane.control.probing import Prober
 from gradlane.daemon import job_status, liveness
+from gradlane.datapath.engine import Engine
 from gradlane.datapath.exchange import Exchange
-from gradlane.datapath.transport import Engine, Transport
+from gradlane.datapath.transport import Transport
 from gradlane.errors import AgentError, listed
 from gradlane.ipc.messages import Message
 from gradlane.ipc.status import JobStatus
@@ -137,8 +138,8 @@ class LocalJob:
             self._late = ""
         connected = time.monotonic()
         self._agreement = agreement = await joining.agree(self.job, self.rank, self.peers, self._services.prober)
-        transport, memory = self._services.transport, self._services.memory
-        self._engine = transport.add(self.job, self.rank, agreement, memory)
+        services = self._services
+        self._engine = Engine(services.transport, self.job, self.rank, agreement, services.memory)
         self.peers.silence = self._engine.silence
         self._exchange = exchange = Exchange(self.job, self.rank, self._engine, agreement, self.fail, self.peers.ask)
         await self.peers.reach(Stage.READY, patience)

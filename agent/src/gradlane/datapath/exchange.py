@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gradlane._core import ffi, lib
+from gradlane.datapath.engine import Engine
 from gradlane.datapath.groups import Groups
 from gradlane.datapath.site import Site
 from gradlane.datapath.tensors import Tensors
-from gradlane.datapath.transport import Engine
 from gradlane.errors import AgentError
 from gradlane.ipc import memory
 from gradlane.ipc.messages import Message

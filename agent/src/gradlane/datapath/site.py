@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gradlane._core import lib
-from gradlane.datapath.transport import Engine
+from gradlane.datapath.engine import Engine
 from gradlane.errors import AgentError
 from gradlane.ipc import memory
 from gradlane.job import Job, costs

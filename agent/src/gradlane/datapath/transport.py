@@ -3,231 +3,22 @@
 
 import contextlib
 import logging
-import math
 import os
 import socket
 import threading
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from gradlane import wire
 from gradlane._core import ffi, lib
 from gradlane.datapath import sockets
 from gradlane.errors import AgentError
-from gradlane.ipc.status import Hop
-from gradlane.job import Job
-from gradlane.job.agreement import Agreement
-from gradlane.job.policy import MAX_LAYER, MAX_MAGNITUDE
 from gradlane.toml_file import Address
 
 log = logging.getLogger("gradlane")
 
-# A sequence window of this many messages of one source is more than a step of any model has under way.
-MAX_WINDOW = 2048
-# Contributions that wait for the slowest worker; beyond it datagrams are dropped, and repaired later.
-MEMORY_BYTES = 2 << 30
 _REALTIME_PRIORITY = 1
-
-STATISTICS = [name for name, _ in ffi.typeof("gl_statistics").fields]
-_OF_PEER = [name for name, _ in ffi.typeof("gl_counts").fields]
 _OF_AGENT = [name for name, _ in ffi.typeof("gl_runner_counts").fields]
-
-
-COLORS = ("green", "yellow", "red", "red")  # v1model numbers red 2, TNA 3
-
-
-@dataclass(frozen=True)
-class FabricPath:
-    """A path through the fabric, how many traces took it, and what the latest of them met."""
-
-    count: int
-    hops: tuple[Hop, ...]
-
-    @property
-    def name(self) -> str:
-        """Its switches with their ports, e.g. "1:3-5 4:1-2"."""
-        return " ".join(f"{hop['switch']}:{hop['ingress_port']}-{hop['egress_port']}" for hop in self.hops)
-
-
-def _hop(hop: Any) -> Hop:
-    """Of a gl_hop."""
-    depth, unit = (hop.depth * hop.depth_unit, "bytes") if hop.depth_unit else (hop.depth, "packets")
-    return {
-        "switch": hop.switch_id,
-        "ingress_port": hop.ingress_port,
-        "egress_port": hop.egress_port,
-        "queue_class": hop.queue_class,
-        "color": COLORS[hop.color],
-        "depth": depth,
-        "depth_unit": unit,
-        "wait_us": hop.wait / 1000,
-    }
-
-
-def _configuration(job: Job, rank: int, agreement: Agreement, memory: int, port: Any) -> tuple[Any, list[Any]]:
-    """A gl_config, and what it points to."""
-    policy = job.policy
-    classes = [(*row.layers, 0, MAX_MAGNITUDE, row.queue_class) for row in policy.queue_classes if policy.priority]
-    precedences = [(*row.layers, *row.magnitudes, row.drop_precedence) for row in policy.drop_precedences]
-    class_ranges, precedence_ranges = ffi.new("gl_range[]", classes), ffi.new("gl_range[]", precedences)
-    rows = [(*row.layers, row.push, row.pull) for row in job.loss.classes]
-    rows.append((0, MAX_LAYER, job.loss.push, job.loss.pull))
-    losses = ffi.new("gl_loss[]", [(first, last, round(a * 1e6), round(b * 1e6)) for first, last, a, b in rows])
-    aggregates = any(member.rank == rank for member in job.aggregators)
-    config = ffi.new(
-        "gl_config *",
-        {
-            "job": job.id,
-            "rank": rank,
-            "workers": len(job.workers),
-            "servers": len(job.servers),
-            "slice_bytes": agreement.slice_bytes,
-            "token": agreement.token,
-            "message_base": agreement.message_base,
-            # Two messages in flight never share a budget slot of the switch; numbers are a power of two apart.
-            "window": max(1, min(MAX_WINDOW, (job.slots.mask + 1) >> (len(job.members) - 1).bit_length())),
-            "rate": job.transport.rate,
-            "buffer": job.transport.buffer,
-            "loss_count": len(rows),
-            "losses": losses,
-            "port": port,
-            "multicast": aggregates and job.transport.multicast is not None,
-            "memory": memory,
-            "trace_every": job.transport.trace_every,
-            "tag": job.transport.tagging == "host",
-            "class_count": len(classes),
-            "precedence_count": len(precedences),
-            "classes": class_ranges,
-            "precedences": precedence_ranges,
-        },
-    )
-    return config, [class_ranges, precedence_ranges, losses]
-
-
-def _peers(job: Job, rank: int) -> Any:
-    """The addresses of a job's ranks, then of the multicast group of this one."""
-    addresses: list[Address] = [member.address for member in job.members]
-    index = next((k for k, member in enumerate(job.aggregators) if member.rank == rank), None)
-    group = None if index is None else job.multicast_address(index)
-    if group is not None:
-        addresses.append(group)
-    peers = ffi.new("struct sockaddr_storage[]", len(addresses))
-    for k, address in enumerate(addresses):
-        packed = sockets.pack(address, wire.UDP_PORT)
-        ffi.memmove(ffi.addressof(peers, k), packed, len(packed))
-    return peers
-
-
-class Engine:
-    """One job at one rank of this host. What it carries goes through core/exchange/.
-
-    `pointer` and `runner` are the gl_engine and the gl_runner that has it.
-    """
-
-    def __init__(self, transport: "Transport", job: Job, rank: int, agreement: Agreement, memory: int) -> None:
-        """Joins the job's multicast groups. Raises AgentError. Transport.add makes it."""
-        self._transport = transport
-        self._job = job
-        self.runner = transport.runner
-        self._groups: list[Address] = []
-        config, _kept = _configuration(job, rank, agreement, memory, transport.port)
-        with transport.locked():
-            self.pointer = lib.gl_engine_new(config)
-        if self.pointer == ffi.NULL:
-            raise AgentError(f"job {job.name!r} can't be carried: out of memory")
-        try:
-            self._receive_groups(job, rank)
-            peers = _peers(job, rank)
-            sender = transport.socket_of(job.member(rank).address).fileno()
-            if lib.gl_runner_add(self.runner, self.pointer, sender, peers, len(peers), ffi.NULL, ffi.NULL):
-                raise AgentError(f"job {job.name!r}: out of memory")
-        except AgentError:
-            self._free()
-            raise
-
-    def _receive_groups(self, job: Job, rank: int) -> None:
-        own = job.member(rank).address
-        if job.transport.multicast is None:
-            return
-        sockets.send_multicast_from(self._transport.socket_of(own), own)
-        for index, aggregator in enumerate(job.aggregators):
-            group = job.multicast_address(index)
-            if group is None or rank >= len(job.workers) or aggregator.rank == rank:
-                continue
-            self._transport.join(group, own)
-            self._groups.append(group)
-
-    def _free(self) -> None:
-        for group in self._groups:
-            self._transport.leave(group)
-        with self._transport.locked():
-            lib.gl_engine_free(self.pointer)
-
-    @contextlib.contextmanager
-    def locked(self) -> Generator[Any]:
-        """Around calls on `pointer`, which it gives."""
-        with self._transport.locked():
-            yield self.pointer
-
-    def deliver(self, drain: Any, context: Any) -> None:
-        """From now on the C function `drain` (gl_drain of io.h) takes the events, in the transport's thread."""
-        lib.gl_runner_deliver(self.runner, self.pointer, drain, context)
-
-    def idle(self) -> bool:
-        """Whether nobody waits for a datagram of ours any more: every message sent has been stopped."""
-        with self.locked() as engine:
-            return bool(lib.gl_engine_idle(engine))
-
-    def statistics(self) -> dict[str, int]:
-        """Cumulative counts of this job on this host; docs/results.md explains them."""
-        with self.locked() as engine:
-            values = ffi.new("gl_statistics *", lib.gl_engine_statistics(engine)[0])
-        count, last = ffi.new("uint64_t *"), ffi.new("int *")
-        lib.gl_runner_send_errors(self.runner, self.pointer, count, last)
-        result = {name: int(getattr(values, name)) for name in STATISTICS}
-        return result | {"send_errors": int(count[0]), "send_errno": int(last[0])}
-
-    def peer_counts(self, rank: int) -> dict[str, int]:
-        """What went to a rank and came from it: the fields of gl_counts in core/job/statistics.h."""
-        with self.locked() as engine:
-            return self._counts(lib.gl_peer_statistics, engine, rank)
-
-    def class_counts(self, index: int) -> dict[str, int]:
-        """The same of a loss class, by its number in the job's list; one past the last: of all other layers."""
-        with self.locked() as engine:
-            return self._counts(lib.gl_class_statistics, engine, index)
-
-    @staticmethod
-    def _counts(function: Callable[[Any, int, Any], None], engine: Any, index: int) -> dict[str, int]:
-        counts = ffi.new("gl_counts *")
-        function(engine, index, counts)
-        return {name: int(getattr(counts, name)) for name in _OF_PEER}
-
-    def flow(self, rank: int) -> tuple[int, int]:
-        """Pacing rate (bit/s) and smoothed round-trip time (us) towards a rank."""
-        rate, srtt = ffi.new("uint64_t *"), ffi.new("uint32_t *")
-        with self.locked() as engine:
-            lib.gl_flow_state(engine, rank, rate, srtt)
-        return int(rate[0]), int(srtt[0])
-
-    def silence(self, rank: int) -> float:
-        """Seconds since a datagram with the job's token came from a rank; infinite if none has come."""
-        with self.locked() as engine:
-            heard = int(lib.gl_heard(engine, rank))
-        return (int(lib.gl_now()) - heard) / 1e6 if heard else math.inf
-
-    def paths(self, rank: int) -> list[FabricPath]:
-        """The paths that traces to a rank have taken, the latest first; those seen longest ago are forgotten."""
-        found = ffi.new("gl_path[]", lib.GL_PATHS)
-        with self.locked() as engine:
-            count = lib.gl_paths(engine, rank, found)
-        return [FabricPath(int(p.count), tuple(_hop(p.hop[k]) for k in range(p.hops))) for p in found[0:count]]
-
-    def close(self) -> None:
-        """Ends the job on this host."""
-        lib.gl_runner_remove(self.runner, self.pointer)
-        self._free()
 
 
 class Transport:
@@ -316,10 +107,6 @@ class Transport:
             return
         lib.gl_runner_unwatch(self.runner, sock.fileno())
         sock.close()
-
-    def add(self, job: Job, rank: int, agreement: Agreement, memory: int = MEMORY_BYTES) -> Engine:
-        """An engine for a job. Raises AgentError."""
-        return Engine(self, job, rank, agreement, memory)
 
     def dispatch(self) -> None:
         """When `notify` is readable: the thread has ended."""
