@@ -14,7 +14,7 @@ PAGE = (DOCS / "agent.md").read_text()
 ROWS = re.findall(r"^\| (`.+?) \|", PAGE[PAGE.index("## Troubleshooting") :], re.MULTILINE)
 MESSAGES = [message for row in ROWS for message in re.findall(r"`([^`]+)`", row)]
 
-# What programs are told of their own mistakes is in the Python pages; the doctor says how to mend what it finds.
+# What programs are told of their own mistakes is in the Python pages; the doctor says how to fix what it finds.
 CLIENT = ("connection", "link", "tensor", "command", "collectives", "gradient", "communicator", "handle")
 NOT_THE_AGENT = ("torch", "commands", "doctor", *(f"client/{name}.py" for name in CLIENT))
 SAYING = {"AgentError", "Refused", "fail", "failed", "_failed", "_refuse", "refused"}
@@ -25,9 +25,9 @@ REASONS = ("handshake.py", "security.py", "liveness.py", "listener.py")
 PASSED_ON = {
     "job {}: rank {} failed: {}",
     "the agent at {} {}",
-    "the configuration stays as it was: {}",
+    "the configuration was not reloaded: {}",
     "the job is over",
-    "a call from {} came to nothing: {}",
+    "a call from {} failed: {}",
     "control connection of {}: {}",
     "says that this agent {}",
     "{} is not a message of an agent",

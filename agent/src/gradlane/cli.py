@@ -13,19 +13,19 @@ from gradlane.toml_file import FileError
 
 EXAMPLES = """examples:
   gradlane agent --address 10.0.1.2                     the daemon; one per training host
-  gradlane config check /etc/gradlane/agent.toml        would the agent take this file?
-  gradlane doctor --job job.toml                        is this host fit for the job, and what to mend
-  gradlane top                                          what the agent does, live
-  gradlane status --json                                the same, once, for scripts
+  gradlane config check /etc/gradlane/agent.toml        is this configuration valid?
+  gradlane doctor --job job.toml                        is this host ready for the job, and what to fix
+  gradlane top                                          watch the agent live
+  gradlane status --json                                its status once, for scripts
   gradlane serve --job job.toml --rank 4                aggregate for a job (parameter-server mode)
 """
 COMMANDS = {
-    "agent": "run the daemon beside this host's training processes",
+    "agent": "run the daemon that serves this host's training processes",
     "config": "check the daemon's configuration file",
-    "status": "show what the agent is doing",
-    "top": "show it live: rates, loss, repairs, budgets and round trips by peer and layer class",
-    "doctor": "check this host, its agent and the way to a job's peers, and say how to mend what is wrong",
-    "serve": "take a server's rank of a job, until its workers have left",
+    "status": "show what the agent is doing, once",
+    "top": "watch the agent live: rates, loss, repairs, budgets and round trips by peer and layer class",
+    "doctor": "check this host, its agent and the path to a job's peers, and say how to fix what is wrong",
+    "serve": "serve as one server of a job, until its workers have left",
 }
 
 
@@ -46,13 +46,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Entry point. Returns the exit code; what was wrong is one line on stderr."""
+    """Entry point. Returns the exit code; an error is one line on stderr."""
     options = _parser().parse_args(arguments)
     try:
         code = options.command(options)
         sys.stdout.flush()
         return code
-    except BrokenPipeError:  # whoever read has enough, as `| head`; nothing more is to be written at the exit either
+    except BrokenPipeError:  # the reader has enough, as `| head`; nothing more may be written at the exit either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:

@@ -58,7 +58,7 @@ class Flag(IntFlag):
     PULL = 1  # results; otherwise contributions (push)
     END = 2  # the last slice of the sender's first pass; of a PROBE or BITMAP: the first pass is over
     MULTICAST = 4
-    RETURNED = 8  # a TRACE on its way back: it collects nothing more
+    RETURNED = 8  # a TRACE that goes back: it collects nothing more
 
 
 class ElementType(IntEnum):

@@ -88,11 +88,11 @@ def test_a_peer_that_is_near_its_budget_stands_out_and_rows_are_sorted() -> None
 def test_who_is_late_silent_or_not_there_is_told() -> None:
     status = status_of({"1": COUNTS, "2": COUNTS, "3": {}})
     job = status["jobs"]["trial"]
-    job["late"] = "rank 1 did not come to it"
+    job["late"] = "rank 1 did not start it"
     job["peers"]["2"] |= {"control": "silent", "heard_seconds": 4.2}
     job["peers"]["3"] |= {"control": "none"}
     found = {line.text: line.look for line in view.agent_lines(status, None, 1000.0)}
-    for words in ("rank 1 did not come to it", "h2 10.0.2.2, silent for 4 s", "h3 10.0.2.2, not connected"):
+    for words in ("rank 1 did not start it", "h2 10.0.2.2, silent for 4 s", "h3 10.0.2.2, not connected"):
         assert [look for text, look in found.items() if words in text] == ["warning"]
 
 
@@ -118,7 +118,7 @@ def test_status_and_top_of_a_running_job(tmp_path: Path) -> None:
         assert job["classes"][0]["push"] == 0.1
         for arguments in (["status"], ["top", "--once", "--interval", "0.2"]):
             shown = command(*arguments, "--socket", agents[0].socket, check=True).stdout
-            assert "job trial: rank 0, running, begun " in shown
+            assert "job trial: rank 0, running, started " in shown
             (row,) = [line.split() for line in shown.splitlines() if line.startswith("  rank 1")]
             assert row[:4] == ["rank", "1", "h1", agents[1].address]
             assert "others" in shown

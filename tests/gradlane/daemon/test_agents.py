@@ -96,8 +96,8 @@ def test_the_mean_is_exact_and_one_job_follows_another(
 def test_another_job_file_is_refused_and_named(hosts: list[Agent], tmp_path: Path) -> None:
     good = job_file(tmp_path, 2)
     for name, changes, words in (
-        ("loss.toml", {"push": "0.1"}, "reads another job file"),
-        ("trace.toml", {"transport": "trace_every = 7"}, "reads another job file"),
+        ("loss.toml", {"push": "0.1"}, "has another job file"),
+        ("trace.toml", {"transport": "trace_every = 7"}, "has another job file"),
     ):
         with pytest.raises(AgentError, match=words):
             join([good, job_file(tmp_path, 2, name=name, **changes)], hosts)
@@ -113,7 +113,7 @@ def test_where_hosts_tag_the_policy_must_be_the_same(hosts: list[Agent], tmp_pat
         job_file(tmp_path, 2, name=f"{rank}.toml", transport=HOST_TAGGING, policy=policy)
         for rank, policy in enumerate([CLASSES, PRECEDENCES])
     ]
-    with pytest.raises(AgentError, match="reads another job file"):
+    with pytest.raises(AgentError, match="has another job file"):
         join(files, hosts)
 
 
@@ -202,7 +202,7 @@ def test_the_status_tells_the_ways_that_traces_took(hosts: list[Agent], tmp_path
     assert found["paths"]["1"]["routes"] == {"": found["traces_returned"]}  # loopback has no switch
     assert found["paths"]["1"]["hops"] == []
     text = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
-    assert "no switch on the way adds records" in text
+    assert "no switch on the path adds records" in text
     close(connections)
 
 

@@ -185,11 +185,11 @@ def test_hangup_takes_over_what_it_can_names_the_rest_and_keeps_what_was_good(tm
         agent.wait_for("ready")
         file.write_text("nonsense = 1\n")
         agent.process.send_signal(signal.SIGHUP)
-        agent.wait_for(f"error: the configuration stays as it was: {file}: nonsense: is not known here")
+        agent.wait_for(f"error: the configuration was not reloaded: {file}: nonsense: is not known here")
         file.write_text(f'{start}[scheduling]\nnice = 1\n[limits]\njobs = 3\n[log]\nfile = "{log}"\n')
         agent.process.send_signal(signal.SIGHUP)
         until(lambda: log.exists() and "configuration read again" in log.read_text())
-        assert "warning: nice has changed in the configuration: it takes a restart" in log.read_text()
+        assert "warning: nice has changed in the configuration: restart the agent" in log.read_text()
         assert '"jobs": 3' in command("status", "--json", "--socket", tmp_path / "a.sock", check=True).stdout
         log.rename(tmp_path / "old.log")  # as logrotate does
         agent.process.send_signal(signal.SIGHUP)
@@ -223,6 +223,6 @@ def test_a_user_outside_of_the_group_is_refused_and_told_the_group(open_folder: 
         assert command(*ask, user="nobody", group="nogroup", extra_groups=["daemon"]).returncode == 0
         checked = command("doctor", *ask[1:], user="nobody", group="nogroup", extra_groups=[])
         first = json.loads(checked.stdout)[0]
-        assert (first["state"], first["mend"]) == ("fail", "run it as root, or as a member of the socket's group")
+        assert (first["state"], first["fix"]) == ("fail", "run it as root, or as a member of the socket's group")
     finally:
         agent.end()

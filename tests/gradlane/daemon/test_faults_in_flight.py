@@ -65,7 +65,7 @@ def test_datagrams_that_do_not_get_through_are_named_though_control_does(tmp_pat
             all_reduce(workers, 1)
         assert time.monotonic() - began < SILENT_SECONDS + SLACK
         assert re.search(r"rank 1 \(h1, 10\.77\.0\.2\)", str(caught.value))
-        assert "came to it, but datagrams do not get through" in str(caught.value)
+        assert "started it, but datagrams do not get through" in str(caught.value)
 
 
 def test_a_rank_whose_control_connection_is_held_up_is_not_dead_while_any_datagram_comes(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_late_worker_is_named_by_who_waits_and_the_job_goes_on_when_it_comes(
         waits = workers[0].all_reduce(np.ones(1000, np.float32), op="sum", asynchronous=True)
         until(lambda: caplog.messages)
         assert LATE_SECONDS - 1 < time.monotonic() - began < LATE_SECONDS + 5
-        named = rf"has not moved for 1\d s: rank 1 \(h1, {addresses[1]}\) did not come to it; the job waits 60 s"
+        named = rf"has made no progress for 1\d s: rank 1 \(h1, {addresses[1]}\) did not start it; the job waits 60 s"
         assert re.search(named, caplog.text)
         assert re.search(named, hosts[0].status()["jobs"]["trial"]["late"])
         until(lambda: any(re.search(named, line) for line in hosts[0].lines), lambda: hosts[0].lines)
@@ -118,7 +118,7 @@ def test_a_worker_that_does_not_come_ends_the_job_after_its_patience(tmp_path: P
     addresses = loopback(2)
     with agents(tmp_path, addresses) as hosts:
         workers = communicators(job_file(tmp_path, addresses, patience=10), hosts)
-        with pytest.raises(AgentError, match=r"rank 1 .* did not come to it; the job waits 10 s"):
+        with pytest.raises(AgentError, match=r"rank 1 .* did not start it; the job waits 10 s"):
             workers[0].all_reduce(np.ones(1000, np.float32), op="sum", asynchronous=True).wait(PATIENCE)
-        with pytest.raises(AgentError, match=r"rank 1 .* did not come to it"):
+        with pytest.raises(AgentError, match=r"rank 1 .* did not start it"):
             workers[1].barrier()

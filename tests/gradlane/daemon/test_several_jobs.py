@@ -55,7 +55,7 @@ def test_an_agent_carries_as_many_jobs_as_its_file_says(tmp_path: Path) -> None:
     with running(Agent(address, tmp_path / "agent.sock", config)) as [agent], Member(files[0], 0, agent) as first:
         assert first.next()[0] == "joined"
         with Member(files[1], 0, agent) as second:
-            assert "carries 1 job(s) at once (limits.jobs of its file), and does: 'job1'" in second.next()[0]
+            assert "runs at most 1 job(s) at once (limits.jobs of its file), now 'job1'" in second.next()[0]
 
 
 def test_local_processes_join_and_leave_together(hosts: list[Agent], tmp_path: Path) -> None:

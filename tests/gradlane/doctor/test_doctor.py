@@ -113,10 +113,10 @@ def examine(fabric: Fabric, tmp_path: Path, changes: str = "") -> tuple[int, lis
 
 
 def state_of(findings: list[dict], words: str) -> str:
-    """The state of the one finding with these words, and that it says how to mend what is not ok."""
+    """The state of the one finding with these words, and that it says how to fix what is not ok."""
     found = [finding for finding in findings if words in finding["text"]]
     assert len(found) == 1, f"{words!r} in {json.dumps(findings, indent=1)}"
-    assert found[0]["state"] == "ok" or found[0]["mend"]
+    assert found[0]["state"] == "ok" or found[0]["fix"]
     return found[0]["state"]
 
 
@@ -132,7 +132,7 @@ def test_a_healthy_path(fabric: Fabric, tmp_path: Path) -> None:
         f"route by eth0, next hop {fabric.router[0]}",
         "path MTU 1500",
         "an agent takes control connections",
-        "DSCP 56 is kept",
+        "DSCP 56 arrives unchanged",
         "tx-udp-segmentation is on",
     ):
         assert state_of(findings, words) == "ok"
@@ -149,7 +149,7 @@ def test_what_is_wrong_at_this_host_and_on_the_way(fabric: Fabric, tmp_path: Pat
     assert state_of(findings, "eth0: tx-udp-segmentation is off") == "warn"
     needed = 1496 if fabric.addresses == ADDRESSES[4] else 1516
     assert state_of(findings, f"path MTU 1300; slices of 1432 bytes need {needed}") == "fail"
-    assert state_of(findings, "a link on the way takes 1300 bytes, this host's interface 1500") == "warn"
+    assert state_of(findings, "a link of the path carries 1300 bytes, this host's interface 1500") == "warn"
     code, findings = examine(fabric, tmp_path)  # slices as large as the path takes
     assert code == 0
     assert state_of(findings, "path MTU 1300") == "ok"
@@ -166,7 +166,7 @@ def test_a_link_that_swallows_large_packets_in_silence(fabric: Fabric, tmp_path:
         pytest.skip("this kernel's veth takes packets that are longer than its MTU")
     code, findings = examine(fabric, tmp_path)
     assert code == 1
-    assert state_of(findings, "packets of 1500 bytes vanish on the way") == "fail"
+    assert state_of(findings, "packets of 1500 bytes vanish without") == "fail"
 
 
 def test_no_agent_here_and_none_there(fabric: Fabric, tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_two_agents_on_one_machine(tmp_path: Path) -> None:
             assert {finding["check"] for finding in findings if finding["check"].startswith("rank")} == {
                 f"rank {1 - rank} (h{1 - rank}, {agents[1 - rank].address})"
             }
-            assert not [finding for finding in findings if "a link on the way" in finding["text"]]
+            assert not [finding for finding in findings if "a link of the path" in finding["text"]]
 
 
 def test_small_socket_buffers(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def copies(groups: dict[str, Any], rank: int, size: int) -> None:
 
 
 def asynchronous(groups: dict[str, Any], rank: int, size: int) -> None:
-    """Many under way at once; futures; a subgroup; what is refused."""
+    """Many in flight at once; futures; a subgroup; what is refused."""
     group = groups["gradlane"]
     tensors = [torch.full((100,), float(rank + k)) for k in range(20)]
     works = [dist.all_reduce(tensor, group=group, async_op=True) for tensor in tensors]
@@ -175,7 +175,7 @@ def asynchronous(groups: dict[str, Any], rank: int, size: int) -> None:
         dist.all_reduce(torch.ones(1, dtype=torch.int16), group=group)
     with pytest.raises(ValueError, match=r"AVG of floats.*use a group of Gloo"):
         dist.all_reduce(torch.ones(1, dtype=torch.int32), dist.ReduceOp.AVG, group=group)
-    with pytest.raises(ValueError, match="must be told from which rank"):
+    with pytest.raises(ValueError, match="needs the sender's rank"):
         dist.recv(torch.ones(1), group=group)
 
 

@@ -49,9 +49,9 @@ def status(path: str | Path) -> AgentStatus:
 
 
 def _refused(path: Path) -> str:
-    """Who may use a socket that this user may not: its group, or that of the first folder on the way that is closed."""
-    way = [*reversed(path.parents), path]
-    closed = next((p for p in way if not os.access(p, os.W_OK if p == path else os.X_OK)), path)
+    """Why this user may not use the socket: it lacks the group of the socket, or of a folder above it."""
+    places = [*reversed(path.parents), path]
+    closed = next((p for p in places if not os.access(p, os.W_OK if p == path else os.X_OK)), path)
     status = closed.stat()
     try:
         group = grp.getgrgid(status.st_gid).gr_name

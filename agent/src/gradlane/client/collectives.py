@@ -167,12 +167,12 @@ class Collectives:
 
 
 def _filled(array: Any) -> Array:
-    """An array that an operation is to fill. Raises ValueError before it begins."""
+    """An array that an operation will fill. Raises ValueError before it starts."""
     if not isinstance(array, np.ndarray):
-        raise ValueError(f"what comes needs an array to go to, not a {type(array).__name__}")
+        raise ValueError(f"the result needs an array, not a {type(array).__name__}")
     values: Array = array
     if not values.flags.writeable:
-        raise ValueError("what comes needs an array to go to, and this one is read-only")
+        raise ValueError("the result needs an array, and this one is read-only")
     return values
 
 

@@ -62,7 +62,7 @@ class Communicator(Collectives):
         """
         if name is None:
             if layers is not None:
-                raise ValueError("layers are of an all-reduce that has a name")
+                raise ValueError("layers need a name: an all-reduce without one is exact")
             return self.exact_all_reduce(array, op, out, asynchronous)
         gradient = self._gradients.get(name)
         if gradient is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations under way, as a training process sees them: waiting for one, or being called when it is done."""
+"""Operations in flight, as a training process sees them: waiting for one, or being called when it is done."""
 
 import contextlib
 import logging
@@ -25,7 +25,7 @@ class Completions:
     """Which operations of a connection are done; runs callbacks in a thread of its own, once there are any."""
 
     def __init__(self, channel: Memory, kick: int, why: Callable[[], AgentError]) -> None:
-        """`channel`, `kick`: memory and pipe of the channel, this object's from now on; `why` tells why it failed."""
+        """`channel`, `kick`: memory and pipe of the channel, this object's from now on; `why` says why it failed."""
         self._channel = channel
         client = lib.gl_client_new(channel.pointer, kick)
         if client == ffi.NULL:
@@ -46,7 +46,7 @@ class Completions:
                 self.abandon(*self._abandoned.popleft())
         slot = lib.gl_client_submit(self.client, command)
         if slot == -1:
-            raise AgentError(f"{lib.GL_SLOTS} operations are under way: wait for some of them")
+            raise AgentError(f"{lib.GL_SLOTS} operations are in flight: wait for some of them")
         if slot < 0:
             raise self.why()
         return Handle(self, slot, arrays)
@@ -59,7 +59,7 @@ class Completions:
             lib.gl_client_release(self.client, slot)
 
     def fail(self) -> None:
-        """The agent is gone, or the session over: what is under way fails, and whatever comes later."""
+        """The agent is gone, or the job over: what is in flight fails, and so does all that comes later."""
         lib.gl_client_fail(self.client)
 
     def watch(self, handle: "Handle") -> None:
@@ -90,7 +90,7 @@ class Completions:
 
 
 class Handle:
-    """An operation under way."""
+    """An operation in flight."""
 
     def __init__(self, completions: Completions, slot: int, arrays: tuple[Any, ...]) -> None:
         self._completions = completions
@@ -106,7 +106,7 @@ class Handle:
         return self._state != 0
 
     def wait(self, timeout: float | None = None) -> None:
-        """Blocks until it is done, without the GIL. Raises AgentError that names who is to blame, TimeoutError."""
+        """Blocks until it is done, without the GIL. Raises AgentError that names the culprit, TimeoutError."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while self._state == 0:
             left = _SLICE_SECONDS if deadline is None else min(_SLICE_SECONDS, deadline - time.monotonic())
@@ -131,7 +131,7 @@ class Handle:
             try:
                 callback(error)
             except Exception:
-                log.exception("a callback of an operation failed")  # the other callbacks are not to suffer
+                log.exception("a callback of an operation failed")  # the other callbacks still run
 
     def _settle(self, state: int) -> None:
         """Takes over the completion word. Another thread may have done so, and the slot serve another operation."""

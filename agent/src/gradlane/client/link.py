@@ -103,7 +103,7 @@ class Link:
             raise self._why()
 
     def close(self) -> None:
-        """Hangs up. What is in flight fails, unless the agent has ended it already."""
+        """Hangs up. What is still in flight fails."""
         self._fail(AgentError("the connection to the agent was closed"))
         self.hang_up()
 
@@ -120,7 +120,7 @@ class Link:
     def _why(self) -> AgentError:
         """The reason of a failure; a new exception each time, because raising adds to its traceback."""
         if self._failure is None:
-            # The completion words were faster than the socket, which tells the reason.
+            # The completion words were faster than the socket, which brings the reason.
             self._thread.join(_REASON_SECONDS)
         return AgentError(str(self._failure or "the agent of this host is gone"))
 
@@ -137,7 +137,7 @@ class Link:
                     self.farewell.set_result(message)
                 else:
                     with self._lock:
-                        # The answer to a request that was given up is nobody's.
+                        # Nobody waits for the answer to a request that was given up.
                         waiting = self._requests.pop(int(message.get("request", 0)), None)
                     if waiting is not None:
                         waiting.set_result((message, descriptors))

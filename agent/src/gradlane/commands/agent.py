@@ -14,26 +14,31 @@ from gradlane.ipc import messages
 def add(parser: argparse.ArgumentParser) -> None:
     """Its flags, which go before the configuration file."""
     parser.add_argument(
-        "--config", type=Path, metavar="FILE", help=f"default: {config.DEFAULT_FILE}, where there is one"
+        "--config", type=Path, metavar="FILE", help=f"configuration (default: {config.DEFAULT_FILE}, if it exists)"
     )
     parser.add_argument(
         "--address",
         action="append",
         type=flags.checked(config.parse_address),
         metavar="IP",
-        help="this host's address in the job files; repeatable",
+        help="this host's address, as the job files write it; repeatable",
     )
-    parser.add_argument("--socket", type=Path, metavar="PATH", help=f"default: {messages.DEFAULT_SOCKET}")
+    parser.add_argument(
+        "--socket",
+        type=Path,
+        metavar="PATH",
+        help=f"Unix socket for training processes (default: {messages.DEFAULT_SOCKET})",
+    )
     parser.add_argument(
         "--metrics", type=flags.checked(config.parse_endpoint), metavar="HOST:PORT", help="serve Prometheus metrics"
     )
-    parser.add_argument("--log-level", choices=config.LEVELS)
-    parser.add_argument("--log-format", choices=config.FORMATS)
+    parser.add_argument("--log-level", choices=config.LEVELS, help="least level that is logged (default: info)")
+    parser.add_argument("--log-format", choices=config.FORMATS, help="text for people, or json (default: text)")
     parser.set_defaults(command=run)
 
 
 def read(options: argparse.Namespace) -> AgentConfig:
-    """The configuration that file and flags make together. Raises ConfigError."""
+    """The configuration file, with the flags in place of its keys. Raises ConfigError."""
     file = options.config or config.DEFAULT_FILE
     base = config.load(file) if options.config else config.load_default() or AgentConfig(())
     given = {
@@ -48,13 +53,13 @@ def read(options: argparse.Namespace) -> AgentConfig:
         raise ConfigError(
             str(file),
             "address",
-            "is missing: this host's address as the job files write it, here or as a flag, --address 10.0.1.2",
+            "is missing: write this host's address as the job files do, here or as --address 10.0.1.2",
         )
     return found
 
 
 def run(options: argparse.Namespace) -> int:
-    """Until it is told to stop. Raises AgentError, ConfigError."""
+    """Runs until SIGTERM or SIGINT. Raises AgentError, ConfigError."""
     from gradlane.daemon import service
 
     service.run(read(options), lambda: read(options))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gradlane config check`: would the agent take this configuration?"""
+"""`gradlane config check`: is this configuration valid?"""
 
 import argparse
 from pathlib import Path
@@ -10,7 +10,7 @@ from gradlane.daemon import config
 def add(parser: argparse.ArgumentParser) -> None:
     """Its flags."""
     actions = parser.add_subparsers(required=True, metavar="ACTION")
-    check = actions.add_parser("check", help="say whether the agent would take a file, without starting it")
+    check = actions.add_parser("check", help="check a configuration file without starting the agent")
     check.add_argument("file", type=Path, nargs="?", default=config.DEFAULT_FILE, help="default: %(default)s")
     check.set_defaults(command=run)
 
@@ -18,6 +18,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Raises ConfigError."""
     found = config.load(options.file)
-    addresses = ", ".join(map(str, found.addresses)) or "none here: the agent needs --address"
+    addresses = ", ".join(map(str, found.addresses)) or "none: the agent needs --address"
     print(f"{options.file}: good; address {addresses}; socket {found.socket}; metrics {found.metrics or 'off'}")
     return 0

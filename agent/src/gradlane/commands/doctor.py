@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gradlane doctor`: checks this host, its agent and the way to a job's peers, and says how to mend what is wrong."""
+"""`gradlane doctor`: checks this host, its agent and the path to a job's peers, and says how to fix what is wrong."""
 
 import argparse
 import json
@@ -21,12 +21,12 @@ from gradlane.toml_file import Address
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Its flags."""
-    parser.add_argument("--job", type=Path, metavar="FILE", help="check the way to the other ranks of this job, too")
+    parser.add_argument("--job", type=Path, metavar="FILE", help="also check the paths to the other ranks of this job")
     parser.add_argument(
         "--address",
         type=flags.checked(config.parse_address),
         metavar="IP",
-        help="this host's, where neither a running agent nor a job file tells it",
+        help="this host's address, if neither a running agent nor a job file has it",
     )
     flags.json(parser)
     flags.socket(parser)
@@ -69,7 +69,7 @@ def _checks(options: argparse.Namespace) -> Iterator[Finding]:
         yield Finding(FAIL, "job", text, f"set `address` of {DEFAULT_FILE}, and restart the agent")
     addresses = [member.address] if member else _addresses(options, status)
     if not addresses and parsed is None:
-        yield Finding(WARN, "interface", "not checked: no agent or job file tells this host's address", "use --address")
+        yield Finding(WARN, "interface", "not checked: no agent or job file says this host's address", "use --address")
     for address in addresses:
         found = interface.find(address)
         yield from interface.checks(address, found)
@@ -81,10 +81,10 @@ def _agent(socket: Path) -> tuple[AgentStatus | None, Finding]:
     try:
         status = agent_socket.status(socket)
     except AgentError as error:
-        mend = "systemctl status gradlane-agent; journalctl -u gradlane-agent"
+        fix = "systemctl status gradlane-agent; journalctl -u gradlane-agent"
         if isinstance(error.__cause__, PermissionError):
-            mend = "run it as root, or as a member of the socket's group"
-        return None, Finding(FAIL, "agent", str(error), mend)
+            fix = "run it as root, or as a member of the socket's group"
+        return None, Finding(FAIL, "agent", str(error), fix)
     return status, Finding(OK, "agent", f"runs (pid {status['pid']}, {', '.join(status['addresses'])}, {socket})")
 
 

@@ -12,16 +12,20 @@ Value = TypeVar("Value")
 
 
 def socket(parser: argparse.ArgumentParser) -> None:
-    """--socket: of the agent; the environment may name it, too."""
+    """--socket: the agent's; the environment may name it, too."""
     default = agent_socket.default_path()
     parser.add_argument(
-        "--socket", default=default, type=Path, metavar="PATH", help="the agent's (GRADLANE_SOCKET; now: %(default)s)"
+        "--socket",
+        default=default,
+        type=Path,
+        metavar="PATH",
+        help="the agent's (GRADLANE_SOCKET; default: %(default)s)",
     )
 
 
 def json(parser: argparse.ArgumentParser) -> None:
     """--json."""
-    parser.add_argument("--json", action="store_true", help="for scripts")
+    parser.add_argument("--json", action="store_true", help="print JSON, for scripts")
 
 
 def checked(parse: Callable[[str], Value]) -> Callable[[str], Value]:

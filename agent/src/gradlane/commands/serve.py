@@ -25,7 +25,7 @@ def _exit(_number: int, _frame: FrameType | None) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Until the job's workers have left. Raises AgentError, JobError."""
+    """Serves until the job's workers have left. Raises AgentError, JobError."""
     from gradlane.client.connection import Connection
 
     signal.signal(signal.SIGTERM, _exit)

@@ -32,11 +32,21 @@ def _seconds(text: str) -> float:
 def add(parser: argparse.ArgumentParser) -> None:
     """Its flags."""
     parser.add_argument(
-        "--interval", type=flags.checked(_seconds), default=1.0, metavar="SECONDS", help="default: %(default)s"
+        "--interval",
+        type=flags.checked(_seconds),
+        default=1.0,
+        metavar="SECONDS",
+        help="between two looks (default: %(default)s)",
     )
-    parser.add_argument("--once", action="store_true", help="print what happened within one interval, and end")
+    parser.add_argument("--once", action="store_true", help="print one interval, and exit")
     columns = ", ".join(view.SORT_KEYS).replace("%", "%%")
-    parser.add_argument("--sort", choices=view.SORT_KEYS, default="name", metavar="COLUMN", help=f"one of: {columns}")
+    parser.add_argument(
+        "--sort",
+        choices=view.SORT_KEYS,
+        default="name",
+        metavar="COLUMN",
+        help=f"sort by one of: {columns} (default: name)",
+    )
     flags.socket(parser)
     parser.set_defaults(command=run)
 
@@ -53,7 +63,7 @@ class Watch:
     problem: str = ""
 
     def ask(self) -> None:
-        """Asks again. An agent that is gone may come back, so that is only told."""
+        """Asks again. An agent that is gone may come back, so its absence is only reported."""
         try:
             status = agent_socket.status(self.options.socket)
         except AgentError as error:
@@ -70,7 +80,7 @@ class Watch:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Until q. Raises AgentError if no agent answers at the start."""
+    """Runs until q. Raises AgentError if no agent answers at the start."""
     watch = Watch(options, agent_socket.status(options.socket), time.monotonic())
     if options.once:
         time.sleep(options.interval)
@@ -122,7 +132,7 @@ def _loop(screen: curses.window, watch: Watch) -> None:
             screen.insnstr(row, 0, text, width, looks[line.look])
         screen.insnstr(height - 1, 0, f"sorted by {view.SORT_KEYS[sort]}; {HELP}", width, curses.A_DIM)
         screen.refresh()
-        # Not getch with a timeout: of a terminal that is gone it tells nothing, at once, for ever.
+        # Not getch with a timeout: when the terminal is gone it returns at once, for ever, and does not say why.
         if any(events & _GONE for _, events in keyboard.poll(max(0.0, next_ask - time.monotonic()) * 1000)):
             return
         key = screen.getch()

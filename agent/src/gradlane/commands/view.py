@@ -8,7 +8,7 @@ from typing import Any
 from gradlane.ipc.status import AgentStatus, Counts, JobStatus, PeerStatus
 from gradlane.units import format_rate
 
-# A loss budget that is used up so far is about to cost repairs.
+# From this part of the loss budget on, more loss soon costs repairs.
 BUDGET_WARNING = 0.9
 
 
@@ -77,7 +77,7 @@ SORT_KEYS = ("name", *(column.title for column in COLUMNS))
 
 
 def _since(counts: Counts, before: Counts | None) -> Counts:
-    """What was counted in between; all of it if there is no before, or the job has begun anew."""
+    """What was counted since `before`; all of it if there is no before, or the job was restarted."""
     if before is None or any(counts.get(key, 0) < value for key, value in before.items()):
         return counts
     return {key: value - before.get(key, 0) for key, value in counts.items()}
@@ -187,16 +187,16 @@ def job_lines(
     name: str, job: JobStatus, before: JobStatus | None, now: float, seconds: float, sort: str = "name"
 ) -> Iterable[Line]:
     """A job: a title and the tables of its peers and layer classes."""
-    parts = [f"rank {job['rank']}", job["state"], f"begun {duration(now - job['since'])} ago"]
+    parts = [f"rank {job['rank']}", job["state"], f"started {duration(now - job['since'])} ago"]
     parts += [f"step {job['step']}"] if "step" in job else []
-    parts += [f"{job['under_way']} under way"] if "under_way" in job else []
+    parts += [f"{job['in_flight']} in flight"] if "in_flight" in job else []
     yield Line(f"job {name}: {', '.join(parts)}", "title")
     if memory := job.get("memory"):
-        yield Line(f"  memory of what came early: {size(memory['used'])} of {size(memory['limit'])}")
+        yield Line(f"  early contributions: {size(memory['used'])} of {size(memory['limit'])}")
     if (conditions := job.get("conditions")) and "slice_bytes" in job:
         yield Line(
             f"  paths, as measured at the join: slices of {job['slice_bytes']} bytes, at least "
-            f"{format_rate(conditions['rate'])}, up to {conditions['latency'] * 1e6:.0f} us one way"
+            f"{format_rate(conditions['rate'])}, one-way delay up to {conditions['latency'] * 1e6:.0f} us"
         )
     if late := job.get("late"):
         yield Line(f"  {late}", "warning")
@@ -239,7 +239,7 @@ def agent_lines(
 
 
 def details(job: JobStatus) -> Iterable[Line]:
-    """What `gradlane status` adds: every count above zero, and the ways through the fabric."""
+    """What `gradlane status` adds: every count above zero, and the paths through the fabric."""
     counts: dict[str, Any] = {key: value for key, value in job["counts"].items() if value}
     if counts:
         yield Line("  counts", "head")
@@ -247,8 +247,8 @@ def details(job: JobStatus) -> Iterable[Line]:
         yield Line(f"    {key:20} {value}")
     for rank, peer in job["peers"].items():
         for route, count in peer.get("routes", {}).items():
-            way = f"switch:ports {route}" if route else "no switch on the way adds records"
-            yield Line(f"  way to rank {rank}: {way} ({count} traces)")
+            ports = f"switch:ports {route}" if route else "no switch on the path adds records"
+            yield Line(f"  path to rank {rank}: {ports} ({count} traces)")
         for hop in peer.get("hops", []):
             yield Line(
                 f"    switch {hop['switch']}: port {hop['egress_port']} {hop['color']}, in class {hop['queue_class']} "

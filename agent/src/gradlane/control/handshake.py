@@ -5,7 +5,7 @@
     caller:   version, job, ranks, nonce, digest, proof
     listener: version, digest, proof            or: refused, and why
 
-Lines of JSON. Versions are looked at first, then the proof, then the digest of what both must have read alike.
+Lines of JSON. Versions are looked at first, then the proof, then the digest of what both job files must have in common.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ Message = dict[str, Any]
 
 
 class Refused(GradlaneError):
-    """The other side is not who it should be, or does not take us for whom we are. Trying again would not help."""
+    """The other side is not who it should be, or does not accept us. Trying again would not help."""
 
 
 async def read(reader: asyncio.StreamReader) -> Message:
@@ -56,7 +56,9 @@ def write(writer: asyncio.StreamWriter, message: Message) -> None:
 
 def _version_problem(message: Mapping[str, Any]) -> str:
     found = message.get("version")
-    return "" if found == VERSION else f"speaks version {found} of the agents' protocol, this agent version {VERSION}"
+    return (
+        "" if found == VERSION else f"speaks version {found} of the agents' protocol, and this agent version {VERSION}"
+    )
 
 
 def _problem(message: Mapping[str, Any], job: Job, binding: Binding, role: str) -> str:
@@ -65,7 +67,7 @@ def _problem(message: Mapping[str, Any], job: Job, binding: Binding, role: str) 
     if not binding.proves(message.get("proof"), job, role):
         return f"does not know the key of job {job.name!r}"
     if message.get("digest") != job.digest:
-        return f"reads another job file for job {job.name!r}: patience, ranks, transport, loss and slots must be equal"
+        return f"has another job file for job {job.name!r}: patience, ranks, transport, loss and slots must be equal"
     return ""
 
 
@@ -95,7 +97,7 @@ def _mark_as_control(writer: asyncio.StreamWriter) -> None:
 async def introduce(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, job: Job, rank: int, to: int, credentials: Credentials
 ) -> None:
-    """The caller's side: `rank` calls rank `to`. Returns when that one has taken us for whom we are.
+    """The caller's side: `rank` calls rank `to`. Returns when that one has accepted us.
 
     Raises Refused, or EOFError, OSError, ValueError if the connection broke, as when that agent has not joined the job.
     """
@@ -107,7 +109,7 @@ async def introduce(
     hello = {"version": VERSION, "job": job.id, "rank": rank, "to": to, "nonce": binding.caller_nonce}
     write(writer, {**hello, "digest": job.digest, "proof": binding.proof(job, "caller")})
     if problem := _version_problem(challenge):
-        raise Refused(problem)  # the other side has been told enough to say the same
+        raise Refused(problem)  # the other side knows enough to say the same
     answer = await read(reader)
     problem = str(answer["refused"]) if "refused" in answer else _problem(answer, job, binding, "listener")
     if problem:
@@ -115,7 +117,7 @@ async def introduce(
 
 
 class Call:
-    """The listener's side: a caller that has introduced itself, and has not been believed yet."""
+    """The listener's side: a caller that has introduced itself, but is not trusted yet."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, credentials: Credentials) -> None:
         self.reader = reader
@@ -148,7 +150,7 @@ class Call:
     def problem(self, job: Job, rank: int) -> str:
         """What is wrong with this caller for that job and our rank there, or ""."""
         if not rank < self.rank < len(job.members) or self._hello.get("to") != rank:
-            return self.version_problem() or f"has no business calling rank {rank} of job {job.name!r}"
+            return self.version_problem() or f"must not call rank {rank} of job {job.name!r}"
         if self._credentials.certified and (
             problem := misnamed(_tls(self.writer).getpeercert(), job.member(self.rank))
         ):

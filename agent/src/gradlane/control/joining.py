@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the ranks of a job come to their Agreement: they measure the paths between them, and rank 0 decides."""
+"""How the ranks of a job reach their Agreement: they measure the paths between them, and rank 0 decides."""
 
 import asyncio
 import functools
@@ -29,7 +29,7 @@ class _Measured:
 
 
 async def agree(job: Job, rank: int, peers: Peers, prober: Prober) -> Agreement:
-    """Measures the paths and agrees on them, when all are connected. Raises AgentError naming what is in the way."""
+    """Measures the paths and agrees on them, when all are connected. Raises AgentError naming what prevents it."""
     if rank == 0:
         # Numbers of a job that comes later are higher, so the switches' budget slots are its own.
         mine = {"token": secrets.randbits(64), "message_base": int(time.time() * 1000) & 0xFFFFFFFF}
@@ -38,9 +38,9 @@ async def agree(job: Job, rank: int, peers: Peers, prober: Prober) -> Agreement:
     else:
         [session] = await peers.told("session", [0], job.patience)
     addresses = [member.address for member in job.members]
-    probes = prober.add(job.id, rank, int(session["token"]), addresses, peers.hear)  # until the session ends
+    probes = prober.add(job.id, rank, int(session["token"]), addresses, peers.hear)  # until the job ends
     peers.beat = probes.beat
-    await peers.reach(Stage.SESSION_KNOWN, job.patience)
+    await peers.reach(Stage.TOKEN_KNOWN, job.patience)
     measured = await _measure(job, rank, peers, prober, probes)
     if rank == 0:
         others = list(range(1, len(job.members)))
@@ -64,7 +64,7 @@ async def _measure(job: Job, rank: int, peers: Peers, prober: Prober, probes: Pr
         return _Measured(prober.largest(prober.address), rank, 0.0, None)
     wanted = job.transport.slice_bytes
     needed = None if wanted is None else wanted + headers(job.family)
-    # The nearest ranks first and few at once, so that no port gets everybody's probes together.
+    # The nearest ranks first and few at once, so that no port gets all probes at once.
     others = others[rank:] + others[:rank]
     some = asyncio.Semaphore(MAX_PATHS)
 
@@ -91,7 +91,7 @@ async def _measure(job: Job, rank: int, peers: Peers, prober: Prober, probes: Pr
 
 def _decide(job: Job, measured: list[_Measured]) -> dict[str, float]:
     packet = min(m.packet for m in measured)
-    rates = [float(f"{m.rate:.3g}") for m in measured if m.rate is not None]  # it is no more exact
+    rates = [float(f"{m.rate:.3g}") for m in measured if m.rate is not None]  # the measurement is no more exact
     return {
         "slice_bytes": job.transport.slice_bytes or largest_slice(min(packet, MAX_PACKET), job.family),
         "rate": min([float(job.transport.rate), *rates]),

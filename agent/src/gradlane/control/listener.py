@@ -2,7 +2,7 @@
 """Where the agents of other hosts call: TCP port 47401 of one address.
 
 Anyone can connect there, so until a caller has proved to know a job it gets little: one of MAX_PENDING places, for
-HANDSHAKE_SECONDS, and MAX_LINE bytes. A flood takes the places of the oldest, who call again.
+HANDSHAKE_SECONDS, and MAX_LINE bytes. In a flood the oldest lose their places, and call again.
 """
 
 import asyncio
@@ -22,28 +22,28 @@ from gradlane.toml_file import Address
 log = logging.getLogger("gradlane")
 
 MAX_PENDING = 512
-# A caller whose job is not here yet waits for it this long, then it is hung up and calls again: so one whose host is
-# gone does not keep its place.
+# A caller whose job is not here yet waits for it this long, then the listener hangs up, and it calls again. So a caller
+# whose host is gone does not keep its place.
 PARK_SECONDS = 5.0
-# No descriptor is free: none tells when there will be.
+# No descriptor is free, and nothing says when one will be.
 _RETRY_SECONDS = 1.0
 
 
 class Host(Protocol):
-    """The session of a job here, as the listener sees it."""
+    """A job at this host, as the listener sees it."""
 
     def accept(self, call: Call) -> None:
         """Takes over a call about the job."""
 
     def refused(self, address: str, problem: str) -> None:
-        """Someone at that address, who may be a member, could not be let in at all."""
+        """An agent at that address, perhaps a member's, was refused."""
 
     def broken(self, address: str, problem: str) -> None:
-        """Someone at that address, who may be a member and call again, has not come so far."""
+        """A call from that address, perhaps a member's, broke off; it may be tried again."""
 
 
 class Listener:
-    """Hands calls to the session of their job. `statistics` counts what became of them."""
+    """Hands calls to the job that they are about. `statistics` counts their outcomes."""
 
     def __init__(self, address: Address, credentials: Credentials) -> None:
         """Binds the port. Raises AgentError."""
@@ -66,7 +66,7 @@ class Listener:
         self._hosts.pop(job, None)
 
     def pending(self) -> int:
-        """Callers that have not been let in yet."""
+        """Callers that have not been accepted yet."""
         return len(self._pending)
 
     def close(self) -> None:
@@ -82,7 +82,7 @@ class Listener:
             try:
                 sock, (address, *_) = await loop.sock_accept(self._socket)
             except OSError as error:
-                log.warning("a call could not be taken: %s", error.strerror)
+                log.warning("a call could not be accepted: %s", error.strerror)
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
             if len(self._pending) >= MAX_PENDING:
@@ -95,7 +95,7 @@ class Listener:
             task.add_done_callback(lambda task: self._pending.pop(task, None))
 
     async def _take(self, sock: socket.socket, address: str) -> None:
-        """From the TCP connection to the session that it is for."""
+        """From the TCP connection to the job that it is for."""
         writer = None
         credentials = self.credentials
         try:
@@ -139,9 +139,9 @@ class Listener:
             await self._news.wait()
 
     def _broken(self, address: str, problem: str, final: bool = False) -> None:
-        """`final`: another try would not help, if it is a member who called."""
+        """`final`: if a member called, another try would not help."""
         self.statistics["calls_broken"] += 1
-        log.info("a call from %s came to nothing: %s", address, problem)
+        log.info("a call from %s failed: %s", address, problem)
         for host in self._hosts.values():
             if final:
                 host.refused(address, problem)

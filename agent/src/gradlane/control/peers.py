@@ -2,7 +2,7 @@
 """The control connections of one job at one rank: rendezvous, liveness and the orderly end.
 
 One TLS connection between every two ranks, opened by the higher rank, lines of JSON. They carry nothing that a step of
-training waits for: what the transport itself has to say goes as datagrams in the top queue class.
+training waits for: the transport's own messages are datagrams in the top queue class.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ class Stage(IntEnum):
     """How far a rank has come. All wait for all at each."""
 
     CONNECTED = 0
-    SESSION_KNOWN = 1  # it answers probes
+    TOKEN_KNOWN = 1  # it answers probes
     READY = 2  # its engine takes datagrams
     LEFT = 3
-    GONE = 4  # it knows that all have left, so it needs nobody's connection any more
+    GONE = 4  # it knows that all have left, so it needs no connection any more
 
 
 class Peer:
-    """The connection to one rank. `waiting`: the operation that is longest under way there or None.
+    """The connection to one rank. `waiting`: its oldest operation in flight, or None.
 
     `heard`: the last sign of life; `beats`: how many heartbeats it has sent, one each HEARTBEAT_SECONDS that it runs.
     """
@@ -60,7 +60,7 @@ class Peer:
 class Peers:
     """All connections of one job at one rank. `failed` is called once, with the reason, when the job can't go on.
 
-    `answer` answers the questions of other ranks, at rank 0: (rank, question) -> answer. `waiting` is told to the
+    `answer` answers the questions of other ranks, at rank 0: (rank, question) -> answer. `waiting` goes to the
     others with each heartbeat. TCP holds heartbeats back behind whatever is lost, so datagrams are signs of life too:
     `beat` sends one to a rank, `silence` gives the seconds since one of the transport came from it.
     """
@@ -84,7 +84,7 @@ class Peers:
         self._peers: dict[int, Peer] = {}
         self._stage = Stage.CONNECTED
         self._others = [member.rank for member in job.members if member.rank != rank]
-        self._why: dict[int, str] = {}  # a rank can't be reached
+        self._why: dict[int, str] = {}  # by rank: why it can't be reached
         self._told: dict[str, dict[int, Any]] = {}  # by topic and rank
         self._questions: dict[int, asyncio.Future[Message]] = {}
         self._numbers = itertools.count()
@@ -99,7 +99,7 @@ class Peers:
         return self.job.name_of(rank)
 
     def start(self) -> None:
-        """Begins to call the lower ranks, the nearest first, so that not all call the same; the higher ones call us."""
+        """Begins to call the lower ranks, the nearest first, so that not all call one; the higher ranks call us."""
         for rank in reversed(range(self.rank)):
             self._spawn(self._call(rank))
         self._spawn(self._beat())
@@ -134,19 +134,19 @@ class Peers:
             call.refuse(problem)
         elif call.rank in self._peers:
             call.writer.close()
-            self._failed(f"{self.name(call.rank)} is gone: its agent was started anew, and calls again")
+            self._failed(f"{self.name(call.rank)} is gone: its agent was restarted, and calls again")
         else:
             call.accept(self.job, self.rank)
             self._adopt(call.rank, call.reader, call.writer)
 
     def refused(self, address: str, problem: str) -> None:
-        """Someone could not be let in. If it calls from a missing rank's address, that is why the job can't begin."""
+        """A caller was refused. If it has a missing rank's address, this is why the job can't start."""
         for member in self.job.members[self.rank + 1 :]:
             if str(member.address) == address and member.rank not in self._peers:
                 self._refuse(f"{self.name(member.rank)} {problem}")
 
     def broken(self, address: str, problem: str) -> None:
-        """Someone called, and the call broke off. Should a rank of that address never come, that may be why."""
+        """A call broke off. If the rank of that address never comes, this may be why."""
         for member in self.job.members[self.rank + 1 :]:
             if str(member.address) == address:
                 self._why[member.rank] = f"its call broke off ({problem})"
@@ -177,7 +177,7 @@ class Peers:
         return True
 
     async def connected(self, timeout: float) -> None:
-        """Until all ranks are connected. Raises AgentError naming who is missing after `timeout` seconds."""
+        """Returns when all ranks are connected. Raises AgentError naming who is missing after `timeout` seconds."""
         if not await self._wait(lambda: len(self._peers) == len(self._others), timeout):
             raise AgentError(
                 self._refusal or f"after {timeout:g} s these have not joined the job: {listed(self.missing())}"
@@ -192,25 +192,25 @@ class Peers:
         ]
 
     async def reach(self, stage: Stage, timeout: float | None) -> None:
-        """Says that this rank has come so far, and waits for the others. Raises AgentError naming who has not."""
+        """Says that this rank has reached the stage, and waits for the others. Raises AgentError naming who has not."""
         self._stage = stage
         for peer in self._peers.values():
             peer.send({"stage": stage})
         if not await self._wait(lambda: all(p.stage >= stage for p in self._peers.values()), timeout):
             missing = listed([self.name(p.rank) for p in self._peers.values() if p.stage < stage])
-            raise AgentError(f"after {timeout:g} s these have not come to the stage {stage.name}: {missing}")
+            raise AgentError(f"after {timeout:g} s these have not reached the stage {stage.name}: {missing}")
 
     def tell(self, topic: str, content: Any, ranks: list[int] | None = None) -> None:
-        """Sends what `told` returns there, to those ranks (None: to all others)."""
+        """Sends `content` to those ranks (None: to all others), where `told` returns it."""
         for rank in self._others if ranks is None else ranks:
             self._peers[rank].send({"topic": topic, "content": content})
 
     async def told(self, topic: str, ranks: list[int], timeout: float) -> list[Any]:
-        """What those ranks told about the topic. Raises AgentError naming who is silent after `timeout` seconds."""
+        """What those ranks have sent about the topic. Raises AgentError naming who has not after `timeout` seconds."""
         found = self._told.setdefault(topic, {})
         if not await self._wait(lambda: all(rank in found for rank in ranks), timeout):
             missing = listed([self.name(rank) for rank in ranks if rank not in found])
-            raise AgentError(f"after {timeout:g} s these have not told about the {topic}: {missing}")
+            raise AgentError(f"after {timeout:g} s these have not sent the {topic}: {missing}")
         return [found[rank] for rank in ranks]
 
     async def ask(self, question: Message) -> Message:
@@ -226,7 +226,7 @@ class Peers:
         return await future
 
     async def workers_left(self) -> None:
-        """Until every worker has left (for a server, which has no end of its own)."""
+        """Returns when every worker has left (for a server, which ends with them)."""
         workers = len(self.job.workers)
         await self._wait(lambda: all(p.stage >= Stage.LEFT for p in self._peers.values() if p.rank < workers), None)
 
@@ -270,7 +270,7 @@ class Peers:
             self._peers[rank].heard = time.monotonic()
 
     def lived(self, rank: int) -> float:
-        """The seconds for which a rank has run since it was connected, as its heartbeats tell."""
+        """The seconds for which a rank has run since it was connected, by its heartbeats."""
         return self._peers[rank].beats * HEARTBEAT_SECONDS
 
     def _age(self, peer: Peer) -> float:
@@ -323,7 +323,7 @@ class Peers:
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             now = time.monotonic()
-            # While this agent did not run (it was stopped, its host was busy) it could not hear anybody.
+            # While this agent did not run (it was stopped, its host was busy) it could not hear the others.
             absent = now - last - HEARTBEAT_SECONDS
             if absent > HEARTBEAT_SECONDS:
                 for peer in self._peers.values():
@@ -349,7 +349,7 @@ def _never_heard(_: int) -> float:
 
 
 async def _hang_up(peer: Peer) -> None:
-    """Lets the peer hang up first: closing while it sends would be a reset, by which it loses what we said last."""
+    """Lets the peer hang up first: closing while it sends would reset the connection, and lose our last messages."""
     with contextlib.suppress(asyncio.TimeoutError, OSError):
         await asyncio.wait_for(peer.reader.read(), LINGER_SECONDS)
     peer.writer.close()

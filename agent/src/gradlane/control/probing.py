@@ -9,7 +9,7 @@ Datagrams on UDP port 47401 of each agent, which the network treats as ordinary 
 - **Rate**: a train of packets sent at once; a bottleneck spaces them, and what came after the first, over the time
   since then, is its rate (packet-pair, Keshav, SIGCOMM 1991). The kernel notes the arrivals.
 
-Later they are signs of life, which do not wait behind what is lost, as those on a TCP connection do.
+Later they are signs of life: unlike those on a TCP connection, they do not wait behind what is lost.
 """
 
 import asyncio
@@ -53,14 +53,14 @@ class Kind(IntEnum):
     PROBE = 1  # padded to the size in question
     ECHO = 2  # value 1: ns from the arrival of the probe to this answer
     TRAIN = 3  # padded
-    ASK = 4  # what came of the train of that number?
+    ASK = 4  # how did the train of that number arrive?
     RESULT = 5  # value 1: bytes after the first packet; value 2: ns from the first to the last
-    BEAT = 6  # nothing but a sign of life
+    BEAT = 6  # a sign of life, and nothing else
 
 
 @dataclass(frozen=True)
 class Path:
-    """What the way to a rank carries: IP packets of up to `packet` bytes, in `latency` seconds (one way)."""
+    """A path to a rank: it carries IP packets of up to `packet` bytes; `latency`: its one-way delay in seconds."""
 
     packet: int
     latency: float
@@ -100,7 +100,8 @@ class Prober:
     def add(
         self, job: int, rank: int, token: int, addresses: Sequence[Address], heard: Callable[[int], None]
     ) -> "Probes":
-        """Answers that job's probes from now on, and sends some. `addresses`: of all ranks; `heard`: told who sent."""
+        """Answers that job's probes from now on, and can send some. `addresses`: of all ranks; `heard`
+        gets the rank of each sender."""
         self._probes[job] = probes = Probes(self, job, rank, token, addresses, heard)
         return probes
 
@@ -136,7 +137,7 @@ class Prober:
             self._socket.sendmsg([datagram], control, 0, (str(address), wire.CONTROL_PORT))
 
     def _readable(self) -> None:
-        for _ in range(256):  # then others have their turn
+        for _ in range(256):  # then other readers have their turn
             try:
                 data, control, _, source = self._socket.recvmsg(MAX_PACKET, 64)
             except OSError:
@@ -212,7 +213,7 @@ class Probes:
         self._prober.send(self._datagram(kind, number, first, second, packet), self._addresses[rank])
 
     def beat(self, rank: int) -> None:
-        """Tells a rank that this one lives, in the top queue class."""
+        """Sends a rank a sign of life, in the top queue class."""
         self._prober.send(self._datagram(Kind.BEAT, 0), self._addresses[rank], tos=wire.CONTROL_DSCP << 2)
 
     def _new(self) -> int:
@@ -238,10 +239,10 @@ class Probes:
         return True
 
     async def path(self, rank: int, needed: int | None, name: str, lived: Callable[[], float]) -> Path:
-        """Measures the way to a rank. `needed`: a larger packet than that is of no interest; None: the largest is.
+        """Measures the path to a rank. `needed`: the largest packet size of interest; None: any.
 
-        `lived`: the seconds for which that rank has run, as it tells on its control connection: a busy host is slow to
-        answer. Raises AgentError with the rank's `name` if nothing comes back in PROBE_SECONDS of these.
+        `lived`: the seconds for which that rank has run, by its control connection: a busy host is slow to answer.
+        Raises AgentError with the rank's `name` if nothing comes back in PROBE_SECONDS of these.
         """
         most = min(needed or MAX_PACKET, self._prober.largest(self._addresses[rank]))
         low, high, sizes = min(BASE_PACKET, most), most + 1, {most}
@@ -250,7 +251,7 @@ class Probes:
             if not await self._send_each(rank, sizes, low, lived, sent):
                 raise AgentError(
                     f"{name} does not answer datagrams on UDP port {wire.CONTROL_PORT}, though its control connection "
-                    "stands: does a firewall, or the MTU of an interface, stop them?"
+                    "is up: does a firewall, or the MTU of an interface, stop them?"
                 )
             through = self._through(sent)
             low = max(through)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """TLS 1.3 for the control connections, and the proofs by which agents know each other on them.
 
-Two ways. With certificates (mutual TLS) both sides must show one that the given authority has signed for the rank's
+Two methods. With certificates (mutual TLS) both sides must show one that the given authority has signed for the rank's
 address or host name. Without, the listener makes itself a certificate that nobody has signed, and both sides prove that
 they know the job's key: an HMAC over both sides' nonces and the certificate's fingerprint (the channel binding
-"tls-server-end-point", RFC 5929), so who stands in the middle with a certificate of its own has nothing to pass on.
+"tls-server-end-point", RFC 5929), so a man in the middle, with a certificate of its own, has nothing to pass on.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ class Tls:
 
 
 class Credentials:
-    """How this agent shows who it is: `listening` and `calling` are the two sides' TLS settings."""
+    """How this agent proves who it is: `listening` and `calling` are the two sides' TLS settings."""
 
     def __init__(self, files: Tls | None) -> None:
         """Reads the files, or without any makes a key and a certificate. Raises AgentError if a file is bad."""
@@ -61,10 +61,10 @@ class Credentials:
         self.calling.check_hostname = False  # `misnamed` does it, alike on both sides
         for context in (self.listening, self.calling):
             context.minimum_version = ssl.TLSVersion.TLSv1_3
-        # OPTIONAL: who shows none at all is refused by `misnamed`, which can say more than a TLS alert.
+        # OPTIONAL: `misnamed` refuses a caller without one, and can say more than a TLS alert.
         self.listening.verify_mode = ssl.CERT_OPTIONAL if files else ssl.CERT_NONE
         self.calling.verify_mode = ssl.CERT_REQUIRED if files else ssl.CERT_NONE
-        self.listening.num_tickets = 0  # nobody resumes: a connection lasts as long as its job
+        self.listening.num_tickets = 0  # no session is resumed: a connection lasts as long as its job
         if files is None:
             with _ephemeral() as path:
                 self.listening.load_cert_chain(path)
@@ -92,7 +92,7 @@ class Credentials:
             if not self.certified:
                 return "has [tls] in its file, but this agent has not; either all agents of a job have, or none"
             return f"does not trust this agent's certificate: {alert.replace('_', ' ').lower()}"
-        return f"can't be spoken with by TLS 1.3: {reason}"
+        return f"failed the TLS 1.3 handshake: {reason}"
 
 
 def _first_certificate(path: Path) -> str:
@@ -107,7 +107,7 @@ def _ephemeral() -> Generator[str]:
     """The path of a new key with a certificate that it signed itself. Both are in memory alone."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "gradlane agent")])
-    # Nobody looks at the validity: whom the connection reaches is proved by the job's key. Clocks may be wrong.
+    # The validity is not checked: the job's key proves who the other side is. Clocks may be wrong.
     begin = datetime.datetime(2000, 1, 1)
     certificate = (
         x509.CertificateBuilder()
@@ -152,7 +152,7 @@ def misnamed(certificate: Any, member: Member) -> str:
 
 @dataclass(frozen=True)
 class Binding:
-    """What both sides of a control connection know of it: what their proofs are about."""
+    """What both sides know of a control connection, and their proofs are about."""
 
     certificate: str
     caller_nonce: str
@@ -161,9 +161,9 @@ class Binding:
     listener: int
 
     def proof(self, job: Job, role: str) -> str:
-        """What only who knows the job's key can say. `role`: "caller" or "listener", so none can be sent back."""
-        told = [role, self.certificate, self.caller_nonce, self.listener_nonce, job.id, self.caller, self.listener]
-        return hmac.new(job.key, json.dumps(told).encode(), hashlib.sha256).hexdigest()
+        """A proof of knowing the job's key. `role`: "caller" or "listener", so that none can be sent back."""
+        stated = [role, self.certificate, self.caller_nonce, self.listener_nonce, job.id, self.caller, self.listener]
+        return hmac.new(job.key, json.dumps(stated).encode(), hashlib.sha256).hexdigest()
 
     def proves(self, proof: object, job: Job, role: str) -> bool:
         """Whether the other side, in that role, knows the key."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS on a socket, as asyncio has it, but that who breaks off a handshake tells the other side why.
+"""TLS on a socket, as asyncio has it, except that a failed handshake tells the other side why.
 
 That is TLS's alert (RFC 8446, 6.2), which asyncio drops with the connection. A caller gets it when its own handshake is
 over: in TLS 1.3 the listener looks at the caller's certificate last.
@@ -50,7 +50,7 @@ async def secure(sock: socket.socket, context: Context, limit: int, seconds: flo
     """Streams over TLS on a connected socket, which they take over. `context`: of a server if the other side called.
 
     `limit`: bytes of a line that is read; `seconds`: for the handshake. Raises OSError: of a handshake that failed an
-    ssl.SSLError, and the other side has been told.
+    ssl.SSLError, and the other side knows why.
     """
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit)
@@ -67,7 +67,7 @@ async def secure(sock: socket.socket, context: Context, limit: int, seconds: flo
                     lambda: protocol, sock=sock, ssl=context, server_hostname=name, ssl_handshake_timeout=seconds
                 )
         except _Failed as failed:
-            with contextlib.suppress(OSError):  # it is gone, and needs no reason
+            with contextlib.suppress(OSError):  # it is gone
                 kept.send(failed.alert)
             raise failed.cause from None
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)

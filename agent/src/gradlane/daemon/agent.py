@@ -91,7 +91,7 @@ class Agent:
         try:
             sock, _ = listener.accept()
         except OSError as error:
-            log.warning("a training process could not be let in: %s", error.strerror)
+            log.warning("a training process could not be accepted: %s", error.strerror)
             return
         self.clients.add(Client(self, sock))
 
@@ -130,7 +130,7 @@ class Agent:
         if len(self._jobs) >= self.config.jobs:
             names = ", ".join(repr(local.job.name) for local in self._jobs.values())
             raise AgentError(
-                f"this agent carries {self.config.jobs} job(s) at once (limits.jobs of its file), and does: {names}"
+                f"this agent runs at most {self.config.jobs} job(s) at once (limits.jobs of its file), now {names}"
             )
         log.info("job %s: rank %d joins", parsed.name, rank, extra={"job": parsed.name, "rank": rank})
         assert self._transport is not None

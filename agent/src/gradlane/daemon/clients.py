@@ -161,7 +161,7 @@ def _remove_remains(path: Path) -> None:
     if not path.exists():
         return
     if not stat.S_ISSOCK(path.stat().st_mode):
-        raise AgentError(f"{path} exists and is no socket")
+        raise AgentError(f"{path} exists and is not a socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
         try:
             probe.connect(str(path))

@@ -25,7 +25,7 @@ class ConfigError(FileError):
 
 @dataclass(frozen=True)
 class Log:
-    """What is logged, how, and where; without a file to stderr, which systemd takes to the journal."""
+    """What is logged, how, and where: without a file on stderr, which systemd sends to the journal."""
 
     level: str = "info"
     format: str = "text"
@@ -45,7 +45,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class AgentConfig:
-    """What the agent is told before any job comes.
+    """The agent's configuration.
 
     `group`: owns the Unix socket; None: the process's own. `memory`: bytes per job for contributions that wait for
     slower workers. `tls` None: control connections are secured by the key of each job file. `metrics` None: none.
@@ -64,7 +64,7 @@ class AgentConfig:
     jobs: int = 16
 
 
-# What a running agent takes over on SIGHUP; everything else takes a restart.
+# What a running agent adopts on SIGHUP; everything else needs a restart.
 RELOADED = frozenset({"log", "tls", "memory", "jobs"})
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a job still moves, and who is the one that does not.
+"""Whether a job makes progress, and if not, which rank holds it up.
 
-What closes its connection is noticed at once, what falls silent by heartbeats (peers.py). Here is the rest: training
-processes that are stopped, and operations that nothing comes of.
+An agent that closes its connection is noticed at once, a silent one by its heartbeats (control/peers.py). Here is the
+rest: stopped training processes, and operations that make no progress.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,9 +14,10 @@ from gradlane.datapath.exchange import Waiting
 WATCH_SECONDS = 1.0
 STOPPED_SECONDS = 5.0
 SILENT_SECONDS = 6.0
-# Whose results or partial sums are missing may wait for another: who misses a contribution of that one speaks first.
+# A rank whose results or partial sums are missing may wait for another. The rank that misses a contribution of that one
+# reports first.
 INDIRECT_SECONDS = 2.0
-# A worker may be busy with something else, such as a checkpoint. So long it is not named.
+# A worker may be busy with something else, such as a checkpoint. It is not named before.
 LATE_SECONDS = 10.0
 
 
@@ -46,7 +47,7 @@ class Stopped:
 
 
 class Progress:
-    """Since when nothing has come of the operations under way. `idle` is called every WATCH_SECONDS."""
+    """Since when the operations in flight have made no progress. `idle` is called every WATCH_SECONDS."""
 
     def __init__(self) -> None:
         self._seen: object = None
@@ -65,7 +66,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Stall:
-    """Who holds up an operation, and how. `over`: it ends the job; otherwise it is told, and the job goes on."""
+    """Who holds up an operation, and how. `over`: it ends the job; otherwise it is reported, and the job continues."""
 
     ranks: list[int]
     how: str
@@ -73,18 +74,18 @@ class Stall:
 
 
 def stall(waiting: Waiting, idle: float, waits_for: Mapping[int, str | None], patience: float) -> Stall | None:
-    """What is wrong with an operation that nothing has come of for `idle` seconds, if it can be said by now.
+    """What is wrong with an operation that has made no progress for `idle` seconds, if that is known by now.
 
-    `waits_for`: the other workers' oldest operations; `patience`: s that the job has for a worker that is late.
-    Datagrams do not get through from a rank that has submitted the operation, as it says, and of whom nothing comes.
-    A worker that has not is late; servers wait for workers.
+    `waits_for`: the other workers' oldest operations; `patience`: how long the job waits for a late worker, in s.
+    A worker that has not submitted the operation is late. If it says that it has, and nothing comes from it, datagrams
+    do not get through. Servers wait for workers.
     """
     suspects: Iterable[int] = [rank for rank in waiting.ranks if rank in waits_for] or waits_for
     late = [rank for rank in suspects if waits_for[rank] != waiting.what]
     if late or waiting.processes:
-        how = f"did not come to it; the job waits {patience:g} s for who is late (job.patience)"
+        how = f"did not start it; the job waits {patience:g} s for late workers (job.patience)"
         return Stall(late, how, idle >= patience) if idle >= LATE_SECONDS else None
     if idle < SILENT_SECONDS + (0 if waiting.direct else INDIRECT_SECONDS):
         return None
-    how = "came to it, but datagrams do not get through: check the switch's guard, firewalls"
+    how = "started it, but datagrams do not get through: check firewalls and the switch's guard"
     return Stall(waiting.ranks or list(waits_for), how, True)

@@ -148,8 +148,8 @@ class LocalJob:
             content, descriptors = exchange.joined(process)
             client.tell({"op": "joined", "request": self._requests[process], **content}, descriptors)
         log.info(
-            "%s joined: %d members waited for %.2f s, agreed in %.2f s: slices of %d bytes, %s, %.0f us one way",
-            *(self.name, len(self.job.members), connected - begun, time.monotonic() - connected),
+            "%s joined: waited %.2f s for %d members, agreed in %.2f s: slices of %d bytes, %s, %.0f us one-way delay",
+            *(self.name, connected - begun, len(self.job.members), time.monotonic() - connected),
             *(agreement.slice_bytes, format_rate(agreement.conditions.rate), agreement.conditions.latency * 1e6),
             extra=self._context(),
         )
@@ -185,7 +185,7 @@ class LocalJob:
     def _tell_algorithms(self, agreement: Agreement) -> None:
         forced = self.job.transport.collective
         if forced != "auto":
-            log.info("%s: all-reduces are %s: the job file says so", self.name, forced, extra=self._context())
+            log.info("%s: all-reduces are %s, as the job file says", self.name, forced, extra=self._context())
             return
         for size, nbytes in _TYPICAL_SIZES.items():
             choice = costs.choose(
@@ -312,7 +312,7 @@ class LocalJob:
             return
         who = [self.peers.name(rank) for rank in found.ranks]
         who += [f"process {process} of {self.peers.name(self.rank)}" for process in waiting.processes]
-        text = f"{waiting.what} has not moved for {idle:.0f} s: {listed(who)} {found.how}"
+        text = f"{waiting.what} has made no progress for {idle:.0f} s: {listed(who)} {found.how}"
         if found.over:
             self.fail(f"{text} (counts of {self.peers.name(self.rank)}: {json.dumps(counts)})")
         elif not self._late:

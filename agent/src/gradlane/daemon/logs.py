@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's log. Whatever becomes of it (a full disk, a reader that is gone or does not read), the agent goes on.
+"""The agent's log. Whatever happens to it (a full disk, a reader that is gone or does not read), the agent continues.
 
 Lines are written by a thread behind a bounded queue, so that the event loop never waits for a disk or a pipe. What
-can't be written is counted, and told as soon as lines can be written again.
+can't be written is counted, and reported as soon as lines can be written again.
 """
 
 import contextlib
@@ -76,7 +76,7 @@ class TextFormatter(logging.Formatter):
 
 
 class RateLimit(logging.Filter):
-    """Lets through BURST_LINES of one place in the source, then LINES_PER_SECOND; the next line tells how many fell."""
+    """Lets through BURST_LINES of one place in the source, then LINES_PER_SECOND; the next line counts the others."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class LogWriter(logging.Handler):
         """Raises AgentError if the file can't be opened."""
         super().__init__()
         self.lost = 0
-        self._told = 0
+        self._reported = 0
         self._why = ""
         self._torn = False
         self._file = file
@@ -125,7 +125,7 @@ class LogWriter(logging.Handler):
             self._lose("they came faster than they could be written")
 
     def reopen(self) -> None:
-        """Opens the file anew before the next line, for logrotate."""
+        """Opens the file again before the next line, for logrotate."""
         self._reopen.set()
 
     def close(self) -> None:
@@ -150,9 +150,9 @@ class LogWriter(logging.Handler):
             if self._reopen.is_set() and self._file is not None:
                 self._reopen.clear()
                 self._open_again()
-            missing = self.lost - self._told
+            missing = self.lost - self._reported
             if missing and self._write(self._notice(missing)):
-                self._told += missing
+                self._reported += missing
             if not self._write(line):
                 self._lose(self._why)
 

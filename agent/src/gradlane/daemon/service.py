@@ -62,7 +62,7 @@ class Service:
             server.close()
 
     def _reload(self) -> None:
-        """SIGHUP: a configuration that can't be used changes nothing; the log file is opened anew in any case."""
+        """SIGHUP: a configuration that can't be used changes nothing; the log file is opened again in any case."""
         systemd.reloading()
         self._writer.reopen()
         try:
@@ -71,17 +71,17 @@ class Service:
             if config.log != self._config.log:
                 self._writer = logs.setup(config.log)
         except GradlaneError as error:
-            log.error("the configuration stays as it was: %s", error)
+            log.error("the configuration was not reloaded: %s", error)
         else:
             for key in restart_needed(self._config, config):
-                log.warning("%s has changed in the configuration: it takes a restart of the agent", key)
+                log.warning("%s has changed in the configuration: restart the agent to apply it", key)
             self._config = config
             log.info("configuration read again")
         systemd.notify("READY=1")
 
 
 def run(config: AgentConfig, load: Callable[[], AgentConfig]) -> None:
-    """Runs an agent until it is told to stop. Raises AgentError."""
+    """Runs an agent until SIGTERM or SIGINT. Raises AgentError."""
     writer = logs.setup(config.log)
     # It does little, and the training waits for it: it must not queue behind its neighbours' backward pass.
     try:

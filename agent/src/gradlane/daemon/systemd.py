@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a service says to systemd: sd_notify(3), sd_watchdog_enabled(3) and sd-daemon(3), without libsystemd."""
+"""What a service reports to systemd: sd_notify(3), sd_watchdog_enabled(3) and sd-daemon(3), without libsystemd."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ def notify(*assignments: str) -> None:
             sock.connect(address)
             sock.send("\n".join(assignments).encode())
         except OSError as error:
-            log.warning("the service manager at %s can't be told %s: %s", path, assignments[0], error.strerror)
+            log.warning("the service manager at %s did not get %s: %s", path, assignments[0], error.strerror)
 
 
 def reloading() -> None:

@@ -18,7 +18,7 @@ from gradlane.job.agreement import Agreement
 from gradlane.job.policy import MAX_LAYER, MAX_MAGNITUDE
 from gradlane.toml_file import Address
 
-# A sequence window of this many messages of one source is more than a step of any model has under way.
+# A sequence window of this many messages of one source is more than any model has in flight in a step.
 MAX_WINDOW = 2048
 # Contributions that wait for the slowest worker; beyond it datagrams are dropped, and repaired later.
 MEMORY_BYTES = 2 << 30
@@ -130,7 +130,7 @@ class Engine:
         with transport.locked():
             self.pointer = lib.gl_engine_new(config)
         if self.pointer == ffi.NULL:
-            raise AgentError(f"job {job.name!r} can't be carried: out of memory")
+            raise AgentError(f"job {job.name!r} can't run: out of memory")
         try:
             self._receive_groups(job, rank)
             peers = _peers(job, rank)
@@ -170,7 +170,7 @@ class Engine:
         lib.gl_runner_deliver(self.runner, self.pointer, drain, context)
 
     def idle(self) -> bool:
-        """Whether nobody waits for a datagram of ours any more: every message sent has been stopped."""
+        """Whether no rank waits for a datagram of ours any more: every message sent has been stopped."""
         with self.locked() as engine:
             return bool(lib.gl_engine_idle(engine))
 

@@ -115,7 +115,7 @@ class Exchange:
             raise AgentError("out of memory")
 
     def joined(self, process: int) -> tuple[Message, tuple[int, int]]:
-        """What a process is told when it has joined: content of a message, and descriptors that stay this object's."""
+        """What a process gets when it has joined: content of a message, and descriptors that stay this object's."""
         opened = self._processes[process]
         return {}, (opened.channel, opened.pipe[1])
 
@@ -220,7 +220,7 @@ class Exchange:
         message: Message,
         operation: Callable[[int, Message], Coroutine[Any, Any, None]],
     ) -> None:
-        """Mistakes are told to who made them, and the job goes on; what ranks disagree about ends it."""
+        """A process gets its own mistakes as errors, and the job continues; what ranks disagree about ends it."""
         try:
             await operation(process, message)
         except (ValueError, TypeError, AgentError) as error:

@@ -19,8 +19,8 @@ from gradlane.job.agreement import Agreement
 class Site:
     """A job at one of its hosts. `exchange`: the gl_exchange, for calls while the engine is `locked`.
 
-    `failed` ends the job; `ask` brings a question to rank 0. `numbers`: what numbers on the wire stand for, as errors
-    say. `tasks` are cancelled when the job ends.
+    `failed` ends the job; `ask` brings a question to rank 0. `numbers`: what numbers on the wire stand for, in
+    errors. `tasks` are cancelled when the job ends.
     """
 
     job: Job
@@ -34,7 +34,7 @@ class Site:
     tasks: set["asyncio.Task[Any]"] = field(default_factory=set["asyncio.Task[Any]"])
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        """Begins a task of the job."""
+        """Starts a task of the job."""
         task = asyncio.get_running_loop().create_task(coroutine)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
@@ -64,7 +64,7 @@ class Site:
     async def create(self, what: str, nbytes: int) -> tuple[int, memory.Memory]:
         """A descriptor of shared memory, and the memory. Raises AgentError.
 
-        It may take seconds, in which other ranks must hear of this one: a thread makes it.
+        It may take seconds, in which this host must still send heartbeats: a thread makes it.
         """
         making = asyncio.get_running_loop().run_in_executor(None, _make, what, nbytes)
         try:
@@ -108,6 +108,6 @@ def _make(what: str, nbytes: int) -> tuple[int, memory.Memory]:
 
 
 def _close(made: "asyncio.Future[tuple[int, memory.Memory]]") -> None:
-    """Memory that nobody waits for any more."""
+    """Closes memory that nobody waits for any more."""
     if made.exception() is None:
         os.close(made.result()[0])

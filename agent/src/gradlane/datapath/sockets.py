@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""UDP sockets as the transport needs them: large buffers, ECN told, never fragmented, many datagrams a call."""
+"""UDP sockets as the transport needs them: large buffers, ECN reported, never fragmented, many datagrams per call."""
 
 import errno
 import socket
@@ -46,7 +46,7 @@ def _set_options(sock: socket.socket, version: int, fallbacks: list[str]) -> Non
             if (granted := sock.getsockopt(socket.SOL_SOCKET, plain) // 2) < BUFFER_BYTES:
                 fallbacks.append(
                     f"a socket buffer of {granted} bytes instead of {BUFFER_BYTES} (CAP_NET_ADMIN, or {which}): "
-                    "bursts are lost on the way into the agent, and repaired"
+                    "bursts are lost at this host, and repaired"
                 )
     if version == 6:
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -102,7 +102,7 @@ def send_multicast_from(sock: socket.socket, address: Address) -> None:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, _MULTICAST_TTL)
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_LOOP, 0)
     except OSError as error:
-        raise AgentError(f"multicast by {address}: {error.strerror}") from error
+        raise AgentError(f"multicast from {address}: {error.strerror}") from error
 
 
 def join(group: Address, port: int, address: Address, fallbacks: list[str]) -> socket.socket:

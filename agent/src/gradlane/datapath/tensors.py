@@ -116,7 +116,7 @@ class Tensors:
         if len(tensor.users) == 1:
             with self._site.engine.locked():
                 if lib.gl_exchange_release_tensor(self._site.exchange, tensor.number):
-                    raise ValueError(f"tensor {name!r} is forgotten while it is under way")
+                    raise ValueError(f"tensor {name!r} is in flight, and can't be forgotten")
             os.close(tensor.descriptor)
             del self._known[name]
         tensor.users.discard(process)
@@ -130,7 +130,7 @@ class Tensors:
             with self._site.engine.locked():
                 busy = lib.gl_exchange_residual(self._site.exchange, tensor.number, values.pointer, False)
             if busy:
-                raise ValueError(f"tensor {name!r} is under way: its residual is known between steps")
+                raise ValueError(f"tensor {name!r} is in flight: its residual is known between steps")
         except ValueError:
             os.close(descriptor)
             raise
@@ -151,7 +151,7 @@ class Tensors:
         with self._site.engine.locked():
             pointer = ffi.from_buffer("uint8_t[]", values)
             if lib.gl_exchange_residual(self._site.exchange, tensor.number, pointer, True):
-                raise ValueError(f"tensor {name!r} is under way: its residual can be set between steps")
+                raise ValueError(f"tensor {name!r} is in flight: its residual can be set between steps")
 
     def close(self) -> None:
         """Closes the descriptors."""

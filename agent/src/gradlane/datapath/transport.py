@@ -24,8 +24,8 @@ _OF_AGENT = [name for name, _ in ffi.typeof("gl_runner_counts").fields]
 class Transport:
     """The sockets of an agent and the thread that serves them, for any number of jobs.
 
-    `notify` is readable when `dispatch` has something to do: the thread has ended. `fallbacks` names what the kernel
-    refused and what that costs; each is logged once.
+    `notify` is readable when `dispatch` has something to do: the thread has ended. `fallbacks`: what the kernel
+    refused, and what that costs; each is logged once.
     """
 
     def __init__(self, addresses: Iterable[Address], failed: Callable[[str], None], realtime: bool = True) -> None:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gradlane doctor`: is this host, its agent and the way to a job's peers fit, and how is what is wrong mended?"""
+"""`gradlane doctor`: are this host, its agent and the paths to a job's peers fit, and how to fix what is not."""

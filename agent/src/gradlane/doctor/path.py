@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the way to a job's other ranks: route, next hop, path MTU, control port, DSCP."""
+"""Checks of the path to a job's other ranks: route, next hop, path MTU, control port, DSCP."""
 
 import errno
 import socket
@@ -19,7 +19,7 @@ DEAD_NEIGHBOUR = {"FAILED", "INCOMPLETE"}
 
 
 def checks(job: Job, mine: Member, interface: Interface | None) -> Iterator[Finding]:
-    """Of the ways from rank `mine` to all others."""
+    """Of the paths from rank `mine` to all others."""
     for member in job.members:
         if member.rank != mine.rank:
             yield from _peer(job, mine, member, interface)
@@ -62,12 +62,12 @@ def _mtu(job: Job, mine: Member, name: str, mtu: int, found: probe.Answer, peer:
         yield Finding(
             FAIL,
             name,
-            f"packets of {mtu} bytes vanish on the way, small ones arrive, and nothing tells: a link has a smaller MTU",
-            "give all links and switches on the way the MTU of the hosts, or this host a smaller one",
+            f"packets of {mtu} bytes vanish without an ICMP answer, small ones arrive: a link has a smaller MTU",
+            "give all links and switches of the path the MTU of the hosts, or this host a smaller one",
         )
     elif found.arrived is None:
         yield Finding(
-            WARN, name, "path MTU can't be seen: nothing tells whether datagrams arrive (a firewall takes ICMP?)",
+            WARN, name, "path MTU can't be seen: no ICMP answers (does a firewall drop them?)",
             "let ICMP port unreachable and fragmentation needed pass",
         )  # fmt: skip
     else:
@@ -81,7 +81,7 @@ def _mtu(job: Job, mine: Member, name: str, mtu: int, found: probe.Answer, peer:
         )
         if found.mtu < mtu:
             yield Finding(
-                WARN, name, f"a link on the way takes {found.mtu} bytes, this host's interface {mtu}",
+                WARN, name, f"a link of the path carries {found.mtu} bytes, this host's interface {mtu}",
                 "give all links of the fabric the same MTU",
             )  # fmt: skip
 
@@ -94,8 +94,8 @@ def _control(mine: Member, name: str, peer: Member) -> Finding:
     except ConnectionRefusedError:
         return Finding(FAIL, name, f"no agent runs there ({where} is closed)", "start it there: gradlane agent")
     except TimeoutError:
-        mend = f"open TCP and UDP {wire.CONTROL_PORT} and UDP {wire.UDP_PORT} between the hosts"
-        return Finding(FAIL, name, f"{where} does not answer: the host is down or a firewall is on the way", mend)
+        fix = f"open TCP and UDP {wire.CONTROL_PORT} and UDP {wire.UDP_PORT} between the hosts"
+        return Finding(FAIL, name, f"{where} does not answer: the host is down, or a firewall blocks it", fix)
     except OSError as error:
         if error.errno == errno.EADDRNOTAVAIL:
             return Finding(FAIL, name, f"this host has no {mine.address}", "correct the job file")
@@ -119,7 +119,7 @@ def _dscp(job: Job, mine: Member, name: str, peer: Member) -> Iterator[Finding]:
             "let the switches trust and keep DSCP (docs/commodity-switches.md)",
         )  # fmt: skip
     elif seen:
-        yield Finding(OK, name, f"DSCP {', '.join(map(str, seen))} is kept on the way")
+        yield Finding(OK, name, f"DSCP {', '.join(map(str, seen))} arrives unchanged")
     else:
         yield Finding(WARN, name, "whether DSCP is kept can't be seen: nothing answers", "let ICMP unreachable pass")
 

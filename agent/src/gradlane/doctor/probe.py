@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the network does to a datagram on its way to a host, as ICMP tells it.
+"""What the network does to a datagram that is sent to a host, as ICMP reports it.
 
 A datagram to a port where nobody listens is answered with "port unreachable": it has arrived, whole. If it was too long
 for a link, the answer is "fragmentation needed" with the MTU. Both quote the datagram's IP header as it was when it
@@ -64,7 +64,7 @@ def send(own: Address, peer: Address, size: int) -> Answer:
                     raise
                 return Answer(False, _mtu(sock))
             poll = select.poll()
-            poll.register(sock, 0)  # errors are always told
+            poll.register(sock, 0)  # errors are always reported
             if not poll.poll(WAIT_SECONDS * 1000):
                 return Answer(None, _mtu(sock))
             code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)

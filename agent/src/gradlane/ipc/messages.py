@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training process and its host's agent say to each other: JSON messages on a Unix SEQPACKET socket.
+"""The messages between a training process and its host's agent: JSON on a Unix SEQPACKET socket.
 
 Client to agent: join, statistics, close (daemon/clients.py); region, release, tensor, forget, group, residual, load
 (datapath/exchange.py). Agent to client: joined, statistics, notice, closed, error; answer, to a message with the same
-"request". Every message is an object with the key "op". What a step waits for goes through shared memory, not here.
+"request". Every message is an object with the key "op". What a step of training waits for goes through shared memory,
+not here.
 """
 
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent tells about itself: the answer to `gradlane status --json`, and what top and the metrics show.
+"""What an agent reports about itself: the answer to `gradlane status --json`, and what top and the metrics show.
 
 Counts are cumulative since the job was joined; their names are explained in docs/protocol.md. Keys that an agent does
 not know are absent.
@@ -11,7 +11,7 @@ Counts = dict[str, int]
 
 
 class Hop(TypedDict):
-    """What a switch told in a trace: the ports by which it came and went, and the queue in between.
+    """What a switch wrote into a trace: the ports by which it came and went, and the queue in between.
 
     `depth` is in `depth_unit` ("packets" or "bytes"), as the trace left the queue; `wait_us` is its time there.
     """
@@ -71,7 +71,7 @@ class _Job(TypedDict):
 class JobStatus(_Job, total=False):
     """A job at this host. `since`: Unix time; `in_flight`: collectives that are not complete.
 
-    `late`: who holds it up, where somebody does. `conditions`: the paths' `rate` (bit/s) and `latency` (s, one way),
+    `late`: who holds it up, if anybody does. `conditions`: the paths' `rate` (bit/s) and `latency` (one-way delay, s),
     measured when the job was joined.
     """
 

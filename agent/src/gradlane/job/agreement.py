@@ -8,11 +8,11 @@ from gradlane.job.costs import Conditions
 
 @dataclass(frozen=True)
 class Agreement:
-    """The same at all ranks; rank 0 decides and tells the others over the control connections.
+    """The same at all ranks; rank 0 decides, and sends it to the others over the control connections.
 
-    `token` is the 64-bit secret in every datagram of this session, `message_base` the number that messages count from,
-    `slice_bytes` the payload of a datagram, and `conditions` what was measured between the hosts: the lowest rate and
-    the longest latency.
+    `token` is the 64-bit secret in every datagram of this run of the job, `message_base` the number that messages count
+    from, `slice_bytes` the payload of a datagram, and `conditions` what was measured between the hosts: the lowest rate
+    and the longest latency.
     """
 
     token: int

@@ -4,7 +4,7 @@
 As in Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005. It is a pure
 function of what all ranks know alike, so all of them choose alike.
 
-With n workers, s bytes, latency alpha (one way), beta = 1 / rate, a fixed cost gamma per message at either end, and
+With n workers, s bytes, one-way latency alpha, beta = 1 / rate, a fixed cost gamma per message at either end, and
 port efficiency eta (below):
 
     direct   2 alpha + 2 (n - 1) gamma + 2 (n - 1) / n s beta / eta
@@ -28,7 +28,7 @@ CONTENTION = 0.03
 
 @dataclass(frozen=True)
 class Conditions:
-    """What was measured between the hosts. `rate`: bit/s; `latency`: one way, in seconds."""
+    """What was measured between the hosts. `rate`: bit/s; `latency`: one-way delay in seconds."""
 
     rate: float
     latency: float
@@ -83,10 +83,10 @@ def choose(
         return Choice("direct", f"{inside}the job's {servers} servers: {direct * 1e3:.2f} ms expected", direct)
     compared = f"direct {direct * 1e3:.2f} ms, ring {ring * 1e3:.2f} ms for {nbytes} bytes among {workers} hosts"
     if workers == 2:
-        return Choice("direct", f"{inside}direct: of two hosts a ring is nothing else ({compared})", direct)
+        return Choice("direct", f"{inside}direct: with two hosts a ring is the same ({compared})", direct)
     if tolerance > 0:
         return Choice(
-            "direct", f"{inside}direct: up to {tolerance:.1%} may be lost, of a ring nothing ({compared})", direct
+            "direct", f"{inside}direct: up to {tolerance:.1%} may be lost, in a ring nothing ({compared})", direct
         )
     if ring < direct:
         return Choice("ring", f"{inside}ring: {compared}", ring)

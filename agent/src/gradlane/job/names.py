@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the ranks of a job agree on the numbers of tensors and groups: rank 0's agent assigns them, by name.
 
-So names may come up in any order, at any rank, and no two of them meet in one number.
+So names may come up in any order, at any rank, and no two of them share a number.
 """
 
 from collections.abc import Mapping

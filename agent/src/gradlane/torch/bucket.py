@@ -17,7 +17,7 @@ def wire_name(dtype: torch.dtype, wire: str) -> str:
     if dtype == torch.float32:
         return wire
     if dtype not in (torch.float16, torch.bfloat16, torch.float64):
-        raise AgentError(f"gradients of type {dtype} can't be exchanged: float32, float16, bfloat16 and float64 can")
+        raise AgentError(f"gradients of type {dtype} can't be reduced: float32, float16, bfloat16 and float64 can")
     return NAMES[dtype]
 
 
@@ -104,7 +104,7 @@ class Bucket:
         self._tensor.load_residual(as_array(flat))
 
     def close(self) -> None:
-        """Gives the shared memory back; nothing may be under way."""
+        """Gives the shared memory back; nothing may be in flight."""
         for unpin in self._unpin:
             unpin()
         self._tensor.close()

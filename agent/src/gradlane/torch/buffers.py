@@ -26,7 +26,7 @@ class Buffers:
         """Starts to give all workers what rank 0 has now. Raises AgentError."""
         self.settle()
         devices: dict[torch.device, list[torch.Tensor]] = {}
-        for buffer in self._model.buffers():  # anew each time: a model may have put others in their place
+        for buffer in self._model.buffers():  # each time: a model may have put others in their place
             if buffer.numel():
                 devices.setdefault(buffer.device, []).append(buffer)
         for number, (device, buffers) in enumerate(devices.items()):
@@ -50,7 +50,7 @@ class Buffers:
             self.settle()
 
     def settle(self) -> None:
-        """Waits for what is under way, and puts it in its place. Raises AgentError."""
+        """Waits for what is in flight, and puts it in its place. Raises AgentError."""
         due, self._due = self._due, []
         for operation, pairs in due:
             operation.wait()
@@ -66,8 +66,8 @@ class Buffers:
         self._tensors.clear()
 
     def _tensor(self, number: int, nbytes: int) -> Tensor:
-        # A sum of the workers' bytes and not a broadcast: a name keeps it apart from whatever else the program
-        # operations, and nothing passes rank 0's port more often than another's.
+        # A sum of the workers' bytes and not a broadcast: a name keeps it apart from all else that the program
+        # does, and nothing passes rank 0's port more often than another's.
         if (number, nbytes) not in self._tensors:
             name = f"buffers.{number}.{nbytes}"
             self._tensors[number, nbytes] = self._session.exact(name, self._parameters, nbytes, "sum")

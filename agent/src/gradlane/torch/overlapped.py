@@ -23,7 +23,7 @@ BUCKET_BYTES = 1 << 20
 
 
 class _Used:
-    """Which parameters have a gradient at any worker: told exactly, whatever loss the job tolerates."""
+    """Which parameters have a gradient at any worker: exact, whatever loss the job tolerates."""
 
     def __init__(self, session: Session, parameters: Sequence[torch.nn.Parameter]) -> None:
         self._index = {parameter: k for k, parameter in enumerate(parameters)}
@@ -31,7 +31,7 @@ class _Used:
         self._operation: Operation | None = None
 
     def start(self) -> None:
-        """Tells the others which have one here."""
+        """Sends the others which have one here."""
         self._tensor.contribution[:] = [parameter.grad is not None for parameter in self._index]
         self._operation = self._tensor.submit()
 
@@ -70,7 +70,7 @@ class OverlappedOptimizer(torch.optim.Optimizer):
         strangers = [p for p in self._group_of if p not in self._names]
         if strangers:
             raise ValueError(
-                f"the optimizer has {len(strangers)} parameters that are not the model's: nothing would tell when they "
+                f"the optimizer has {len(strangers)} parameters that are not the model's: nothing would show when they "
                 "are used; put their module into the model"
             )
         parameters = [p for p in self._names if p in self._group_of and p.requires_grad]
@@ -146,7 +146,7 @@ class OverlappedOptimizer(torch.optim.Optimizer):
             portion.options = options
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """As ever. Gradients that were sent for a step that was not taken are forgotten."""
+        """As in torch. Gradients that were sent for a step that was not taken are forgotten."""
         for portion in self._portions:
             if portion.options is None:
                 if portion.operation is not None:
@@ -165,11 +165,11 @@ class OverlappedOptimizer(torch.optim.Optimizer):
             self._paused = before
 
     def synchronize(self) -> None:
-        """The barrier, for who needs it.
+        """The barrier, where a program needs it.
 
         Between backward() and step() every gradient becomes the mean over the workers, and may be read and changed
         (clipping, a gradient scaler); step() then updates at once. Else the updates that are due are done, so that the
-        parameters may be read in any way. Raises gradlane.AgentError if the job has failed.
+        parameters may be read anyhow. Raises gradlane.AgentError if the job has failed.
         """
         if self._buffers is not None:
             self._buffers.settle()
@@ -206,7 +206,7 @@ class OverlappedOptimizer(torch.optim.Optimizer):
         if portion.options is not None:
             raise RuntimeError(
                 f"parameter {self._names[parameter]} was used before its update was done: call "
-                "optimizer.synchronize() before parameters are used in another way than through the model"
+                "optimizer.synchronize() before parameters are used other than through the model"
             )
         if self._paused:
             return
@@ -309,7 +309,7 @@ def overlap(
     All workers begin with rank 0's parameters and buffers. Any optimizer will do that treats its parameters one by one
     (SGD, Adam, AdamW, RMSprop ...; not LBFGS). `bucket_bytes`: neighbouring parameters travel together up to this size;
     a layer waits for its whole bucket. `unused_parameters`: whether a step may leave parameters without a gradient.
-    `broadcast_buffers`: after each step all workers go on with rank 0's buffers, which are on their way meanwhile.
+    `broadcast_buffers`: after each step all workers go on with rank 0's buffers, which travel meanwhile.
     Raises ValueError for parameters that are not the model's, gradlane.AgentError.
     """
     return OverlappedOptimizer(model, optimizer, session, bucket_bytes, unused_parameters, broadcast_buffers)

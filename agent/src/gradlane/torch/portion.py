@@ -12,14 +12,14 @@ from gradlane.torch.staging import Operation
 
 
 class Portion:
-    """Parameters whose gradients travel together, and how far they are.
+    """Parameters whose gradients travel together, and their state.
 
-    First `ready` fills up; then `operation` is under way; `options` are set by step(): the update that is due.
+    First `ready` fills up; then `operation` is in flight; `options` are set by step(): the update that is due.
     """
 
     def __init__(self, bucket: Bucket) -> None:
         self.bucket = bucket
-        # The gradient that was sent and its version then: whoever changes it afterwards is found out.
+        # The gradient that was sent and its version then: so a change afterwards is noticed.
         self.ready: dict[torch.nn.Parameter, tuple[torch.Tensor, int]] = {}
         self.operation: Operation | None = None
         self.options: list[dict[str, Any]] | None = None
@@ -45,7 +45,7 @@ class Portion:
         return gradient is not None and parameter.grad is gradient and gradient._version == version
 
     def reset(self) -> None:
-        """Nothing is under way or due."""
+        """Nothing is in flight or due."""
         self.ready.clear()
         self.operation = None
         self.options = None

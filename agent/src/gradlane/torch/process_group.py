@@ -173,11 +173,11 @@ class ProcessGroup(dist.ProcessGroup):
     def recv_anysource(self, tensors: list[torch.Tensor], tag: int) -> Work:
         """Raises ValueError."""
         raise ValueError(
-            "gradlane's recv must be told from which rank (src=): a message waits at its sender until then"
+            "gradlane's recv needs the sender's rank (src=): a message waits at its sender until it is asked for"
         )
 
     def barrier(self, opts: Any = None) -> Work:
-        """Nobody goes on before all have come."""
+        """No rank continues before all have called it."""
         return self._work([self._start.barrier()], [])
 
     # What PyTorch before 2.13 calls them.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Joins the job of `torch.distributed.init_process_group("gradlane")`, under torchrun or any other launcher.
 
-GRADLANE_JOB names the job file. One without [[worker]] is a template: the ranks then tell each other their agents'
+GRADLANE_JOB names the job file. One without [[worker]] is a template: the ranks then send each other their agents'
 addresses over torch's store, and rank 0 completes it. GRADLANE_SOCKET names the agent's socket.
 """
 
@@ -43,7 +43,7 @@ def _complete(template: str, store: Any, rank: int, size: int) -> str:
     path = agent_socket.default_path()
     addresses = agent_socket.status(path).get("addresses")
     if not addresses:
-        raise AgentError(f"the agent on {path} does not tell its address: is it older than this library?")
+        raise AgentError(f"the agent on {path} does not report its address: is it older than this library?")
     store.set(f"agent/{rank}", json.dumps([socket.gethostname(), addresses[0]]))
     if rank == 0:
         places = [tuple(json.loads(store.get(f"agent/{other}"))) for other in range(size)]
@@ -71,8 +71,8 @@ def workers(places: Sequence[tuple[str, str]]) -> list[tuple[str, Any, int]]:
             hosts.append(place)
     counts = Counter(places)
     if len(set(counts.values())) > 1:
-        told = ", ".join(f"{counts[place]} on {place[0]} ({place[1]})" for place in hosts)
-        raise AgentError(f"every host must run the same number of processes, and there are {told}")
+        found = ", ".join(f"{counts[place]} on {place[0]} ({place[1]})" for place in hosts)
+        raise AgentError(f"every host must run the same number of processes, and there are {found}")
     names = Counter(name for name, _ in hosts)
     return [
         (name if names[name] == 1 else f"{name}-{number}", ip_address(address), counts[name, address])

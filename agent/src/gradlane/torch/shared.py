@@ -31,7 +31,7 @@ def as_tensor(array: npt.NDArray[Any], name: str) -> torch.Tensor:
 
 
 def as_array(tensor: torch.Tensor) -> npt.NDArray[Any]:
-    """The other way round."""
+    """A tensor of a wire type as an array on the same memory."""
     if tensor.dtype == torch.bfloat16:
         return tensor.view(torch.int16).numpy().view(np.uint16)
     return tensor.numpy()

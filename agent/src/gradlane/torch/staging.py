@@ -9,7 +9,7 @@ import torch
 
 
 class Operation(Protocol):
-    """What is under way: a handle of `gradlane.client`, or one that begins when an accelerator has copied."""
+    """An operation in flight: a handle of `gradlane.client`, or one that starts when an accelerator has copied."""
 
     def wait(self, timeout: float | None = None) -> None:
         """Blocks until it is over. Raises AgentError, TimeoutError."""
@@ -75,7 +75,7 @@ class Staging:
 
         def fetched() -> Operation:
             event.synchronize()
-            held.clear()  # the sources had to live until here, or their memory would have been used anew
+            held.clear()  # the sources had to live until here, or their memory would have been used again
             return start()
 
         return Deferred(self._waiter.submit(fetched))
@@ -87,7 +87,7 @@ class Staging:
             then()
 
     def close(self) -> None:
-        """Ends the thread; copies that were begun are finished."""
+        """Ends the thread; copies that were started are finished."""
         self._waiter.shutdown()
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: reportPrivateUsage=false, reportIncompatibleMethodOverride=false
-"""Tells when a model's parameters are used, so that what is still to be done to them can be done just before."""
+"""Notices when a model's parameters are used, so that pending updates can be done just before."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,9 +11,9 @@ Use = Callable[[Any], None]
 
 
 class _Watched(dict[str, Any]):
-    """What a module has its parameters or buffers in, and reads at each access: who reads one makes a use of it.
+    """What a module has its parameters or buffers in, and reads at each access: a read counts as a use.
 
-    DeepSpeed's ZeRO-3 finds in the same way parameters that are used outside of their own module's forward.
+    DeepSpeed's ZeRO-3 finds likewise parameters that are used outside of their own module's forward.
     """
 
     def __init__(self, inner: dict[str, Any], use: Use) -> None:
@@ -64,7 +64,7 @@ def watch(model: torch.nn.Module, use: Use, use_buffer: Use) -> Callable[[], Non
     """Calls `use` with each parameter of the model before its module's forward, and before anything else reads it;
     `use_buffer` with each buffer before it is read.
 
-    Who has taken them out of the model before is not seen. Returns what ends it.
+    Code that took them out of the model before is not noticed. Returns what ends it.
     """
     ends: list[Callable[[], None]] = []
 

@@ -15,9 +15,9 @@ NO_TIMEOUT = timedelta(0)  # what C++ says when it has none
 
 
 class Work(c10d.Work):
-    """One or more operations under way; `finish` brings the results to their tensors when all are over.
+    """One or more operations in flight; `finish` brings the results to their tensors when all are over.
 
-    Who comes first, the thread that waits or the client's, does it.
+    The first thread does it, that which waits or the client's.
     """
 
     def __init__(

@@ -47,14 +47,14 @@ PATIENCE = 40.0
         # A server, which submits nothing itself, and waits for workers.
         (Waiting(ranks=[4]), SILENT_SECONDS, {1: HERE}, [4], "do not get through"),
         (Waiting(ranks=[4]), SILENT_SECONDS, {1: ELSEWHERE, 2: HERE}, None, ""),
-        (Waiting(ranks=[4]), LATE_SECONDS, {1: ELSEWHERE, 2: HERE}, [1], "did not come"),
+        (Waiting(ranks=[4]), LATE_SECONDS, {1: ELSEWHERE, 2: HERE}, [1], "did not start"),
         # One has not: it may be busy for long.
         (Waiting(ranks=[1]), SILENT_SECONDS, {1: ELSEWHERE, 2: HERE}, None, ""),
-        (Waiting(ranks=[1, 2]), LATE_SECONDS, {1: ELSEWHERE, 2: HERE}, [1], "did not come"),
+        (Waiting(ranks=[1, 2]), LATE_SECONDS, {1: ELSEWHERE, 2: HERE}, [1], "did not start"),
         (Waiting(), LATE_SECONDS, {1: HERE, 2: ELSEWHERE}, [2], "the job waits 40 s"),
         # A process of this host has not.
         (Waiting(processes=[1]), SILENT_SECONDS, {1: HERE}, None, ""),
-        (Waiting(processes=[1]), LATE_SECONDS, {1: HERE}, [], "did not come"),
+        (Waiting(processes=[1]), LATE_SECONDS, {1: HERE}, [], "did not start"),
         # Something comes.
         (Waiting(ranks=[1]), SILENT_SECONDS - 1, {1: HERE}, None, ""),
     ],
