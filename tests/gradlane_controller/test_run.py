@@ -204,7 +204,7 @@ def test_sighup_reads_the_files_again_and_keeps_the_old_state_if_they_are_bad(
     path = tmp_path / "job0.toml"
     path.write_text(job_text(number=0))
     it.process.send_signal(signal.SIGHUP)
-    assert "job.id: is 0" in it.wait_for("not read again")
+    assert "job.id: is 0" in it.wait_for("reload failed")
     assert fake_switch.entities == held
     path.write_text(job_text(hosts=(1, 2, 3)))
     it.process.send_signal(signal.SIGHUP)

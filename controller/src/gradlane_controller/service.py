@@ -287,7 +287,7 @@ class Controller:
         self._note_start()
 
     def _refresh(self) -> None:
-        """Reads the files again: they may have changed while another controller was primary. Bad files change nothing."""
+        """Reads the files again: they may be others since another controller was primary. Bad ones change nothing."""
         try:
             fabric, jobs = self._read_files()
             self._plan = make_plan(self._pipeline, fabric, jobs, self._plan.indices, self._links.down)
