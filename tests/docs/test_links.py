@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every link in a Markdown file of the repository leads to a file that is there, and to a heading in it."""
+"""Every link in a Markdown file of the repository leads to a file that is there, and to a heading in it.
+
+So does every file that the page for newcomers names.
+"""
 
 import re
 from collections import Counter
@@ -44,6 +47,13 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target)):
             broken.append(link)
     assert not broken
+
+
+def test_the_map_of_the_code_names_files_that_exist() -> None:
+    sources = [path for ending in ("py", "c", "h", "p4") for path in ROOT.rglob(f"*.{ending}") if is_ours(path)]
+    named = set(re.findall(r"`([\w/]+\.(?:py|c|h|p4))`", (ROOT / "docs" / "architecture.md").read_text()))
+    assert len(named) > 20
+    assert [name for name in sorted(named) if not any(str(path).endswith(f"/{name}") for path in sources)] == []
 
 
 def test_broken_links_would_be_found(tmp_path: Path) -> None:
