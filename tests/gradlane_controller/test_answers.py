@@ -23,13 +23,14 @@ from scapy.packet import Packet, Raw
 from gradlane_controller.data_plane import Reason
 from gradlane_controller.network import fabric
 from gradlane_controller.network.answers import Answers
+from tests.gradlane_controller.texts import leafspine_text
 
 H1, H2, H3 = ("02:00:00:00:01:02", "02:00:00:00:02:02", "02:00:00:00:03:02")
 GATEWAY1 = "02:00:00:00:01:01"
 
 
 @pytest.fixture
-def ask(leafspine_text: Callable[..., str]) -> Callable[..., Packet | None]:
+def ask() -> Callable[..., Packet | None]:
     """Asks a switch; h2 is in the subnet of h1, both at leaf1."""
     text = leafspine_text().replace("10.0.2.0/24", "10.0.0.0/22").replace("10.0.1.0/24", "10.0.0.0/22")
     text = text.replace("10.0.3.", "10.1.3.").replace("fd00:2::/64", "fd00::/24").replace("fd00:1::/64", "fd00::/24")

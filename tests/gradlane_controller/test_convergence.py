@@ -23,6 +23,7 @@ from gradlane_controller.desired import pipeline
 from gradlane_controller.errors import PipelineError
 from gradlane_controller.policy import Entity
 from gradlane_controller.session.convergence import difference
+from tests.support.paths import PIPELINE
 
 SCHEMA = pipeline.load(pipeline.DEFAULT_FOLDER).schema
 
@@ -133,14 +134,14 @@ def test_the_order_of_replicas_means_nothing() -> None:
     assert difference(SCHEMA, [a], [b]) == []
 
 
-def test_a_missing_pipeline_names_the_folder_and_the_remedy(tmp_path: Path, pipeline_folder: Path) -> None:
+def test_a_missing_pipeline_names_the_folder_and_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=rf"{tmp_path}: no gradlane.p4info.txtpb there; compile p4src"):
         pipeline.load(tmp_path)
     (tmp_path / pipeline.P4INFO).write_text("tables { what }")
     (tmp_path / pipeline.PROGRAM).write_text("{}")
     with pytest.raises(PipelineError, match="can't be read"):
         pipeline.load(tmp_path)
-    assert pipeline.load(pipeline_folder).cookie == pipeline.load(pipeline.DEFAULT_FOLDER).cookie
+    assert pipeline.load(PIPELINE).cookie == pipeline.load(pipeline.DEFAULT_FOLDER).cookie
 
 
 def test_a_table_that_is_too_small_is_named(make_many: Callable[[int], list[Entity]]) -> None:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fabric file: what a good one means, and that every mistake is named with its key and its remedy."""
 
-from collections.abc import Callable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import Path
 
@@ -9,9 +8,10 @@ import pytest
 
 from gradlane_controller.network import fabric
 from gradlane_controller.network.fabric import FabricError
+from tests.gradlane_controller.texts import fabric_text, leafspine_text
 
 
-def test_every_field_is_read(fabric_text: Callable[..., str], tmp_path: Path) -> None:
+def test_every_field_is_read(tmp_path: Path) -> None:
     path = tmp_path / "f.toml"
     path.write_text(fabric_text(target="bmv2"))
     it = fabric.load(path)
@@ -29,11 +29,11 @@ def test_every_field_is_read(fabric_text: Callable[..., str], tmp_path: Path) ->
     assert it.port_of("h9") is None
 
 
-def test_control_connections_always_have_the_top_class(fabric_text: Callable[..., str]) -> None:
+def test_control_connections_always_have_the_top_class() -> None:
     assert fabric.parse(fabric_text(), "f.toml").dscp_classes == ((46, 5), (56, 7))
 
 
-def test_a_port_without_prefix_routes_its_host_only(fabric_text: Callable[..., str]) -> None:
+def test_a_port_without_prefix_routes_its_host_only() -> None:
     it = fabric.parse(fabric_text().replace('prefix = "10.0.1.0/24"\n', ""), "f.toml")
     assert it.ports[0].prefix == IPv4Network("10.0.1.2/32")
 
@@ -80,7 +80,7 @@ def test_a_port_without_prefix_routes_its_host_only(fabric_text: Callable[..., s
         ),
     ],
 )
-def test_mistakes_are_named(fabric_text: Callable[..., str], old: str, new: str, key: str, reason: str) -> None:
+def test_mistakes_are_named(old: str, new: str, key: str, reason: str) -> None:
     assert old in fabric_text()
     with pytest.raises(FabricError) as caught:
         fabric.parse(fabric_text().replace(old, new, 1), "f.toml")
@@ -91,7 +91,7 @@ def test_mistakes_are_named(fabric_text: Callable[..., str], old: str, new: str,
 LINK = '[[link]]\nends = ["leaf1:9", "spine1:9"]\nrate = "100mbit"\nbuffer = "64kB"\n'
 
 
-def test_links_are_their_two_ends(leafspine_text: Callable[..., str]) -> None:
+def test_links_are_their_two_ends() -> None:
     it = fabric.parse(leafspine_text(), "f.toml")
     assert [(switch.name, switch.device_id, switch.index) for switch in it.switches] == [
         ("leaf1", 1, 1), ("leaf2", 2, 2), ("spine1", 3, 3), ("spine2", 4, 4),
@@ -121,16 +121,14 @@ def test_links_are_their_two_ends(leafspine_text: Callable[..., str]) -> None:
         ('[[port]]\nnumber = 3\nhost = "h9"\naddress = "10.0.9.2"\n', "port[4].switch", "is missing"),
     ],
 )
-def test_mistakes_about_switches_and_links_are_named(
-    leafspine_text: Callable[..., str], more: str, key: str, reason: str
-) -> None:
+def test_mistakes_about_switches_and_links_are_named(more: str, key: str, reason: str) -> None:
     with pytest.raises(FabricError) as caught:
         fabric.parse(leafspine_text() + more, "f.toml")
     assert caught.value.key == key
     assert reason in caught.value.reason
 
 
-def test_a_class_is_listed_once_and_there_are_switches_and_ports(fabric_text: Callable[..., str]) -> None:
+def test_a_class_is_listed_once_and_there_are_switches_and_ports() -> None:
     with pytest.raises(FabricError, match="46 is listed twice"):
         fabric.parse(fabric_text() + "[[dscp]]\ndscp = 46\nqueue_class = 4\n", "f.toml")
     rewrite = "[[rewrite]]\nport = 1\ndscp = 51\nto = 10\n"

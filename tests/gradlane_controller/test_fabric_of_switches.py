@@ -15,6 +15,7 @@ from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Packet
 
 from tests.gradlane_controller.running_switches import SwitchProcess, Tunnels, gradlane_switch
+from tests.gradlane_controller.texts import job_text, leafspine_text
 from tests.support.gradlane_packets import Gradlane
 from tests.support.ports import free_ports
 
@@ -55,7 +56,7 @@ class Wire:
 class Lab:
     """The switches by name, the ends of their hosts' ports, and the fabric file."""
 
-    def __init__(self, folder: Path, fabric_text: Callable[..., str]) -> None:
+    def __init__(self, folder: Path) -> None:
         self.wires = {name: Tunnels(HOSTS[name]) for name in HOSTS}
         interfaces = {name: dict(self.wires[name].interfaces) for name in HOSTS}
         for a, b in LINKS.items():
@@ -71,7 +72,7 @@ class Lab:
             name: gradlane_switch(address, interfaces[name], folder, number)
             for number, (name, address) in enumerate(zip(HOSTS, addresses, strict=True), 1)
         }
-        self.fabric = fabric_text(addresses=addresses)
+        self.fabric = leafspine_text(addresses=addresses)
 
     def start(self) -> None:
         for each in self.switches.values():
@@ -99,8 +100,8 @@ class Lab:
 
 
 @pytest.fixture
-def lab(tmp_path: Path, leafspine_text: Callable[..., str]) -> Iterator[Lab]:
-    it = Lab(tmp_path, leafspine_text)
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    it = Lab(tmp_path)
     try:
         it.start()
         yield it
@@ -126,7 +127,7 @@ def decided(controller, job: str | None) -> Counter[tuple[str, str]]:
     return counts
 
 
-def test_a_leaf_spine(lab: Lab, run_controller, job_text: Callable[..., str]) -> None:
+def test_a_leaf_spine(lab: Lab, run_controller) -> None:
     it = run_controller(lab.fabric, job_text(hosts=(1, 3, 4), transport='multicast = "239.1.0.1"'))
     it.wait_for("ready:", 120)
 
@@ -164,7 +165,8 @@ def test_a_leaf_spine(lab: Lab, run_controller, job_text: Callable[..., str]) ->
 
 
 def test_a_controllers_death_and_return_interrupt_nothing(
-    lab: Lab, run_controller, job_text: Callable[..., str]
+    lab: Lab,
+    run_controller,
 ) -> None:
     jobs = (job_text(hosts=(1, 3)), job_text("other", 2, hosts=(2, 4), base=4096))
     first = run_controller(lab.fabric, *jobs)
@@ -206,7 +208,8 @@ def test_a_controllers_death_and_return_interrupt_nothing(
 
 
 def test_traffic_goes_around_a_link_that_fails_where_its_sender_does_not_see_it(
-    lab: Lab, run_controller, job_text: Callable[..., str]
+    lab: Lab,
+    run_controller,
 ) -> None:
     job = job_text(hosts=(1, 3))
     it = run_controller(lab.fabric, job)
@@ -244,7 +247,7 @@ def test_traffic_goes_around_a_link_that_fails_where_its_sender_does_not_see_it(
     assert (decided(it, "demo") - before)["spine1", "forwarded"] == 50
 
 
-def test_a_dead_spine_is_gone_around_by_multicast_too(lab: Lab, run_controller, job_text: Callable[..., str]) -> None:
+def test_a_dead_spine_is_gone_around_by_multicast_too(lab: Lab, run_controller) -> None:
     it = run_controller(lab.fabric, job_text(hosts=(1, 3, 4), transport='multicast = "239.1.0.1"'))
     it.wait_for("ready:", 120)
     deadline = time.monotonic() + 60

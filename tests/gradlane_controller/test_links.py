@@ -2,7 +2,7 @@
 """When a link counts as down, when it works again, and what is said about it."""
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 import pytest
 from scapy.contrib.lldp import LLDPDU, LLDPDUChassisID, LLDPDUPortID, LLDPDUTimeToLive
@@ -11,6 +11,7 @@ from scapy.layers.l2 import Ether
 from gradlane_controller.network import fabric
 from gradlane_controller.network.frames import make_lldp, parse_lldp
 from gradlane_controller.network.links import Links
+from tests.gradlane_controller.texts import leafspine_text
 
 ALL = ("leaf1", "leaf2", "spine1", "spine2")
 CUT = frozenset({("leaf2", 5), ("spine1", 2)})
@@ -47,7 +48,7 @@ class World:
 
 
 @pytest.fixture
-def world(leafspine_text: Callable[..., str]) -> World:
+def world() -> World:
     return World(leafspine_text())
 
 
@@ -148,7 +149,7 @@ def test_hosts_can_send_no_probes(world: World) -> None:
     assert not world.links.hear_probe("leaf1", 6, probe[:40])
 
 
-def test_the_state_outlives_a_change_of_other_links(world: World, leafspine_text: Callable[..., str]) -> None:
+def test_the_state_outlives_a_change_of_other_links(world: World) -> None:
     world.rounds(3, deaf=CUT)
     more = '[[link]]\nends = ["leaf1:9", "leaf2:9"]\nrate = "1gbit"\nbuffer = "64kB"\n'
     world.links.follow(fabric.parse(leafspine_text() + more, "f"))

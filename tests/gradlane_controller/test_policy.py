@@ -10,8 +10,7 @@ from gradlane import job
 from gradlane.job import JobError
 from gradlane_controller.network import fabric
 from gradlane_controller.policy import Entity, desired_entities
-
-Texts = Callable[..., str]
+from tests.gradlane_controller.texts import fabric_text, job_text
 
 
 def rows(entities: list[Entity], table: str) -> list[tuple[dict[str, object], str, dict[str, object]]]:
@@ -23,7 +22,7 @@ def rows(entities: list[Entity], table: str) -> list[tuple[dict[str, object], st
 
 
 @pytest.fixture
-def entities(fabric_text: Texts, job_text: Texts) -> Callable[..., list[Entity]]:
+def entities() -> Callable[..., list[Entity]]:
     def make(*jobs: str) -> list[Entity]:
         parsed = [job.parse(text, f"job{number}.toml") for number, text in enumerate(jobs)]
         return desired_entities(fabric.parse(fabric_text(), "f.toml"), parsed)["s1"]
@@ -57,7 +56,7 @@ def next_hops(entities: list[Entity]) -> dict[object, list[tuple[object, ...]]]:
     return found
 
 
-def test_bmv2_is_not_told_to_watch_the_only_port_of_a_group(fabric_text: Texts) -> None:
+def test_bmv2_is_not_told_to_watch_the_only_port_of_a_group() -> None:
     for target, weight in (("gradlane-switch", (1, 1)), ("bmv2", 1)):
         it = desired_entities(fabric.parse(fabric_text(target=target), "f.toml"), [])["s1"]
         first = next(each for each in it if isinstance(each, P4TableEntry) and each.table_id == "next_hops")
@@ -90,7 +89,7 @@ def test_the_virtual_queue_has_the_rate_of_the_link_and_turns_at_the_thresholds(
     ],
 )
 def test_thresholds_are_derived_from_rate_and_buffer_where_the_file_states_none(
-    fabric_text: Texts, rate: str, buffer: str, yellow: int
+    rate: str, buffer: str, yellow: int
 ) -> None:
     text = fabric_text().replace("[thresholds]\nyellow = 0.25\nred = 0.5\n", "")
     assert "thresholds" not in text
@@ -100,7 +99,7 @@ def test_thresholds_are_derived_from_rate_and_buffer_where_the_file_states_none(
     assert {(each.config.cburst, each.config.pburst) for each in meters if each.config} == {(yellow, 2 * yellow)}
 
 
-def test_every_rank_is_permitted_at_its_port_only(entities: Callable[..., list[Entity]], job_text: Texts) -> None:
+def test_every_rank_is_permitted_at_its_port_only(entities: Callable[..., list[Entity]]) -> None:
     it = entities(job_text(number=9, hosts=(1, 3), servers=(4,), base=4096, mask=1023))
     assert rows(it, "senders") == [
         (
@@ -116,7 +115,7 @@ def test_every_rank_is_permitted_at_its_port_only(entities: Callable[..., list[E
 
 
 def test_tags_come_from_the_job_and_fields_that_match_everything_are_left_out(
-    entities: Callable[..., list[Entity]], job_text: Texts
+    entities: Callable[..., list[Entity]],
 ) -> None:
     it = entities(job_text())
     assert rows(it, "queue_classes") == [
@@ -132,7 +131,7 @@ def test_tags_come_from_the_job_and_fields_that_match_everything_are_left_out(
 
 
 def test_best_effort_fills_the_virtual_queue_only_where_gradients_share_its_class(
-    entities: Callable[..., list[Entity]], job_text: Texts
+    entities: Callable[..., list[Entity]],
 ) -> None:
     with_priority = rows(entities(job_text(policy="yellow = 3\nred = 2")), "port_policies")
     assert with_priority[0][2] == {"lowest_metered_class": 1, "yellow": 3, "red": 2, "to_fabric": 0}
@@ -142,7 +141,7 @@ def test_best_effort_fills_the_virtual_queue_only_where_gradients_share_its_clas
     assert rows(without, "drop_precedences")
 
 
-def test_each_aggregator_has_a_group_of_all_workers(entities: Callable[..., list[Entity]], job_text: Texts) -> None:
+def test_each_aggregator_has_a_group_of_all_workers(entities: Callable[..., list[Entity]]) -> None:
     direct = job_text(transport='multicast = "239.1.0.1"')
     with_servers = job_text("ps", 2, hosts=(1, 2), servers=(3,), base=8192, transport='multicast = "239.2.0.1"')
     it = entities(direct, with_servers)
@@ -160,12 +159,12 @@ def test_each_aggregator_has_a_group_of_all_workers(entities: Callable[..., list
     assert len(rows(entities(direct, same), "stations")) == 4 + 2
 
 
-def test_trimming_and_spraying_are_the_jobs_choice(entities: Callable[..., list[Entity]], job_text: Texts) -> None:
+def test_trimming_and_spraying_are_the_jobs_choice(entities: Callable[..., list[Entity]]) -> None:
     ((_, _, args),) = rows(entities(job_text(policy='on_congestion = "trim"\nspray = false')), "jobs")
     assert (args["trim"], args["spray"]) == (1, 0)
 
 
-def test_jobs_that_meet_at_a_port_share_it_by_weight(entities: Callable[..., list[Entity]], job_text: Texts) -> None:
+def test_jobs_that_meet_at_a_port_share_it_by_weight(entities: Callable[..., list[Entity]]) -> None:
     it = entities(job_text(), job_text("other", 2, hosts=(2, 3), base=4096, policy="weight = 3"))
     shares = [entry for entry in it if isinstance(entry, P4TableEntry) and entry.table_id == "job_shares"]
     assert [dict(share.match or {}) for share in shares] == [
@@ -177,7 +176,7 @@ def test_jobs_that_meet_at_a_port_share_it_by_weight(entities: Callable[..., lis
     assert {name: args for _, name, args in rows(it, "job_shares")} == {"set_share": {"queue_class_of_excess": 1}}
 
 
-def test_a_job_keeps_its_index(fabric_text: Texts, job_text: Texts) -> None:
+def test_a_job_keeps_its_index() -> None:
     where = fabric.parse(fabric_text(), "f.toml")
     first, second, third = (job.parse(job_text(f"j{n}", n, base=4096 * n), f"j{n}") for n in (1, 2, 3))
 
@@ -196,9 +195,7 @@ def test_a_job_keeps_its_index(fabric_text: Texts, job_text: Texts) -> None:
         desired_entities(where, many)
 
 
-def test_hosts_of_one_subnet_are_routed_one_by_one_and_rewrites_are_at_their_port(
-    fabric_text: Texts, job_text: Texts
-) -> None:
+def test_hosts_of_one_subnet_are_routed_one_by_one_and_rewrites_are_at_their_port() -> None:
     text = fabric_text().replace("10.0.2.", "10.0.1.").replace('address = "10.0.1.2"', 'address = "10.0.1.3"', 1)
     text = text.replace("number = 1\n", 'number = 1\ngateway = "10.0.1.1"\n')
     text += "[[rewrite]]\nport = 4\ndscp = 43\nto = 10\n"
@@ -222,7 +219,7 @@ def test_hosts_of_one_subnet_are_routed_one_by_one_and_rewrites_are_at_their_por
     ],
 )
 def test_jobs_that_collide_are_both_named(
-    entities: Callable[..., list[Entity]], job_text: Texts, change: dict[str, object], key: str, reason: str
+    entities: Callable[..., list[Entity]], change: dict[str, object], key: str, reason: str
 ) -> None:
     first = job_text(transport='multicast = "239.1.0.1"')
     second = {"name": "other", "number": 2, "base": 4096, "transport": 'multicast = "239.1.0.3"'}
@@ -245,7 +242,7 @@ def test_jobs_that_collide_are_both_named(
     ],
 )
 def test_a_job_that_does_not_fit_the_fabric_is_refused(
-    entities: Callable[..., list[Entity]], job_text: Texts, old: str, new: str, key: str, reason: str
+    entities: Callable[..., list[Entity]], old: str, new: str, key: str, reason: str
 ) -> None:
     text = job_text(mask=1)
     assert old in text

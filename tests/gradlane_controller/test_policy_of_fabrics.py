@@ -15,8 +15,8 @@ from gradlane_controller.network import fabric
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.topology import Topology
 from gradlane_controller.policy import Entity, desired_entities
+from tests.gradlane_controller.texts import job_text, leafspine_text
 
-Texts = Callable[..., str]
 Row = tuple[dict[str, object], str, dict[str, object]]
 
 
@@ -45,7 +45,7 @@ def route(entities: list[Entity], destination: str) -> object:
     return args["group"]
 
 
-def test_other_switches_are_reached_over_every_shortest_path(leafspine_text: Texts) -> None:
+def test_other_switches_are_reached_over_every_shortest_path() -> None:
     it = desired_entities(fabric.parse(leafspine_text(rates=("100mbit", "250mbit")), "f.toml"), [])
     up = route(it["leaf1"], "10.0.3.0/24")
     assert up == route(it["leaf1"], "10.0.4.0/24") == route(it["leaf2"], "10.0.1.0/24")
@@ -64,7 +64,7 @@ def test_other_switches_are_reached_over_every_shortest_path(leafspine_text: Tex
     assert "fd00:1::1/128" not in six
 
 
-def test_members_may_have_the_ipv6_addresses_of_the_fabric(leafspine_text: Texts, job_text: Texts) -> None:
+def test_members_may_have_the_ipv6_addresses_of_the_fabric() -> None:
     it = fabric.parse(leafspine_text(), "f.toml")
     text = job_text(hosts=(1, 3)).replace('"10.0.1.2"', '"fd00:1::2"').replace('"10.0.3.2"', '"fd00:3::2"')
     entities = desired_entities(it, [job.parse(text, "job.toml")])
@@ -74,7 +74,7 @@ def test_members_may_have_the_ipv6_addresses_of_the_fabric(leafspine_text: Texts
         desired_entities(it, [job.parse(text.replace("fd00:3::2", "fd00:3::9"), "job.toml")])
 
 
-def test_a_group_keeps_its_number_when_others_come(leafspine_text: Texts) -> None:
+def test_a_group_keeps_its_number_when_others_come() -> None:
     def up(spines: int, more: str = "") -> object:
         return route(desired_entities(fabric.parse(leafspine_text(spines) + more, "f"), [])["leaf1"], "10.0.3.0/24")
 
@@ -95,7 +95,7 @@ def make_jobs(*texts: str) -> list[job.Job]:
     return [job.parse(text, f"job{n}.toml") for n, text in enumerate(texts)]
 
 
-def test_gradients_enter_at_the_edge_and_are_known_everywhere(leafspine_text: Texts, job_text: Texts) -> None:
+def test_gradients_enter_at_the_edge_and_are_known_everywhere() -> None:
     it = desired_entities(fabric.parse(leafspine_text(), "f"), make_jobs(job_text(hosts=(1, 3))))
     assert [match["source"] for match, _, _ in rows(it["leaf1"], "senders")] == ["::ffff:10.0.1.2", "fd00:1::2"]
     assert [match["ingress_port"] for match, _, _ in rows(it["leaf2"], "senders")] == [1, 1]
@@ -111,13 +111,13 @@ def test_gradients_enter_at_the_edge_and_are_known_everywhere(leafspine_text: Te
     }
 
 
-def test_a_link_without_gradients_still_leads_into_the_fabric(leafspine_text: Texts) -> None:
+def test_a_link_without_gradients_still_leads_into_the_fabric() -> None:
     it = desired_entities(fabric.parse(leafspine_text(), "f"), [])
     no_policy = {"lowest_metered_class": 0, "yellow": 7, "red": 1, "to_fabric": 1}  # the default, but for to_fabric
     assert rows(it["leaf1"], "port_policies") == [({"egress_port": n}, "set_policy", no_policy) for n in (5, 6)]
 
 
-def test_jobs_share_the_links_where_their_paths_meet(leafspine_text: Texts, job_text: Texts) -> None:
+def test_jobs_share_the_links_where_their_paths_meet() -> None:
     where = fabric.parse(leafspine_text(), "f")
     a, b, c = job_text(hosts=(1, 3)), job_text("b", 2, hosts=(2, 4), base=4096), job_text("c", 3, (1, 2), base=8192)
     it = desired_entities(where, make_jobs(a, b))
@@ -132,7 +132,7 @@ def test_jobs_share_the_links_where_their_paths_meet(leafspine_text: Texts, job_
         desired_entities(where, make_jobs(a, apart))
 
 
-def test_multicast_follows_a_tree_from_each_aggregator(leafspine_text: Texts, job_text: Texts) -> None:
+def test_multicast_follows_a_tree_from_each_aggregator() -> None:
     text = job_text(hosts=(1, 3, 4), transport='multicast = "239.1.0.1"')
     it = desired_entities(fabric.parse(leafspine_text(), "f"), make_jobs(text))
     groups = {
@@ -150,7 +150,7 @@ def test_multicast_follows_a_tree_from_each_aggregator(leafspine_text: Texts, jo
     assert ({"destination": "01:00:5e:01:00:03"}, "route", {}) in rows(it["spine2"], "stations")
 
 
-def test_what_is_down_is_gone_around(leafspine_text: Texts, job_text: Texts) -> None:
+def test_what_is_down_is_gone_around() -> None:
     where = fabric.parse(leafspine_text(), "f")
     jobs = make_jobs(job_text(hosts=(1, 3, 4), transport='multicast = "239.1.0.1"'))
     whole = desired_entities(where, jobs)
@@ -175,7 +175,7 @@ def test_what_is_down_is_gone_around(leafspine_text: Texts, job_text: Texts) -> 
     }  # fmt: skip
 
 
-def test_jobs_that_a_failure_brings_together_need_not_agree(leafspine_text: Texts, job_text: Texts) -> None:
+def test_jobs_that_a_failure_brings_together_need_not_agree() -> None:
     # h3 moves to spine2, h4 to spine1: without its link to spine1, leaf1 reaches both through spine2.
     text = leafspine_text().replace('switch = "leaf2"\nnumber = 1', 'switch = "spine2"\nnumber = 9')
     text = text.replace('switch = "leaf2"\nnumber = 2', 'switch = "spine1"\nnumber = 9')
@@ -263,7 +263,7 @@ def test_every_packet_comes_closer_to_its_host_at_every_switch(where: Fabric) ->
         )
 
 
-def test_workers_send_to_servers_and_not_to_one_another(leafspine_text: Texts, job_text: Texts) -> None:
+def test_workers_send_to_servers_and_not_to_one_another() -> None:
     # Each two of leaf1, leaf2 and spine1 have a link; h4 moves to spine1.
     text = leafspine_text(1).replace('switch = "leaf2"\nnumber = 2', 'switch = "spine1"\nnumber = 9')
     text += '[[link]]\nends = ["leaf1:9", "leaf2:9"]\nrate = "1gbit"\nbuffer = "64kB"\n'

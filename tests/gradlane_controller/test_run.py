@@ -7,13 +7,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-Texts = Callable[..., str]
+from tests.gradlane_controller.texts import fabric_text, job_text
+
 CLI = [sys.executable, "-m", "gradlane_controller.cli"]
 
 
@@ -21,7 +22,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*CLI, *arguments], capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_it_converges_once_and_a_second_run_writes_nothing(fake_switch, run_controller, fabric_text, job_text) -> None:
+def test_it_converges_once_and_a_second_run_writes_nothing(fake_switch, run_controller) -> None:
     first = run_controller(fabric_text(fake_switch.address), job_text())
     line = first.wait_for("ready:")
     assert f"switch s1 at {fake_switch.address}, jobs: 1" in line
@@ -44,7 +45,8 @@ def test_it_converges_once_and_a_second_run_writes_nothing(fake_switch, run_cont
 
 
 def test_what_others_left_is_put_right_without_a_new_pipeline(
-    fake_switch, run_controller, fabric_text, job_text
+    fake_switch,
+    run_controller,
 ) -> None:
     first = run_controller(fabric_text(fake_switch.address), job_text())
     first.wait_for("ready:")
@@ -59,7 +61,7 @@ def test_what_others_left_is_put_right_without_a_new_pipeline(
     assert fake_switch.entities == held
 
 
-def test_a_lost_switch_is_converged_again_when_it_is_back(fake_switch, run_controller, fabric_text, job_text) -> None:
+def test_a_lost_switch_is_converged_again_when_it_is_back(fake_switch, run_controller) -> None:
     it = run_controller(fabric_text(fake_switch.address), job_text())
     it.wait_for("ready:")
     held = dict(fake_switch.entities)
@@ -81,7 +83,7 @@ def test_a_lost_switch_is_converged_again_when_it_is_back(fake_switch, run_contr
     assert it.process.poll() is None
 
 
-def test_an_unreachable_switch_is_named_in_time(run_controller, fabric_text, job_text) -> None:
+def test_an_unreachable_switch_is_named_in_time(run_controller) -> None:
     begin = time.monotonic()
     it = run_controller(fabric_text("127.0.0.1:9"), job_text())
     line = it.wait_for("error:")
@@ -90,7 +92,7 @@ def test_an_unreachable_switch_is_named_in_time(run_controller, fabric_text, job
     assert time.monotonic() - begin < 8
 
 
-def test_a_switch_that_refuses_the_program_is_named_with_its_reason(fake_switch, run_controller, fabric_text) -> None:
+def test_a_switch_that_refuses_the_program_is_named_with_its_reason(fake_switch, run_controller) -> None:
     fake_switch.refuse_pipeline = True
     it = run_controller(fabric_text(fake_switch.address))
     line = it.wait_for("error:")
@@ -98,7 +100,7 @@ def test_a_switch_that_refuses_the_program_is_named_with_its_reason(fake_switch,
     assert it.process.wait(timeout=60) == 1
 
 
-def test_a_switch_with_another_program_gets_this_one(fake_switch, run_controller, fabric_text, job_text) -> None:
+def test_a_switch_with_another_program_gets_this_one(fake_switch, run_controller) -> None:
     first = run_controller(fabric_text(fake_switch.address), job_text())
     first.wait_for("ready:")
     held = dict(fake_switch.entities)
@@ -110,7 +112,7 @@ def test_a_switch_with_another_program_gets_this_one(fake_switch, run_controller
     assert fake_switch.entities == held
 
 
-def test_a_busy_http_port_is_named(fake_switch, run_controller, fabric_text, job_text) -> None:
+def test_a_busy_http_port_is_named(fake_switch, run_controller) -> None:
     first = run_controller(fabric_text(fake_switch.address))
     first.wait_for("ready:")
     second = run_controller(fabric_text(fake_switch.address), http_port=int(first.http.split(":")[1]))
@@ -120,7 +122,7 @@ def test_a_busy_http_port_is_named(fake_switch, run_controller, fabric_text, job
     assert second.process.wait(timeout=60) == 2
 
 
-def test_jobs_come_and_go_over_http(fake_switch, run_controller, fabric_text, job_text) -> None:
+def test_jobs_come_and_go_over_http(fake_switch, run_controller) -> None:
     it = run_controller(fabric_text(fake_switch.address), job_text())
     it.wait_for("ready:")
     before = dict(fake_switch.entities)
@@ -142,7 +144,7 @@ def test_jobs_come_and_go_over_http(fake_switch, run_controller, fabric_text, jo
     assert "/status" in answer["error"]
 
 
-def test_a_bad_job_changes_nothing(fake_switch, run_controller, fabric_text, job_text) -> None:
+def test_a_bad_job_changes_nothing(fake_switch, run_controller) -> None:
     it = run_controller(fabric_text(fake_switch.address), job_text())
     it.wait_for("ready:")
     written = list(fake_switch.log)
@@ -158,7 +160,7 @@ def test_a_bad_job_changes_nothing(fake_switch, run_controller, fabric_text, job
     assert [job["name"] for job in it.ask("GET", "/status")[1]["jobs"]] == ["demo"]
 
 
-def test_a_job_that_the_switch_refuses_is_taken_back(fake_switch, run_controller, fabric_text, job_text) -> None:
+def test_a_job_that_the_switch_refuses_is_taken_back(fake_switch, run_controller) -> None:
     it = run_controller(fabric_text(fake_switch.address), job_text())
     it.wait_for("ready:")
     held = dict(fake_switch.entities)
@@ -173,9 +175,7 @@ def test_a_job_that_the_switch_refuses_is_taken_back(fake_switch, run_controller
     assert it.ask("POST", "/jobs", job_text("other", 2, hosts=(3, 4), base=4096))[0] == 200
 
 
-def test_posted_jobs_survive_a_restart_in_the_job_folder(
-    fake_switch, run_controller, fabric_text, job_text, tmp_path: Path
-) -> None:
+def test_posted_jobs_survive_a_restart_in_the_job_folder(fake_switch, run_controller, tmp_path: Path) -> None:
     folder = tmp_path / "jobs"
     more = ("--job-dir", str(folder))
     refused = run_controller(fabric_text(fake_switch.address), job_text(), more=more)
@@ -196,7 +196,7 @@ def test_posted_jobs_survive_a_restart_in_the_job_folder(
 
 
 def test_sighup_reads_the_files_again_and_keeps_the_old_state_if_they_are_bad(
-    fake_switch, run_controller, fabric_text, job_text, tmp_path: Path
+    fake_switch, run_controller, tmp_path: Path
 ) -> None:
     it = run_controller(fabric_text(fake_switch.address), job_text())
     it.wait_for("ready:")
@@ -213,7 +213,7 @@ def test_sighup_reads_the_files_again_and_keeps_the_old_state_if_they_are_bad(
     assert len(fake_switch.entities) == len(held) + 2  # a sender and a port's policy
 
 
-def test_a_second_controller_stands_by_and_takes_over(fake_switch, run_controller, fabric_text, job_text) -> None:
+def test_a_second_controller_stands_by_and_takes_over(fake_switch, run_controller) -> None:
     first = run_controller(fabric_text(fake_switch.address), job_text())
     first.wait_for("ready:")
     written = list(fake_switch.log)
@@ -229,7 +229,7 @@ def test_a_second_controller_stands_by_and_takes_over(fake_switch, run_controlle
     assert second.ask("GET", "/status")[1]["ready"]
 
 
-def test_counters_have_names(fake_switch, run_controller, fabric_text, job_text) -> None:
+def test_counters_have_names(fake_switch, run_controller) -> None:
     it = run_controller(fabric_text(fake_switch.address), job_text())
     it.wait_for("ready:")
     fake_switch.counters = {
@@ -258,7 +258,7 @@ def test_counters_have_names(fake_switch, run_controller, fabric_text, job_text)
     assert "jobs:" in command("status", "--http", it.http).stdout
 
 
-def test_check_shows_what_would_be_installed(tmp_path: Path, fabric_text: Texts, job_text: Texts) -> None:
+def test_check_shows_what_would_be_installed(tmp_path: Path) -> None:
     (tmp_path / "f.toml").write_text(fabric_text())
     (tmp_path / "j.toml").write_text(job_text())
     files = ("--fabric", str(tmp_path / "f.toml"), "--job", str(tmp_path / "j.toml"))

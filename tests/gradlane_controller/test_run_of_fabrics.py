@@ -2,12 +2,12 @@
 """The controller as a process with several switches, against P4Runtime servers that record what is written to them."""
 
 import signal
-from collections.abc import Callable
 from functools import partial
 
 import pytest
 
-Texts = Callable[..., str]
+from tests.gradlane_controller.texts import job_text, leafspine_text
+
 LEAF1, LEAF2, SPINE1, SPINE2 = range(4)
 
 
@@ -23,7 +23,7 @@ def run_controller(run_controller):
 
 
 @pytest.fixture
-def fabric(switches, leafspine_text: Texts) -> str:
+def fabric(switches) -> str:
     return leafspine_text(addresses=[switch.address for switch in switches])
 
 
@@ -36,7 +36,7 @@ def indices(switch) -> dict[int, int]:
     }
 
 
-def test_every_switch_gets_its_own_state(switches, fabric: str, run_controller, job_text: Texts) -> None:
+def test_every_switch_gets_its_own_state(switches, fabric: str, run_controller) -> None:
     it = run_controller(fabric, job_text(hosts=(1, 3)))
     assert "switches leaf1, leaf2, spine1, spine2, jobs: 1" in it.wait_for("ready:")
     status = it.ask("GET", "/status")[1]
@@ -51,7 +51,7 @@ def test_every_switch_gets_its_own_state(switches, fabric: str, run_controller, 
     assert [each.entities for each in switches] == held
 
 
-def test_a_restarted_controller_writes_nothing(switches, fabric: str, run_controller, job_text: Texts) -> None:
+def test_a_restarted_controller_writes_nothing(switches, fabric: str, run_controller) -> None:
     first, second = job_text(hosts=(1, 3)), job_text("other", 2, hosts=(2, 4), base=4096)
     it = run_controller(fabric, first, second)
     it.wait_for("ready:")
@@ -68,7 +68,7 @@ def test_a_restarted_controller_writes_nothing(switches, fabric: str, run_contro
     assert indices(switches[SPINE1]) == {1: 1, 2: 2}
 
 
-def test_an_index_begins_anew_for_another_job(switches, fabric: str, run_controller, job_text: Texts) -> None:
+def test_an_index_begins_anew_for_another_job(switches, fabric: str, run_controller) -> None:
     it = run_controller(fabric, job_text(hosts=(1, 3)))
     it.wait_for("ready:")
     forwarded, other = (0x12000001, 1 << 11), (0x12000001, 2 << 11)
@@ -81,7 +81,7 @@ def test_an_index_begins_anew_for_another_job(switches, fabric: str, run_control
     assert switches[LEAF1].counters == {forwarded: (9, 900), other: (0, 0)}
 
 
-def test_a_switch_that_is_away_stops_only_what_needs_it(switches, fabric: str, run_controller, job_text: Texts) -> None:
+def test_a_switch_that_is_away_stops_only_what_needs_it(switches, fabric: str, run_controller) -> None:
     it = run_controller(fabric, job_text(hosts=(1, 2)))
     it.wait_for("ready:")
     for each in (LEAF2, SPINE1):
@@ -111,7 +111,9 @@ def test_a_switch_that_is_away_stops_only_what_needs_it(switches, fabric: str, r
 
 
 def test_a_controller_starts_without_a_switch_that_is_away(
-    switches, fabric: str, run_controller, job_text: Texts
+    switches,
+    fabric: str,
+    run_controller,
 ) -> None:
     switches[SPINE2].stop()
     it = run_controller(fabric, job_text(hosts=(1, 3)))
@@ -132,7 +134,7 @@ def test_without_any_switch_it_ends_and_names_them_all(switches, fabric: str, ru
     assert it.process.wait(timeout=60) == 1
 
 
-def test_what_one_switch_refuses_is_taken_back_at_all(switches, fabric: str, run_controller, job_text: Texts) -> None:
+def test_what_one_switch_refuses_is_taken_back_at_all(switches, fabric: str, run_controller) -> None:
     it = run_controller(fabric, job_text(hosts=(1, 3)))
     it.wait_for("ready:")
     held = [dict(each.entities) for each in switches]
@@ -145,7 +147,9 @@ def test_what_one_switch_refuses_is_taken_back_at_all(switches, fabric: str, run
 
 
 def test_a_second_controller_takes_over_every_switch_with_its_jobs_indices(
-    switches, fabric: str, run_controller, job_text: Texts
+    switches,
+    fabric: str,
+    run_controller,
 ) -> None:
     jobs = (job_text(hosts=(1, 3)), job_text("other", 2, hosts=(2, 4), base=4096))
     first = run_controller(fabric, jobs[1])
@@ -162,9 +166,7 @@ def test_a_second_controller_takes_over_every_switch_with_its_jobs_indices(
     assert [each.log for each in switches] == written
 
 
-def test_the_switches_of_a_running_controller_stay(
-    switches, fabric: str, run_controller, leafspine_text: Texts, tmp_path
-) -> None:
+def test_the_switches_of_a_running_controller_stay(switches, fabric: str, run_controller, tmp_path) -> None:
     it = run_controller(fabric)
     it.wait_for("ready:")
     (tmp_path / "fabric.toml").write_text(leafspine_text(addresses=["a:1", "a:2", "a:3", "a:4"]))

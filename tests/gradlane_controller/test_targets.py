@@ -23,6 +23,7 @@ from tests.gradlane_controller.running_switches import (
     find,
     gradlane_switch,
 )
+from tests.gradlane_controller.texts import fabric_text, job_text
 from tests.support.gradlane_packets import H1, H2, H3, gradient
 from tests.support.paths import P4INFO
 from tests.support.ports import free_ports
@@ -80,7 +81,8 @@ def read_everything(target: Target) -> set[bytes]:
 
 
 def test_state_survives_controllers_and_comes_back_after_the_switch(
-    target: Target, run_controller, fabric_text, job_text
+    target: Target,
+    run_controller,
 ) -> None:
     fabric = fabric_text(target.address, target.kind)
     job = job_text(servers=(3,), transport='multicast = "239.1.0.1"')
@@ -107,7 +109,7 @@ def test_state_survives_controllers_and_comes_back_after_the_switch(
 
 
 def test_thresholds_follow_the_file_and_ports_that_go_lose_their_meter(
-    target: Target, run_controller, fabric_text, job_text, tmp_path: Path
+    target: Target, run_controller, tmp_path: Path
 ) -> None:
     fabric = fabric_text(target.address, target.kind)
     it = run_controller(fabric, job_text())
@@ -124,7 +126,7 @@ def test_thresholds_follow_the_file_and_ports_that_go_lose_their_meter(
     assert len(after) == len(before)
 
 
-def test_a_second_controller_stands_by_and_takes_over(target: Target, run_controller, fabric_text, job_text) -> None:
+def test_a_second_controller_stands_by_and_takes_over(target: Target, run_controller) -> None:
     fabric = fabric_text(target.address, target.kind)
     first = run_controller(fabric, job_text())
     first.wait_for("ready:", 60)
@@ -137,7 +139,8 @@ def test_a_second_controller_stands_by_and_takes_over(target: Target, run_contro
 
 
 def test_what_a_host_asks_is_answered_and_what_is_refused_is_told(
-    target: Target, run_controller, fabric_text, job_text
+    target: Target,
+    run_controller,
 ) -> None:
     text = fabric_text(target.address, target.kind)
     for n in range(1, 5):
@@ -174,7 +177,7 @@ def test_what_a_host_asks_is_answered_and_what_is_refused_is_told(
     assert decided[None, "punted_arp"] >= 1
 
 
-def test_a_links_end_is_told_and_heard_by_lldp(target: Target, fake_switch, run_controller, fabric_text) -> None:
+def test_a_links_end_is_told_and_heard_by_lldp(target: Target, fake_switch, run_controller) -> None:
     """The other switch is there, but nothing that is sent to it arrives anywhere."""
     text = fabric_text(target.address, target.kind).replace("[[port]]", '[[port]]\nswitch = "s1"')
     text += f'[[switch]]\nname = "s2"\naddress = "{fake_switch.address}"\n'

@@ -2,7 +2,6 @@
 """What is kept and logged of gradients that the guard refused."""
 
 import logging
-from collections.abc import Callable
 
 import pytest
 from finsy import P4DigestList
@@ -11,12 +10,13 @@ from gradlane_controller.network import fabric
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.session import violations
 from gradlane_controller.session.violations import Violations
+from tests.gradlane_controller.texts import leafspine_text
 
 Values = dict[str, int]
 
 
 @pytest.fixture
-def where(leafspine_text: Callable[..., str]) -> Fabric:
+def where() -> Fabric:
     return fabric.parse(leafspine_text(), "f.toml")
 
 
