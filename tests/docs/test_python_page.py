@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.agents import agents, loopback
+from tests.support.members import job_file
 from tests.support.paths import DOCS
-from tests.support.running_agents import agents, job_file, loopback
 
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", (DOCS / "python.md").read_text(), flags=re.M | re.S)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.running_agents import Agent, agents, loopback, until
+from tests.support.agents import Agent, agents, loopback, until
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts in network namespaces around a switch in one of its own. All are removed at the end."""
+"""Network namespaces; and hosts in such around a switch in one of its own."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import socket
@@ -46,30 +47,59 @@ class Arrival:
     at: float
 
 
-class Network:
+class Namespaces(contextlib.AbstractContextManager):
+    """Network namespaces with what `_build` puts between them; all are removed at the end."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+        try:
+            for name in names:
+                ip("netns", "add", name)
+                ip("-n", name, "link", "set", "lo", "up")
+            self._build()
+        except BaseException:
+            self.close()
+            raise
+
+    def _build(self) -> None:
+        """Makes the links."""
+
+    @staticmethod
+    def inside(name: str) -> tuple[str, ...]:
+        """What makes a command run in a namespace."""
+        return ("ip", "netns", "exec", name)
+
+    def run(self, name: str, *command: str) -> None:
+        """Runs a command in a namespace."""
+        subprocess.run([*self.inside(name), *command], check=True, capture_output=True, text=True)
+
+    def close(self) -> None:
+        """Removes the namespaces."""
+        for name in self.names:
+            subprocess.run(["ip", "netns", "del", name], check=False, capture_output=True)
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Network(Namespaces):
     """Hosts 1..n, host k at 10.0.k.2 behind interface s{k} of the switch's namespace."""
 
     def __init__(self, hosts: int, name: str = "") -> None:
         self.prefix = f"glt{os.getpid()}{name}"
         self.switch = f"{self.prefix}-s"
-        self._namespaces = [self.switch, *(self.host(k) for k in range(1, hosts + 1))]
+        self._hosts = hosts
         self._sockets: list[socket.socket] = []
-        try:
-            self._build(hosts)
-        except BaseException:
-            self.close()
-            raise
+        super().__init__(self.switch, *(self.host(k) for k in range(1, hosts + 1)))
 
     def host(self, number: int) -> str:
         """Namespace of a host."""
         return f"{self.prefix}-{number}"
 
-    def _build(self, hosts: int) -> None:
-        for namespace in self._namespaces:
-            ip("netns", "add", namespace)
+    def _build(self) -> None:
+        for namespace in self.names:
             self.run(namespace, "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1")
-            ip("-n", namespace, "link", "set", "lo", "up")
-        for k in range(1, hosts + 1):
+        for k in range(1, self._hosts + 1):
             host = self.host(k)
             ip("link", "add", f"s{k}", "netns", self.switch, "type", "veth", "peer", "name", "eth0", "netns", host)
             for namespace, name in ((self.switch, f"s{k}"), (host, "eth0")):
@@ -80,10 +110,6 @@ class Network:
             ip("-n", host, "addr", "add", f"10.0.{k}.2/24", "dev", "eth0")
             ip("-n", host, "route", "add", "default", "via", f"10.0.{k}.1")
             ip("-n", host, "neigh", "add", f"10.0.{k}.1", "lladdr", "02:00:00:00:00:ff", "dev", "eth0")
-
-    def run(self, namespace: str, *command: str) -> None:
-        """Runs a command in a namespace."""
-        subprocess.run(["ip", "netns", "exec", namespace, *command], check=True, capture_output=True, text=True)
 
     def udp(self, host: int, *, tos: int = 0) -> socket.socket:
         """A UDP socket of a host, bound to port 9, with receive timestamps and a deep buffer."""
@@ -103,10 +129,8 @@ class Network:
         self._sockets.clear()
 
     def close(self) -> None:
-        """Removes the namespaces."""
         self.close_sockets()
-        for namespace in self._namespaces:
-            subprocess.run(["ip", "netns", "del", namespace], check=False, capture_output=True)
+        super().close()
 
 
 def send(sender: socket.socket, host: int, count: int, size: int, *, rate: float = 0.0, first: int = 0) -> None:

@@ -4,31 +4,17 @@
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from gradlane._core import ffi
 
 import gradlane
 from gradlane import AgentError, Communicator
-from tests.support import running_agents
+from tests.support.agents import Agent
 from tests.support.communicators import each, job_file, joined
-from tests.support.running_agents import NETWORK, Agent, agents, loopback
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Agent]]:
-    with agents(tmp_path_factory.mktemp("agents"), loopback(3)) as started:
-        yield started
-        assert [agent.process.poll() for agent in started] == [None] * 3, "no agent has died"
 
 
 def values(rank: int, shape: tuple[int, ...], dtype: str = "float32") -> np.ndarray:
@@ -36,11 +22,11 @@ def values(rank: int, shape: tuple[int, ...], dtype: str = "float32") -> np.ndar
     return random.integers(1, 5, shape).astype(dtype) if "float" not in dtype else random.random(shape).astype(dtype)
 
 
-@pytest.mark.parametrize(("hosts", "processes"), [(2, 1), (3, 1), (2, 2), (1, 3)])
-def test_every_collective(running: list[Agent], tmp_path: Path, hosts: int, processes: int) -> None:
-    size = hosts * processes
+@pytest.mark.parametrize(("machines", "processes"), [(2, 1), (3, 1), (2, 2), (1, 3)])
+def test_every_collective(hosts: list[Agent], tmp_path: Path, machines: int, processes: int) -> None:
+    size = machines * processes
     shape = (size * 6, 5)
-    with joined(running, job_file(tmp_path, hosts, processes), hosts, processes) as ranks:
+    with joined(hosts, job_file(tmp_path, machines, processes), machines, processes) as ranks:
         assert [(c.rank, c.size) for c in ranks] == [(k, size) for k in range(size)]
         inputs = [values(k, shape) for k in range(size)]
         total = np.sum(inputs, axis=0)
@@ -90,7 +76,7 @@ def pass_on(c: Communicator, array: np.ndarray) -> np.ndarray:
     return result
 
 
-def test_a_barrier_waits_for_the_last(running: list[Agent], tmp_path: Path) -> None:
+def test_a_barrier_waits_for_the_last(hosts: list[Agent], tmp_path: Path) -> None:
     arrived = []
 
     def come(c: Communicator) -> None:
@@ -100,12 +86,12 @@ def test_a_barrier_waits_for_the_last(running: list[Agent], tmp_path: Path) -> N
         c.barrier()
         assert arrived == [1]
 
-    with joined(running, job_file(tmp_path, 2), 2) as ranks:
+    with joined(hosts, job_file(tmp_path, 2), 2) as ranks:
         each(ranks, come)
 
 
-def test_groups_count_their_own_ranks(running: list[Agent], tmp_path: Path) -> None:
-    with joined(running, job_file(tmp_path, 3), 3) as ranks:
+def test_groups_count_their_own_ranks(hosts: list[Agent], tmp_path: Path) -> None:
+    with joined(hosts, job_file(tmp_path, 3), 3) as ranks:
         members = [ranks[0], ranks[2]]
         groups = each(members, lambda c: c.group([0, 2]))
         assert [(g.rank, g.size) for g in groups] == [(0, 2), (1, 2)]
@@ -120,7 +106,7 @@ def test_groups_count_their_own_ranks(running: list[Agent], tmp_path: Path) -> N
             ranks[0].group([2, 0])
 
 
-def test_names_may_come_in_any_order_and_handles_be_waited_for_in_any(running: list[Agent], tmp_path: Path) -> None:
+def test_names_may_come_in_any_order_and_handles_be_waited_for_in_any(hosts: list[Agent], tmp_path: Path) -> None:
     names = [f"layer {k}" for k in range(12)]
 
     def step(c: Communicator) -> dict[str, np.ndarray]:
@@ -133,7 +119,7 @@ def test_names_may_come_in_any_order_and_handles_be_waited_for_in_any(running: l
             )
         return {names[k]: handles[names[k]].wait(60) for k in random.permutation(12)}
 
-    with joined(running, job_file(tmp_path, 3), 3) as ranks:
+    with joined(hosts, job_file(tmp_path, 3), 3) as ranks:
         for _ in range(2):
             for results in each(ranks, step):
                 for k, name in enumerate(names):
@@ -142,9 +128,9 @@ def test_names_may_come_in_any_order_and_handles_be_waited_for_in_any(running: l
 
 
 @pytest.mark.parametrize("wire", ["float16", "bfloat16"])
-def test_float32_travels_as_the_jobs_wire_type(running: list[Agent], tmp_path: Path, wire: str) -> None:
+def test_float32_travels_as_the_jobs_wire_type(hosts: list[Agent], tmp_path: Path, wire: str) -> None:
     array = np.linspace(-3, 3, 5000, dtype=np.float32)
-    with joined(running, job_file(tmp_path, 2, transport=f'wire = "{wire}"'), 2) as ranks:
+    with joined(hosts, job_file(tmp_path, 2, transport=f'wire = "{wire}"'), 2) as ranks:
         named = each(ranks, lambda c: c.all_reduce(array, name="w"))
         exact = each(ranks, lambda c: c.all_reduce(array))
         sent = [c.statistics()["slices_sent"] for c in ranks]
@@ -156,9 +142,9 @@ def test_float32_travels_as_the_jobs_wire_type(running: list[Agent], tmp_path: P
     assert all(sent)
 
 
-def test_arrays_of_any_layout_and_type(running: list[Agent], tmp_path: Path) -> None:
+def test_arrays_of_any_layout_and_type(hosts: list[Agent], tmp_path: Path) -> None:
     grid = np.arange(60.0, dtype=np.float32).reshape(6, 10)
-    with joined(running, job_file(tmp_path, 2), 2) as ranks:
+    with joined(hosts, job_file(tmp_path, 2), 2) as ranks:
         for view in (grid[:, ::2], grid.T, grid[::-1]):
             for name in (None, f"view {view.shape} {view.strides}"):
                 for result in each(ranks, lambda c, view=view, name=name: c.all_reduce(view, name=name)):
@@ -176,18 +162,18 @@ def test_arrays_of_any_layout_and_type(running: list[Agent], tmp_path: Path) -> 
         assert [float(s) for s in scalar] == [1.5, 1.5]
 
 
-def test_bfloat16_arrays(running: list[Agent], tmp_path: Path) -> None:
+def test_bfloat16_arrays(hosts: list[Agent], tmp_path: Path) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     array = np.arange(8).astype(ml_dtypes.bfloat16)
-    with joined(running, job_file(tmp_path, 2), 2) as ranks:
+    with joined(hosts, job_file(tmp_path, 2), 2) as ranks:
         for name in (None, "w"):
             for result in each(ranks, lambda c, name=name: c.all_reduce(array, name=name)):
                 assert result.dtype == array.dtype
                 np.testing.assert_array_equal(result.astype(np.float32), np.arange(8))
 
 
-def test_shared_memory_is_reduced_in_place_without_a_copy(running: list[Agent], tmp_path: Path) -> None:
-    with joined(running, job_file(tmp_path, 2), 2) as ranks:
+def test_shared_memory_is_reduced_in_place_without_a_copy(hosts: list[Agent], tmp_path: Path) -> None:
+    with joined(hosts, job_file(tmp_path, 2), 2) as ranks:
         gradients = each(ranks, lambda c: c.gradient("w", (100, 30), layers=[(0, 1), (1500, 2)]))
         for gradient, c in zip(gradients, ranks, strict=True):
             gradient[:] = c.rank
@@ -204,10 +190,10 @@ def test_shared_memory_is_reduced_in_place_without_a_copy(running: list[Agent], 
             ranks[0].gradient("w", (2,))
 
 
-def test_an_array_larger_than_one_operation(running: list[Agent], tmp_path: Path) -> None:
+def test_an_array_larger_than_one_operation(hosts: list[Agent], tmp_path: Path) -> None:
     # Small slices, so that it takes several submissions: a message has at most 8192.
     file = job_file(tmp_path, 2, transport="slice_bytes = 64\ntrace_every = 0")
-    with joined(running, file, 2) as ranks:
+    with joined(hosts, file, 2) as ranks:
         arrays = [np.random.default_rng(k).integers(0, 1000, 400_000).astype(np.int32) for k in range(2)]
         for result in each(ranks, lambda c: c.all_reduce(arrays[c.rank], op="sum")):
             np.testing.assert_array_equal(result, arrays[0] + arrays[1])
@@ -217,8 +203,8 @@ def test_an_array_larger_than_one_operation(running: list[Agent], tmp_path: Path
             np.testing.assert_array_equal(result, arrays[1])
 
 
-def test_what_is_used_wrongly_is_told_and_the_job_goes_on(running: list[Agent], tmp_path: Path) -> None:
-    with joined(running, job_file(tmp_path, 2), 2) as ranks:
+def test_what_is_used_wrongly_is_told_and_the_job_goes_on(hosts: list[Agent], tmp_path: Path) -> None:
+    with joined(hosts, job_file(tmp_path, 2), 2) as ranks:
         first, second = ranks
         array = np.ones(10, np.float32)
         with pytest.raises(ValueError, match="no element type 'complex64'"):
@@ -248,8 +234,8 @@ def test_what_is_used_wrongly_is_told_and_the_job_goes_on(running: list[Agent], 
         first.all_reduce(array)
 
 
-def test_a_fork_is_not_the_connections_owner(running: list[Agent], tmp_path: Path) -> None:
-    with joined(running, job_file(tmp_path, 2), 2) as ranks:
+def test_a_fork_is_not_the_connections_owner(hosts: list[Agent], tmp_path: Path) -> None:
+    with joined(hosts, job_file(tmp_path, 2), 2) as ranks:
         child = os.fork()
         if not child:
             code = 1
@@ -263,8 +249,8 @@ def test_a_fork_is_not_the_connections_owner(running: list[Agent], tmp_path: Pat
         each(ranks, Communicator.barrier)
 
 
-def test_ctrl_c_ends_a_wait(running: list[Agent], tmp_path: Path) -> None:
-    with joined(running, job_file(tmp_path, 2), 2) as ranks:
+def test_ctrl_c_ends_a_wait(hosts: list[Agent], tmp_path: Path) -> None:
+    with joined(hosts, job_file(tmp_path, 2), 2) as ranks:
         pending = ranks[0].all_reduce(np.ones(10), asynchronous=True)
         before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell runs behind
         try:
@@ -277,9 +263,9 @@ def test_ctrl_c_ends_a_wait(running: list[Agent], tmp_path: Path) -> None:
         pending.wait(60)
 
 
-def test_what_was_lost_is_owed_and_can_be_saved(running: list[Agent], tmp_path: Path) -> None:
+def test_what_was_lost_is_owed_and_can_be_saved(hosts: list[Agent], tmp_path: Path) -> None:
     file = job_file(tmp_path, 2, loss="push = 0.2")
-    with joined(running, file, 2) as ranks:
+    with joined(hosts, file, 2) as ranks:
         zeros = np.zeros(50_000, np.float32)
         owed = np.zeros(50_000, np.float32)
         owed[10_000:20_000] = 4
@@ -300,159 +286,3 @@ def test_what_was_lost_is_owed_and_can_be_saved(running: list[Agent], tmp_path: 
 
 def test_the_package_has_it() -> None:
     assert gradlane.Communicator is Communicator
-
-
-def bad(command: dict[str, Any]) -> Callable[[Communicator], Any]:
-    """Puts a command into the ring that the library would not."""
-    return lambda c: c.connection.link.submit(ffi.new("gl_command *", command), ()).wait(60)
-
-
-COLLECTIVE = {"kind": 2, "collective": 1, "element_type": 1, "reduction": 3, "elements": 16}
-BAD_COMMANDS = {
-    "command 9 does not exist": {"kind": 9},
-    "tensor 77, which is not registered": {"kind": 1, "target": 77},
-    "there is no such group": {**COLLECTIVE, "target": 4000},
-    "there is no such collective": {**COLLECTIVE, "collective": 77},
-    "no such element type": {**COLLECTIVE, "element_type": 99},
-    "number of elements": {**COLLECTIVE, "elements": 1 << 60},
-    "no such reduction": {**COLLECTIVE, "reduction": 0},
-    "out of bounds": {**COLLECTIVE, "in": 1 << 40},
-    "out of bounds, or": {**COLLECTIVE, "in": (1 << 64) - 8},
-    "memory is missing": {**COLLECTIVE, "in_region": 4095},
-    "half overlapping": {**COLLECTIVE, "in": 0, "out": 8},
-    "send and receive need a pair": {**COLLECTIVE, "collective": 7},
-    "the root is not in the group": {**COLLECTIVE, "collective": 4, "root": 60000},
-}
-
-
-@pytest.mark.parametrize("problem", BAD_COMMANDS)
-def test_a_command_of_a_faulty_process_fails_its_job_and_no_other(
-    running: list[Agent], tmp_path: Path, problem: str
-) -> None:
-    file = job_file(tmp_path, 2)
-    with ThreadPoolExecutor(2) as pool:
-        ranks = list(pool.map(lambda rank: Communicator(file, rank, running[rank].socket), range(2)))
-    array = ranks[0].empty(100)  # region 0
-    assert ranks[0].connection.is_shared(array)
-    words = problem.removesuffix(", or")
-    for outcome in each(ranks, lambda c: told(c, bad(BAD_COMMANDS[problem]) if c.rank == 0 else Communicator.barrier)):
-        assert f"process 0 of rank 0 (h0, {NETWORK}.1)" in outcome
-        assert words in outcome
-    with joined(running, file, 2) as after:
-        each(after, Communicator.barrier)
-
-
-BAD_MESSAGES = {
-    "releases region 99": {"op": "release", "region": 99},
-    "it has no tensor 'v'": {"op": "forget", "name": "v"},
-    "a residual comes with one descriptor": {"op": "load", "name": "w"},
-    "unknown message 'reduce'": {"op": "reduce"},
-    "message 'release' lacks 'region'": {"op": "release"},
-}
-
-
-@pytest.mark.parametrize("problem", BAD_MESSAGES)
-def test_a_message_of_a_faulty_process_fails_its_job(running: list[Agent], tmp_path: Path, problem: str) -> None:
-    file = job_file(tmp_path, 2)
-    with ThreadPoolExecutor(2) as pool:
-        ranks = list(pool.map(lambda rank: Communicator(file, rank, running[rank].socket), range(2)))
-
-    def send(c: Communicator) -> None:
-        c.connection.link.tell(BAD_MESSAGES[problem])
-        c.barrier()
-
-    for outcome in each(ranks, lambda c: told(c, send if c.rank == 0 else Communicator.barrier)):
-        assert f"process 0 of rank 0 (h0, {NETWORK}.1)" in outcome
-        assert problem in outcome
-
-
-BAD_REQUESTS = {
-    "a region of -5 bytes": {"op": "region", "bytes": -5},
-    "message 'tensor' lacks 'name'": {"op": "tensor"},
-    "group .*each rank once": {"op": "group", "ranks": [0, 0], "label": "", "pair": False},
-    "has no tensor 'v'": {"op": "residual", "name": "v"},
-}
-
-
-def test_a_request_that_makes_no_sense_is_answered_so_and_the_job_goes_on(running: list[Agent], tmp_path: Path) -> None:
-    with joined(running, job_file(tmp_path, 2), 2) as ranks:
-        for problem, message in BAD_REQUESTS.items():
-            with pytest.raises(AgentError, match=problem):
-                ranks[0].connection.link.request(message)
-        each(ranks, Communicator.barrier)
-
-
-def test_a_process_that_is_killed_amid_an_all_reduce_is_named(running: list[Agent], tmp_path: Path) -> None:
-    file = job_file(tmp_path, 2, 2)
-    script = (
-        "import sys, numpy, gradlane; c = gradlane.Communicator(sys.argv[1], 3, sys.argv[2]); "
-        "c.all_reduce(numpy.ones(1000), asynchronous=True); print('under way', flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", script, str(file), str(running[1].socket)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
-        with ThreadPoolExecutor(3) as pool:
-            ranks = list(pool.map(lambda rank: Communicator(file, rank, running[rank // 2].socket), range(3)))
-        assert other.stdout is not None
-        assert other.stdout.readline() == "under way\n"
-        first = ranks[0].all_reduce(np.ones(1000), asynchronous=True)
-        other.kill()
-        with pytest.raises(AgentError, match=rf"rank 1 \(h1, {NETWORK}.2\): its training process 1 of 2 ended"):
-            first.wait(60)
-    for c in ranks:
-        with contextlib.suppress(AgentError):
-            c.close()
-
-
-def told(c: Communicator, function: Callable[[Communicator], Any]) -> str:
-    with pytest.raises(AgentError) as failure:
-        function(c)
-    with contextlib.suppress(AgentError):
-        c.close()
-    return str(failure.value)
-
-
-def test_random_bytes_in_the_ring_fail_the_job_and_nothing_else(running: list[Agent], tmp_path: Path) -> None:
-    file = job_file(tmp_path, 2)
-    for seed in range(5):
-        with ThreadPoolExecutor(2) as pool:
-            ranks = list(pool.map(lambda rank: Communicator(file, rank, running[rank].socket), range(2)))
-        completions = ranks[0].connection.link.completions
-        channel = completions._channel
-        noise = np.random.default_rng(seed).integers(0, 256, channel.nbytes).astype(np.uint8)
-        words = np.frombuffer(channel.map, np.uint8)
-        head, armed = words[:64].copy(), words[64:128].copy()
-        words[:] = noise
-        words[:64], words[64:128] = head, armed
-        del words
-        outcome = told(ranks[0], bad({"kind": 200}))
-        assert "rank 0" in outcome
-        told(ranks[1], Communicator.barrier)
-        assert running[0].process.poll() is None
-    with joined(running, file, 2) as after:
-        each(after, Communicator.barrier)
-
-
-def test_an_agent_that_dies_amid_a_collective_ends_the_waits(tmp_path: Path) -> None:
-    addresses = [f"{NETWORK}.{number + 11}" for number in range(2)]  # the other agents live on
-    file = running_agents.job_file(tmp_path, addresses)
-    with agents(tmp_path, addresses) as started:
-        with ThreadPoolExecutor(2) as pool:
-            ranks = list(pool.map(lambda rank: Communicator(file, rank, started[rank].socket), range(2)))
-        called = threading.Event()
-        errors: list[str] = []
-
-        def callback(error: AgentError | None) -> None:
-            errors.append(str(error))
-            called.set()
-
-        pending = ranks[0].connection.collective("barrier", None, None)
-        pending.add_done_callback(callback)
-        began = time.monotonic()
-        started[0].kill()
-        with pytest.raises(AgentError, match="the agent of this host is gone"):
-            pending.wait(60)
-        assert time.monotonic() - began < 5
-        assert called.wait(60)
-        assert "the agent of this host is gone" in errors[0]
-        with pytest.raises(AgentError, match=f"rank 0 .h0, {NETWORK}.11.*is gone"):
-            ranks[1].barrier()

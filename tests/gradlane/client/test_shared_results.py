@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from gradlane import Communicator
+from tests.support.agents import Agent
 from tests.support.communicators import each, job_file, joined
-from tests.support.running_agents import Agent
 
 LARGE = (5 << 20) // 4  # float32: a region of its own
 

@@ -16,7 +16,9 @@ import pytest
 
 from gradlane.commands import view
 from gradlane.ipc.status import AgentStatus
-from tests.support.agent_processes import GRADLANE, command, hosts, job_file, training
+from tests.support.agents import GRADLANE, agents, command, loopback
+from tests.support.communicators import training
+from tests.support.members import job_file
 
 COUNTS = {
     "slices_sent": 1000,
@@ -104,23 +106,23 @@ def test_durations(seconds: float, text: str) -> None:
 
 
 def test_status_and_top_of_a_running_job(tmp_path: Path) -> None:
-    file = job_file(tmp_path, 2, push=0.1)
-    with hosts(2, tmp_path) as agents, training(file, [agent.socket for agent in agents]):
-        found = json.loads(command("status", "--json", "--socket", agents[0].socket, check=True).stdout)
+    file = job_file(tmp_path, loopback(2), lines="[loss]\npush = 0.1")
+    with agents(tmp_path, loopback(2)) as hosts, training(file, hosts):
+        found = json.loads(command("status", "--json", "--socket", hosts[0].socket, check=True).stdout)
         job = found["jobs"]["trial"]
-        assert (found["addresses"], job["rank"], job["state"]) == ([agents[0].address], 0, "running")
+        assert (found["addresses"], job["rank"], job["state"]) == ([hosts[0].address], 0, "running")
         peer = job["peers"]["1"]
-        assert (peer["host"], peer["address"]) == ("h1", agents[1].address)
+        assert (peer["host"], peer["address"]) == ("h1", hosts[1].address)
         # Two steps of 100,000 elements: half is sent and half received as contributions, and so are the results.
         assert peer["counts"]["bytes_sent"] >= 2 * 2 * 200_000
         assert peer["counts"]["slices_delivered"] + peer["counts"]["slices_lost"] == peer["counts"]["slices_expected"]
         assert job["classes"][0]["counts"] == peer["counts"]  # one class, one peer
         assert job["classes"][0]["push"] == 0.1
         for arguments in (["status"], ["top", "--once", "--interval", "0.2"]):
-            shown = command(*arguments, "--socket", agents[0].socket, check=True).stdout
+            shown = command(*arguments, "--socket", hosts[0].socket, check=True).stdout
             assert "job trial: rank 0, running, started " in shown
             (row,) = [line.split() for line in shown.splitlines() if line.startswith("  rank 1")]
-            assert row[:4] == ["rank", "1", "h1", agents[1].address]
+            assert row[:4] == ["rank", "1", "h1", hosts[1].address]
             assert "others" in shown
             assert "budget used %" in shown
         assert row[4:6] == ["0.0", "0.0"]  # nothing happened while top looked
@@ -138,16 +140,16 @@ def _shows(terminal: int, words: bytes) -> None:
 
 @pytest.mark.parametrize("kind", ["xterm-256color", "vt100", "linux"])
 def test_top_in_a_terminal_sorts_goes_on_without_the_agent_and_quits(tmp_path: Path, kind: str) -> None:
-    with hosts(1, tmp_path) as agents:
+    with agents(tmp_path, loopback(1)) as hosts:
         terminal, other = pty.openpty()
         fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 150, 0, 0))
-        argv = [*GRADLANE, "top", "--interval", "0.2", "--socket", str(agents[0].socket)]
+        argv = [*GRADLANE, "top", "--interval", "0.2", "--socket", str(hosts[0].socket)]
         process = subprocess.Popen(argv, stdin=other, stdout=other, env={**os.environ, "TERM": kind})
         os.close(other)
         _shows(terminal, b"sorted by name")
         os.write(terminal, b"s")
         _shows(terminal, b"out Mbit")
-        agents[0].end()
+        hosts[0].end()
         _shows(terminal, b"no agent listens")
         os.write(terminal, b"q")
         assert process.wait(60) == 0
@@ -155,10 +157,10 @@ def test_top_in_a_terminal_sorts_goes_on_without_the_agent_and_quits(tmp_path: P
 
 
 def test_what_a_narrow_terminal_cuts_off_is_reached_sideways(tmp_path: Path) -> None:
-    with hosts(1, tmp_path) as agents:
+    with agents(tmp_path, loopback(1)) as hosts:
         terminal, other = pty.openpty()
         fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
-        argv = [*GRADLANE, "top", "--interval", "3600", "--socket", str(agents[0].socket)]
+        argv = [*GRADLANE, "top", "--interval", "3600", "--socket", str(hosts[0].socket)]
         process = subprocess.Popen(argv, stdin=other, stdout=other, env={**os.environ, "TERM": "xterm-256color"})
         os.close(other)
         _shows(terminal, b"sorted by name")
@@ -181,9 +183,9 @@ def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
 
 
 def test_top_ends_with_its_terminal_and_sleeps_in_between(tmp_path: Path) -> None:
-    with hosts(1, tmp_path) as agents:
+    with agents(tmp_path, loopback(1)) as hosts:
         terminal, other = pty.openpty()
-        argv = [*GRADLANE, "top", "--interval", "3600", "--socket", str(agents[0].socket)]
+        argv = [*GRADLANE, "top", "--interval", "3600", "--socket", str(hosts[0].socket)]
         process = subprocess.Popen(argv, stdin=other, stdout=other, env={**os.environ, "TERM": "vt100"})
         os.close(other)
         _shows(terminal, b"sorted by name")
@@ -204,8 +206,8 @@ def test_top_says_what_to_do_without_a_terminal_or_an_agent(tmp_path: Path) -> N
     gone = command("top", "--socket", tmp_path / "none.sock")
     assert gone.returncode == 1
     assert f"no agent listens on {tmp_path}/none.sock (No such file or directory): start it" in gone.stderr
-    with hosts(1, tmp_path) as agents:
-        piped = command("top", "--socket", agents[0].socket)
+    with agents(tmp_path, loopback(1)) as hosts:
+        piped = command("top", "--socket", hosts[0].socket)
         assert piped.returncode == 1
         assert "top needs a terminal; for a script there is `gradlane top --once`" in piped.stderr
     assert command("top", "--interval", "0").returncode == 2

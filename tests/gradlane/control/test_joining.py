@@ -13,7 +13,9 @@ import pytest
 
 from gradlane.daemon import agent
 from gradlane.daemon.config import AgentConfig
-from tests.support.running_agents import Lan, Member, agents, job_file, loopback, members
+from tests.support.agents import agents, loopback
+from tests.support.lan import Lan
+from tests.support.members import Member, job_file, members
 
 
 def slice_bytes(agent) -> int:
@@ -46,7 +48,7 @@ def test_slices_are_as_large_as_every_path_allows(tmp_path: Path, family: int, m
     with Lan(3, family) as lan:
         for k, mtu in enumerate(mtus):
             lan.port(k, "mtu", str(mtu))
-            lan.run(k, "ip", "link", "set", "eth0", "mtu", str(mtu))
+            lan.run(lan.space(k), "ip", "link", "set", "eth0", "mtu", str(mtu))
         with lan.agents(tmp_path) as hosts, members(job_file(tmp_path, lan.addresses), hosts) as joining:
             assert [member.next()[0] for member in joining] == ["joined"] * 3
             assert [slice_bytes(agent) for agent in hosts] == [largest] * 3
@@ -56,7 +58,7 @@ def test_a_narrow_path_that_says_nothing_is_found(tmp_path: Path) -> None:
     with Lan(2) as lan:
         # The hosts take 9000 bytes, what is between them 4321, and drops without a word what is larger.
         for k in range(2):
-            lan.run(k, "ip", "link", "set", "eth0", "mtu", "9000")
+            lan.run(lan.space(k), "ip", "link", "set", "eth0", "mtu", "9000")
             lan.port(k, "mtu", "4321")
         with lan.agents(tmp_path) as hosts:
             with members(job_file(tmp_path, lan.addresses), hosts) as joining:
@@ -74,9 +76,8 @@ def test_a_narrow_path_that_says_nothing_is_found(tmp_path: Path) -> None:
 
 def test_the_rate_of_a_slow_port_is_measured(tmp_path: Path) -> None:
     with Lan(3) as lan:
-        lan.run(
-            1, "tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "100mbit", "burst", "1600", "limit", "200k"
-        )
+        queue = ("tbf", "rate", "100mbit", "burst", "1600", "limit", "200k")
+        lan.run(lan.space(1), "tc", "qdisc", "add", "dev", "eth0", "root", *queue)
         with lan.agents(tmp_path) as hosts, members(job_file(tmp_path, lan.addresses), hosts) as joining:
             assert [member.next()[0] for member in joining] == ["joined"] * 3
             rates = {agent.status()["jobs"]["trial"]["conditions"]["rate"] for agent in hosts}
@@ -86,7 +87,7 @@ def test_the_rate_of_a_slow_port_is_measured(tmp_path: Path) -> None:
 
 def test_filtered_datagrams_are_named_though_control_connections_stand(tmp_path: Path) -> None:
     with Lan(2) as lan:
-        lan.run(1, "ip", "rule", "add", "priority", "10", "ipproto", "udp", "blackhole")
+        lan.run(lan.space(1), "ip", "rule", "add", "priority", "10", "ipproto", "udp", "blackhole")
         with lan.agents(tmp_path) as hosts, members(job_file(tmp_path, lan.addresses), hosts) as joining:
             said, seconds = joining[0].next()
         # Of two, each sees the other silent.

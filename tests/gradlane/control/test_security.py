@@ -19,15 +19,17 @@ from gradlane.control import handshake
 from gradlane.control.handshake import HANDSHAKE_SECONDS, Call, Refused
 from gradlane.control.listener import MAX_PENDING
 from gradlane.control.security import Credentials
+from tests.support.agents import Agent, agents, loopback, running
 from tests.support.certificates import Authority
-from tests.support.running_agents import KEY, Agent, Member, agents, job_file, loopback, members, running
+from tests.support.members import KEY, Member, job_file, members
 
 
 def configured(
     folder: Path, addresses: Sequence[str], configs: Sequence[Path | None]
 ) -> contextlib.AbstractContextManager[list[Agent]]:
-    places = enumerate(zip(addresses, configs, strict=True))
-    return running(*(Agent(address, folder / f"{number}.sock", config) for number, (address, config) in places))
+    options = [("--config", config) if config else () for config in configs]
+    places = enumerate(zip(addresses, options, strict=True))
+    return running(*(Agent(address, folder / f"{number}.sock", *more) for number, (address, more) in places))
 
 
 def what_both_say(files: Sequence[Path], hosts: Sequence[Agent]) -> list[str]:

@@ -18,8 +18,9 @@ from gradlane import wire
 from gradlane.client.connection import Connection
 from gradlane.client.tensor import Tensor
 from gradlane.errors import AgentError
+from tests.support.agents import NETWORK, PATIENCE, Agent, until
+from tests.support.members import KEY
 from tests.support.needs import needs_root
-from tests.support.running_agents import KEY, NETWORK, PATIENCE, Agent, until
 
 
 def job_file(folder: Path, workers: int, servers: int = 0, name: str = "job.toml", **changes: str) -> Path:

@@ -15,7 +15,7 @@ import pytest
 
 from gradlane.daemon import config
 from gradlane.daemon.config import AgentConfig, ConfigError, Endpoint, Log
-from tests.support.agent_processes import NETWORK, AgentProcess, command, until
+from tests.support.agents import NETWORK, AgentProcess, command, until
 from tests.support.needs import needs, needs_root
 from tests.support.paths import DOCS
 

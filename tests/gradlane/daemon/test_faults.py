@@ -14,19 +14,10 @@ import pytest
 
 from gradlane.control.peers import DEAD_SECONDS, HEARTBEAT_SECONDS
 from gradlane.daemon.liveness import STOPPED_SECONDS
+from tests.support.agents import PATIENCE, Agent, agents, loopback, running, until
+from tests.support.lan import Lan
+from tests.support.members import Member, job_file, members
 from tests.support.paths import ROOT
-from tests.support.running_agents import (
-    PATIENCE,
-    Agent,
-    Lan,
-    Member,
-    agents,
-    job_file,
-    loopback,
-    members,
-    running,
-    until,
-)
 
 # For the agents' own watches of once a second, and a busy machine: on a quiet one they take less than two.
 SLACK = 7.0
@@ -56,7 +47,7 @@ def test_a_killed_agent_is_named_at_once_and_a_new_one_takes_the_next_join(tmp_p
             assert joining[1].next()[0] == "the agent closed its socket"
         hosts[1].process.wait()
         hosts[1].start()  # its socket's file is still there
-        hosts[1].wait_ready()
+        hosts[1].wait_for("ready")
         with members(file, hosts) as joining:
             all_joined(joining)
 
@@ -87,7 +78,7 @@ def test_a_training_process_that_is_killed_or_stopped_is_named(tmp_path: Path, n
     addresses = loopback(2)
     file = job_file(tmp_path, addresses)
     join = (
-        "import sys, time; from pathlib import Path; from tests.support.running_agents import Member\n"
+        "import sys, time; from pathlib import Path; from tests.support.members import Member\n"
         "class At: socket = sys.argv[2]\n"
         "member = Member(Path(sys.argv[1]), 1, At); print(member.next()[0], flush=True); time.sleep(100)"
     )

@@ -15,15 +15,12 @@ from gradlane.control.peers import DEAD_SECONDS
 from gradlane.daemon.liveness import LATE_SECONDS, SILENT_SECONDS
 from gradlane.errors import AgentError
 from gradlane.wire import CONTROL_PORT
-from tests.support.running_agents import PATIENCE, Agent, Lan, agents, job_file, loopback, until
+from tests.support.agents import PATIENCE, agents, loopback, until
+from tests.support.communicators import each, join
+from tests.support.lan import Lan
+from tests.support.members import job_file
 
 SLACK = 3.0
-
-
-def communicators(file: Path, hosts: Sequence[Agent]) -> list[Communicator]:
-    """One at each agent."""
-    with ThreadPoolExecutor(len(hosts)) as pool:
-        return list(pool.map(lambda place: Communicator(file, place[0], place[1].socket), enumerate(hosts)))
 
 
 def all_reduce(workers: Sequence[Communicator], step: int) -> list[np.ndarray]:
@@ -33,14 +30,9 @@ def all_reduce(workers: Sequence[Communicator], step: int) -> list[np.ndarray]:
     return [p.wait(PATIENCE) for p in pending]
 
 
-def close(workers: Sequence[Communicator]) -> None:
-    with ThreadPoolExecutor(len(workers)) as pool:
-        list(pool.map(Communicator.close, workers))
-
-
 def test_all_reduces_survive_a_link_that_is_down_for_five_seconds(tmp_path: Path) -> None:
     with Lan(3) as lan, lan.agents(tmp_path) as hosts:
-        workers = communicators(job_file(tmp_path, lan.addresses), hosts)
+        workers = join(job_file(tmp_path, lan.addresses), hosts, len(hosts))
         all_reduce(workers, 0)
         with ThreadPoolExecutor(1) as pool:
             lan.port(1, "down")
@@ -52,14 +44,14 @@ def test_all_reduces_survive_a_link_that_is_down_for_five_seconds(tmp_path: Path
                 assert (result == 3 * 1 + 3).all()
         for result in all_reduce(workers, 2):
             assert (result == 3 * 2 + 3).all()
-        close(workers)
+        each(workers, Communicator.close)
 
 
 def test_datagrams_that_do_not_get_through_are_named_though_control_does(tmp_path: Path) -> None:
     with Lan(3) as lan, lan.agents(tmp_path) as hosts:
-        workers = communicators(job_file(tmp_path, lan.addresses), hosts)
+        workers = join(job_file(tmp_path, lan.addresses), hosts, len(hosts))
         all_reduce(workers, 0)
-        lan.run(1, "ip", "rule", "add", "priority", "10", "ipproto", "udp", "blackhole")
+        lan.run(lan.space(1), "ip", "rule", "add", "priority", "10", "ipproto", "udp", "blackhole")
         began = time.monotonic()
         with pytest.raises(AgentError) as caught:
             all_reduce(workers, 1)
@@ -76,10 +68,11 @@ def test_a_rank_whose_control_connection_is_held_up_is_not_dead_while_any_datagr
             job_file(tmp_path, [host.address for host in pair], f"{name}.toml", name=name, id=number)
             for number, (name, pair) in enumerate(zip(("heartbeats", "gradients"), pairs, strict=True), 1)
         ]
-        _idle, busy = [communicators(file, pair) for file, pair in zip(files, pairs, strict=True)]
+        _idle, busy = [join(file, pair, len(pair)) for file, pair in zip(files, pairs, strict=True)]
         for rank in (1, 2):
-            lan.run(rank, "ip", "rule", "add", "priority", "10", "ipproto", "tcp", "blackhole")
-        lan.run(2, "ip", "rule", "add", "priority", "10", "ipproto", "udp", "dport", f"{CONTROL_PORT}", "blackhole")
+            lan.run(lan.space(rank), "ip", "rule", "add", "priority", "10", "ipproto", "tcp", "blackhole")
+        udp = ("ipproto", "udp", "dport", f"{CONTROL_PORT}")
+        lan.run(lan.space(2), "ip", "rule", "add", "priority", "10", *udp, "blackhole")
         deadline = time.monotonic() + DEAD_SECONDS + 2
         step = 0
         while time.monotonic() < deadline:
@@ -99,7 +92,7 @@ def test_a_late_worker_is_named_by_who_waits_and_the_job_goes_on_when_it_comes(
 ) -> None:
     addresses = loopback(2)
     with agents(tmp_path, addresses) as hosts:
-        workers = communicators(job_file(tmp_path, addresses), hosts)
+        workers = join(job_file(tmp_path, addresses), hosts, len(hosts))
         began = time.monotonic()
         waits = workers[0].all_reduce(np.ones(1000, np.float32), op="sum", asynchronous=True)
         until(lambda: caplog.messages)
@@ -107,17 +100,17 @@ def test_a_late_worker_is_named_by_who_waits_and_the_job_goes_on_when_it_comes(
         named = rf"has made no progress for 1\d s: rank 1 \(h1, {addresses[1]}\) did not start it; the job waits 60 s"
         assert re.search(named, caplog.text)
         assert re.search(named, hosts[0].status()["jobs"]["trial"]["late"])
-        until(lambda: any(re.search(named, line) for line in hosts[0].lines), lambda: hosts[0].lines)
+        until(lambda: any(re.search(named, line) for line in hosts[0].log), lambda: hosts[0].log)
         workers[1].all_reduce(np.ones(1000, np.float32), op="sum")
         assert (waits.wait(PATIENCE) == 2).all()
         until(lambda: "late" not in hosts[0].status()["jobs"]["trial"])
-        close(workers)
+        each(workers, Communicator.close)
 
 
 def test_a_worker_that_does_not_come_ends_the_job_after_its_patience(tmp_path: Path) -> None:
     addresses = loopback(2)
     with agents(tmp_path, addresses) as hosts:
-        workers = communicators(job_file(tmp_path, addresses, patience=10), hosts)
+        workers = join(job_file(tmp_path, addresses, patience=10), hosts, len(hosts))
         with pytest.raises(AgentError, match=r"rank 1 .* did not start it; the job waits 10 s"):
             workers[0].all_reduce(np.ones(1000, np.float32), op="sum", asynchronous=True).wait(PATIENCE)
         with pytest.raises(AgentError, match=r"rank 1 .* did not start it"):

@@ -17,7 +17,9 @@ import pytest
 
 from gradlane.daemon import logs
 from gradlane.daemon.config import Log
-from tests.support.agent_processes import GRADLANE, NETWORK, AgentProcess, command, hosts, job_file, training, until
+from tests.support.agents import GRADLANE, NETWORK, Agent, agents, command, loopback, until
+from tests.support.communicators import training
+from tests.support.members import job_file
 
 PAGE = mmap.PAGESIZE
 
@@ -43,11 +45,11 @@ def handlers() -> Iterator[None]:
 def test_json_lines_have_stable_keys(tmp_path: Path) -> None:
     file = tmp_path / "agent.log"
     with (
-        hosts(2, tmp_path, "--log-format", "json") as agents,
-        training(job_file(tmp_path, 2), [agent.socket for agent in agents]),
+        agents(tmp_path, loopback(2), "--log-format", "json") as hosts,
+        training(job_file(tmp_path, loopback(2)), hosts),
     ):
-        agents[0].wait_for("joins")
-    file.write_text("\n".join(agents[0].log))
+        hosts[0].wait_for("joins")
+    file.write_text("\n".join(hosts[0].log))
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     assert all({"time", "level", "message", "job", "rank", "peer"} <= line.keys() for line in lines)
     joins = next(line for line in lines if "joins" in line["message"])
@@ -114,13 +116,13 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk_loses_lines_but_no_step_and_is_told_later(tmp_path: Path, small_disk: Path) -> None:
     file, config, ballast = small_disk / "agent.log", tmp_path / "agent.toml", small_disk / "ballast"
     config.write_text(f'[log]\nfile = "{file}"\nformat = "json"\n')
-    agents = [
-        AgentProcess(*own, "--address", f"{NETWORK}.{n + 1}", "--socket", tmp_path / f"{n}.sock")
+    hosts = [
+        Agent(f"{NETWORK}.{n + 1}", tmp_path / f"{n}.sock", *own)
         for n, own in enumerate([("--config", config), ()])  # one writer of the file: what is torn is its own
     ]
     try:
         until(lambda: file.exists() and "ready" in file.read_text())
-        agents[1].wait_for("ready")
+        hosts[1].wait_for("ready")
         with file.open("ab") as stream:
             stream.write(b"\n" * (-file.stat().st_size % PAGE))  # or some lines more would find room
         with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as stream:
@@ -128,23 +130,23 @@ def test_a_full_disk_loses_lines_but_no_step_and_is_told_later(tmp_path: Path, s
                 stream.write(b"x" * PAGE)
 
         def lose() -> bool:
-            agents[0].process.send_signal(signal.SIGHUP)
+            hosts[0].process.send_signal(signal.SIGHUP)
             return _lost(tmp_path) > 0
 
         until(lose)
-        with training(job_file(tmp_path, 2), [tmp_path / f"{n}.sock" for n in range(2)]):
+        with training(job_file(tmp_path, loopback(2)), hosts):
             pass
         ballast.unlink()
 
         def tell() -> bool:
-            agents[0].process.send_signal(signal.SIGHUP)
+            hosts[0].process.send_signal(signal.SIGHUP)
             return "log line(s) before this one were lost: No space left on device" in file.read_text()
 
         until(tell)
         lines = [json.loads(line) for line in file.read_text().splitlines() if line.endswith("}")]
         assert lines[-1]["level"] in ("info", "warning")
     finally:
-        assert [agent.end() for agent in agents] == [0, 0]
+        assert [agent.end() for agent in hosts] == [0, 0]
 
 
 def _lost(folder: Path) -> int:

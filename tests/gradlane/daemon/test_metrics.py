@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Prometheus metrics, read with the library's own parser."""
 
+import contextlib
 import re
 import urllib.request
 from pathlib import Path
@@ -12,7 +13,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from gradlane.daemon import metrics
-from tests.support.agent_processes import NETWORK, AgentProcess, Host, command, job_file, training
+from tests.support.agents import NETWORK, Agent, agents, command, loopback
+from tests.support.communicators import training
+from tests.support.members import job_file
 from tests.support.paths import DOCS
 
 
@@ -25,7 +28,12 @@ def scrape(address: str, openmetrics: bool = False) -> str:
         return answer.read().decode()
 
 
-def endpoint(agent: AgentProcess) -> str:
+def serving(folder: Path, count: int) -> contextlib.AbstractContextManager[list[Agent]]:
+    """Agents that serve metrics, each at a port of its own."""
+    return agents(folder, loopback(count), "--metrics", "127.0.0.1:0")
+
+
+def endpoint(agent: Agent) -> str:
     """Where an agent that was started with port 0 serves its metrics."""
     found = re.search(r"http://(\S+)/metrics", agent.wait_for("metrics at"))
     assert found
@@ -33,14 +41,10 @@ def endpoint(agent: AgentProcess) -> str:
 
 
 def test_a_running_jobs_metrics_are_named_and_labelled_as_prometheus_wants(tmp_path: Path) -> None:
-    agents = [Host(number, tmp_path, "--metrics", "127.0.0.1:0") for number in range(2)]
-    try:
-        with training(job_file(tmp_path, 2, push=0.1), [agent.socket for agent in agents]):
-            text = scrape(endpoint(agents[0]))
-            strict = {family.name for family in parse_openmetrics(scrape(endpoint(agents[0]), openmetrics=True))}
-    finally:
-        for agent in agents:
-            agent.end()
+    file = job_file(tmp_path, loopback(2), lines="[loss]\npush = 0.1")
+    with serving(tmp_path, 2) as hosts, training(file, hosts):
+        text = scrape(endpoint(hosts[0]))
+        strict = {family.name for family in parse_openmetrics(scrape(endpoint(hosts[0]), openmetrics=True))}
     families = {family.name: family for family in text_string_to_metric_families(text)}
     assert strict >= {name for name in families if not name.endswith("_info")}
     assert families.keys() >= {"gradlane_peer_round_trip_seconds", "gradlane_layer_class_slices_lost"}
@@ -86,24 +90,16 @@ def test_a_scrape_without_jobs_and_hostile_names_stay_parseable() -> None:
 
 
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
-    first = Host(0, tmp_path, "--metrics", "127.0.0.1:0")
-    try:
+    with serving(tmp_path, 1) as [first]:
         where = endpoint(first)
         second = command("agent", "--address", f"{NETWORK}.2", "--socket", tmp_path / "2.sock", "--metrics", where)
         assert second.returncode == 1
         assert f"metrics can't be served at {where}: Address already in use" in second.stderr
-    finally:
-        first.end()
 
 
 def test_the_guide_lists_every_metric(tmp_path: Path) -> None:
-    agents = [Host(number, tmp_path, "--metrics", "127.0.0.1:0") for number in range(2)]
-    try:
-        with training(job_file(tmp_path, 2), [agent.socket for agent in agents]):
-            text = scrape(endpoint(agents[0]))
-    finally:
-        for agent in agents:
-            agent.end()
+    with serving(tmp_path, 2) as hosts, training(job_file(tmp_path, loopback(2)), hosts):
+        text = scrape(endpoint(hosts[0]))
     guide = (DOCS / "agent.md").read_text()
     for family in text_string_to_metric_families(text):
         name = family.name

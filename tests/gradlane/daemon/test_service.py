@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.agent_processes import GRADLANE, NETWORK, AgentProcess
+from tests.support.agents import GRADLANE, NETWORK, Agent
 from tests.support.needs import needs
 from tests.support.paths import DOCS, ROOT
 
@@ -30,7 +30,7 @@ def manager(tmp_path: Path) -> Iterator[socket.socket]:
 
 def test_the_service_manager_is_told_of_start_reload_life_and_stop(tmp_path: Path, manager: socket.socket) -> None:
     environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "3000000"}
-    agent = AgentProcess("--address", f"{NETWORK}.1", "--socket", tmp_path / "a.sock", environment=environment)
+    agent = Agent(f"{NETWORK}.1", tmp_path / "a.sock", environment=environment)
     try:
         assert manager.recv(4096).decode().splitlines() == ["READY=1", f"STATUS=serving {NETWORK}.1"]
         assert (tmp_path / "a.sock").exists()  # ready means that a training process can connect
@@ -52,7 +52,7 @@ def test_the_service_manager_is_told_of_start_reload_life_and_stop(tmp_path: Pat
 
 def test_a_stopped_event_loop_gives_no_sign_of_life(tmp_path: Path, manager: socket.socket) -> None:
     environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "300000"}
-    agent = AgentProcess("--address", f"{NETWORK}.1", "--socket", tmp_path / "a.sock", environment=environment)
+    agent = Agent(f"{NETWORK}.1", tmp_path / "a.sock", environment=environment)
     try:
         agent.wait_for("ready")
         while b"WATCHDOG=1" not in manager.recv(4096):
@@ -73,7 +73,7 @@ def test_a_stopped_event_loop_gives_no_sign_of_life(tmp_path: Path, manager: soc
 
 def test_another_process_watchdog_is_not_fed(tmp_path: Path, manager: socket.socket) -> None:
     environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "100000", "WATCHDOG_PID": "1"}
-    agent = AgentProcess("--address", f"{NETWORK}.1", "--socket", tmp_path / "a.sock", environment=environment)
+    agent = Agent(f"{NETWORK}.1", tmp_path / "a.sock", environment=environment)
     try:
         assert b"READY=1" in manager.recv(4096)
         manager.settimeout(0.5)

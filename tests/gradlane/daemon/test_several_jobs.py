@@ -2,13 +2,14 @@
 """Several jobs on the same hosts, and several processes of a job on one host."""
 
 import contextlib
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
-from gradlane import Communicator
-from tests.support.running_agents import NETWORK, Agent, Lan, Member, job_file, loopback, members, running, until
+from tests.support.agents import NETWORK, Agent, agents, loopback, until
+from tests.support.communicators import each, joined
+from tests.support.lan import Lan
+from tests.support.members import Member, job_file, members
 
 
 def test_jobs_run_beside_each_other_and_one_that_fails_leaves_the_others(hosts: list[Agent], tmp_path: Path) -> None:
@@ -52,7 +53,7 @@ def test_an_agent_carries_as_many_jobs_as_its_file_says(tmp_path: Path) -> None:
     config = tmp_path / "agent.toml"
     config.write_text("[limits]\njobs = 1\n")
     files = [job_file(tmp_path, [address], f"{k}.toml", name=f"job{k}", id=k) for k in (1, 2)]
-    with running(Agent(address, tmp_path / "agent.sock", config)) as [agent], Member(files[0], 0, agent) as first:
+    with agents(tmp_path, [address], "--config", config) as [agent], Member(files[0], 0, agent) as first:
         assert first.next()[0] == "joined"
         with Member(files[1], 0, agent) as second:
             assert "runs at most 1 job(s) at once (limits.jobs of its file), now 'job1'" in second.next()[0]
@@ -80,12 +81,10 @@ def test_local_processes_join_and_leave_together(hosts: list[Agent], tmp_path: P
 def test_processes_on_hosts_with_ipv6_reduce_together(tmp_path: Path) -> None:
     with Lan(2, family=6) as lan, lan.agents(tmp_path) as hosts:
         file = job_file(tmp_path, lan.addresses, processes=2)
-        with ThreadPoolExecutor(4) as pool:
-            workers = list(pool.map(lambda rank: Communicator(file, rank, hosts[rank // 2].socket), range(4)))
+        with joined(hosts, file, 2, processes=2) as workers:
             arrays = [np.full(100_000, rank, np.float32) for rank in range(4)]
-            results = list(pool.map(lambda worker: worker.all_reduce(arrays[worker.rank], op="sum"), workers))
+            results = each(workers, lambda worker: worker.all_reduce(arrays[worker.rank], op="sum"))
             assert all((result == 0 + 1 + 2 + 3).all() for result in results)
-            list(pool.map(Communicator.close, workers))
 
 
 def test_the_local_process_that_dies_is_named_to_all(hosts: list[Agent], tmp_path: Path) -> None:

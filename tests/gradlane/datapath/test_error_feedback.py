@@ -2,30 +2,23 @@
 """Over links that drop: what is lost of a gradient is late, not lost."""
 
 import subprocess
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from gradlane import Communicator
-from tests.support.running_agents import Lan, job_file
+from tests.support.communicators import each, joined
+from tests.support.lan import Lan
+from tests.support.members import job_file
 
 STEPS, ELEMENTS, HOSTS = 12, 150_000, 3
-
-
-def each(ranks: list[Communicator], function: Callable[[Communicator], Any]) -> list[Any]:
-    with ThreadPoolExecutor(len(ranks)) as pool:
-        return [future.result(60) for future in [pool.submit(function, rank) for rank in ranks]]
 
 
 def impair(lan: Lan) -> None:
     """A third of the rate that the job file promises, and a buffer of a few slices."""
     for port in range(HOSTS):
         queue = ("tbf", "rate", "330mbit", "burst", "16kb", "limit", "24kb")
-        subprocess.run(["tc", "-n", f"{lan.name}b", "qdisc", "add", "dev", f"p{port}", "root", *queue], check=True)
+        subprocess.run(["tc", "-n", lan.bridge, "qdisc", "add", "dev", f"p{port}", "root", *queue], check=True)
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -35,9 +28,7 @@ def test_the_sum_over_all_steps_is_that_of_all_contributions_less_what_is_owed(t
         impair(lan)
         lines = "[loss]\npush = 0.3\n[[loss.classes]]\nlayers = [0, 0]\npush = 0.05\n"
         file = job_file(tmp_path, lan.addresses, lines=lines, processes=processes)
-        with lan.agents(tmp_path) as agents, ThreadPoolExecutor(HOSTS * processes) as pool:
-            places = range(HOSTS * processes)
-            ranks = list(pool.map(lambda rank: Communicator(file, rank, agents[rank // processes].socket), places))
+        with lan.agents(tmp_path) as agents, joined(agents, file, HOSTS, processes) as ranks:
             given, got = np.zeros(ELEMENTS, np.float32), np.zeros(ELEMENTS, np.float32)
             for step in range(STEPS):
                 gradients = [
@@ -56,7 +47,6 @@ def test_the_sum_over_all_steps_is_that_of_all_contributions_less_what_is_owed(t
                 got += results[0] * HOSTS * processes
             owed = sum(c.residuals()["w"] for c in ranks[::processes]) * processes
             counts = [c.statistics() for c in ranks[::processes]]
-            list(pool.map(Communicator.close, ranks))
     assert sum(c["kept_slices"] for c in counts) > 0, "the links have dropped nothing: this shows nothing"
     assert sum(c["slices_lost"] for c in counts) == sum(c["kept_slices"] for c in counts)
     assert [c["budget_violations"] for c in counts] == [0] * HOSTS
@@ -67,8 +57,7 @@ def test_without_feedback_a_mean_is_that_of_what_arrived_and_a_maximum_loses_not
     with Lan(HOSTS) as lan:
         impair(lan)
         file = job_file(tmp_path, lan.addresses, lines="[loss]\npush = 0.3\nerror_feedback = false\n")
-        with lan.agents(tmp_path) as agents, ThreadPoolExecutor(HOSTS) as pool:
-            ranks = list(pool.map(lambda rank: Communicator(file, rank, agents[rank].socket), range(HOSTS)))
+        with lan.agents(tmp_path) as agents, joined(agents, file, HOSTS) as ranks:
             ones = np.ones(ELEMENTS, np.float32)
             for _ in range(STEPS):
                 for result in each(ranks, lambda c: c.all_reduce(ones, name="w")):
@@ -78,7 +67,6 @@ def test_without_feedback_a_mean_is_that_of_what_arrived_and_a_maximum_loses_not
                 np.testing.assert_array_equal(result, ones * (HOSTS - 1))
             assert not any(c.residuals()["w"].any() for c in ranks)
             counts = [c.statistics() for c in ranks]
-            list(pool.map(Communicator.close, ranks))
     assert lost > 0, "the links have dropped nothing: this shows nothing"
     assert sum(c["slices_lost"] for c in counts) == lost
     assert [c["kept_slices"] for c in counts] == [0] * HOSTS

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.agent_processes import AgentProcess, command, hosts, job_file
+from tests.support.agents import Agent, agents, command, loopback, running
+from tests.support.members import job_file
 from tests.support.needs import needs, needs_root
 
 pytestmark = [needs_root, needs("ethtool")]
@@ -85,26 +86,19 @@ def fabric(request: pytest.FixtureRequest) -> Iterator[Fabric]:
 
 
 @pytest.fixture
-def agents(fabric: Fabric, tmp_path: Path) -> Iterator[dict[str, AgentProcess]]:
+def ready_agents(fabric: Fabric, tmp_path: Path) -> Iterator[dict[str, Agent]]:
     """An agent at each host."""
     started = {
-        name: AgentProcess(
-            "--address", address, "--socket", tmp_path / f"{name}.sock", prefix=("ip", "netns", "exec", PREFIX + name)
-        )
+        name: Agent(address, tmp_path / f"{name}.sock", prefix=("ip", "netns", "exec", PREFIX + name))
         for name, address in zip("ab", fabric.addresses, strict=True)
     }
-    try:
-        for agent in started.values():
-            agent.wait_for("ready")
+    with running(*started.values()):
         yield started
-    finally:
-        for agent in started.values():
-            agent.end()
 
 
 def examine(fabric: Fabric, tmp_path: Path, changes: str = "") -> tuple[int, list[dict]]:
     """Exit code and findings of the doctor at host a."""
-    file = job_file(tmp_path, 2, addresses=fabric.addresses)
+    file = job_file(tmp_path, fabric.addresses)
     file.write_text(file.read_text().replace('rate = "1gbit"\n', f'rate = "1gbit"\n{changes}\n'))
     arguments = ("doctor", "--json", "--job", file, "--socket", tmp_path / "a.sock")
     done = command(*arguments, prefix=("ip", "netns", "exec", f"{PREFIX}a"))
@@ -121,7 +115,7 @@ def state_of(findings: list[dict], words: str) -> str:
 
 
 @both_families
-@pytest.mark.usefixtures("agents")
+@pytest.mark.usefixtures("ready_agents")
 def test_a_healthy_path(fabric: Fabric, tmp_path: Path) -> None:
     code, findings = examine(fabric, tmp_path)
     assert code == 0, findings
@@ -139,7 +133,7 @@ def test_a_healthy_path(fabric: Fabric, tmp_path: Path) -> None:
 
 
 @both_families
-@pytest.mark.usefixtures("agents")
+@pytest.mark.usefixtures("ready_agents")
 def test_what_is_wrong_at_this_host_and_on_the_way(fabric: Fabric, tmp_path: Path) -> None:
     fabric.run("a", "ethtool -K eth0 tx-udp-segmentation off")
     fabric.run("r", "ip link set to-b mtu 1300")
@@ -155,7 +149,7 @@ def test_what_is_wrong_at_this_host_and_on_the_way(fabric: Fabric, tmp_path: Pat
     assert state_of(findings, "path MTU 1300") == "ok"
 
 
-@pytest.mark.usefixtures("agents")
+@pytest.mark.usefixtures("ready_agents")
 def test_a_link_that_swallows_large_packets_in_silence(fabric: Fabric, tmp_path: Path) -> None:
     # The sender of the link believes in 1500 bytes, the receiver takes fewer: nobody tells.
     fabric.run("r", "sysctl -q net.ipv4.icmp_ratemask=0")
@@ -191,7 +185,7 @@ def test_a_next_hop_that_is_dead_and_an_address_that_is_not_here(fabric: Fabric,
 
 
 @both_families
-@pytest.mark.usefixtures("agents")
+@pytest.mark.usefixtures("ready_agents")
 def test_a_router_that_changes_dscp(fabric: Fabric, tmp_path: Path) -> None:
     with fabric.rewriting(10):
         code, findings = examine(
@@ -202,16 +196,16 @@ def test_a_router_that_changes_dscp(fabric: Fabric, tmp_path: Path) -> None:
 
 
 def test_two_agents_on_one_machine(tmp_path: Path) -> None:
-    with hosts(2, tmp_path) as agents:
-        for rank, agent in enumerate(agents):
-            file = job_file(tmp_path, 2)
+    with agents(tmp_path, loopback(2)) as hosts:
+        for rank, agent in enumerate(hosts):
+            file = job_file(tmp_path, loopback(2))
             done = command("doctor", "--json", "--job", file, "--socket", agent.socket)
             findings = json.loads(done.stdout)
             assert done.returncode == 0, findings
             assert state_of(findings, f"lo has {agent.address}") == "ok"
             assert state_of(findings, "path MTU 65535") == "ok"
             assert {finding["check"] for finding in findings if finding["check"].startswith("rank")} == {
-                f"rank {1 - rank} (h{1 - rank}, {agents[1 - rank].address})"
+                f"rank {1 - rank} (h{1 - rank}, {hosts[1 - rank].address})"
             }
             assert not [finding for finding in findings if "a link of the path" in finding["text"]]
 

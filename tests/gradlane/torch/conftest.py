@@ -5,18 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.gradlane.torch.ranks import Agent
+from tests.support.agents import Agent, loopback
+from tests.support.agents import agents as started
 
 
 @pytest.fixture(scope="session")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Agent]]:
-    """Four of them."""
-    folder = tmp_path_factory.mktemp("agents")
-    started: list[Agent] = []
-    try:
-        for number in range(4):
-            started.append(Agent(number, folder))
-        yield started
-    finally:
-        for agent in started:
-            agent.end()
+    """Four of them; other tests have the addresses before theirs."""
+    with started(tmp_path_factory.mktemp("agents"), loopback(4, first=101)) as running:
+        yield running

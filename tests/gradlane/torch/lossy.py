@@ -15,7 +15,8 @@ import torch
 from torch import nn
 
 import gradlane.torch
-from tests.gradlane.torch.ranks import Agent, job_file
+from tests.gradlane.torch.ranks import job_file
+from tests.support.agents import Agent, agents, loopback
 
 # Less than the first burst of two workers, so that the queue overflows.
 BOTTLENECK = ("root", "tbf", "rate", "80mbit", "burst", "20kb", "limit", "20kb")
@@ -59,13 +60,17 @@ class Worker:
 
 def main(folder: Path) -> dict[str, Any]:
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-    agents = [Agent(number, folder) for number in range(2)]
-    job = job_file(folder / "job.toml", agents, push="0.3", wire="float32")
+    with agents(folder, loopback(2)) as hosts:
+        return compare(folder, hosts)
+
+
+def compare(folder: Path, hosts: list[Agent]) -> dict[str, Any]:
+    job = job_file(folder / "job.toml", hosts, push="0.3", wire="float32")
     with ThreadPoolExecutor(2) as pool:
 
         def run(first: int, last: int, states: Any = (None, None), lossy: bool = False) -> tuple[list[Worker], Any]:
             """The workers after these steps, and how many slices were lost for good."""
-            workers = list(pool.map(lambda rank: Worker(rank, job, agents, states[rank]), range(2)))
+            workers = list(pool.map(lambda rank: Worker(rank, job, hosts, states[rank]), range(2)))
             if lossy:
                 subprocess.run(["tc", "qdisc", "add", "dev", "lo", *BOTTLENECK], check=True)
             list(pool.map(lambda worker: worker.train(first, last), workers))
@@ -91,8 +96,6 @@ def main(folder: Path) -> dict[str, Any]:
             state["session"]["residuals"] = {}
         workers, _ = run(4, 7, states)
         without = end(workers)
-    for agent in agents:
-        agent.end()
     return {
         "lost": lost,
         "owed": owed,

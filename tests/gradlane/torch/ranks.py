@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts agents and the processes of a job on loopback addresses, forked from one that has imported PyTorch already."""
+"""The processes of a job, forked from one that has imported PyTorch already."""
 
 import contextlib
 import faulthandler
-import multiprocessing
 import os
-import subprocess
-import sys
-import threading
 import traceback
 import warnings
 from collections.abc import Callable, Generator, Sequence
@@ -16,35 +12,10 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-# Far from 127.0.0.1, so that agents of the machine itself are not met, nor those of another run of the tests.
-NETWORK = f"127.{47 + os.getpid() % 200}.{os.getpid() // 200 % 250}"
-FIRST = 101  # the tests of the agent have the addresses before
+from tests.support.agents import Agent
+from tests.support.forkserver import FORKSERVER
+
 PATIENCE = 180.0  # seconds that the processes of a test may take
-_CONTEXT = multiprocessing.get_context("forkserver")
-# As in tests/lab/training/worker_processes.py: of all tests of one pytest there is one such server.
-_CONTEXT.set_forkserver_preload(["torch", "torch.distributed.fsdp", "torch._dynamo", "gradlane.torch"])
-
-
-class Agent:
-    """An agent's process, with its address and socket."""
-
-    def __init__(self, number: int, folder: Path) -> None:
-        self.address = f"{NETWORK}.{FIRST + number}"
-        self.socket = folder / f"{number}.sock"
-        command = [sys.executable, "-m", "gradlane.cli", "agent", "--address", self.address]
-        self.process = subprocess.Popen([*command, "--socket", str(self.socket)], stderr=subprocess.PIPE, text=True)
-        assert self.process.stderr is not None
-        line = self.process.stderr.readline()
-        if "ready" not in line:
-            self.end()
-            raise AssertionError(line)
-        threading.Thread(target=self.process.stderr.read, daemon=True).start()  # so that it never blocks on its log
-
-    def end(self) -> None:
-        """Ends it, if it still runs."""
-        if self.process.poll() is None:
-            self.process.terminate()
-        self.process.wait(60)
 
 
 def template(**changes: str) -> str:
@@ -78,10 +49,10 @@ def run(
     folder = job.parent / f"{function.__name__}-{len(list(job.parent.iterdir()))}"
     folder.mkdir()
     for rank in range(size):
-        mine, theirs = _CONTEXT.Pipe()
+        mine, theirs = FORKSERVER.Pipe()
         environment = {"GRADLANE_JOB": str(job), "GRADLANE_SOCKET": str(agents[rank // processes].socket)}
         environment |= {"RANK": str(rank), "WORLD_SIZE": str(size)}
-        child = _CONTEXT.Process(
+        child = FORKSERVER.Process(
             target=_child, args=(theirs, environment, function, (rank, size, str(folder), *arguments)), daemon=True
         )
         child.start()

@@ -4,8 +4,9 @@
 from pathlib import Path
 
 from lab.training.config import Config, Node
-from tests.gradlane.torch.ranks import Agent, job_file, run
+from tests.gradlane.torch.ranks import job_file, run
 from tests.gradlane.torch.worker_arms import train_arm
+from tests.support.agents import Agent
 
 STEPS = 6
 

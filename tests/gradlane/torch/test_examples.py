@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.gradlane.torch.ranks import Agent, job_file, run
+from tests.gradlane.torch.ranks import job_file, run
 from tests.gradlane.torch.worker_examples import run_example
+from tests.support.agents import Agent
 from tests.support.ports import free_ports
 
 

@@ -17,7 +17,8 @@ from gradlane.torch.overlapped import OverlappedOptimizer
 from gradlane.torch.session import Session
 from gradlane.torch.staging import Staging
 from tests.gradlane.torch import worker_overlap
-from tests.gradlane.torch.ranks import Agent, job_file, run
+from tests.gradlane.torch.ranks import job_file, run
+from tests.support.agents import Agent
 
 PATIENCE = 20.0
 

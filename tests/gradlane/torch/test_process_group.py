@@ -9,7 +9,8 @@ import pytest
 from gradlane.errors import AgentError
 from gradlane.torch import rendezvous
 from tests.gradlane.torch import worker_collectives, worker_training
-from tests.gradlane.torch.ranks import Agent, job_file, run
+from tests.gradlane.torch.ranks import job_file, run
+from tests.support.agents import Agent
 
 
 @pytest.mark.parametrize("size", [2, 4])

@@ -12,7 +12,8 @@ import torch
 from gradlane.errors import AgentError
 from gradlane.torch.staging import Staging
 from tests.gradlane.torch import worker_staging
-from tests.gradlane.torch.ranks import Agent, job_file, run
+from tests.gradlane.torch.ranks import job_file, run
+from tests.support.agents import Agent
 
 
 class Exchange:

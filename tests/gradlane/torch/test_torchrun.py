@@ -7,7 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.gradlane.torch.ranks import Agent, template
+from tests.gradlane.torch.ranks import template
+from tests.support.agents import Agent
 
 
 def test_a_group_that_torchrun_restarts_joins_again(agents: list[Agent], tmp_path: Path) -> None:

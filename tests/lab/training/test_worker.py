@@ -17,9 +17,8 @@ from lab.training.config import Config, Node
 from lab.training.records import explain
 from tests.lab.training import worker_processes
 from tests.lab.training.worker_processes import Process
+from tests.support.agents import NETWORK
 
-# Another one for each run of the tests, as the ports are always the same.
-NETWORK = f"127.{47 + os.getpid() % 200}.{os.getpid() // 200 % 250}"
 TRAIN = (sys.executable, "-m", "lab.train")
 
 

@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts the processes of a run as children of a server that has imported PyTorch, which takes seconds, once."""
+"""Starts the processes of a run."""
 
 import faulthandler
-import multiprocessing
 import os
 import sys
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from lab.training.config import Config
-
-_CONTEXT = multiprocessing.get_context("forkserver")
-# As in tests/gradlane/torch/ranks.py: of all tests of one pytest there is one such server.
-_CONTEXT.set_forkserver_preload(["torch", "torch.distributed.fsdp", "torch._dynamo", "gradlane.torch"])
+from tests.support.forkserver import FORKSERVER
 
 Process = ForkServerProcess
 PATIENCE = 180.0  # seconds that a process may take; before that it says where it hangs
@@ -29,7 +25,7 @@ def start(config: Config, folder: Path) -> list[Process]:
     for role, node in roles:
         files = ["--config", str(folder / "run.json"), "--out", str(folder / f"{node.rank}.jsonl")]
         arguments = [role, "--rank", str(node.rank), *files]
-        process = _CONTEXT.Process(target=_run, args=(arguments, folder / f"{node.rank}.err"), daemon=True)
+        process = FORKSERVER.Process(target=_run, args=(arguments, folder / f"{node.rank}.err"), daemon=True)
         process.start()
         started.append(process)
     return started
