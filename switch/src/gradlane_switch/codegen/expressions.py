@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """C for expressions. Nothing but indices and numbers of the program gets into it.
 
-What fits in 64 bits is a `uint64_t`; wider values are structs of words (runtime/wide.h).
+What fits in 64 bits is a `uint64_t`; wider values are structs of words (runtime/base/wide.h).
 """
 
 from __future__ import annotations

@@ -9,19 +9,19 @@ import shutil
 import stat
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 from gradlane_switch.errors import BuildError
 
 RUNTIME = Path(__file__).parent / "runtime"
-FLOORS = ("base", "packets", "tables", "state", "program", "wire", "ports", "dataplane")
-"""Folders of the runtime, lowest first: each includes and calls itself and those before it only."""
 _FLAGS = (
     "-std=gnu11",
     "-D_GNU_SOURCE",
     "-O3",
     "-fPIC",
+    "-fno-semantic-interposition",
     "-shared",
     "-pthread",
     "-Wall",
@@ -41,15 +41,25 @@ def program_library(source: str) -> Path:
 
 
 def interface() -> str:
-    """Declarations of all that Python sees of the runtime: each floor's api.h, without what only a compiler reads."""
-    text = "".join(_files("api.h").values())
-    return "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    """Declarations of all that Python sees of the runtime: each part's api.h, after those that it includes."""
+    included: set[Path] = set()
+    return "\n".join(line for path in sorted(RUNTIME.glob("*/api.h")) for line in _declarations(path, included))
+
+
+def _declarations(path: Path, included: set[Path]) -> Iterator[str]:
+    if path in included:
+        return
+    included.add(path)
+    for line in path.read_text().splitlines():
+        if line.startswith('#include "'):
+            yield from _declarations(RUNTIME / line.split('"')[1], included)
+        elif not line.startswith("#"):
+            yield line
 
 
 def _files(pattern: str) -> dict[str, str]:
     """Contents of the runtime's files, by path from its root, as they are included."""
-    files = [path for floor in FLOORS for path in sorted((RUNTIME / floor).glob(pattern))]
-    return {str(path.relative_to(RUNTIME)): path.read_text() for path in files}
+    return {str(path.relative_to(RUNTIME)): path.read_text() for path in sorted(RUNTIME.rglob(pattern))}
 
 
 def _build(kind: str, sources: dict[str, str]) -> Path:

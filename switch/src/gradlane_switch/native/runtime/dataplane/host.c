@@ -104,7 +104,7 @@ void gl_process_packet(gl_dataplane *dp, gl_packet *packet, uint64_t at) {
         dp->shared.host.discard(&dp->shared.host, packet, 1);
         return;
     }
-    if (!packet->kept && gl_port_is_traced(&dp->shared, packet->port)) {
+    if (gl_port_is_traced(&dp->shared, packet->port) && !packet->kept) {
         packet->traced = ++dp->shared.trace_last;
     }
     gl_tracer *tracer = dp->shared.host.tracer = gl_tracer_of(&dp->shared, packet);
