@@ -200,8 +200,8 @@ def test_the_status_tells_the_ways_that_traces_took(hosts: list[Agent], tmp_path
     command = [sys.executable, "-m", "gradlane.cli", "status", "--socket", str(hosts[0].socket)]
     until(lambda: connections[0].statistics()["traces_returned"])
     found = connections[0].statistics()
-    assert found["paths"]["1"]["routes"] == {"": found["traces_returned"]}  # loopback has no switch
-    assert found["paths"]["1"]["hops"] == []
+    assert found["flows"]["1"]["paths"] == {"": found["traces_returned"]}  # loopback has no switch
+    assert found["flows"]["1"]["hops"] == []
     text = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
     assert "no switch on the path adds records" in text
     close(connections)

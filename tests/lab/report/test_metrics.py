@@ -20,7 +20,7 @@ COUNTS = ("sent", "expected", "delivered", "lost", "repaired", "duplicate")
 
 def statistics(scale: int) -> dict[str, Any]:
     counts = {f"slices_{name}": scale * (index + 1) for index, name in enumerate(COUNTS)}
-    return {**counts, "budget_total": 7 * scale, "budget_violations": 0, "bad_token": 1, "bad_length": 2, "paths": {}}
+    return {**counts, "budget_total": 7 * scale, "budget_violations": 0, "bad_token": 1, "bad_length": 2, "flows": {}}
 
 
 def write(path: Path, *records: dict[str, Any]) -> RecordFile:

@@ -246,8 +246,8 @@ def details(job: JobStatus) -> Iterable[Line]:
     for key, value in counts.items():
         yield Line(f"    {key:20} {value}")
     for rank, peer in job["peers"].items():
-        for route, count in peer.get("routes", {}).items():
-            ports = f"switch:ports {route}" if route else "no switch on the path adds records"
+        for path, count in peer.get("paths", {}).items():
+            ports = f"switch:ports {path}" if path else "no switch on the path adds records"
             yield Line(f"  path to rank {rank}: {ports} ({count} traces)")
         for hop in peer.get("hops", []):
             yield Line(

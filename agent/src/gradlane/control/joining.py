@@ -32,27 +32,26 @@ async def agree(job: Job, rank: int, peers: Peers, prober: Prober) -> Agreement:
     """Measures the paths and agrees on them, when all are connected. Raises AgentError naming what prevents it."""
     if rank == 0:
         # Numbers of a job that comes later are higher, so the switches' budget slots are its own.
-        mine = {"token": secrets.randbits(64), "message_base": int(time.time() * 1000) & 0xFFFFFFFF}
-        peers.tell("session", mine)
-        session = mine
+        identity = {"token": secrets.randbits(64), "message_base": int(time.time() * 1000) & 0xFFFFFFFF}
+        peers.tell("session", identity)
     else:
-        [session] = await peers.told("session", [0], job.patience)
+        [identity] = await peers.told("session", [0], job.patience)
     addresses = [member.address for member in job.members]
-    probes = prober.add(job.id, rank, int(session["token"]), addresses, peers.hear)  # until the job ends
+    probes = prober.add(job.id, rank, int(identity["token"]), addresses, peers.hear)  # until the job ends
     peers.beat = probes.beat
     await peers.reach(Stage.TOKEN_KNOWN, job.patience)
     measured = await _measure(job, rank, peers, prober, probes)
     if rank == 0:
         others = list(range(1, len(job.members)))
-        told = [_Measured(**values) for values in await peers.told("paths", others, job.patience)]
-        agreed = _decide(job, [measured, *told])
+        theirs = [_Measured(**values) for values in await peers.told("paths", others, job.patience)]
+        agreed = _decide(job, [measured, *theirs])
         peers.tell("agreement", agreed)
     else:
         peers.tell("paths", asdict(measured), [0])
         [agreed] = await peers.told("agreement", [0], job.patience)
     return Agreement(
-        int(session["token"]),
-        int(session["message_base"]),
+        int(identity["token"]),
+        int(identity["message_base"]),
         int(agreed["slice_bytes"]),
         Conditions(float(agreed["rate"]), float(agreed["latency"])),
     )

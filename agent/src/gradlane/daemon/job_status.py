@@ -10,25 +10,27 @@ from gradlane.job import Job
 from gradlane.job.loss import Loss
 
 
-def path(engine: Engine, rank: int) -> dict[str, Any]:
-    """What is known of the paths to a rank. `routes`: traces by their path; `hops`: what the latest trace met."""
+def flow(engine: Engine, rank: int) -> dict[str, Any]:
+    """The state of the flow to a rank. `paths`: traces by the path they took; `hops`: what the latest trace met."""
     rate, srtt = engine.flow(rank)
     paths = engine.paths(rank)
     return {
         "rate": rate,
         "srtt_us": srtt,
-        "routes": {path.name: path.count for path in paths},
+        "paths": {path.name: path.count for path in paths},
         "hops": list(paths[0].hops) if paths else [],
     }
 
 
-def peers(job: Job, rank: int, connections: Peers, paths: dict[str, Any], engine: Engine | None) -> dict[str, Any]:
-    """Every other rank of the job, as this one sees it. `paths`: what `path` says of each, empty before the join."""
+def peers(
+    job: Job, rank: int, connections: Peers, flows: dict[str, Any], engine: Engine | None
+) -> dict[str, PeerStatus]:
+    """Every other rank of the job, as this one sees it. `flows`: what `flow` says of each, empty before the join."""
     found: dict[str, PeerStatus] = {}
     for member in job.members:
         if member.rank == rank:
             continue
-        peer = found[str(member.rank)] = paths.get(str(member.rank), {})
+        peer = found[str(member.rank)] = flows.get(str(member.rank), {})
         peer["host"], peer["address"] = member.host, str(member.address)
         peer["control"], heard = connections.state(member.rank)
         if heard is not None:

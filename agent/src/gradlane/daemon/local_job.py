@@ -74,7 +74,7 @@ class LocalJob:
         self._progress = liveness.Progress()
         self._late = ""  # who is, as it has been reported
         self._since = time.time()
-        self._last: dict[str, Any] = {"paths": {}}  # the statistics, when it is over
+        self._last: dict[str, Any] = {"flows": {}}  # the statistics, when it is over
         services.listener.add(job.id, self.peers)
         self._tasks: set[asyncio.Task[None]] = set()
         self._spawn(self._run())
@@ -319,7 +319,7 @@ class LocalJob:
             self._notice(text)
 
     def statistics(self) -> dict[str, Any]:
-        """Cumulative counts of the transport, with the state of the path to every rank."""
+        """Cumulative counts of the transport, with the state of the flow to every rank."""
         if self._engine is None:
             return dict(self._last)
         others = [member.rank for member in self.job.members if member.rank != self.rank]
@@ -327,13 +327,13 @@ class LocalJob:
         return {
             **self._engine.statistics(),
             **own,
-            "paths": {str(rank): job_status.path(self._engine, rank) for rank in others},
+            "flows": {str(rank): job_status.flow(self._engine, rank) for rank in others},
         }
 
     def status(self) -> JobStatus:
         """What operators see of the job."""
         counts = self.statistics()
-        peers = job_status.peers(self.job, self.rank, self.peers, counts.pop("paths"), self._engine)
+        peers = job_status.peers(self.job, self.rank, self.peers, counts.pop("flows"), self._engine)
         status: JobStatus = {
             "id": self.job.id,
             "rank": self.rank,

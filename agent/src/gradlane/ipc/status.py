@@ -27,7 +27,10 @@ class Hop(TypedDict):
 
 
 class PeerStatus(TypedDict, total=False):
-    """Another rank of the job. `rate`: pacing towards it, bit/s; `heard_seconds`: since its agent was heard."""
+    """Another rank of the job. `rate`: pacing towards it, bit/s; `heard_seconds`: since its agent was heard.
+
+    `paths`: how many traces took which path through the fabric; `hops`: what the latest one met.
+    """
 
     host: str
     address: str
@@ -35,7 +38,7 @@ class PeerStatus(TypedDict, total=False):
     heard_seconds: float
     rate: int
     srtt_us: int
-    routes: dict[str, int]
+    paths: dict[str, int]
     hops: list[Hop]
     counts: Counts
 

@@ -184,7 +184,7 @@ class Session:
         return future.then(lambda finished: finished.value())
 
     def _shared(self, bucket: GradBucket) -> Bucket:
-        """The shared memory of DDP's bucket. After the first step DDP makes its buckets anew."""
+        """The shared memory of DDP's bucket. After the first step DDP makes its buckets again."""
         parameters = cast(list[torch.nn.Parameter], bucket.parameters())
         model = self._place(parameters[0])[0]
         shared = self._hooked.get((model, bucket.index()))
