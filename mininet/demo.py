@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from gradlane.units import parse_rate, parse_size
-from lab.arguments import names, quantity, seed
+from lab.command_line import names, quantity, seed
 from lab.experiment.runner import SWITCH_HELP, check_arms, ready_machine, run_scenario, settings_of
 from lab.model import results
 from lab.model.arms import ARMS
@@ -74,14 +74,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _present(options: argparse.Namespace, scenario: Scenario, found: Sequence[ArmResult], console: Console) -> None:
     """The files and tables at the end."""
-    from lab.report import report  # with matplotlib, which takes a second to import
+    from lab.report import page  # with matplotlib, which takes a second to import
 
     settings = settings_of(scenario, options.switch, options.model, [options.seed])
     checked = claims.evaluate(found)
     document = results.document(settings, found, checked)
     results.save(options.out / "result.json", document)
-    page = report.render(scenario.name, scenario.summary, settings, found, checked)
-    (options.out / "report.html").write_text(page, encoding="utf-8")
+    html = page.render(scenario.name, scenario.summary, settings, found, checked)
+    (options.out / "report.html").write_text(html, encoding="utf-8")
     print_tables(console, tables.of_runs(found, checked))
     console.print(f"report: {options.out / 'report.html'}   figures: {options.out / 'result.json'}", soft_wrap=True)
     if options.json:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 from gradlane.units import format_rate, parse_rate, parse_size
-from lab.arguments import quantity
+from lab.command_line import quantity
 from lab.experiment.runner import SWITCH_HELP, ready_machine
 from lab.model.errors import ExperimentError
 from lab.model.plan import FabricPlan
@@ -57,7 +57,7 @@ def _serve(plan: FabricPlan, out: Path, test: bool) -> int:
     # Imported only now: preconditions says it better than an ImportError if Mininet is missing.
     from mininet.cli import CLI
 
-    from lab.net.emulation import Network
+    from lab.net.network import Network
 
     names = ", ".join(f"{switch.name} ({switch.target})" for switch in plan.switches)
     print(f"{plan.topology}, {len(plan.hosts)} hosts, links of {format_rate(plan.rate)}; switches {names}")
@@ -81,7 +81,7 @@ def _mininet(network: Any) -> Any:
     """What runs, as a Mininet network: its prompt wants one."""
     from mininet.log import lg, setLogLevel
 
-    from lab.net.gradlane_node import P4Mininet
+    from lab.net.switch_nodes import P4Mininet
 
     setLogLevel("output")
     for handler in cast(list[logging.StreamHandler[TextIO]], lg.handlers):

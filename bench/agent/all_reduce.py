@@ -21,8 +21,8 @@ from pathlib import Path
 from statistics import median
 
 from bench.harness.agent_hosts import MTU, Hosts
+from bench.harness.benchmark import save
 from bench.harness.netns import WireError
-from bench.harness.outcome import save
 from bench.harness.worker import Worker, ask_all
 from gradlane.errors import AgentError
 from gradlane.units import parse_rate, parse_size

@@ -17,7 +17,7 @@ from rich.console import Console
 from bench.study import tables
 from bench.study.cases import SCENARIO, TOLERANCES, TRAININGS, Case, matrix
 from bench.study.tables import Run
-from lab.arguments import names, seeds
+from lab.command_line import names, seeds
 from lab.experiment.runner import ready_machine
 from lab.model import results
 from lab.model.errors import ExperimentError

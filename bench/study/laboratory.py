@@ -20,7 +20,7 @@ from lab.experiment.experiment import Experiment
 from lab.model.errors import ArmError
 from lab.model.plan import HostPlan
 from lab.net.control import ask_switch
-from lab.net.emulation import READY_SECONDS
+from lab.net.network import READY_SECONDS
 from lab.net.processes import Child, wait_for_exit
 
 _START_SECONDS = 300.0  # every worker imports PyTorch, and they share the machine's cores

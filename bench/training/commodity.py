@@ -17,11 +17,11 @@ from typing import Any, Literal
 from finsy import P4ClientError
 from rich.console import Console
 
-from bench.harness.outcome import save
+from bench.harness.benchmark import save
 from bench.training import commodity_switch
 from bench.training.commodity_switch import Port
 from gradlane.units import parse_rate
-from lab.arguments import seeds
+from lab.command_line import seeds
 from lab.experiment.runner import ready_machine
 from lab.model.errors import ControlError, ExperimentError
 from lab.model.plan import DSCP_CLASSES, FabricPlan
@@ -112,7 +112,7 @@ def _experiment(network: Kind, scenario: Scenario, model: str, seed: int, out: P
     # Imported only now: preconditions says it better than an ImportError if Mininet is missing.
     from lab.experiment.arm_run import TASKS
     from lab.experiment.experiment import Experiment
-    from lab.net.emulation import Network
+    from lab.net.network import Network
 
     class OnCommodity(Network):
         """The same network, with the operator's configuration instead of the controller."""

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from lab.arguments import names, seeds
+from lab.command_line import names, seeds
 from lab.experiment.runner import SWITCH_HELP, ready_machine, run_scenarios, settings_of
 from lab.model import results
 from lab.model.arms import ARMS

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import tomli_w
 
-from bench.harness.outcome import save
+from bench.harness.benchmark import save
 from gradlane.units import parse_rate, parse_size
 from gradlane_controller.network import fabric
 from gradlane_controller.policy.thresholds import thresholds
-from lab.arguments import quantity, seeds
+from lab.command_line import quantity, seeds
 from lab.experiment.runner import SWITCH_HELP, ready_machine, run_scenario
 from lab.model.errors import ExperimentError
 from lab.model.plan import FabricPlan

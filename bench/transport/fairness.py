@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
+from bench.harness.benchmark import save
 from bench.harness.dumbbell import Dumbbell
 from bench.harness.netns import WireError
-from bench.harness.outcome import save
 from bench.transport.fairness_flows import Flow, Running
 from gradlane.errors import AgentError
 from gradlane.units import parse_rate, parse_size

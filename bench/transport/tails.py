@@ -23,8 +23,8 @@ from typing import Any
 
 import tomli_w
 
+from bench.harness.benchmark import save
 from bench.harness.netns import WireError
-from bench.harness.outcome import save
 from bench.harness.worker import Worker, ask_all
 from gradlane.units import parse_rate, parse_size
 from lab.experiment.runner import ready_machine
@@ -32,8 +32,8 @@ from lab.model.errors import ExperimentError
 from lab.model.plan import FabricPlan, HostPlan
 from lab.model.preconditions import PreconditionError, find_program
 from lab.model.topology import Topology
-from lab.net.emulation import Network
 from lab.net.interfaces import lossy
+from lab.net.network import Network
 from lab.report.console import make_console, print_tables
 from lab.report.tables import TextTable
 

@@ -21,7 +21,7 @@ from lab.model.preconditions import RUN_DIRECTORY, find_program
 from lab.model.results import ArmResult
 from lab.model.scenarios import Scenario
 from lab.net.control import Reading, read_switches
-from lab.net.emulation import Network
+from lab.net.network import Network
 from lab.net.processes import Child, wait_for_exit
 from lab.report.metrics import Progress, Record, RecordFile, arm_result, progress
 from lab.training.config import Config, Node

@@ -12,7 +12,7 @@ from lab.model.preconditions import find_program
 from lab.model.results import ArmResult
 from lab.model.scenarios import Scenario
 from lab.net.control import read_switches
-from lab.net.emulation import READY_SECONDS, Network
+from lab.net.network import READY_SECONDS, Network
 from lab.net.processes import Child
 
 

@@ -19,7 +19,7 @@ PRIORITY_CLASS = 5
 DSCP_CLASSES: Mapping[int, int] = {PRIORITY_DSCP: PRIORITY_CLASS, CONTROL_DSCP: CONTROL_CLASS}
 HTTP_PORT = 9560
 _FIRST_P4RUNTIME_PORT = 9559
-_BEFORE_THRIFT_PORT = 9089  # as gradlane_node.Bmv2Switch counts them, by device id
+_BEFORE_THRIFT_PORT = 9089  # as switch_nodes.Bmv2Switch counts them, by device id
 
 
 @dataclass(frozen=True)

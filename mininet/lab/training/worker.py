@@ -19,10 +19,10 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from lab.training import bursts, exchange
+from lab.training import bursts, gradient_sync
 from lab.training.config import Config
 from lab.training.data import Dataset, Sampler
-from lab.training.exchange import Exchange, Hook
+from lab.training.gradient_sync import Exchange, Hook
 from lab.training.models import TASKS, Task
 from lab.training.records import Records
 from lab.training.sockets import check_congestion_control, tune_process
@@ -90,7 +90,7 @@ def run(config: Config, rank: int, records: Records) -> None:
     model = task.build(config.width)
     _warm_up(task, model, dataset, config)
     _join(config, rank)
-    link = exchange.connect(config, rank, model)
+    link = gradient_sync.connect(config, rank, model)
     clock = ExchangeClock(link.hook)
     optimizer: torch.optim.Optimizer = torch.optim.Adam(model.parameters(), lr=task.learning_rate)
     if link.overlap is None:

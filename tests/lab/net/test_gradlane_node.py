@@ -31,7 +31,7 @@ def test_hosts_reach_each_other_through_it(tmp_path: Path) -> None:
     from mininet.link import Link
     from mininet.node import Host
 
-    from lab.net.gradlane_node import GradlaneSwitch
+    from lab.net.switch_nodes import GradlaneSwitch
 
     admin = tmp_path / "admin.sock"
     switch = GradlaneSwitch(
@@ -80,7 +80,7 @@ def test_hosts_reach_each_other_through_it(tmp_path: Path) -> None:
 
 
 def test_a_switch_that_cannot_start_says_why(tmp_path: Path) -> None:
-    from lab.net.gradlane_node import GradlaneSwitch
+    from lab.net.switch_nodes import GradlaneSwitch
 
     switch = GradlaneSwitch("glnsw2", dpid="8", log=tmp_path / "log", flags=("--program", "/nosuch"), inNamespace=True)
     try:
@@ -95,7 +95,7 @@ def test_bmv2_has_the_queues_that_its_ports_were_given(tmp_path: Path) -> None:
     from mininet.link import Link
     from mininet.node import Host
 
-    from lab.net.gradlane_node import Bmv2Switch
+    from lab.net.switch_nodes import Bmv2Switch
 
     switch = Bmv2Switch(
         "glnsw3",
@@ -129,7 +129,7 @@ def test_bmv2_has_no_impairments(tmp_path: Path) -> None:
     from mininet.link import Link
     from mininet.node import Host
 
-    from lab.net.gradlane_node import Bmv2Switch
+    from lab.net.switch_nodes import Bmv2Switch
 
     switch = Bmv2Switch("glnsw4", dpid="10", setting="rate=1mbit,buffer=9kB,loss=0.1", inNamespace=True)
     host = Host("glnh4")

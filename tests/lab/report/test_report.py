@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from lab.model import results
-from lab.report import report, tables
+from lab.report import page, tables
 from lab.report.claims import evaluate
 from tests.support.figures import arm_result
 
@@ -29,7 +29,7 @@ class Links(HTMLParser):
 
 
 def render(*runs: results.ArmResult) -> str:
-    return report.render("burst", "bursts & <traffic>", {"rate": "100mbit"}, runs, evaluate(runs))
+    return page.render("burst", "bursts & <traffic>", {"rate": "100mbit"}, runs, evaluate(runs))
 
 
 def test_the_report_is_self_contained_and_escapes() -> None:
