@@ -1,105 +1,82 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demonstration: trains one model in several ways over one congested fabric, side by side, and compares."""
+"""The demonstration: trains the same model by each arm over one congested fabric, and compares them."""
 
 import argparse
 import dataclasses
-import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-
-from rich.console import Console
 
 from gradlane.units import parse_rate, parse_size
+from lab import command_line
 from lab.command_line import names, quantity, seed
-from lab.experiment.runner import SWITCH_HELP, check_arms, ready_machine, run_scenario, settings_of
+from lab.experiment.runner import check_arms, ready_machine, run_scenario, settings_of
 from lab.model import results
 from lab.model.arms import ARMS
-from lab.model.errors import ExperimentError
 from lab.model.plan import FabricPlan
-from lab.model.preconditions import PreconditionError
-from lab.model.results import ArmResult
-from lab.model.scenarios import SCENARIOS, Scenario, ScenarioError
-from lab.model.topology import KINDS, Topology, TopologyError
+from lab.model.scenarios import SCENARIOS, Scenario
+from lab.model.topology import KINDS
 from lab.report import claims, tables
-from lab.report.console import ProgressLine, make_console, print_tables
+from lab.report.console import ProgressLine, make_console, present
 
 DEFAULT_SCENARIO = "incast"
 
 _EXAMPLES = """examples:
-  sudo python mininet/demo.py
-  sudo python mininet/demo.py --scenario burst --workers 4 --rate 200mbit --buffer 64kB --seed 1
-  sudo python mininet/demo.py --arms gradlane,ddp-gloo --model transformer --json > result.json
-  sudo python mininet/demo.py --switch bmv2
-  sudo python mininet/demo.py --scenario spine-failure --spines 3 --switch gradlane,spine1=bmv2
+  sudo .venv/bin/python mininet/demo.py
+  sudo .venv/bin/python mininet/demo.py --scenario burst --workers 4 --rate 200mbit --buffer 64kB --seed 1
+  sudo .venv/bin/python mininet/demo.py --arms gradlane,ddp-gloo --model transformer --json > result.json
+  sudo .venv/bin/python mininet/demo.py --switch bmv2
+  sudo .venv/bin/python mininet/demo.py --scenario spine-failure --spines 3 --switch gradlane,spine1=bmv2
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the demonstration; returns the exit code: 0, 1 (something failed on the way), 2 (usage, or the machine)."""
-    options = _parser().parse_args(arguments)
+    """Runs the demonstration; returns the exit status: 0, 1 (something failed), 2 (usage, or the machine)."""
+    return command_line.run(_parser(), _demonstrate, arguments)
+
+
+def _demonstrate(options: argparse.Namespace) -> int:
     console = make_console(to_stderr=options.json)
-    try:
-        scenario = (
-            SCENARIOS[options.scenario]
-            .with_settings(
-                topology=_topology(options, SCENARIOS[options.scenario].topology),
-                arms=options.arms,
-                workers=options.workers,
-                servers=options.servers,
-                rate=options.rate,
-                buffer=options.buffer,
-                steps=options.steps,
-            )
-            .for_switch(options.switch)
-        )
-        check_arms([scenario])
-        with ready_machine([FabricPlan.of(scenario, options.switch)]), ProgressLine(console) as line:
-            line.say(f"scenario {scenario.name}: {scenario.summary}")
-            if scenario.scale != 1:
-                line.say(f"   rates and gradients are scaled by {scenario.scale:g}, to what BMv2 carries")
-            for other in SCENARIOS.values():
-                if other.name != scenario.name:
-                    line.say(f"   (other: --scenario {other.name}: {other.summary})")
-            found = list(run_scenario(scenario, options.model, options.switch, [options.seed], options.out, line))
-    except (ScenarioError, TopologyError, PreconditionError) as problem:
-        print(f"demo: error: {problem}", file=sys.stderr)
-        return 2
-    except ExperimentError as problem:
-        print(f"demo: error: {problem}", file=sys.stderr)
-        return 1
-    _present(options, scenario, found, console)
-    return 0
-
-
-def _present(options: argparse.Namespace, scenario: Scenario, found: Sequence[ArmResult], console: Console) -> None:
-    """The files and tables at the end."""
+    scenario = _scenario(options)
+    check_arms([scenario])
+    with ready_machine([FabricPlan.of(scenario, options.switch)]), ProgressLine(console) as line:
+        line.say(f"scenario {scenario.name}: {scenario.summary}")
+        if scenario.scale != 1:
+            line.say(f"   rates and gradients are scaled by {scenario.scale:g}, to what BMv2 carries")
+        for other in SCENARIOS.values():
+            if other.name != scenario.name:
+                line.say(f"   (other: --scenario {other.name}: {other.summary})")
+        found = list(run_scenario(scenario, options.model, options.switch, [options.seed], options.out, line))
     from lab.report import page  # with matplotlib, which takes a second to import
 
     settings = settings_of(scenario, options.switch, options.model, [options.seed])
     checked = claims.evaluate(found)
+    report = options.out / "report.html"
+    report.write_text(page.render(scenario.name, scenario.summary, settings, found, checked), encoding="utf-8")
     document = results.document(settings, found, checked)
-    results.save(options.out / "result.json", document)
-    html = page.render(scenario.name, scenario.summary, settings, found, checked)
-    (options.out / "report.html").write_text(html, encoding="utf-8")
-    print_tables(console, tables.of_runs(found, checked))
-    console.print(f"report: {options.out / 'report.html'}   figures: {options.out / 'result.json'}", soft_wrap=True)
-    if options.json:
-        print(json.dumps(document, indent=1))
+    present(console, options, "result.json", document, tables.of_runs(found, checked), report=report)
+    return 0
 
 
-def _topology(options: argparse.Namespace, own: Topology) -> Topology:
-    """The scenario's own, with what was asked for instead."""
+def _scenario(options: argparse.Namespace) -> Scenario:
+    """The scenario with the user's settings instead of its own. Raises ScenarioError or TopologyError."""
+    own = SCENARIOS[options.scenario]
     given = {"kind": options.topo, "leaves": options.leaves, "spines": options.spines}
-    return dataclasses.replace(own, **{key: value for key, value in given.items() if value is not None})
+    topology = dataclasses.replace(own.topology, **{key: value for key, value in given.items() if value is not None})
+    return own.with_settings(
+        topology=topology,
+        arms=options.arms,
+        workers=options.workers,
+        servers=options.servers,
+        rate=options.rate,
+        buffer=options.buffer,
+        steps=options.steps,
+    ).for_switch(options.switch)
 
 
 def _parser() -> argparse.ArgumentParser:
     scenarios = "; ".join(f"{scenario.name}: {scenario.summary}" for scenario in SCENARIOS.values()).replace("%", "%%")
-    parser = argparse.ArgumentParser(
-        prog="demo.py", description=__doc__, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--switch", default="gradlane", metavar="S", help=SWITCH_HELP)
+    parser = command_line.parser("demo.py", __doc__, _EXAMPLES)
+    command_line.add_switch(parser)
     parser.add_argument("--topo", choices=KINDS, help="(default: the scenario's own)")
     parser.add_argument("--leaves", type=int, metavar="N", help="of a leafspine, 1 to 8; workers are spread over them")
     parser.add_argument("--spines", type=int, metavar="N", help="of a leafspine, 1 to 8")
@@ -111,9 +88,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--steps", type=int, metavar="N", help="of training, the same for every arm")
     parser.add_argument("--seed", type=seed, default=1, metavar="N", help="(default: %(default)s)")
     parser.add_argument("--arms", type=names, metavar="A,B", help=f"of {', '.join(ARMS)}; the subject first")
-    parser.add_argument("--model", choices=("cnn", "transformer"), default="cnn", help="(default: %(default)s)")
-    parser.add_argument("--out", type=Path, default=Path("out/demo"), metavar="DIR", help="(default: %(default)s)")
-    parser.add_argument("--json", action="store_true", help="the result as JSON on standard output")
+    command_line.add_model(parser)
+    command_line.add_output(parser, "out/demo")
     return parser
 
 

@@ -10,47 +10,44 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 from gradlane.units import format_rate, parse_rate, parse_size
+from lab import command_line
 from lab.command_line import quantity
-from lab.experiment.runner import SWITCH_HELP, ready_machine
-from lab.model.errors import ExperimentError
+from lab.experiment.runner import ready_machine
+from lab.model.errors import TopologyError
 from lab.model.plan import FabricPlan
-from lab.model.preconditions import PreconditionError, find_program
-from lab.model.topology import KINDS, Topology, TopologyError
+from lab.model.preconditions import find_program
+from lab.model.topology import KINDS, Topology
 
 HOSTS = (2, 64)
 _EXAMPLES = """examples:
-  sudo python mininet/prompt.py
-  sudo python mininet/prompt.py --topo leafspine --leaves 2 --spines 2 --hosts 4
-  sudo python mininet/prompt.py --topo leafspine --switch gradlane,spine1=bmv2 --rate 50mbit --buffer 64kB
-  sudo python mininet/prompt.py --topo dumbbell --test
-  echo 'h1 ping -c 3 h2' | sudo python mininet/prompt.py --topo star --hosts 2
+  sudo .venv/bin/python mininet/prompt.py
+  sudo .venv/bin/python mininet/prompt.py --topo leafspine --leaves 2 --spines 2 --hosts 4
+  sudo .venv/bin/python mininet/prompt.py --topo leafspine --switch gradlane,spine1=bmv2 --rate 50mbit --buffer 64kB
+  sudo .venv/bin/python mininet/prompt.py --topo dumbbell --test
+  echo 'h1 ping -c 3 h2' | sudo .venv/bin/python mininet/prompt.py --topo star --hosts 2
 
 at the prompt:
-  pingall                  every host to every other
+  pingall                  every host pings every other
   h1 ping -c 3 h4          a command on a host; host names stand for their addresses
-  h1 traceroute -n h4      the switches answer by the controller
-  link leaf1 spine1 down   "up" brings it back; one end at least must not be BMv2's
+  h1 traceroute -n h4      the controller answers for the switches
+  link leaf1 spine1 down   "up" brings it back; at least one end must not be BMv2's
   sh gradlane-controller counters
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the prompt; returns the exit code: 0, 1 (failed on the way, or --test did), 2 (usage, or the machine)."""
-    options = _parser().parse_args(arguments)
-    try:
-        if not HOSTS[0] <= options.hosts <= HOSTS[1]:
-            raise TopologyError(f"hosts is {options.hosts}; it must be from {HOSTS[0]} to {HOSTS[1]}")
-        topology = Topology(options.topo, options.leaves, options.spines)
-        plan = FabricPlan.of_hosts(topology, options.hosts, options.rate, options.buffer, options.switch)
-        find_program("ping")
-        with ready_machine([plan]):
-            return _serve(plan, options.out, options.test)
-    except (TopologyError, PreconditionError) as problem:
-        print(f"prompt: error: {problem}", file=sys.stderr)
-        return 2
-    except ExperimentError as problem:
-        print(f"prompt: error: {problem}", file=sys.stderr)
-        return 1
+    """Runs the prompt; returns the exit status: 0, 1 (something failed, or --test did), 2 (usage, or the machine)."""
+    return command_line.run(_parser(), _prompt, arguments)
+
+
+def _prompt(options: argparse.Namespace) -> int:
+    if not HOSTS[0] <= options.hosts <= HOSTS[1]:
+        raise TopologyError(f"hosts is {options.hosts}; it must be from {HOSTS[0]} to {HOSTS[1]}")
+    topology = Topology(options.topo, options.leaves, options.spines)
+    plan = FabricPlan.of_hosts(topology, options.hosts, options.rate, options.buffer, options.switch)
+    find_program("ping")
+    with ready_machine([plan]):
+        return _serve(plan, options.out, options.test)
 
 
 def _serve(plan: FabricPlan, out: Path, test: bool) -> int:
@@ -95,14 +92,12 @@ def _mininet(network: Any) -> Any:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="prompt.py", description=__doc__, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line.parser("prompt.py", __doc__, _EXAMPLES)
     parser.add_argument("--topo", choices=KINDS, default="star", help="(default: %(default)s)")
     parser.add_argument("--leaves", type=int, default=2, metavar="N", help="of a leafspine, 1 to 8 (default: 2)")
     parser.add_argument("--spines", type=int, default=2, metavar="N", help="of a leafspine, 1 to 8 (default: 2)")
     parser.add_argument("--hosts", type=int, default=4, metavar="N", help="spread over the edge switches (default: 4)")
-    parser.add_argument("--switch", default="gradlane", metavar="S", help=SWITCH_HELP)
+    command_line.add_switch(parser)
     parser.add_argument(
         "--rate", type=quantity(parse_rate), default="100mbit", metavar="R", help="of every link (100mbit)"
     )

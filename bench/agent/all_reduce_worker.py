@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training process for bench/agent/all_reduce.py: it all-reduces what it is told to, and says how long it took.
+"""A training process of bench.agent.all_reduce: it all-reduces arrays on request, and says how long that took.
 
 Requests on standard input and answers are lines of JSON: {"variant", "elements", "count"}, and {"seconds": [of each],
 "cpu": seconds}.
 """
 
-import json
 import os
 import sys
 import time
@@ -14,7 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from bench.harness.worker import serve
+
 PORT = 29400
+
+
+# Each process imports what its own side needs, and no more: no library's threads beside the other's.
 
 
 class Torch:
@@ -33,7 +37,7 @@ class Torch:
         self._groups = {"gloo": None, "torch": dist.new_group(backend="gradlane")}
 
     def prepare(self, variant: str, elements: int) -> tuple[Any, Callable[[], Any]]:
-        """The array, and what all-reduces it: in place, the only way that there is."""
+        """The array, and what all-reduces it: always in place."""
         tensor = self._torch.empty(elements)
         array = tensor.numpy()
 
@@ -88,9 +92,7 @@ def main() -> None:
     """Arguments: torch RANK SIZE ADDRESS-OF-0 JOB SOCKET, or gradlane RANK SIZE JOB SOCKET."""
     kind, rank, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     side = Torch(rank, size, *sys.argv[4:7]) if kind == "torch" else Gradlane(rank, *sys.argv[4:6])
-    print("ready", flush=True)
-    for line in sys.stdin:
-        print(json.dumps(_measure(side, rank, size, json.loads(line))), flush=True)
+    serve(lambda request: _measure(side, rank, size, request))
     side.close()
 
 

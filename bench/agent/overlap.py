@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What training without the barrier brings: DistributedDataParallel, with the hook and without, beside overlap().
+"""What training without the barrier brings: DistributedDataParallel, with the hook and without, against overlap().
 
 Each host is a network namespace behind a port of limited rate. The model is a few wide linear layers whose computation
-is a pause, as long as an accelerator might take: so hosts that share a machine's cores take no time from each other.
+is a pause, as long as an accelerator might take: so hosts that share a machine's cores take no time from one another.
 Computation and communication are about as long. "last layer first" is overlap() with the priorities turned round.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -18,37 +17,33 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from bench.harness import benchmark
 from bench.harness.agent_hosts import Hosts
-from bench.harness.benchmark import save
-from bench.harness.netns import WireError
 from bench.harness.worker import Worker, ask_all
-from gradlane.errors import AgentError
 from gradlane.units import parse_rate
-from lab.report.console import make_console, print_tables
+from lab import command_line
+from lab.command_line import quantity
+from lab.report.console import make_console, present
 from lab.report.tables import TextTable
 
-WAYS = {
+METHODS = {
     "gloo": "DDP, Gloo",
     "hook": "DDP, the hook",
     "reversed": "overlap(), last layer first",
     "overlap": "overlap()",
 }
-_BUFFER = "200kB"  # of a port, half of what it holds
+_BUFFER = 200_000  # bytes of a port, half of what it holds
 _WORKER = ("-m", "bench.agent.overlap_worker")
-_EXAMPLES = """examples:
-  sudo python -m bench.agent.overlap
-  sudo python -m bench.agent.overlap --hosts 4 --rate 500mbit --repeats 5
-"""
 
 
 @dataclass(frozen=True)
 class Result:
-    """One way to train. Medians over `repeats`, of medians over the steps of each; seconds.
+    """One method of training. Medians over `repeats`, of medians over the steps of each; seconds.
 
     `waits`: of each layer, from the model's input on, in the next forward pass for its update; the slowest host's.
     """
 
-    way: str
+    method: str
     repeats: int
     step: float
     fastest: float
@@ -57,11 +52,10 @@ class Result:
 
 
 class Team:
-    """The training processes of all hosts, with their agents. Raises WireError."""
+    """The training processes of all hosts, with their agents. Raises ExperimentError."""
 
     def __init__(self, hosts: Hosts, rate: int, folder: Path, stack: ExitStack) -> None:
-        job = folder / "job.toml"
-        job.write_text(hosts.job(f"{rate}bit", _BUFFER))
+        job = hosts.write_job(folder / "job.toml", rate, _BUFFER)
         self._workers: list[Worker] = []
         for host in range(hosts.count):
             _, socket = hosts.start_agent(stack, host, folder)
@@ -70,18 +64,18 @@ class Team:
         for worker in self._workers:
             worker.wait_for("ready")
 
-    def run(self, way: str, options: argparse.Namespace) -> tuple[float, list[float]]:
+    def run(self, method: str, options: argparse.Namespace) -> tuple[float, list[float]]:
         """Median seconds of a step, and the layers' waits, of the slowest host."""
         computation = options.computation / 1e3 / options.layers
-        request = {"way": way, "layers": options.layers, "width": options.width, "steps": options.steps}
+        request = {"method": method, "layers": options.layers, "width": options.width, "steps": options.steps}
         request |= {"forward": computation / 3, "backward": computation * 2 / 3}
         answers = ask_all(self._workers, request)
         return max((median(answer["steps"]), answer["waits"]) for answer in answers)
 
 
 def measure(options: argparse.Namespace) -> list[Result]:
-    """The ways in turn, `repeats` times. Raises WireError."""
-    found: dict[str, list[tuple[float, list[float]]]] = {way: [] for way in WAYS}
+    """The methods in turn, `repeats` times. Raises ExperimentError."""
+    found: dict[str, list[tuple[float, list[float]]]] = {method: [] for method in METHODS}
     with (
         Hosts(options.hosts, rate=options.rate) as hosts,
         tempfile.TemporaryDirectory() as folder,
@@ -89,13 +83,13 @@ def measure(options: argparse.Namespace) -> list[Result]:
     ):
         team = Team(hosts, options.rate, Path(folder), stack)
         for _ in range(options.repeats):
-            for way, runs in found.items():
-                runs.append(team.run(way, options))
+            for method, runs in found.items():
+                runs.append(team.run(method, options))
     results: list[Result] = []
-    for way, runs in found.items():
+    for method, runs in found.items():
         steps = [step for step, _ in runs]
         waits = [median(column) for column in zip(*(waits for _, waits in runs), strict=True)]
-        results.append(Result(way, options.repeats, median(steps), min(steps), max(steps), waits))
+        results.append(Result(method, options.repeats, median(steps), min(steps), max(steps), waits))
     return results
 
 
@@ -106,14 +100,14 @@ def communication(options: argparse.Namespace) -> float:
 
 
 def table(results: Sequence[Result], options: argparse.Namespace) -> TextTable:
-    """A row for each way; `not hidden` is what a step takes beyond computation."""
-    hook = next(result for result in results if result.way == "hook")
+    """A row for each method; `not hidden` is what a step takes beyond computation."""
+    hook = next(result for result in results if result.method == "hook")
     rows: list[list[str]] = []
     for result in results:
         waits = [f"{seconds * 1e3:.0f}" for seconds in (result.waits[0], sum(result.waits))]
         rows.append(
             [
-                WAYS[result.way],
+                METHODS[result.method],
                 f"{result.step * 1e3:.0f}",
                 f"{result.fastest * 1e3:.0f} - {result.slowest * 1e3:.0f}",
                 f"{result.step / hook.step:.2f}",
@@ -125,41 +119,31 @@ def table(results: Sequence[Result], options: argparse.Namespace) -> TextTable:
         f"A step, {options.hosts} hosts at {options.rate / 1e6:g} Mbit/s: {options.computation:g} ms of computation, "
         f"{communication(options) * 1e3:.0f} ms of communication at least"
     )
-    columns = ["way", "ms", "min - max", "of the hook's", "not hidden, ms", "first layer waits", "all layers wait"]
+    columns = ["method", "ms", "min - max", "of the hook's", "not hidden, ms", "first layer waits", "all layers wait"]
     return TextTable(title, columns, rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the benchmark; the exit code: 0, 1 (something failed on the way), 2 (usage)."""
-    options = _parser().parse_args(arguments)
+    """Runs the benchmark; the exit status."""
+    parser = benchmark.parser("agent.overlap", __doc__, "--hosts 4 --rate 500mbit --repeats 5")
+    add = parser.add_argument
+    add("--hosts", type=int, default=2, metavar="N", help="(default: 2)")
+    add("--rate", type=quantity(parse_rate), default="200mbit", metavar="R", help="of links (default: 200mbit)")
+    add("--layers", type=int, default=8, metavar="N", help="of the model (default: 8)")
+    add("--width", type=int, default=512, metavar="N", help="of a layer (default: 512, 1 MiB each)")
+    add("--computation", type=float, default=360, metavar="MS", help="of a step (default: 360)")
+    add("--steps", type=int, default=12, metavar="N", help="of each run (default: 12)")
+    add("--repeats", type=int, default=3, metavar="N", help="of all methods in turn (default: 3)")
+    return command_line.run(parser, _run, arguments)
+
+
+def _run(options: argparse.Namespace) -> int:
     console = make_console(to_stderr=options.json)
-    try:
-        # For every process of every way: other load of the machine is to take from none.
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-        results = measure(options)
-    except (WireError, AgentError, PermissionError) as problem:
-        print(f"overlap: error: {problem}", file=sys.stderr)
-        return 1
-    print_tables(console, [table(results, options)])
-    settings = {name: getattr(options, name) for name in ("hosts", "rate", "layers", "width", "computation", "steps")}
-    save(options.out / "overlap.json", settings, results, show=options.json)
+    benchmark.take_priority()
+    results = measure(options)
+    settings = benchmark.chosen(options, "hosts", "rate", "layers", "width", "computation", "steps")
+    present(console, options, "overlap.json", benchmark.document(settings, results), [table(results, options)])
     return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="overlap.py", description=__doc__, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--hosts", type=int, default=2, metavar="N", help="(default: 2)")
-    parser.add_argument("--rate", type=parse_rate, default="200mbit", metavar="R", help="of links (default: 200mbit)")
-    parser.add_argument("--layers", type=int, default=8, metavar="N", help="of the model (default: 8)")
-    parser.add_argument("--width", type=int, default=512, metavar="N", help="of a layer (default: 512, 1 MiB each)")
-    parser.add_argument("--computation", type=float, default=360, metavar="MS", help="of a step (default: 360)")
-    parser.add_argument("--steps", type=int, default=12, metavar="N", help="of each run (default: 12)")
-    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="of all ways in turn (default: 3)")
-    parser.add_argument("--out", type=Path, default=Path("out/bench"), metavar="DIR", help="(default: %(default)s)")
-    parser.add_argument("--json", action="store_true", help="results as JSON on standard output")
-    return parser
 
 
 if __name__ == "__main__":

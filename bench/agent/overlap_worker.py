@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training process for overlap.py: it trains a model in the way that it is told, and says how long steps took.
+"""A training process of bench.agent.overlap: it trains a model by the method asked for, and says how long steps took.
 
-Requests on standard input and answers are lines of JSON: {"way", "layers", "width", "forward", "backward", "steps"},
-and {"steps": [seconds of each], "waits": [seconds that each layer of the model waited in a forward pass]}.
+Requests on standard input and answers are lines of JSON: {"method", "layers", "width", "forward", "backward",
+"steps"}, and {"steps": [seconds of each], "waits": [seconds that each layer of the model waited in a forward pass]}.
 """
 
 import itertools
-import json
 import os
 import sys
 import time
@@ -20,9 +19,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import gradlane.torch
+from bench.harness.worker import serve
 
 _PORT = 29401
-_WARM = 3  # steps: after the first one DDP makes its buckets anew
+_WARM = 3  # steps: after the first one DDP rebuilds its buckets
 _BATCH = 4  # of so few examples that what counts is the pauses
 
 
@@ -69,19 +69,19 @@ class Worker:
         self._rank, self._job, self._socket = rank, job, socket
 
     def measure(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Trains anew. Ways: "gloo", "hook", "overlap", and "reversed": that with the last layer first."""
+        """Trains a new model. Methods: "gloo", "hook", "overlap", and "reversed": overlap with the last layer first."""
         torch.manual_seed(1)
         shape = request["width"], request["forward"], request["backward"]
         layers = [_Layer(*shape) for _ in range(request["layers"])]
         model = nn.Sequential(*layers)
         optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-        way, session, parallel = request["way"], None, model
-        if way != "gloo":
+        method, session, parallel = request["method"], None, model
+        if method != "gloo":
             session = gradlane.torch.connect(self._job, self._rank, self._socket)
             # The order of the parameters numbers the layers.
             parameters = list(model.parameters())
-            session.watch(nn.ParameterList(parameters[::-1] if way == "reversed" else parameters))
-        if way in ("gloo", "hook"):
+            session.watch(nn.ParameterList(parameters[::-1] if method == "reversed" else parameters))
+        if method in ("gloo", "hook"):
             # Buckets of a layer each, as overlap() has them.
             parallel = DistributedDataParallel(model, bucket_cap_mb=4 * shape[0] ** 2 / 2**20)
             if session is not None:
@@ -122,9 +122,7 @@ def _train(
 def main() -> None:
     """Arguments: RANK SIZE ADDRESS-OF-0 JOB SOCKET."""
     worker = Worker(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:6])
-    print("ready", flush=True)
-    for line in sys.stdin:
-        print(json.dumps(worker.measure(json.loads(line))), flush=True)
+    serve(worker.measure)
     dist.destroy_process_group()
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What benchmarks share: namespaces, processes that are asked, frames on wires, and the file that they leave."""
+"""What benchmarks share: their command line, namespaces, processes that answer, frames on wires, figures."""

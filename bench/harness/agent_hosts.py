@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import tomli_w
+
+from bench.harness import job
 from bench.harness.netns import Namespaces, run
 from bench.harness.worker import Worker
 
@@ -18,7 +21,7 @@ _BUFFER, _BURST = 400_000, 70_000  # bytes
 
 
 class Hosts(Namespaces):
-    """Namespaces of hosts 0..n-1, host k at 10.77.0.(k+1) on eth0. Raises WireError.
+    """Namespaces of hosts 0..n-1, host k at 10.77.0.(k+1) on eth0. Raises FabricError.
 
     `rate` (bit/s) limits the bridge's ports towards the hosts (tbf); without it there is no limit. Offloads stay as the
     kernel has them.
@@ -65,24 +68,31 @@ class Hosts(Namespaces):
     ) -> Worker:
         """A process of this Python on a host, with one thread for arithmetic, until the stack ends."""
         words = ["ip", "netns", "exec", self.namespace(host), sys.executable, *command]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        one_thread = {"OMP_NUM_THREADS": "1"}
         return stack.enter_context(
-            Worker(f"{name} on host {host}", words, asked=asked, logs=logs, environment=environment)
+            Worker(f"{name} on host {host}", words, asked=asked, logs=logs, environment=one_thread)
         )
 
     def start_agent(self, stack: ExitStack, host: int, folder: Path) -> tuple[Worker, Path]:
-        """The agent of a host, ready, and its socket. Raises WireError."""
+        """The agent of a host, ready, and its socket. Raises ProcessError."""
         path = folder / f"agent{host}.sock"
         words = ("-m", "gradlane.cli", "agent", "--address", self.address(host), "--socket", str(path))
         agent = self.start(stack, host, "the agent", *words, asked=False, logs=True)
         agent.wait_for("ready")
         return agent, path
 
-    def job(self, rate: str, buffer: str, number: int = 1, hosts: Sequence[int] | None = None) -> str:
-        """A job file with a worker on each host, or on those given. `number` is the job's id."""
-        workers = "".join(
-            f'[[worker]]\nrank = {rank}\nhost = "h{host}"\naddress = "{self.address(host)}"\n'
-            for rank, host in enumerate(range(self.count) if hosts is None else hosts)
-        )
-        head = f'[job]\nname = "bench{number}"\nid = {number}\nkey = "{os.urandom(16).hex()}"\n'
-        return f'{head}{workers}[transport]\nrate = "{rate}"\nbuffer = "{buffer}"\n[slots]\nbase = 0\nmask = 4095\n'
+    def write_job(
+        self,
+        path: Path,
+        rate: int,
+        buffer: int,
+        *,
+        number: int = 1,
+        hosts: Sequence[int] | None = None,
+        tolerance: float | None = None,
+    ) -> Path:
+        """Writes the job file of workers on all hosts, or on those given; the rest as job.document takes it."""
+        members = [(f"h{host}", self.address(host)) for host in (range(self.count) if hosts is None else hosts)]
+        document = job.document(f"bench{number}", number, members, rate, buffer, tolerance)
+        path.write_text(tomli_w.dumps(document), encoding="utf-8")
+        return path

@@ -13,9 +13,9 @@ class Dumbbell(Hosts):
     """Hosts 2k (10.77.0.0/24) on one side, 2k + 1 (10.77.1.0/24) on the other; the router's port to a side has `rate`
     (bit/s) and a first-in first-out `buffer` (bytes).
 
-    Hosts send frames as on a wire, without segmentation offloads: a full buffer costs all transports single frames. It
-    routes because a bridge would leave a frame to its sender's account while it waits at the port, and TCP's limit of
-    what it has in local queues (TSQ) would keep it from filling the buffer. Raises WireError.
+    Hosts send frames as on a wire, without segmentation offloads: so all transports lose single frames at a full
+    buffer. It routes because behind a bridge a frame that waits at the port still counts as its sender's, and TCP's
+    limit of what it has in local queues (TSQ) would keep it from filling the buffer. Raises FabricError.
     """
 
     def __init__(self, pairs: int, rate: int, buffer: int) -> None:

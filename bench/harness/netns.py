@@ -11,19 +11,17 @@ from contextlib import ExitStack, suppress
 from typing import TypeVar
 
 from lab.model import stopping
+from lab.model.errors import FabricError
+from lab.model.preconditions import check_root
 
 _Namespaces = TypeVar("_Namespaces", bound="Namespaces")
 
 
-class WireError(Exception):
-    """The machine lacks something, or a process of the benchmark failed."""
-
-
 def run(*command: str) -> str:
-    """Output of a command. Raises WireError."""
+    """Output of a command. Raises FabricError."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise WireError(f"{' '.join(command)}: {done.stderr.strip() or done.returncode}")
+        raise FabricError(f"{' '.join(command)}: {done.stderr.strip() or done.returncode}")
     return done.stdout
 
 
@@ -39,12 +37,12 @@ def _remove(name: str) -> None:
 class Namespaces:
     """Use as a context manager: they are there, with their loopbacks up, and what `_build` adds, until it is left.
 
-    What still runs in them then is killed. Within it SIGINT, SIGTERM and SIGHUP raise SystemExit. Raises WireError.
+    What still runs in them then is killed. Within it SIGINT, SIGTERM and SIGHUP raise SystemExit. Raises FabricError,
+    and PreconditionError unless this is root.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
-        if os.geteuid():
-            raise WireError("it needs root, for network namespaces")
+        check_root()
         self._names = names
         self._stack = ExitStack()
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runs of the accuracy study: what is trained, how gradients are exchanged, what the network loses. Pure data."""
+"""The runs of the accuracy study: the models, how gradients are synchronised, what the network loses. Pure data."""
 
 import dataclasses
 import zlib
@@ -13,7 +13,7 @@ from lab.model import jobs
 from lab.model.plan import FabricPlan
 from lab.model.scenarios import SCENARIOS, Scenario
 
-Exchange = Literal["gloo", "rank-order", "gradlane"]
+Sync = Literal["gloo", "rank-order", "gradlane"]
 Drops = Literal["random", "policy"]
 
 WORKERS = 4
@@ -58,7 +58,7 @@ TRAININGS: Mapping[str, Training] = {
 class Case:
     """One run.
 
-    exchange: "gloo" is stock DistributedDataParallel; "rank-order" is the same with a hook that adds in the order of
+    sync: "gloo" is stock DistributedDataParallel; "rank-order" is the same with a hook that adds in the order of
     ranks, as Gradlane does. tolerance: the p of the pushes. feedback: error feedback, with the zero-filled sum over the
     number of workers; without it the mean is that of what arrived. drops: links lose datagrams by chance, or a
     congested switch drops by the job's policy.
@@ -67,7 +67,7 @@ class Case:
     model: str
     seed: int
     steps: int
-    exchange: Exchange
+    sync: Sync
     tolerance: float = 0.0
     feedback: bool = True
     drops: Drops = "random"
@@ -76,8 +76,8 @@ class Case:
     @property
     def arm(self) -> str:
         """What is compared, in words."""
-        if self.exchange != "gradlane":
-            words = {"gloo": "DDP, Gloo", "rank-order": "DDP, summed in rank order"}[self.exchange]
+        if self.sync != "gradlane":
+            words = {"gloo": "DDP, Gloo", "rank-order": "DDP, summed in rank order"}[self.sync]
         else:
             words = f"p = {100 * self.tolerance:g} %"
             if self.tolerance:
@@ -94,7 +94,7 @@ class Case:
     @property
     def link_loss(self) -> float:
         """Probability with which the link from the switch to a host loses a frame."""
-        if self.exchange != "gradlane" or self.drops == "policy":
+        if self.sync != "gradlane" or self.drops == "policy":
             return 0.0
         return self.tolerance * _EXCESS or _LOSS_TO_REPAIR
 
@@ -109,12 +109,12 @@ class Case:
         return document
 
 
-# What the study and its workers tell each other.
+# Messages between the study and its workers
 
 
 @dataclass(frozen=True)
 class Order:
-    """A run that a worker shall begin; `job` is the path of its job file."""
+    """A run for a worker to start; `job` is the path of its job file."""
 
     case: Case
     job: str

@@ -24,7 +24,7 @@ from lab.net.network import READY_SECONDS
 from lab.net.processes import Child, wait_for_exit
 
 _START_SECONDS = 300.0  # every worker imports PyTorch, and they share the machine's cores
-_SILENCE_SECONDS = 900.0  # longer than any error of the agents or of Gloo takes to be told, and a run if it is slow
+_SILENCE_SECONDS = 900.0  # longer than agents or Gloo take to report any error, and than a slow run
 _POLL_SECONDS = 1.0
 _WORKER = ("-m", "bench.study.worker")
 _COUNTS = ("slices_expected", "slices_lost", "slices_repaired", "budget_total", "budget_violations")
@@ -58,7 +58,7 @@ class Laboratory:
         controller = self._network.controller
         document = case.job(self._network.plan)
         job = self._out / "job.toml"
-        if case.exchange == "gradlane":
+        if case.sync == "gradlane":
             job.write_text(tomli_w.dumps(document), encoding="utf-8")
             controller.put_job(document)
         before = self._policy_drops(case)
@@ -74,7 +74,7 @@ class Laboratory:
         _go_on(links)
         outcomes: list[Outcome] = self._hear(case.arm, links)
         dropped = self._policy_drops(case) - before
-        if case.exchange == "gradlane":
+        if case.sync == "gradlane":
             controller.delete_job(document["job"]["name"])
         figures = {"arm": case.arm, "seconds": seconds, "policy_drops": sorted(dropped.items()), **_figures(outcomes)}
         return {**dataclasses.asdict(case), **figures}
@@ -99,7 +99,7 @@ class Laboratory:
         return self._network.supervisor.start(f"worker {rank}", command, environment)
 
     def _hear(self, what: str, links: Sequence[Link]) -> list[Any]:
-        """The next word of every worker, in their order. Raises ArmError if one gives up, dies or hangs."""
+        """The next message of every worker, in their order. Raises ArmError if one gives up, dies or hangs."""
         deadline = time.monotonic() + _SILENCE_SECONDS
         heard: list[Any] = []
         supervisor = self._network.supervisor
@@ -109,7 +109,7 @@ class Laboratory:
                     if dead := supervisor.dead():
                         raise ArmError(f"{dead[0].obituary()}; in {what}")
                     if time.monotonic() > deadline:
-                        raise ArmError(f"no word from worker {len(heard)} for {_SILENCE_SECONDS:g} s; in {what}")
+                        raise ArmError(f"nothing heard from worker {len(heard)} for {_SILENCE_SECONDS:g} s; in {what}")
                 heard.append(link.recv())
             except (EOFError, OSError):
                 wait_for_exit(supervisor.children, READY_SECONDS)

@@ -1,43 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plot of the accuracy study: losses over the steps, and where they end by the tolerance."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
 
+from bench.harness.figure import panels
 from bench.study.cases import WORKERS
 from bench.study.tables import Run, lost
-from lab.report.plots import INK, MUTED, STYLE
+from lab.report.style import INK, MUTED
+
+if TYPE_CHECKING:  # matplotlib takes a second to import, and the study's own --help is not to wait for it
+    from matplotlib.axes import Axes
 
 _SMOOTHED = 5  # steps
 _TOLERANCE_COLORS = {0.0: "#264653", 0.01: "#2a9d8f", 0.03: "#8ab17d", 0.1: "#edae49", 0.2: "#d1495b"}
-_WAYS = {True: ("feedback", "#0b6e99"), False: ("no feedback", "#d1495b")}
+_FEEDBACK = {True: ("feedback", "#0b6e99"), False: ("no feedback", "#d1495b")}
 
 
 def save(runs: Sequence[Run], path: Path) -> None:
     """Writes the plot as PNG. Lines are medians over the seeds, bands and bars go from the least to the greatest."""
     models = list(dict.fromkeys(run["model"] for run in runs))
-    with plt.rc_context(STYLE):
-        figure, rows = plt.subplots(len(models), 3, figsize=(12, 3.6 * len(models)), squeeze=False)
+    with panels(path, len(models), 3, (4, 3.6)) as rows:
         for model, (steps, loss, accuracy) in zip(models, rows, strict=True):
             of_model = [run for run in runs if run["model"] == model and run["workers"] == WORKERS]
             _plot_steps(steps, model, of_model)
             _plot_tolerances(loss, of_model, "test_loss", 1.0, "test loss less DDP's, nats")
             _plot_tolerances(accuracy, of_model, "test_accuracy", 100.0, "test accuracy less DDP's, points")
-        figure.tight_layout()
-        figure.savefig(path, dpi=80, metadata={"Software": None})
-        plt.close(figure)
 
 
 def _plot_steps(axes: Axes, model: str, runs: Sequence[Run]) -> None:
     """The training loss: DDP, and Gradlane with feedback at every tolerance."""
-    plain = [run for run in runs if run["exchange"] == "gloo"]
+    plain = [run for run in runs if run["sync"] == "gloo"]
     _band(axes, plain, "DDP, Gloo", INK, 4.5, 0.35)
-    ours = [run for run in runs if run["exchange"] == "gradlane" and run["feedback"]]
+    ours = [run for run in runs if run["sync"] == "gradlane" and run["feedback"]]
     for p in sorted({run["tolerance"] for run in ours}):
         these = [run for run in ours if run["tolerance"] == p and run["drops"] == "random"]
         _band(axes, these, f"p = {100 * p:g} %", _TOLERANCE_COLORS.get(p, MUTED), 1.4, 1.0)
@@ -60,11 +60,11 @@ def _band(axes: Axes, runs: Sequence[Run], label: str, color: str, width: float,
 
 def _plot_tolerances(axes: Axes, runs: Sequence[Run], figure: str, scale: float, label: str) -> None:
     """Where it ended, less where DDP did with the same seed, by the loss that occurred."""
-    plain = {run["seed"]: run[figure] for run in runs if run["exchange"] == "gloo"}
+    plain = {run["seed"]: run[figure] for run in runs if run["sync"] == "gloo"}
     axes.axhline(0.0, color=INK, alpha=0.5, lw=1)
-    lossy = [dict(run) for run in runs if run["exchange"] == "gradlane" and run["tolerance"] > 0]
+    lossy = [dict(run) for run in runs if run["sync"] == "gradlane" and run["tolerance"] > 0]
     lossy = [run | {figure: run[figure] - plain[run["seed"]]} for run in lossy if run["seed"] in plain]
-    for number, (feedback, (name, color)) in enumerate(_WAYS.items()):
+    for number, (feedback, (name, color)) in enumerate(_FEEDBACK.items()):
         these = [run for run in lossy if (run["feedback"], run["drops"]) == (feedback, "random")]
         _points(axes, these, figure, scale, (number - 0.5) * 0.4, name, {"color": color, "ls": "-", "marker": "o"})
         chosen = [run for run in lossy if (run["feedback"], run["drops"]) == (feedback, "policy")]

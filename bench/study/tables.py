@@ -90,15 +90,15 @@ def identity(runs: Sequence[Run]) -> tuple[TextTable, list[str]]:
     """
     rows: list[list[str]] = []
     wrong: list[str] = []
-    for exact in (run for run in runs if run["exchange"] == "gradlane" and run["tolerance"] == 0):
-        for exchange in ("gloo", "rank-order"):
+    for exact in (run for run in runs if run["sync"] == "gradlane" and run["tolerance"] == 0):
+        for sync in ("gloo", "rank-order"):
             for other in runs:
                 same_task = all(exact[name] == other[name] for name in ("model", "seed", "steps", "workers"))
-                if not same_task or other["exchange"] != exchange:
+                if not same_task or other["sync"] != sync:
                     continue
                 equal = exact["parameters_sha256"] == other["parameters_sha256"]
                 apart = max(abs(a - b) for a, b in zip(exact["losses"], other["losses"], strict=True))
-                must = exchange == "rank-order" or exact["workers"] == 2
+                must = sync == "rank-order" or exact["workers"] == 2
                 title = f"{exact['model']}, seed {exact['seed']}, {exact['workers']} workers"
                 rows.append(
                     [title, other["arm"], "equal" if equal else "differ", f"{apart:.1e}", "yes" if must else ""]
@@ -115,5 +115,5 @@ def identity(runs: Sequence[Run]) -> tuple[TextTable, list[str]]:
     return TextTable("With p = 0, on links that lose 1 %", columns, rows), wrong
 
 
-def _is(run: Run, exchange: str, workers: int) -> bool:
-    return run["exchange"] == exchange and run["workers"] == workers
+def _is(run: Run, sync: str, workers: int) -> bool:
+    return run["sync"] == sync and run["workers"] == workers

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker of the accuracy study: one process on a host that trains one model after the other, as it is told.
+"""A worker of the accuracy study: one process on a host that trains one model after the other, as ordered.
 
-It is told on a Unix socket, so the processes of the study need no network but the one that they measure.
+Orders come on a Unix socket, so the processes of the study need no network but the one that they measure.
 """
 
 import argparse
@@ -29,6 +29,7 @@ from gradlane.errors import GradlaneError
 from lab.training.data import Dataset, Sampler
 from lab.training.models import TASKS, Task
 
+_PROG = "python -m bench.study.worker"
 _GLOO_SECONDS = 300  # a busy machine is no dead peer
 
 
@@ -45,9 +46,9 @@ class Worker:
         self._data = {model: task.load() for model, task in TASKS.items()}
 
     def run(self, order: Order, link: Any) -> Outcome:
-        """One run. Between joining and the first step, and after the last one, it waits to be told to go on.
+        """One run. Between joining and the first step, and after the last one, it waits for a word to go on.
 
-        Raises GradlaneError or RuntimeError if the exchange fails.
+        Raises GradlaneError or RuntimeError if an all-reduce fails.
         """
         case = order.case
         task = dataclasses.replace(TASKS[case.model], learning_rate=TRAININGS[case.model].learning_rate)
@@ -56,10 +57,10 @@ class Worker:
         group = self._groups[case.workers]
         session = None
         parallel = DistributedDataParallel(model, process_group=group)
-        if case.exchange == "gradlane":
+        if case.sync == "gradlane":
             session = gradlane.torch.connect(order.job, self._rank, self._agent, model)
             parallel.register_comm_hook(session, gradlane.torch.allreduce_hook)
-        elif case.exchange == "rank-order":
+        elif case.sync == "rank-order":
             parallel.register_comm_hook(group, _add_in_rank_order)
         link.send("joined")
         link.recv()
@@ -127,7 +128,7 @@ def _add_in_rank_order(group: dist.ProcessGroup, bucket: GradBucket) -> Future[t
 
 def main() -> int:
     """Serves orders until there are no more; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="study_worker.py", description=__doc__)
+    parser = argparse.ArgumentParser(prog=_PROG, description=__doc__)
     parser.add_argument("--rank", type=int, required=True)
     parser.add_argument("--agent", required=True, metavar="SOCKET", help="the Unix socket of this host's agent")
     parser.add_argument("--rendezvous", required=True, metavar="FILE", help="where the workers find each other")
@@ -145,7 +146,7 @@ def main() -> int:
             except (GradlaneError, RuntimeError) as problem:
                 # What comes through C++ has its traceback below the first line.
                 reason = str(problem).partition("\n")[0]
-                print(f"study_worker.py: rank {options.rank}: error: {reason}", file=sys.stderr)
+                print(f"{_PROG}: rank {options.rank}: error: {reason}", file=sys.stderr)
                 return 1
     dist.destroy_process_group()
     return 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import json
 import os
 import socket
 import struct
@@ -19,15 +18,20 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-import grpc
 from finsy.proto import p4r
 
-from bench.harness.netns import WireError, run
-from bench.harness.wires import HEADERS, Client, Running, Wires, build_sender, frame
-from gradlane_switch.errors import SwitchError
+from bench.harness import benchmark
+from bench.harness.netns import run
+from bench.harness.switches import Client, Entries, RunningSwitch
+from bench.harness.wires import HEADERS, Wires, compiled, frame
+from lab import command_line
+from lab.command_line import several
+from lab.model.errors import ExperimentError
+from lab.report.console import make_console, present
+from lab.report.tables import TextTable
 
 RATE, BUFFER = 100_000_000, 64_000  # bit/s, bytes
 _OVERLOAD = 2.0
@@ -38,10 +42,6 @@ _TOLERANCE = 0.01
 _WINDOW = 10**9  # ns
 _SILENCE = 0.5  # s
 _CLONE_NEWNET, _ETH_P_IP, _SO_TIMESTAMPNS, _SO_RCVBUFFORCE = 0x40000000, 0x0800, 35, 33
-_EXAMPLES = """examples:
-  sudo python -m bench.switch.shaping
-  sudo python -m bench.switch.shaping --sizes 1448 --shares 0.5,0.9 --seconds 10 --json > shaping.json
-"""
 
 
 @dataclass(frozen=True)
@@ -121,14 +121,14 @@ def _socket_in(namespace: str) -> socket.socket:
     thread.start()
     thread.join()
     if not made:
-        raise WireError(f"no packet socket in {namespace}")
+        raise ExperimentError(f"no packet socket in {namespace}")
     return made[0]
 
 
 def rates(arrivals: Sequence[tuple[int, int, int]]) -> tuple[float, float]:
-    """The least and the greatest rate in bit/s over windows of a second. Raises WireError if there is no such window.
+    """The least and the greatest rate in bit/s over windows of a second. Raises ExperimentError if there is none.
 
-    A window has what arrives after its first frame, which was on its way before, up to and with its last.
+    A window has what arrives after its first frame, which was sent before, up to and with its last.
     """
     found: list[float] = []
     last, octets = 0, 0
@@ -142,7 +142,7 @@ def rates(arrivals: Sequence[tuple[int, int, int]]) -> tuple[float, float]:
             break
         found.append(octets * 8 * 1e9 / (arrivals[last][0] - begin))
     if not found:
-        raise WireError("the frames that arrived do not last for a second")
+        raise ExperimentError("the frames that arrived do not last for a second")
     return min(found), max(found)
 
 
@@ -153,16 +153,18 @@ def _turns(share: float) -> list[int]:
 
 
 def measure(size: int, share: float, seconds: float) -> Result:
-    """One run. Raises WireError."""
+    """One run. Raises ExperimentError."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         wires = stack.enter_context(Wires(2))
-        sender = build_sender(folder)
-        switch = stack.enter_context(Running(wires, folder, "", f"rate={RATE}bit,buffer={BUFFER}B"))
+        sender = compiled(Path(__file__).with_name("switch_load.c"), folder)
+        ports = ("1@switch-1", f"2@switch-2,rate={RATE}bit,buffer={BUFFER}B")
+        switch = stack.enter_context(RunningSwitch(wires, folder, ports))
         with Client(switch.address) as client:
-            client.forward_to([2])
-            entries = [client.route(bytes([10, 0, 2, 0]), 24, 2), client.dscp_class(_DSCP)]
-            client.write(p4r.Update.INSERT, entries)
+            entries = Entries()
+            client.write(p4r.Update.INSERT, entries.next_hops([2]))
+            rules = [entries.route(bytes([10, 0, 2, 0]), 24, 2), entries.dscp_class(_DSCP)]
+            client.write(p4r.Update.INSERT, rules)
         receiver = stack.enter_context(Receiver(wires.hosts, "host-2"))
         core = str((os.cpu_count() or 1) - 1)
         # A sender that is kept from the CPU would send in bursts, or not at all, and the port's buffer is 5 ms long.
@@ -173,7 +175,7 @@ def measure(size: int, share: float, seconds: float) -> Result:
         receiver.stop()
         time.sleep(_SILENCE)
         sent = wires.frames()[1][0]
-        ports = {item["port"]: item for item in switch.ask(op="ports")["ports"]}
+        ports = {item["port"]: item for item in switch.request(op="ports")["ports"]}
         port, unseen = ports[2], sum(item["socket_drops"] for item in ports.values())
     arrivals = receiver.arrivals
     queue = port["queues"][_QUEUE]
@@ -184,78 +186,75 @@ def measure(size: int, share: float, seconds: float) -> Result:
     lost, depth = high - got[_DSCP], port["max_depth_bytes"]
     exact = lost == 0 and depth <= BUFFER and max(abs(rate / RATE - 1) for rate in (slowest, fastest)) <= _TOLERANCE
     if port["tx"]["packets"] != len(arrivals):
-        raise WireError(f"the switch has sent {port['tx']['packets']} frames, and {len(arrivals)} have arrived")
+        raise ExperimentError(f"the switch has sent {port['tx']['packets']} frames, and {len(arrivals)} have arrived")
     return Result(size, share, high, lost, low, low - got[0], slowest, fastest, depth, unseen, left_out, exact)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs it; the exit code: 0, 1 (something was not exact), 2 (usage, or the machine)."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+def table(results: Sequence[Result]) -> TextTable:
+    """A row for each run."""
+    columns = (
+        "payload, bytes",
+        "higher class",
+        "its frames",
+        "lost",
+        "others lost",
+        "rate over 1 s, Mbit/s",
+        "most in the buffer, bytes",
+        "unseen",
+        "left out",
+        "exact",
     )
-    numbers = {"sizes": ([1448, 512], "of the payload in bytes"), "shares": ([0.5, 0.9], "of the higher class")}
-    for name, (default, meaning) in numbers.items():
-        kind = type(default[0])
-        parser.add_argument(
-            f"--{name}",
-            type=lambda text, kind=kind: [kind(item) for item in text.split(",")],
-            default=default,
-            help=f"{meaning} (default {','.join(map(str, default))})",
-        )
-    parser.add_argument("--seconds", type=float, default=5, help="(default 5)")
-    parser.add_argument("--json", action="store_true", help="every run as JSON")
-    options = parser.parse_args(arguments)
-    results: list[Result] = []
-    try:
-        for size in options.sizes:
-            for share in options.shares:
-                print(f"{size} B, {share:.0%} of the rate in the higher class ...", file=sys.stderr)
-                result = measure(size, share, options.seconds)
-                for _ in range(_RETRIES):
-                    # Without twice the rate at every moment, there is nothing to see.
-                    if result.left_out or result.socket_drops:
-                        result = measure(size, share, options.seconds)
-                results.append(result)
-    except (WireError, SwitchError, grpc.RpcError) as error:
-        print(f"shaping: error: {error}", file=sys.stderr)
-        return 2
-    print(json.dumps([asdict(item) for item in results], indent=1) if options.json else _table(results))
-    return int(not all(item.exact for item in results))
-
-
-_COLUMNS = (
-    "payload",
-    "higher class",
-    "its frames",
-    "lost",
-    "others lost",
-    "rate over 1 s, Mbit/s",
-    "most in the buffer, bytes",
-    "unseen",
-    "left out",
-    "exact",
-)
-
-
-def _table(results: Sequence[Result]) -> str:
     rows = [
-        (
-            f"{item.size} B",
+        [
+            f"{item.size}",
             f"{item.share:.0%}",
-            str(item.high_sent),
-            str(item.high_lost),
+            f"{item.high_sent:,}",
+            f"{item.high_lost:,}",
             f"{item.low_lost / item.low_sent:.1%}",
             f"{item.slowest / 1e6:.2f} to {item.fastest / 1e6:.2f}",
-            str(item.depth),
-            str(item.socket_drops),
-            str(item.left_out),
+            f"{item.depth:,}",
+            f"{item.socket_drops:,}",
+            f"{item.left_out:,}",
             "yes" if item.exact else "NO",
-        )
+        ]
         for item in results
     ]
-    widths = [max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True)]
-    lines = [[cell.rjust(width) for cell, width in zip(row, widths, strict=True)] for row in (_COLUMNS, *rows)]
-    return "\n".join("  ".join(line) for line in lines)
+    return TextTable(f"A port of {RATE / 1e6:g} Mbit/s that is offered {_OVERLOAD:g} times that", columns, rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs it; the exit status: 1 also if something was not exact."""
+    parser = benchmark.parser(
+        "switch.shaping", __doc__, "--sizes 1448 --shares 0.5,0.9 --seconds 10 --json > shaping.json"
+    )
+    add = parser.add_argument
+    add("--sizes", type=several(int), default=(1448, 512), metavar="A,B", help="of the payload (default: 1448,512)")
+    add(
+        "--shares",
+        type=several(float),
+        default=(0.5, 0.9),
+        metavar="A,B",
+        help="of the higher class (default: 0.5,0.9)",
+    )
+    add("--seconds", type=float, default=5.0, metavar="S", help="of each run (default: %(default)g)")
+    return command_line.run(parser, _run, arguments)
+
+
+def _run(options: argparse.Namespace) -> int:
+    console = make_console(to_stderr=options.json)
+    results: list[Result] = []
+    for size in options.sizes:
+        for share in options.shares:
+            console.print(f"{size} bytes, {share:.0%} of the rate in the higher class ...", soft_wrap=True)
+            result = measure(size, share, options.seconds)
+            for _ in range(_RETRIES):
+                # Without twice the rate at every moment, there is nothing to see.
+                if result.left_out or result.socket_drops:
+                    result = measure(size, share, options.seconds)
+            results.append(result)
+    settings = benchmark.chosen(options, "sizes", "shares", "seconds")
+    present(console, options, "shaping.json", benchmark.document(settings, results), [table(results)])
+    return int(not all(item.exact for item in results))
 
 
 if __name__ == "__main__":

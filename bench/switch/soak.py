@@ -9,7 +9,6 @@ the hosts' kernels have received. Memory and file descriptors must not grow, and
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import subprocess
@@ -19,18 +18,21 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
-import grpc
 from finsy.proto import p4r
 
-from bench.harness.netns import WireError
-from bench.harness.wires import Client, Running, Wires, build_sender, frame
-from gradlane_switch.errors import SwitchError
+from bench.harness import benchmark
+from bench.harness.switches import Client, Entries, RunningSwitch
+from bench.harness.wires import Wires, compiled, frame
+from lab import command_line
+from lab.model.errors import ControlError, ExperimentError, ProcessError
+from lab.report.console import make_console, present
+from lab.report.tables import TextTable
 
 _LINKS = 3
 _RATE = 400_000  # frames/s that a sender tries
@@ -55,10 +57,6 @@ _SETTINGS = (
 _SETTLE_SECONDS = 10.0
 _MOST_GROWTH = 8 << 20  # bytes; a hundredth of the packet buffers that the first seconds may take
 _MOST_LINES = 50  # of the log, beside one for each time that a port comes, goes or is set up or down
-_EXAMPLES = """examples:
-  sudo python -m bench.switch.soak
-  sudo python -m bench.switch.soak --seconds 3600 --json > soak.json
-"""
 
 
 @dataclass
@@ -81,7 +79,7 @@ class Report:
     failures: list[str] = field(default_factory=list[str])
 
 
-class Worker:
+class Repeated:
     """Does something again and again in a thread, until it is stopped."""
 
     def __init__(self, work: Callable[[], None], report: Report) -> None:
@@ -97,7 +95,7 @@ class Worker:
         try:
             while not self._stop.is_set():
                 self._work()
-        except (grpc.RpcError, SwitchError) as error:
+        except ControlError as error:
             self._report.failures.append(f"{self._work.__name__}: {error}")
 
     def stop(self) -> None:
@@ -110,22 +108,24 @@ class Worker:
 class Soak:
     """One run."""
 
-    def __init__(self, switch: Running, client: Client, report: Report) -> None:
+    def __init__(self, switch: RunningSwitch, client: Client, report: Report) -> None:
         self._switch, self._client, self._report = switch, client, report
+        self._entries = Entries()
         settings = [partial(self._set, **item) for item in _SETTINGS]
         others = [self._take_down, self._remove, self._add, self._stall]
         self._changes = cycle([*settings[:3], *others, *settings[3:], *others[1:3]])
-        client.forward_to(range(1, _LINKS + 1))
-        client.write(p4r.Update.INSERT, [client.route(bytes([10, 0, n, 0]), 24, n) for n in range(1, _LINKS + 1)])
+        numbers = range(1, _LINKS + 1)
+        client.write(p4r.Update.INSERT, self._entries.next_hops(numbers))
+        client.write(p4r.Update.INSERT, [self._entries.route(bytes([10, 0, n, 0]), 24, n) for n in numbers])
 
     def churn(self) -> None:
         """Inserts, modifies and deletes a batch of routes, and reads counters meanwhile."""
-        routes = [self._client.route(bytes([10, 200, n >> 8, n & 255]), 32, 1 + n % 3) for n in range(_BATCH)]
+        routes = [self._entries.route(bytes([10, 200, n >> 8, n & 255]), 32, 1 + n % 3) for n in range(_BATCH)]
         for kind in (p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE):
             self._client.write(kind, routes)
             self._report.entry_updates += _BATCH
             counters = self._client.read(
-                p4r.Entity(counter_entry=p4r.CounterEntry(counter_id=self._client.ids["decisions"]))
+                p4r.Entity(counter_entry=p4r.CounterEntry(counter_id=self._entries.ids["decisions"]))
             )
             self._report.counter_reads += len(counters)
 
@@ -136,23 +136,23 @@ class Soak:
         self._report.port_changes += 1
 
     def _set(self, **settings: Any) -> None:
-        self._switch.ask(op="set", port=3, **settings)
+        self._switch.request(op="set", port=3, **settings)
 
     def _take_down(self) -> None:
         for up in ("no", "yes"):
-            self._switch.ask(op="set", port=1, up=up)
+            self._switch.request(op="set", port=1, up=up)
 
     def _remove(self) -> None:
-        self._switch.ask(op="remove", port=3)
+        self._switch.request(op="remove", port=3)
 
     def _add(self) -> None:
-        self._switch.ask(op="add", port=_PORT)
+        self._switch.request(op="add", port=_PORT)
 
     def _stall(self) -> None:
         """The switch gets no CPU for so long that its sockets overflow."""
-        os.kill(self._switch.process.pid, signal.SIGSTOP)
+        os.kill(self._switch.pid, signal.SIGSTOP)
         time.sleep(0.5)
-        os.kill(self._switch.process.pid, signal.SIGCONT)
+        os.kill(self._switch.pid, signal.SIGCONT)
 
 
 def whole(accounts: dict[str, Any]) -> list[dict[str, Any]]:
@@ -174,15 +174,15 @@ def waiting(counted: dict[str, Any]) -> int:
     return links + sum(queue["depth_packets"] for queue in counted["queues"])
 
 
-def settled(switch: Running) -> dict[str, Any]:
-    """The accounts once nothing comes in any more and nothing waits. Raises WireError."""
+def settled(switch: RunningSwitch) -> dict[str, Any]:
+    """The accounts once nothing comes in any more and nothing waits. Raises ExperimentError."""
     deadline, before = time.monotonic() + _SETTLE_SECONDS, None
     while True:
-        accounts = switch.ask(op="ports")
+        accounts = switch.request(op="ports")
         if accounts == before and not any(map(waiting, whole(accounts))):
             return accounts
         if time.monotonic() > deadline:
-            raise WireError(f"frames still wait after {_SETTLE_SECONDS:g} s")
+            raise ExperimentError(f"frames still wait after {_SETTLE_SECONDS:g} s")
         before = accounts
         time.sleep(0.2)
 
@@ -240,20 +240,8 @@ def load(wires: Wires, sender: Path, seconds: float, stack: ExitStack) -> list[s
         # A sender spins until its next frame is due: the slow ones are to leave most of the core to the fast ones, but
         # have some of it every few ms, so that they send in every state that the ports are in.
         polite = () if rate == _RATE else ("nice", "-n", "5")
-        words = (
-            "ip",
-            "netns",
-            "exec",
-            wires.hosts,
-            "taskset",
-            "-c",
-            core,
-            *polite,
-            str(sender),
-            "send",
-            f"host-{host}",
-        )
-        command = [*words, str(rate), str(seconds), "1", frame(to, size)]
+        words = ("ip", "netns", "exec", wires.hosts, "taskset", "-c", core, *polite, str(sender), "send")
+        command = [*words, f"host-{host}", str(rate), str(seconds), "1", frame(to, size)]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         stack.callback(process.wait)
         stack.callback(process.terminate)
@@ -262,24 +250,24 @@ def load(wires: Wires, sender: Path, seconds: float, stack: ExitStack) -> list[s
 
 
 def soak(seconds: float, folder: Path, stack: ExitStack) -> Report:
-    """Runs it. Raises WireError."""
+    """Runs it. Raises ExperimentError."""
     report = Report()
     wires = stack.enter_context(Wires(_LINKS))
-    sender = build_sender(folder)
-    switch = stack.enter_context(Running(wires, folder, "", "", _PORT.partition(",")[2]))
-    pid = switch.process.pid
+    sender = compiled(Path(__file__).with_name("switch_load.c"), folder)
+    switch = stack.enter_context(RunningSwitch(wires, folder, ("1@switch-1", "2@switch-2", _PORT)))
+    pid = switch.pid
     client = stack.enter_context(Client(switch.address))
     run = Soak(switch, client, report)
     before, began = wires.frames(), time.monotonic()
     senders = load(wires, sender, seconds * 10, stack)
-    workers = [Worker(run.churn, report), Worker(run.change_ports, report)]
+    workers = [Repeated(run.churn, report), Repeated(run.change_ports, report)]
     for worker in workers:
         stack.callback(worker.stop)
         worker.start()
     try:
         # What grows at first: packet buffers, up to what a full port and the sockets hold.
         settle = began + seconds / 3
-        while (now := time.monotonic()) < began + seconds and not switch.process.ended() and not report.failures:
+        while (now := time.monotonic()) < began + seconds and not switch.ended() and not report.failures:
             if not report.memory_begin and now > settle:
                 report.memory_begin, report.descriptors_begin = memory(pid), descriptors(pid)
             time.sleep(min(1.0, max(0.0, began + seconds - now)))
@@ -291,8 +279,8 @@ def soak(seconds: float, folder: Path, stack: ExitStack) -> Report:
             process.terminate()
             process.wait()
     report.seconds = round(time.monotonic() - began, 1)
-    if switch.process.ended():
-        raise WireError(f"the switch ended: {switch.process.last_words()}")
+    if switch.ended():
+        raise ProcessError(f"the switch ended: {switch.last_words()}")
     accounts = settled(switch)
     check(accounts, before, wires.frames(), report)
     report.memory_end, report.descriptors_end = memory(pid), descriptors(pid)
@@ -300,7 +288,7 @@ def soak(seconds: float, folder: Path, stack: ExitStack) -> Report:
         report.failures.append(f"memory grew from {report.memory_begin} to {report.memory_end} bytes")
     if report.descriptors_end > report.descriptors_begin + 1:  # a port may be away
         report.failures.append(f"open files grew from {report.descriptors_begin} to {report.descriptors_end}")
-    report.log_lines = len(switch.process.said)
+    report.log_lines = len(switch.said)
     if report.log_lines > _MOST_LINES + 2 * report.port_changes:
         report.failures.append(f"the log has {report.log_lines} lines for {report.port_changes} changes of ports")
     return report
@@ -321,39 +309,43 @@ def _progress(
     print(f"\r{text}  " if terminal else text, end="" if terminal else "\n", file=sys.stderr, flush=True)
 
 
+def table(report: Report) -> TextTable:
+    """What happened, in words."""
+    drops = ", ".join(f"{reason} {count:,}" for reason, count in report.drops.items()) or "none"
+    rows = [
+        ("frames in", f"{report.sent:,}"),
+        ("frames out", f"{report.received:,}"),
+        ("no room in sockets", f"{report.socket_drops:,}"),
+        ("dropped", drops),
+        ("updates of entries", f"{report.entry_updates:,}"),
+        ("counters read", f"{report.counter_reads:,}"),
+        ("changes of ports", f"{report.port_changes:,}"),
+        ("memory, MiB", f"{report.memory_begin >> 20} to {report.memory_end >> 20}"),
+        ("open files", f"{report.descriptors_begin} to {report.descriptors_end}"),
+        ("lines in the log", f"{report.log_lines:,}"),
+    ]
+    title = "FAILED" if report.failures else "Every frame is accounted for"
+    return TextTable(f"{title}, in {report.seconds:g} s", ("what", "how much"), rows)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs it; the exit code: 0, 1 (something that must not have happened), 2 (usage, or the machine)."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seconds", type=float, default=600, help="(default 600)")
-    parser.add_argument("--json", action="store_true", help="the report as JSON")
-    options = parser.parse_args(arguments)
-    try:
-        with ExitStack() as stack:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            report = soak(options.seconds, folder, stack)
-    except (WireError, SwitchError, grpc.RpcError) as error:
-        print(f"soak: error: {error}", file=sys.stderr)
-        return 2
+    """Runs it; the exit status: 1 also if something happened that must not."""
+    parser = benchmark.parser("switch.soak", __doc__, "--seconds 3600 --json > soak.json")
+    parser.add_argument("--seconds", type=float, default=600.0, metavar="S", help="(default: %(default)g)")
+    return command_line.run(parser, _run, arguments)
+
+
+def _run(options: argparse.Namespace) -> int:
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        report = soak(options.seconds, folder, stack)
     if sys.stderr.isatty():
         print(file=sys.stderr)
-    print(json.dumps(asdict(report), indent=1) if options.json else _text(report))
-    return int(bool(report.failures))
-
-
-def _text(report: Report) -> str:
-    lines = [
-        f"{report.sent} frames in, {report.received} out in {report.seconds:g} s",
-        f"no room in sockets: {report.socket_drops}; dropped: "
-        + (", ".join(f"{reason} {count}" for reason, count in report.drops.items()) or "none"),
-        f"{report.entry_updates} updates of entries, {report.counter_reads} counters read, "
-        f"{report.port_changes} changes of ports",
-        f"memory {report.memory_begin >> 20} to {report.memory_end >> 20} MiB, "
-        f"open files {report.descriptors_begin} to {report.descriptors_end}, {report.log_lines} lines in the log",
-        *(f"FAILED: {text}" for text in report.failures),
-    ]
-    return "\n".join([*lines, "failed" if report.failures else "every frame is accounted for"])
+    document = benchmark.document(benchmark.chosen(options, "seconds"), [report])
+    present(make_console(to_stderr=options.json), options, "soak.json", document, [table(report)])
+    if report.failures:
+        raise ExperimentError("; ".join(report.failures))
+    return 0
 
 
 if __name__ == "__main__":

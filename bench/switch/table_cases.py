@@ -10,8 +10,10 @@ from typing import Any
 
 from finsy.proto import p4r
 
-BUILD = Path(__file__).resolve().parent / "build"
-"""Where the program is, compiled."""
+from bench.harness.switches import Pipeline
+
+TABLES = Pipeline(Path(__file__).resolve().parent / "build", "tables")
+"""The program, compiled."""
 
 # Shares of prefix lengths in BGP tables, about.
 _IPV4_LENGTHS = {8: 1, 12: 1, 14: 2, 15: 2, 16: 15, 17: 8, 18: 14, 19: 25, 20: 43, 21: 50, 22: 110, 23: 100, 24: 600}
@@ -117,7 +119,13 @@ CASES = {
 }
 
 
-# Entries and frames
+def distinct(case: Case, count: int, random: Random) -> list[Wanted]:
+    """So many different entries of a case."""
+    entries: dict[tuple[tuple[str, tuple[int, int]], ...], Wanted] = {}
+    while len(entries) < count:
+        wanted = case.entry(random)
+        entries[tuple(sorted(wanted.items()))] = wanted
+    return list(entries.values())
 
 
 def _encode(value: int) -> bytes:

@@ -6,29 +6,29 @@ from the entries, `random` ones are uniform and hardly ever match. There are 65,
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from cffi import FFI
 
-from bench.switch.table_cases import BUILD, CASES, Wanted, entity, frame, hit_key, random_key
+from bench.harness import benchmark
+from bench.switch.table_cases import CASES, TABLES, distinct, entity, frame, hit_key, random_key
 from gradlane_switch import Switch
 from gradlane_switch.native.build import RUNTIME
 from gradlane_switch.native.ffi import ffi
+from lab import command_line
+from lab.command_line import names_of
+from lab.report.console import make_console, present
+from lab.report.tables import TextTable
 
 _FRAMES = 65_536
-_EXAMPLES = """examples:
-  python -m bench.switch.tables
-  python -m bench.switch.tables --cases lpm_ipv4,acl --rounds 25 --json > tables.json
-"""
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,6 @@ class Result:
     lookup_ns: float
     ratio: float
     wire_ratio: float
-
-
-# Measuring
 
 
 class Load:
@@ -68,21 +65,15 @@ class Load:
         return self._library.table_load(*pointers, port, b"".join(frames), length, len(frames)) / len(frames)
 
 
-def measure(load: Load, name: str, rounds: int, io: float, seed: int) -> list[Result]:
+def measure(load: Load, name: str, rounds: int, io: float, seed: int) -> Iterator[Result]:
     """Fills the table of a case, and measures it beside an empty one."""
     case, random = CASES[name], Random(seed)
-    full, empty = (Switch.load(BUILD / "tables.json", BUILD / "tables.p4info.txtpb") for _ in range(2))
-    info = full.pipeline.info
-    ids = {item.preamble.alias: item.preamble.id for item in [*info.tables, *info.actions]}
-    entries: dict[tuple[tuple[str, tuple[int, int]], ...], Wanted] = {}
-    while len(entries) < case.count:
-        wanted = case.entry(random)
-        entries[tuple(sorted(wanted.items()))] = wanted
+    full, empty = (Switch.load(TABLES.program, TABLES.p4info) for _ in range(2))
+    ids = TABLES.ids()
+    known = distinct(case, case.count, random)
     priorities = random.sample(range(1, 1 << 24), case.count)
-    for priority, wanted in zip(priorities, entries.values(), strict=True):
+    for priority, wanted in zip(priorities, known, strict=True):
         full.insert(entity(ids, case, wanted, priority))
-    known = list(entries.values())
-    results: list[Result] = []
     for keys in ("hit", "random"):
         drawn = (
             hit_key(random, case, random.choice(known)) if keys == "hit" else random_key(random) for _ in range(_FRAMES)
@@ -95,64 +86,54 @@ def measure(load: Load, name: str, rounds: int, io: float, seed: int) -> list[Re
         # The first round warms up.
         before, after = (sorted(times[kind][1:])[rounds // 2] for kind in ("empty", "full"))
         figures = (before, after, after - before, after / before, (after + io) / (before + io))
-        results.append(Result(name, keys, case.count, *(round(value, 2) for value in figures)))
-        print(_line(results[-1]), file=sys.stderr)
-    return results
+        yield Result(name, keys, case.count, *(round(value, 2) for value in figures))
 
 
-_COLUMNS = (
-    f"{'case':14} {'keys':7} {'entries':>8} {'empty ns':>9} {'full ns':>8} {'lookup ns':>10} {'ratio':>6} {'wire':>6}"
-)
-
-
-def _line(item: Result) -> str:
-    return (
-        f"{item.case:14} {item.keys:7} {item.entries:8} {item.empty_ns:9.1f} {item.full_ns:8.1f} "
-        f"{item.lookup_ns:10.1f} {item.ratio:6.2f} {item.wire_ratio:6.2f}"
-    )
+def table(results: Sequence[Result]) -> TextTable:
+    """A row for each case and kind of keys."""
+    columns = ("case", "keys", "entries", "empty, ns", "full, ns", "lookup, ns", "full / empty", "with I/O")
+    rows = [
+        [
+            item.case,
+            item.keys,
+            f"{item.entries:,}",
+            *(f"{value:.1f}" for value in (item.empty_ns, item.full_ns, item.lookup_ns)),
+            *(f"{value:.2f}" for value in (item.ratio, item.wire_ratio)),
+        ]
+        for item in results
+    ]
+    return TextTable("A packet through the whole program", columns, rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the benchmark; the exit code: 0, or 2 for bad usage."""
-    options = _parser().parse_args(arguments)
-    for name in options.cases:
-        if name not in CASES:
-            print(f"tables: error: {name!r} is not a case: there are {', '.join(CASES)}", file=sys.stderr)
-            return 2
+    """Runs the benchmark; the exit status."""
+    parser = benchmark.parser(
+        "switch.tables", __doc__, "--cases lpm_ipv4,acl --rounds 25 --json > tables.json", root=False
+    )
+    add = parser.add_argument
+    known = f"of {', '.join(CASES)} (default: all)"
+    add("--cases", type=names_of(CASES, "case"), default=tuple(CASES), metavar="A,B", help=known)
+    add("--rounds", type=int, default=9, metavar="N", help="(default: %(default)s)")
+    add("--core", type=int, default=0, metavar="N", help="(default: %(default)s)")
+    io = "what ports cost per packet, for the last column (default: %(default)g)"
+    add("--io", type=float, default=2000.0, metavar="NS", help=io)
+    add("--seed", type=command_line.seed, default=1, metavar="N", help="(default: %(default)s)")
+    return command_line.run(parser, _run, arguments)
+
+
+def _run(options: argparse.Namespace) -> int:
+    console = make_console(to_stderr=options.json)
     os.sched_setaffinity(0, {options.core})
-    print(_COLUMNS, file=sys.stderr)
+    results: list[Result] = []
     with tempfile.TemporaryDirectory() as folder:
         load = Load(Path(folder))
-        results = [
-            item for name in options.cases for item in measure(load, name, options.rounds, options.io, options.seed)
-        ]
-    print(json.dumps([asdict(item) for item in results], indent=1) if options.json else _table(results))
+        for name in options.cases:
+            for result in measure(load, name, options.rounds, options.io, options.seed):
+                results.append(result)
+                console.print(f"{name}, {result.keys} keys: {result.lookup_ns:.1f} ns for the lookup", soft_wrap=True)
+    settings = benchmark.chosen(options, "cases", "rounds", "core", "io", "seed")
+    present(console, options, "tables.json", benchmark.document(settings, results), [table(results)])
     return 0
-
-
-def _table(results: list[Result]) -> str:
-    return "\n".join([_COLUMNS, *map(_line, results)])
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description=__doc__, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--cases",
-        type=lambda text: text.split(","),
-        default=list(CASES),
-        metavar="NAMES",
-        help=f"of {', '.join(CASES)} (default all)",
-    )
-    parser.add_argument("--rounds", type=int, default=9, help="(default 9)")
-    parser.add_argument("--core", type=int, default=0, help="(default 0)")
-    parser.add_argument(
-        "--io", type=float, default=2000.0, metavar="NS", help="what ports cost per packet, for the last column (2000)"
-    )
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", action="store_true", help="medians as JSON")
-    return parser
 
 
 if __name__ == "__main__":

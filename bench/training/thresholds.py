@@ -8,36 +8,31 @@ where nothing is gained by another one.
 
 import argparse
 import dataclasses
-import io
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import tomli_w
 
-from bench.harness.benchmark import save
+from bench.harness import benchmark
+from bench.harness.figure import panels
 from gradlane.units import parse_rate, parse_size
 from gradlane_controller.network import fabric
 from gradlane_controller.policy.thresholds import thresholds
-from lab.command_line import quantity, seeds
-from lab.experiment.runner import SWITCH_HELP, ready_machine, run_scenario
-from lab.model.errors import ExperimentError
+from lab import command_line
+from lab.command_line import quantity, several
+from lab.experiment.runner import ready_machine, run_scenario
 from lab.model.plan import FabricPlan
-from lab.model.preconditions import PreconditionError
 from lab.model.results import ArmResult
-from lab.model.scenarios import SCENARIOS, Scenario, ScenarioError
-from lab.report.console import ProgressLine, make_console, print_tables
+from lab.model.scenarios import SCENARIOS, Scenario
+from lab.report.console import ProgressLine, make_console, present
 from lab.report.tables import TextTable
 
 FRACTIONS = (1 / 16, 1 / 8, 1 / 4, 3 / 8, 1 / 2, 3 / 4)
 ARM = "gradlane-ps"
 _MOST_RED = 0.95
-_EXAMPLES = """examples:
-  sudo python -m bench.training.thresholds
-  sudo python -m bench.training.thresholds --buffers 64kB --seeds 1 --steps 20 --json > thresholds.json
-"""
 
 
 @dataclass(frozen=True)
@@ -57,32 +52,34 @@ class Point:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the benchmark; returns the exit code: 0, 1 (something failed on the way), 2 (usage, or the machine)."""
-    options = _parser().parse_args(arguments)
+    """Runs the benchmark; the exit status: 1 also if a message lost more than its budget."""
+    parser = benchmark.parser(
+        "training.thresholds", __doc__, "--buffers 64kB --seeds 1 --steps 20 --json > thresholds.json"
+    )
+    add = parser.add_argument
+    buffers = (parse_size("32kB"), parse_size("256kB"))
+    add("--buffers", type=several(parse_size), default=buffers, metavar="A,B", help="(default: 32kB,256kB)")
+    add("--rate", type=quantity(parse_rate), default="100mbit", metavar="R", help="of every link (default: 100mbit)")
+    command_line.add_seeds(parser, (1, 2))
+    add("--steps", type=int, default=30, metavar="N", help="of training (default: %(default)s)")
+    command_line.add_switch(parser)
+    return command_line.run(parser, _run, arguments)
+
+
+def _run(options: argparse.Namespace) -> int:
     console = make_console(to_stderr=options.json)
     points: list[Point] = []
-    try:
-        scenarios = [
-            _scenario(options, buffer, fraction) for buffer in options.buffers for fraction in (*FRACTIONS, None)
-        ]
-        with ready_machine([FabricPlan.of(scenarios[0], options.switch)]), ProgressLine(console) as line:
-            for scenario in scenarios:
-                line.say(f"buffer {scenario.buffer} bytes, {scenario.summary}")
-                runs = run_scenario(scenario, "cnn", options.switch, options.seeds, options.out, line)
-                points.append(_point(scenario, list(runs)))
-    except (ScenarioError, PreconditionError) as problem:
-        print(f"thresholds: error: {problem}", file=sys.stderr)
-        return 2
-    except ExperimentError as problem:
-        print(f"thresholds: error: {problem}", file=sys.stderr)
-        return 1
-    settings = {"rate": options.rate, "steps": options.steps}
-    save(options.out / "thresholds.json", settings, points, show=options.json)
-    plot = options.out / "thresholds.svg"
-    plot.write_text(_plot(points), encoding="utf-8")
-    print_tables(console, [_table(points)])
-    console.print(f"figures: {options.out / 'thresholds.json'}   plot: {plot}", soft_wrap=True)
-    return 1 if any(point.violations for point in points) else 0
+    scenarios = [_scenario(options, buffer, fraction) for buffer in options.buffers for fraction in (*FRACTIONS, None)]
+    with ready_machine([FabricPlan.of(scenarios[0], options.switch)]), ProgressLine(console) as line:
+        for scenario in scenarios:
+            line.say(f"buffer {scenario.buffer} bytes, {scenario.summary}")
+            runs = run_scenario(scenario, "cnn", options.switch, options.seeds, options.out, line)
+            points.append(_point(scenario, list(runs)))
+    document = benchmark.document(benchmark.chosen(options, "rate", "steps"), points)
+    figure = options.out / "thresholds.svg"
+    plot(points, figure)
+    present(console, options, "thresholds.json", document, [_table(points)], plot=figure)
+    return int(any(point.violations for point in points))
 
 
 def _scenario(options: argparse.Namespace, buffer: int, fraction: float | None) -> Scenario:
@@ -135,62 +132,22 @@ def _table(points: Sequence[Point]) -> TextTable:
     return TextTable("Thresholds", (*columns, "repaired", "violations"), rows)
 
 
-def _plot(points: Sequence[Point]) -> str:
-    """Step times over the yellow threshold, a panel for each buffer. SVG."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
+def plot(points: Sequence[Point], path: Path) -> None:
+    """Step times over the yellow threshold, a panel for each buffer."""
     buffers = sorted({point.buffer for point in points})
-    figure, panels = pyplot.subplots(1, len(buffers), figsize=(5 * len(buffers), 3.6), squeeze=False, sharey=True)
-    for buffer, panel in zip(buffers, panels[0], strict=True):
-        stated = sorted((p for p in points if p.buffer == buffer and not p.derived), key=lambda p: p.yellow)
-        for name, value in (("median", "p50_ms"), ("99th percentile", "p99_ms")):
-            panel.plot([p.yellow / 1000 for p in stated], [getattr(p, value) for p in stated], marker="o", label=name)
-        for point in (p for p in points if p.buffer == buffer and p.derived):
-            panel.axvline(point.yellow / 1000, color="grey", linestyle=":", label="derived")
-            panel.plot([point.yellow / 1000] * 2, [point.p50_ms, point.p99_ms], "k*", markersize=11)
-        panel.set_title(f"buffer of {buffer / 1000:g} kB")
-        panel.set_xlabel("yellow threshold, kB")
-        panel.set_ylim(bottom=0)
-    panels[0][0].set_ylabel("step, ms")
-    panels[0][-1].legend()
-    figure.tight_layout()
-    page = io.StringIO()
-    figure.savefig(page, format="svg")
-    pyplot.close(figure)
-    return page.getvalue()
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="thresholds.py",
-        description=__doc__,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    sizes = [parse_size("32kB"), parse_size("256kB")]
-    parser.add_argument("--buffers", type=_list(parse_size), default=sizes, metavar="A,B", help="(default: 32kB,256kB)")
-    parser.add_argument(
-        "--rate", type=quantity(parse_rate), default=parse_rate("100mbit"), help="of every link (default: 100mbit)"
-    )
-    parser.add_argument("--seeds", type=seeds, default=(1, 2), metavar="A,B", help="(default: 1,2)")
-    parser.add_argument("--steps", type=int, default=30, metavar="N", help="of training (default: %(default)s)")
-    parser.add_argument("--switch", default="gradlane", metavar="S", help=SWITCH_HELP)
-    parser.add_argument("--out", type=Path, default=Path("out/bench"), metavar="DIR", help="(default: %(default)s)")
-    parser.add_argument("--json", action="store_true", help="the result as JSON on standard output")
-    return parser
-
-
-def _list(parse: Callable[[str], int]) -> Callable[[str], list[int]]:
-    def convert(text: str) -> list[int]:
-        try:
-            return [parse(word.strip()) for word in text.split(",")]
-        except ValueError as problem:
-            raise argparse.ArgumentTypeError(str(problem)) from None
-
-    return convert
+    with panels(path, 1, len(buffers), (5, 3.6), share_y=True) as axes:
+        for buffer, panel in zip(buffers, axes[0], strict=True):
+            stated = sorted((p for p in points if p.buffer == buffer and not p.derived), key=lambda p: p.yellow)
+            for name, value in (("median", "p50_ms"), ("99th percentile", "p99_ms")):
+                panel.plot([p.yellow / 1000 for p in stated], [getattr(p, value) for p in stated], "o-", label=name)
+            for point in (p for p in points if p.buffer == buffer and p.derived):
+                panel.axvline(point.yellow / 1000, color="grey", linestyle=":", label="derived")
+                panel.plot([point.yellow / 1000] * 2, [point.p50_ms, point.p99_ms], "k*", markersize=11)
+            panel.set_title(f"buffer of {buffer / 1000:g} kB")
+            panel.set_xlabel("yellow threshold, kB")
+            panel.set_ylim(bottom=0)
+        axes[0][0].set_ylabel("step, ms")
+        axes[0][-1].legend()
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 import time
@@ -20,24 +19,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from bench.harness.benchmark import save
+from bench.harness import benchmark
 from bench.harness.dumbbell import Dumbbell
-from bench.harness.netns import WireError
+from bench.harness.figure import panels
 from bench.transport.fairness_flows import Flow, Running
-from gradlane.errors import AgentError
 from gradlane.units import parse_rate, parse_size
-from lab.report.console import make_console, print_tables
+from lab import command_line
+from lab.command_line import quantity
+from lab.model.errors import UsageError
+from lab.report.console import make_console, present
 from lab.report.tables import TextTable
+from lab.training.sockets import AVAILABLE
 
-_CONTROLS = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
 _SETTLING = 3.0  # seconds that flows have before the first window
-_EXAMPLES = """examples:
-  sudo python -m bench.transport.fairness
-  sudo python -m bench.transport.fairness --rate 50mbit --buffer 64kB --windows 3 --seconds 5 --json > fairness.json
-  sudo python -m bench.transport.fairness --tcp bbr --only tcp
-"""
-
-
 CASES: dict[str, tuple[Flow, ...]] = {
     "jobs of the same hosts": (Flow(0, 0.1), Flow(0, 0.1)),
     "jobs of different hosts": (Flow(0, 0.1), Flow(1, 0.1)),
@@ -78,7 +72,7 @@ def in_windows(samples: Sequence[tuple[float, int]], begin: float, seconds: floa
 
 
 def measure(network: Dumbbell, case: str, options: argparse.Namespace) -> Result:
-    """One case. Raises WireError."""
+    """One case. Raises ExperimentError."""
     flows = CASES[case]
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         running = Running(network, options.tcp, Path(folder), stack)
@@ -115,67 +109,57 @@ def table(results: Sequence[Result], rate: int) -> TextTable:
 
 def plot(results: Sequence[Result], seconds: float, path: Path) -> None:
     """Each case's flows over the windows of all its starts."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    import matplotlib.pyplot as plt
-
     cases = list(dict.fromkeys(result.case for result in results))
-    figure, axes = plt.subplots(1, len(cases), figsize=(2.6 * len(cases), 3), sharey=True, squeeze=False)
-    for axis, case in zip(axes[0], cases, strict=True):
-        same = [result for result in results if result.case == case]
-        for number, name in enumerate(same[0].flows):
-            values = [value / 1e6 for result in same for value in result.goodput[number]]
-            axis.plot([seconds * (k + 1) for k in range(len(values))], values, ".-", label=name)
-        axis.set_title(case.replace(", ", ",\n").replace(" that", "\nthat"), fontsize=8)
-        axis.set(xlabel="s, all starts", ylim=(0, None))
-        axis.legend(fontsize=7)
-    axes[0][0].set_ylabel("Mbit/s")
-    figure.savefig(path, bbox_inches="tight")
-    plt.close(figure)
+    with panels(path, 1, len(cases), (2.6, 3), share_y=True) as axes:
+        for axis, case in zip(axes[0], cases, strict=True):
+            same = [result for result in results if result.case == case]
+            for number, name in enumerate(same[0].flows):
+                values = [value / 1e6 for result in same for value in result.goodput[number]]
+                axis.plot([seconds * (k + 1) for k in range(len(values))], values, ".-", label=name)
+            axis.set_title(case.replace(", ", ",\n").replace(" that", "\nthat"), fontsize=8)
+            axis.set(xlabel="s, all starts", ylim=(0, None))
+            axis.legend(fontsize=7)
+        axes[0][0].set_ylabel("Mbit/s")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the benchmark; the exit code: 0, 1 (something failed on the way), 2 (usage)."""
-    options = _parser().parse_args(arguments)
+    """Runs the benchmark; the exit status."""
+    parser = benchmark.parser(
+        "transport.fairness",
+        __doc__,
+        "--rate 50mbit --buffer 64kB --windows 3 --seconds 5 --json > fairness.json",
+        "--tcp bbr --only tcp",
+    )
+    add = parser.add_argument
+    add("--rate", type=quantity(parse_rate), default="100mbit", metavar="R", help="of the port (default: 100mbit)")
+    add("--buffer", type=quantity(parse_size), default="128kB", metavar="B", help="of the port (default: 128kB)")
+    controls = AVAILABLE.read_text(encoding="ascii").split()
+    add("--tcp", default="cubic", choices=controls, help="TCP's congestion control (default: %(default)s)")
+    add("--starts", type=int, default=3, metavar="N", help="of each case, all cases in turn (default: 3)")
+    add("--windows", type=int, default=2, metavar="N", help="of each start (default: 2)")
+    add("--seconds", type=float, default=3.0, metavar="S", help="of each window (default: 3)")
+    add("--only", default="", metavar="TEXT", help="the cases with this in their names")
+    return command_line.run(parser, _run, arguments)
+
+
+def _run(options: argparse.Namespace) -> int:
     console = make_console(to_stderr=options.json)
     cases = [case for case in CASES if options.only in case]
     if not cases:
-        print(f"fairness: error: no case has {options.only!r} in it; there are: {'; '.join(CASES)}", file=sys.stderr)
-        return 2
+        raise UsageError(f"no case has {options.only!r} in its name; there are: {'; '.join(CASES)}")
+    benchmark.take_priority()
     results: list[Result] = []
-    try:
-        # Of every process: other load of the machine is to take from no flow.
-        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
-        for number in range(options.starts * len(cases)):
-            with Dumbbell(2, options.rate, options.buffer) as network:
-                results.append(measure(network, cases[number % len(cases)], options))
-            means = ", ".join(f"{fmean(values) / 1e6:.1f}" for values in results[-1].goodput)
-            console.print(f"{number + 1}/{options.starts * len(cases)} {results[-1].case}: {means} Mbit/s")
-    except (WireError, AgentError, PermissionError) as problem:
-        print(f"fairness: error: {problem}", file=sys.stderr)
-        return 1
-    print_tables(console, [table(results, options.rate)])
-    settings = {name: getattr(options, name) for name in ("rate", "buffer", "tcp", "starts", "windows", "seconds")}
-    save(options.out / "fairness.json", settings, results, show=options.json)
-    plot(results, options.seconds, options.out / "fairness.svg")
+    for number in range(options.starts * len(cases)):
+        with Dumbbell(2, options.rate, options.buffer) as network:
+            results.append(measure(network, cases[number % len(cases)], options))
+        means = ", ".join(f"{fmean(values) / 1e6:.1f}" for values in results[-1].goodput)
+        text = f"{number + 1}/{options.starts * len(cases)} {results[-1].case}: {means} Mbit/s"
+        console.print(text, soft_wrap=True)
+    settings = benchmark.chosen(options, "rate", "buffer", "tcp", "starts", "windows", "seconds")
+    document, figure = benchmark.document(settings, results), options.out / "fairness.svg"
+    plot(results, options.seconds, figure)
+    present(console, options, "fairness.json", document, [table(results, options.rate)], plot=figure)
     return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="fairness", description=__doc__, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rate", type=parse_rate, default="100mbit", help="of the port (default 100mbit)")
-    parser.add_argument("--buffer", type=parse_size, default="128kB", help="of the port (default 128kB)")
-    parser.add_argument("--tcp", default="cubic", choices=_CONTROLS, help="TCP's congestion control (default cubic)")
-    parser.add_argument("--starts", type=int, default=3, help="of each case, all cases in turn (default 3)")
-    parser.add_argument("--windows", type=int, default=2, help="of each start (default 2)")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each window (default 3)")
-    parser.add_argument("--only", default="", metavar="TEXT", help="the cases with this in their names")
-    parser.add_argument("--out", type=Path, default=Path("out/bench"), help="where the results go (default out/bench)")
-    parser.add_argument("--json", action="store_true", help="the results as JSON on standard output")
-    return parser
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flows of bench/transport/fairness.py and their processes: bulk TCP connections, and jobs of two hosts."""
+"""The flows of bench.transport.fairness and their processes: bulk TCP connections, and jobs of two hosts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.harness.dumbbell import Dumbbell
-from bench.harness.netns import WireError
 from bench.harness.worker import Worker
+from lab.model.errors import ProcessError
 
 _WORKER = ("-m", "bench.transport.fairness_worker")
 
@@ -28,7 +28,10 @@ class Flow:
 
 
 class Running:
-    """The processes of flows side by side, until the stack ends. `tcp`: its congestion control. Raises WireError."""
+    """The processes of flows that share the network, until the stack ends; `tcp`: its congestion control.
+
+    Raises ProcessError.
+    """
 
     def __init__(self, network: Dumbbell, tcp: str, folder: Path, stack: ExitStack) -> None:
         self._network, self._tcp, self._folder, self._stack = network, tcp, folder, stack
@@ -40,7 +43,7 @@ class Running:
         return self._ends[-1]
 
     def flow(self, number: int, flow: Flow) -> Worker:
-        """Starts both ends; the receiving one, which says when it is ready, and then what has come."""
+        """Starts both ends; the receiving one, which says when it is ready, and then what has arrived."""
         near, far = 2 * flow.pair, 2 * flow.pair + 1
         if flow.tolerance is None:
             address = self._network.address(far)
@@ -48,10 +51,14 @@ class Running:
             arrivals.wait_for("listening")
             self._start(near, "tcp_send", address, self._tcp)
             return arrivals
-        path = self._folder / f"job{number}.toml"
-        rate, buffer = f"{self._network.rate}bit", f"{self._network.buffer}B"
-        document = self._network.job(rate, buffer, number + 1, (near, far))
-        path.write_text(f"{document}[loss]\npush = {flow.tolerance}\npull = {flow.tolerance}\n")
+        path = self._network.write_job(
+            self._folder / f"job{number}.toml",
+            self._network.rate,
+            self._network.buffer,
+            number=number + 1,
+            hosts=(near, far),
+            tolerance=flow.tolerance,
+        )
         for host in (near, far):
             if host not in self._agents:
                 _, self._agents[host] = self._network.start_agent(self._stack, host, self._folder)
@@ -59,6 +66,6 @@ class Running:
         return self._start(far, "job", "1", str(path), str(self._agents[far]))
 
     def check(self) -> None:
-        """That all go on. Raises WireError."""
+        """That all go on. Raises ProcessError."""
         if gone := [worker for worker in self._ends if worker.ended()]:
-            raise WireError("; ".join(f"{worker.name} ended: {worker.last_words()}" for worker in gone))
+            raise ProcessError("; ".join(f"{worker.name} ended: {worker.last_words()}" for worker in gone))

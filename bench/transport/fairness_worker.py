@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An end of a flow of fairness.py that goes on until it is ended: a bulk TCP connection, or a job's all-reduces.
+"""An end of a flow of bench.transport.fairness, until it is killed: a bulk TCP connection, or a job's all-reduces.
 
-The end that receives says that it is ready, and then for each so many bytes a line of JSON: [seconds of the monotonic
-clock, bytes].
+The end that receives says that it is ready, and from then on a line of JSON for every CHUNK that arrives: [seconds of
+the monotonic clock, bytes].
 """
 
 import json
@@ -12,7 +12,7 @@ import time
 
 CHUNK = 1 << 17
 _PORT = 29600
-_UNDER_WAY = 4  # all-reduces at a time, as a training's buckets
+_IN_FLIGHT = 4  # all-reduces at a time, as a training's buckets
 
 
 def _say(octets: int) -> None:
@@ -43,24 +43,24 @@ def tcp_send(address: str, control: str) -> None:
 
 def job(rank: int, path: str, agent: str) -> None:
     """All-reduces between two hosts: each sends as many bytes as the array has. Rank 1 counts."""
-    from gradlane import Communicator
+    from gradlane import Communicator  # only here: TCP needs nothing of it
 
     with Communicator(path, rank, agent) as communicator:
-        arrays = [communicator.empty(CHUNK // 4) for _ in range(_UNDER_WAY)]
+        arrays = [communicator.empty(CHUNK // 4) for _ in range(_IN_FLIGHT)]
         for array in arrays:
             array[:] = 1
 
         def start(number: int):
             return communicator.all_reduce(arrays[number], f"gradient {number}", asynchronous=True)
 
-        under_way = [start(number) for number in range(_UNDER_WAY)]
+        in_flight = [start(number) for number in range(_IN_FLIGHT)]
         print("ready", flush=True)
         while True:
-            for number in range(_UNDER_WAY):
-                under_way[number].wait(60)
+            for number in range(_IN_FLIGHT):
+                in_flight[number].wait(60)
                 if rank:
                     _say(CHUNK)
-                under_way[number] = start(number)
+                in_flight[number] = start(number)
 
 
 def main() -> None:

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host of bench/transport/tails.py: rank 0 collects from all others at once, by gradlane or by plain TCP sockets.
+"""A host of bench.transport.tails: rank 0 collects from all others at once, by gradlane or by plain TCP sockets.
 
 Requests on standard input and answers on standard output are lines of JSON: {"kind": "incast" or "reduce", "bytes",
 "count"}, and {"seconds": [of each]}. TCP knows incasts only: rank 0 writes a byte to each connection and reads
 `bytes` from each.
 """
 
-import json
 import selectors
 import socket
 import struct
@@ -15,6 +14,8 @@ import time
 from typing import Any
 
 import numpy as np
+
+from bench.harness.worker import serve
 
 PORT = 29500
 
@@ -68,7 +69,7 @@ class Tcp:
                         del missing[connection]
 
     def close(self) -> None:
-        """Resets: nothing waits for a sender of the past."""
+        """Resets the connections: what is still in flight is of no use."""
         for connection in self._connections:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             connection.close()
@@ -78,7 +79,7 @@ class Gradlane:
     """The same by a broadcast of an element from rank 0, and a reduction to it; or all-reduces that may lose."""
 
     def __init__(self, rank: int, job: str, path: str) -> None:
-        from gradlane import Communicator
+        from gradlane import Communicator  # only here: TCP needs nothing of it
 
         self._rank, self._communicator = rank, Communicator(job, rank, path)
 
@@ -116,9 +117,7 @@ def main() -> None:
     kind, _, control = sys.argv[1].partition(":")
     rank = int(sys.argv[2])
     side = Tcp(control, rank, int(sys.argv[3]), sys.argv[4]) if kind == "tcp" else Gradlane(rank, *sys.argv[3:5])
-    print("ready", flush=True)
-    for line in sys.stdin:
-        print(json.dumps({"seconds": side.measure(json.loads(line))}), flush=True)
+    serve(lambda request: {"seconds": side.measure(request)})
     side.close()
 
 

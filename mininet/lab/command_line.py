@@ -1,11 +1,65 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What command lines of the runner and of the benchmarks are written with: quantities, seeds, lists of names.
+"""The command lines of the laboratory and of the benchmarks: their options, what these take, and how a command ends.
 
-The converters are for argparse's `type`; they raise argparse.ArgumentTypeError.
+Converters are for argparse's `type`; they raise argparse.ArgumentTypeError.
 """
 
 import argparse
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from lab.model.errors import LabError
+
+_Value = TypeVar("_Value")
+
+
+def parser(prog: str, description: str | None, examples: str) -> argparse.ArgumentParser:
+    """A parser whose help keeps the lines of the description, and ends with examples. `prog` is what users type."""
+    return argparse.ArgumentParser(
+        prog=prog, description=description, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
+def add_switch(parser: argparse.ArgumentParser) -> None:
+    """--switch: what runs as each switch, as Topology.targets takes it."""
+    text = "gradlane or bmv2, or by name, e.g. bmv2,leaf1=gradlane: the first is for all without a name"
+    parser.add_argument("--switch", default="gradlane", metavar="S", help=f"{text} (default: %(default)s)")
+
+
+def add_seeds(parser: argparse.ArgumentParser, default: tuple[int, ...]) -> None:
+    """--seeds."""
+    shown = ",".join(map(str, default))
+    parser.add_argument("--seeds", type=seeds, default=default, metavar="A,B", help=f"(default: {shown})")
+
+
+def add_model(parser: argparse.ArgumentParser) -> None:
+    """--model."""
+    parser.add_argument("--model", choices=("cnn", "transformer"), default="cnn", help="(default: %(default)s)")
+
+
+def add_output(parser: argparse.ArgumentParser, folder: str) -> None:
+    """--out: the folder for all files; --json: the result file's content on standard output, too."""
+    parser.add_argument("--out", type=Path, default=Path(folder), metavar="DIR", help="(default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="the result as JSON on standard output")
+
+
+def run(
+    parser: argparse.ArgumentParser,
+    command: Callable[[argparse.Namespace], int],
+    arguments: Sequence[str] | None,
+) -> int:
+    """Calls `command` with the options; the exit status: what it returns, or that of the LabError that ended it.
+
+    0: done; 1: something failed, or a goal was missed; 2: wrong usage (from argparse by SystemExit), or the machine.
+    """
+    options = parser.parse_args(arguments)
+    try:
+        return command(options)
+    except LabError as problem:
+        print(f"{parser.prog}: error: {problem}", file=sys.stderr)
+        return problem.exit_status
 
 
 def quantity(parse: Callable[[str], int]) -> Callable[[str], int]:
@@ -20,9 +74,33 @@ def quantity(parse: Callable[[str], int]) -> Callable[[str], int]:
     return convert
 
 
+def several(convert: Callable[[str], _Value]) -> Callable[[str], tuple[_Value, ...]]:
+    """A converter of values with commas between them."""
+
+    def convert_all(text: str) -> tuple[_Value, ...]:
+        try:
+            return tuple(convert(word) for word in names(text))
+        except ValueError as problem:
+            raise argparse.ArgumentTypeError(str(problem)) from None
+
+    return convert_all
+
+
 def names(text: str) -> tuple[str, ...]:
     """Names with commas between them."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def names_of(known: Collection[str], what: str) -> Callable[[str], tuple[str, ...]]:
+    """A converter of names with commas between them, each of which must be `known`. `what`: a scenario, a case ..."""
+
+    def convert(text: str) -> tuple[str, ...]:
+        for name in names(text):
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"{what} {name!r} is unknown; there are {', '.join(known)}")
+        return names(text)
+
+    return convert
 
 
 def seed(text: str) -> int:

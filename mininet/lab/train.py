@@ -16,11 +16,15 @@ from typing import NoReturn
 
 from gradlane.errors import GradlaneError
 from gradlane.units import parse_rate
+from lab import command_line
+from lab.command_line import quantity
 from lab.training import bursts, config
 from lab.training.config import Config, ConfigError
+from lab.training.ps_server import Server
 from lab.training.records import Records, explain
 
-EXAMPLES = """examples:
+_PROG = "lab.train"
+_EXAMPLES = """examples:
   python -m lab.train worker --config run.json --rank 0 --out worker0.jsonl
   python -m lab.train server --config run.json --rank 4 --out server4.jsonl
   python -m lab.train bursts --to 10.0.1.2 --to 10.0.2.2 --rate 60mbit --period 0.1 --duty 0.3 --seconds 20
@@ -37,9 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="lab.train", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_line.parser(_PROG, __doc__, _EXAMPLES)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, run, text in (("worker", _worker, "train as one rank"), ("server", _server, "serve the ps-tcp arms")):
         command = commands.add_parser(name, help=text, description=text)
@@ -49,7 +51,9 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(run=run)
     command = commands.add_parser("bursts", help="send background bursts", description="send background bursts (UDP)")
     command.add_argument("--to", required=True, action="append", metavar="ADDRESS", help="a receiver; may be repeated")
-    command.add_argument("--rate", required=True, type=_rate, help="towards each receiver while on, e.g. 60mbit")
+    command.add_argument(
+        "--rate", required=True, type=quantity(parse_rate), help="towards each receiver while on, e.g. 60mbit"
+    )
     command.add_argument("--period", required=True, type=float, help="seconds from burst to burst")
     command.add_argument("--duty", required=True, type=float, help="fraction of the period that is on")
     command.add_argument("--seconds", required=True, type=float, help="length of the whole")
@@ -65,18 +69,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _rate(text: str) -> int:
-    try:
-        return parse_rate(text)
-    except ValueError as problem:
-        raise argparse.ArgumentTypeError(str(problem)) from None
-
-
 def _worker(options: argparse.Namespace) -> int:
     run = config.load(options.config)
     run.worker(options.rank)
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # it warns that hosts have no names
-    from lab.training import worker  # PyTorch takes seconds to import, and only workers need it
+    from lab.training import worker  # with PyTorch, which takes seconds to import; only workers need it
 
     with Records(options.out, options.rank) as records:
         try:
@@ -88,8 +85,6 @@ def _worker(options: argparse.Namespace) -> int:
 
 def _server(options: argparse.Namespace) -> int:
     run = config.load(options.config)
-    from lab.training.ps_server import Server
-
     with Records(options.out, options.rank) as records:
         sink = bursts.discard(run.server(options.rank).address, run.discard_port) if run.discard_port else None
         try:
@@ -139,12 +134,12 @@ def _leave(run: Config, rank: int, records: Records, problem: Exception) -> NoRe
         culprit=None if who is None else {"rank": who.rank, "host": who.host, "address": who.address},
         traceback=traceback.format_exc(),
     )
-    print(f"train.py: rank {rank}: error: {message}", file=sys.stderr, flush=True)
+    print(f"{_PROG}: rank {rank}: error: {message}", file=sys.stderr, flush=True)
     os._exit(1)
 
 
 def _fail(problem: Exception, status: int) -> int:
-    print(f"train.py: error: {problem}", file=sys.stderr)
+    print(f"{_PROG}: error: {problem}", file=sys.stderr)
     return status
 
 

@@ -96,7 +96,7 @@ def test_figures_are_compared_with_tcp_on_the_same_switch() -> None:
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["--scenarios", "gray"], "'gray' is not compared here"), (["--seeds", "x"], "no list of different seeds")],
+    [(["--scenarios", "gray"], "scenario 'gray' is unknown"), (["--seeds", "x"], "no list of different seeds")],
 )
 def test_what_is_not_compared_is_refused_by_name(
     capsys: pytest.CaptureFixture[str], words: list[str], said: str

@@ -14,18 +14,18 @@ from tests.support.needs import needs_root
 
 
 @needs_root
-def test_every_way_trains_and_ddp_does_not_wait_in_its_forward_pass(tmp_path: Path) -> None:
+def test_every_method_trains_and_ddp_does_not_wait_in_its_forward_pass(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench.agent.overlap", "--layers", "3", "--width", "128", "--computation", "60"]
     command += ["--rate", "20mbit", "--steps", "4", "--repeats", "1", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 0, done.stderr
-    runs = {run["way"]: run for run in json.loads((tmp_path / "overlap.json").read_text())["runs"]}
+    runs = {run["method"]: run for run in json.loads((tmp_path / "overlap.json").read_text())["runs"]}
     assert set(runs) == {"gloo", "hook", "overlap", "reversed"}
     for run in runs.values():
         assert run["step"] >= 0.06
         assert len(run["waits"]) == 3
-    for way in ("gloo", "hook"):
-        assert sum(runs[way]["waits"]) < sum(runs["reversed"]["waits"]) / 2
+    for method in ("gloo", "hook"):
+        assert sum(runs[method]["waits"]) < sum(runs["reversed"]["waits"]) / 2
 
 
 def test_the_least_communication_is_what_each_port_must_carry() -> None:

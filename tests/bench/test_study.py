@@ -47,8 +47,8 @@ def study(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_a_result_that_is_not_ddps_is_an_error(study: ModuleType) -> None:
-    ddp = RUN | {"model": "cnn", "seed": 1, "steps": 2, "workers": 4, "arm": "ordered", "exchange": "rank-order"}
-    ours = ddp | {"arm": "p = 0 %", "exchange": "gradlane", "tolerance": 0.0}
+    ddp = RUN | {"model": "cnn", "seed": 1, "steps": 2, "workers": 4, "arm": "ordered", "sync": "rank-order"}
+    ours = ddp | {"arm": "p = 0 %", "sync": "gradlane", "tolerance": 0.0}
     assert study.tables.identity([ddp, ours])[1] == []
     for change in ({"parameters_sha256": "b"}, {"losses": [2.0, 1.5]}, {"replicas_equal": False}):
         table, wrong = study.tables.identity([ddp, ours | change])

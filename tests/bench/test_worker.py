@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from bench.harness import netns, worker
+from bench.harness import worker
+from lab.model.errors import ProcessError
 
 ECHO = "import sys\nprint('ready', flush=True)\nfor line in sys.stdin: print(line.strip(), flush=True)"
 
@@ -29,21 +30,21 @@ def test_one_that_ends_is_quoted(logs: bool) -> None:
     text = "import sys\nprint('ready', flush=True)\nsys.exit('no such port')"
     with script(text, logs=logs) as process:
         process.wait_for("ready")
-        with pytest.raises(netns.WireError, match=r"the worker ended: (.*\n)*no such port"):
+        with pytest.raises(ProcessError, match=r"the worker ended: (.*\n)*no such port"):
             process.wait_for("listening")
 
 
 def test_one_that_is_asked_when_it_has_ended_is_quoted_too() -> None:
     with script("import sys; sys.exit('no such port')") as process:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        with pytest.raises(netns.WireError, match="ended: no such port"):
+        with pytest.raises(ProcessError, match="ended: no such port"):
             process.ask({})
 
 
 def test_silence_ends_the_wait() -> None:
     with script("import time\nprint('not yet', flush=True)\ntime.sleep(60)", asked=False) as process:
         process.wait_for("not yet")
-        with pytest.raises(netns.WireError, match=r"the worker has said nothing for .* s, but before: not yet"):
+        with pytest.raises(ProcessError, match=r"the worker has said nothing for .* s, but before: not yet"):
             process.wait_for("ready", seconds=0.2)
 
 

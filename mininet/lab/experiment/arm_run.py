@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of one arm on a running fabric: its processes are started, watched to their end, and read out."""
+"""One run of one arm on a running network: its processes are started, watched to their end, and read out."""
 
 import json
 import math
@@ -16,17 +16,16 @@ from gradlane.units import format_rate
 from lab.model import jobs
 from lab.model.arms import ARMS
 from lab.model.errors import ArmError, ControlError
-from lab.model.plan import HostPlan
-from lab.model.preconditions import RUN_DIRECTORY, find_program
+from lab.model.preconditions import find_program
 from lab.model.results import ArmResult
 from lab.model.scenarios import Scenario
 from lab.net.control import Reading, read_switches
-from lab.net.network import Network
+from lab.net.network import Network, agent_socket
 from lab.net.processes import Child, wait_for_exit
 from lab.report.metrics import Progress, Record, RecordFile, arm_result, progress
+from lab.training.bursts import DISCARD_PORT
 from lab.training.config import Config, Node
 
-DISCARD_PORT = 9  # RFC 863: where the cross traffic goes
 READY_SECONDS = 20.0
 STALL_SECONDS = 30.0
 PROGRESS_SECONDS = 1.0
@@ -92,7 +91,7 @@ class ArmRun:
     def execute(self, report: Report, before: Reading) -> None:
         """Runs the arm to its end. Raises ExperimentError; its processes are gone in any case.
 
-        `report` is told the progress, `before` is what the switches had counted when the arm began.
+        `report` is called with the progress, `before` is what the switches had counted when the arm began.
         """
         self._last_reading = before
         self._config.save(self._folder / "run.json")
@@ -250,8 +249,3 @@ class ArmRun:
                 self._raise_if_dead()
                 statistics.append(json.loads(server.last_line()))
         return statistics
-
-
-def agent_socket(host: HostPlan) -> str:
-    """The Unix socket of that host's agent."""
-    return str(RUN_DIRECTORY / f"{host.name}.sock")

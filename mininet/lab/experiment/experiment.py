@@ -4,16 +4,14 @@
 from contextlib import ExitStack
 from pathlib import Path
 
-from lab.experiment.arm_run import ArmRun, Report, Task, agent_socket
+from lab.experiment.arm_run import ArmRun, Report, Task
 from lab.model.arms import ARMS
 from lab.model.errors import ControlError, ProcessError
 from lab.model.plan import FabricPlan
-from lab.model.preconditions import find_program
 from lab.model.results import ArmResult
 from lab.model.scenarios import Scenario
 from lab.net.control import read_switches
-from lab.net.network import READY_SECONDS, Network
-from lab.net.processes import Child
+from lab.net.network import Network
 
 
 class Experiment:
@@ -36,7 +34,7 @@ class Experiment:
     def __enter__(self) -> "Experiment":
         with ExitStack() as stack:
             stack.enter_context(self.network)
-            self._start_agents()
+            self.network.start_agents([*self.network.plan.of_role("worker"), *self.network.plan.of_role("server")])
             self._stack = stack.pop_all()
         return self
 
@@ -71,14 +69,3 @@ class Experiment:
         if run.failed_switch:
             self.network.restore_switch(run.failed_switch)
         return run.result(before, after, links)
-
-    def _start_agents(self) -> None:
-        network = self.network
-        hosts = [host for host in network.plan.hosts if host.role in ("worker", "server")]
-        agents: list[Child] = []
-        for host in hosts:
-            argv = [find_program("gradlane"), "agent", "--address", host.address, "--socket", agent_socket(host)]
-            command = network.fabric.inside(host.name, argv)
-            agents.append(network.supervisor.start(f"agent of {host.name}", command))
-        for agent in agents:
-            agent.wait_ready(READY_SECONDS)

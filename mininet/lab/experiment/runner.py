@@ -11,18 +11,14 @@ from typing import Any
 from gradlane.units import format_rate
 from lab.model import preconditions, stopping
 from lab.model.arms import ARMS
-from lab.model.errors import ExperimentError
+from lab.model.errors import ExperimentError, PreconditionError
 from lab.model.plan import HTTP_PORT, FabricPlan
-from lab.model.preconditions import PreconditionError
 from lab.model.results import ArmResult
 from lab.model.scenarios import Scenario
 from lab.report.console import ProgressLine
 from lab.training.sockets import minimum_timeout_is_settable
 
 PIPELINE = Path(__file__).resolve().parents[3] / "p4src" / "build" / "v1model"
-SWITCH_HELP = (
-    "gradlane or bmv2, or by name, e.g. bmv2,leaf1=gradlane: the first for all that are not named (default: gradlane)"
-)
 
 
 @contextmanager

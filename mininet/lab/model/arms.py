@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arms of the experiment: each is one way to exchange gradients, with everything else equal."""
+"""The arms of the experiment: each synchronises gradients by its own means, with everything else equal."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

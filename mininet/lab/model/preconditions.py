@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import IO
 
+from lab.model.errors import PreconditionError
+
 RUN_DIRECTORY = Path("/run/gradlane")
 BMV2_OLDEST = (1, 15, 0)
 _WHY_OLDEST = "its program and P4Runtime are used as they have been since then"
@@ -27,10 +29,6 @@ _COMMANDS = {
     "setpriv": "util-linux",
 }
 _DEBIAN_PACKAGES = {**_COMMANDS, "cc": "gcc libc6-dev"}
-
-
-class PreconditionError(Exception):
-    """The machine lacks something; the message says what, and how to mend it."""
 
 
 def find_program(name: str) -> str:

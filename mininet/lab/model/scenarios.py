@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from gradlane.units import parse_rate, parse_size
 from lab.model.arms import ARMS, EXPEDITED_FORWARDING
+from lab.model.errors import ScenarioError
 from lab.model.topology import Topology
 
 STAR = Topology()
@@ -16,10 +17,6 @@ WORKERS = (2, 16)
 SERVERS = (1, 8)
 RATE = (parse_rate("1mbit"), parse_rate("1gbit"))
 BUFFER = (parse_size("8kB"), parse_size("4MB"))
-
-
-class ScenarioError(ValueError):
-    """A setting that no fabric can have; the message names it and its range."""
 
 
 @dataclass(frozen=True)

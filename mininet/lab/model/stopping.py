@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signals that end a program take down on the way out what it has built."""
+"""Signals that end a program let it take down first what it has built."""
 
 import signal
 import sys
@@ -11,8 +11,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def in_good_order() -> Generator[None, None, None]:
-    """Within the block SIGINT, SIGTERM and SIGHUP raise SystemExit, of 128 and the signal's number, once: what comes
-    after changes nothing. Main thread only.
+    """Within the block SIGINT, SIGTERM and SIGHUP raise SystemExit, of 128 and the signal's number, once: later
+    signals are ignored. Main thread only.
     """
     before = {number: signal.signal(number, _stop) for number in _SIGNALS}
     try:

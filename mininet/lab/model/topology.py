@@ -4,16 +4,14 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from lab.model.errors import TopologyError
+
 Kind = Literal["star", "leafspine", "dumbbell"]
 Target = Literal["gradlane", "bmv2"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _TARGETS: dict[str, Target] = {target: target for target in get_args(Target)}
 LEAVES = (1, 8)
 SPINES = (1, 8)
-
-
-class TopologyError(ValueError):
-    """No such topology, or no such switch in it; the message names what would be right."""
 
 
 @dataclass(frozen=True)

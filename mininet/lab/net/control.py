@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Talking to what runs: the controller over HTTP, gradlane-switch over its admin socket."""
+"""Requests to what runs: the controller over HTTP, gradlane-switch over its admin socket; and what switches count."""
 
 import contextlib
 import json
-import socket
 import time
 import urllib.error
 import urllib.request
@@ -14,6 +13,8 @@ from typing import Any, cast
 
 import tomli_w
 
+from gradlane_switch.errors import SwitchError
+from gradlane_switch.management.admin_client import ask_many
 from lab.model.errors import ControlError
 from lab.model.results import POLICY_DROPS, Decision, MapCell, SwitchFigures, TailDrops
 
@@ -36,7 +37,7 @@ class Controller:
         self._request("DELETE", f"/jobs/{name}")
 
     def counters(self) -> dict[str, Any]:
-        """What the switches counted, as the controller says it. Raises ControlError."""
+        """What the switches counted, by the controller. Raises ControlError."""
         return self._request("GET", "/counters")
 
     def wait_ready(self, seconds: float) -> None:
@@ -65,17 +66,9 @@ class Controller:
 def ask_switch(path: Path, request: dict[str, Any]) -> dict[str, Any]:
     """One request to the admin socket of gradlane-switch. Raises ControlError."""
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-            connection.settimeout(_SECONDS)
-            connection.connect(str(path))
-            connection.sendall(json.dumps(request).encode() + b"\n")
-            with connection.makefile("rb") as lines:
-                answer = cast(dict[str, Any], json.loads(lines.readline()))
-    except (OSError, ValueError) as problem:
-        raise ControlError(f"the switch's admin socket {path} does not answer: {problem}") from None
-    if "error" in answer:
-        raise ControlError(f"the switch refused {request['op']!r}: {answer['error']}")
-    return answer
+        return next(ask_many(path, request, _SECONDS))
+    except SwitchError as problem:
+        raise ControlError(f"request {request['op']!r} to the switch failed: {problem}") from None
 
 
 Cells = dict[tuple[Any, ...], tuple[int, int]]  # (packets, bytes) by all else that tells a row; its switch comes first

@@ -105,7 +105,7 @@ def _filters(traffic_class: str, leaf: str, order: int, udp_port: int | None = N
 
 
 def lossy(probability: float) -> Shape:
-    """Frames of either direction vanish by chance, and nobody is told: neither the sender nor the receiver.
+    """Frames of either direction vanish by chance; neither the sender nor the receiver learns of it.
 
     Without the netem qdisc, by a filter of classic BPF on a host's own interface, where frames pass before any switch
     has seen them, or after: load a random number; if it is below the threshold the frame is "stolen" (TC_ACT_STOLEN,

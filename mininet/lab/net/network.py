@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A running network: a fabric, the process of every switch, and the one controller of all."""
+"""A running network: a fabric, the process of every switch, the one controller of all, and agents on hosts."""
 
 import signal
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
 import tomli_w
 
-from lab.model.plan import HTTP_PORT, FabricPlan
+from lab.model.plan import HTTP_PORT, FabricPlan, HostPlan
 from lab.model.preconditions import RUN_DIRECTORY, find_program
 from lab.net.control import Controller
 from lab.net.fabric import Fabric
@@ -49,6 +50,15 @@ class Network:
     def __exit__(self, *details: object) -> None:
         self._stack.close()
 
+    def start_agents(self, hosts: Iterable[HostPlan]) -> None:
+        """The agents of these hosts, all ready at the end. Raises ProcessError."""
+        agents: list[Child] = []
+        for host in hosts:
+            argv = [find_program("gradlane"), "agent", "--address", host.address, "--socket", agent_socket(host)]
+            agents.append(self.supervisor.start(f"agent of {host.name}", self.fabric.inside(host.name, argv)))
+        for agent in agents:
+            agent.wait_ready(READY_SECONDS)
+
     def admins(self) -> dict[str, Path]:
         """The admin sockets of the switches that have one, by name: those that run."""
         return {
@@ -87,3 +97,8 @@ class Network:
         file.write_text(tomli_w.dumps(self.plan.document()), encoding="utf-8")
         argv = [find_program("gradlane-controller"), "run", "--fabric", str(file), "--http", f"127.0.0.1:{HTTP_PORT}"]
         self.supervisor.start("controller", argv).wait_ready(PIPELINE_SECONDS)
+
+
+def agent_socket(host: HostPlan) -> str:
+    """The Unix socket of that host's agent."""
+    return str(RUN_DIRECTORY / f"{host.name}.sock")

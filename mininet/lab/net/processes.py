@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runner's child processes: started with a log each, watched, and ended in the reverse order."""
+"""Processes that never outlive this one; the runner's have a log each, are watched, and end in the reverse order."""
 
 import contextlib
 import os
@@ -12,6 +12,7 @@ import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from lab.model.errors import ProcessError
 
@@ -23,30 +24,22 @@ _LONGEST_QUOTE = 300  # characters of a log line in an error
 _READY = re.compile(r"([\w-]+: )?ready\b")  # perhaps after the program's name
 
 
-class Child:
-    """One process. `name` is what errors call it, e.g. "switch s1"; its output goes to `log`."""
+class Process:
+    """A process that the kernel kills when this one dies. `name` is what errors call it, e.g. "switch s1".
 
-    def __init__(self, name: str, argv: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
+    `environment` is added to this process' own; `settings` are those of subprocess.Popen. Raises ProcessError if it
+    can't be started.
+    """
+
+    def __init__(
+        self, name: str, argv: Sequence[str], environment: Mapping[str, str] | None = None, **settings: Any
+    ) -> None:
         self.name = name
-        self.log = log
-        words = [Path(word).name for word in (argv[3:] if argv[0] == "mnexec" else argv)]
-        self.program = words[1] if words[0].startswith("python") else words[0]
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("wb") as output:
-            try:
-                self.process = subprocess.Popen(
-                    [*END_WITH_PARENT, *argv],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    env={**os.environ, **environment},
-                    start_new_session=True,  # Ctrl-C is the runner's to handle
-                )
-            except OSError as problem:
-                raise ProcessError(f"{name} can't be started: {argv[0]}: {problem.strerror}") from None
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.program}, pid {self.pid})"
+        env = {**os.environ, **(environment or {})}
+        try:
+            self.process: subprocess.Popen[Any] = subprocess.Popen([*END_WITH_PARENT, *argv], env=env, **settings)
+        except OSError as problem:
+            raise ProcessError(f"{name} can't be started: {problem}") from None
 
     @property
     def pid(self) -> int:
@@ -54,6 +47,33 @@ class Child:
 
     def ended(self) -> bool:
         return self.process.poll() is not None
+
+    def cpu_seconds(self) -> float:
+        """CPU time that all its threads have had."""
+        return time.clock_gettime(~self.pid << 3 | 2)  # what clock_getcpuclockid(3) returns, which Python lacks
+
+
+class Child(Process):
+    """A process of the runner; its output goes to `log`."""
+
+    def __init__(self, name: str, argv: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
+        self.log = log
+        words = [Path(word).name for word in (argv[3:] if argv[0] == "mnexec" else argv)]
+        self.program = words[1] if words[0].startswith("python") else words[0]
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("wb") as output:
+            super().__init__(
+                name,
+                argv,
+                environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C is the runner's to handle
+            )
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.program}, pid {self.pid})"
 
     def last_line(self) -> str:
         """The last line that the process wrote; empty if it wrote none."""

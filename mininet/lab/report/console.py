@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the runner says on the terminal: one refreshing line while an arm runs, tables at the end."""
+"""What commands say on the terminal: one refreshing line while an arm runs, tables and names of files at the end."""
 
+import argparse
+import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -10,6 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from lab.model import results
 from lab.report.metrics import Progress
 from lab.report.tables import TextTable
 
@@ -18,8 +23,8 @@ _WIDEST_CELL = 40  # longer ones break into lines
 _LINE_SECONDS = 2.0  # between two lines where there is no terminal to refresh one
 
 
-def make_console(to_stderr: bool) -> Console:
-    """The console of a run; a file has room for the widest table."""
+def make_console(*, to_stderr: bool = False) -> Console:
+    """The console of a command, on standard error where its output is JSON; a file has room for the widest table."""
     console = Console(stderr=to_stderr, highlight=False)
     if not console.is_terminal:
         console.width = _FILE_WIDTH
@@ -70,6 +75,27 @@ def describe(progress: Progress) -> str:
             f"{progress.repaired:,} repaired"
         )
     return "  ".join(parts)
+
+
+def present(
+    console: Console,
+    options: argparse.Namespace,
+    name: str,
+    document: Mapping[str, Any],
+    shown: Sequence[TextTable],
+    **others: Path,
+) -> None:
+    """How a command ends: the result file `name`, the tables, and where that file and `others` are (by what they are).
+
+    `options` are those of command_line.add_output.
+    """
+    file = options.out / name
+    results.save(file, document)
+    print_tables(console, shown)
+    files = {"figures": file, **others}
+    console.print("   ".join(f"{what}: {path}" for what, path in files.items()), soft_wrap=True)
+    if options.json:
+        print(json.dumps(document, indent=1))
 
 
 def print_tables(console: Console, shown: Sequence[TextTable]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of one scenario: a single HTML file with everything in it."""
+"""The report of one scenario as a page: a single HTML file with everything in it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -15,31 +15,12 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from lab.model.results import ArmResult
+from lab.report.style import MUTED, STYLE
 
-INK = "#1c2733"
-MUTED = "#66727f"
-GRID = "#e3e8ed"
 # Gradlane in blues and greens, the baselines in warm colours: told apart at a glance, and by the colour-blind.
 _GRADLANE = ("#0b6e99", "#2a9d8f", "#5aa9e6", "#8ab17d", "#264653")
 _BASELINES = ("#d1495b", "#edae49", "#a45a8c", "#8d6e63", "#c77d4f")
 _HEAT = LinearSegmentedColormap.from_list("heat", ["#ffffff", "#bfe0ec", "#0b6e99", "#062f45"])
-STYLE: dict[Any, Any] = {
-    "font.family": "sans-serif",
-    "font.sans-serif": ["Liberation Sans", "Arial", "Helvetica", "DejaVu Sans"],
-    "font.size": 10,
-    "text.color": INK,
-    "axes.edgecolor": MUTED,
-    "axes.labelcolor": MUTED,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": GRID,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "legend.frameon": False,
-    "svg.fonttype": "path",  # the same in every browser, whatever fonts it has
-    "svg.hashsalt": "gradlane",
-}
 
 
 def colors(results: Sequence[ArmResult]) -> dict[str, str]:

@@ -46,7 +46,7 @@ class Config:
     rendezvous: path where the workers find each other, a file that does not exist before the run; `save` makes it up.
     discard_port: UDP port on which workers and servers discard the background bursts at no cost; 0 for none.
     bucket_bytes, congestion_control and min_rto_ms replace the arm's own.
-    chunk_bytes, chunk_credits: unit of the pipeline of the ps arms, and how many of them a worker has on the way to one
+    chunk_bytes, chunk_credits: unit of the pipeline of the ps arms, and how many of them a worker has in flight to one
     server: enough to fill the path, few enough that an incast loses little in a shallow buffer, and that no flow runs
     ahead of those that it must be summed with.
     """

@@ -77,7 +77,7 @@ def language_reference() -> Dataset:
     Inputs are (n, CONTEXT) int64 bytes, targets the bytes that follow each of them. The last tenth of the text is held
     out, and 128 windows spread over it are the test set.
     """
-    from pydoc_data import topics
+    from pydoc_data import topics  # large, and only this model needs it
 
     texts: dict[str, str] = topics.topics
     text = np.frombuffer("\n".join(texts[name] for name in sorted(texts)).encode(), np.uint8)

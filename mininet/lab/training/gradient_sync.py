@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How each kind of arm exchanges gradients: a DDP communication hook, and what goes with it."""
+"""How each kind of arm synchronises gradients: a DDP communication hook, and what goes with it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ Overlap = Callable[[torch.nn.Module, torch.optim.Optimizer, Observer], torch.opt
 
 
 @dataclass(frozen=True)
-class Exchange:
+class GradientSync:
     """`hook` and its `state`, as DistributedDataParallel.register_comm_hook takes them.
 
     statistics: the transport's own figures so far; empty where it has none. close: leaves; returns the last of them.
-    overlap: makes model and optimizer train without a barrier, in place of DistributedDataParallel, and tells when each
-    exchange started and ended, in CLOCK_MONOTONIC seconds. None for arms with the barrier.
+    overlap: makes model and optimizer train without a barrier, in place of DistributedDataParallel, and calls the
+    observer with the start and the end of each all-reduce, in CLOCK_MONOTONIC seconds. None for arms with the barrier.
     """
 
     hook: Hook
@@ -35,7 +35,7 @@ class Exchange:
     overlap: Overlap | None = None
 
 
-def connect(config: Config, rank: int, model: torch.nn.Module) -> Exchange:
+def connect(config: Config, rank: int, model: torch.nn.Module) -> GradientSync:
     """Joins what the arm needs. Raises GradlaneError that names the culprit."""
     arm = config.effective_arm
     if arm.kind == "gradlane":
@@ -48,13 +48,13 @@ def connect(config: Config, rank: int, model: torch.nn.Module) -> Exchange:
             client.close()
             return {}
 
-        return Exchange(hook, client, _no_statistics, close)
+        return GradientSync(hook, client, _no_statistics, close)
     hook = default_hooks.fp16_compress_hook if arm.wire == "float16" else default_hooks.allreduce_hook
-    return Exchange(hook, None, _no_statistics, _no_statistics)
+    return GradientSync(hook, None, _no_statistics, _no_statistics)
 
 
-def _gradlane(config: Config, rank: int, model: torch.nn.Module) -> Exchange:
-    import gradlane.torch
+def _gradlane(config: Config, rank: int, model: torch.nn.Module) -> GradientSync:
+    import gradlane.torch  # only here: a baseline's process has nothing of Gradlane in it
 
     session = gradlane.torch.connect(config.job, rank, config.worker(rank).socket, model)
     arm = config.effective_arm
@@ -64,7 +64,7 @@ def _gradlane(config: Config, rank: int, model: torch.nn.Module) -> Exchange:
         return gradlane.torch.overlap(model, optimizer, session, bucket_bytes=arm.bucket_bytes)
 
     hook = gradlane.torch.allreduce_hook
-    return Exchange(hook, session, session.statistics, session.close, overlap if arm.overlap else None)
+    return GradientSync(hook, session, session.statistics, session.close, overlap if arm.overlap else None)
 
 
 def _push_pull(client: Client, bucket: GradBucket) -> Future[torch.Tensor]:

@@ -23,7 +23,7 @@ Done = Callable[[PeerError | None], None]
 
 @dataclass(eq=False)
 class _Reduction:
-    """One array on its way; `remaining` servers still owe their shard."""
+    """One array in flight; `remaining` servers still owe their shard."""
 
     done: Done
     remaining: int

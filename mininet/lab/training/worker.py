@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One worker: trains its model with DistributedDataParallel, exchanges gradients as its arm says, records each step."""
+"""One worker: trains its model, synchronises gradients as its arm says, and records each step."""
 
 import copy
 import hashlib
@@ -22,7 +22,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from lab.training import bursts, gradient_sync
 from lab.training.config import Config
 from lab.training.data import Dataset, Sampler
-from lab.training.gradient_sync import Exchange, Hook
+from lab.training.gradient_sync import GradientSync, Hook
 from lab.training.models import TASKS, Task
 from lab.training.records import Records
 from lab.training.sockets import check_congestion_control, tune_process
@@ -30,11 +30,11 @@ from lab.training.sockets import check_congestion_control, tune_process
 _STATISTICS_INTERVAL = 0.5  # seconds
 
 
-class ExchangeClock:
-    """Measures what a step spends on the exchange, in the same way around every arm's hook.
+class AllReduceClock:
+    """Measures how long the all-reduces of a step take, around every arm's hook alike.
 
     From the first bucket's hand-over to the hook until the last bucket's future is done: it overlaps with the rest of
-    the backward pass, as the exchange itself does.
+    the backward pass, as the all-reduces themselves do.
     """
 
     def __init__(self, inner: Hook) -> None:
@@ -43,7 +43,7 @@ class ExchangeClock:
         self._last = 0.0
 
     def take(self) -> float:
-        """Seconds of the exchanges that have ended since it was called last: those of a step.
+        """Seconds of the all-reduces that have ended since the last call: those of a step.
 
         Without a barrier these are of the step before, in part or all of them, and none at times.
         """
@@ -62,7 +62,7 @@ class ExchangeClock:
         return self._inner(state, bucket).then(done)
 
     def observe(self, started: float, ended: float) -> None:
-        """An exchange is over."""
+        """An all-reduce is over."""
         self._first = min(self._first or started, started)
         self._last = max(self._last, ended)
 
@@ -90,19 +90,19 @@ def run(config: Config, rank: int, records: Records) -> None:
     model = task.build(config.width)
     _warm_up(task, model, dataset, config)
     _join(config, rank)
-    link = gradient_sync.connect(config, rank, model)
-    clock = ExchangeClock(link.hook)
+    sync = gradient_sync.connect(config, rank, model)
+    clock = AllReduceClock(sync.hook)
     optimizer: torch.optim.Optimizer = torch.optim.Adam(model.parameters(), lr=task.learning_rate)
-    if link.overlap is None:
+    if sync.overlap is None:
         parallel = DistributedDataParallel(
             model,
             bucket_cap_mb=arm.bucket_bytes / 2**20,
             gradient_as_bucket_view=True,
         )
-        parallel.register_comm_hook(link.state, clock.hook)
+        parallel.register_comm_hook(sync.state, clock.hook)
     else:
         parallel = model
-        optimizer = link.overlap(model, optimizer, clock.observe)
+        optimizer = sync.overlap(model, optimizer, clock.observe)
     dist.barrier()  # every connection exists now, so that they all can be tuned
     if not tune_process(node.address, arm) and len(config.workers) > 1:
         raise RuntimeError(f"no TCP connection of this process is bound to {node.address}: is it {node.interface}'s?")
@@ -121,9 +121,9 @@ def run(config: Config, rank: int, records: Records) -> None:
         target=task.target,
         torch=torch.__version__,
     )
-    snapshots = _train(config, rank, task, parallel, optimizer, dataset, start, clock, link, records)
+    snapshots = _train(config, rank, task, parallel, optimizer, dataset, start, clock, sync, records)
     dist.barrier()  # nobody closes a connection that a slower rank still needs
-    statistics = link.close()
+    statistics = sync.close()
     dist.destroy_process_group()
     if sink is not None:
         sink.close()
@@ -180,8 +180,8 @@ def _train(
     optimizer: torch.optim.Optimizer,
     dataset: Dataset,
     start: float,
-    clock: ExchangeClock,
-    link: Exchange,
+    clock: AllReduceClock,
+    sync: GradientSync,
     records: Records,
 ) -> list[Snapshot]:
     """All steps; returns snapshots for the evaluation after the run, so that no arm's clock contains evaluation."""
@@ -211,7 +211,7 @@ def _train(
             snapshots.append(Snapshot(step + 1, ended - start, parameters_to_vector(model.parameters()).detach()))
         if ended >= next_statistics:
             next_statistics += _STATISTICS_INTERVAL
-            if statistics := link.statistics():
+            if statistics := sync.statistics():
                 records.write("statistics", t=ended - start, statistics=statistics)
             if rank == 0:
                 print(f"step {step + 1} of {config.steps}, loss {loss.item():.3f}", file=sys.stderr)

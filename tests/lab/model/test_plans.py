@@ -9,9 +9,10 @@ import gradlane_controller.network.fabric
 from lab.experiment.arm_run import TASKS
 from lab.model import jobs
 from lab.model.arms import ARMS
+from lab.model.errors import ScenarioError, TopologyError
 from lab.model.plan import HTTP_PORT, FabricPlan
-from lab.model.scenarios import SCENARIOS, ScenarioError
-from lab.model.topology import KINDS, Kind, Topology, TopologyError
+from lab.model.scenarios import SCENARIOS
+from lab.model.topology import KINDS, Kind, Topology
 from lab.training.models import ConvolutionalNetwork
 
 

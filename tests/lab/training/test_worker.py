@@ -106,7 +106,7 @@ def test_a_dead_peer_ends_the_run_with_its_name(
     assert survivor.exitcode == 1
     (error,) = of("error", records(tmp_path, 0))
     assert died <= error["at"] < died + 8 + 6
-    assert (tmp_path / "0.err").read_text().splitlines()[-1] == f"train.py: rank 0: error: {error['error']}"
+    assert (tmp_path / "0.err").read_text().splitlines()[-1] == f"lab.train: rank 0: error: {error['error']}"
     if arm == "ps-tcp":  # here all workers have one address, so only who knows ranks can tell
         assert error["culprit"] == {"rank": 1, "host": "w1", "address": "127.0.0.1"}
 
@@ -152,7 +152,7 @@ def test_a_wrong_run_file_is_a_usage_error(tmp_path: Path) -> None:
     argv = [*TRAIN, "worker", "--config", str(tmp_path / "run.json"), "--rank", "0", "--out", "x"]
     result = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=worker_processes.PATIENCE)
     assert result.returncode == 2
-    assert result.stderr.startswith("train.py: error: ")
+    assert result.stderr.startswith("lab.train: error: ")
     assert "run.json: arm: is missing" in result.stderr
 
 
