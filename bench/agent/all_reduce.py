@@ -24,7 +24,6 @@ from bench.harness.agent_hosts import MTU, Hosts
 from bench.harness.figure import panels
 from bench.harness.worker import Worker, ask_all
 from gradlane.units import parse_rate, parse_size
-from lab import command_line
 from lab.command_line import quantity, several
 from lab.report.console import make_console, present
 from lab.report.tables import TextTable
@@ -161,7 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--sizes", type=several(parse_size), default=sizes, metavar="A,B", help=f"(default: {','.join(SIZES)})")
     add("--repeats", type=int, default=7, metavar="N", help="of every measurement (default: %(default)s)")
     add("--rate", type=quantity(_rate), default="1gbit", metavar="R", help="of limited links; 0: none (default: 1gbit)")
-    return command_line.run(parser, _run, arguments)
+    return benchmark.run(parser, _run, arguments)
 
 
 def _rate(text: str) -> int:

@@ -21,7 +21,6 @@ from bench.harness import benchmark
 from bench.harness.agent_hosts import Hosts
 from bench.harness.worker import Worker, ask_all
 from gradlane.units import parse_rate
-from lab import command_line
 from lab.command_line import quantity
 from lab.report.console import make_console, present
 from lab.report.tables import TextTable
@@ -134,7 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--computation", type=float, default=360, metavar="MS", help="of a step (default: 360)")
     add("--steps", type=int, default=12, metavar="N", help="of each run (default: 12)")
     add("--repeats", type=int, default=3, metavar="N", help="of all methods in turn (default: 3)")
-    return command_line.run(parser, _run, arguments)
+    return benchmark.run(parser, _run, arguments)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -3,7 +3,7 @@
 
 import argparse
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,13 +14,19 @@ from lab.model.preconditions import check_root
 
 
 def parser(name: str, description: str | None, *examples: str, root: bool = True) -> argparse.ArgumentParser:
-    """The parser of bench.`name`, which has --out and --json; `examples` are options, below those of none."""
+    """The parser of bench.`name`. `examples` are options that its help shows, below the command without any."""
     prog = f"python -m bench.{name}"
     command = f"  {'sudo ' if root else ''}.venv/bin/{prog}"
     lines = ["examples:", command, *(f"{command} {options}" for options in examples)]
-    made = command_line.parser(prog, description, "\n".join(lines))
-    command_line.add_output(made, "out/bench")
-    return made
+    return command_line.parser(prog, description, "\n".join(lines))
+
+
+def run(
+    parser: argparse.ArgumentParser, command: Callable[[argparse.Namespace], int], arguments: Sequence[str] | None
+) -> int:
+    """Adds --out and --json, and calls `command` with the options; the exit status, as command_line.run has it."""
+    command_line.add_output(parser, "out/bench")
+    return command_line.run(parser, command, arguments)
 
 
 def take_priority() -> None:

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = f"tolerances in %% (default: {percents})"
     add("--p", type=_tolerances, default=TOLERANCES, metavar="A,B", help=text)
     add("--steps", type=_steps, metavar="N", help="of training (default: each model's own)")
-    return command_line.run(parser, _run, arguments)
+    return benchmark.run(parser, _run, arguments)
 
 
 def _run(options: argparse.Namespace) -> int:

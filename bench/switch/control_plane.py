@@ -217,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     atomicities = ("continue", "rollback")
     add("--atomicity", choices=atomicities, default="continue", help="on an error (default: %(default)s)")
     add("--seed", type=command_line.seed, default=1, metavar="N", help="(default: %(default)s)")
-    return command_line.run(parser, _run, arguments)
+    return benchmark.run(parser, _run, arguments)
 
 
 def _run(options: argparse.Namespace) -> int:

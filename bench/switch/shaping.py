@@ -27,7 +27,6 @@ from bench.harness import benchmark
 from bench.harness.netns import run
 from bench.harness.switches import Client, Entries, RunningSwitch
 from bench.harness.wires import HEADERS, Wires, compiled, frame
-from lab import command_line
 from lab.command_line import several
 from lab.model.errors import ExperimentError
 from lab.report.console import make_console, present
@@ -237,7 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="of the higher class (default: 0.5,0.9)",
     )
     add("--seconds", type=float, default=5.0, metavar="S", help="of each run (default: %(default)g)")
-    return command_line.run(parser, _run, arguments)
+    return benchmark.run(parser, _run, arguments)
 
 
 def _run(options: argparse.Namespace) -> int:

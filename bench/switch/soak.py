@@ -29,7 +29,6 @@ from finsy.proto import p4r
 from bench.harness import benchmark
 from bench.harness.switches import Client, Entries, RunningSwitch
 from bench.harness.wires import Wires, compiled, frame
-from lab import command_line
 from lab.model.errors import ControlError, ExperimentError, ProcessError
 from lab.report.console import make_console, present
 from lab.report.tables import TextTable
@@ -332,7 +331,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs it; the exit status: 1 also if something happened that must not."""
     parser = benchmark.parser("switch.soak", __doc__, "--seconds 3600 --json > soak.json")
     parser.add_argument("--seconds", type=float, default=600.0, metavar="S", help="(default: %(default)g)")
-    return command_line.run(parser, _run, arguments)
+    return benchmark.run(parser, _run, arguments)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -118,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     io = "what ports cost per packet, for the last column (default: %(default)g)"
     add("--io", type=float, default=2000.0, metavar="NS", help=io)
     add("--seed", type=command_line.seed, default=1, metavar="N", help="(default: %(default)s)")
-    return command_line.run(parser, _run, arguments)
+    return benchmark.run(parser, _run, arguments)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -143,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--steps", type=int, default=30, metavar="N", help="of training (default: %(default)s)")
     add("--rate", type=quantity(parse_rate), metavar="R", help="of every link (default: each scenario's own)")
     command_line.add_model(parser)
-    return command_line.run(parser, _run, arguments)
+    return benchmark.run(parser, _run, arguments)
 
 
 def _run(options: argparse.Namespace) -> int:

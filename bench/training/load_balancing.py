@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command_line.add_seeds(parser, (1, 2, 3))
     parser.add_argument("--steps", type=int, metavar="N", help="of training (default: each scenario's own)")
     command_line.add_switch(parser)
-    return command_line.run(parser, _run, arguments)
+    return benchmark.run(parser, _run, arguments)
 
 
 def _run(options: argparse.Namespace) -> int:

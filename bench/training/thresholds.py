@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command_line.add_seeds(parser, (1, 2))
     add("--steps", type=int, default=30, metavar="N", help="of training (default: %(default)s)")
     command_line.add_switch(parser)
-    return command_line.run(parser, _run, arguments)
+    return benchmark.run(parser, _run, arguments)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -24,7 +24,6 @@ from bench.harness.dumbbell import Dumbbell
 from bench.harness.figure import panels
 from bench.transport.fairness_flows import Flow, Running
 from gradlane.units import parse_rate, parse_size
-from lab import command_line
 from lab.command_line import quantity
 from lab.model.errors import UsageError
 from lab.report.console import make_console, present
@@ -139,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--windows", type=int, default=2, metavar="N", help="of each start (default: 2)")
     add("--seconds", type=float, default=3.0, metavar="S", help="of each window (default: 3)")
     add("--only", default="", metavar="TEXT", help="the cases with this in their names")
-    return command_line.run(parser, _run, arguments)
+    return benchmark.run(parser, _run, arguments)
 
 
 def _run(options: argparse.Namespace) -> int:

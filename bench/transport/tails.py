@@ -25,7 +25,6 @@ from bench.harness.figure import panels
 from bench.harness.netns import run
 from bench.harness.worker import Worker, ask_all
 from gradlane.units import parse_rate, parse_size
-from lab import command_line
 from lab.command_line import quantity, several
 from lab.experiment.runner import ready_machine
 from lab.model.plan import FabricPlan, HostPlan
@@ -176,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--buffer", type=quantity(parse_size), default="64kB", metavar="B", help="of a switch's port (default: 64kB)")
     add("--bytes", type=quantity(parse_size), default="64KiB", metavar="B", help="from each sender (default: 64KiB)")
     add("--count", type=int, default=300, metavar="N", help=f"{counted} (default: 300)")
-    return command_line.run(parser, _run, arguments)
+    return benchmark.run(parser, _run, arguments)
 
 
 def _run(options: argparse.Namespace) -> int:
