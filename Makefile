@@ -55,7 +55,7 @@ help: ## Show this
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
 
 .PHONY: demo
-demo: $(VENV)/.ready ## Train a model over a congested P4 switch, several ways side by side (root; SCENARIO= SWITCH= ...)
+demo: $(VENV)/.ready ## Train a model over a congested P4 switch, by Gradlane and by its baselines (root; SCENARIO= SWITCH= ...)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python mininet/demo.py $(DEMO_OPTIONS)
 
 .PHONY: mininet
@@ -64,27 +64,27 @@ mininet: $(VENV)/.ready ## A Mininet prompt on P4 switches, with the controller 
 		$(call option,HOSTS,hosts) $(call option,RATE,rate) $(call option,BUFFER,buffer)
 
 .PHONY: bench-thresholds
-bench-thresholds: $(VENV)/.ready ## Step times by the threshold of congestion, and where the derived one lies (root)
+bench-thresholds: $(VENV)/.ready ## Step times by the congestion threshold, and where the derived one lies (root)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.training.thresholds
 
 .PHONY: bench-load-balancing
-bench-load-balancing: $(VENV)/.ready ## Spraying against ECMP: other load on a spine, and a spine that fails (root)
+bench-load-balancing: $(VENV)/.ready ## Spraying against ECMP: with other load on a spine, and with a spine that fails (root)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.training.load_balancing --switch $(SWITCH)
 
 .PHONY: bench-tails
-bench-tails: $(VENV)/.ready ## Incast beside TCP, and random loss within the budget: the longest completions (root)
+bench-tails: $(VENV)/.ready ## The longest completions: incast against TCP, and random loss within the budget (root)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.transport.tails
 
 .PHONY: bench-fairness
-bench-fairness: $(VENV)/.ready ## Two jobs at one port, and a job beside TCP: who gets how much (root)
+bench-fairness: $(VENV)/.ready ## Who gets how much of a port: two jobs, and a job beside TCP (root)
 	$(BIN)/python -m bench.transport.fairness
 
 .PHONY: bench-overlap
-bench-overlap: $(VENV)/.ready ## Training without the barrier beside DDP, on a slow network -> out/bench/overlap.json (root)
+bench-overlap: $(VENV)/.ready ## Training without the barrier against DDP, on a slow network (root)
 	$(BIN)/python -m bench.agent.overlap
 
 .PHONY: bench-training
-bench-training: $(VENV)/.ready ## Every scenario x arm x 3 seeds -> out/bench/training.json (root; takes long)
+bench-training: $(VENV)/.ready ## Every scenario and arm with 3 seeds -> out/bench/training.json (root; takes long)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.training.scenarios
 
 .PHONY: study
@@ -92,24 +92,28 @@ study: $(VENV)/.ready ## Accuracy by tolerated loss, against DDP (root; STUDY="-
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.study.accuracy $(STUDY)
 
 .PHONY: bench-agent
-bench-agent: $(VENV)/.ready ## All-reduce beside Gloo, 2 and 4 hosts, 64 KiB to 64 MiB -> out/bench/agent.json (root)
+bench-agent: $(VENV)/.ready ## All-reduce against Gloo, 2 and 4 hosts, 64 KiB to 64 MiB -> out/bench/agent.json (root)
 	$(BIN)/python -m bench.agent.all_reduce
 
 .PHONY: bench-switch
-bench-switch: $(VENV)/.ready ## Packets per second of gradlane-switch, BMv2 and bare copy loops, side by side (root)
+bench-switch: $(VENV)/.ready ## Packets per second of gradlane-switch, BMv2 and bare copy loops (root)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.switch.packet_rate
 
 .PHONY: bench-commodity
-bench-commodity: $(VENV)/.ready ## Training over switches without P4, beside the P4 program and TCP (root)
+bench-commodity: $(VENV)/.ready ## Training over switches without P4, against the P4 program and TCP (root)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.training.commodity
 
 .PHONY: bench-tables
-bench-tables: $(VENV)/.ready ## What a packet costs with full tables of gradlane-switch and with empty ones
+bench-tables: $(VENV)/.ready ## What a packet costs gradlane-switch with full tables and with empty ones
 	$(BIN)/python -m bench.switch.tables
 
 .PHONY: bench-control-plane
 bench-control-plane: $(VENV)/.ready ## Entry writes per second, and how long packets wait because of them (root)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.switch.control_plane
+
+.PHONY: bench-shaping
+bench-shaping: $(VENV)/.ready ## Strict priority and the rate of a port of 100 Mbit/s, over any second (root; idle machine)
+	$(BIN)/python -m bench.switch.shaping
 
 .PHONY: test
 test: $(VENV)/.ready-test ## Lint, imports, types, and all tests

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmarks of the transport beside TCP: tails, fairness."""
+"""Benchmarks of the transport against TCP: tails, fairness."""

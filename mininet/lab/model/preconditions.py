@@ -46,7 +46,7 @@ def find_program(name: str) -> str:
             "simple_switch_grpc (BMv2) is not on PATH: build it from github.com/p4lang/behavioral-model, "
             "or use --switch gradlane, which needs no BMv2"
         )
-    raise PreconditionError(f"{name} is not installed beside {sys.executable}: make venv")
+    raise PreconditionError(f"{name} is not installed beside {sys.executable}: make .venv/.ready")
 
 
 def check_root() -> None:
@@ -65,7 +65,7 @@ def check(targets: Collection[str], ports: Iterable[int], interfaces: Sequence[s
         importlib.import_module("mininet.node")
     except ImportError as problem:
         raise PreconditionError(
-            f"Mininet's Python package is missing ({problem}): apt-get install mininet, then make venv"
+            f"Mininet's Python package is missing ({problem}): apt-get install mininet"
         ) from None
     for program in (
         "mnexec",

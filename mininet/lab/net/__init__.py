@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is there: namespaces, interfaces, switches, processes, the controller."""
+"""What runs: namespaces, interfaces, switches, processes, the controller."""
