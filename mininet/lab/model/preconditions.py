@@ -64,9 +64,7 @@ def check(targets: Collection[str], ports: Iterable[int], interfaces: Sequence[s
     try:
         importlib.import_module("mininet.node")
     except ImportError as problem:
-        raise PreconditionError(
-            f"Mininet's Python package is missing ({problem}): apt-get install mininet"
-        ) from None
+        raise PreconditionError(f"Mininet's Python package is missing ({problem}): apt-get install mininet") from None
     for program in (
         "mnexec",
         "ifconfig",
