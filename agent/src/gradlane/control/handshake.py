@@ -56,9 +56,7 @@ def write(writer: asyncio.StreamWriter, message: Message) -> None:
 
 def _version_problem(message: Mapping[str, Any]) -> str:
     found = message.get("version")
-    return (
-        "" if found == VERSION else f"speaks version {found} of the agents' protocol, and this agent version {VERSION}"
-    )
+    return "" if found == VERSION else f"speaks version {found} of the agents' protocol, this agent version {VERSION}"
 
 
 def _problem(message: Mapping[str, Any], job: Job, binding: Binding, role: str) -> str:
