@@ -87,7 +87,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--buffer", type=quantity(parse_size), metavar="B", help="of every switch port, 8kB to 4MB")
     parser.add_argument("--steps", type=int, metavar="N", help="of training, the same for every arm")
     parser.add_argument("--seed", type=seed, default=1, metavar="N", help="(default: %(default)s)")
-    parser.add_argument("--arms", type=names, metavar="A,B", help=f"of {', '.join(ARMS)}; the subject first")
+    parser.add_argument(
+        "--arms", type=names, metavar="A,B", help=f"of {', '.join(ARMS)}; the others are compared with the first"
+    )
     command_line.add_model(parser)
     command_line.add_output(parser, "out/demo")
     return parser

@@ -31,7 +31,7 @@ at the prompt:
   h1 ping -c 3 h4          a command on a host; host names stand for their addresses
   h1 traceroute -n h4      the controller answers for the switches
   link leaf1 spine1 down   "up" brings it back; at least one end must not be BMv2's
-  sh gradlane-controller counters
+  sh .venv/bin/gradlane-controller counters
 """
 
 
@@ -99,11 +99,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--hosts", type=int, default=4, metavar="N", help="spread over the edge switches (default: 4)")
     command_line.add_switch(parser)
     parser.add_argument(
-        "--rate", type=quantity(parse_rate), default="100mbit", metavar="R", help="of every link (100mbit)"
+        "--rate", type=quantity(parse_rate), default="100mbit", metavar="R", help="of every link (default: 100mbit)"
     )
-    parser.add_argument("--buffer", type=quantity(parse_size), default="64kB", metavar="B", help="of a port (64kB)")
-    parser.add_argument("--test", action="store_true", help="ping between all hosts, then end: 0 if none was lost")
-    parser.add_argument("--out", type=Path, default=Path("out/mininet"), metavar="DIR", help="(default: %(default)s)")
+    parser.add_argument(
+        "--buffer", type=quantity(parse_size), default="64kB", metavar="B", help="of a port (default: 64kB)"
+    )
+    parser.add_argument("--test", action="store_true", help="ping between all hosts and exit: 0 if no ping was lost")
+    command_line.add_out(parser, "out/mininet")
     return parser
 
 

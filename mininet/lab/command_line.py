@@ -24,7 +24,7 @@ def parser(prog: str, description: str | None, examples: str) -> argparse.Argume
 
 def add_switch(parser: argparse.ArgumentParser) -> None:
     """--switch: what runs as each switch, as Topology.targets takes it."""
-    text = "gradlane or bmv2, or by name, e.g. bmv2,leaf1=gradlane: the first is for all without a name"
+    text = "gradlane or bmv2, or by name, e.g. bmv2,leaf1=gradlane: the first is for all that are not named"
     parser.add_argument("--switch", default="gradlane", metavar="S", help=f"{text} (default: %(default)s)")
 
 
@@ -39,9 +39,15 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", choices=("cnn", "transformer"), default="cnn", help="(default: %(default)s)")
 
 
+def add_out(parser: argparse.ArgumentParser, folder: str) -> None:
+    """--out."""
+    text = "for all files (default: %(default)s)"
+    parser.add_argument("--out", type=Path, default=Path(folder), metavar="DIR", help=text)
+
+
 def add_output(parser: argparse.ArgumentParser, folder: str) -> None:
-    """--out: the folder for all files; --json: the result file's content on standard output, too."""
-    parser.add_argument("--out", type=Path, default=Path(folder), metavar="DIR", help="(default: %(default)s)")
+    """--out; and --json: what the result file holds, on standard output, too."""
+    add_out(parser, folder)
     parser.add_argument("--json", action="store_true", help="the result as JSON on standard output")
 
 
