@@ -144,7 +144,7 @@ def test_the_stream_of_a_controller_that_reads_not_even_arbitration_ends() -> No
     assert losses == StreamLosses(0, 1)
     [end] = asyncio.run(taken(outbox, 1))
     assert end.failure.code == rpc_code.RESOURCE_EXHAUSTED
-    assert "read what the stream has" in str(end.failure)
+    assert "this controller does not read its stream" in str(end.failure)
 
 
 # Any request to the admin socket

@@ -299,4 +299,4 @@ def test_packets_are_traced_as_they_come(lab: Callable[..., TunnelLab]) -> None:
     answer = made.admin(op="trace", time="0ms", packets=1)
     assert answer == {"ok": True, "packets": 0, "lost_events": 0}
     assert "not a positive number" in made.admin(op="trace", packets=0)["error"]
-    assert '"inject" needs the port' in made.admin(op="trace", inject="00")["error"]
+    assert '"inject" needs "port"' in made.admin(op="trace", inject="00")["error"]

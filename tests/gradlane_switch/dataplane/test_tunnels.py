@@ -115,7 +115,7 @@ def test_a_port_of_a_larger_mtu_is_added_if_the_switch_expects_it(lab: Callable[
     other.release()
     try:
         request = {"op": "add", "port": f"2@{other.interface},mtu=9001"}
-        assert "more than 9000, which" in admin(made.path, request)["error"]
+        assert "above 9000, the largest" in admin(made.path, request)["error"]
         assert made.admin(op="add", port=f"2@{other.interface},mtu=9000") == {"ok": True}
         other.send(frame(1, 0, 1500))
         assert made.hosts[1].receive(1) == [frame(1, 0, 1500)]
@@ -346,7 +346,7 @@ def test_the_port_command(lab: Callable[..., TunnelLab]) -> None:
     for arguments, code, message in [
         (("remove", "3"), 1, "there is no port 3: there are 1, 2"),
         (("set", "1", "rate=fast"), 2, "'fast' is not a rate"),
-        (("set", "1", "weights=1:2"), 2, "'1:2' are not weights"),
+        (("set", "1", "weights=1:2"), 2, "'1:2' is not a list of weights"),
         (("add", "x"), 2, "'x' is not a port"),
     ]:
         done = port(*arguments)

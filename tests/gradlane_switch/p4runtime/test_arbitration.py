@@ -45,7 +45,7 @@ def join(arbiter: Arbiter) -> Callable[..., Heard]:
     def joined(role: str = "", election_id: int | None = 1) -> Heard:
         client = Heard()
         if arbiter.update(client, update(role, election_id)):
-            arbiter.tell(client)
+            arbiter.notify(client)
         return client
 
     return joined

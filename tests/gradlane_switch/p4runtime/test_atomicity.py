@@ -234,13 +234,13 @@ def test_an_atomic_batch_that_would_keep_packets_waiting_is_refused_whole(primar
     switch = load(large_document())
     request = p4r.WriteRequest()
     fill(request, atomic.MOST + 1)
-    with pytest.raises(EntityError, match="packets would have to wait too long") as caught:
+    with pytest.raises(EntityError, match="batch is too large: packets would have to wait") as caught:
         batch.write(switch.pipeline, request.updates, ATOMIC)
     assert caught.value.code == rpc_code.UNIMPLEMENTED
     assert everything(switch) == everything(load(large_document()))
     assert batch.write(switch.pipeline, request.updates[:-1], ATOMIC) == []
     many = [p4r.Update(type=INSERT, entity=row(value, 1)) for value in range(256)]
-    with pytest.raises(EntityError, match=r"1\.5 times what can be"):
+    with pytest.raises(EntityError, match=r"1\.5 times as long as allowed"):
         batch.write(load(document()).pipeline, many, ATOMIC)
     code, text = failure(primary.write, *[p4r.Update()] * (atomic.MOST + 1), atomicity=ATOMIC)
     assert (code.name, "1.0 times" in text) == ("UNIMPLEMENTED", True)
@@ -250,7 +250,7 @@ def test_an_atomic_batch_that_ingress_and_egress_would_see_apart_is_refused() ->
     """A packet may wait in a queue between them."""
     switch = paired(apart=True)
     updates = [p4r.Update(type=INSERT, entity=item) for item in pair(5)]
-    with pytest.raises(EntityError, match="both what ingress and what egress looks at") as caught:
+    with pytest.raises(EntityError, match="both what ingress uses and what egress uses") as caught:
         batch.write(switch.pipeline, updates, ATOMIC)
     assert caught.value.code == rpc_code.UNIMPLEMENTED
     assert switch.read(p4r.Entity(table_entry=p4r.TableEntry())) == []

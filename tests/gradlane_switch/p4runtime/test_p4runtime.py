@@ -188,7 +188,7 @@ def test_ranges_and_priorities_are_checked(primary: Controller, names: dict[str,
     errors = failures(primary.insert, *bad)
     assert [code for code, _ in errors] == [rpc_code.INVALID_ARGUMENT] * 4
     for (_, message), text in zip(
-        errors, ["layer: 5 is above 4", "everything", "needs a priority", "job is missing"], strict=True
+        errors, ["layer: 5 is above 4", "every value", "needs a priority", "job is missing"], strict=True
     ):
         assert text in message
     primary.insert(policy(b"\x01", b"\x04", 1), policy(b"\x01", b"\x04", 2))

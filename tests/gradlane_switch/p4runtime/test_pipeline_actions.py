@@ -125,7 +125,7 @@ def test_reconcile_with_nothing_before_it_is_a_commit() -> None:
     ("after", "message"),
     [
         (small(width=4), "t.k0: 0x20 does not fit in 4 bits"),
-        (small(names=("other",)), "id 0x2000001 was t and is other now"),
+        (small(names=("other",)), "id 0x2000001 meant t and now means other"),
         (small(names=()), "there is no table with the id 0x2000001"),
     ],
 )
