@@ -41,6 +41,11 @@ header ipv4_h {
     ipv4_t  dst;
 }
 
+// What the checksum is computed over: the header but for the checksum itself.
+#define IPV4_CHECKSUM_INPUT(ipv4) { ipv4.version, ipv4.ihl, ipv4.dscp, ipv4.ecn, ipv4.total_length, \
+                                    ipv4.identification, ipv4.flags, ipv4.fragment_offset, ipv4.ttl, ipv4.protocol, \
+                                    ipv4.src, ipv4.dst }
+
 header ipv6_h {
     bit<4>  version;
     bit<6>  dscp;
@@ -101,7 +106,5 @@ struct headers_t {
     gradlane_h   gradlane;
     hop_h        hop;
 }
-
-const bit<16> HOP_BYTES = 16;
 
 #endif

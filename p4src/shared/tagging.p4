@@ -46,7 +46,7 @@ control Tagging(in headers_t hdr, inout metadata_t meta) {
         }
         actions = { set_queue_class; }
         const default_action = set_queue_class(BEST_EFFORT);
-        size = 64;
+        size = DSCP_CLASSES;
     }
 
     apply {

@@ -8,7 +8,7 @@ control Trimming(inout headers_t hdr, inout metadata_t meta) {
         hdr.udp.length = GRADLANE_UDP_LENGTH;
         hdr.udp.checksum = 0;
         if (hdr.ipv4.isValid()) {
-            hdr.ipv4.total_length = 20 + GRADLANE_UDP_LENGTH;
+            hdr.ipv4.total_length = IPV4_BYTES + GRADLANE_UDP_LENGTH;
         } else {
             hdr.ipv6.payload_length = GRADLANE_UDP_LENGTH;
         }

@@ -16,11 +16,27 @@ const bit<16> ETHERTYPE_LLDP = 0x88CC;
 const bit<8> PROTOCOL_TCP = 6;
 const bit<8> PROTOCOL_UDP = 17;
 const bit<8> PROTOCOL_ICMPV6 = 58;
+// Router and neighbour solicitation and advertisement, redirect (RFC 4861): ICMPv6 types in a row.
+const bit<8> ROUTER_SOLICITATION = 133;
+const bit<8> REDIRECT = 137;
+const bit<96> IPV4_MAPPED = 0xFFFF;       // an IPv4 address as IPv6: ::ffff:a.b.c.d
 
 // The wire header that this program understands; anything else is ordinary traffic.
 const bit<16> GRADLANE_UDP_PORT = 47400;
 const bit<4> GRADLANE_VERSION = 1;
-const bit<16> GRADLANE_UDP_LENGTH = 44;   // UDP and Gradlane header: a shorter datagram can't be a gradient packet
+
+// Bytes of the headers in headers.p4.
+const bit<16> ETHERNET_BYTES = 14;
+const bit<16> IPV4_BYTES = 20;
+const bit<16> IPV6_BYTES = 40;
+const bit<16> UDP_BYTES = 8;
+const bit<16> GRADLANE_BYTES = 36;
+const bit<16> HOP_BYTES = 16;
+// UDP's length of a gradient packet without payload: a shorter datagram can't be one.
+const bit<16> GRADLANE_UDP_LENGTH = UDP_BYTES + GRADLANE_BYTES;
+// A trimmed slice is what ends with the Gradlane header.
+const bit<32> TRIMMED_IPV4_BYTES = (bit<32>)(ETHERNET_BYTES + IPV4_BYTES + GRADLANE_UDP_LENGTH);
+const bit<32> TRIMMED_IPV6_BYTES = (bit<32>)(ETHERNET_BYTES + IPV6_BYTES + GRADLANE_UDP_LENGTH);
 
 // What a gradient packet is. Only DATA may ever be dropped or trimmed by policy.
 const bit<4> KIND_DATA = 0;
@@ -77,13 +93,15 @@ const bit<32> RANGES = 1024;            // of layers, and of layers and magnitud
 const bit<32> IPV4_ROUTES = 16384;
 const bit<32> IPV6_ROUTES = 4096;
 const bit<32> NEXT_HOPS = 1024;         // ECMP groups, and their members
+const bit<32> DSCP_CLASSES = 64;
 const bit<32> STATIONS = 512;
 const bit<32> BRIDGED = 4096;
 const bit<32> JOB_SHARES = 1024;
 const bit<32> DSCP_REWRITES = 512;
 const bit<32> BUDGET_SLOTS = 65536;
 const bit<32> DECISIONS = 32768;        // job index (4 bits) ++ reason (5) ++ queue class (3) ++ drop precedence (3)
-const bit<32> DROP_MAP_CELLS = 1024;    // layer, at most 63 (6 bits) ++ upper half of the magnitude (4)
+const bit<32> DROP_MAP_CELLS = 1024;    // layer (6 bits) ++ upper half of the magnitude (4)
+const bit<16> DROP_MAP_LAST_LAYER = 63; // and all beyond it
 const bit<32> PUNT_CELLS = 32;          // by reason
 
 typedef bit<4> job_index_t;             // 0: no job

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whether a Gradlane header holds together. One that does not makes its packet ordinary traffic, and is counted.
 
+// Bits that no number of a slice has (below 8192), that no budget has (8192 at most), and the sign of a difference.
+const bit<16> BEYOND_SLICES = 0xE000;
+const bit<16> BEYOND_BUDGETS = 0xC000;
+const bit<16> SIGN = 0x8000;
+
 control Validation(in headers_t hdr, inout metadata_t meta) {
     // Differences of 16 bits: their upper bits tell which number is the larger one, as none has more than 14 bits.
     bit<16> last = 0;
@@ -26,11 +31,11 @@ control Validation(in headers_t hdr, inout metadata_t meta) {
         // One by one: a hardware target compares few bits at a time.
         if (meta.drop) {
             // Nobody asks any more.
-        } else if (last & 0xE000 != 0 || hdr.gradlane.slice & 0xE000 != 0) {
+        } else if (last & BEYOND_SLICES != 0 || hdr.gradlane.slice & BEYOND_SLICES != 0) {
             malformed();
-        } else if (before_end & 0x8000 == 0) {
+        } else if (before_end & SIGN == 0) {
             malformed();
-        } else if (hdr.gradlane.budget & 0xC000 != 0 || beyond_budget & 0x8000 != 0) {
+        } else if (hdr.gradlane.budget & BEYOND_BUDGETS != 0 || beyond_budget & SIGN != 0) {
             malformed();
         } else if (hdr.gradlane.kind == KIND_TRIMMED) {
             // The header of a slice that is gone; only a switch can have made one.

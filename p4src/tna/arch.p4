@@ -7,6 +7,11 @@
 // Meter colours (v1model numbers RED 2). In a trace all targets number them as v1model.
 enum bit<8> Color { GREEN = 0, YELLOW = 1, RED = 3 }
 
+// How the controls in shared/ name externs.
+#define DIRECT_COUNTER DirectCounter<bit<64>>(CounterType_t.PACKETS_AND_BYTES)
+#define PACKET_METER(index_t, cells) Meter<index_t>(cells, MeterType_t.PACKETS)
+#define EXECUTE_METER(meter, index, color) color = (Color)meter.execute(index)
+
 // CPU_PORT: packets to and from the controller, the PCIe port; 192 of a Tofino with two pipes (with four: 320).
 // DEPTH_UNIT: Tofino tells the depth of a queue in cells of its packet buffer.
 #if __TARGET_TOFINO__ == 2

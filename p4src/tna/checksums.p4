@@ -7,10 +7,7 @@ control GradlaneComputeChecksum(inout headers_t hdr) {
 
     apply {
         if (hdr.ipv4.isValid()) {
-            hdr.ipv4.checksum = ipv4_checksum.update({
-                hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_length,
-                hdr.ipv4.identification, hdr.ipv4.flags, hdr.ipv4.fragment_offset, hdr.ipv4.ttl,
-                hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst });
+            hdr.ipv4.checksum = ipv4_checksum.update(IPV4_CHECKSUM_INPUT(hdr.ipv4));
         }
     }
 }

@@ -13,18 +13,19 @@
 #include "../shared/headers.p4"
 #include "../shared/metadata.p4"
 #include "../shared/validation.p4"
+#include "../shared/admission.p4"
+#include "../shared/guard.p4"
 #include "../shared/tagging.p4"
 #include "../shared/trimming.p4"
 #include "../shared/marking.p4"
+#include "../shared/punting.p4"
+#include "../shared/rewriting.p4"
+#include "../shared/tracing.p4"
 #include "parser.p4"
 #include "checksums.p4"
-#include "admission.p4"
-#include "guard.p4"
 #include "routing.p4"
 #include "congestion.p4"
-#include "punting.p4"
 #include "telemetry.p4"
-#include "rewriting.p4"
 
 control GradlaneIngress(inout headers_t hdr, inout ingress_metadata_t meta,
                         in ingress_intrinsic_metadata_t ig_intr_md,
@@ -61,9 +62,10 @@ control GradlaneIngress(inout headers_t hdr, inout ingress_metadata_t meta,
         } else {
             meta.common.spread = lower_half.get({ hdr.gradlane.message[15:0] });
             meta.number = lower_half_again.get({ hdr.gradlane.message[15:0] });
-            admission.apply(hdr, meta.common, ig_intr_md, ig_prsr_md, meta.checksum_error);
+            admission.apply(hdr, meta.common, ig_intr_md.ingress_port, ig_prsr_md.parser_err != PARSER_ERROR_OK,
+                            meta.checksum_error);
             meta.common.share = copy.get({ hdr.gradlane.budget });
-            guard.apply(hdr, meta.common, ig_intr_md, ig_dprsr_md);
+            guard.apply(hdr, meta.common, ig_intr_md.ingress_port, ig_dprsr_md.digest_type);
             halve();
             // The slot of the message, in two steps.
             meta.common.slot_mask[15:0] = meta.common.slot_mask[15:0] & meta.number;
@@ -73,7 +75,7 @@ control GradlaneIngress(inout headers_t hdr, inout ingress_metadata_t meta,
             routing.apply(hdr, meta.common, meta.lookup);
             meta.common.slot_base[15:0] = meta.common.slot_base[15:0] + meta.common.slot_mask[15:0];
             if (meta.common.punt) {
-                punting.apply(hdr, meta.common, ig_intr_md);
+                punting.apply(hdr, meta.common, ig_intr_md.ingress_port);
                 ig_tm_md.bypass_egress = 1;
             } else {
                 congestion.apply(hdr, meta.common, meta.policy, meta.verdict.half_budget);
@@ -145,13 +147,15 @@ control GradlaneEgress(inout headers_t hdr, inout egress_metadata_t meta,
                 hdr.ipv6.ecn = ECN_CONGESTED;
             }
         }
-        rewriting.apply(hdr, meta.common, eg_intr_md);
+        rewriting.apply(hdr, meta.common, eg_intr_md.egress_port);
         if (meta.bridged.multicast == 1 && eg_intr_md.egress_port == meta.bridged.ingress_port) {
             // An aggregator does not hear its own multicast.
             eg_dprsr_md.drop_ctl = 1;
         } else if (meta.common.gradient && hdr.gradlane.kind == KIND_TRACE
                    && hdr.gradlane.flags & FLAG_RETURNED == 0) {
-            tracing.apply(hdr, meta, eg_intr_md);
+            tracing.apply(hdr, meta.bridged.switch_id, meta.bridged.ingress_port, eg_intr_md.egress_port,
+                          meta.bridged.queue_class, meta.bridged.color, (bit<32>)eg_intr_md.deq_qdepth,
+                          (bit<32>)eg_intr_md.deq_timedelta);
         }
     }
 }

@@ -117,11 +117,11 @@ parser GradlaneParser(packet_in packet, out headers_t hdr, out ingress_metadata_
     }
 
     state parse_icmpv6 {
-        // Router and neighbour solicitation and advertisement, redirect (RFC 4861): 133 to 137.
+        // ROUTER_SOLICITATION to REDIRECT: 133, 134 and 135, 136 and 137.
         transition select(packet.lookahead<bit<8>>()) {
-            133: parse_neighbour_discovery;
-            134 &&& 0xFE: parse_neighbour_discovery;
-            136 &&& 0xFE: parse_neighbour_discovery;
+            ROUTER_SOLICITATION: parse_neighbour_discovery;
+            ROUTER_SOLICITATION + 1 &&& 0xFE: parse_neighbour_discovery;
+            REDIRECT &&& 0xFE: parse_neighbour_discovery;
             default: accept;
         }
     }
@@ -139,7 +139,7 @@ parser GradlaneParser(packet_in packet, out headers_t hdr, out ingress_metadata_
     state parse_udp {
         meta.common.ports = packet.lookahead<bit<32>>();
         packet.extract(hdr.udp);
-        // Shorter than 44 bytes: 0 to 31, 32 to 39, 40 to 43.
+        // Shorter than GRADLANE_UDP_LENGTH, 44 bytes: 0 to 31, 32 to 39, 40 to 43.
         transition select(hdr.udp.dst_port, hdr.udp.length) {
             (GRADLANE_UDP_PORT, 0 &&& 0xFFE0): parse_short;
             (GRADLANE_UDP_PORT, 32 &&& 0xFFF8): parse_short;

@@ -7,6 +7,15 @@
 // Meter colours (TNA numbers RED 3).
 enum bit<2> Color { GREEN = 0, YELLOW = 1, RED = 2 }
 
+// How the controls in shared/ name externs. `index_t` is the type of a meter's index where a target has one.
+#define DIRECT_COUNTER direct_counter(CounterType.packets_and_bytes)
+#define PACKET_METER(index_t, cells) meter(cells, MeterType.packets)
+#define EXECUTE_METER(meter, index, color) meter.execute_meter((bit<32>)index, color)
+
+// What the guard asks for, by TNA's names.
+typedef bit<3> DigestType_t;
+const DigestType_t DIGEST_VIOLATION = 1;
+
 // Packets to and from the controller (BMv2 and gradlane-switch: --cpu-port 255).
 const port_t CPU_PORT = 255;
 

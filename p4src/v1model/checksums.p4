@@ -5,9 +5,7 @@ control GradlaneVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
     apply {
         verify_checksum(
             hdr.ipv4.isValid() && hdr.ipv4.ihl == 5,
-            { hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_length,
-              hdr.ipv4.identification, hdr.ipv4.flags, hdr.ipv4.fragment_offset, hdr.ipv4.ttl,
-              hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst },
+            IPV4_CHECKSUM_INPUT(hdr.ipv4),
             hdr.ipv4.checksum, HashAlgorithm.csum16);
     }
 }
@@ -16,9 +14,7 @@ control GradlaneComputeChecksum(inout headers_t hdr, inout metadata_t meta) {
     apply {
         update_checksum(
             hdr.ipv4.isValid(),
-            { hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_length,
-              hdr.ipv4.identification, hdr.ipv4.flags, hdr.ipv4.fragment_offset, hdr.ipv4.ttl,
-              hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst },
+            IPV4_CHECKSUM_INPUT(hdr.ipv4),
             hdr.ipv4.checksum, HashAlgorithm.csum16);
     }
 }

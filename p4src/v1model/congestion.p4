@@ -159,7 +159,7 @@ control Congestion(inout headers_t hdr, inout metadata_t meta, inout standard_me
         if (meta.trim) {
             meta.reason = meta.color == Color.RED ? Reason.TRIMMED_RED : Reason.TRIMMED_YELLOW;
             trimming.apply(hdr, meta);
-            truncate(hdr.ipv4.isValid() ? 32w78 : 32w98);
+            truncate(hdr.ipv4.isValid() ? TRIMMED_IPV4_BYTES : TRIMMED_IPV6_BYTES);
         } else {
             meta.reason = meta.color == Color.RED ? Reason.DROPPED_RED : Reason.DROPPED_YELLOW;
             meta.drop = true;

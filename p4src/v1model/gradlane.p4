@@ -9,18 +9,19 @@
 #include "../shared/headers.p4"
 #include "../shared/metadata.p4"
 #include "../shared/validation.p4"
+#include "../shared/admission.p4"
+#include "../shared/guard.p4"
 #include "../shared/tagging.p4"
 #include "../shared/trimming.p4"
 #include "../shared/marking.p4"
+#include "../shared/punting.p4"
+#include "../shared/rewriting.p4"
+#include "../shared/tracing.p4"
 #include "parser.p4"
 #include "checksums.p4"
-#include "admission.p4"
-#include "guard.p4"
 #include "routing.p4"
 #include "congestion.p4"
-#include "punting.p4"
 #include "telemetry.p4"
-#include "rewriting.p4"
 
 control GradlaneIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     Admission() admission;
@@ -38,16 +39,20 @@ control GradlaneIngress(inout headers_t hdr, inout metadata_t meta, inout standa
             meta.queue_class = CONTROL_CLASS;
             hdr.packet_out.setInvalid();
         } else {
-            admission.apply(hdr, meta, standard_metadata);
-            if (meta.gradient) {
-                guard.apply(hdr, meta, standard_metadata);
+            admission.apply(hdr, meta, standard_metadata.ingress_port,
+                            standard_metadata.parser_error != error.NoError, standard_metadata.checksum_error == 1);
+            DigestType_t digest_type = 0;
+            guard.apply(hdr, meta, standard_metadata.ingress_port, digest_type);
+            if (digest_type == DIGEST_VIOLATION) {
+                digest<guard_violation_t>(1, {
+                    (bit<16>)standard_metadata.ingress_port, hdr.gradlane.job, meta.source });
             }
             if (!meta.drop) {
                 tagging.apply(hdr, meta);
                 routing.apply(hdr, meta, standard_metadata);
             }
             if (!meta.drop && meta.punt) {
-                punting.apply(hdr, meta, standard_metadata);
+                punting.apply(hdr, meta, standard_metadata.ingress_port);
             } else if (!meta.drop) {
                 // The ports of a multicast are chosen after ingress; its slices are never droppable (budget 0).
                 if (!meta.multicast) {
@@ -81,9 +86,11 @@ control GradlaneEgress(inout headers_t hdr, inout metadata_t meta, inout standar
             // An aggregator does not hear its own multicast.
             mark_to_drop(standard_metadata);
         } else if (!meta.punt) {
-            rewriting.apply(hdr, meta, standard_metadata);
+            rewriting.apply(hdr, meta, standard_metadata.egress_port);
             if (meta.gradient && hdr.gradlane.kind == KIND_TRACE && hdr.gradlane.flags & FLAG_RETURNED == 0) {
-                tracing.apply(hdr, meta, standard_metadata);
+                tracing.apply(hdr, meta.switch_id, standard_metadata.ingress_port, standard_metadata.egress_port,
+                              meta.queue_class, meta.color, (bit<32>)standard_metadata.deq_qdepth,
+                              standard_metadata.deq_timedelta * 1000);
             }
         }
     }

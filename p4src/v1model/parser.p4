@@ -46,9 +46,8 @@ parser GradlaneParser(packet_in packet, out headers_t hdr, inout metadata_t meta
     }
 
     state parse_icmpv6 {
-        // Router and neighbour solicitation and advertisement, redirect (RFC 4861).
         transition select(packet.lookahead<bit<8>>()) {
-            133 .. 137: parse_neighbour_discovery;
+            ROUTER_SOLICITATION .. REDIRECT: parse_neighbour_discovery;
             default: accept;
         }
     }
@@ -67,7 +66,7 @@ parser GradlaneParser(packet_in packet, out headers_t hdr, inout metadata_t meta
         packet.extract(hdr.udp);
         meta.ports = hdr.udp.src_port ++ hdr.udp.dst_port;
         transition select(hdr.udp.dst_port, hdr.udp.length) {
-            (GRADLANE_UDP_PORT, 0 .. 43): parse_short;
+            (GRADLANE_UDP_PORT, 0 .. GRADLANE_UDP_LENGTH - 1): parse_short;
             (GRADLANE_UDP_PORT, _): parse_version;
             default: accept;
         }

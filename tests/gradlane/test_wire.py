@@ -66,12 +66,23 @@ def test_every_kind_flag_and_element_type_fits_its_field() -> None:
 
 @pytest.mark.parametrize(("header", "fields"), [("gradlane_h", wire.FIELDS), ("hop_h", wire.HOP_FIELDS)])
 def test_p4_has_the_same_fields_in_the_same_order_and_width(header: str, fields: tuple[tuple[str, int], ...]) -> None:
+    assert p4_fields(header) == fields
+
+
+def p4_fields(header: str) -> tuple[tuple[str, int], ...]:
     text = re.sub(r"//.*", "", (P4_SHARED / "headers.p4").read_text())
     body = re.search(rf"header {header} \{{(.*?)\}}", text, re.DOTALL)
     assert body
-    found = re.findall(r"bit<(\d+)>\s+(\w+);", body[1])
-    assert tuple((name, int(bits)) for bits, name in found) == fields
+    widths = {"mac_t": 48, "ipv4_t": 32, "ipv6_t": 128}
+    found = re.findall(r"(?:bit<(\d+)>|(\w+))\s+(\w+);", body[1])
     assert body[1].count(";") == len(found), "every declaration must have been understood"
+    return tuple((name, int(bits) if bits else widths[alias]) for bits, alias, name in found)
+
+
+@pytest.mark.parametrize("header", ["ethernet", "ipv4", "ipv6", "udp", "gradlane", "hop"])
+def test_p4_names_the_lengths_of_its_headers(header: str) -> None:
+    bits = sum(width for _, width in p4_fields(f"{header}_h"))
+    assert constant(f"{header.upper()}_BYTES") * 8 == bits
 
 
 def constant(name: str) -> int:
@@ -83,7 +94,8 @@ def constant(name: str) -> int:
 def test_p4_has_the_same_port_version_kinds_and_flag() -> None:
     assert constant("GRADLANE_UDP_PORT") == wire.UDP_PORT
     assert constant("GRADLANE_VERSION") == wire.VERSION
-    assert constant("GRADLANE_UDP_LENGTH") == 8 + wire.HEADER_BYTES
+    assert constant("GRADLANE_BYTES") == wire.HEADER_BYTES
+    assert "GRADLANE_UDP_LENGTH = UDP_BYTES + GRADLANE_BYTES;" in TYPES
     assert constant("FLAG_RETURNED") == wire.Flag.RETURNED
     kinds = dict(re.findall(r"^const bit<4> KIND_(\w+) = (\d+);", TYPES, re.MULTILINE))
     assert {name: int(value) for name, value in kinds.items()} == {
@@ -93,4 +105,4 @@ def test_p4_has_the_same_port_version_kinds_and_flag() -> None:
 
 def test_p4_takes_a_datagram_for_a_gradient_from_the_length_of_both_headers_on() -> None:
     parser = (P4_SHARED.parent / "v1model" / "parser.p4").read_text()
-    assert f"(GRADLANE_UDP_PORT, 0 .. {8 + wire.HEADER_BYTES - 1}): parse_short;" in parser
+    assert "(GRADLANE_UDP_PORT, 0 .. GRADLANE_UDP_LENGTH - 1): parse_short;" in parser

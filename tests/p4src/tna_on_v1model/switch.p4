@@ -30,9 +30,7 @@ control SwitchVerifyChecksum(inout headers_t hdr, inout switch_metadata_t meta) 
     apply {
         verify_checksum(
             hdr.ipv4.isValid() && hdr.ipv4.ihl == 5,
-            { hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_length,
-              hdr.ipv4.identification, hdr.ipv4.flags, hdr.ipv4.fragment_offset, hdr.ipv4.ttl,
-              hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst },
+            IPV4_CHECKSUM_INPUT(hdr.ipv4),
             hdr.ipv4.checksum, HashAlgorithm.csum16);
     }
 }
@@ -58,7 +56,7 @@ control SwitchIngress(inout headers_t hdr, inout switch_metadata_t meta, inout s
             meta.eg.trimmed = { Origin.TRIMMED, meta.ig.ttl, hdr.ethernet.dst, hdr.ethernet.src };
             standard_metadata.egress_spec = meta.ig.mirror_session[9:1];
             standard_metadata.priority = 7;
-            truncate(meta.ig.mirror_session[0:0] == 1 ? 32w98 : 32w78);
+            truncate(meta.ig.mirror_session[0:0] == 1 ? TRIMMED_IPV6_BYTES : TRIMMED_IPV4_BYTES);
         } else if (meta.ig_dprsr_md.drop_ctl != 0) {
             mark_to_drop(standard_metadata);
         } else if (meta.ig_tm_md.mcast_grp_a != 0) {
@@ -89,9 +87,7 @@ control SwitchComputeChecksum(inout headers_t hdr, inout switch_metadata_t meta)
     apply {
         update_checksum(
             hdr.ipv4.isValid(),
-            { hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp, hdr.ipv4.ecn, hdr.ipv4.total_length,
-              hdr.ipv4.identification, hdr.ipv4.flags, hdr.ipv4.fragment_offset, hdr.ipv4.ttl,
-              hdr.ipv4.protocol, hdr.ipv4.src, hdr.ipv4.dst },
+            IPV4_CHECKSUM_INPUT(hdr.ipv4),
             hdr.ipv4.checksum, HashAlgorithm.csum16);
     }
 }

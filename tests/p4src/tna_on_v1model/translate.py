@@ -43,6 +43,12 @@ RULES: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
         (r"DEPTH_UNIT = \d+", "DEPTH_UNIT = 0"),
         # v1model has no headers in metadata.
         (r"\bheader (?=(bridged|trimmed)_h)", "struct "),
+        (
+            r"DirectCounter<bit<64>>\(CounterType_t\.PACKETS_AND_BYTES\)",
+            "direct_counter(CounterType.packets_and_bytes)",
+        ),
+        (r"Meter<index_t>\(cells, MeterType_t\.PACKETS\)", "meter(cells, MeterType.packets)"),
+        (r"color = \(Color\)meter\.execute\(index\)", "meter.execute_meter((bit<32>)index, color)"),
     ],
     "parser.p4": [
         (r"out (?=ingress_metadata_t|ingress_intrinsic_metadata_t)", "inout "),
@@ -51,12 +57,6 @@ RULES: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
         (r" *ipv4_checksum\.add\(hdr\.ipv4\);\n *meta\.checksum_error = ipv4_checksum\.verify\(\);\n", ""),
         # Metadata that goes through the queues needs no parser.
         (r"(?s)// Ingress has found out what the packet is\.\nparser GradlaneEgressParser.*", ""),
-    ],
-    "guard.p4": [
-        (
-            r"DirectCounter<bit<64>>\(CounterType_t\.PACKETS_AND_BYTES\)",
-            "direct_counter(CounterType.packets_and_bytes)",
-        ),
     ],
     "routing.p4": [
         (r"ActionProfile\(NEXT_HOPS\) members", "action_selector(HashAlgorithm.identity, NEXT_HOPS, 16) members"),
@@ -88,13 +88,6 @@ RULES: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
             r"\1@atomic { bit<32> cell; budgets.read(cell, (bit<32>)meta.slot_base[15:0]);"
             r" \3_value = { cell[31:16], cell[15:0] }; \3_apply(\3_value, \2);"
             r" budgets.write((bit<32>)meta.slot_base[15:0], \3_value.message ++ \3_value.drops); }",
-        ),
-    ],
-    "punting.p4": [
-        (r"Meter<bit<5>>\(PUNT_CELLS, MeterType_t\.PACKETS\)", "meter(PUNT_CELLS, MeterType.packets)"),
-        (
-            r"Color color = \(Color\)punt_rates\.execute\((.*)\);",
-            r"Color color = Color.GREEN;\n        punt_rates.execute_meter((bit<32>)\1, color);",
         ),
     ],
     "telemetry.p4": [

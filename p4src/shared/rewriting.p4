@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // DSCP for what lies behind a port and knows other code points than the fabric: switches without P4.
 
-control Rewriting(inout headers_t hdr, inout metadata_t meta, in egress_intrinsic_metadata_t eg_intr_md) {
+control Rewriting(inout headers_t hdr, inout metadata_t meta, in port_t egress_port) {
     @id(0x0100001C)
     action rewrite(bit<6> dscp) {
         meta.dscp = dscp;
@@ -13,7 +13,7 @@ control Rewriting(inout headers_t hdr, inout metadata_t meta, in egress_intrinsi
     @id(0x0200000F)
     table dscp_rewrites {
         key = {
-            eg_intr_md.egress_port: exact @name("egress_port");
+            egress_port: exact @name("egress_port");
             meta.dscp: exact @name("dscp");
         }
         actions = { rewrite; @defaultonly keep; }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a packet is, where it came from, and whether it is fit to be forwarded at all.
 
-control Admission(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+control Admission(inout headers_t hdr, inout metadata_t meta, in port_t ingress_port, in bool truncated,
+                  in bool checksum_error) {
     Validation() validation;
 
     // Hosts: their gradients are guarded and tagged.
@@ -20,7 +21,7 @@ control Admission(inout headers_t hdr, inout metadata_t meta, inout standard_met
     @id(0x02000007)
     table ports {
         key = {
-            standard_metadata.ingress_port: exact @name("ingress_port");
+            ingress_port: exact @name("ingress_port");
         }
         actions = { edge; fabric; }
         const default_action = edge(0);
@@ -34,33 +35,29 @@ control Admission(inout headers_t hdr, inout metadata_t meta, inout standard_met
 
     apply {
         ports.apply();
-        if (standard_metadata.parser_error != error.NoError) {
-            reject(Reason.DROPPED_TRUNCATED);
-        } else if (hdr.ipv4.isValid()) {
-            meta.source = 96w0xFFFF ++ hdr.ipv4.src;
+        if (hdr.ipv4.isValid()) {
+            meta.source = IPV4_MAPPED ++ hdr.ipv4.src;
             meta.dscp = hdr.ipv4.dscp;
             meta.ecn = hdr.ipv4.ecn;
-            if (hdr.ipv4.version != 4 || hdr.ipv4.ihl != 5) {
-                reject(Reason.DROPPED_BAD_IP);
-            } else if (standard_metadata.checksum_error == 1) {
-                reject(Reason.DROPPED_CHECKSUM);
-            }
         } else if (hdr.ipv6.isValid()) {
             meta.source = hdr.ipv6.src;
             meta.dscp = hdr.ipv6.dscp;
             meta.ecn = hdr.ipv6.ecn;
-            if (hdr.ipv6.version != 6) {
-                reject(Reason.DROPPED_BAD_IP);
-            }
         }
-        if (meta.drop) {
-            return;
-        }
-        if (meta.unknown_version) {
+        if (truncated) {
+            reject(Reason.DROPPED_TRUNCATED);
+        } else if (hdr.ipv4.isValid() && (hdr.ipv4.version != 4 || hdr.ipv4.ihl != 5)) {
+            reject(Reason.DROPPED_BAD_IP);
+        } else if (hdr.ipv4.isValid() && checksum_error) {
+            reject(Reason.DROPPED_CHECKSUM);
+        } else if (hdr.ipv6.isValid() && hdr.ipv6.version != 6) {
+            reject(Reason.DROPPED_BAD_IP);
+        } else if (meta.unknown_version) {
             meta.reason = Reason.UNKNOWN_VERSION;
         } else if (meta.short_gradlane) {
             meta.reason = Reason.MALFORMED;
-        } else if (hdr.gradlane.isValid()) {
+        }
+        if (hdr.gradlane.isValid()) {
             validation.apply(hdr, meta);
         }
     }

@@ -8,25 +8,28 @@ struct guard_violation_t {
     ipv6_t  source;
 }
 
-control Guard(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    direct_counter(CounterType.packets_and_bytes) permitted;
+control Guard(inout headers_t hdr, inout metadata_t meta, in port_t ingress_port, inout DigestType_t digest_type) {
+    DIRECT_COUNTER permitted;
 
     @id(0x01000005)
     action permit() {
         permitted.count();
     }
 
+    // What is refused counts for no job.
     @id(0x01000006)
     action refuse() {
         meta.drop = true;
         meta.reason = Reason.DROPPED_GUARD;
+        meta.job_index = 0;
+        digest_type = DIGEST_VIOLATION;
         permitted.count();
     }
 
     @id(0x02000001)
     table senders {
         key = {
-            standard_metadata.ingress_port: exact @name("ingress_port");
+            ingress_port: exact @name("ingress_port");
             meta.source: exact @name("source");
             hdr.gradlane.job: exact @name("job");
         }
@@ -43,8 +46,8 @@ control Guard(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
         meta.slot_base = slot_base;
         meta.slot_mask = slot_mask;
         meta.max_share = max_share;
-        meta.trim = trim == 1;
-        meta.spray = spray == 1;
+        meta.trim = (bool)trim;
+        meta.spray = (bool)spray;
     }
 
     // A job that is not here has no budget, so nothing of it is ever dropped by policy.
@@ -62,14 +65,14 @@ control Guard(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     }
 
     apply {
-        if (meta.from_fabric == 0) {
-            senders.apply();
-        }
-        if (meta.drop) {
-            digest<guard_violation_t>(1, {
-                (bit<16>)standard_metadata.ingress_port, hdr.gradlane.job, meta.source });
-        } else {
+        // Before it matters whether the header holds together: Tofino looks up its tables side by side.
+        if (hdr.gradlane.isValid()) {
             jobs.apply();
+        }
+        if (!meta.gradient) {
+            meta.job_index = 0;
+        } else if (meta.from_fabric == 0) {
+            senders.apply();
         }
     }
 }
