@@ -17,7 +17,7 @@ from scapy.layers.l2 import Ether
 
 from gradlane_switch import Switch
 from gradlane_switch.state.pipeline import Pipeline
-from gradlane_switch.state.program_state import Lock, State
+from gradlane_switch.state.program_state import Lock
 from tests.support.bmv2_process import Bmv2Process
 from tests.support.entries import multicast
 
@@ -117,9 +117,7 @@ class InProcess:
 
     def reset(self) -> None:
         pipeline = copy(self._pipeline)
-        pipeline.state = State(pipeline.program, Lock())
-        for table in pipeline.schema.tables.values():
-            pipeline.state.tables[table.index].free_entries()
+        pipeline.begin(Lock())
         self.switch = Switch(pipeline)
         self.switch.cpu_port = CPU_PORT
         self._violations.clear()

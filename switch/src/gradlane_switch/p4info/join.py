@@ -9,6 +9,9 @@ from typing import Any, Protocol
 
 from finsy.proto import p4i
 
+from gradlane_switch.constraints.annotations import declared_restrictions
+from gradlane_switch.constraints.restrictions import Field, Restrictions
+from gradlane_switch.constraints.syntax import ConstraintError
 from gradlane_switch.errors import ProgramError
 from gradlane_switch.ir.externs import CounterArray, MeterArray
 from gradlane_switch.ir.layout import fits
@@ -116,6 +119,7 @@ def _join_table(item: Any, program: Program, actions: dict[int, Any]) -> TableSc
         size=item.size or table.size,
         constant=item.is_const_table or (table.immutable and not item.has_initial_entries),
         ordered=any(key.kind in (MatchKind.TERNARY, MatchKind.RANGE, MatchKind.OPTIONAL) for key in table.keys),
+        restrictions=_restrictions("entry_restriction", item, [(it.name, it.key) for it in fields]),
         direct_counter=counters[0] if counters and table.direct_counter else None,
         direct_meter=meters[0] if meters and table.direct_meter is not None else None,
         profile=item.implementation_id or None,
@@ -162,7 +166,19 @@ def _join_action(reference: Any, actions: dict[int, Any], table: Table, program:
         widths=widths,
         in_entries=reference.scope != p4i.ActionRef.DEFAULT_ONLY,
         in_default=reference.scope != p4i.ActionRef.TABLE_ONLY,
+        restrictions=_restrictions(
+            "action_restriction", action, [(it.name, KeyPart(MatchKind.EXACT, it.bitwidth)) for it in action.params]
+        ),
     )
+
+
+def _restrictions(annotation: str, item: Any, keys: list[tuple[str, KeyPart]]) -> Restrictions:
+    """What the annotation of a table or an action says of its fields or parameters. Raises ProgramError."""
+    fields = [Field(name, key.kind, key.width) for name, key in keys]
+    try:
+        return declared_restrictions(annotation, item.preamble.annotations, fields)
+    except ConstraintError as error:
+        raise ProgramError(f"@{annotation} of {item.preamble.name}: {error}") from None
 
 
 def _join_arrays(kind: str, items: Any, known: Sequence[CounterArray | MeterArray]) -> dict[int, ArraySchema]:

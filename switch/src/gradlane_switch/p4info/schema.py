@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from gradlane_switch.constraints.restrictions import Restrictions
 from gradlane_switch.ir.tables import KeyPart, Table
 from gradlane_switch.p4info.p4data import DataType
 from gradlane_switch.p4info.packet_io import PacketHeader
@@ -52,6 +53,7 @@ class ActionSchema:
     widths: tuple[int, ...]
     in_entries: bool
     in_default: bool
+    restrictions: Restrictions
 
     @cached_property
     def what(self) -> dict[int, str]:
@@ -73,6 +75,7 @@ class TableSchema:
     constant: bool
     ordered: bool
     """True if entries need a priority."""
+    restrictions: Restrictions
     direct_counter: int | None
     """Id of the table's direct counter."""
     direct_meter: int | None = None

@@ -55,16 +55,11 @@ def reconcile(old: Pipeline, new: Pipeline) -> None:
     Counters and registers, which packets change, are kept where the new program has them under the same name.
     """
     _require_same_names(old, new)
-    for number in old.schema.tables.keys() & new.schema.tables.keys():
-        table = new.state.tables[new.schema.tables[number].index]
-        for key in [key for key, entry in table.entries.items() if not entry.constant]:
-            table.delete(key)  # The table's initial entries; the old pipeline has what became of them.
-    for kind, wanted in _KEPT:
-        for entity in dispatch.read(old, wanted):
-            if _is_written(entity):
-                _write(new, kind, entity)
-    for entity in _changed_defaults(old):
-        _write(new, MODIFY, entity)
+    try:
+        with new.references.deferred():
+            _reconcile_written(old, new)
+    except EntityError as error:
+        raise invalid(f"the new program can't keep the state: {error}") from None
     for before, after in _pairs(old.schema.counters, new.schema.counters):
         for first, count in pieces(min(before.size, after.size)):
             for cell, value in enumerate(old.state.read_counters(before.index, first, count), first):
@@ -78,11 +73,19 @@ def reconcile(old: Pipeline, new: Pipeline) -> None:
                         new.state.write_registers(after.index, cell, 1, value)
 
 
-def _write(new: Pipeline, kind: int, entity: Any) -> None:
-    try:
-        dispatch.apply(new, kind, entity)
-    except EntityError as error:
-        raise invalid(f"the new program can't keep the state: {error}") from None
+def _reconcile_written(old: Pipeline, new: Pipeline) -> None:
+    """Gives it what controllers wrote. Raises EntityError."""
+    for number in old.schema.tables.keys() & new.schema.tables.keys():
+        table = new.state.tables[new.schema.tables[number].index]
+        for entry in [entry for entry in table.entries.values() if not entry.constant]:
+            with new.references.entry(number, entry, None):
+                table.delete(entry.key)  # The table's initial entries; the old pipeline has what became of them.
+    for kind, wanted in _KEPT:
+        for entity in dispatch.read(old, wanted):
+            if _is_written(entity):
+                dispatch.apply(new, kind, entity)
+    for entity in _changed_defaults(old):
+        dispatch.apply(new, MODIFY, entity)
 
 
 def _is_written(entity: Any) -> bool:

@@ -10,8 +10,10 @@ from gradlane_switch.bmv2_json.program import load
 from gradlane_switch.codegen.program import generate
 from gradlane_switch.native.ffi import LoadedProgram
 from gradlane_switch.p4info.join import join, with_match_kinds
+from gradlane_switch.p4info.references import join_references
 from gradlane_switch.p4info.schema import Schema
 from gradlane_switch.state.program_state import Lock, State
+from gradlane_switch.state.references import ReferenceState
 
 
 class Pipeline:
@@ -23,11 +25,22 @@ class Pipeline:
         self.cookie = cookie
         self.program = with_match_kinds(load(device_config), info)
         self.schema: Schema = join(info, self.program)
+        self._references = join_references(info, self.schema.tables)
         self.loaded = LoadedProgram(generate(self.program))
+        self.begin(lock)
+
+    def begin(self, lock: Lock) -> None:
+        """Starts anew, with the state that the program has at first."""
         self.state = State(self.program, lock)
-        for table in self.schema.tables.values():
-            if not table.constant:
-                self.state.tables[table.index].free_entries()
+        self.references = ReferenceState(self._references)
+        with self.references.deferred():
+            for schema in self.schema.tables.values():
+                table = self.state.tables[schema.index]
+                if not schema.constant:
+                    table.free_entries()
+                for entry in (table.default, *table.entries.values()):
+                    with self.references.entry(schema.id, None, entry):
+                        pass  # It is there already.
 
     @cached_property
     def traced(self) -> LoadedProgram:
@@ -38,5 +51,5 @@ class Pipeline:
     def verify(cls, device_config: bytes, info: Any) -> None:
         """Everything that making a pipeline checks, without its state. Raises ProgramError or BuildError."""
         program = with_match_kinds(load(device_config), info)
-        join(info, program)
+        join_references(info, join(info, program).tables)
         LoadedProgram(generate(program))

@@ -123,18 +123,18 @@ class TableState:
         self.default = entry
 
     @property
-    def _initial_default(self) -> Entry | None:
+    def initial_default(self) -> Entry | None:
         call = self.table.default
         return None if call is None else Entry((), 0, call, constant=self.table.const_default)
 
     def reset_default(self) -> None:
         """Makes a miss do what the program says."""
-        self.set_default(self._initial_default)
+        self.set_default(self.initial_default)
 
     @property
     def default_is_initial(self) -> bool:
         """Whether a miss does what the program says, and no controller has changed it."""
-        return self.default == self._initial_default
+        return self.default == self.initial_default
 
     def read_counter(self, key: EntryKey | None) -> CounterValue:
         """The direct counter of an entry, or of the default entry."""

@@ -9,7 +9,7 @@ from typing import Any
 from finsy.proto import p4r, rpc_code
 
 from gradlane_switch.errors import EntityError
-from gradlane_switch.ir.tables import ActionCall
+from gradlane_switch.ir.tables import ActionCall, FieldKey
 from gradlane_switch.p4info.bytestrings import decode, encode, invalid
 from gradlane_switch.p4info.schema import ActionSchema, TableSchema
 
@@ -23,7 +23,11 @@ def decode_action(schema: TableSchema, table_action: Any, *, default: bool) -> A
     if not (action.in_default if default else action.in_entries):
         where = "the default entry" if default else "entries"
         raise EntityError(rpc_code.PERMISSION_DENIED, f"{action.name} is not allowed in {where} of {schema.name}")
-    return ActionCall(action.index, _decode_params(action, message.params))
+    arguments = _decode_params(action, message.params)
+    broken = action.restrictions.violation([FieldKey(value) for value in arguments])
+    if broken:
+        raise invalid(f"{schema.name}: {action.name}: {broken}")
+    return ActionCall(action.index, arguments)
 
 
 def find_action(schema: TableSchema, number: int) -> ActionSchema:

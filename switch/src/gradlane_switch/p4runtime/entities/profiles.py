@@ -53,15 +53,18 @@ def write_member(pipeline: Pipeline, kind: int, message: Any) -> None:
         if uses:
             text = f"member {number} of {schema.name} is used by {uses} entries and groups"
             raise EntityError(rpc_code.FAILED_PRECONDITION, text)
-        profile.delete_member(number)
+        with pipeline.references.member(profile.members[number], None):
+            profile.delete_member(number)
         return
     call = decode_action(schema.table, p4r.TableAction(action=message.action), default=False)
     if kind == INSERT:
         _check_mode(schema, profile)
         _check_room(schema, profile, 1)
-        profile.insert_member(number, call)
+        with pipeline.references.member(None, call):
+            profile.insert_member(number, call)
     else:
-        profile.modify_member(number, call)
+        with pipeline.references.member(profile.members[number], call):
+            profile.modify_member(number, call)
 
 
 def _check_room(schema: ProfileSchema, profile: ProfileState, more: int) -> None:

@@ -36,11 +36,11 @@ def _write_group(pipeline: Pipeline, kind: int, group: Any) -> None:
     number = group.multicast_group_id
     what = f"multicast group {number}"
     _check_range(what, number, 1, _MAX_GROUP)
-    check_existence(kind, what, exists=number in pipeline.state.groups)
-    if kind == DELETE:
-        pipeline.state.set_group(number, None)
-    else:
-        pipeline.state.set_group(number, Group(_replicas(what, group.replicas), group.metadata))
+    exists = number in pipeline.state.groups
+    check_existence(kind, what, exists=exists)
+    made = None if kind == DELETE else Group(_replicas(what, group.replicas), group.metadata)
+    with pipeline.references.group(number, old=exists, new=made is not None):
+        pipeline.state.set_group(number, made)
 
 
 def _write_session(pipeline: Pipeline, kind: int, session: Any) -> None:

@@ -56,7 +56,7 @@ def write_table_entry(pipeline: Pipeline, kind: int, message: Any) -> None:
     """Applies an update of a table entry or a default entry. Raises EntityError."""
     schema, table = find_table(pipeline, message.table_id)
     if message.is_default_action:
-        _write_default(schema, table, kind, message)
+        _write_default(pipeline, schema, table, kind, message)
         return
     if schema.constant and kind != MODIFY:
         text = f"{schema.name} is a constant table: only counters of its entries and its default entry can be modified"
@@ -70,7 +70,9 @@ def write_table_entry(pipeline: Pipeline, kind: int, message: Any) -> None:
             raise EntityError(rpc_code.RESOURCE_EXHAUSTED, f"{schema.name} is full: {schema.size} entries")
         counter, rates = _resources(schema, message)
         call = decode_entry_action(pipeline, schema, message.action)
-        table.insert(_entry(key, call, message))
+        entry = _entry(schema, key, call, message)
+        with pipeline.references.entry(schema.id, None, entry):
+            table.insert(entry)
     else:
         if old is None:
             raise no_such_entry(schema)
@@ -78,12 +80,15 @@ def write_table_entry(pipeline: Pipeline, kind: int, message: Any) -> None:
             text = f"{schema.name}: this entry is constant: of it only counters can be modified, with the action unset"
             raise EntityError(rpc_code.PERMISSION_DENIED, text)
         if kind == DELETE:
-            table.delete(key)
+            with pipeline.references.entry(schema.id, old, None):
+                table.delete(key)
             return
         counter, rates = _resources(schema, message)
         if message.HasField("action"):
             call = decode_entry_action(pipeline, schema, message.action)
-            table.modify(_entry(key, call, message))
+            entry = _entry(schema, key, call, message)
+            with pipeline.references.entry(schema.id, old, entry):
+                table.modify(entry)
     if counter is not None:
         table.write_counter(key, counter)
     if rates is not None or key in table.meters:
@@ -94,7 +99,11 @@ def write_table_entry(pipeline: Pipeline, kind: int, message: Any) -> None:
         table.touch(key, pipeline.state.clock())
 
 
-def _entry(key: EntryKey, call: ActionCall | Chosen, message: Any) -> Entry:
+def _entry(schema: TableSchema, key: EntryKey, call: ActionCall | Chosen, message: Any) -> Entry:
+    """What an update makes of an entry. Raises EntityError if the table's restrictions forbid it."""
+    broken = schema.restrictions.violation(*key)
+    if broken:
+        raise invalid(f"{schema.name}: {broken}")
     idle = message.idle_timeout_ns
     return Entry(*key, call, message.metadata, message.controller_metadata, idle_timeout=idle)
 
@@ -128,7 +137,7 @@ def _counter_to_set(schema: TableSchema, message: Any) -> CounterValue | None:
     return counter_value(message.counter_data)
 
 
-def _write_default(schema: TableSchema, table: TableState, kind: int, message: Any) -> None:
+def _write_default(pipeline: Pipeline, schema: TableSchema, table: TableState, kind: int, message: Any) -> None:
     if kind != MODIFY:
         raise invalid(f"the default entry of {schema.name} can only be modified: it is always there")
     check_default(schema, message)
@@ -137,9 +146,12 @@ def _write_default(schema: TableSchema, table: TableState, kind: int, message: A
     counter = _counter_to_set(schema, message)
     if message.HasField("action"):
         call = decode_action(schema, message.action, default=True)
-        table.set_default(Entry((), 0, call, message.metadata, message.controller_metadata))
+        entry = Entry((), 0, call, message.metadata, message.controller_metadata)
+        with pipeline.references.entry(schema.id, table.default, entry):
+            table.set_default(entry)
     else:
-        table.reset_default()
+        with pipeline.references.entry(schema.id, table.default, table.initial_default):
+            table.reset_default()
         if schema.direct_counter is not None:
             table.write_counter(None, CounterValue())
     if counter is not None:
