@@ -18,6 +18,7 @@ control Admission(inout headers_t hdr, inout metadata_t meta, in port_t ingress_
         meta.from_fabric = 1;
     }
 
+    @entry_restriction("ingress_port != 0")
     @id(0x02000007)
     table ports {
         key = {

@@ -26,6 +26,7 @@ control Guard(inout headers_t hdr, inout metadata_t meta, in port_t ingress_port
         permitted.count();
     }
 
+    @entry_restriction("ingress_port != 0; source != 0; job != 0")
     @id(0x02000001)
     table senders {
         key = {
@@ -39,6 +40,16 @@ control Guard(inout headers_t hdr, inout metadata_t meta, in port_t ingress_port
         size = SENDERS;
     }
 
+    // Index 0 is no job. The slots are in the register, and as many as a power of two.
+    @action_restriction("
+        job_index != 0;
+        slot_base < 0x10000;
+        slot_mask == 0x0000 || slot_mask == 0x0001 || slot_mask == 0x0003 || slot_mask == 0x0007 ||
+        slot_mask == 0x000F || slot_mask == 0x001F || slot_mask == 0x003F || slot_mask == 0x007F ||
+        slot_mask == 0x00FF || slot_mask == 0x01FF || slot_mask == 0x03FF || slot_mask == 0x07FF ||
+        slot_mask == 0x0FFF || slot_mask == 0x1FFF || slot_mask == 0x3FFF || slot_mask == 0x7FFF ||
+        slot_mask == 0xFFFF;
+    ")
     @id(0x01000007)
     action set_job(job_index_t job_index, bit<32> slot_base, bit<32> slot_mask, bit<16> max_share, bit<1> trim,
                    bit<1> spray) {
@@ -54,6 +65,7 @@ control Guard(inout headers_t hdr, inout metadata_t meta, in port_t ingress_port
     @id(0x01000008)
     action unknown_job() { }
 
+    @entry_restriction("job != 0")
     @id(0x02000008)
     table jobs {
         key = {

@@ -14,6 +14,7 @@ control Tagging(in headers_t hdr, inout metadata_t meta) {
     }
 
     // By layer: what the next forward pass needs first is served first.
+    @entry_restriction("job != 0")
     @id(0x02000002)
     table queue_classes {
         key = {
@@ -26,6 +27,7 @@ control Tagging(in headers_t hdr, inout metadata_t meta) {
     }
 
     // By magnitude, and by layer where the policy says so: small gradients go first.
+    @entry_restriction("job != 0")
     @id(0x02000003)
     table drop_precedences {
         key = {

@@ -14,6 +14,8 @@ control Congestion(inout headers_t hdr, inout metadata_t meta, inout port_policy
     @id(0x14000001)
     Meter<port_t>(PORTS, MeterType_t.BYTES) virtual_queue;
 
+    // Red drops at least what yellow drops.
+    @action_restriction("red <= yellow; red != 0")
     @id(0x01000012)
     action set_policy(queue_class_t lowest_metered_class, drop_precedence_t yellow, drop_precedence_t red,
                       bit<1> to_fabric) {
@@ -23,6 +25,7 @@ control Congestion(inout headers_t hdr, inout metadata_t meta, inout port_policy
         meta.to_fabric = to_fabric;
     }
 
+    @entry_restriction("egress_port != 0")
     @id(0x02000006)
     table port_policies {
         key = {
@@ -47,6 +50,7 @@ control Congestion(inout headers_t hdr, inout metadata_t meta, inout port_policy
     @id(0x01000014)
     action no_share() { }
 
+    @entry_restriction("job_index != 0; egress_port != 0")
     @id(0x0200000D)
     table job_shares {
         key = {

@@ -28,6 +28,7 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout lookup_t looku
     @id(0x0100000A)
     action bridge() { }
 
+    @entry_restriction("destination != mac('00:00:00:00:00:00'); destination != mac('ff:ff:ff:ff:ff:ff')")
     @id(0x02000009)
     table stations {
         key = {
@@ -38,6 +39,8 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout lookup_t looku
         size = STATIONS;
     }
 
+    // Port 0 is none.
+    @action_restriction("port != 0")
     @id(0x0100000B)
     action bridge_to(port_t port) {
         lookup.bridge_port = port;
@@ -46,6 +49,7 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout lookup_t looku
     @id(0x0100000C)
     action no_bridge() { }
 
+    @entry_restriction("destination != mac('00:00:00:00:00:00'); destination != mac('ff:ff:ff:ff:ff:ff')")
     @id(0x0200000A)
     table bridged {
         key = {
@@ -59,14 +63,17 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout lookup_t looku
     @id(0x0100000D)
     action no_route() { }
 
+    // Group 0 is none, of next hops and of multicast.
+    @action_restriction("group != 0")
     @id(0x0100000E)
-    action set_next_hop(bit<16> group) {
+    action set_next_hop(@refers_to(next_hops, group) bit<16> group) {
         lookup.route = Route.GROUP;
         meta.next_hop = group;
     }
 
+    @action_restriction("group != 0")
     @id(0x0100000F)
-    action replicate(bit<16> group) {
+    action replicate(@refers_to(builtin::multicast_group_table, multicast_group_id) bit<16> group) {
         lookup.route = Route.MULTICAST;
         meta.next_hop = group;
     }
@@ -105,6 +112,7 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout lookup_t looku
     @id(0x11000002)
     ActionSelector(members, spread, SelectorMode_t.FAIR, GROUP_MEMBERS, NEXT_HOPS) member_of_group;
 
+    @action_restriction("port != 0")
     @id(0x01000011)
     action forward(port_t port, mac_t next_hop, mac_t own) {
         meta.egress_port = port;
@@ -112,6 +120,7 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout lookup_t looku
         hdr.ethernet.src = own;
     }
 
+    @entry_restriction("group != 0")
     @id(0x0200000C)
     table next_hops {
         key = {

@@ -15,6 +15,8 @@ control Congestion(inout headers_t hdr, inout metadata_t meta, inout standard_me
     drop_precedence_t red_from = 1;
     queue_class_t metered_from = 0;
 
+    // Red drops at least what yellow drops.
+    @action_restriction("red <= yellow; red != 0")
     @id(0x01000012)
     action set_policy(queue_class_t lowest_metered_class, drop_precedence_t yellow, drop_precedence_t red,
                       bit<1> to_fabric) {
@@ -24,6 +26,7 @@ control Congestion(inout headers_t hdr, inout metadata_t meta, inout standard_me
         meta.to_fabric = to_fabric;
     }
 
+    @entry_restriction("egress_port != 0")
     @id(0x02000006)
     table port_policies {
         key = {
@@ -51,6 +54,7 @@ control Congestion(inout headers_t hdr, inout metadata_t meta, inout standard_me
     @id(0x01000014)
     action no_share() { }
 
+    @entry_restriction("job_index != 0; egress_port != 0")
     @id(0x0200000D)
     table job_shares {
         key = {

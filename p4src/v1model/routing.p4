@@ -21,6 +21,7 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     @id(0x0100000A)
     action bridge() { }
 
+    @entry_restriction("destination != mac('00:00:00:00:00:00'); destination != mac('ff:ff:ff:ff:ff:ff')")
     @id(0x02000009)
     table stations {
         key = {
@@ -31,6 +32,8 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         size = STATIONS;
     }
 
+    // Port 0 is none.
+    @action_restriction("port != 0")
     @id(0x0100000B)
     action bridge_to(port_t port) {
         meta.egress_port = port;
@@ -41,6 +44,7 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         reject(Reason.DROPPED_NO_BRIDGE);
     }
 
+    @entry_restriction("destination != mac('00:00:00:00:00:00'); destination != mac('ff:ff:ff:ff:ff:ff')")
     @id(0x0200000A)
     table bridged {
         key = {
@@ -56,13 +60,16 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         reject(Reason.DROPPED_NO_ROUTE);
     }
 
+    // Group 0 is none, of next hops and of multicast.
+    @action_restriction("group != 0")
     @id(0x0100000E)
-    action set_next_hop(bit<16> group) {
+    action set_next_hop(@refers_to(next_hops, group) bit<16> group) {
         meta.next_hop = group;
     }
 
+    @action_restriction("group != 0")
     @id(0x0100000F)
-    action replicate(bit<16> group) {
+    action replicate(@refers_to(builtin::multicast_group_table, multicast_group_id) bit<16> group) {
         meta.multicast = true;
         meta.next_hop = group;
     }
@@ -98,6 +105,7 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     @id(0x11000001)
     action_selector(HashAlgorithm.identity, NEXT_HOPS, 16) members;
 
+    @action_restriction("port != 0")
     @id(0x01000011)
     action forward(port_t port, mac_t next_hop, mac_t own) {
         meta.egress_port = port;
@@ -105,6 +113,7 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         hdr.ethernet.src = own;
     }
 
+    @entry_restriction("group != 0")
     @id(0x0200000C)
     table next_hops {
         key = {

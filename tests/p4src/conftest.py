@@ -18,7 +18,7 @@ from gradlane_switch.state.program_state import Lock
 from tests.p4src.p4_coverage import Coverage
 from tests.p4src.packet_bench import Bench
 from tests.support.packet_targets import Bmv2, InProcess, Target
-from tests.support.paths import P4_SOURCE, P4INFO, PROGRAM
+from tests.support.paths import P4_SOURCE, P4INFO, PIPELINE, PROGRAM
 
 TNA = Path(__file__).parent / "tna_on_v1model" / "build"
 _COVERAGE = pytest.StashKey[Coverage]()
@@ -66,9 +66,25 @@ def bmv2(schema: P4Schema, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     switch.close()
 
 
+def unrestricted(folder: Path) -> Pipeline:
+    """The program in a folder for controllers that may write anything.
+
+    What it does with entries that its restrictions forbid is tested, too, on gradlane-switch as on BMv2, which enforces
+    none.
+    """
+    info = read_p4info(folder / P4INFO.name)
+    for table in info.tables:
+        table.preamble.ClearField("annotations")
+    for action in info.actions:
+        action.preamble.ClearField("annotations")
+        for param in action.params:
+            param.ClearField("annotations")
+    return Pipeline(read_program(folder / PROGRAM.name), info, Lock())
+
+
 @pytest.fixture(scope="session")
 def pipeline() -> Pipeline:
-    return Pipeline(read_program(PROGRAM), read_p4info(P4INFO), Lock())
+    return unrestricted(PIPELINE)
 
 
 @pytest.fixture(scope="session", params=["gradlane-switch", "simple_switch_grpc", "tna on gradlane-switch"])
@@ -77,9 +93,7 @@ def target(request: pytest.FixtureRequest, schema: P4Schema, pipeline: Pipeline,
         return InProcess(schema, pipeline, coverage and coverage.observe)
     if request.param == "tna on gradlane-switch":
         # The controls of p4src/tna, with v1model's externs; their tables are those that the schema knows.
-        return InProcess(
-            schema, Pipeline(read_program(TNA / "gradlane.json"), read_p4info(TNA / "gradlane.p4info.txtpb"), Lock())
-        )
+        return InProcess(schema, unrestricted(TNA))
     return request.getfixturevalue("bmv2")
 
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 from finsy import P4Schema
+from finsy.proto import p4i
+from google.protobuf import text_format
 
 from tests.support.paths import P4_SOURCE, P4INFO, ROOT
 
@@ -49,6 +51,22 @@ def tables(p4info: Path) -> dict[str, Any]:
         )
         for table in schema.tables
     }
+
+
+def annotations(p4info: Path) -> dict[str, Any]:
+    """What controllers may write, by the names of tables and actions."""
+    info = text_format.Parse(p4info.read_text(), p4i.P4Info())
+    found: dict[str, Any] = {it.preamble.alias: list(it.preamble.annotations) for it in (*info.tables, *info.actions)}
+    found |= {
+        f"{it.preamble.alias}.{param.name}": list(param.annotations) for it in info.actions for param in it.params
+    }
+    return {name: declared for name, declared in found.items() if declared}
+
+
+def test_both_have_the_same_restrictions_and_references() -> None:
+    expected = annotations(P4INFO)
+    assert len(expected) > 15
+    assert annotations(translate.P4INFO) == expected
 
 
 def test_both_folders_have_the_same_files() -> None:
