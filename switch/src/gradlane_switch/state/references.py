@@ -66,8 +66,10 @@ class ReferenceState:
     def deferred(self) -> Generator[None]:
         """Within it, changes may come in any order. Raises EntityError at the end if something is missing."""
         self._deferred = True
-        yield
-        self._deferred = False
+        try:
+            yield
+        finally:
+            self._deferred = False
         for target, users in self._uses.items():
             if users and not self._present[target]:
                 raise EntityError(rpc_code.NOT_FOUND, f"{_entries(users)} to {target}, and there is none")
@@ -79,10 +81,8 @@ class ReferenceState:
         if not self._deferred:
             self._check(new, old, new_targets, old_targets)
         yield
-        self._present.update(new_targets)
-        self._present.subtract(old_targets)
-        self._uses.update(target for _, target in new)
-        self._uses.subtract(target for _, target in old)
+        _count(self._present, new_targets, old_targets)
+        _count(self._uses, [target for _, target in new], [target for _, target in old])
 
     def _check(self, new: Names, old: Names, new_targets: list[Target], old_targets: list[Target]) -> None:
         for name, target in new:
@@ -129,6 +129,14 @@ def _calls(chosen: ActionCall | Chosen) -> list[ActionCall]:
             return [it.call for it in actions]
         case _:
             return []
+
+
+def _count(counts: Counter[Target], more: list[Target], fewer: list[Target]) -> None:
+    counts.update(more)
+    counts.subtract(fewer)
+    for target in fewer:
+        if not counts[target]:
+            del counts[target]  # or controllers that write ever other values would fill memory
 
 
 def _entries(number: int) -> str:
