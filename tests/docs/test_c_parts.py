@@ -54,7 +54,7 @@ class Tree:
         """Options of a compiler that finds all headers."""
         for name, text in self.generated.items():
             (build / name).write_text(text())
-        return ["-std=gnu11", "-I", str(self.folder), "-I", str(build)]
+        return ["-std=gnu11", "-D_GNU_SOURCE=", "-I", str(self.folder), "-I", str(build)]
 
     def calls(self, build: Path) -> list[tuple[Path, Path, str]]:
         """Who needs a symbol that another source defines; that source; the symbol. Each is compiled by itself."""
@@ -75,7 +75,10 @@ class Tree:
         return [(user, defined[name], name) for user, names in needed.items() for name in names if name in defined]
 
 
-TREES = [Tree(ROOT / "agent" / "src" / "gradlane" / "core", {"wire.h": wire.c_definitions})]
+TREES = [
+    Tree(ROOT / "agent" / "src" / "gradlane" / "core", {"wire.h": wire.c_definitions}),
+    Tree(ROOT / "switch" / "src" / "gradlane_switch" / "native" / "runtime", {}),
+]
 
 
 @pytest.fixture(params=TREES, ids=lambda tree: str(tree.folder.relative_to(ROOT)))
