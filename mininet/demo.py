@@ -6,9 +6,9 @@ import dataclasses
 import sys
 from collections.abc import Sequence
 
-from gradlane.units import parse_rate, parse_size
+from gradlane.units import checked, parse_rate, parse_size
 from lab import command_line
-from lab.command_line import names, quantity, seed
+from lab.command_line import names, seed
 from lab.experiment.runner import check_arms, ready_machine, run_scenario, settings_of
 from lab.model import results
 from lab.model.arms import ARMS
@@ -83,8 +83,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--scenario", choices=tuple(SCENARIOS), default=DEFAULT_SCENARIO, help=scenarios)
     parser.add_argument("--workers", type=int, metavar="N", help="2 to 16")
     parser.add_argument("--servers", type=int, metavar="N", help="1 to 8, for arms with parameter servers")
-    parser.add_argument("--rate", type=quantity(parse_rate), metavar="R", help="of every link, 1mbit to 1gbit")
-    parser.add_argument("--buffer", type=quantity(parse_size), metavar="B", help="of every switch port, 8kB to 4MB")
+    parser.add_argument("--rate", type=checked(parse_rate), metavar="R", help="of every link, 1mbit to 1gbit")
+    parser.add_argument("--buffer", type=checked(parse_size), metavar="B", help="of every switch port, 8kB to 4MB")
     parser.add_argument("--steps", type=int, metavar="N", help="of training, the same for every arm")
     parser.add_argument("--seed", type=seed, default=1, metavar="N", help="(default: %(default)s)")
     parser.add_argument(

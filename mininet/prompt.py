@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO, cast
 
-from gradlane.units import format_rate, parse_rate, parse_size
+from gradlane.units import checked, format_rate, parse_rate, parse_size
 from lab import command_line
-from lab.command_line import quantity
 from lab.experiment.runner import ready_machine
 from lab.model.errors import TopologyError
 from lab.model.plan import FabricPlan
@@ -99,10 +98,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--hosts", type=int, default=4, metavar="N", help="spread over the edge switches (default: 4)")
     command_line.add_switch(parser)
     parser.add_argument(
-        "--rate", type=quantity(parse_rate), default="100mbit", metavar="R", help="of every link (default: 100mbit)"
+        "--rate", type=checked(parse_rate), default="100mbit", metavar="R", help="of every link (default: 100mbit)"
     )
     parser.add_argument(
-        "--buffer", type=quantity(parse_size), default="64kB", metavar="B", help="of a port (default: 64kB)"
+        "--buffer", type=checked(parse_size), default="64kB", metavar="B", help="of a port (default: 64kB)"
     )
     parser.add_argument("--test", action="store_true", help="ping between all hosts and exit: 0 if no ping was lost")
     command_line.add_out(parser, "out/mininet")

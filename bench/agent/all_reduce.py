@@ -23,8 +23,8 @@ from bench.harness import benchmark
 from bench.harness.agent_hosts import MTU, Hosts
 from bench.harness.figure import panels
 from bench.harness.worker import Worker, ask_all
-from gradlane.units import parse_rate, parse_size
-from lab.command_line import quantity, several
+from gradlane.units import checked, parse_rate, parse_size
+from lab.command_line import several
 from lab.report.console import make_console, present
 from lab.report.tables import TextTable
 
@@ -159,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--hosts", type=several(int), default=(2, 4), metavar="A,B", help="(default: 2,4)")
     add("--sizes", type=several(parse_size), default=sizes, metavar="A,B", help=f"(default: {','.join(SIZES)})")
     add("--repeats", type=int, default=7, metavar="N", help="of every measurement (default: %(default)s)")
-    add("--rate", type=quantity(_rate), default="1gbit", metavar="R", help="of limited links; 0: none (default: 1gbit)")
+    add("--rate", type=checked(_rate), default="1gbit", metavar="R", help="of limited links; 0: none (default: 1gbit)")
     return benchmark.run(parser, _run, arguments)
 
 

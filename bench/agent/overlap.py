@@ -20,8 +20,7 @@ from statistics import median
 from bench.harness import benchmark
 from bench.harness.agent_hosts import Hosts
 from bench.harness.worker import Worker, ask_all
-from gradlane.units import parse_rate
-from lab.command_line import quantity
+from gradlane.units import checked, parse_rate
 from lab.report.console import make_console, present
 from lab.report.tables import TextTable
 
@@ -127,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = benchmark.parser("agent.overlap", __doc__, "--hosts 4 --rate 500mbit --repeats 5")
     add = parser.add_argument
     add("--hosts", type=int, default=2, metavar="N", help="(default: 2)")
-    add("--rate", type=quantity(parse_rate), default="200mbit", metavar="R", help="of links (default: 200mbit)")
+    add("--rate", type=checked(parse_rate), default="200mbit", metavar="R", help="of links (default: 200mbit)")
     add("--layers", type=int, default=8, metavar="N", help="of the model (default: 8)")
     add("--width", type=int, default=512, metavar="N", help="of a layer (default: 512, 1 MiB each)")
     add("--computation", type=float, default=360, metavar="MS", help="of a step (default: 360)")

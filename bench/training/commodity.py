@@ -14,9 +14,9 @@ from statistics import median
 from typing import Any, Literal
 
 from bench.harness import benchmark
-from gradlane.units import parse_rate
+from gradlane.units import checked, parse_rate
 from lab import command_line
-from lab.command_line import names_of, quantity
+from lab.command_line import names_of
 from lab.experiment.runner import ready_machine
 from lab.model.errors import ExperimentError
 from lab.model.plan import FabricPlan
@@ -141,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--scenarios", type=names_of(known, "scenario"), default=known, metavar="A,B", help=text)
     command_line.add_seeds(parser, (1,))
     add("--steps", type=int, default=30, metavar="N", help="of training (default: %(default)s)")
-    add("--rate", type=quantity(parse_rate), metavar="R", help="of every link (default: each scenario's own)")
+    add("--rate", type=checked(parse_rate), metavar="R", help="of every link (default: each scenario's own)")
     command_line.add_model(parser)
     return benchmark.run(parser, _run, arguments)
 

@@ -18,11 +18,11 @@ import tomli_w
 
 from bench.harness import benchmark
 from bench.harness.figure import panels
-from gradlane.units import parse_rate, parse_size
+from gradlane.units import checked, parse_rate, parse_size
 from gradlane_controller.network import fabric
 from gradlane_controller.policy.thresholds import thresholds
 from lab import command_line
-from lab.command_line import quantity, several
+from lab.command_line import several
 from lab.experiment.runner import ready_machine, run_scenario
 from lab.model.plan import FabricPlan
 from lab.model.results import ArmResult
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add = parser.add_argument
     buffers = (parse_size("32kB"), parse_size("256kB"))
     add("--buffers", type=several(parse_size), default=buffers, metavar="A,B", help="(default: 32kB,256kB)")
-    add("--rate", type=quantity(parse_rate), default="100mbit", metavar="R", help="of every link (default: 100mbit)")
+    add("--rate", type=checked(parse_rate), default="100mbit", metavar="R", help="of every link (default: 100mbit)")
     command_line.add_seeds(parser, (1, 2))
     add("--steps", type=int, default=30, metavar="N", help="of training (default: %(default)s)")
     command_line.add_switch(parser)

@@ -23,8 +23,7 @@ from bench.harness import benchmark
 from bench.harness.dumbbell import Dumbbell
 from bench.harness.figure import panels
 from bench.transport.fairness_flows import Flow, Running
-from gradlane.units import parse_rate, parse_size
-from lab.command_line import quantity
+from gradlane.units import checked, parse_rate, parse_size
 from lab.model.errors import UsageError
 from lab.report.console import make_console, present
 from lab.report.tables import TextTable
@@ -130,8 +129,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--tcp bbr --only tcp",
     )
     add = parser.add_argument
-    add("--rate", type=quantity(parse_rate), default="100mbit", metavar="R", help="of the port (default: 100mbit)")
-    add("--buffer", type=quantity(parse_size), default="128kB", metavar="B", help="of the port (default: 128kB)")
+    add("--rate", type=checked(parse_rate), default="100mbit", metavar="R", help="of the port (default: 100mbit)")
+    add("--buffer", type=checked(parse_size), default="128kB", metavar="B", help="of the port (default: 128kB)")
     controls = AVAILABLE.read_text(encoding="ascii").split()
     add("--tcp", default="cubic", choices=controls, help="TCP's congestion control (default: %(default)s)")
     add("--starts", type=int, default=3, metavar="N", help="of each case, all cases in turn (default: 3)")

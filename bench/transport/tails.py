@@ -24,8 +24,8 @@ from bench.harness import benchmark, job
 from bench.harness.figure import panels
 from bench.harness.netns import run
 from bench.harness.worker import Worker, ask_all
-from gradlane.units import parse_rate, parse_size
-from lab.command_line import quantity, several
+from gradlane.units import checked, parse_rate, parse_size
+from lab.command_line import several
 from lab.experiment.runner import ready_machine
 from lab.model.plan import FabricPlan, HostPlan
 from lab.model.topology import Topology
@@ -172,8 +172,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rates, counted = (parse_rate("200mbit"), parse_rate("1gbit")), "incasts, and an eighth as many all-reduces per loss"
     add("--senders", type=int, default=8, metavar="N", help="hosts that send to one (default: 8)")
     add("--rates", type=several(parse_rate), default=rates, metavar="A,B", help="of incasts' links (200mbit,1gbit)")
-    add("--buffer", type=quantity(parse_size), default="64kB", metavar="B", help="of a switch's port (default: 64kB)")
-    add("--bytes", type=quantity(parse_size), default="64KiB", metavar="B", help="from each sender (default: 64KiB)")
+    add("--buffer", type=checked(parse_size), default="64kB", metavar="B", help="of a switch's port (default: 64kB)")
+    add("--bytes", type=checked(parse_size), default="64KiB", metavar="B", help="from each sender (default: 64KiB)")
     add("--count", type=int, default=300, metavar="N", help=f"{counted} (default: 300)")
     return benchmark.run(parser, _run, arguments)
 

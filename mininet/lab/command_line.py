@@ -68,18 +68,6 @@ def run(
         return problem.exit_status
 
 
-def quantity(parse: Callable[[str], int]) -> Callable[[str], int]:
-    """A converter of gradlane.units, with its own error message."""
-
-    def convert(text: str) -> int:
-        try:
-            return parse(text)
-        except ValueError as problem:
-            raise argparse.ArgumentTypeError(str(problem)) from None
-
-    return convert
-
-
 def several(convert: Callable[[str], _Value]) -> Callable[[str], tuple[_Value, ...]]:
     """A converter of values with commas between them."""
 

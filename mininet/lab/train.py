@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from gradlane.errors import GradlaneError
-from gradlane.units import parse_rate
+from gradlane.units import checked, parse_rate
 from lab import command_line
-from lab.command_line import quantity
 from lab.training import bursts, config
 from lab.training.config import Config, ConfigError
 from lab.training.ps_server import Server
@@ -52,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("bursts", help="send background bursts", description="send background bursts (UDP)")
     command.add_argument("--to", required=True, action="append", metavar="ADDRESS", help="a receiver; may be repeated")
     command.add_argument(
-        "--rate", required=True, type=quantity(parse_rate), help="towards each receiver while on, e.g. 60mbit"
+        "--rate", required=True, type=checked(parse_rate), help="towards each receiver while on, e.g. 60mbit"
     )
     command.add_argument("--period", required=True, type=float, help="seconds from burst to burst")
     command.add_argument("--duty", required=True, type=float, help="fraction of the period that is on")

@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rates and sizes as people write them in files and flags."""
 
+import argparse
 import re
+from collections.abc import Callable
+from typing import TypeVar
+
+Value = TypeVar("Value")
 
 _RATE_UNITS = {"bit": 1, "kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
 _SIZE_UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
@@ -41,3 +46,15 @@ def format_rate(bits_per_second: float) -> str:
         if bits_per_second >= _RATE_UNITS[unit]:
             return f"{bits_per_second / _RATE_UNITS[unit]:g}{unit}"
     return f"{bits_per_second:g}bit"
+
+
+def checked(parse: Callable[[str], Value]) -> Callable[[str], Value]:
+    """`parse` as a `type` of argparse, which shows users the ValueError's message."""
+
+    def convert(text: str) -> Value:
+        try:
+            return parse(text)
+        except ValueError as problem:
+            raise argparse.ArgumentTypeError(str(problem)) from None
+
+    return convert

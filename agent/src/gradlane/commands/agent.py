@@ -5,10 +5,10 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from gradlane.commands import flags
 from gradlane.daemon import config
 from gradlane.daemon.config import AgentConfig, ConfigError
 from gradlane.ipc import messages
+from gradlane.units import checked
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +19,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--address",
         action="append",
-        type=flags.checked(config.parse_address),
+        type=checked(config.parse_address),
         metavar="IP",
         help="this host's address, as the job files write it; repeatable",
     )
@@ -30,7 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help=f"Unix socket for training processes (default: {messages.DEFAULT_SOCKET})",
     )
     parser.add_argument(
-        "--metrics", type=flags.checked(config.parse_endpoint), metavar="HOST:PORT", help="serve Prometheus metrics"
+        "--metrics", type=checked(config.parse_endpoint), metavar="HOST:PORT", help="serve Prometheus metrics"
     )
     parser.add_argument("--log-level", choices=config.LEVELS, help="least level that is logged (default: info)")
     parser.add_argument("--log-format", choices=config.FORMATS, help="text for people, or json (default: text)")

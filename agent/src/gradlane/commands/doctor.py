@@ -17,6 +17,7 @@ from gradlane.doctor.findings import FAIL, OK, WARN, Finding
 from gradlane.errors import AgentError, GradlaneError
 from gradlane.ipc.status import AgentStatus
 from gradlane.toml_file import Address
+from gradlane.units import checked
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +25,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--job", type=Path, metavar="FILE", help="also check the paths to the other ranks of this job")
     parser.add_argument(
         "--address",
-        type=flags.checked(config.parse_address),
+        type=checked(config.parse_address),
         metavar="IP",
         help="this host's address, if neither a running agent nor a job file has it",
     )

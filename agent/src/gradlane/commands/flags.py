@@ -2,13 +2,9 @@
 """Flags that several commands have."""
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 from gradlane.client import agent_socket
-
-Value = TypeVar("Value")
 
 
 def socket(parser: argparse.ArgumentParser) -> None:
@@ -26,15 +22,3 @@ def socket(parser: argparse.ArgumentParser) -> None:
 def json(parser: argparse.ArgumentParser) -> None:
     """--json."""
     parser.add_argument("--json", action="store_true", help="print JSON, for scripts")
-
-
-def checked(parse: Callable[[str], Value]) -> Callable[[str], Value]:
-    """A `type` for argparse whose message is what `parse` says is wrong."""
-
-    def convert(text: str) -> Value:
-        try:
-            return parse(text)
-        except ValueError as problem:
-            raise argparse.ArgumentTypeError(str(problem)) from None
-
-    return convert

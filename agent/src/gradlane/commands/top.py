@@ -13,6 +13,7 @@ from gradlane.commands import flags, view
 from gradlane.commands.view import Line
 from gradlane.errors import AgentError
 from gradlane.ipc.status import AgentStatus
+from gradlane.units import checked
 
 HELP = "q: quit, s: sort by the next column, arrows: scroll"
 SIDEWAYS = 16  # characters that one press of an arrow moves
@@ -33,7 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Its flags."""
     parser.add_argument(
         "--interval",
-        type=flags.checked(_seconds),
+        type=checked(_seconds),
         default=1.0,
         metavar="SECONDS",
         help="between two looks (default: %(default)s)",

@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 
-from gradlane.units import parse_size
+from gradlane.units import checked, parse_size
 from gradlane_switch.dataplane.interfaces import DEFAULT_MTU
 from gradlane_switch.dataplane.port_config import DEFAULT_COALESCE, parse_mtu, parse_time
 from gradlane_switch.p4runtime.server import DEFAULT_MAX_MESSAGE, MIN_MAX_MESSAGE, Tls
@@ -75,14 +74,14 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, help="seed of the links' impairments (default 0)")
     parser.add_argument(
         "--mtu",
-        type=_checked(parse_mtu),
+        type=checked(parse_mtu),
         default=DEFAULT_MTU,
         metavar="BYTES",
         help="largest MTU of ports that are added later (default 1500, or the largest at the start)",
     )
     parser.add_argument(
         "--coalesce",
-        type=_checked(parse_time),
+        type=checked(parse_time),
         default=DEFAULT_COALESCE,
         metavar="TIME",
         help="how long packets may gather before they are received together, like ethtool's rx-usecs: less CPU time "
@@ -95,7 +94,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--drain",
-        type=_checked(parse_time),
+        type=checked(parse_time),
         default=10**9,
         metavar="TIME",
         help="how long queued packets may still leave after SIGTERM (default 1s)",
@@ -109,18 +108,6 @@ def make_parser() -> argparse.ArgumentParser:
         help="what to log (default info)",
     )
     return parser
-
-
-def _checked(parse: Callable[[str], int]) -> Callable[[str], int]:
-    """As `parse`, whose ValueErrors argparse shows."""
-
-    def checked(text: str) -> int:
-        try:
-            return parse(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return checked
 
 
 def _endpoint(text: str) -> tuple[str, int]:
@@ -142,7 +129,7 @@ def _add_tls(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--grpc-server-max-message",
-        type=_checked(parse_size),
+        type=checked(parse_size),
         default=DEFAULT_MAX_MESSAGE,
         metavar="SIZE",
         help="longest request: a pipeline or a batch (default 64MiB)",
