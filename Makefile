@@ -122,10 +122,14 @@ test: $(VENV)/.ready-test ## Lint, imports, types, and all tests
 	$(BIN)/lint-imports --no-logo
 	@echo "$(BIN)/pyright beside the tests; what it says comes after them"
 	@$(BIN)/pyright --pythonpath $(BIN)/python >$(VENV)/pyright.log 2>&1 & \
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -m "not alone" -n $(WORKERS_OF_TESTS) \
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest $(THOROUGH) -m "not alone" -n $(WORKERS_OF_TESTS) \
 		--dist loadfile --no-loadscope-reorder; tests=$$?; \
 	wait $$!; types=$$?; cat $(VENV)/pyright.log; exit $$((tests ? tests : types))
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest -m alone
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest $(THOROUGH) -m alone
+
+.PHONY: test-all
+test-all: THOROUGH = --thorough
+test-all: test ## As test, with 5 times as many random inputs, and the whole corpus on BMv2 where that is installed
 
 .PHONY: soak
 soak: $(VENV)/.ready ## Load the switch for long, change everything meanwhile, account for every frame (root; SECONDS=600)

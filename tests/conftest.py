@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# How long an example takes says more about what else the machine does than about the code.
-settings.register_profile("gradlane", deadline=None)
-settings.load_profile("gradlane")
+from tests.support import effort
 
 # Files that take longest, the longest first: side by side, no worker is left with one of them at the end.
 _LONGEST = (
@@ -35,11 +33,17 @@ _LONGEST = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--all-on-bmv2",
-        action="store_true",
-        help="run what takes long on BMv2 too: the whole corpus, the spine that fails",
+        "--thorough", action="store_true", help="5 times as many random inputs; on BMv2, where it is, the whole corpus"
     )
     parser.addoption("--p4-coverage", metavar="FILE", help="write what the packet tests reach of the P4 program")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--thorough"):
+        effort.be_thorough()
+    # How long an example takes says more about what else the machine does than about the code.
+    settings.register_profile("gradlane", deadline=None, max_examples=effort.tries(100))
+    settings.load_profile("gradlane")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -122,7 +122,7 @@ def test_bmv2_still_does_what_was_recorded(name: str, tmp_path: Path, request: p
     if command is None:
         pytest.skip("simple_switch_grpc (BMv2) is not on PATH: its recorded results were used")
     # Each takes seconds, and BMv2 is the same as long as nobody builds another one.
-    if name not in names()[::SAMPLE] and not request.config.getoption("--all-on-bmv2"):
-        pytest.skip("only a sample of the corpus runs on BMv2; --all-on-bmv2 runs it whole")
+    if name not in names()[::SAMPLE] and not request.config.getoption("--thorough"):
+        pytest.skip("only a sample of the corpus runs on BMv2; --thorough runs it whole")
     program = member(name)
     assert differences(program, recording.load(program), run_bmv2(program, command, tmp_path)) == []

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.fuzz import OUT, FuzzError, build, compiler, fuzz, write_seeds
+from tests.support.effort import tries
 
-RUNS = 1500
+RUNS = tries(1500)
 
 pytestmark = pytest.mark.skipif(
     compiler() is None, reason="needs a clang with libFuzzer (clang-14, libclang-rt-14-dev)"

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gradlane.ipc import memory
+from tests.support.effort import tries
 
 
 def test_a_process_can_not_shrink_what_its_agent_has_mapped() -> None:
@@ -77,7 +78,7 @@ class Arrays(RuleBasedStateMachine):
 
 
 TestArrays = Arrays.TestCase
-TestArrays.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
+TestArrays.settings = settings(max_examples=tries(30), stateful_step_count=30, deadline=None)
 
 
 def test_other_arrays_and_parts_with_gaps_are_not_on_shared_memory() -> None:

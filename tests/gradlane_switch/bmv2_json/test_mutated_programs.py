@@ -13,10 +13,11 @@ from gradlane_switch.codegen.program import generate
 from gradlane_switch.errors import ProgramError, SwitchError
 from gradlane_switch.native.ffi import LoadedProgram, ffi, runtime
 from gradlane_switch.state.program_state import Lock, State
+from tests.support.effort import tries
 from tests.support.paths import CORPUS
 
 ODD_VALUES: list[Any] = [None, -1, 0, 1, 65, 2048, 1 << 30, "", "x", "0x", "-0x5", [], {}, True, 1.5, [1]]
-MUTANTS = 1500
+MUTANTS = tries(1500)
 COMPILED = 12
 
 

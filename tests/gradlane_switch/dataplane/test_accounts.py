@@ -20,6 +20,7 @@ from gradlane_switch.dataplane.forwarding import DataPlane
 from gradlane_switch.dataplane.port_config import parse_port
 from gradlane_switch.p4runtime.outbox import MOST_ARBITRATION, MOST_BYTES, MOST_MESSAGES, End, Outbox, StreamLosses
 from gradlane_switch.state.program_state import Lock
+from tests.support.effort import tries
 from tests.support.replaying import balance, drops, frame, steering_pipeline
 from tests.support.switch_process import Process, admin
 from tests.support.tunnel_lab import TunnelLab
@@ -188,7 +189,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TunnelLab]:
     made.close()
 
 
-@settings(deadline=None, max_examples=300, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=tries(300), suppress_health_check=list(HealthCheck))
 @given(request=REQUESTS, number=st.one_of(st.sampled_from([1, 2]), VALUES))
 def test_any_request_to_the_admin_socket_is_answered(served: TunnelLab, request: dict[str, Any], number: Any) -> None:
     if request["op"] == "trace":

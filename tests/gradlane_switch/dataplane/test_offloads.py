@@ -18,6 +18,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.support import small_programs as small
+from tests.support.effort import tries
 from tests.support.namespaces import Network, numbers, receive, socket_in
 from tests.support.needs import needs, needs_root
 from tests.support.switch_process import Process
@@ -256,7 +257,7 @@ frames = given(
 
 
 def test_frames_are_cut_as_the_kernel_cuts_them(wire: Wire) -> None:
-    @settings(max_examples=50, deadline=None, phases=[Phase.generate])
+    @settings(max_examples=tries(50), deadline=None, phases=[Phase.generate])
     @frames
     def check(tcp: bool, ipv6: bool, flags: int, size: int, count: int, short: int, seed: int) -> None:
         payload = random.Random(seed).randbytes(size * count - short)
@@ -276,7 +277,7 @@ def test_what_was_cut_leaves_in_one_frame_as_it_was(wire: Wire) -> None:
     wire.offloads("on", "on")
     time.sleep(1.1)  # An interface that has refused a joined frame is not tried for a second.
 
-    @settings(max_examples=100, deadline=None, phases=[Phase.generate])
+    @settings(max_examples=tries(100), deadline=None, phases=[Phase.generate])
     @frames
     def check(tcp: bool, ipv6: bool, flags: int, size: int, count: int, short: int, seed: int) -> None:
         frame = whole(tcp, ipv6, flags, random.Random(seed).randbytes(size * count - short), size)

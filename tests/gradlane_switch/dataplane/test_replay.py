@@ -19,6 +19,7 @@ from scapy.packet import Raw
 
 from gradlane_switch import PortError
 from gradlane_switch.dataplane import pcap
+from tests.support.effort import tries
 from tests.support.replaying import (
     SECOND,
     Packet,
@@ -226,7 +227,7 @@ def test_delay_and_jitter_keep_to_their_range_and_reordering_is_counted(tmp_path
     assert times == sorted(times)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=tries(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     seed=st.integers(0, 2**32 - 1),
     rate=st.sampled_from(["1mbit", "37mbit", "unlimited"]),
@@ -326,7 +327,7 @@ def test_old_and_foreign_files_are_read(tmp_path: Path) -> None:
         list(pcap.frames(tmp_path / "nosuch"))
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=tries(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_bytes_are_frames_or_a_file_that_is_named(tmp_path: Path, data: st.DataObject) -> None:
     write_pcap(tmp_path / "whole.pcap", [(n * 1000, frame(2, 0, 60 + n, n)) for n in range(3)])

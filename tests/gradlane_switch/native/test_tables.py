@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradlane_switch import EntityError, Switch
+from tests.support.effort import tries
 from tests.support.small_programs import SEND, Json, action, assign, encode, entry, field, load, param, program, table
 
 MISS = 0xFFFF
@@ -111,7 +112,7 @@ def draw_match(data: st.DataObject, shape: list[tuple[str, int]]) -> Match:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=tries(25))
 @given(data=st.data())
 def test_lookup_is_what_the_match_kinds_mean(name: str, data: st.DataObject) -> None:
     shape = SHAPES[name]

@@ -20,11 +20,12 @@ from gradlane_switch.p4info.join import join
 from gradlane_switch.p4runtime import batch
 from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.program_state import Lock
+from tests.support.effort import tries
 from tests.support.paths import CORPUS, SWITCH_PROGRAMS
 
 # Between them they have every kind of entity.
 INSTALLED = tuple(SWITCH_PROGRAMS / name for name in ("attached", "packet_paths"))
-MUTANTS = 1200
+MUTANTS = tries(1200)
 RUN = 60
 KINDS = [field.name for field in p4r.Entity.DESCRIPTOR.fields if field.message_type is not None]
 

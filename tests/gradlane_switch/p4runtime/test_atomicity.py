@@ -15,6 +15,7 @@ from gradlane_switch import EntityError, Switch
 from gradlane_switch.p4runtime import atomic, batch
 from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.program_state import Lock
+from tests.support.effort import tries
 from tests.support.small_programs import (
     SEND,
     Json,
@@ -132,7 +133,7 @@ UPDATES = st.builds(
 
 
 @pytest.mark.parametrize("atomicity", [ROLLBACK, ATOMIC])
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=tries(60))
 @given(before=st.lists(UPDATES, max_size=12), updates=st.lists(UPDATES, min_size=1, max_size=12))
 def test_a_batch_that_fails_leaves_everything_as_it_was(atomicity: int, before: list[Any], updates: list[Any]) -> None:
     switch, other = load(document()), load(document())

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from gradlane_switch import Switch
 from gradlane_switch.p4runtime import batch
+from tests.support.effort import tries
 from tests.support.paths import P4INFO, PIPELINE, PROGRAM, SWITCH_PROGRAMS
 from tests.support.switch_process import Controller, Process
 
@@ -83,7 +84,7 @@ def loaded(request: pytest.FixtureRequest) -> Switch:
     return Switch.load(f"{request.param}.json", f"{request.param}.p4info.txtpb")
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=tries(200))
 @given(seed=seeds)
 def test_any_update_and_any_read_is_done_or_refused(loaded: Switch, seed: int) -> None:
     draw, pipeline = random.Random(seed), loaded.pipeline
@@ -149,7 +150,7 @@ def call(channel: grpc.Channel, method: str, request: bytes) -> grpc.StatusCode:
     return grpc.StatusCode.OK
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=tries(200))
 @given(seed=seeds)
 def test_every_method_answers_any_message(served: Process, client: Controller, seed: int) -> None:
     draw = random.Random(seed)
@@ -166,7 +167,7 @@ def test_every_method_answers_any_message(served: Process, client: Controller, s
     assert b"Traceback" not in served.unread()
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=tries(50))
 @given(seed=seeds)
 def test_every_method_answers_any_bytes(served: Process, seed: int) -> None:
     randoms = random.Random(seed)
@@ -184,7 +185,7 @@ def test_a_request_that_is_no_message_is_an_invalid_argument(served: Process) ->
             assert call(channel, method, b"\x0f") is grpc.StatusCode.INVALID_ARGUMENT
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=tries(100))
 @given(seed=seeds)
 def test_a_stream_answers_any_message(served: Process, seed: int) -> None:
     request = message(p4r.StreamMessageRequest, random.Random(seed))

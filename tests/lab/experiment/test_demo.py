@@ -50,8 +50,8 @@ def test_two_arms_are_trained_and_compared(tmp_path: Path) -> None:
 @needs_mininet
 @pytest.mark.parametrize("switch", ["gradlane", pytest.param("bmv2", marks=needs_bmv2)])
 def test_a_training_outlives_a_spine(switch: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    if switch == "bmv2" and not request.config.getoption("--all-on-bmv2"):
-        pytest.skip("takes more than a minute on BMv2; --all-on-bmv2 runs it")
+    if switch == "bmv2" and not request.config.getoption("--thorough"):
+        pytest.skip("takes more than a minute on BMv2; --thorough runs it")
     options = ["--scenario", "spine-failure", "--workers", "2", "--steps", "15", "--arms", "gradlane-ecmp,gradlane"]
     options += ["--switch", switch]
     done = demo(*options, "--json", "--out", str(tmp_path), prefix=ISOLATED)

@@ -11,6 +11,7 @@ from tests.p4src.model.policy_entries import Policy
 from tests.p4src.model.policy_model import Copy, Model, Outcome
 from tests.p4src.model.random_policies import frames, incast, policies
 from tests.p4src.packet_bench import Bench, Reason
+from tests.support.effort import tries
 from tests.support.packet_targets import CPU_PORT, Bmv2, InProcess, Sent
 
 Step = tuple[tuple[int, bytes], int, int]
@@ -75,7 +76,7 @@ def check(bench: Bench, policy: Policy, sequence: list[Step], clock: InProcess |
 def test_gradlane_switch_decides_every_random_sequence_as_the_model_does(in_process: InProcess, schema) -> None:
     bench = Bench(in_process, schema)
 
-    @settings(USUAL, max_examples=30)
+    @settings(USUAL, max_examples=tries(30))
     @given(seeds.map(lambda random: policies(random, RATES)), steps)
     def run(policy: Policy, sequence: list[Step]) -> None:
         check(bench, policy, sequence, in_process)
@@ -98,7 +99,7 @@ def test_bmv2_decides_every_random_sequence_as_the_model_does(bmv2: Bmv2, schema
     """Without rates: its clock runs."""
     bench = Bench(bmv2, schema)
 
-    @settings(USUAL, max_examples=10)
+    @settings(USUAL, max_examples=tries(10))
     @given(seeds.map(lambda random: policies(random, (0,))), steps)
     def run(policy: Policy, sequence: list[Step]) -> None:
         check(bench, policy, sequence, None)

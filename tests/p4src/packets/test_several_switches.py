@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from gradlane.wire import Kind
 from tests.p4src.packet_bench import Bench
+from tests.support.effort import tries
 from tests.support.entries import (
     ALWAYS_RED,
     Entity,
@@ -147,7 +148,7 @@ def test_no_message_loses_more_than_its_budget_over_a_path_although_slots_collid
     path = in_process_path(schema, new_in_process, spines)
     lost = 0
 
-    @settings(USUAL, max_examples=6)
+    @settings(USUAL, max_examples=tries(6))
     @given(slices(), st.sampled_from([0, 1, 3]), st.sampled_from([4, 6]))
     def run(sequence: list[Slice], mask: int, version: int) -> None:
         nonlocal lost
@@ -177,7 +178,7 @@ def test_over_a_path_a_message_loses_the_parts_of_its_budget_and_all_of_it_where
 def test_a_path_of_gradlane_switch_and_bmv2_keeps_to_the_budget_too(in_process: InProcess, bmv2: Bmv2, schema) -> None:
     path = Path(Bench(in_process, schema), [], Bench(bmv2, schema))
 
-    @settings(USUAL, max_examples=3)
+    @settings(USUAL, max_examples=tries(3))
     @given(slices(), st.sampled_from([0, 1, 3]), st.booleans())
     def run(sequence: list[Slice], mask: int, trim: bool) -> None:
         path.set_up(mask=mask, trim=trim)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gradlane.wire import ElementType
 from tests.gradlane.core.protocol.network import Cluster, Impairment
+from tests.support.effort import tries
 
 REDUCTIONS = {
     lib.GL_SUM: np.add,
@@ -149,7 +150,7 @@ LOST_AT_A_PAUSE = (
 
 
 @example(case=LOST_AT_A_PAUSE[0], impairment=LOST_AT_A_PAUSE[1], multicast=False, late=0, memory=0, seed=0)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=tries(400), deadline=None)
 @given(
     case=cases(),
     impairment=impairments,

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.gradlane.core.protocol.network import Cluster, Impairment
+from tests.support.effort import tries
 
 SLICE = 64  # bytes
 EVENT_LOST = 2
@@ -77,7 +78,7 @@ class Training:
         return sum((host.owed() for host in self.hosts), np.zeros(self.elements))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=tries(40), deadline=None)
 @given(
     workers=st.integers(2, 4),
     servers=st.integers(0, 2),

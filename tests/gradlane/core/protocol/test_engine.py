@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gradlane.wire import ElementType, Flag, Kind
 from tests.gradlane.core.protocol.network import Cluster, Impairment, mean_in_rank_order, values_of
+from tests.support.effort import tries
 
 
 def path_rate(cluster, rank, to):
@@ -30,7 +31,7 @@ impairments = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tries(150), deadline=None)
 @given(
     topology=topologies,
     impairment=impairments,
@@ -57,7 +58,7 @@ def test_without_tolerance_the_result_is_the_exact_mean_in_rank_order(topology, 
     assert all(cluster.statistics(r).slices_lost == 0 for r in range(cluster.ranks))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=tries(150), deadline=None)
 @given(
     topology=topologies,
     impairment=impairments,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gradlane.wire import Header, Kind
 from tests.gradlane.core.protocol.network import JOB, MEAN_FLOAT32, TOKEN, Cluster, Impairment
+from tests.support.effort import tries
 
 CLASSES = [(0, 9, 100_000, 50_000), (10, 19, 300_000, 0)]
 
@@ -42,7 +43,7 @@ def test_a_submission_is_of_one_class_and_states_no_more_than_its_ceiling() -> N
     assert start(cluster, 0, 0, [5, 9], (100_000, 50_000)) == 0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=tries(100), deadline=None)
 @given(
     layer=st.sampled_from([3, 15, 40]),
     part=st.floats(0, 1),

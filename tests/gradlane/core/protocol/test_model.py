@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sender's and the receiver's state machines against a network that does its worst: the guarantees hold.
-
-GRADLANE_MODEL_RUNS is the number of runs of each test, 700 without it.
-"""
+"""The sender's and the receiver's state machines against a network that does its worst: the guarantees hold."""
 
 import functools
 import math
-import os
 import random
 
 import numpy as np
@@ -16,8 +12,9 @@ from hypothesis import strategies as st
 
 from gradlane.wire import Header, Kind
 from tests.gradlane.core.protocol.network import JOB, TOKEN, Cluster, Impairment
+from tests.support.effort import tries
 
-RUNS = int(os.environ.get("GRADLANE_MODEL_RUNS", "700"))
+RUNS = tries(700)
 LIMIT = 600_000_000  # us of simulated time within which every run ends
 LONGEST_WAIT = 150_000  # us between two PROBEs of a message: 3/2 of PROBE_WAIT_MAX
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gradlane.wire import Header, Kind
 from tests.gradlane.core.protocol.network import Cluster, Impairment
+from tests.support.effort import tries
 
 Row = tuple[int, int, int, int, int]
 
@@ -36,7 +37,7 @@ def disjoint(draw: st.DrawFn, highest: int, values: st.SearchStrategy[int]) -> l
     return rows
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=tries(60), deadline=None)
 @given(
     classes=disjoint(0, st.integers(0, 6)),
     precedences=disjoint(255, st.integers(1, 7)),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gradlane.wire import Header, Kind
 from tests.gradlane.core.protocol.network import JOB, MEAN_FLOAT32, TOKEN, Cluster, mean_in_rank_order, values_of
+from tests.support.effort import tries
 
 FOREIGN = [
     ("bad_token", {"token": TOKEN ^ 1}),
@@ -70,7 +71,7 @@ def test_a_trimmed_header_that_does_not_belong_is_counted_as_no_loss(counter, ch
     assert cluster.statistics(0).trimmed == 0
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=tries(300), deadline=None)
 @given(data=st.binary(max_size=200), header=st.booleans(), kind=st.integers(0, 15), flags=st.integers(0, 255))
 def test_garbage_never_harms(data, header, kind, flags):
     cluster = Cluster(2, multicast=True)
