@@ -10,8 +10,8 @@ from finsy.proto import p4i, rpc_code
 from google.protobuf import text_format
 
 from gradlane_switch import Switch
+from tests.gradlane_switch.switch_process import Controller, Process
 from tests.support.paths import P4INFO, PROGRAM, SWITCH_PROGRAMS
-from tests.support.switch_process import Controller, Process
 
 
 @pytest.fixture(scope="session")

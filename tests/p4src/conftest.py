@@ -17,7 +17,7 @@ from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.program_state import Lock
 from tests.p4src.p4_coverage import Coverage
 from tests.p4src.packet_bench import Bench
-from tests.support.packet_targets import Bmv2, InProcess, Target
+from tests.p4src.packet_targets import Bmv2, InProcess, Target
 from tests.support.paths import P4_SOURCE, P4INFO, PIPELINE, PROGRAM
 
 TNA = Path(__file__).parent / "tna_on_v1model" / "build"

@@ -10,9 +10,9 @@ from enum import IntEnum
 from finsy import P4DirectCounterEntry, P4MeterEntry, P4Schema, P4TableEntry
 from finsy.proto import p4r
 
+from tests.p4src.packet_targets import CPU_PORT, Sent, Target
 from tests.support.entries import Entity
 from tests.support.gradlane_packets import Host, Uplink
-from tests.support.packet_targets import CPU_PORT, Sent, Target
 from tests.support.paths import P4_SOURCE
 
 TYPES = (P4_SOURCE / "shared" / "types.p4").read_text()

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of several folders share: processes, networks, packets and programs. Nothing here is a test."""
+"""What tests of several packages share: agents, networks, packets, ports. Nothing here is a test."""

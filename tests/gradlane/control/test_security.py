@@ -19,8 +19,8 @@ from gradlane.control import handshake
 from gradlane.control.handshake import HANDSHAKE_SECONDS, Call, Refused
 from gradlane.control.listener import MAX_PENDING
 from gradlane.control.security import Credentials
+from tests.gradlane.control.certificates import Authority
 from tests.support.agents import Agent, agents, loopback, running
-from tests.support.certificates import Authority
 from tests.support.members import KEY, Member, job_file, members
 
 

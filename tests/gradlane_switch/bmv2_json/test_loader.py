@@ -14,7 +14,7 @@ from gradlane_switch.bmv2_json.program import load
 from gradlane_switch.codegen.program import generate
 from gradlane_switch.p4info.join import join
 from gradlane_switch.p4runtime.files import read_p4info
-from tests.support.small_programs import (
+from tests.gradlane_switch.small_programs import (
     SEND,
     Json,
     action,

@@ -7,7 +7,18 @@ from typing import Any
 import pytest
 
 from gradlane_switch import Switch
-from tests.support.small_programs import SEND, Json, action, assign, const, expression, field, load, program, table
+from tests.gradlane_switch.small_programs import (
+    SEND,
+    Json,
+    action,
+    assign,
+    const,
+    expression,
+    field,
+    load,
+    program,
+    table,
+)
 
 
 def crc16(data: bytes) -> int:

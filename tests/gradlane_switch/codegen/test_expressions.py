@@ -9,7 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradlane_switch import Switch
-from tests.support.small_programs import SEND, Json, action, assign, const, expression, field, load, program, table
+from tests.gradlane_switch.small_programs import (
+    SEND,
+    Json,
+    action,
+    assign,
+    const,
+    expression,
+    field,
+    load,
+    program,
+    table,
+)
 
 A, B, C = field("h", "a"), field("h", "b"), field("h", "c")
 MASK = (1 << 64) - 1

@@ -7,7 +7,7 @@ import pytest
 
 from gradlane_switch import Switch
 from gradlane_switch.ir.tables import FieldKey
-from tests.support.small_programs import (
+from tests.gradlane_switch.small_programs import (
     SEND,
     STANDARD,
     Json,

@@ -5,7 +5,7 @@ import pytest
 
 from gradlane_switch import ProgramError, Switch
 from gradlane_switch.state.mailbox import LogMessage
-from tests.support.small_programs import SEND, Json, action, const, expression, field, load, program, table
+from tests.gradlane_switch.small_programs import SEND, Json, action, const, expression, field, load, program, table
 
 PLACE = {"source_info": {"filename": "small.p4", "line": 23}}
 

@@ -9,7 +9,7 @@ from finsy.proto import p4d, p4r, rpc_code
 from gradlane_switch import Switch
 from gradlane_switch.errors import EntityError
 from gradlane_switch.state.program_state import Losses
-from tests.support.compiled_programs import delete, group, ids, load, modify, session
+from tests.gradlane_switch.compiled_programs import delete, group, ids, load, modify, session
 
 PAYLOAD = bytes(range(50))
 CLONES = [(3, 7), (4, 9)]

@@ -12,7 +12,18 @@ from scapy.packet import Raw
 
 from gradlane_switch import Switch, SwitchError
 from gradlane_switch.state.counts import CounterValue
-from tests.support.small_programs import SEND, Json, action, assign, const, expression, field, load, program, table
+from tests.gradlane_switch.small_programs import (
+    SEND,
+    Json,
+    action,
+    assign,
+    const,
+    expression,
+    field,
+    load,
+    program,
+    table,
+)
 
 
 def one_action(fields: list[tuple[str, int]], *primitives: Json, **parts: Any) -> Switch:

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradlane_switch import Switch
-from tests.support.effort import tries
-from tests.support.small_programs import (
+from tests.gradlane_switch.small_programs import (
     SEND,
     Json,
     action,
@@ -24,6 +23,7 @@ from tests.support.small_programs import (
     program,
     table,
 )
+from tests.support.effort import tries
 
 A, B, C = field("h", "a"), field("h", "b"), field("h", "c")
 WIDTH = 200

@@ -12,7 +12,7 @@ from gradlane_switch import PortError, ProgramError
 from gradlane_switch.dataplane.port_config import BurstLoss, Impairment, PortConfig, PortSpec, parse_port
 from gradlane_switch.native import build
 from gradlane_switch.p4runtime.files import read_p4info
-from tests.support.switch_process import COMMAND, Process, admin
+from tests.gradlane_switch.switch_process import COMMAND, Process, admin
 
 
 def test_a_port_with_everything() -> None:

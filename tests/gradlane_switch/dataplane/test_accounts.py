@@ -20,10 +20,10 @@ from gradlane_switch.dataplane.forwarding import DataPlane
 from gradlane_switch.dataplane.port_config import parse_port
 from gradlane_switch.p4runtime.outbox import MOST_ARBITRATION, MOST_BYTES, MOST_MESSAGES, End, Outbox, StreamLosses
 from gradlane_switch.state.program_state import Lock
+from tests.gradlane_switch.replaying import balance, drops, frame, steering_pipeline
+from tests.gradlane_switch.switch_process import Process, admin
+from tests.gradlane_switch.tunnel_lab import TunnelLab
 from tests.support.effort import tries
-from tests.support.replaying import balance, drops, frame, steering_pipeline
-from tests.support.switch_process import Process, admin
-from tests.support.tunnel_lab import TunnelLab
 
 
 @pytest.fixture

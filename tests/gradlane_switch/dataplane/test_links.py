@@ -12,10 +12,10 @@ import pytest
 from finsy.proto import p4i
 from google.protobuf import text_format
 
+from tests.gradlane_switch.switch_process import Controller, Process, admin
+from tests.gradlane_switch.switched_hosts import HOSTS, Lab, entries, laboratory
 from tests.support.namespaces import Arrival, Network, ip, numbers, receive, send, socket_in
 from tests.support.needs import needs, needs_root
-from tests.support.switch_process import Controller, Process, admin
-from tests.support.switched_hosts import HOSTS, Lab, entries, laboratory
 
 pytestmark = [
     pytest.mark.alone,

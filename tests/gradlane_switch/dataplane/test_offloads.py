@@ -17,12 +17,12 @@ from google.protobuf import text_format
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.support import small_programs as small
+from tests.gradlane_switch import small_programs as small
+from tests.gradlane_switch.switch_process import Process
+from tests.gradlane_switch.switched_hosts import HOSTS, Lab, laboratory
 from tests.support.effort import tries
 from tests.support.namespaces import Network, numbers, receive, socket_in
 from tests.support.needs import needs, needs_root
-from tests.support.switch_process import Process
-from tests.support.switched_hosts import HOSTS, Lab, laboratory
 
 pytestmark = [
     needs_root,

@@ -19,9 +19,9 @@ from gradlane_switch.dataplane.replay import TimedFrame
 from gradlane_switch.p4runtime.files import read_p4info
 from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.program_state import Lock, Losses
-from tests.support.compiled_programs import group, load, session
+from tests.gradlane_switch.compiled_programs import group, load, session
+from tests.gradlane_switch.replaying import balance, queue_balance
 from tests.support.paths import SWITCH_PROGRAMS
-from tests.support.replaying import balance, queue_balance
 
 US = 1000  # ns
 DROP, CLONE, RECIRCULATE, GROW, MULTICAST, CLONE_ON = 1, 2, 3, 4, 5, 6

@@ -19,8 +19,7 @@ from scapy.packet import Raw
 
 from gradlane_switch import PortError
 from gradlane_switch.dataplane import pcap
-from tests.support.effort import tries
-from tests.support.replaying import (
+from tests.gradlane_switch.replaying import (
     SECOND,
     Packet,
     balance,
@@ -31,8 +30,9 @@ from tests.support.replaying import (
     steering,
     write_pcap,
 )
-from tests.support.small_programs import p4info
-from tests.support.switch_process import COMMAND
+from tests.gradlane_switch.small_programs import p4info
+from tests.gradlane_switch.switch_process import COMMAND
+from tests.support.effort import tries
 
 
 def numbers(packets: list[Packet]) -> list[int]:

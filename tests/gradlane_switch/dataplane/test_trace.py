@@ -24,10 +24,10 @@ from gradlane_switch.dataplane.forwarding import DataPlane
 from gradlane_switch.dataplane.port_config import parse_port
 from gradlane_switch.native import build
 from gradlane_switch.state.program_state import Lock
-from tests.support.replaying import frame, steering_pipeline, write_pcap
-from tests.support.small_programs import action, assign, entry, field, load, p4info, param, program, table
-from tests.support.switch_process import COMMAND
-from tests.support.tunnel_lab import TunnelLab
+from tests.gradlane_switch.replaying import frame, steering_pipeline, write_pcap
+from tests.gradlane_switch.small_programs import action, assign, entry, field, load, p4info, param, program, table
+from tests.gradlane_switch.switch_process import COMMAND
+from tests.gradlane_switch.tunnel_lab import TunnelLab
 
 SPEC = field("standard_metadata", "egress_spec")
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from gradlane_switch.dataplane import pcap
-from tests.support.compiled_programs import session
+from tests.gradlane_switch.compiled_programs import session
+from tests.gradlane_switch.replaying import balance, frame, number, waiting
+from tests.gradlane_switch.switch_process import COMMAND, Controller, admin
+from tests.gradlane_switch.tunnel_lab import Host, TunnelLab
 from tests.support.paths import SWITCH_PROGRAMS
-from tests.support.replaying import balance, frame, number, waiting
-from tests.support.switch_process import COMMAND, Controller, admin
-from tests.support.tunnel_lab import Host, TunnelLab
 
 _SO_TIMESTAMPNS = 35
 

@@ -10,10 +10,10 @@ import pytest
 from finsy.proto import p4i, p4r, rpc_code
 from google.protobuf import text_format
 
+from tests.gradlane_switch.switch_process import Controller, Process, admin
 from tests.support.namespaces import Network, ip, socket_in
 from tests.support.needs import needs_root
 from tests.support.paths import SWITCH_PROGRAMS
-from tests.support.switch_process import Controller, Process, admin
 
 pytestmark = needs_root
 FLOWS = 64

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradlane_switch import EntityError, Switch
-from tests.support.small_programs import SEND, action, assign, field, load, program, table
+from tests.gradlane_switch.small_programs import SEND, action, assign, field, load, program, table
 
 METER = 0x15000001
 

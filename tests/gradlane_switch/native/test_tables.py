@@ -13,8 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradlane_switch import EntityError, Switch
+from tests.gradlane_switch.small_programs import (
+    SEND,
+    Json,
+    action,
+    assign,
+    encode,
+    entry,
+    field,
+    load,
+    param,
+    program,
+    table,
+)
 from tests.support.effort import tries
-from tests.support.small_programs import SEND, Json, action, assign, encode, entry, field, load, param, program, table
 
 MISS = 0xFFFF
 SHAPES: dict[str, list[tuple[str, int]]] = {

@@ -10,7 +10,7 @@ from finsy.proto import U128, p4r, rpc_code
 
 from gradlane_switch import EntityError
 from gradlane_switch.p4runtime.arbitration import MAX_CLIENTS, Arbiter, Client
-from tests.support.switch_process import Controller, Process, failure
+from tests.gradlane_switch.switch_process import Controller, Process, failure
 
 
 def update(role: str = "", election_id: int | None = 1, device_id: int = 1) -> Any:

@@ -15,8 +15,7 @@ from gradlane_switch import EntityError, Switch
 from gradlane_switch.p4runtime import atomic, batch
 from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.program_state import Lock
-from tests.support.effort import tries
-from tests.support.small_programs import (
+from tests.gradlane_switch.small_programs import (
     SEND,
     Json,
     action,
@@ -30,7 +29,8 @@ from tests.support.small_programs import (
     program,
     table,
 )
-from tests.support.switch_process import Controller, failure, failures
+from tests.gradlane_switch.switch_process import Controller, failure, failures
+from tests.support.effort import tries
 
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
 CONTINUE, ROLLBACK = p4r.WriteRequest.CONTINUE_ON_ERROR, p4r.WriteRequest.ROLLBACK_ON_ERROR

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.switch_process import Process
+from tests.gradlane_switch.switch_process import Process
 
 SESSION = Path(__file__).parent / "p4runtime_shell_session.py"
 

@@ -12,7 +12,7 @@ from finsy.proto import p4r, p4r_grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from tests.support.switch_process import COMMAND, Controller, Process, failure
+from tests.gradlane_switch.switch_process import COMMAND, Controller, Process, failure
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import finsy
 import grpc
 from finsy.proto import U128, p4r, rpc_code
 
-from tests.support.switch_process import Controller, Process, failure, failures
+from tests.gradlane_switch.switch_process import Controller, Process, failure, failures
 
 
 def route(names: dict[str, int], network: int = 2, port: bytes = b"\x02", length: int = 24) -> Any:

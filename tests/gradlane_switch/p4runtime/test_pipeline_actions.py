@@ -9,8 +9,8 @@ import grpc
 import pytest
 from finsy.proto import p4r, rpc_code
 
-from tests.support.small_programs import SEND, Json, action, assign, entry, field, p4info, param, program, table
-from tests.support.switch_process import Controller, Process, failure, failures
+from tests.gradlane_switch.small_programs import SEND, Json, action, assign, entry, field, p4info, param, program, table
+from tests.gradlane_switch.switch_process import Controller, Process, failure, failures
 
 ACTIONS = p4r.SetForwardingPipelineConfigRequest
 EVERYTHING = p4r.Entity(table_entry=p4r.TableEntry())

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from gradlane_switch import Switch
 from gradlane_switch.p4runtime import batch
+from tests.gradlane_switch.switch_process import Controller, Process
 from tests.support.effort import tries
 from tests.support.paths import P4INFO, PIPELINE, PROGRAM, SWITCH_PROGRAMS
-from tests.support.switch_process import Controller, Process
 
 # Between them they have every kind of entity.
 PROGRAMS = (PIPELINE / "gradlane", *(SWITCH_PROGRAMS / name for name in ("attached", "packet_paths")))

@@ -15,9 +15,21 @@ from gradlane_switch.p4runtime import batch
 from gradlane_switch.p4runtime.reconcile import reconcile
 from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.program_state import Lock
+from tests.gradlane_switch.compiled_programs import delete, group, modify
+from tests.gradlane_switch.small_programs import (
+    SEND,
+    Json,
+    action,
+    assign,
+    encode,
+    entry,
+    field,
+    p4info,
+    param,
+    program,
+    table,
+)
 from tests.gradlane_switch.state.test_action_profiles import Profiles
-from tests.support.compiled_programs import delete, group, modify
-from tests.support.small_programs import SEND, Json, action, assign, encode, entry, field, p4info, param, program, table
 
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
 ROLLBACK, ATOMIC = p4r.WriteRequest.ROLLBACK_ON_ERROR, p4r.WriteRequest.DATAPLANE_ATOMIC

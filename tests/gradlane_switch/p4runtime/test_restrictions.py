@@ -12,10 +12,22 @@ from gradlane_switch import EntityError, ProgramError, Switch
 from gradlane_switch.p4runtime.reconcile import reconcile
 from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.program_state import Lock
-from tests.support.compiled_programs import delete, modify
+from tests.gradlane_switch.compiled_programs import delete, modify
+from tests.gradlane_switch.small_programs import (
+    SEND,
+    Json,
+    action,
+    assign,
+    encode,
+    entry,
+    field,
+    p4info,
+    param,
+    program,
+    table,
+)
+from tests.gradlane_switch.switch_process import Controller, failures
 from tests.support.paths import P4INFO, PROGRAM
-from tests.support.small_programs import SEND, Json, action, assign, encode, entry, field, p4info, param, program, table
-from tests.support.switch_process import Controller, failures
 
 TABLE = '@entry_restriction("k0::mask == 0xFF -> k0::value != 0; ::priority < 100;")'
 ACTION = '@action_restriction("p0 <= p1")'

@@ -10,7 +10,7 @@ from finsy.proto import p4r, rpc_code
 
 from gradlane_switch.errors import EntityError
 from gradlane_switch.p4runtime import batch
-from tests.support.compiled_programs import delete, ids, load, modify
+from tests.gradlane_switch.compiled_programs import delete, ids, load, modify
 
 
 def crc16(data: bytes) -> int:

@@ -8,7 +8,7 @@ from finsy.proto import p4r, rpc_code
 
 from gradlane_switch import Switch, SwitchError
 from gradlane_switch.errors import EntityError
-from tests.support.compiled_programs import delete, ids, load, modify
+from tests.gradlane_switch.compiled_programs import delete, ids, load, modify
 
 CPU = 500
 

@@ -11,7 +11,19 @@ from gradlane_switch import EntityError, Switch
 from gradlane_switch.p4runtime.reconcile import reconcile
 from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.program_state import Lock
-from tests.support.small_programs import SEND, Json, action, assign, encode, entry, field, p4info, param, program, table
+from tests.gradlane_switch.small_programs import (
+    SEND,
+    Json,
+    action,
+    assign,
+    encode,
+    entry,
+    field,
+    p4info,
+    param,
+    program,
+    table,
+)
 
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
 TABLE, COUNTED = 0x02000001, 0x02000002

@@ -8,8 +8,8 @@ from finsy.proto import p4r, rpc_code
 from gradlane_switch import Switch
 from gradlane_switch.p4runtime import batch
 from gradlane_switch.p4runtime.reconcile import reconcile
+from tests.gradlane_switch.compiled_programs import load
 from tests.gradlane_switch.state.test_action_profiles import Profiles
-from tests.support.compiled_programs import load
 
 EVERYTHING = (
     p4r.Entity(action_profile_member=p4r.ActionProfileMember()),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gradlane_switch import EntityError, ProgramError, Switch
 from gradlane_switch.p4info.p4data import DataKind, DataType, data_type, decode_data, encode_data
-from tests.support.small_programs import load, program
+from tests.gradlane_switch.small_programs import load, program
 
 SIZE = 5000  # more than a read takes in one piece
 WIDTHS = [1, 7, 8, 9, 16, 31, 32, 33, 48, 63, 64]

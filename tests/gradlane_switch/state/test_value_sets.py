@@ -10,7 +10,7 @@ from finsy.proto import p4i, p4r, rpc_code
 from gradlane_switch import EntityError, ProgramError, Switch
 from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.program_state import Lock
-from tests.support.small_programs import SEND, Json, action, encode, field, p4info, program, table
+from tests.gradlane_switch.small_programs import SEND, Json, action, encode, field, p4info, program, table
 
 NUMBER = 0x03000001
 MODIFY = p4r.Update.MODIFY

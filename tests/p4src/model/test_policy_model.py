@@ -11,8 +11,8 @@ from tests.p4src.model.policy_entries import Policy
 from tests.p4src.model.policy_model import Copy, Model, Outcome
 from tests.p4src.model.random_policies import frames, incast, policies
 from tests.p4src.packet_bench import Bench, Reason
+from tests.p4src.packet_targets import CPU_PORT, Bmv2, InProcess, Sent
 from tests.support.effort import tries
-from tests.support.packet_targets import CPU_PORT, Bmv2, InProcess, Sent
 
 Step = tuple[tuple[int, bytes], int, int]
 seeds = st.integers(0, 2**64 - 1).map(Random)

@@ -15,9 +15,9 @@ from scapy.packet import Raw
 from gradlane.wire import Kind
 from tests.p4src.model.random_policies import frames, incast
 from tests.p4src.packet_bench import Bench
+from tests.p4src.packet_targets import Bmv2, InProcess, Sent
 from tests.support.entries import VIOLATIONS, congestion, dscp_class, fabric, job, job_share, multicast, rewrite
 from tests.support.gradlane_packets import H1, H2, H3, gradient, ip, ip6, tags
-from tests.support.packet_targets import Bmv2, InProcess, Sent
 
 SHARE = P4MeterConfig(cir=0, cburst=8025, pir=0, pburst=8025)
 

@@ -8,6 +8,7 @@ from scapy.packet import Raw
 
 from gradlane.wire import Kind
 from tests.p4src.packet_bench import Bench, Reason
+from tests.p4src.packet_targets import InProcess
 from tests.support.entries import (
     GREEN,
     YELLOW,
@@ -21,7 +22,6 @@ from tests.support.entries import (
     virtual_queue,
 )
 from tests.support.gradlane_packets import FAR, H1, H2, H3, H4, U5, Host, Uplink, gradient, ip, ip6, tags
-from tests.support.packet_targets import InProcess
 
 NOT_CAPABLE, ECT_1, ECT_0, CONGESTED = 0, 1, 2, 3
 PROTECTED = {"layer": 1, "magnitude": 255, "budget": 100}

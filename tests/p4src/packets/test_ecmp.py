@@ -9,9 +9,9 @@ from scapy.layers.inet import TCP, UDP
 from scapy.packet import Raw
 
 from tests.p4src.packet_bench import Bench, Reason
+from tests.p4src.packet_targets import InProcess
 from tests.support.entries import FAR_GROUP, fabric, job, next_hops
 from tests.support.gradlane_packets import FAR, H1, H2, U5, U6, U7, U8, UPLINKS, gradient, ip, ip6
-from tests.support.packet_targets import InProcess
 
 
 def flows(version: int, count: int) -> list[bytes]:

@@ -7,9 +7,9 @@ from scapy.layers.l2 import Ether
 
 from gradlane.wire import Kind
 from tests.p4src.packet_bench import Bench, Count, Reason
+from tests.p4src.packet_targets import Violation
 from tests.support.entries import GREEN, VIOLATIONS, congestion, fabric, job, sender, set_job
 from tests.support.gradlane_packets import FAR, H1, H2, H3, H4, U5, Host, gradient, source_key
-from tests.support.packet_targets import Violation
 
 
 @pytest.mark.parametrize("version", [4, 6])

@@ -6,9 +6,9 @@ from finsy import P4MeterConfig
 
 from gradlane.wire import Kind
 from tests.p4src.packet_bench import Bench, Reason
+from tests.p4src.packet_targets import InProcess
 from tests.support.entries import GREEN, YELLOW, congestion, fabric, job, job_share, port_policy
 from tests.support.gradlane_packets import FAR, H1, H2, H3, U5, Host, gradient, tags
-from tests.support.packet_targets import InProcess
 
 MASK = 4095
 # The share's meter counts the whole frames of a job towards the port: 20 of 1000 bytes, then none.

@@ -8,6 +8,7 @@ from scapy.layers.l2 import Ether
 
 from gradlane.wire import Flag, Kind
 from tests.p4src.packet_bench import Bench, Reason
+from tests.p4src.packet_targets import CPU_PORT
 from tests.support.entries import (
     ALWAYS_RED,
     GREEN,
@@ -20,7 +21,6 @@ from tests.support.entries import (
     virtual_queue,
 )
 from tests.support.gradlane_packets import FAR, H1, H2, H3, H4, U5, Hop, Host, Uplink, gradient, ip, ip6, rebuilt, tags
-from tests.support.packet_targets import CPU_PORT
 
 GROUP4, GROUP6 = "239.1.0.1", "ff0e::1:1"
 PULL = Flag.PULL | Flag.MULTICAST

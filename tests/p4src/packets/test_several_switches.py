@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from gradlane.wire import Kind
 from tests.p4src.packet_bench import Bench
+from tests.p4src.packet_targets import Bmv2, InProcess, Sent
 from tests.support.effort import tries
 from tests.support.entries import (
     ALWAYS_RED,
@@ -30,7 +31,6 @@ from tests.support.entries import (
     virtual_queue,
 )
 from tests.support.gradlane_packets import FAR, H1, H2, UPLINKS, Host, Uplink, gradient, gradlane_of
-from tests.support.packet_targets import Bmv2, InProcess, Sent
 
 ENTRY = Uplink(8)  # the port of a spine or of the last leaf that faces the first one
 USUAL = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])

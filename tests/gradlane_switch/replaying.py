@@ -18,7 +18,7 @@ from gradlane_switch.dataplane.forwarding import DataPlane
 from gradlane_switch.dataplane.port_config import parse_port
 from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.program_state import Lock
-from tests.support.small_programs import action, assign, const, expression, field, p4info, program, table
+from tests.gradlane_switch.small_programs import action, assign, const, expression, field, p4info, program, table
 
 SECOND = 10**9
 EPOCH = 1_700_000_000 * SECOND

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gradlane_switch/programs as p4c compiled them: do it anew with `python -m tests.support.compiled_programs`."""
+"""The programs here as p4c compiled them: do it anew with `python -m tests.gradlane_switch.compiled_programs`."""
 
 import subprocess
 from typing import Any

@@ -10,8 +10,8 @@ from typing import Any
 from finsy.proto import p4i, p4r
 from google.protobuf import text_format
 
+from tests.gradlane_switch.switch_process import Controller, Process, admin
 from tests.support.namespaces import Network
-from tests.support.switch_process import Controller, Process, admin
 
 HOSTS = 3
 

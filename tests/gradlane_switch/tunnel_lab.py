@@ -12,9 +12,9 @@ from typing import Any
 
 from google.protobuf import text_format
 
-from tests.support.replaying import steering
-from tests.support.small_programs import p4info
-from tests.support.switch_process import Process, admin
+from tests.gradlane_switch.replaying import steering
+from tests.gradlane_switch.small_programs import p4info
+from tests.gradlane_switch.switch_process import Process, admin
 
 
 class Host:
