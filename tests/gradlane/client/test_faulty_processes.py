@@ -102,13 +102,13 @@ def test_a_process_that_is_killed_amid_an_all_reduce_is_named(hosts: list[Agent]
     file = job_file(tmp_path, 2, 2)
     script = (
         "import sys, numpy, gradlane; c = gradlane.Communicator(sys.argv[1], 3, sys.argv[2]); "
-        "c.all_reduce(numpy.ones(1000), asynchronous=True); print('under way', flush=True); sys.stdin.read()"
+        "c.all_reduce(numpy.ones(1000), asynchronous=True); print('in flight', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", script, str(file), str(hosts[1].socket)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         ranks = join(file, hosts, 3, 2)
         assert other.stdout is not None
-        assert other.stdout.readline() == "under way\n"
+        assert other.stdout.readline() == "in flight\n"
         first = ranks[0].all_reduce(np.ones(1000), asynchronous=True)
         other.kill()
         with pytest.raises(AgentError, match=rf"rank 1 \(h1, {NETWORK}.2\): its training process 1 of 2 ended"):

@@ -48,7 +48,7 @@ def test_commands_come_in_order_and_their_completions_are_seen(channel: Channel)
     for round_ in range(3):
         slots = [channel.submit(target) for target in range(lib.GL_SLOTS)]
         assert sorted(slots) == list(range(lib.GL_SLOTS))
-        assert channel.submit() == -1, "only so many are under way"
+        assert channel.submit() == -1, "only so many are in flight"
         for target, slot in enumerate(slots):
             assert channel.take() == 1
             assert (channel.command.target, channel.command.slot) == (target, slot)

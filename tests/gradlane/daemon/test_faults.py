@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What breaks while a job runs: it is named, at every rank that is left, within the time of docs/protocol.md."""
+"""What breaks while a job runs is named at every rank that is left, within the time of docs/control-connections.md."""
 
 import os
 import re

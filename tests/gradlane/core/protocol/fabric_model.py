@@ -229,7 +229,7 @@ class Model:
             self._submit(job)
 
     def stop(self, job: Job) -> None:
-        """It ends with the steps that are under way."""
+        """It ends with the steps that are in flight."""
         job.running = False
 
     def _submit(self, job: Job) -> None:

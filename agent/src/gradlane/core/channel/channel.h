@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The shared memory between one training process (the client) and the thread of its agent's transport: a ring of
- * commands, and a completion word for each command under way. Whoever waits for a completion waits in futex(2), without
+ * commands, and a completion word for each command in flight. Whoever waits for a completion waits in futex(2), without
  * another thread in between; the client kicks the agent through a pipe, and only if the agent has nothing left to do.
  *
  * The client may write anything into the memory at any time. The agent copies a command before it looks at it, keeps its
@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { GL_SLOTS = 1024 }; /* commands under way; so the ring, of the same size, never overflows */
+enum { GL_SLOTS = 1024 }; /* commands in flight; so the ring, of the same size, never overflows */
 
 enum { GL_COMMAND_TENSOR = 1, GL_COMMAND_COLLECTIVE };
 
@@ -47,7 +47,7 @@ void gl_channel_complete(gl_channel *channel, unsigned slot, int ok);
 typedef struct gl_client gl_client;
 gl_client *gl_client_new(void *memory, int kick);
 void gl_client_free(gl_client *client);
-/* Puts a command (its `slot` is chosen here) into the ring. Returns the slot, -1 if GL_SLOTS are under way, -2 if the
+/* Puts a command (its `slot` is chosen here) into the ring. Returns the slot, -1 if GL_SLOTS are in flight, -2 if the
  * channel has failed. */
 int gl_client_submit(gl_client *client, const gl_command *command);
 /* The completion word of a slot. */
@@ -56,7 +56,7 @@ int gl_client_state(const gl_client *client, unsigned slot);
 int gl_client_wait(gl_client *client, unsigned slot, uint64_t us);
 /* Of a command that is done: the slot is used again. */
 void gl_client_release(gl_client *client, unsigned slot);
-/* The agent is gone: what is under way fails, and whatever is submitted later. */
+/* The agent is gone: what is in flight fails, and whatever is submitted later. */
 void gl_client_fail(gl_client *client);
 /* How many completions there have been; waits for at most `us` while there are no more than `seen`. */
 uint32_t gl_client_completions(gl_client *client, uint32_t seen, uint64_t us);

@@ -24,7 +24,7 @@ void gl_engine_free(gl_engine *engine);
 uint16_t gl_engine_job(const gl_engine *engine);
 
 /* Starts an operation; what the submission points to but `in` and `out` is copied. 0, or -1 if it makes no sense, one of
- * its step and tensor is already under way, a message would have more than GL_MAX_SLICES slices, or memory is out. */
+ * its step and tensor is already in flight, a message would have more than GL_MAX_SLICES slices, or memory is out. */
 int gl_submit(gl_engine *engine, const gl_submission *submission, uint64_t now);
 
 void gl_receive(gl_engine *engine, const uint8_t *datagram, uint32_t length, int congested, uint64_t now);
@@ -36,7 +36,7 @@ uint64_t gl_deadline(const gl_engine *engine, uint64_t now);
 uint64_t gl_patience(const gl_engine *engine);
 
 int gl_engine_has_event(const gl_engine *engine);
-/* The operation that was submitted longest ago. Returns 0 if none is under way, else 1. */
+/* The operation that was submitted longest ago. Returns 0 if none is in flight, else 1. */
 int gl_oldest(const gl_engine *engine, uint64_t now, gl_waiting *waiting);
 
 gl_event *gl_next_event(gl_engine *engine); /* the caller frees it with gl_event_free */

@@ -76,7 +76,7 @@ typedef struct {
     char text[200];
 } gl_failure;
 
-/* The operation that is longest under way. `missing` has a bit for each local process that has not called it. */
+/* The operation that is longest in flight. `missing` has a bit for each local process that has not called it. */
 typedef struct {
     uint64_t age; /* us */
     uint32_t tensor, step; /* `tensor`: on the wire */
@@ -97,10 +97,10 @@ int gl_exchange_open(gl_exchange *exchange, unsigned process, void *memory, int 
 int gl_exchange_region(gl_exchange *exchange, unsigned process, unsigned region, uint8_t *memory, uint64_t bytes);
 int gl_exchange_tensor(gl_exchange *exchange, const gl_tensor *tensor);
 int gl_exchange_group(gl_exchange *exchange, const gl_group *group);
-/* -1 if it is not there or under way. */
+/* -1 if it is not there or in flight. */
 int gl_exchange_release_region(gl_exchange *exchange, unsigned process, unsigned region);
 int gl_exchange_release_tensor(gl_exchange *exchange, unsigned id);
-/* Copies what is owed of a tensor to `values` (its size), or from there. -1 if it is not there or under way. */
+/* Copies what is owed of a tensor to `values` (its size), or from there. -1 if it is not there or in flight. */
 int gl_exchange_residual(gl_exchange *exchange, unsigned id, uint8_t *values, int import);
 
 /* The engine's drain (io.h). */
@@ -109,7 +109,7 @@ void gl_exchange_drain(void *exchange, gl_engine *engine, uint64_t now);
 const gl_failure *gl_exchange_failure(const gl_exchange *exchange);
 void gl_exchange_counts(const gl_exchange *exchange, gl_exchange_statistics *statistics);
 unsigned gl_exchange_under_way(const gl_exchange *exchange);
-/* 1, or 0 if nothing is under way. */
+/* 1, or 0 if nothing is in flight. */
 int gl_exchange_oldest(const gl_exchange *exchange, gl_oldest_operation *oldest, uint64_t now);
 
 #endif

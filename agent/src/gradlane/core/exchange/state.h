@@ -17,7 +17,7 @@ typedef struct group group;
 typedef struct {
     uint8_t *memory; /* NULL: none */
     uint64_t bytes;
-    uint32_t users;  /* operations under way */
+    uint32_t users;  /* operations in flight */
 } region;
 
 typedef struct {

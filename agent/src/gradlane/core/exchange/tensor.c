@@ -218,7 +218,7 @@ void tensor_command(gl_exchange *x, process *p, const gl_command *c, uint64_t no
     }
     const uint64_t bit = 1ull << p->number;
     if (t->present & bit) {
-        fail(x, GL_FAILURE_PROCESS, p->number, t->id * GL_MAX_PARTITIONS, t->step, "submitted while it is under way");
+        fail(x, GL_FAILURE_PROCESS, p->number, t->id * GL_MAX_PARTITIONS, t->step, "submitted while it is in flight");
         return;
     }
     if (!t->present) t->since = now, x->under_way++, x->statistics.submitted++;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Operations under way: nodes (plan.h) take in what arrives, reduce it in rank order as soon as nothing is awaited any more,
+ * Operations in flight: nodes (plan.h) take in what arrives, reduce it in rank order as soon as nothing is awaited any more,
  * and pass the result on while other slices still come. A contribution is kept only if it has to wait for others; the last one
  * is reduced straight from its datagram.
  */
@@ -179,7 +179,7 @@ static bool nodes_begin(operation *o) {
 static bool begin(operations *all, operation *o, uint64_t now) {
     operation_insert(all, o);
     o->planned = true, o->since = now;
-    o->open = 1; /* one more until all of it is under way */
+    o->open = 1; /* one more until all of it is in flight */
     if (!nodes_begin(o)) return false;
     for (link *l = o->plan.outgoing; l; l = l->next) {
         if (!(l->sent = tx_message_new(all->tx, &o->plan, l))) return false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Operations under way.
+ * Operations in flight.
  */
 #ifndef GRADLANE_OPERATION_H
 #define GRADLANE_OPERATION_H

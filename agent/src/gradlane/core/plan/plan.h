@@ -55,7 +55,7 @@ struct node {
     unsigned from_count, to_count;
     edge *from, *to;        /* from: by rank */
     uint64_t bytes;
-    /* While it is under way: */
+    /* While it is in flight: */
     uint16_t *awaited;      /* by slice: contributions that have neither come nor been given up; NULL: there is one */
     slot **results;         /* by slice: what is sent on; NULL: nothing is */
     uint64_t *empty;        /* slices that nobody contributed to: sent on without payload */
@@ -80,7 +80,7 @@ typedef struct plan {
 bool plan_worker(plan *p, const gl_config *c, const gl_submission *s);
 /* A server's, of a push of `slices` slices whose step, tensor, encoding and loss class are in the plan. */
 bool plan_server(plan *p, const gl_config *c, uint32_t slices);
-/* All of it but what is under way. */
+/* All of it but what is in flight. */
 void plan_free(plan *p);
 
 /* Whether the submission makes sense; everything that depends on its bytes comes later. */

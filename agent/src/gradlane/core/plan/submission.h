@@ -21,7 +21,7 @@ enum { GL_DIRECT = 1, GL_RING };
  * COMPLETED; they may be the same where all of it is exact. */
 typedef struct {
     uint32_t step;
-    uint16_t tensor; /* with the step unique among what is under way */
+    uint16_t tensor; /* with the step unique among what is in flight */
     uint8_t collective, algorithm, element_type, reduction;
     uint16_t root;   /* BROADCAST, REDUCE: rank; SEND, RECEIVE: the other side */
     uint16_t group_size;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages that are under way, and those that wait for a number.
+ * Messages that are in flight, and those that wait for a number.
  */
 #ifndef GRADLANE_QUEUE_H
 #define GRADLANE_QUEUE_H
@@ -9,7 +9,7 @@
 
 /* Gives numbers to what waits for them, as far as there are any. */
 void activate(tx *x);
-/* NULL: it is not under way; it does not go to that rank. */
+/* NULL: it is not in flight; it does not go to that rank. */
 tx_message *find_sent(tx *x, uint32_t id);
 target *find_target(tx_message *m, unsigned rank);
 

@@ -30,7 +30,7 @@ void on_probe_due(tx *x, target *t, uint64_t now) {
     timer_set(x->job, &t->probe, now + t->probe_wait);
 }
 
-/* The target that an answer is from. NULL: it is not about what is under way. */
+/* The target that an answer is from. NULL: it is not about what is in flight. */
 static target *answering(tx *x, unsigned source, const uint8_t *h) {
     tx_message *m = find_sent(x, get32(h + GL_AT_MESSAGE));
     target *t = m ? find_target(m, source) : NULL;
