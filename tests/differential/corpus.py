@@ -29,7 +29,7 @@ BUILD = HERE / "build"
 SUBJECT = 0x1234
 MAGIC = bytes.fromhex("d1ff0e4e7e571ab1e0facade5eed5eed")  # what markers, and no other frames, have in them
 
-_KEYS = {"packets", "lockstep", "delete_every", "passes", "marker", "values", "change"} | KINDS
+_KEYS = {"packets", "ports", "lockstep", "delete_every", "passes", "marker", "values", "change"} | KINDS
 _CHANGE_KEYS = {"after", "do"} | KINDS
 
 
@@ -82,6 +82,11 @@ class Program:
     def passes(self) -> int:
         """How many times a frame goes through egress at most."""
         return self.settings.get("passes", 1)
+
+    @property
+    def cells(self) -> Mapping[str, int]:
+        """By the name of a counter: how many of its cells are compared. Of others all."""
+        return {}
 
     def markers(self, number: int) -> list[bytes]:
         """Round `number` of frames that tell that earlier ones are through: together they leave at each of `PORTS`."""

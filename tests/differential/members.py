@@ -11,7 +11,7 @@ from finsy import Action, Match, P4MulticastGroupEntry, P4Schema, P4TableEntry
 from finsy.proto import p4r
 
 from gradlane import job
-from gradlane_controller.network import fabric
+from gradlane_controller.network import fabric_file
 from gradlane_controller.policy import desired_entities
 from gradlane_controller.session.convergence import difference
 from tests.differential.corpus import MAGIC, SOURCES, Program
@@ -22,7 +22,9 @@ NAME = "gradlane"
 _MARKER_GROUP = (1 << 15) - 1
 _MARKER_ADDRESS = "239.255.255.255"
 _MARKER_MAC = "02:dd:00:00:00:01"
+_MARKER_PORT = 60
 _STATIONS = [int(f"020000000{port}01", 16) for port in (1, 2, 3)]
+_HOSTS = [int(f"020000000{port}02", 16) for port in (1, 2, 3)]
 
 # The first of two switches: hosts at ports 1 to 3, the other switch at port 4.
 _FABRIC = """
@@ -112,6 +114,7 @@ class ProjectProgram(Program):
                 "packet_out.egress_port": [1, 2, 3],
                 "ethernet.ethertype": [0x0800, 0x0800, 0x86DD],
                 "ethernet.dst": _STATIONS,
+                "ethernet.src": _HOSTS,
                 "ipv4.version": [4],
                 "ipv4.src": [0x0A000102, 0x0A000202, 0x0A000302],
                 "ipv6.version": [6],
@@ -134,6 +137,11 @@ class ProjectProgram(Program):
             },
         }
 
+    @property
+    def cells(self) -> Mapping[str, int]:
+        # The others are of jobs that are not there.
+        return {"decisions": 3 << 11}
+
     @cached_property
     def updates(self) -> list[p4r.Update]:
         jobs = [
@@ -141,7 +149,7 @@ class ProjectProgram(Program):
             for n, what in ((1, "drop"), (2, "trim"))
         ]
         schema: P4Schema = self.schema
-        entities = desired_entities(fabric.parse(_FABRIC, "fabric.toml"), jobs)["s1"]
+        entities = desired_entities(fabric_file.parse(_FABRIC, "fabric.toml"), jobs)["s1"]
         updates = list(difference(schema, [], entities))
         for update in updates:
             if update.entity.HasField("meter_entry"):
@@ -153,7 +161,24 @@ class ProjectProgram(Program):
             match=Match(destination=f"{_MARKER_ADDRESS}/32"),
             action=Action("replicate", group=_MARKER_GROUP),
         )
-        for entity in (P4MulticastGroupEntry(_MARKER_GROUP, replicas=PORTS), station, route):
+        fabric_port = P4TableEntry(
+            "ports", match=Match(ingress_port=_MARKER_PORT), action=Action("fabric", switch_id=1, chosen_bits=0)
+        )
+        # Two hosts may send from everybody else's MAC addresses, too, the third one from its own alone.
+        sources = [
+            P4TableEntry(
+                "sources", match=Match(ingress_port=port, mac=mac, source=source), action=Action("known", member=member)
+            )
+            for port in (1, 2)
+            for mac in _HOSTS
+            if mac != _HOSTS[port - 1]
+            for member, source in ((0, "::ffff:10.0.1.2"), (1, "::ffff:10.0.2.2"), (1, "fd00:1::2"))
+        ]
+        for entity in (
+            P4MulticastGroupEntry(_MARKER_GROUP, replicas=PORTS),
+            *(station, route, fabric_port),
+            *sources,
+        ):
             updates.append(p4r.Update(type=p4r.Update.INSERT, entity=entity.encode(schema)))
         return updates
 

@@ -77,7 +77,7 @@ def run_gradlane(program: Program) -> Outcome:
 
 
 def _gradlane_state(program: Program, switch: Switch) -> State:
-    state = _counters(program, switch.read)
+    state = _counters(program, lambda *requests: [found for request in requests for found in switch.read(request)])
     for item in switch.pipeline.program.registers:
         if item.width <= _MAX_CLI_BITS:
             state[item.name] = [[switch.read_register(item.name, index)] for index in range(item.size)]
@@ -202,13 +202,19 @@ def _acknowledgement(digest: Any) -> p4r.StreamMessageRequest:
     return message
 
 
-def _counters(program: Program, read: Callable[[p4r.Entity], list[p4r.Entity]]) -> dict[str, list[list[int]]]:
+def _counters(program: Program, read: Callable[..., list[p4r.Entity]]) -> dict[str, list[list[int]]]:
     """Indirect and direct counters, of what their unit says."""
     info = program.schema.p4info
     found: dict[str, list[list[int]]] = {}
     for counter in info.counters:
-        request = p4r.Entity(counter_entry=p4r.CounterEntry(counter_id=counter.preamble.id))
-        cells = sorted((item.counter_entry for item in read(request)), key=lambda item: item.index.index)
+        request = p4r.CounterEntry(counter_id=counter.preamble.id)
+        requests = [p4r.Entity(counter_entry=request)]
+        if (count := program.cells.get(counter.preamble.alias)) is not None:
+            requests = [
+                p4r.Entity(counter_entry=p4r.CounterEntry(counter_id=request.counter_id, index=p4r.Index(index=index)))
+                for index in range(count)
+            ]
+        cells = sorted((item.counter_entry for item in read(*requests)), key=lambda item: item.index.index)
         found[counter.preamble.name] = [_counted(counter.spec.unit, item.data) for item in cells]
     for counter in info.direct_counters:
         request = p4r.Entity(direct_counter_entry=p4r.DirectCounterEntry())

@@ -14,6 +14,12 @@ def load(name: str) -> Switch:
     return Switch.load(SWITCH_PROGRAMS / f"{name}.json", SWITCH_PROGRAMS / f"{name}.p4info.txtpb")
 
 
+def wrapped(program: bytes) -> bytes:
+    """A p4.tmp.P4DeviceConfig: reassign (1) = true, extras (2) = {}, device_data (3) = the program."""
+    length = bytes([len(program) & 0x7F | 0x80, len(program) >> 7 & 0x7F | 0x80, len(program) >> 14])
+    return b"\x08\x01\x12\x00\x1a" + length + program
+
+
 def ids(switch: Switch) -> dict[str, int]:
     """P4Runtime ids by alias."""
     info = switch.pipeline.info

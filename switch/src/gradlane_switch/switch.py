@@ -12,6 +12,7 @@ from finsy.proto import p4r
 from gradlane_switch.dataplane import tracing
 from gradlane_switch.dataplane.replay import Replay, TimedFrame, replay
 from gradlane_switch.errors import SwitchError
+from gradlane_switch.ir.program import DROP_PORT
 from gradlane_switch.native.ffi import NULL, LoadedProgram, ffi, runtime
 from gradlane_switch.p4info.packet_io import packet_out
 from gradlane_switch.p4runtime.entities import dispatch
@@ -58,12 +59,17 @@ class Switch:
     def set_port(self, port: int, *, up: bool) -> None:
         """Says whether a port is up, for members of groups that watch it; at first every one is. Raises SwitchError."""
         if not self.pipeline.state.has_port(port):
-            raise SwitchError(f"{port} is not a port number (0..510)")
+            raise SwitchError(_no_port(port))
         self.pipeline.state.set_port(port, up)
 
     def notifications(self) -> list[Any]:
         """What controllers get by now: p4.v1.StreamMessageResponse messages with packets, digests and idle entries."""
-        return list(notifications(self.pipeline, self.now))
+        messages: list[Any] = []
+        due: int | None = self.now
+        while due is not None and due <= self.now:
+            found, due = notifications(self.pipeline, self.now)
+            messages += found
+        return messages
 
     def packet_out(self, message: Any) -> list[tuple[int, bytes]]:
         """What leaves when a controller sends a p4.v1.PacketOut. Raises EntityError or SwitchError."""
@@ -113,8 +119,8 @@ class Switch:
         return packet
 
     def _run(self, program: LoadedProgram, port: int, frame: bytes, tracer: Any) -> list[tuple[int, int, bytes]]:
-        if not 0 <= port < 512:
-            raise SwitchError(f"{port} is not a port number (0..511)")
+        if not 0 <= port < DROP_PORT:
+            raise SwitchError(_no_port(port))
         if len(frame) > _MAX_FRAME:
             raise SwitchError(f"a frame of {len(frame)} bytes is too long (at most {_MAX_FRAME})")
         count = runtime().gl_process_one(
@@ -181,3 +187,7 @@ def _find(kind: str, names: list[str], wanted: str) -> int:
 def _check_index(name: str, index: int, size: int) -> None:
     if not 0 <= index < size:
         raise SwitchError(f"{name}: index {index} is not in 0..{size - 1}")
+
+
+def _no_port(number: int) -> str:
+    return f"{number} is not a port number (0..{DROP_PORT - 1}; v1model drops by {DROP_PORT})"

@@ -14,6 +14,7 @@ from gradlane_switch.bmv2_json.program import load
 from gradlane_switch.codegen.program import generate
 from gradlane_switch.p4info.join import join
 from gradlane_switch.p4runtime.files import read_p4info
+from tests.gradlane_switch.compiled_programs import wrapped
 from tests.gradlane_switch.small_programs import (
     SEND,
     Json,
@@ -144,7 +145,16 @@ def test_refused_by_name(change: Callable[[Json], None], message: str) -> None:
         load(json.dumps(document))
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"__meta__": 3}', '{"__meta__": {"version": [2, 0]}}'])
+def test_a_program_may_be_wrapped_as_older_clients_do() -> None:
+    program = json.dumps(base()).encode()
+    assert load(wrapped(program)) == load(program)
+    with pytest.raises(ProgramError, match=r"the program is not JSON"):
+        load(wrapped(b"no JSON" + bytes(1 << 14)))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "[" * 100_000, "{}", '{"__meta__": 3}', '{"__meta__": {"version": [2, 0]}}']
+)
 def test_what_is_no_program_is_refused(text: str) -> None:
     with pytest.raises(ProgramError):
         load(text)
@@ -170,7 +180,7 @@ def test_every_truncation_of_the_structure_is_refused_or_loads(program_json: Pat
 
 
 def test_p4info_of_another_program_is_refused(program_p4info: Path) -> None:
-    with pytest.raises(ProgramError, match=r"P4Info names a table that the program lacks: .*senders"):
+    with pytest.raises(ProgramError, match=r"P4Info is of another program: that has none of the tables .*senders"):
         join(read_p4info(program_p4info), load(json.dumps(base())))
     info = p4info(base())
     info.tables[0].match_fields[0].bitwidth = 8

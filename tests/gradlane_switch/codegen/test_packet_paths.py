@@ -89,7 +89,7 @@ def test_a_recirculated_packet_enters_as_it_would_have_left(switch: Switch) -> N
 @pytest.mark.parametrize("op", [9, 14])
 def test_a_packet_without_end_is_dropped_and_counted(switch: Switch, op: int) -> None:
     assert switch.process(2, request(op)) == []
-    assert switch.losses == Losses(out_of_range=0, endless=1, mail=0, log=0, assertions=0)
+    assert switch.losses == Losses(out_of_range=0, endless=1, packets=0, digests=0, log=0, assertions=0)
 
 
 def test_truncate_cuts_the_packet_that_leaves(switch: Switch) -> None:
@@ -195,11 +195,14 @@ def test_clone_sessions_read_back_and_obey_the_rules(switch: Switch) -> None:
     wanted = p4r.Entity()
     wanted.packet_replication_engine_entry.clone_session_entry.SetInParent()
     assert switch.read(wanted) == [session(5, CLONES)]
+    without_port = session(8, [(3, 1)])
+    without_port.packet_replication_engine_entry.clone_session_entry.replicas[0].ClearField("port")
     refused = [
         (switch.insert, session(5, []), rpc_code.ALREADY_EXISTS),
         (switch.insert, session(0, []), rpc_code.INVALID_ARGUMENT),
         (switch.insert, session(1 << 15, []), rpc_code.INVALID_ARGUMENT),
         (switch.insert, session(8, [(3, 1), (3, 1)]), rpc_code.INVALID_ARGUMENT),
+        (switch.insert, without_port, rpc_code.INVALID_ARGUMENT),
         (switch.insert, session(8, [], length=-1), rpc_code.INVALID_ARGUMENT),
         (switch.insert, session(8, [], priority=8), rpc_code.INVALID_ARGUMENT),
         (lambda entity: modify(switch, entity), session(8, []), rpc_code.NOT_FOUND),

@@ -20,6 +20,7 @@ def test_a_port_with_everything() -> None:
     tx = Impairment(loss=0.01, delay=1_000_000, jitter=50_000, reorder=0.1, reorder_delay=2_000_000)
     assert parse_port(text) == PortSpec(3, "s1-eth3", PortConfig(100_000_000, 64_000, tx=tx, rx=Impairment(loss=1.0)))
     assert parse_port("1@eth0") == PortSpec(1, "eth0", PortConfig())
+    assert parse_port("0@eth0") == PortSpec(0, "eth0", PortConfig())
     text = "2@udp:127.0.0.1:5001-[::1]:5002,mtu=9000,weights=1:1:1:1:2:2:4:8,ecn=30kB,up=no"
     text += ",burst-loss=0.01:0.3,rx-corrupt=1"
     config = PortConfig(
@@ -39,8 +40,8 @@ def test_a_port_with_everything() -> None:
     ("text", "message"),
     [
         ("eth0", "'eth0' is not a port: write NUMBER@INTERFACE"),
-        ("0@eth0", "port numbers go from 1 to 510"),
-        ("511@eth0", "port numbers go from 1 to 510"),
+        ("-1@eth0", "'-1@eth0' is not a port"),
+        ("511@eth0", "port numbers go from 0 to 510 (v1model drops by 511)"),
         ("1@", "is not a port"),
         ("1@eth0,rate", "port 1@eth0: 'rate' has no value"),
         ("1@eth0,rate=fast", "port 1@eth0: 'fast' is not a rate"),
@@ -80,6 +81,7 @@ def test_a_bad_port_is_named(text: str, message: str) -> None:
         (["-i", "1@pcap:,/tmp/x"], "pcap ports need --program"),
         (["--program", "p.json"], "--program and --p4info go together"),
         (["--program", "/nosuch.json", "--p4info", "/nosuch.txtpb"], "/nosuch.json: No such file or directory"),
+        (["--cpu-port", "511"], "'511' is not a port number (1..510; v1model drops by 511)"),
         (["--bogus"], "unrecognized arguments: --bogus"),
     ],
 )

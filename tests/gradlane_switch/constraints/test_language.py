@@ -41,6 +41,8 @@ def holds(text: str, values: tuple[FieldKey, ...] = ENTRY, priority: int = 7) ->
         "layer::low < layer::high; layer::high == 9; layer != 3",
         "vlan::mask == 0; vlan != 0",
         "::priority == 7",
+        "false || (port == 5; // as in SONiC's\n dscp != 10)",
+        "!(port == 5; port == 4)",
         "true; !false; true != false",
         "port == 4 -> false",
         "port == 5 -> port != 4",

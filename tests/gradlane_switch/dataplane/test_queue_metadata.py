@@ -182,7 +182,7 @@ def test_copies_without_end_end_also_where_they_wait(switch: Switch) -> None:
     frames = at_once(packet(0, CLONE_ON, argument=5), packet(1, size=100), packet(2, size=100))
     done = switch.replay(frames, {1: "", 2: "rate=8gbit"})
     assert len(done.sent) == 4096 + 3
-    assert switch.losses == Losses(out_of_range=0, endless=1, mail=0, log=0, assertions=0)
+    assert switch.losses == Losses(out_of_range=0, endless=1, packets=0, digests=0, log=0, assertions=0)
     assert balance(list(done.ports.values())) == 0
 
 

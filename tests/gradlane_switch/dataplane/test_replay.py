@@ -30,7 +30,7 @@ from tests.gradlane_switch.replaying import (
     steering,
     write_pcap,
 )
-from tests.gradlane_switch.small_programs import p4info
+from tests.gradlane_switch.small_programs import action, assign, field, load, p4info, program, table
 from tests.gradlane_switch.switch_process import COMMAND
 from tests.support.effort import tries
 
@@ -51,6 +51,20 @@ def test_without_a_rate_packets_leave_when_they_come(tmp_path: Path) -> None:
     result = replay(tmp_path, packets, "", "")
     assert result.out == {2: packets[::2], 3: packets[1::2]}
     assert balance(list(result.ports.values())) == 0
+
+
+def test_port_0_is_a_port_like_any_other() -> None:
+    run = action(0, "run", [], assign(field("standard_metadata", "egress_spec"), field("h", "port")))
+    switch = load(program([("port", 8)], [run], [table(0, "t", [], [run], run)]))
+    there, back = bytes([1]) + bytes(59), bytes([0]) + bytes(59)
+    result = switch.replay([(0, 0, there), (1000, 1, back), (2000, 0, back)], {0: "rate=48mbit,buffer=64kB", 1: ""})
+    assert result.sent == [(0, 1, there), (1000, 0, back), (11_000, 0, back)]
+    assert [port["rx"]["packets"] for port in result.ports.values()] == [2, 1]
+
+
+def test_a_frame_may_be_shorter_than_an_ethernet_header(tmp_path: Path) -> None:
+    packets = [(n * 1000, bytes([2, 0, *range(n)])) for n in range(14)]
+    assert replay(tmp_path, packets, "").out == {2: packets}
 
 
 def overload(seconds: float, classes: dict[int, float], rate: int) -> list[Packet]:

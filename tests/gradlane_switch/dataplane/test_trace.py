@@ -173,6 +173,12 @@ def test_the_command_traces_hex_and_files(tmp_path: Path, files: list[str], swit
         assert message in done.stderr.splitlines()[-1]
 
 
+def test_a_packet_enters_by_a_port(files: list[str]) -> None:
+    done = trace("00", "--port", "511", *files)
+    assert done.returncode == 1
+    assert done.stderr.endswith("511 is not a port number (0..510; v1model drops by 511)\n")
+
+
 def test_a_bad_entry_in_a_file_is_named(tmp_path: Path, files: list[str]) -> None:
     (tmp_path / "e.txtpb").write_text("updates { type: INSERT entity { table_entry { table_id: 7 } } }")
     done = trace("00", *files)

@@ -40,9 +40,9 @@ def lab(tmp_path: Path) -> Iterator[Callable[..., TunnelLab]]:
 
 def test_a_frame_goes_through_a_tunnel_as_it_is(lab: Callable[..., TunnelLab]) -> None:
     made = lab("", "")
-    for size in (18, 60, 1514, 1518):
-        made.hosts[1].send(frame(2, 0, size))
-        assert made.hosts[2].receive(1) == [frame(2, 0, size)]
+    for sent in (b"\2\0", b"\2\0 short", *(frame(2, 0, size) for size in (18, 60, 1514, 1518))):
+        made.hosts[1].send(sent)
+        assert made.hosts[2].receive(1) == [sent]
     made.hosts[1].send(frame(2, 0, 1519))
     assert "oversize frame of 1519 bytes" in made.process.wait_for("oversize")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:

@@ -41,6 +41,9 @@ SHAPES: dict[str, list[tuple[str, int]]] = {
     "wide lpm": [("exact", 9), ("lpm", 128)],
     "wide list": [("ternary", 130), ("range", 72), ("exact", 12), ("lpm", 96), ("range", 10)],
     "widest": [("ternary", 1100), ("exact", 4)],
+    "many fields": [("exact", 8)] * 70,
+    "long lpm": [("exact", 2048), ("exact", 2048), ("lpm", 48)],
+    "long list": [("range", 72), ("ternary", 2048), ("exact", 9), ("lpm", 2048), ("range", 130)],
 }
 
 

@@ -17,9 +17,9 @@ from gradlane_switch.bmv2_json.program import load
 from gradlane_switch.errors import ProgramError
 from gradlane_switch.ir.program import Program
 from gradlane_switch.p4info.join import join
-from gradlane_switch.p4runtime import batch
 from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.program_state import Lock
+from tests.gradlane_switch import batches as batch
 from tests.support.effort import tries
 from tests.support.paths import CORPUS, SWITCH_PROGRAMS
 

@@ -44,7 +44,8 @@ def arbiter() -> Arbiter:
 def join(arbiter: Arbiter) -> Callable[..., Heard]:
     def joined(role: str = "", election_id: int | None = 1) -> Heard:
         client = Heard()
-        if arbiter.update(client, update(role, election_id)):
+        arbiter.update(client, update(role, election_id))
+        if client.is_primary:
             arbiter.notify(client)
         return client
 
@@ -88,19 +89,23 @@ def test_a_message_names_the_role_and_the_highest_id_that_was_seen(
 def test_a_primary_that_steps_down_leaves_its_role_without_one(arbiter: Arbiter, join: Callable[..., Heard]) -> None:
     primary, backup = join("", 5), join("", 3)
     assert [primary.codes(), backup.codes()] == [[rpc_code.OK], [rpc_code.ALREADY_EXISTS]]
-    assert not arbiter.update(primary, update("", 2))
+    assert arbiter.update(primary, update("", 2)) is primary.role
+    assert not primary.is_primary
     assert primary.codes() == backup.codes() == [rpc_code.NOT_FOUND]
-    assert not arbiter.update(backup, update("", 4))
+    assert arbiter.update(backup, update("", 4)) is backup.role
+    assert not backup.is_primary
     assert backup.codes() == [rpc_code.NOT_FOUND]
     assert primary.codes() == []
-    assert arbiter.update(backup, update("", 5))
+    assert arbiter.update(backup, update("", 5)) is backup.role
+    assert backup.is_primary
     assert primary.codes() == [rpc_code.ALREADY_EXISTS]
 
 
 def test_an_update_that_changes_nothing_is_told_to_all(arbiter: Arbiter, join: Callable[..., Heard]) -> None:
     primary, backup = join("", 5), join("", 3)
     assert [primary.codes(), backup.codes()] == [[rpc_code.OK], [rpc_code.ALREADY_EXISTS]]
-    assert arbiter.update(primary, update("", 5))
+    assert arbiter.update(primary, update("", 5)) is primary.role
+    assert primary.is_primary
     assert backup.codes() == [rpc_code.ALREADY_EXISTS]
 
 

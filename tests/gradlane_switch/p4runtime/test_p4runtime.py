@@ -10,6 +10,7 @@ import finsy
 import grpc
 from finsy.proto import U128, p4r, rpc_code
 
+from tests.gradlane_switch.compiled_programs import wrapped
 from tests.gradlane_switch.switch_process import Controller, Process, failure, failures
 
 
@@ -100,6 +101,17 @@ def test_the_pipeline_reads_back_as_it_was_set(primary: Controller, program_json
     assert cookie.cookie.cookie == 77
     assert not cookie.p4_device_config
     assert not cookie.HasField("p4info")
+
+
+def test_a_pipeline_in_a_p4_device_config_is_set_and_reads_back_as_it_is(
+    primary: Controller, tmp_path: Path, program_json: Path, program_p4info: Path
+) -> None:
+    """As the clients of the P4 tutorials send it."""
+    wrapper = tmp_path / "p4_device_config"
+    wrapper.write_bytes(wrapped(program_json.read_bytes()))
+    primary.set_pipeline(wrapper, program_p4info)
+    found = primary.stub.GetForwardingPipelineConfig(p4r.GetForwardingPipelineConfigRequest(device_id=1)).config
+    assert found.p4_device_config == wrapper.read_bytes()
 
 
 def test_setting_a_pipeline_clears_the_state(
@@ -269,12 +281,13 @@ def test_multicast_groups(primary: Controller) -> None:
     def group(number: int, *ports: int) -> Any:
         message = p4r.MulticastGroupEntry(multicast_group_id=number)
         for port in ports:
-            message.replicas.add(port=bytes([port]), instance=0)
+            message.replicas.add(port=port.to_bytes(2, "big").lstrip(b"\0") or b"\0", instance=0)
         return p4r.Entity(
             packet_replication_engine_entry=p4r.PacketReplicationEngineEntry(multicast_group_entry=message)
         )
 
-    errors = failures(primary.insert, group(0, 1), group(7, 1, 1), group(7, 0), group(7, 1, 2), group(7, 1))
+    errors = failures(primary.insert, group(0, 1), group(7, 1, 1), group(7, 511), group(7, 1, 2), group(7, 1))
+    assert errors[2][1].endswith("511 is not a port number (0..510; v1model drops by 511)")
     codes = [code for code, _ in errors]
     assert codes == [rpc_code.INVALID_ARGUMENT] * 3 + [rpc_code.OK, rpc_code.ALREADY_EXISTS]
     primary.write(p4r.Update(type=p4r.Update.MODIFY, entity=group(7, 3)))

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradlane_switch import Switch
-from gradlane_switch.p4runtime import batch
+from tests.gradlane_switch import batches as batch
 from tests.gradlane_switch.switch_process import Controller, Process
 from tests.support.effort import tries
 from tests.support.paths import P4INFO, PIPELINE, PROGRAM, SWITCH_PROGRAMS

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gradlane_switch import EntityError, ProgramError, Switch
-from gradlane_switch.p4runtime import batch
 from gradlane_switch.p4runtime.reconcile import reconcile
 from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.program_state import Lock
+from tests.gradlane_switch import batches as batch
 from tests.gradlane_switch.compiled_programs import delete, group, modify
 from tests.gradlane_switch.small_programs import (
     SEND,

@@ -9,7 +9,7 @@ import pytest
 from finsy.proto import p4r, rpc_code
 
 from gradlane_switch.errors import EntityError
-from gradlane_switch.p4runtime import batch
+from tests.gradlane_switch import batches as batch
 from tests.gradlane_switch.compiled_programs import delete, ids, load, modify
 
 

@@ -6,8 +6,8 @@ from typing import Any
 from finsy.proto import p4r, rpc_code
 
 from gradlane_switch import Switch
-from gradlane_switch.p4runtime import batch
 from gradlane_switch.p4runtime.reconcile import reconcile
+from tests.gradlane_switch import batches as batch
 from tests.gradlane_switch.compiled_programs import load
 from tests.gradlane_switch.state.test_action_profiles import Profiles
 

@@ -128,6 +128,7 @@ def test_types_of_p4info() -> None:
     info.type_info.serializable_enums["Kind"].underlying_type.bitwidth = 12
     info.type_info.new_types["Port"].original_type.bitstring.bit.bitwidth = 9
     info.type_info.new_types["Translated"].translated_type.sdn_bitwidth = 32
+    info.type_info.new_types["Name"].translated_type.sdn_string.SetInParent()
 
     def typed(**parts: Any) -> Any:
         register = p4i.Register()
@@ -135,15 +136,16 @@ def test_types_of_p4info() -> None:
             getattr(register.type_spec, name).name = value
         return register.type_spec
 
-    assert data_type(typed(serializable_enum="Kind"), info.type_info, "r") == DataType(DataKind.ENUM, 12)
-    assert data_type(typed(new_type="Port"), info.type_info, "r") == DataType(DataKind.BIT, 9)
+    assert data_type(typed(serializable_enum="Kind"), info.type_info, "r", 12) == DataType(DataKind.ENUM, 12)
+    assert data_type(typed(new_type="Port"), info.type_info, "r", 12) == DataType(DataKind.BIT, 9)
+    assert data_type(typed(new_type="Translated"), info.type_info, "r", 12) == DataType(DataKind.BIT, 12)
     for spec, text in (
-        (typed(new_type="Translated"), "translated types are not supported: Translated, the type of r"),
+        (typed(new_type="Name"), "a translated type that is a string is not supported here: Name, the type of r"),
         (typed(struct="Pair"), "a value of type struct is not supported: r"),
         (typed(serializable_enum="Nothing"), "P4Info has no type Nothing, the type of r"),
     ):
         with pytest.raises(ProgramError, match=text):
-            data_type(spec, info.type_info, "r")
+            data_type(spec, info.type_info, "r", 12)
     boolean = DataType(DataKind.BOOL, 1)
     assert decode_data(encode_data(1, boolean), boolean, "r") == 1
     enum = DataType(DataKind.ENUM, 12)

@@ -3,10 +3,41 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Iterator
 from typing import Any, cast
 
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError
+
 from gradlane_switch.errors import ProgramError
+
+
+def _wrapper() -> Any:
+    """p4.tmp.P4DeviceConfig, in which older clients wrap a program, with the one field that counts."""
+    kind = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="p4config.proto", package="p4.tmp", syntax="proto3")
+    fields = file.message_type.add(name="P4DeviceConfig").field
+    fields.add(name="device_data", number=3, type=kind.TYPE_BYTES, label=kind.LABEL_OPTIONAL)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("p4.tmp.P4DeviceConfig"))
+
+
+_P4DeviceConfig = _wrapper()
+
+
+def read(text: str | bytes) -> Node:
+    """The document in a text, or in a p4.tmp.P4DeviceConfig. Raises ProgramError if it is not JSON."""
+    whole = text.encode() if isinstance(text, str) else text
+    if not whole.lstrip().startswith(b"{"):
+        with contextlib.suppress(DecodeError):  # Else it is no such message either, and no JSON, which is said.
+            whole = _P4DeviceConfig.FromString(whole).device_data
+    try:
+        return Node(json.loads(whole), "program")
+    except (ValueError, RecursionError) as error:
+        raise ProgramError(f"the program is not JSON: {error}") from None
 
 
 class Node:

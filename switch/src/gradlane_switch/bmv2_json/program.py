@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from typing import Any
 
-from gradlane_switch.bmv2_json.document import Node
+from gradlane_switch.bmv2_json.document import Node, read
 from gradlane_switch.bmv2_json.externs import ExternReader
 from gradlane_switch.bmv2_json.field_lists import FieldLists
 from gradlane_switch.bmv2_json.headers import HeaderReader
@@ -37,12 +35,11 @@ _IN_DEPARSER = (Assert, Assign, HashTo, Learn, Log, MarkToDrop, RandomTo, Trunca
 
 
 def load(text: str | bytes) -> Program:
-    """The program in a BMv2 JSON document. Raises ProgramError naming what is malformed or unsupported."""
-    try:
-        value: Any = json.loads(text)
-    except ValueError as error:
-        raise ProgramError(f"the program is not JSON: {error}") from None
-    root = Node(value, "program")
+    """The program in a BMv2 JSON document, alone or in a p4.tmp.P4DeviceConfig.
+
+    Raises ProgramError naming what is malformed or unsupported.
+    """
+    root = read(text)
     version = root.child("__meta__").sequence("version")
     if not version or version[0] != 2:
         raise ProgramError(f"BMv2 JSON version {version} is not supported: 2.x is")
@@ -50,7 +47,7 @@ def load(text: str | bytes) -> Program:
         raise part.refuse(f"extern instances are not supported: {part.optional_text('name') or 'extern_instances'}")
     try:
         return _Loader(root).load()
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, RecursionError) as error:
         raise ProgramError(f"the program is not well-formed BMv2 JSON: {error!r}") from error
 
 
@@ -81,7 +78,7 @@ class _Loader:
                 raise ProgramError(f"the program has no pipeline {name!r}: is it a v1model program?")
             loaded[name] = load_pipeline(pipelines[name], self.scope, actions, action_indices, attached, table_count)
             table_count += len(loaded[name].tables)
-        self._check_profiles([table for item in loaded.values() for table in item.nodes if isinstance(table, Table)])
+        self._check_profiles(actions, [it for part in loaded.values() for it in part.nodes if isinstance(it, Table)])
         order, body = self._load_deparser()
         value_sets = load_value_sets(self.root)
         start, parser = ParserReader(self.scope, self.headers.headers, value_sets, self.statements.read).parser(
@@ -116,10 +113,12 @@ class _Loader:
             standard=self.headers.standard,
         )
 
-    def _check_profiles(self, tables: list[Table]) -> None:
-        actions: dict[int, tuple[int, ...]] = {}
+    def _check_profiles(self, actions: tuple[Action, ...], tables: list[Table]) -> None:
+        """Tables that share a profile have the same actions, of which each may have copies of its own."""
+        shared: dict[int, list[tuple[str, tuple[int, ...]]]] = {}
         for table in tables:
-            if table.profile is not None and actions.setdefault(table.profile, table.actions) != table.actions:
+            listed = [(actions[number].name, actions[number].params) for number in table.actions]
+            if table.profile is not None and shared.setdefault(table.profile, listed) != listed:
                 name = self.externs.profiles[table.profile].name
                 raise ProgramError(f"tables with different actions that share {name} are not supported: {table.name}")
 

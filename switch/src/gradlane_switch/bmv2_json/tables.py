@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gradlane_switch.bmv2_json.document import Node
 from gradlane_switch.bmv2_json.expressions import Scope, find_field, hex_value, parse_value, require_exact
 from gradlane_switch.ir.expressions import Valid
-from gradlane_switch.ir.layout import fits
+from gradlane_switch.ir.layout import too_long
 from gradlane_switch.ir.tables import (
     Action,
     ActionCall,
@@ -94,11 +94,14 @@ class _TableReader:
         if node.has("direct_meters") and name not in self.attached.meters:
             raise node.refuse(f"direct meter {node.text('direct_meters')} of {name} does not exist")
         keys = tuple(self._key(item, name) for item in node.children("key"))
-        if not fits(keys):
-            raise node.refuse(f"a key of so many bits is not supported: {name}")
+        if what := too_long(keys):
+            raise node.refuse(f"a {what} is not supported: {name}")
         if sum(key.kind is MatchKind.LPM for key in keys) > 1:
             raise node.refuse(f"more than one lpm field in a table is not supported: {name}")
         numbers = tuple(self.action_indices[number] for number in node.sequence("action_ids"))
+        if profile is not None:
+            # Tables that share it list them in any order; a member means the one with its place in this order.
+            numbers = tuple(sorted(numbers, key=lambda number: self.actions[number].name))
         following = node.items("next_tables")
         by_hit = "__HIT__" in following or "__MISS__" in following
         by_name = {} if by_hit else following

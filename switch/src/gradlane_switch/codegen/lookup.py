@@ -32,4 +32,4 @@ def lookup(layout: Layout, found_by: str, arguments: int) -> str:
         return f"gl_exact_find(&{found_by}.exact, k, {count}, {arguments})"
     if layout.kind is TableKind.LPM:
         return f"gl_trie_find(&{found_by}.trie, k, {count}, {layout.prefix_width})"
-    return f"gl_list_find(&{found_by}.list, k, {count}, {number(layout.ranges)}, {number(layout.continued)})"
+    return f"gl_list_find(&{found_by}.list, k, {count}, {layout.first_range}, {number(layout.continued)})"

@@ -90,6 +90,8 @@ def _copies(fields: FieldList) -> str:
 
 
 def _digests(digests: tuple[Digest, ...]) -> Iterator[str]:
+    # The program has a list for each place where it learns; those of a name are one digest.
+    names = [digest.name for digest in digests]
     for index, digest in enumerate(digests):
         yield f"static void digest{index}(gl_state *s, const headers *h, uint64_t now) {{"
         octets = 0
@@ -101,7 +103,7 @@ def _digests(digests: tuple[Digest, ...]) -> Iterator[str]:
             octets += (item.width + pad) // 8
         yield f"uint8_t b[{max(octets, 1)}]; (void)h;"
         yield from write_fields("b", parts)
-        yield f"s->post(s, GL_MAIL_DIGEST, {index}, now, b, {octets});"
+        yield f"s->post(s, GL_MAIL_DIGEST, {names.index(digest.name)}, now, b, {octets});"
         yield "}"
 
 

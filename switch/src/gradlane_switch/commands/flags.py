@@ -156,5 +156,5 @@ def tls_of(args: argparse.Namespace, parser: argparse.ArgumentParser) -> Tls | N
 def _port_number(text: str) -> int:
     """A port number. Raises ArgumentTypeError."""
     if not text.isdecimal() or not 0 < int(text) < 511:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port number (1..510)")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port number (1..510; v1model drops by 511)")
     return int(text)

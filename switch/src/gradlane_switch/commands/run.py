@@ -99,7 +99,7 @@ async def _run(args: argparse.Namespace, ports: list[PortSpec], tls: Tls | None)
         server = Server(service, args.grpc_server_addr, tls, args.grpc_server_max_message)
         if args.metrics is not None:
             host, port = args.metrics
-            metrics = MetricsServer(host, port, dataplane.accounts)
+            metrics = MetricsServer(host, port, dataplane.accounts, dataplane.losses)
             _LOG.info("metrics at http://%s/metrics", metrics.address)
         if admin is not None:
             await admin.start()

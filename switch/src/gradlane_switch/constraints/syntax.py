@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The constraint language of p4-constraints, parsed: https://github.com/p4lang/p4-constraints, docs.
 
-From the weakest to the strongest: `;` (and), `->` (of which there is one in a row), `||`, `&&`, comparisons (one in a
-row), `!` and `-`, `::`. A key has dots in its name: `hdr.ipv4.dst::prefix_length`; `::priority` is the entry's.
+From the weakest to the strongest: `;` (and; also within parentheses), `->` (of which there is one in a row), `||`,
+`&&`, comparisons (one in a row), `!` and `-`, `::`. A key has dots in its name: `hdr.ipv4.dst::prefix_length`;
+`::priority` is the entry's.
 """
 
 from __future__ import annotations
@@ -181,6 +182,8 @@ class _Parser:
     def _primary(self) -> Expression:
         if self.take("("):
             inner = self.implication()
+            while self.take(";"):
+                inner = Binary("&&", inner, self.implication())
             self._expect(")")
             return inner
         if self.take("::"):

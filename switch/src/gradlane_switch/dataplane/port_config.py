@@ -192,8 +192,8 @@ def parse_port(text: str) -> PortSpec:
     number, at, interface = head.partition("@")
     if not at or not number.isdecimal() or not interface:
         raise PortError(f"{text!r} is not a port: write NUMBER@INTERFACE, e.g. 1@s1-eth1,rate=100mbit,buffer=64kB")
-    if not 0 < int(number) <= MAX_PORT:
-        raise PortError(f"{text!r}: port numbers go from 1 to {MAX_PORT}")
+    if int(number) > MAX_PORT:
+        raise PortError(f"{text!r}: port numbers go from 0 to {MAX_PORT} (v1model drops by {MAX_PORT + 1})")
     if interface.startswith("pcap:") and settings and "=" not in settings[0]:
         interface += f",{settings.pop(0)}"
     spec = PortSpec(int(number), interface, PortConfig())

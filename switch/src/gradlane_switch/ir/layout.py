@@ -12,7 +12,8 @@ from gradlane_switch.ir.expressions import split_words, words_of
 from gradlane_switch.ir.program import Program
 from gradlane_switch.ir.tables import FieldKey, KeyPart, MatchKind, Table
 
-_MOST_WORDS = 64
+_MOST_WORDS = 512  # GL_KEY_WORDS
+_MOST_RANGE_WORDS = 64  # bits of gl_table_shape.continued
 _PIECE = 8  # GL_PIECE
 _MOST_INDEXED = 64  # GL_INDEXED
 
@@ -37,14 +38,15 @@ class Place:
 class Layout:
     """Key layout of one table. `words` does not count the prefix length that an LPM table appends.
 
-    `ranges` has a bit for each word of a range field, `continued` for those but the lowest; `indexed` are the pieces
-    of the key, counted from the lowest bits of the first word, that a list's index knows.
+    Range fields come last, from the word `first_range` on; `continued` has a bit for each of their words that is not
+    the lowest of its field. `indexed` are the pieces of the key, counted from the lowest bits of the first word, that a
+    list's index knows.
     """
 
     kind: TableKind
     words: int
     places: tuple[Place, ...]
-    ranges: int
+    first_range: int
     continued: int
     prefix_field: int | None
     prefix_width: int
@@ -64,15 +66,20 @@ class Layout:
             "prefix_width": self.prefix_width,
             "metered": metered,
             "indexed": len(self.indexed),
-            "ranges": self.ranges,
+            "first_range": self.first_range,
             "continued": self.continued,
             "pieces": list(self.indexed),
         }
 
 
-def fits(keys: Sequence[KeyPart]) -> bool:
-    """Whether a key is not too long for a table."""
-    return sum(words_of(key.width) for key in keys) < _MOST_WORDS
+def too_long(keys: Sequence[KeyPart]) -> str:
+    """What is too long for a table, of a key; empty if nothing is."""
+    whole = 64 * sum(words_of(key.width) for key in keys)
+    ranges = 64 * sum(words_of(key.width) for key in keys if key.kind is MatchKind.RANGE)
+    for what, bits, most in (("key", whole, _MOST_WORDS), ("key's range fields", ranges, _MOST_RANGE_WORDS)):
+        if bits > 64 * most:
+            return f"{what} of {bits} bits (at most {64 * most}; each field counts in multiples of 64)"
+    return ""
 
 
 def layout_of(keys: Sequence[KeyPart]) -> Layout:
@@ -96,14 +103,15 @@ def layout_of(keys: Sequence[KeyPart]) -> Layout:
             free.append(0)
         places[number] = Place(word, free[word])
         free[word] += key.width
-    words, ranges, continued = len(free), 0, 0
-    # The prefix of an LPM table comes last: see gl_trie_find.
-    for number in sorted(alone, key=lambda number: keys[number].kind is MatchKind.LPM):
+    words, first_range, continued = len(free), None, 0
+    # Ranges come last, and so does the prefix of an LPM table, which has none: see gl_accepts and gl_trie_find.
+    last = (MatchKind.LPM, MatchKind.RANGE)
+    for number in sorted(alone, key=lambda number: [keys[number].kind is kind for kind in reversed(last)]):
         count = words_of(keys[number].width)
         places[number] = Place(words, 0)
         if keys[number].kind is MatchKind.RANGE:
-            ranges |= ((1 << count) - 1) << words
-            continued |= ((1 << count) - 2) << words
+            first_range = words if first_range is None else first_range
+            continued |= ((1 << count) - 2) << (words - first_range)
         words += count
     prefix = next((number for number, key in enumerate(keys) if key.kind is MatchKind.LPM), None)
     ordered = tuple(places[number] for number in range(len(keys)))
@@ -111,7 +119,7 @@ def layout_of(keys: Sequence[KeyPart]) -> Layout:
         kind,
         words,
         ordered,
-        ranges,
+        words if first_range is None else first_range,
         continued,
         prefix if kind is TableKind.LPM else None,
         0 if prefix is None or kind is not TableKind.LPM else keys[prefix].width,

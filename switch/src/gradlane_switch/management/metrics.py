@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prometheus metrics of the ports, read when they are asked for."""
+"""Prometheus metrics of the ports and the program, read when they are asked for."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 from gradlane_switch.errors import SwitchError
 
 Accounts = Callable[[], dict[str, Any]]
+Losses = Callable[[], dict[str, int]]
 
 _PORT_COUNTERS = {
     "rx": "received from the host",
@@ -23,6 +24,18 @@ _QUEUE_COUNTERS = {
     "enqueued": "that found a place in a queue",
     "marked": "that got CE in a queue",
 }
+
+
+class _Program(Collector):
+    def __init__(self, losses: Losses) -> None:
+        self._losses = losses
+
+    def collect(self) -> Iterator[Metric]:
+        """What the program could not have, by kind, since it was loaded."""
+        family = CounterMetricFamily("gradlane_switch_program_lost", "What the program could not have", labels=["kind"])
+        for kind, count in self._losses().items():
+            family.add_metric([kind], count)
+        yield family
 
 
 class _Ports(Collector):
@@ -95,9 +108,10 @@ def _drops(ports: list[dict[str, Any]], unit: str) -> Metric:
 class MetricsServer:
     """Serves metrics over HTTP; port 0 is one that the system chooses. Raises SwitchError if it can't."""
 
-    def __init__(self, host: str, port: int, accounts: Accounts) -> None:
+    def __init__(self, host: str, port: int, accounts: Accounts, losses: Losses) -> None:
         registry = CollectorRegistry()
         registry.register(_Ports(accounts))
+        registry.register(_Program(losses))
         try:
             self._server, self._thread = start_http_server(port, host, registry)
         except OSError as error:

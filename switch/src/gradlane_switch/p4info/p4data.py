@@ -44,10 +44,11 @@ class DataType:
         return "bool" if self.kind is DataKind.BOOL else f"{self.kind.value}<{self.width}>"
 
 
-def data_type(spec: Any, types: Any, what: str) -> DataType:
+def data_type(spec: Any, types: Any, what: str, width: int) -> DataType:
     """The type in a p4.config.v1.P4DataTypeSpec; `types` is the P4Info's type_info.
 
-    Raises ProgramError naming `what` if it is not a scalar.
+    The program has it with a width in bits, which P4Info does not tell of a translated type. Raises ProgramError naming
+    `what` if it is not a scalar.
     """
     kind = spec.WhichOneof("type_spec")
     if kind == "bitstring" and spec.bitstring.WhichOneof("type_spec") == "bit":
@@ -65,9 +66,12 @@ def data_type(spec: Any, types: Any, what: str) -> DataType:
         name = spec.new_type.name
         if name not in types.new_types:
             raise ProgramError(f"P4Info has no type {name}, the type of {what}")
-        if types.new_types[name].WhichOneof("representation") != "original_type":
-            raise ProgramError(f"translated types are not supported: {name}, the type of {what}")
-        return data_type(types.new_types[name].original_type, types, what)
+        found = types.new_types[name]
+        if found.WhichOneof("representation") == "original_type":
+            return data_type(found.original_type, types, what, width)
+        if found.translated_type.WhichOneof("sdn_type") == "sdn_bitwidth":
+            return DataType(DataKind.BIT, width)
+        raise ProgramError(f"a translated type that is a string is not supported here: {name}, the type of {what}")
     raise ProgramError(f"a value of type {kind} is not supported: {what}")
 
 

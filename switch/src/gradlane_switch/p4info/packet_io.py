@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packet-in and packet-out: packets through the CPU port, with their metadata in a header in front.
 
-The header's fields are those of P4Info's controller_packet_metadata, in order and without gaps.
+The header's fields are those of P4Info's controller_packet_metadata, in order and without gaps. Bits that then lack to
+a whole byte are behind them.
 """
 
 from __future__ import annotations
@@ -11,18 +12,20 @@ from typing import Any
 
 from finsy.proto import p4r
 
-from gradlane_switch.errors import ProgramError
-from gradlane_switch.p4info.bytestrings import decode, encode, invalid
+from gradlane_switch.ir.program import Program
+from gradlane_switch.p4info.bytestrings import invalid
+from gradlane_switch.p4info.translation import Names, Translation, Translations, decode_value, encode_value
 
 
 @dataclass(frozen=True)
 class MetadataField:
-    """A field of the header: id, name, width in bits. A controller may leave padding out."""
+    """A field of the header: id, name, width in bits, translation. A controller may leave padding out."""
 
     id: int
     name: str
     width: int
     padding: bool
+    translation: Translation | None = None
 
 
 @dataclass(frozen=True)
@@ -35,28 +38,35 @@ class PacketHeader:
     @property
     def octets(self) -> int:
         """Length in bytes."""
-        return sum(field.width for field in self.fields) // 8
+        return -(-sum(field.width for field in self.fields) // 8)
 
 
-def packet_headers(info: Any) -> dict[str, PacketHeader]:
-    """The headers in a P4Info by direction, `packet_in` and `packet_out`. Raises ProgramError."""
+def packet_headers(info: Any, program: Program, translations: Translations) -> dict[str, PacketHeader]:
+    """The headers in a P4Info by direction, `packet_in` and `packet_out`. Raises ProgramError.
+
+    One of which nothing tells how long it is, because the program uses neither it nor a type in it, is left out. Others
+    have no meaning in P4Runtime.
+    """
     result: dict[str, PacketHeader] = {}
+    headers = [header for header in program.headers if not header.metadata]
     for item in info.controller_packet_metadata:
         name = item.preamble.name
-        if name not in ("packet_in", "packet_out"):
-            raise ProgramError(f"controller_packet_metadata {name} is not supported: packet_in and packet_out are")
-        fields = tuple(
-            MetadataField(field.id, field.name, field.bitwidth, "@padding" in field.annotations)
-            for field in item.metadata
-        )
-        for field in fields:
-            if not field.width:
-                raise ProgramError(f"translated types are not supported: {name}.{field.name}")
-        header = PacketHeader(name, fields)
-        if sum(field.width for field in fields) % 8:
-            raise ProgramError(f"header {name} has no whole number of bytes")
-        result[name] = header
+        names = [field.name for field in item.metadata]
+        known = next((it.fields for it in headers if [field.name for field in it.fields] == names), None)
+        widths = [None] * len(names) if known is None else [field.width for field in known]
+        fields = [_field(*pair, name, translations) for pair in zip(item.metadata, widths, strict=True)]
+        if None not in fields:
+            result[name] = PacketHeader(name, tuple(field for field in fields if field is not None))
     return result
+
+
+def _field(item: Any, width: int | None, header: str, translations: Translations) -> MetadataField | None:
+    """A field of a header, in which the program has it with a width (None: the program does not use the header)."""
+    what, kind = f"{header}.{item.name}", translations.translated(item)
+    held = item.bitwidth if kind is None else width or translations.width(kind)
+    if not held:
+        return None
+    return MetadataField(item.id, item.name, held, "@padding" in item.annotations, translations.of(item, held, what))
 
 
 def packet_in(header: PacketHeader | None, frame: bytes) -> Any:
@@ -70,7 +80,7 @@ def packet_in(header: PacketHeader | None, frame: bytes) -> Any:
         rest -= field.width
         content = value >> rest & ((1 << field.width) - 1)
         if not field.padding:
-            message.metadata.add(metadata_id=field.id, value=encode(content))
+            message.metadata.add(metadata_id=field.id, value=encode_value(content, field.translation))
     return message
 
 
@@ -86,7 +96,16 @@ def packet_out(header: PacketHeader | None, message: Any) -> bytes:
     for field in fields:
         if field.id not in given and not field.padding:
             raise invalid(f"packet-out metadata {field.name} ({field.id}) is missing")
-        content = decode(given[field.id], field.width, field.name) if field.id in given else 0
-        value = value << field.width | content
+        value = value << field.width | (_content(field, given[field.id]) if field.id in given else 0)
     octets = header.octets if header is not None else 0
+    value <<= 8 * octets - sum(field.width for field in fields)
     return value.to_bytes(octets, "big") + message.payload
+
+
+def _content(field: MetadataField, text: bytes) -> int:
+    if not isinstance(field.translation, Names):
+        return decode_value(text, field.width, field.name, field.translation)
+    number = field.translation.known(text)
+    if number is None:
+        raise invalid(f"packet-out metadata {field.name} ({field.id}): there is nothing of the name {text!r}")
+    return number

@@ -20,6 +20,8 @@ from gradlane_switch.p4info.schema import TableSchema
 GROUPS = 0
 """What stands for the id of a table where multicast groups are meant."""
 
+_Tables = Mapping[str, TableSchema | None]
+"""By name and alias. None: P4Info has it, but the program does not, so that nothing can be there to refer to."""
 _BUILTIN_GROUPS = ("builtin::multicast_group_table", "multicast_group_id")
 
 
@@ -64,16 +66,16 @@ class References:
 
 def join_references(info: Any, tables: Mapping[int, TableSchema]) -> References:
     """The references in a P4Info. Raises ProgramError that names one to what there is not."""
-    names = {name: tables[it.preamble.id] for it in info.tables for name in (it.preamble.alias, it.preamble.name)}
-    keys = {item.preamble.id: _of_key(item, names) for item in info.tables}
+    names = {name: tables.get(it.preamble.id) for it in info.tables for name in (it.preamble.alias, it.preamble.name)}
+    present = [(item, tables[item.preamble.id]) for item in info.tables if item.preamble.id in tables]
+    keys = {schema.id: _of_key(item, schema, names) for item, schema in present}
     by_id = {item.preamble.id: _references(item.preamble.name, item.params, names) for item in info.actions}
     # The program has an action once for each table that uses it.
     parameters = {it.index: by_id[it.id] for schema in tables.values() for it in schema.actions}
     return References(keys, parameters)
 
 
-def _of_key(item: Any, tables: Mapping[str, TableSchema]) -> tuple[Reference, ...]:
-    schema = tables[item.preamble.name]
+def _of_key(item: Any, schema: TableSchema, tables: _Tables) -> tuple[Reference, ...]:
     kinds = [field.key.kind for field in schema.fields]
     found: list[Reference] = []
     for reference in _references(schema.name, item.match_fields, tables):
@@ -85,7 +87,7 @@ def _of_key(item: Any, tables: Mapping[str, TableSchema]) -> tuple[Reference, ..
     return tuple(found)
 
 
-def _references(name: str, items: Sequence[Any], tables: Mapping[str, TableSchema]) -> tuple[Reference, ...]:
+def _references(name: str, items: Sequence[Any], tables: _Tables) -> tuple[Reference, ...]:
     """By what they refer to, the positions of the items that do; a field is named once in each reference."""
     found: list[tuple[str, dict[str, int]]] = []
     for position, item in enumerate(items):
@@ -100,16 +102,18 @@ def _references(name: str, items: Sequence[Any], tables: Mapping[str, TableSchem
                 found.append((table, pairs := {}))
             pairs[field] = position
     return tuple(
-        Reference(name, tuple(pairs.values()), _place(name, table, list(pairs), tables)) for table, pairs in found
+        Reference(name, tuple(pairs.values()), _place(name, table, list(pairs), tables))
+        for table, pairs in found
+        if table not in tables or tables[table] is not None
     )
 
 
-def _place(name: str, table: str, fields: list[str], tables: Mapping[str, TableSchema]) -> Place:
+def _place(name: str, table: str, fields: list[str], tables: _Tables) -> Place:
     if table == _BUILTIN_GROUPS[0] and fields == [_BUILTIN_GROUPS[1]]:
         return Place(GROUPS, "multicast groups", (0,), ("id",))
-    if table not in tables:
+    schema = tables.get(table)
+    if schema is None:
         raise ProgramError(f"{name} refers to {table}, and there is no such table")
-    schema = tables[table]
     exact = {it.name: n for n, it in enumerate(schema.fields) if it.key.kind is MatchKind.EXACT}
     for field in fields:
         if field not in exact:

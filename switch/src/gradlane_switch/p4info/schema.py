@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 from gradlane_switch.constraints.restrictions import Restrictions
 from gradlane_switch.ir.tables import KeyPart, Table
 from gradlane_switch.p4info.p4data import DataType
 from gradlane_switch.p4info.packet_io import PacketHeader
+from gradlane_switch.p4info.translation import Names, Resized, Translation
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,7 @@ class FieldSchema:
     name: str
     key: KeyPart
     table: str
+    translation: Translation | None = None
 
     @cached_property
     def what(self) -> str:
@@ -38,13 +42,28 @@ class FieldSchema:
 
     @cached_property
     def full(self) -> int:
-        """The greatest value."""
+        """The greatest value that the program has."""
         return (1 << self.key.width) - 1
+
+    @cached_property
+    def bits(self) -> int:
+        """The width that controllers see. What it has beyond the program's is zeros in front."""
+        return self.translation.bits if isinstance(self.translation, Resized) else self.key.width
+
+    @cached_property
+    def excess(self) -> int:
+        """How much wider that is than in the program."""
+        return self.bits - self.key.width
+
+    @cached_property
+    def most(self) -> int:
+        """The greatest value that controllers see."""
+        return (1 << self.bits) - 1
 
 
 @dataclass(frozen=True)
 class ActionSchema:
-    """An action of a table: ids and names of its parameters in order."""
+    """An action of a table: ids and names of its parameters in order, and how they are translated, by id."""
 
     id: int
     name: str
@@ -54,6 +73,7 @@ class ActionSchema:
     in_entries: bool
     in_default: bool
     restrictions: Restrictions
+    translations: Mapping[int, Translation]
 
     @cached_property
     def what(self) -> dict[int, str]:
@@ -164,15 +184,30 @@ class ValueSetSchema:
         return {item.id: item for item in self.fields}
 
 
+_Item = TypeVar("_Item")
+
+
+class Known(dict[int, _Item]):
+    """What controllers may name of one kind, by id. `absent`: names of what P4Info has, but not the program.
+
+    p4c describes what it then takes out of the program, because no packet can reach it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.absent: dict[int, str] = {}
+
+
 @dataclass(frozen=True)
 class Schema:
-    """Everything that controllers may name, by id."""
+    """Everything that controllers may name, by id, and the strings of translated types."""
 
-    tables: dict[int, TableSchema]
-    counters: dict[int, ArraySchema]
-    meters: dict[int, ArraySchema]
-    registers: dict[int, RegisterSchema]
-    value_sets: dict[int, ValueSetSchema]
-    profiles: dict[int, ProfileSchema]
-    digests: dict[int, DigestSchema]
+    tables: Known[TableSchema]
+    counters: Known[ArraySchema]
+    meters: Known[ArraySchema]
+    registers: Known[RegisterSchema]
+    value_sets: Known[ValueSetSchema]
+    profiles: Known[ProfileSchema]
+    digests: Known[DigestSchema]
     packet_headers: dict[str, PacketHeader]
+    names: tuple[Names, ...]

@@ -6,6 +6,7 @@ Every role has full access: role configs, whose format the specification leaves 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -46,6 +47,8 @@ class Role:
     key: RoleKey
     clients: list[Client] = field(default_factory=list)
     highest: int | None = None
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Who has it is the one of the role whose request changes something: they are done one after the other."""
 
     @property
     def primary(self) -> Client | None:
@@ -71,10 +74,10 @@ class Arbiter:
         """The primary controller of each role that has one: those that get packets and notifications."""
         return [role.primary for role in self._roles.values() if role.primary is not None]
 
-    def update(self, client: Client, message: Any) -> bool:
-        """Takes a MasterArbitrationUpdate, and notifies every controller that it concerns.
+    def update(self, client: Client, message: Any) -> Role:
+        """Takes a MasterArbitrationUpdate, and notifies every controller that it concerns; the client's role.
 
-        True if `client` is primary now: it alone is not notified yet. Call `notify` for it once no write of an earlier
+        If `client` is primary now, it alone is not notified yet: call `notify` for it once no write of an earlier
         primary is in flight. Raises EntityError with the code that ends the stream.
         """
         key = (message.role.name, message.role.id) if message.HasField("role") else ("", 0)
@@ -102,7 +105,7 @@ class Arbiter:
                     self.notify(other)
         if not client.is_primary:
             self.notify(client)
-        return client.is_primary
+        return role
 
     def leave(self, client: Client) -> None:
         """The stream has ended."""
@@ -138,8 +141,8 @@ class Arbiter:
             response.arbitration.status.message = f"{role} has no primary controller"
         client.send(response)
 
-    def require_primary(self, request: Any) -> None:
-        """Checks device, role and election id of a request that changes something. Raises EntityError."""
+    def require_primary(self, request: Any) -> Role:
+        """Checks device, role and election id of a request that changes something; the role. Raises EntityError."""
         self.require_device(request)
         role = self._role(request.role, request.role_id)
         wanted = U128.decode(request.election_id) if request.HasField("election_id") else None
@@ -149,6 +152,7 @@ class Arbiter:
             holder = "there is none" if primary is None else f"its election id is {primary.election_id}"
             text = f"{shown} is not the primary controller of {role}: {holder}"
             raise EntityError(rpc_code.PERMISSION_DENIED, text)
+        return role
 
     def require_reader(self, request: Any) -> None:
         """Checks device and role of a read. Raises EntityError."""

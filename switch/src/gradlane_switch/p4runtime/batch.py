@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The updates of a Write and the requests of a Read: each on its own, or all or none."""
+"""The updates of a Write and the requests of a Read: each on its own, or all or none; in short steps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 from finsy.proto import p4r, rpc_code
@@ -15,8 +15,12 @@ from gradlane_switch.p4runtime.entities import dispatch
 from gradlane_switch.state.pipeline import Pipeline
 
 _SPACE = "gradlane-switch"
-_ENTITIES_PER_MESSAGE = 256
+_ENTITIES_PER_MESSAGE = 64
 _MODES = p4r.WriteRequest
+
+Steps = Generator[Any, None, list[Any]]
+"""Work that is done in short steps, each giving None or a message. Its result: the p4.v1.Error of each part of a
+request, or none at all if all went well."""
 
 
 def require_mode(atomicity: int) -> None:
@@ -26,77 +30,106 @@ def require_mode(atomicity: int) -> None:
         raise invalid(f"atomicity {atomicity} is unknown: {names}")
 
 
-def write(pipeline: Pipeline, updates: Iterable[Any], atomicity: int = _MODES.CONTINUE_ON_ERROR) -> list[Any]:
-    """Applies p4.v1.Update messages in order. The p4.v1.Error of each, or no list at all if every one went well.
+def write(pipeline: Pipeline, updates: Sequence[Any], atomicity: int = _MODES.CONTINUE_ON_ERROR) -> Steps:
+    """Applies p4.v1.Update messages in order.
 
-    With ROLLBACK_ON_ERROR the first that fails undoes those before it, and the others get ABORTED. With
-    DATAPLANE_ATOMIC packets also see either all of them or none. Raises EntityError (UNIMPLEMENTED) if that can't be.
+    With ROLLBACK_ON_ERROR the first that fails undoes those before it, and the others get ABORTED: nobody else may
+    write between its steps. With DATAPLANE_ATOMIC packets also see either all of them or none. Raises EntityError
+    (UNIMPLEMENTED) if that can't be.
     """
     if atomicity == _MODES.ROLLBACK_ON_ERROR:
-        return _write_all_or_none(pipeline, list(updates), [])
+        return (yield from _write_all_or_none(pipeline, updates, []))
     if atomicity == _MODES.DATAPLANE_ATOMIC:
-        return _write_between_packets(pipeline, list(updates))
+        return _write_between_packets(pipeline, updates)
     failed: dict[int, Any] = {}
-    count = 0
-    for count, update in enumerate(updates, 1):
-        error = _attempt(dispatch.write, pipeline, update)
+    for number, update in enumerate(updates):
+        error = yield from _attempt(dispatch.steps(pipeline, update.type, update.entity))
         if error is not None:
-            failed[count - 1] = error
-    return [failed.get(number) or p4r.Error() for number in range(count)] if failed else []
+            failed[number] = error
+        yield
+    return _listed(failed, len(updates))
 
 
-def read(pipeline: Pipeline, requests: Iterable[Any]) -> tuple[list[Any], list[Any]]:
-    """What is found as p4.v1.ReadResponse messages, and, if a request failed, the p4.v1.Error of each."""
-    found: list[Any] = []
-    errors: list[Any] = []
+def read(pipeline: Pipeline, requests: Sequence[Any]) -> Steps:
+    """Gives what is found as p4.v1.ReadResponse messages."""
+    message = p4r.ReadResponse()
+    failed: dict[int, Any] = {}
 
-    def collect(request: Any) -> None:
-        for entity in dispatch.read(pipeline, request):
-            if not found or len(found[-1].entities) == _ENTITIES_PER_MESSAGE:
-                found.append(p4r.ReadResponse())
-            found[-1].entities.append(entity)
+    def collect(request: Any) -> Iterator[Any]:
+        nonlocal message
+        for entity in dispatch.read_steps(pipeline, request):
+            if entity is not None:
+                message.entities.append(entity)
+            if len(message.entities) == _ENTITIES_PER_MESSAGE:
+                yield message
+                message = p4r.ReadResponse()
+            else:
+                yield
 
-    for request in requests:
-        errors.append(_attempt(collect, request) or p4r.Error())
-    return found, errors if any(error.canonical_code for error in errors) else []
+    for number, request in enumerate(requests):
+        error = yield from _attempt(collect(request))
+        if error is not None:
+            failed[number] = error
+        yield
+    if message.entities:
+        yield message
+    return _listed(failed, len(requests))
 
 
-def _write_all_or_none(pipeline: Pipeline, updates: list[Any], undo: list[tuple[int, Any]]) -> list[Any]:
+def _listed(failed: dict[int, Any], count: int) -> list[Any]:
+    fine = p4r.Error()
+    return [failed.get(number, fine) for number in range(count)] if failed else []
+
+
+def _write_all_or_none(pipeline: Pipeline, updates: Sequence[Any], undo: list[tuple[int, Any]]) -> Steps:
     """As `write`; `undo` gets what undoes the updates, if all were applied."""
     for number, update in enumerate(updates):
         before = dispatch.inverse(pipeline, update)
-        error = _attempt(dispatch.write, pipeline, update)
+        error = yield from _attempt(dispatch.steps(pipeline, update.type, update.entity))
         if error is None:
             undo.extend(before)
+            yield
             continue
-        _undo(pipeline, undo)
+        yield from _undo(pipeline, undo)
         text = f"not applied, because update {number} of the batch failed"
         aborted = p4r.Error(canonical_code=rpc_code.ABORTED, message=text, space=_SPACE)
         return [error if other == number else aborted for other in range(len(updates))]
     return []
 
 
-def _undo(pipeline: Pipeline, undo: list[tuple[int, Any]]) -> None:
+def _undo(pipeline: Pipeline, undo: list[tuple[int, Any]]) -> Iterator[None]:
     while undo:
-        dispatch.apply(pipeline, *undo.pop())
+        yield from dispatch.steps(pipeline, *undo.pop())
+        yield
 
 
-def _write_between_packets(pipeline: Pipeline, updates: list[Any]) -> list[Any]:
+def _write_between_packets(pipeline: Pipeline, updates: Sequence[Any]) -> list[Any]:
+    """All in one step: it is short, and no packet and no reader is to see a part of it."""
     require_atomic(pipeline, updates)
     undo: list[tuple[int, Any]] = []
     try:
         with pipeline.state.changes.together():
-            return _write_all_or_none(pipeline, updates, undo)
+            return finish(_write_all_or_none(pipeline, updates, undo))
     except MemoryError as error:
-        _undo(pipeline, undo)
+        for _ in _undo(pipeline, undo):
+            pass
         failed = p4r.Error(canonical_code=rpc_code.RESOURCE_EXHAUSTED, message=str(error), space=_SPACE)
         return [failed] * len(updates)
 
 
-def _attempt(action: Callable[..., None], *args: Any) -> Any:
-    """p4.v1.Error of one part of a request; None if it went well."""
+def finish(steps: Steps) -> list[Any]:
+    """The result of what is run to its end."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+def _attempt(steps: Iterator[Any]) -> Generator[Any, None, Any]:
+    """Runs a part of a request. Its result: the p4.v1.Error; None if it went well."""
     try:
-        action(*args)
+        yield from steps
     except EntityError as error:
         return p4r.Error(canonical_code=error.code, message=str(error), space=_SPACE)
     except MemoryError as error:

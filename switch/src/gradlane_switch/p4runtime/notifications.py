@@ -13,32 +13,51 @@ from finsy.proto import p4r
 from gradlane_switch.p4info.packet_io import packet_in
 from gradlane_switch.p4runtime.entities.digests import digest_list
 from gradlane_switch.p4runtime.entities.match import encode_match
-from gradlane_switch.state.mailbox import LogMessage, PacketToCpu
+from gradlane_switch.state.mailbox import LogMessage
 from gradlane_switch.state.pipeline import Pipeline
 
 _LOG = logging.getLogger("gradlane-switch")
+_PACKETS = 16
+_IDLE = 128
 
 
-def notifications(pipeline: Pipeline, now: int) -> Iterator[Any]:
-    """The p4.v1.StreamMessageResponse messages that are due by `now`, in ns of the packets' clock."""
-    state = pipeline.state
-    by_index = {item.index: item for item in pipeline.schema.digests.values()}
-    for mail in state.mailbox.take():
+def notifications(pipeline: Pipeline, now: int) -> tuple[list[Any], int | None]:
+    """p4.v1.StreamMessageResponse messages that are due by `now`, some of each kind, so that it does not take long; and
+    when to ask for more, although no packet comes; None: not before. Times in ns of the packets' clock."""
+    packets = list(_packets(pipeline))
+    messages = [*packets, *_digests(pipeline, now), *_idle_entries(pipeline, now)]
+    times = [pipeline.state.digests.deadline, *(table.next_expiry for table in pipeline.state.tables)]
+    if len(packets) == _PACKETS:
+        times.append(now)
+    return messages, min((item for item in times if item is not None), default=None)
+
+
+def _packets(pipeline: Pipeline) -> Iterator[Any]:
+    left = _PACKETS
+    for mail in pipeline.state.mailbox.take():
         if isinstance(mail, LogMessage):
             _LOG.info("the program: %s (%s)", mail.text, mail.source)
-        elif isinstance(mail, PacketToCpu):
-            header = pipeline.schema.packet_headers.get("packet_in")
-            yield p4r.StreamMessageResponse(packet=packet_in(header, mail.frame))
-        elif mail.digest in state.digests:
-            full = state.digests[mail.digest].add(mail.values, mail.time)
-            if full is not None:
-                yield p4r.StreamMessageResponse(digest=digest_list(by_index[mail.digest], full))
-    for index, buffer in state.digests.items():
-        due = buffer.due(now)
-        if due is not None:
-            yield p4r.StreamMessageResponse(digest=digest_list(by_index[index], due))
-    for schema in pipeline.schema.tables.values():
-        expired = list(state.tables[schema.index].expired(now))
+            continue
+        header = pipeline.schema.packet_headers.get("packet_in")
+        yield p4r.StreamMessageResponse(packet=packet_in(header, mail.frame))
+        left -= 1
+        if not left:
+            return
+
+
+def _digests(pipeline: Pipeline, now: int) -> Iterator[Any]:
+    listed = pipeline.state.digests.take(now)
+    if listed is not None:
+        [schema] = (item for item in pipeline.schema.digests.values() if item.index == listed.digest)
+        yield p4r.StreamMessageResponse(digest=digest_list(schema, listed))
+
+
+def _idle_entries(pipeline: Pipeline, now: int) -> Iterator[Any]:
+    looks = iter(range(_IDLE))
+    tables = [(pipeline.state.tables[schema.index], schema) for schema in pipeline.schema.tables.values()]
+    due = [(table.next_expiry, schema.index, table, schema) for table, schema in tables]
+    for _, _, table, schema in sorted(item for item in due if item[0] is not None and item[0] <= now):
+        expired = list(table.expired(now, looks))
         if expired:
             message = p4r.IdleTimeoutNotification(timestamp=time.time_ns())
             for entry in expired:
@@ -51,10 +70,3 @@ def notifications(pipeline: Pipeline, now: int) -> Iterator[Any]:
                     idle_timeout_ns=entry.idle_timeout,
                 )
             yield p4r.StreamMessageResponse(idle_timeout_notification=message)
-
-
-def next_time(pipeline: Pipeline) -> int | None:
-    """When something is due although no packet comes, in ns of the packets' clock; None: never."""
-    times = [buffer.deadline for buffer in pipeline.state.digests.values()]
-    times += [table.next_expiry for table in pipeline.state.tables]
-    return min((item for item in times if item is not None), default=None)

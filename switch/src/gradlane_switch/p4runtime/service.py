@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from dataclasses import asdict, dataclass
 from typing import Any, NoReturn, TypeVar
 
@@ -18,9 +19,10 @@ from gradlane_switch.p4info.packet_io import packet_out
 from gradlane_switch.p4runtime import batch
 from gradlane_switch.p4runtime.arbitration import Arbiter, Client
 from gradlane_switch.p4runtime.entities.digests import acknowledge
-from gradlane_switch.p4runtime.notifications import next_time, notifications
+from gradlane_switch.p4runtime.notifications import notifications
 from gradlane_switch.p4runtime.outbox import End, Outbox, StreamLosses
 from gradlane_switch.p4runtime.reconcile import reconcile
+from gradlane_switch.p4runtime.turns import Turns, Work
 from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.program_state import Lock
 
@@ -28,7 +30,14 @@ API_VERSION = "1.5.0"
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 _ACTIONS = p4r.SetForwardingPipelineConfigRequest
 
-_SHORTEST_WAIT = 1_000_000  # ns between looks at what is due
+_MOST_CHANGES = 64
+"""Writes and pipelines that wait or are at work; each may be as long as a message can be."""
+_MOST_STREAMS = 768
+_MOST_STRANGERS = 64
+"""Streams; and those that have not taken part in an arbitration yet."""
+_REST = 0.0006
+"""s for each notification to a controller, and 3 times as long as it took to make them: so long nobody looks for more,
+so that what hosts make the program tell takes a part of the processor only. The C side drops what comes faster."""
 
 Install = Callable[[Pipeline], None]
 _Result = TypeVar("_Result")
@@ -59,8 +68,14 @@ class Service(p4r_grpc.P4RuntimeServicer):
         self._forwarding = pipeline
         # What reads and writes mean: the pipeline that forwards, or one that was saved and waits for COMMIT.
         self._pipeline = pipeline
-        # One request at a time looks at or changes the state; the loop stays free for the streams.
-        self._busy = asyncio.Lock()
+        # All that looks at or changes the state runs on the loop, long work in slices. Whoever has this lock is the
+        # only one who changes it between slices.
+        self._changing = asyncio.Lock()
+        self._loading = asyncio.Lock()
+        self._changes = 0
+        self._turns = Turns()
+        self._streams = 0
+        self._strangers: dict[Client, Outbox] = {}
         self._cpu = cpu
         self._notifier: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
@@ -80,8 +95,8 @@ class Service(p4r_grpc.P4RuntimeServicer):
     async def SetForwardingPipelineConfig(self, request: Any, context: Any) -> Any:
         """Verifies, saves or realizes a pipeline."""
         try:
-            self._arbiter.require_primary(request)
-            await self._set_pipeline(request)
+            with self._change():
+                await self._set_pipeline(request)
         except EntityError as error:
             await _abort(context, error.code, str(error))
         except ProgramError as error:
@@ -93,6 +108,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
         return p4r.SetForwardingPipelineConfigResponse()
 
     async def _set_pipeline(self, request: Any) -> None:
+        role = self._arbiter.require_primary(request)
         action, config = request.action, request.config
         if action == _ACTIONS.UNSPECIFIED or action not in _ACTIONS.Action.values():
             names = ", ".join(name for name, _ in _ACTIONS.Action.items() if name != "UNSPECIFIED")
@@ -103,16 +119,22 @@ class Service(p4r_grpc.P4RuntimeServicer):
             text = "takes no config: it realizes the one that was saved" if given else "needs a config"
             raise invalid(f"{name} {text}")
         if action == _ACTIONS.VERIFY:
-            await asyncio.to_thread(Pipeline.verify, config.p4_device_config, config.p4info)
+            parts = (config.p4_device_config, config.p4info)
+            await _alone(self._loading, lambda: asyncio.to_thread(Pipeline.verify, *parts))
             return
         pipeline = None
         if given:
             cookie = config.cookie.cookie if config.HasField("cookie") else None
-            parts = (config.p4_device_config, config.p4info, self._lock, cookie)
-            pipeline = await asyncio.to_thread(Pipeline, *parts)
-        await self._alone(request, lambda: self._realize(action, pipeline))
+            whole = (config.p4_device_config, config.p4info, self._lock, cookie)
+            pipeline = await _alone(self._loading, lambda: asyncio.to_thread(Pipeline, *whole))
+        await _alone(role.writing, lambda: self._realize(request, action, pipeline))
 
-    async def _realize(self, action: int, pipeline: Pipeline | None) -> None:
+    async def _realize(self, request: Any, action: int, pipeline: Pipeline | None) -> None:
+        async with self._changing:
+            self._arbiter.require_primary(request)
+            await self._exchange(action, pipeline)
+
+    async def _exchange(self, action: int, pipeline: Pipeline | None) -> None:
         """Makes a pipeline, or the saved one, what controllers see, and, but for VERIFY_AND_SAVE, what forwards."""
         if pipeline is None:
             if self._pipeline is self._forwarding or self._pipeline is None:
@@ -124,7 +146,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
             self._attach(pipeline)
             self._install(pipeline)
             if self._forwarding not in (None, pipeline):
-                self._notify_now(self._forwarding)  # What waiting packets left for controllers.
+                self._tell(self._forwarding)  # What waiting packets left for controllers.
             self._forwarding = pipeline
             self._news.set()
         self._pipeline = pipeline
@@ -152,10 +174,10 @@ class Service(p4r_grpc.P4RuntimeServicer):
         """Applies updates; each that fails has its own error in the status details."""
         errors: list[Any] = []
         try:
-            self._arbiter.require_primary(request)
+            role = self._arbiter.require_primary(request)
             batch.require_mode(request.atomicity)
-            parts = (request.updates, request.atomicity)
-            errors = await self._alone(request, lambda: asyncio.to_thread(batch.write, self._current(), *parts))
+            with self._change():
+                errors = await _alone(role.writing, lambda: self._write(request, context.peer()))
             self._news.set()
         except EntityError as error:
             await _abort(context, error.code, str(error))
@@ -163,39 +185,67 @@ class Service(p4r_grpc.P4RuntimeServicer):
             await _abort(context, rpc_code.UNKNOWN, "some updates failed", errors)
         return p4r.WriteResponse()
 
+    async def _write(self, request: Any, client: str) -> list[Any]:
+        """What batch.write gives. Others write between the updates of a batch unless it is all or none."""
+        self._arbiter.require_primary(request)
+        work = Work(batch.write(self._current(), request.updates, request.atomicity))
+        if request.atomicity == p4r.WriteRequest.CONTINUE_ON_ERROR:
+            async with self._changing:
+                work.advance()
+            while not work.ended:
+                async with self._changing, self._turns.of(client):
+                    work.advance()
+        else:
+            async with self._changing:
+                work.advance()
+                while not work.ended:
+                    async with self._turns.of(client):
+                        work.advance()
+        return work.result
+
     async def Read(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        """The entities that each part of the request asks for, in messages of a few hundred."""
-        found: list[Any] = []
+        """The entities that each part of the request asks for, in messages of a few dozen.
+
+        Others read and write between two messages: each entity is as it is when its turn comes.
+        """
         errors: list[Any] = []
         try:
             self._arbiter.require_reader(request)
-            requests = request.entities
-            found, errors = await self._alone(None, lambda: asyncio.to_thread(batch.read, self._current(), requests))
+            work = Work(batch.read(self._current(), request.entities))
+            for message in work.advance():
+                yield message
+            while not work.ended:
+                async with self._turns.of(context.peer()):
+                    found = work.advance()
+                for message in found:
+                    yield message
+            errors = work.result
         except EntityError as error:
             await _abort(context, error.code, str(error))
-        for message in found:
-            yield message
         if errors:
             await _abort(context, rpc_code.UNKNOWN, "some reads failed", errors)
 
-    async def _alone(self, request: Any, work: Callable[[], Awaitable[_Result]]) -> _Result:
-        """Does `work` while no other request has the state, and to its end even if the caller goes away.
-
-        `request`, if there is one, is checked to be of a primary controller once it is its turn. Raises EntityError.
-        """
-
-        async def run() -> _Result:
-            async with self._busy:
-                if request is not None:
-                    self._arbiter.require_primary(request)
-                return await work()
-
-        return await asyncio.shield(run())
+    @contextlib.contextmanager
+    def _change(self) -> Generator[None]:
+        """A request that changes something, while it waits and is at work. Raises EntityError if there are too many."""
+        if self._changes >= _MOST_CHANGES:
+            text = f"{self._changes} writes and pipelines wait or are at work, the most there may be: wait for answers"
+            raise EntityError(rpc_code.RESOURCE_EXHAUSTED, text)
+        self._changes += 1
+        try:
+            yield
+        finally:
+            self._changes -= 1
 
     async def StreamChannel(self, request_iterator: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
         """Arbitration, packets in and out, digests and idle entries."""
+        if self._streams >= _MOST_STREAMS:
+            text = f"there are {_MOST_STREAMS} streams, the most there may be"
+            await _abort(context, rpc_code.RESOURCE_EXHAUSTED, text)
         outbox = Outbox(self._losses)
         client = Client(outbox.send)
+        self._streams += 1
+        self._admit(client, outbox)
         listener = asyncio.create_task(self._listen(request_iterator, client, outbox))
         try:
             while not isinstance(message := await outbox.next(), End):
@@ -203,17 +253,29 @@ class Service(p4r_grpc.P4RuntimeServicer):
         finally:
             listener.cancel()
             self._arbiter.leave(client)
+            self._strangers.pop(client, None)
+            self._streams -= 1
         if message.failure is not None:
             await _abort(context, message.failure.code, str(message.failure))
+
+    def _admit(self, client: Client, outbox: Outbox) -> None:
+        """Who has not taken part in an arbitration for longest makes room for a new stream."""
+        if len(self._strangers) >= _MOST_STRANGERS:
+            oldest = self._strangers.pop(next(iter(self._strangers)))
+            text = f"{_MOST_STRANGERS} newer streams have sent no arbitration update either: send one first"
+            oldest.end(EntityError(rpc_code.RESOURCE_EXHAUSTED, text))
+        self._strangers[client] = outbox
 
     async def _listen(self, requests: AsyncIterator[Any], client: Client, outbox: Outbox) -> None:
         failure: EntityError | None = None
         try:
             async for request in requests:
                 if request.WhichOneof("update") == "arbitration":
-                    if self._arbiter.update(client, request.arbitration):
+                    role = self._arbiter.update(client, request.arbitration)
+                    self._strangers.pop(client, None)
+                    if client.is_primary:
                         # The new primary may write only after what an earlier one had begun is done.
-                        async with self._busy:
+                        async with role.writing:
                             self._arbiter.notify(client)
                 else:
                     await self._serve(client, request)
@@ -228,26 +290,22 @@ class Service(p4r_grpc.P4RuntimeServicer):
             if not client.is_primary:
                 raise EntityError(rpc_code.PERMISSION_DENIED, "only a primary controller sends packets and acks")
             kind = request.WhichOneof("update")
-            async with self._busy:
-                if kind == "packet":
-                    await self._send_packet(request.packet)
-                elif kind == "digest_ack":
-                    pipeline = self._forwarding_now()
-                    # What was learned before the ack came is still a repetition.
-                    self._notify_now(pipeline)
-                    acknowledge(pipeline, request.digest_ack)
-                else:
-                    raise EntityError(rpc_code.UNIMPLEMENTED, f"{kind or 'an empty message'} is not supported here")
+            if kind == "packet":
+                self._send_packet(request.packet)
+            elif kind == "digest_ack":
+                acknowledge(self._forwarding_now(), request.digest_ack)
+            else:
+                raise EntityError(rpc_code.UNIMPLEMENTED, f"{kind or 'an empty message'} is not supported here")
         except EntityError as error:
             client.send(_stream_error(request, error))
 
-    async def _send_packet(self, message: Any) -> None:
+    def _send_packet(self, message: Any) -> None:
         header = self._forwarding_now().schema.packet_headers.get("packet_out")
         frame = packet_out(header, message)
         if self._cpu is None:
             raise EntityError(rpc_code.FAILED_PRECONDITION, "the switch has no CPU port: start it with --cpu-port")
         try:
-            await asyncio.to_thread(self._cpu.inject, self._cpu.number, frame)
+            self._cpu.inject(self._cpu.number, frame)
         except PortError as error:
             raise EntityError(rpc_code.RESOURCE_EXHAUSTED, str(error)) from None
 
@@ -286,18 +344,22 @@ class Service(p4r_grpc.P4RuntimeServicer):
             self._news.clear()
             wait = None
             if pipeline is not None:
-                async with self._busy:
-                    self._notify_now(pipeline)
-                    due = next_time(pipeline)
+                began = time.perf_counter()
+                sent, due = self._tell(pipeline)
+                await asyncio.sleep(_REST * sent + 3 * (time.perf_counter() - began))
                 if due is not None:
-                    wait = max(due - pipeline.state.clock(), _SHORTEST_WAIT) / 1e9
+                    wait = max(due - pipeline.state.clock(), 0) / 1e9
             with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
                 await asyncio.wait_for(self._news.wait(), wait)
 
-    def _notify_now(self, pipeline: Pipeline) -> None:
-        for message in notifications(pipeline, pipeline.state.clock()):
-            for client in self._arbiter.primaries:
+    def _tell(self, pipeline: Pipeline) -> tuple[int, int | None]:
+        """Sends some of what is due. How many messages that were, and when to go on, in ns of the packets' clock."""
+        messages, due = notifications(pipeline, pipeline.state.clock())
+        primaries = self._arbiter.primaries
+        for message in messages:
+            for client in primaries:
                 client.send(message)
+        return len(messages) * len(primaries), due
 
     def _forwarding_now(self) -> Pipeline:
         if self._forwarding is None:
@@ -323,6 +385,19 @@ def _stream_error(request: Any, error: EntityError) -> Any:
     else:
         response.error.other.SetInParent()
     return response
+
+
+async def _alone(lock: asyncio.Lock, work: Callable[[], Awaitable[_Result]]) -> _Result:
+    """Does `work` with a lock. The caller may go away before it has begun; from then on it is done to its end."""
+
+    async def run() -> _Result:
+        try:
+            return await work()
+        finally:
+            lock.release()
+
+    await lock.acquire()
+    return await asyncio.shield(run())
 
 
 async def _abort(context: Any, code: int, message: str, errors: list[Any] | None = None) -> NoReturn:

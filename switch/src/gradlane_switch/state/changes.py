@@ -106,10 +106,10 @@ class Changes:
         if not self._collect("REGISTERS", index=index, first=first, count=count, values=values):
             runtime().gl_registers_write(self._state, index, first, count, values)
 
-    def write_meter(self, index: int, cell: int, config: tuple[int, int, int, int, int]) -> None:
-        """Configures a meter cell."""
-        if not self._collect("METER", index=index, first=cell, meter=config):
-            runtime().gl_meter_write(self._state, index, cell, config)
+    def write_meters(self, index: int, first: int, count: int, config: tuple[int, int, int, int, int]) -> None:
+        """Configures meter cells."""
+        if not self._collect("METERS", index=index, first=first, count=count, meter=config):
+            runtime().gl_meters_write(self._state, index, first, count, config)
 
     def clear_meters(self, index: int, first: int, count: int) -> None:
         """Zeroes the counts of meter cells."""

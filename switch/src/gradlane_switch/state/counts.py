@@ -39,6 +39,11 @@ def meter_config(rates: MeterRates | None) -> tuple[int, int, int, int, int]:
     return (0, 0, 0, 0, 0) if rates is None else (rates.cir, rates.cburst, rates.pir, rates.pburst, 1)
 
 
+def meter_rates(config: Any) -> MeterRates | None:
+    """The rates in a gl_meter_config; None if it is the default."""
+    return MeterRates(config.cir, config.cbs, config.pir, config.pbs) if config.configured else None
+
+
 def colours_of(out: Any, first: int) -> Colours:
     """The three counters of the C side from `first` on."""
     return Colours(*(CounterValue(out[first + n].packets, out[first + n].bytes) for n in range(3)))

@@ -1,11 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Digests: what the program learns, gathered into lists for the controller (P4Runtime specification, 9.7)."""
+"""Digests: what the program learns, in lists for the controller (P4Runtime specification, 9.7).
+
+The C side keeps each value once until it is acknowledged, and has room for so many.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
 
-Values = tuple[int, ...]
+from gradlane_switch.ir.program import Digest, Program
+from gradlane_switch.native.ffi import NULL, ffi, runtime
+from gradlane_switch.state.changes import check_memory
+
+MOST_VALUES = 128
+"""Of a list, whatever the controller would take: lists are made one by one, and none is to take long."""
 
 
 @dataclass(frozen=True)
@@ -19,72 +30,78 @@ class DigestConfig:
 
 @dataclass(frozen=True)
 class DigestList:
-    """What one message reports: distinct values."""
+    """What one message reports: distinct values, a number per field each. `digest`: its index in the program."""
 
+    digest: int
     list_id: int
-    values: tuple[Values, ...]
+    values: tuple[tuple[int, ...], ...]
 
 
-@dataclass
-class _Sent:
-    values: tuple[Values, ...]
-    at: int
+class Digests:
+    """The digests that a controller wants; `state` is the C side's.
 
-
-@dataclass
-class DigestBuffer:
-    """The values of one digest that wait to be reported, and those that were reported and not acknowledged yet.
-
-    Times are in ns of any clock that does not go back.
+    A digest's index is that of the first place where the program learns with its name. Times are in ns of the packets'
+    clock.
     """
 
-    config: DigestConfig
-    _waiting: dict[Values, None] = field(default_factory=dict[Values, None])
-    _since: int = 0
-    _unacknowledged: dict[int, _Sent] = field(default_factory=dict[int, _Sent])
-    _reported: set[Values] = field(default_factory=set[Values])
-    _last_id: int = 0
+    def __init__(self, state: Any, program: Program) -> None:
+        self._state = state
+        self._program = program
+        self._configs: dict[int, DigestConfig] = {}
+        self._turn = 0  # who is looked at first
+        self._list_id = ffi.new("uint64_t *")
 
-    def add(self, values: Values, now: int) -> DigestList | None:
-        """Takes what the program learned; a list, if that makes one full."""
-        self._forget(now)
-        if values in self._reported or values in self._waiting:
-            return None
-        if not self._waiting:
-            self._since = now
-        self._waiting[values] = None
-        full = self.config.max_list_size and len(self._waiting) >= self.config.max_list_size
-        return self._send(now) if full or not self.config.max_timeout else None
+    def config(self, digest: int) -> DigestConfig | None:
+        """How a digest is reported; None: nobody wants it."""
+        return self._configs.get(digest)
 
-    def due(self, now: int) -> DigestList | None:
-        """A list, if its time has come."""
-        self._forget(now)
-        return self._send(now) if self._waiting and now - self._since >= self.config.max_timeout else None
+    def want(self, digest: int, config: DigestConfig | None) -> None:
+        """Begins to report a digest, changes how, or (None) ends that. Raises MemoryError."""
+        size = sum(_octets(self._program.digests[digest]))
+        native = NULL
+        if config is not None:
+            native = ffi.new("gl_digest_config *", (config.max_timeout, config.ack_timeout, config.max_list_size))
+        check_memory(runtime().gl_digest_want(self._state, digest, size, native))
+        if config is None:
+            self._configs.pop(digest, None)
+        else:
+            self._configs[digest] = config
+
+    def take(self, now: int) -> DigestList | None:
+        """A list that is due, of the digest whose turn it is; None if there is none."""
+        wanted = list(self._configs)
+        for place in range(len(wanted)):
+            digest = wanted[(self._turn + place) % len(wanted)]
+            octets = _octets(self._program.digests[digest])
+            out = ffi.new("uint8_t[]", MOST_VALUES * sum(octets) or 1)
+            count = runtime().gl_digest_take(self._state, digest, now, MOST_VALUES, out, self._list_id)
+            if count:
+                self._turn = (self._turn + place + 1) % len(wanted)
+                content, size = bytes(ffi.buffer(out)), sum(octets)
+                values = tuple(tuple(_numbers(content, octets, number * size)) for number in range(count))
+                return DigestList(digest, self._list_id[0], values)
+        return None
 
     @property
     def deadline(self) -> int | None:
-        """When `due` will give a list; None if nothing waits."""
-        return self._since + self.config.max_timeout if self._waiting else None
+        """When `take` will have a list; None if nothing waits."""
+        earliest = min((runtime().gl_digest_due(self._state, digest) for digest in self._configs), default=_NEVER)
+        return None if earliest == _NEVER else earliest
 
-    def acknowledge(self, list_id: int) -> None:
+    def acknowledge(self, digest: int, list_id: int) -> None:
         """The controller has dealt with a list: the same values are reported again when they are learned again."""
-        sent = self._unacknowledged.pop(list_id, None)
-        if sent is not None:
-            self._reported.difference_update(sent.values)
+        if digest in self._configs:
+            runtime().gl_digest_ack(self._state, digest, list_id)
 
-    def _send(self, now: int) -> DigestList:
-        self._last_id += 1
-        result = DigestList(self._last_id, tuple(self._waiting))
-        self._waiting.clear()
-        if self.config.ack_timeout:
-            self._unacknowledged[result.list_id] = _Sent(result.values, now)
-            self._reported.update(result.values)
-        return result
 
-    def _forget(self, now: int) -> None:
-        """Drops lists that the controller has not acknowledged in time. They are in order of time."""
-        while self._unacknowledged:
-            oldest = next(iter(self._unacknowledged))
-            if now - self._unacknowledged[oldest].at < self.config.ack_timeout:
-                return
-            self.acknowledge(oldest)
+_NEVER = (1 << 64) - 1
+
+
+def _octets(digest: Digest) -> list[int]:
+    """Bytes of each field of a value."""
+    return [(item.width + 7) // 8 for item in digest.fields]
+
+
+def _numbers(content: bytes, octets: list[int], start: int) -> Iterator[int]:
+    for end, size in zip(accumulate(octets, initial=start), octets, strict=False):
+        yield int.from_bytes(content[end : end + size], "big")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program sends to its controller, digests and packets to the CPU port, and messages to the log."""
+"""What a program sends to its controller through the CPU port, and to the log. Digests are in digests.py."""
 
 from __future__ import annotations
 
@@ -14,15 +14,6 @@ from gradlane_switch.ir.program import Program
 from gradlane_switch.native.ffi import ffi, runtime
 
 _LONGEST_MAIL = 1 << 17
-
-
-@dataclass(frozen=True)
-class LearnedData:
-    """A digest: its index in the program (the first with its name), and a number per field."""
-
-    digest: int
-    values: tuple[int, ...]
-    time: int
 
 
 @dataclass(frozen=True)
@@ -42,7 +33,7 @@ class LogMessage:
     source: str
 
 
-Mail = LearnedData | PacketToCpu | LogMessage
+Mail = PacketToCpu | LogMessage
 
 
 class Mailbox:
@@ -51,11 +42,8 @@ class Mailbox:
     def __init__(self, state: Any, program: Program) -> None:
         self._state = state
         self._program = program
-        names = [item.name for item in program.digests]
-        # The program has a list for each place where it learns; those of a name are one digest.
-        self._first_digest = [names.index(name) for name in names]
         self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        """Readable when there may be mail."""
+        """Readable when there may be mail, or a list of a digest."""
         weakref.finalize(self, os.close, self.fd)
         self._head = ffi.new("gl_mail_head *")
         self._bytes = ffi.new("uint8_t[]", _LONGEST_MAIL)
@@ -67,7 +55,7 @@ class Mailbox:
         runtime().gl_controller(self._state, number, self.fd)
 
     def take(self) -> Iterator[Mail]:
-        """What the program has sent since the last call, oldest first."""
+        """What the program has sent, and is not taken yet: of each port the oldest first, and the ports in turn."""
         head = self._head
         with contextlib.suppress(BlockingIOError):  # There may be mail all the same.
             os.eventfd_read(self.fd)
@@ -75,16 +63,6 @@ class Mailbox:
             content = bytes(ffi.buffer(self._bytes, head.length))
             if head.kind == runtime().GL_MAIL_PACKET:
                 yield PacketToCpu(head.id, content, head.time)
-            elif head.kind == runtime().GL_MAIL_LOG:
+            else:
                 message = self._program.messages[head.id]
                 yield LogMessage(message.filled(memoryview(content).cast("Q").tolist()), message.source)
-            else:
-                yield LearnedData(self._first_digest[head.id], self._learned(head.id, content), head.time)
-
-    def _learned(self, digest: int, content: bytes) -> tuple[int, ...]:
-        values: list[int] = []
-        for item in self._program.digests[digest].fields:
-            octets = (item.width + 7) // 8
-            values.append(int.from_bytes(content[:octets], "big"))
-            content = content[octets:]
-        return tuple(values)

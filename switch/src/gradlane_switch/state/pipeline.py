@@ -12,6 +12,7 @@ from gradlane_switch.native.ffi import LoadedProgram
 from gradlane_switch.p4info.join import join, with_match_kinds
 from gradlane_switch.p4info.references import join_references
 from gradlane_switch.p4info.schema import Schema
+from gradlane_switch.state.names import NameState
 from gradlane_switch.state.program_state import Lock, State
 from gradlane_switch.state.references import ReferenceState
 
@@ -32,7 +33,8 @@ class Pipeline:
     def begin(self, lock: Lock) -> None:
         """Starts anew, with the state that the program has at first."""
         self.state = State(self.program, lock)
-        self.references = ReferenceState(self._references)
+        self.names = NameState(self.schema)
+        self.references = ReferenceState(self._references, self.names)
         with self.references.deferred():
             for schema in self.schema.tables.values():
                 table = self.state.tables[schema.index]

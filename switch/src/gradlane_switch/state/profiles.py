@@ -7,6 +7,7 @@ these numbers, as behind simple_switch_grpc. The lowest free number comes first.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import Any
@@ -129,12 +130,12 @@ class _Numbers:
 
 
 class ProfileState:
-    """Members and groups of one action profile. `actions` are those of its tables, in order."""
+    """Members and groups of one action profile. `positions`: where its tables have each of their actions."""
 
-    def __init__(self, changes: Changes, program: Program, actions: tuple[int, ...]) -> None:
+    def __init__(self, changes: Changes, program: Program, positions: Mapping[int, int]) -> None:
         self._changes = changes
         self._program = program
-        self._actions = actions
+        self._positions = positions
         self._members: dict[int, _Member] = {}
         self._groups: dict[int, _Group] = {}
         self._numbers = _Numbers()
@@ -258,14 +259,14 @@ class ProfileState:
                     self._numbers.give(number)
 
     def _new_entry(self, call: ActionCall) -> Any:
-        most = max(sum(map(words_of, self._program.actions[index].params)) for index in self._actions)
+        most = max(sum(map(words_of, self._program.actions[index].params)) for index in self._positions)
         entry = ffi.gc(entry_or_memory_error(runtime().gl_member_new(most)), runtime().gl_member_free)
         self._set(entry, call)
         return entry
 
     def _set(self, entry: Any, call: ActionCall) -> None:
         arguments = argument_words(self._program.actions[call.action].params, call.arguments)
-        position = self._actions.index(call.action)
+        position = self._positions[call.action]
         self._changes.set_entry(entry, position, arguments, NULL)
 
     def _new_choice(self, parts: list[_Part]) -> Any:

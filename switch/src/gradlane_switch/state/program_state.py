@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from gradlane_switch.ir.expressions import join_words, split_words, words_of
 from gradlane_switch.ir.program import Program
 from gradlane_switch.native.ffi import ffi, runtime
 from gradlane_switch.state.changes import Changes, check_memory, entry_or_memory_error
-from gradlane_switch.state.counts import Colours, CounterValue, MeterRates, colours_of, meter_config
-from gradlane_switch.state.digests import DigestBuffer
+from gradlane_switch.state.counts import Colours, CounterValue, MeterRates, colours_of, meter_config, meter_rates
+from gradlane_switch.state.digests import Digests
 from gradlane_switch.state.mailbox import Mailbox
 from gradlane_switch.state.profiles import ProfileState
 from gradlane_switch.state.replicas import CloneSession, Group
@@ -29,13 +29,15 @@ class Losses:
     """What the program could not have.
 
     `out_of_range`: accesses beyond the end of a counter, meter or register, which change nothing. `endless`: packets
-    that were resubmitted, recirculated or cloned too often. `mail`: messages to the controller that found no room.
-    `log`: messages of the program to the log that were too many. `assertions`: packets for which one did not hold.
+    that were resubmitted, recirculated or cloned too often. `packets`, `digests`: packets to the controller, and values
+    of digests, that came faster than they were taken. `log`: messages of the program to the log that were too many.
+    `assertions`: packets for which one did not hold.
     """
 
     out_of_range: int
     endless: int
-    mail: int
+    packets: int
+    digests: int
     log: int
     assertions: int
 
@@ -55,13 +57,13 @@ class State:
         self.lock = lock
         library = runtime()
         tables = len(program.tables) + len(program.value_sets)
-        counts = (tables, len(program.counters), len(program.meters), len(program.registers))
+        counts = (tables, len(program.counters), len(program.meters), len(program.registers), len(program.digests))
         self.handle: Any = ffi.gc(
             entry_or_memory_error(library.gl_state_new(lock.handle, *counts)), library.gl_state_free
         )
         self.changes = Changes(self.handle)
         self.profiles = [
-            ProfileState(self.changes, program, _actions_of(program, number)) for number in range(len(program.profiles))
+            ProfileState(self.changes, program, _positions(program, number)) for number in range(len(program.profiles))
         ]
         self.tables = [
             TableState(
@@ -84,11 +86,9 @@ class State:
             check_memory(library.gl_state_meter(self.handle, index, meter.size, meter.counts_bytes))
         for index, register in enumerate(program.registers):
             check_memory(library.gl_state_register(self.handle, index, register.size, words_of(register.width)))
-        self.meters: dict[tuple[int, int], MeterRates] = {}
         self.groups: dict[int, Group] = {}
         self.sessions: dict[int, CloneSession] = {}
-        self.digests: dict[int, DigestBuffer] = {}
-        """The digests that a controller wants, by index."""
+        self.digests = Digests(self.handle, program)
         self.clock: Callable[[], int] = time.monotonic_ns
         """The time in ns that packets are stamped with."""
         self.has_port: Callable[[int], bool] = lambda number: 0 <= number < runtime().GL_DROP_PORT
@@ -117,13 +117,15 @@ class State:
         words = words_of(self.program.registers[register].width)
         self.changes.write_registers(register, first, count, split_words(value, words))
 
-    def write_meter(self, meter: int, cell: int, rates: MeterRates | None) -> None:
-        """Configures a meter cell, full of tokens; None is the default: every packet is green."""
-        self.changes.write_meter(meter, cell, meter_config(rates))
-        if rates is None:
-            self.meters.pop((meter, cell), None)
-        else:
-            self.meters[meter, cell] = rates
+    def write_meters(self, meter: int, first: int, count: int, rates: MeterRates | None) -> None:
+        """Configures `count` meter cells from `first` on, full of tokens. None, the default: all packets are green."""
+        self.changes.write_meters(meter, first, count, meter_config(rates))
+
+    def read_meters(self, meter: int, first: int, count: int) -> list[MeterRates | None]:
+        """What `count` meter cells from `first` on are configured with."""
+        out = ffi.new("gl_meter_config[]", count)
+        runtime().gl_meters_configured(self.handle, meter, first, count, out)
+        return [meter_rates(item) for item in out]
 
     def read_colours(self, meter: int, first: int, count: int) -> list[Colours]:
         """What `count` meter cells from `first` on have counted."""
@@ -163,9 +165,10 @@ class State:
         """What the program could not have since it was loaded."""
         out = ffi.new("gl_losses *")
         runtime().gl_losses_read(self.handle, out)
-        return Losses(out.out_of_range, out.endless, out.mail, out.log, out.assertions)
+        return Losses(**{field.name: getattr(out, field.name) for field in fields(Losses)})
 
 
-def _actions_of(program: Program, profile: int) -> tuple[int, ...]:
-    """The actions of an action profile: those of its tables, which all have the same."""
-    return next((table.actions for table in program.tables if table.profile == profile), ())
+def _positions(program: Program, profile: int) -> dict[int, int]:
+    """Where the tables of an action profile have their actions. They have the same ones, or copies of them."""
+    tables = [table for table in program.tables if table.profile == profile]
+    return {number: position for table in tables for position, number in enumerate(table.actions)}

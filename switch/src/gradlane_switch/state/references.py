@@ -13,6 +13,7 @@ from finsy.proto import rpc_code
 from gradlane_switch.errors import EntityError
 from gradlane_switch.ir.tables import ActionCall
 from gradlane_switch.p4info.references import GROUPS, Place, References
+from gradlane_switch.state.names import NameState, Uses
 from gradlane_switch.state.profiles import ActionSet, Chosen
 from gradlane_switch.state.tables import Entry
 
@@ -33,10 +34,14 @@ Names = list[tuple[str, Target]]
 
 
 class ReferenceState:
-    """References of a program, counted, and kept whole: each change is made in the context of one of these methods."""
+    """References of a program, counted, and kept whole: each change is made in the context of one of these methods.
 
-    def __init__(self, references: References) -> None:
+    So `names` learns of it as well.
+    """
+
+    def __init__(self, references: References, names: NameState) -> None:
         self._references = references
+        self._names = names
         self._places: dict[int, list[Place]] = {}
         for place in references.places:
             self._places.setdefault(place.table, []).append(place)
@@ -51,11 +56,13 @@ class ReferenceState:
         it would refer to what is not there, FAILED_PRECONDITION if others refer to what would go.
         """
         refers = self._of_entry(table, new), self._of_entry(table, old)
-        return self._changing(*refers, self._targets(table, new), self._targets(table, old))
+        named = self._names.of_entry(table, new), self._names.of_entry(table, old)
+        return self._changing(*refers, self._targets(table, new), self._targets(table, old), *named)
 
     def member(self, old: ActionCall | None, new: ActionCall | None) -> AbstractContextManager[None]:
         """Around the change of an action profile's member. As `entry`."""
-        return self._changing(self._of_call(new), self._of_call(old), [], [])
+        named = self._names.of_call(new), self._names.of_call(old)
+        return self._changing(self._of_call(new), self._of_call(old), [], [], *named)
 
     def group(self, number: int, *, old: bool, new: bool) -> AbstractContextManager[None]:
         """Around the change of a multicast group, which was there or not, and will be or not. Raises as `entry`."""
@@ -76,13 +83,20 @@ class ReferenceState:
 
     @contextmanager
     def _changing(
-        self, new: Names, old: Names, new_targets: list[Target], old_targets: list[Target]
+        self,
+        new: Names,
+        old: Names,
+        new_targets: list[Target],
+        old_targets: list[Target],
+        new_named: Uses = (),
+        old_named: Uses = (),
     ) -> Generator[None]:
         if not self._deferred:
             self._check(new, old, new_targets, old_targets)
         yield
         _count(self._present, new_targets, old_targets)
         _count(self._uses, [target for _, target in new], [target for _, target in old])
+        self._names.count(new_named, old_named)
 
     def _check(self, new: Names, old: Names, new_targets: list[Target], old_targets: list[Target]) -> None:
         for name, target in new:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from gradlane_switch.ir.layout import TableKind, argument_words, layout_of, most_argument_words, pack
@@ -136,11 +136,11 @@ class TableState:
         """Whether a miss does what the program says, and no controller has changed it."""
         return self.default == self.initial_default
 
-    def read_counter(self, key: EntryKey | None) -> CounterValue:
-        """The direct counter of an entry, or of the default entry."""
-        out = ffi.new("gl_counter *")
-        runtime().gl_entry_counter_read(self._state, self._handle(key), out)
-        return CounterValue(out.packets, out.bytes)
+    def read_counters(self, keys: Sequence[EntryKey | None]) -> list[CounterValue]:
+        """The direct counters of entries; None is the default entry."""
+        out = ffi.new("gl_counter[]", len(keys))
+        runtime().gl_entry_counters_read(self._state, len(keys), list(map(self._handle, keys)), out)
+        return [CounterValue(item.packets, item.bytes) for item in out]
 
     def write_counter(self, key: EntryKey | None, value: CounterValue) -> None:
         """Sets the direct counter of an entry, or of the default entry."""
@@ -154,11 +154,11 @@ class TableState:
         else:
             self.meters[key] = rates
 
-    def read_colours(self, key: EntryKey) -> Colours:
-        """What the direct meter of an entry has counted."""
-        out = ffi.new("gl_counter[]", 3)
-        runtime().gl_entry_meter_read(self._state, self._handles[key], out)
-        return colours_of(out, 0)
+    def read_colours(self, keys: Sequence[EntryKey]) -> list[Colours]:
+        """What the direct meters of entries have counted."""
+        out = ffi.new("gl_counter[]", 3 * len(keys))
+        runtime().gl_entry_meters_read(self._state, len(keys), list(map(self._handle, keys)), out)
+        return [colours_of(out, 3 * number) for number in range(len(keys))]
 
     def clear_colours(self, key: EntryKey) -> None:
         """Zeroes that."""
@@ -187,9 +187,11 @@ class TableState:
         """The earliest time at which an entry may have been idle for too long; None if none can."""
         return self._idle[0][0] if self._idle else None
 
-    def expired(self, now: int) -> Iterator[Entry]:
-        """The entries that have not been hit for their timeout, which restarts then."""
-        while self._idle and self._idle[0][0] <= now:
+    def expired(self, now: int, looks: Iterator[object]) -> Iterator[Entry]:
+        """The entries that have not been hit for their timeout, which restarts then. Each look at one takes an item."""
+        for _ in looks:
+            if not self._idle or self._idle[0][0] > now:
+                return
             end, _, key = heapq.heappop(self._idle)
             entry = self.entries.get(key)
             if entry is None or self._idle_end.get(key) != end:

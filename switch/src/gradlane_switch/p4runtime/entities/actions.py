@@ -10,8 +10,9 @@ from finsy.proto import p4r, rpc_code
 
 from gradlane_switch.errors import EntityError
 from gradlane_switch.ir.tables import ActionCall, FieldKey
-from gradlane_switch.p4info.bytestrings import decode, encode, invalid
+from gradlane_switch.p4info.bytestrings import invalid
 from gradlane_switch.p4info.schema import ActionSchema, TableSchema
+from gradlane_switch.p4info.translation import decode_value, encode_value
 
 
 def decode_action(schema: TableSchema, table_action: Any, *, default: bool) -> ActionCall:
@@ -50,8 +51,12 @@ def _decode_params(action: ActionSchema, params: Iterable[Any]) -> tuple[int, ..
     if len(given) < len(known):
         missing = next(what for number, what in known.items() if number not in given)
         raise invalid(f"{missing} is missing")
+    translations = action.translations
     return tuple(
-        [decode(given[number], width, what) for (number, what), width in zip(known.items(), action.widths, strict=True)]
+        [
+            decode_value(given[number], width, what, translations.get(number))
+            for (number, what), width in zip(known.items(), action.widths, strict=True)
+        ]
     )
 
 
@@ -63,5 +68,5 @@ def encode_action(schema: TableSchema, call: ActionCall) -> Any:
     message = p4r.TableAction()
     message.action.action_id = action.id
     for (number, _), value in zip(action.params, call.arguments, strict=True):
-        message.action.params.add(param_id=number, value=encode(value))
+        message.action.params.add(param_id=number, value=encode_value(value, action.translations.get(number)))
     return message

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from finsy.proto import p4r, rpc_code
@@ -11,7 +11,7 @@ from finsy.proto import p4r, rpc_code
 from gradlane_switch.errors import EntityError
 from gradlane_switch.p4info.bytestrings import invalid
 from gradlane_switch.p4info.p4data import decode_data, encode_data
-from gradlane_switch.p4info.schema import ArraySchema
+from gradlane_switch.p4info.schema import ArraySchema, Known
 from gradlane_switch.p4runtime.entities.counts import (
     check_clears,
     colour_data,
@@ -24,17 +24,16 @@ from gradlane_switch.p4runtime.entities.updates import find, modify_only, select
 from gradlane_switch.state.counts import CounterValue
 from gradlane_switch.state.pipeline import Pipeline
 
-_PIECE = 4096  # cells that are read or written in one go, while forwarding waits
+_PIECE = 1024  # cells that are read or written in one go, while forwarding waits
 _Array = TypeVar("_Array", bound=ArraySchema)
 
 
-def pieces(count: int, first: int = 0) -> list[tuple[int, int]]:
+def pieces(count: int) -> Iterator[tuple[int, int]]:
     """(first cell, number of cells) of the pieces in which `count` cells are read or written."""
-    end = first + count
-    return [(start, min(_PIECE, end - start)) for start in range(first, end, _PIECE)]
+    return ((start, min(_PIECE, count - start)) for start in range(0, count, _PIECE))
 
 
-def _selected(arrays: dict[int, _Array], kind: str, number: int, request: Any) -> Iterator[tuple[_Array, int, int]]:
+def _selected(arrays: Known[_Array], kind: str, number: int, request: Any) -> Iterator[tuple[_Array, int, int]]:
     """The arrays that a read means (id 0: all of them), in pieces: first cell and number of cells of each."""
     if number == 0 and request.HasField("index"):
         raise invalid(f"a read of every {kind} has no index")
@@ -43,7 +42,7 @@ def _selected(arrays: dict[int, _Array], kind: str, number: int, request: Any) -
             yield array, first, count
 
 
-def _cells(array: ArraySchema, message: Any) -> list[tuple[int, int]]:
+def _cells(array: ArraySchema, message: Any) -> Iterable[tuple[int, int]]:
     """The cells that a message means, in pieces."""
     if not message.HasField("index"):
         return pieces(array.size)
@@ -71,8 +70,8 @@ def size(pipeline: Pipeline, kind: str, message: Any) -> int:
     return 0 if found is None else 1 if message.HasField("index") else found.size
 
 
-def write_counter(pipeline: Pipeline, kind: int, message: Any) -> None:
-    """Sets cells of an indirect counter. Raises EntityError."""
+def write_counter(pipeline: Pipeline, kind: int, message: Any) -> Iterator[None]:
+    """Sets cells of an indirect counter. Some in each step; raises EntityError in the first one."""
     modify_only(kind, "counter")
     array = find(pipeline.schema.counters, "counter", message.counter_id)
     cells = _cells(array, message)
@@ -80,6 +79,7 @@ def write_counter(pipeline: Pipeline, kind: int, message: Any) -> None:
         value = counter_value(message.data)
         for first, count in cells:
             pipeline.state.write_counters(array.index, first, count, value)
+            yield
 
 
 def read_counters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
@@ -92,10 +92,10 @@ def read_counters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
             yield message
 
 
-def write_meter(pipeline: Pipeline, kind: int, message: Any) -> None:
+def write_meter(pipeline: Pipeline, kind: int, message: Any) -> Iterator[None]:
     """Configures cells of an indirect meter, and clears what they have counted if the message says so.
 
-    Raises EntityError.
+    Some in each step. Raises EntityError in the first one.
     """
     modify_only(kind, "meter")
     array = find(pipeline.schema.meters, "meter", message.meter_id)
@@ -103,19 +103,23 @@ def write_meter(pipeline: Pipeline, kind: int, message: Any) -> None:
     check_clears(message.counter_data, array.name)
     rates = meter_rates(message.config, array.name) if message.HasField("config") else None
     for first, count in cells:
-        for cell in range(first, first + count):
-            pipeline.state.write_meter(array.index, cell, rates)
+        pipeline.state.write_meters(array.index, first, count, rates)
         if message.HasField("counter_data"):
             pipeline.state.clear_colours(array.index, first, count)
+        yield
 
 
 def read_meters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
     """The cells of indirect meters that a request asks for. Raises EntityError."""
     for array, first, count in _selected(pipeline.schema.meters, "meter", request.meter_id, request):
-        for cell, colours in enumerate(pipeline.state.read_colours(array.index, first, count), first):
+        found = zip(
+            pipeline.state.read_meters(array.index, first, count),
+            pipeline.state.read_colours(array.index, first, count),
+            strict=True,
+        )
+        for cell, (rates, colours) in enumerate(found, first):
             message = p4r.MeterEntry(meter_id=array.id)
             message.index.index = cell
-            rates = pipeline.state.meters.get((array.index, cell))
             if rates is not None:
                 message.config.CopyFrom(meter_config(rates))
             if request.HasField("counter_data"):
@@ -123,14 +127,15 @@ def read_meters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
             yield message
 
 
-def write_register(pipeline: Pipeline, kind: int, message: Any) -> None:
-    """Sets cells of a register: one, or without an index all. Raises EntityError."""
+def write_register(pipeline: Pipeline, kind: int, message: Any) -> Iterator[None]:
+    """Sets cells of a register: one, or without an index all. Some in each step. Raises EntityError, in the first."""
     modify_only(kind, "register")
     array = find(pipeline.schema.registers, "register", message.register_id)
     cells = _cells(array, message)
     value = decode_data(message.data, array.data, array.name)
     for first, count in cells:
         pipeline.state.write_registers(array.index, first, count, value)
+        yield
 
 
 def read_registers(pipeline: Pipeline, request: Any) -> Iterator[Any]:

@@ -13,46 +13,40 @@ from gradlane_switch.p4info.bytestrings import invalid
 from gradlane_switch.p4info.p4data import encode_data
 from gradlane_switch.p4info.schema import DigestSchema
 from gradlane_switch.p4runtime.entities.updates import DELETE, check_existence, find, select
-from gradlane_switch.state.digests import DigestBuffer, DigestConfig, DigestList
+from gradlane_switch.state.digests import DigestConfig, DigestList
 from gradlane_switch.state.pipeline import Pipeline
 
 
 def write_digest(pipeline: Pipeline, kind: int, message: Any) -> None:
     """Begins or ends to report a digest, or changes how. Raises EntityError."""
     schema = find(pipeline.schema.digests, "digest", message.digest_id)
-    buffers = pipeline.state.digests
-    exists = schema.index in buffers
-    check_existence(kind, f"digest entry of {schema.name}", exists=exists)
+    digests = pipeline.state.digests
+    check_existence(kind, f"digest entry of {schema.name}", exists=digests.config(schema.index) is not None)
     if kind == DELETE:
-        del buffers[schema.index]
+        digests.want(schema.index, None)
         return
     config = DigestConfig(message.config.max_timeout_ns, message.config.max_list_size, message.config.ack_timeout_ns)
     if min(config.max_timeout, config.max_list_size, config.ack_timeout) < 0:
         raise invalid(f"digest {schema.name}: times and sizes can't be negative")
-    if exists:
-        buffers[schema.index].config = config
-    else:
-        buffers[schema.index] = DigestBuffer(config)
+    digests.want(schema.index, config)
 
 
 def read_digests(pipeline: Pipeline, request: Any) -> Iterator[Any]:
     """The digests that are reported, of those that a request asks for. Raises EntityError."""
     for schema in select(pipeline.schema.digests, "digest", request.digest_id):
-        buffer = pipeline.state.digests.get(schema.index)
-        if buffer is not None:
+        config = pipeline.state.digests.config(schema.index)
+        if config is not None:
             message = p4r.DigestEntry(digest_id=schema.id)
-            message.config.max_timeout_ns = buffer.config.max_timeout
-            message.config.max_list_size = buffer.config.max_list_size
-            message.config.ack_timeout_ns = buffer.config.ack_timeout
+            message.config.max_timeout_ns = config.max_timeout
+            message.config.max_list_size = config.max_list_size
+            message.config.ack_timeout_ns = config.ack_timeout
             yield message
 
 
 def acknowledge(pipeline: Pipeline, message: Any) -> None:
     """Takes a p4.v1.DigestListAck. Raises EntityError."""
     schema = find(pipeline.schema.digests, "digest", message.digest_id)
-    buffer = pipeline.state.digests.get(schema.index)
-    if buffer is not None:
-        buffer.acknowledge(message.list_id)
+    pipeline.state.digests.acknowledge(schema.index, message.list_id)
 
 
 def digest_list(schema: DigestSchema, listed: DigestList) -> Any:

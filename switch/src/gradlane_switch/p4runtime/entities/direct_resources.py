@@ -40,8 +40,8 @@ def _key_message(schema: TableSchema, entry: Entry, *, default: bool) -> Any:
 
 def _direct(
     pipeline: Pipeline, schemas: list[TableSchema], wanted: Any
-) -> Iterator[tuple[TableSchema, TableState, Entry]]:
-    """The entries of tables whose direct resources a request asks for. Raises EntityError."""
+) -> Iterator[tuple[TableSchema, TableState, list[Entry]]]:
+    """The entries of tables whose direct resources a request asks for, a few at a time. Raises EntityError."""
     if wanted.table_id == 0 and (wanted.match or wanted.priority):
         raise invalid("a read of the direct resources of every table (table_id 0) has no match fields and no priority")
     if wanted.table_id:
@@ -50,11 +50,13 @@ def _direct(
         check_default(schemas[0], wanted)
     for schema in schemas:
         table = pipeline.state.tables[schema.index]
-        entries = [entry for entry in selected_entries(schema, table, wanted) if wanted.priority in (0, entry.priority)]
-        if wanted.match and not entries:
+        none = True
+        for some in selected_entries(schema, table, wanted):
+            entries = [entry for entry in some if wanted.priority in (0, entry.priority)]
+            none = none and not entries
+            yield schema, table, entries
+        if wanted.match and none:
             raise no_such_entry(schema)
-        for entry in entries:
-            yield schema, table, entry
 
 
 # Direct counters
@@ -79,14 +81,14 @@ def write_direct_counter(pipeline: Pipeline, kind: int, message: Any) -> None:
 
 
 def read_direct_counters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
-    """The direct counters that a request asks for. Raises EntityError."""
+    """The direct counters that a request asks for; None where there are none among a few. Raises EntityError."""
     wanted = request.table_entry
     if wanted.table_id == 0:
         schemas = [schema for schema in pipeline.schema.tables.values() if schema.direct_counter is not None]
     else:
         schemas = [_direct_counter(pipeline, wanted.table_id)[0]]
-    for schema, table, entry in _direct(pipeline, schemas, wanted):
-        yield _counter_message(schema, table, entry, default=wanted.is_default_action)
+    for schema, table, entries in _direct(pipeline, schemas, wanted):
+        yield from _counter_messages(schema, table, entries, default=wanted.is_default_action) or [None]
 
 
 def snapshot_direct_counter(pipeline: Pipeline, message: Any) -> Iterator[Any]:
@@ -95,7 +97,7 @@ def snapshot_direct_counter(pipeline: Pipeline, message: Any) -> Iterator[Any]:
     key = _counted_key(schema, message.table_entry)
     entry = table.default if key is None else table.entries.get(key)
     if entry is not None:
-        yield _counter_message(schema, table, entry, default=key is None)
+        yield from _counter_messages(schema, table, [entry], default=key is None)
 
 
 def _counted_key(schema: TableSchema, message: Any) -> EntryKey | None:
@@ -106,9 +108,12 @@ def _counted_key(schema: TableSchema, message: Any) -> EntryKey | None:
     return None
 
 
-def _counter_message(schema: TableSchema, table: TableState, entry: Entry, *, default: bool) -> Any:
-    value = table.read_counter(None if default else entry.key)
-    return p4r.DirectCounterEntry(table_entry=_key_message(schema, entry, default=default), data=counter_data(value))
+def _counter_messages(schema: TableSchema, table: TableState, entries: list[Entry], *, default: bool) -> list[Any]:
+    values = table.read_counters([None if default else entry.key for entry in entries])
+    return [
+        p4r.DirectCounterEntry(table_entry=_key_message(schema, entry, default=default), data=counter_data(value))
+        for entry, value in zip(entries, values, strict=True)
+    ]
 
 
 # Direct meters
@@ -137,7 +142,7 @@ def write_direct_meter(pipeline: Pipeline, kind: int, message: Any) -> None:
 
 
 def read_direct_meters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
-    """The direct meters that a request asks for. Raises EntityError."""
+    """The direct meters that a request asks for; None where there are none among a few. Raises EntityError."""
     wanted = request.table_entry
     if wanted.table_id == 0:
         if wanted.is_default_action:
@@ -145,11 +150,12 @@ def read_direct_meters(pipeline: Pipeline, request: Any) -> Iterator[Any]:
         schemas = [schema for schema in pipeline.schema.tables.values() if schema.direct_meter is not None]
     else:
         schemas = [_direct_meter(pipeline, request)[0]]
-    for schema, table, entry in _direct(pipeline, schemas, wanted):
-        found = _meter_message(schema, table, entry)
+    for schema, table, entries in _direct(pipeline, schemas, wanted):
+        messages = [_meter_message(schema, table, entry) for entry in entries]
         if request.HasField("counter_data"):
-            found.counter_data.CopyFrom(colour_data(table.read_colours(entry.key)))
-        yield found
+            for message, colours in zip(messages, table.read_colours([entry.key for entry in entries]), strict=True):
+                message.counter_data.CopyFrom(colour_data(colours))
+        yield from messages or [None]
 
 
 def snapshot_direct_meter(pipeline: Pipeline, message: Any) -> Iterator[Any]:

@@ -2,7 +2,8 @@
 """Writes and reads of P4Runtime entities on a pipeline. The gRPC service and `Switch` both use this.
 
 Each kind of entity has a writer, called with the pipeline, the update's type and the message, and a reader, called with
-the pipeline and the request, which gives the messages asked for. Both raise EntityError.
+the pipeline and the request, which gives the messages asked for. Both raise EntityError. What may take long is done in
+steps: a writer gives what is to be run to its end, a reader gives None now and then.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from gradlane_switch.p4runtime.entities import (
 from gradlane_switch.p4runtime.entities.updates import DELETE, INSERT, MODIFY
 from gradlane_switch.state.pipeline import Pipeline
 
-_WRITERS: dict[str, Callable[[Pipeline, int, Any], None]] = {
+_WRITERS: dict[str, Callable[[Pipeline, int, Any], Iterator[None] | None]] = {
     "table_entry": table_entries.write_table_entry,
     "direct_counter_entry": direct_resources.write_direct_counter,
     "direct_meter_entry": direct_resources.write_direct_meter,
@@ -67,6 +68,12 @@ def write(pipeline: Pipeline, update: Any) -> None:
 
 def apply(pipeline: Pipeline, change: int, entity: Any) -> None:
     """Does to a p4.v1.Entity what an update of a type says, whole or not at all. Raises EntityError."""
+    for _ in steps(pipeline, change, entity):
+        pass
+
+
+def steps(pipeline: Pipeline, change: int, entity: Any) -> Iterator[None]:
+    """As `apply`, in short steps. Raises EntityError in the first one, and then does nothing."""
     if change not in (INSERT, MODIFY, DELETE):
         raise invalid("the update has no type: INSERT, MODIFY or DELETE is wanted")
     kind = entity.WhichOneof("entity")
@@ -74,11 +81,17 @@ def apply(pipeline: Pipeline, change: int, entity: Any) -> None:
         raise invalid("the update has no entity")
     if kind not in _WRITERS:
         raise EntityError(rpc_code.UNIMPLEMENTED, f"writing {_article(kind)} is not supported")
-    _WRITERS[kind](pipeline, change, getattr(entity, kind))
+    pipeline.names.settle()
+    yield from _WRITERS[kind](pipeline, change, getattr(entity, kind)) or ()
 
 
 def read(pipeline: Pipeline, entity: Any) -> Iterator[Any]:
     """The entities (p4.v1.Entity) that a request asks for. Raises EntityError."""
+    return (found for found in read_steps(pipeline, entity) if found is not None)
+
+
+def read_steps(pipeline: Pipeline, entity: Any) -> Iterator[Any]:
+    """As `read`, in short steps: None where there is nothing yet. The state may change between them."""
     kind = entity.WhichOneof("entity")
     if kind is None:
         raise invalid("the request has no entity")
@@ -86,8 +99,9 @@ def read(pipeline: Pipeline, entity: Any) -> Iterator[Any]:
         return  # Every entity of a kind that no pipeline here can have: there are none.
     if kind not in _READERS:
         raise EntityError(rpc_code.UNIMPLEMENTED, f"reading {_article(kind)} is not supported")
+    pipeline.names.settle()
     for message in _READERS[kind](pipeline, getattr(entity, kind)):
-        yield p4r.Entity(**{kind: message})
+        yield None if message is None else p4r.Entity(**{kind: message})
 
 
 def inverse(pipeline: Pipeline, update: Any) -> list[tuple[int, Any]]:
@@ -103,7 +117,7 @@ def inverse(pipeline: Pipeline, update: Any) -> list[tuple[int, Any]]:
     if update.type == INSERT:
         return [(DELETE, update.entity)]
     back = INSERT if update.type == DELETE else MODIFY
-    return [(back, p4r.Entity(**{kind: item})) for item in before]
+    return [(back, p4r.Entity(**{kind: item})) for item in before if item is not None]
 
 
 def _article(kind: str) -> str:

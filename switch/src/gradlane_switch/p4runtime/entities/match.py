@@ -13,6 +13,7 @@ from gradlane_switch.ir.layout import prefix_mask
 from gradlane_switch.ir.tables import FieldKey, MatchKind
 from gradlane_switch.p4info.bytestrings import decode, encode, invalid
 from gradlane_switch.p4info.schema import FieldSchema, TableSchema, ValueSetSchema
+from gradlane_switch.p4info.translation import decode_value, encode_value
 
 
 def decode_match(schema: TableSchema | ValueSetSchema, matches: Iterable[Any]) -> tuple[FieldKey, ...]:
@@ -44,29 +45,33 @@ def _decode_field(field: FieldSchema, item: Any) -> FieldKey:
     return _DECODERS[given](field, item)
 
 
+def _decode(field: FieldSchema, text: bytes) -> int:
+    return decode_value(text, field.key.width, field.what, field.translation)
+
+
 def _decode_exact(field: FieldSchema, item: Any) -> FieldKey:
-    return FieldKey(decode(item.exact.value, field.key.width, field.what))
+    return FieldKey(_decode(field, item.exact.value))
 
 
 def _decode_optional(field: FieldSchema, item: Any) -> FieldKey:
-    return FieldKey(decode(item.optional.value, field.key.width, field.what), field.full)
+    return FieldKey(_decode(field, item.optional.value), field.full)
 
 
 def _decode_lpm(field: FieldSchema, item: Any) -> FieldKey:
-    lpm, width = item.lpm, field.key.width
-    length = lpm.prefix_len
-    if not 0 < length <= width:
-        text = f"prefix length {length} is not in 1..{width} (leave the field out to match all)"
+    lpm, width = item.lpm, field.bits
+    length, shortest = lpm.prefix_len, max(field.excess, 0) + 1
+    if not shortest <= length <= width:
+        text = f"prefix length {length} is not in {shortest}..{width} (leave the field out to match all)"
         raise invalid(f"{field.what}: {text}")
-    value = decode(lpm.value, width, field.what)
+    value = _decode(field, lpm.value)
     if value & ~prefix_mask(length, width):
         raise invalid(f"{field.what}: {value:#x} has bits outside its prefix of {length}")
-    return FieldKey(value, length)
+    return FieldKey(value, length - field.excess)
 
 
 def _decode_ternary(field: FieldSchema, item: Any) -> FieldKey:
-    ternary, width = item.ternary, field.key.width
-    value, mask = decode(ternary.value, width, field.what), decode(ternary.mask, width, field.mask)
+    value, mask = _decode(field, item.ternary.value), decode(item.ternary.mask, field.bits, field.mask)
+    mask = field.full if mask == field.most else mask & field.full
     if mask == 0:
         raise invalid(f"{field.what}: the mask is zero (leave the field out to match all)")
     if value & ~mask:
@@ -75,9 +80,8 @@ def _decode_ternary(field: FieldSchema, item: Any) -> FieldKey:
 
 
 def _decode_range(field: FieldSchema, item: Any) -> FieldKey:
-    width = field.key.width
-    low = decode(item.range.low, width, f"{field.what} low")
-    high = decode(item.range.high, width, f"{field.what} high")
+    low = decode_value(item.range.low, field.key.width, f"{field.what} low", field.translation)
+    high = min(decode(item.range.high, field.bits, f"{field.what} high"), field.full)
     if low > high:
         raise invalid(f"{field.what}: {low} is above {high}")
     if low == 0 and high == field.full:
@@ -101,19 +105,20 @@ def encode_match(schema: TableSchema | ValueSetSchema, match: tuple[FieldKey, ..
         message = p4r.FieldMatch(field_id=field.id)
         match field.key.kind:
             case MatchKind.EXACT:
-                message.exact.value = encode(wanted.value)
+                message.exact.value = encode_value(wanted.value, field.translation)
             case MatchKind.OPTIONAL:
                 if not wanted.operand:
                     continue
-                message.optional.value = encode(wanted.value)
+                message.optional.value = encode_value(wanted.value, field.translation)
             case MatchKind.LPM:
                 if not wanted.operand:
                     continue
-                message.lpm.value, message.lpm.prefix_len = encode(wanted.value), wanted.operand
+                message.lpm.value, message.lpm.prefix_len = encode(wanted.value), wanted.operand + field.excess
             case MatchKind.TERNARY:
                 if not wanted.operand:
                     continue
-                message.ternary.value, message.ternary.mask = encode(wanted.value), encode(wanted.operand)
+                mask = field.most if wanted.operand == field.full else wanted.operand
+                message.ternary.value, message.ternary.mask = encode(wanted.value), encode(mask)
             case MatchKind.RANGE:
                 if (wanted.value, wanted.operand) == (0, (1 << field.key.width) - 1):
                     continue

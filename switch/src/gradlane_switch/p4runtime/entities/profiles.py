@@ -75,7 +75,7 @@ def _check_room(schema: ProfileSchema, profile: ProfileState, more: int) -> None
 def read_members(pipeline: Pipeline, request: Any) -> Iterator[Any]:
     """The members that a request asks for. Raises EntityError."""
     for schema, profile in _selected(pipeline, request.action_profile_id):
-        for number, call in profile.members.items():
+        for number, call in list(profile.members.items()):
             if request.member_id in (0, number):
                 yield p4r.ActionProfileMember(
                     action_profile_id=schema.id,
@@ -168,7 +168,7 @@ def _check_size(schema: ProfileSchema, what: str, size: int, own: int = 0) -> No
 def read_groups(pipeline: Pipeline, request: Any) -> Iterator[Any]:
     """The groups that a request asks for. Raises EntityError."""
     for schema, profile in _selected(pipeline, request.action_profile_id):
-        for number, group in profile.groups.items():
+        for number, group in list(profile.groups.items()):
             if request.group_id in (0, number):
                 message = p4r.ActionProfileGroup(action_profile_id=schema.id, group_id=number, max_size=group.max_size)
                 for item in group.members:

@@ -9,6 +9,7 @@ from typing import Any
 from finsy.proto import p4r, rpc_code
 
 from gradlane_switch.errors import EntityError
+from gradlane_switch.ir.program import DROP_PORT
 from gradlane_switch.p4info.bytestrings import encode, invalid
 from gradlane_switch.p4runtime.entities.updates import DELETE, check_existence
 from gradlane_switch.state.pipeline import Pipeline
@@ -73,9 +74,11 @@ def _replica(what: str, item: Any) -> Replica:
     if item.backup_replicas:
         raise EntityError(rpc_code.UNIMPLEMENTED, f"{what}: backup replicas are not supported")
     numbered = item.WhichOneof("port_kind") == "egress_port"
+    if not numbered and not item.port:
+        raise invalid(f"{what}: a replica has no port")
     port = item.egress_port if numbered else int.from_bytes(item.port, "big")
-    if not 0 < port < 511:
-        raise invalid(f"{what}: {port} is not a port number (1..510)")
+    if port >= DROP_PORT:
+        raise invalid(f"{what}: {port} is not a port number (0..{DROP_PORT - 1}; v1model drops by {DROP_PORT})")
     if item.instance > _MAX_INSTANCE:
         raise invalid(f"{what}: instance {item.instance} is above {_MAX_INSTANCE}")
     return Replica(port, item.instance, numbered)

@@ -162,7 +162,7 @@ def _write_default(pipeline: Pipeline, schema: TableSchema, table: TableState, k
 
 
 def read_table_entries(pipeline: Pipeline, request: Any) -> Iterator[Any]:
-    """The table entries that a request asks for. Raises EntityError."""
+    """The table entries that a request asks for; None where there are none among a few. Raises EntityError."""
     if request.table_id == 0:
         schemas = list(pipeline.schema.tables.values())
         if request.match or request.priority or request.HasField("action"):
@@ -172,20 +172,29 @@ def read_table_entries(pipeline: Pipeline, request: Any) -> Iterator[Any]:
         _check_filters(schemas[0], request)
     for schema in schemas:
         table = pipeline.state.tables[schema.index]
-        counters = request.HasField("counter_data") and schema.direct_counter is not None
-        default = request.is_default_action
-        for entry in selected_entries(schema, table, request):
-            if _wanted(request, schema, entry):
-                message = _table_message(schema, table, entry, counters=counters, default=default)
-                if request.HasField("meter_config") and not default:
-                    _add_meter(table, entry, message)
-                if request.HasField("meter_counter_data") and schema.direct_meter is not None and not default:
-                    colours = table.read_colours(entry.key)
-                    message.meter_counter_data.CopyFrom(colour_data(colours))
-                if request.HasField("time_since_last_hit") and schema.table.timeout:
-                    elapsed = pipeline.state.clock() - table.last_hit(entry.key)
-                    message.time_since_last_hit.elapsed_ns = max(elapsed, 0)
-                yield message
+        for some in selected_entries(schema, table, request):
+            entries = [entry for entry in some if _wanted(request, schema, entry)]
+            yield from _messages(pipeline, schema, table, request, entries) or [None]
+
+
+def _messages(pipeline: Pipeline, schema: TableSchema, table: TableState, request: Any, entries: list[Entry]) -> Any:
+    """A few entries with those of their resources that a request asks for."""
+    default = request.is_default_action
+    counters = request.HasField("counter_data") and schema.direct_counter is not None
+    messages = _table_messages(schema, table, entries, counters=counters, default=default)
+    if not default:
+        keys = [entry.key for entry in entries]
+        if request.HasField("meter_config"):
+            for entry, message in zip(entries, messages, strict=True):
+                _add_meter(table, entry, message)
+        if request.HasField("meter_counter_data") and schema.direct_meter is not None:
+            for colours, message in zip(table.read_colours(keys), messages, strict=True):
+                message.meter_counter_data.CopyFrom(colour_data(colours))
+        if request.HasField("time_since_last_hit") and schema.table.timeout:
+            for key, message in zip(keys, messages, strict=True):
+                elapsed = pipeline.state.clock() - table.last_hit(key)
+                message.time_since_last_hit.elapsed_ns = max(elapsed, 0)
+    return messages
 
 
 def _add_meter(table: TableState, entry: Entry, message: Any) -> None:
@@ -200,7 +209,7 @@ def snapshot_entry(pipeline: Pipeline, message: Any) -> Iterator[Any]:
     counters = schema.direct_counter is not None
     entry = table.default if message.is_default_action else table.entries.get(entry_key(schema, message))
     if entry is not None:
-        found = _table_message(schema, table, entry, counters=counters, default=message.is_default_action)
+        [found] = _table_messages(schema, table, [entry], counters=counters, default=message.is_default_action)
         if entry.constant:
             found.ClearField("action")
         _add_meter(table, entry, found)
@@ -238,9 +247,18 @@ def _wanted(request: Any, schema: TableSchema, entry: Entry) -> bool:
     return True
 
 
-def _table_message(
-    schema: TableSchema, table: TableState, entry: Entry, *, counters: bool, default: bool = False
-) -> Any:
+def _table_messages(
+    schema: TableSchema, table: TableState, entries: list[Entry], *, counters: bool, default: bool
+) -> list[Any]:
+    messages = [_table_message(schema, entry, default=default) for entry in entries]
+    if counters:
+        values = table.read_counters([None if default else entry.key for entry in entries])
+        for value, message in zip(values, messages, strict=True):
+            message.counter_data.CopyFrom(counter_data(value))
+    return messages
+
+
+def _table_message(schema: TableSchema, entry: Entry, *, default: bool) -> Any:
     message = p4r.TableEntry(
         table_id=schema.id,
         action=encode_entry_action(schema, entry.call),
@@ -253,7 +271,4 @@ def _table_message(
     )
     if not default:
         message.match.extend(encode_match(schema, entry.match))
-    if counters:
-        value = table.read_counter(None if default else entry.key)
-        message.counter_data.CopyFrom(counter_data(value))
     return message

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any
 
 from finsy.proto import rpc_code
@@ -15,6 +15,8 @@ from gradlane_switch.p4runtime.entities.match import decode_match
 from gradlane_switch.p4runtime.entities.updates import find
 from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.tables import Entry, EntryKey, TableState
+
+_FEW = 16
 
 
 def find_table(pipeline: Pipeline, number: int) -> tuple[TableSchema, TableState]:
@@ -55,14 +57,19 @@ def check_default(schema: TableSchema, message: Any) -> None:
         raise invalid(f"the default entry of {schema.name} has no meter: a miss is not metered")
 
 
-def selected_entries(schema: TableSchema, table: TableState, request: Any) -> Iterable[Entry]:
-    """The entries that the key fields of a request select. Raises EntityError."""
+def selected_entries(schema: TableSchema, table: TableState, request: Any) -> Iterator[list[Entry]]:
+    """The entries that the key fields of a request select, a few at a time, each as it is when its turn comes.
+
+    Raises EntityError.
+    """
     if request.is_default_action:
-        return [] if table.default is None else [table.default]
-    if not request.match:
-        return list(table.entries.values())
-    match = decode_match(schema, request.match)
-    if schema.ordered and not request.priority:
-        return [entry for entry in table.entries.values() if entry.match == match]
-    found = table.entries.get((match, request.priority))
-    return [] if found is None else [found]
+        yield [] if table.default is None else [table.default]
+        return
+    match = decode_match(schema, request.match) if request.match else None
+    if match is not None and (not schema.ordered or request.priority):
+        keys = [(match, request.priority)]
+    else:
+        keys = list(table.entries)
+    for start in range(0, len(keys), _FEW):
+        some = (table.entries.get(key) for key in keys[start : start + _FEW] if match in (None, key[0]))
+        yield [entry for entry in some if entry is not None]

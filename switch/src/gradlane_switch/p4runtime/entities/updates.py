@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Protocol, TypeVar
 
 from finsy.proto import p4r, rpc_code
 
 from gradlane_switch.errors import EntityError
 from gradlane_switch.p4info.bytestrings import invalid
+from gradlane_switch.p4info.schema import Known
 
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
 
@@ -24,9 +24,12 @@ class _Named(Protocol):
 _Item = TypeVar("_Item", bound=_Named)
 
 
-def find(known: Mapping[int, _Item], kind: str, number: int) -> _Item:
+def find(known: Known[_Item], kind: str, number: int) -> _Item:
     """What has an id. Raises EntityError (NOT_FOUND), which names what there is."""
     item = known.get(number)
+    if number in known.absent:
+        text = f"{kind} {known.absent[number]} is in P4Info, but the program lacks it: no packet could reach it"
+        raise EntityError(rpc_code.NOT_FOUND, text)
     if item is None:
         names = ", ".join(f"{other.name} ({other.id:#x})" for other in known.values())
         text = f"there is no {kind} with the id {number:#x}: there are {names or 'none'}"
@@ -34,7 +37,7 @@ def find(known: Mapping[int, _Item], kind: str, number: int) -> _Item:
     return item
 
 
-def select(known: Mapping[int, _Item], kind: str, number: int) -> list[_Item]:
+def select(known: Known[_Item], kind: str, number: int) -> list[_Item]:
     """What a read asks for by an id; 0 is all of the kind. Raises EntityError."""
     return [find(known, kind, number)] if number else list(known.values())
 

@@ -14,6 +14,8 @@ struct gl_lock {
     pthread_mutex_t mutex;
 };
 
+void gl_lock_init(gl_lock *lock);
+
 static inline void gl_acquire(gl_lock *lock) {
     pthread_mutex_lock(&lock->mutex);
 }

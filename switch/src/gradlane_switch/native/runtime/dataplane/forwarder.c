@@ -95,11 +95,11 @@ int gl_run(gl_dataplane *dp) {
                 more |= take_in(dp, dp->list[i], offset, now);
             }
         }
-        gathered = more ? 0 : now + dp->coalesce;
         uint64_t complete = gl_process_arrived(dp);
         gl_advance_all(dp, complete < now ? complete : now);
         flush_files(dp);
         next = gl_next_event(dp);
+        gathered = more || next == 0 ? 0 : now + dp->coalesce;
         if (!current) {
             generation = dp->generation;
             count = watch(dp, fds);

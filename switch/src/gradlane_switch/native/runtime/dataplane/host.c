@@ -8,8 +8,6 @@
 #include "ports/queues.h"
 #include "ports/send.h"
 
-enum { SHORTEST_FRAME = 14 };
-
 /* ---- What the program calls ---- */
 
 /* Counts for the port that a packet came from. */
@@ -77,7 +75,7 @@ static void host_emit(gl_host *host, gl_packet *packet) {
         GL_NOTE(dp->shared.host.tracer, GL_TRACE_DROPPED, GL_DROP_NO_PORT, packet->out, packet->queue);
         COUNT_ORIGIN(dp, packet, no_port);
         gl_pool_put(&dp->shared.pool, packet);
-    } else if (packet->length < SHORTEST_FRAME) {
+    } else if (packet->length < port->io->shortest) {
         GL_NOTE(dp->shared.host.tracer, GL_TRACE_DROPPED, GL_DROP_RUNT, packet->out, packet->queue);
         host_discard(host, packet, 1);
     } else if (!port->config.up) {

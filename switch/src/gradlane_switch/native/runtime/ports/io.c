@@ -2,6 +2,7 @@
 #include "ports/io.h"
 
 #include <errno.h>
+#include <linux/if_ether.h>
 #include <linux/if_packet.h>
 #include <linux/sock_diag.h>
 #include <sys/uio.h>
@@ -91,8 +92,8 @@ static int file_send(gl_port *port, gl_outbox *outbox, uint32_t first, uint32_t 
 }
 
 const gl_io gl_kinds[] = {
-    [GL_PORT_PACKET] = {1, socket_receive, socket_send, packet_drops},
-    [GL_PORT_UDP] = {0, socket_receive, socket_send, udp_drops},
-    [GL_PORT_TAP] = {0, tap_receive, tap_send, no_drops},
-    [GL_PORT_FILE] = {0, file_receive, file_send, no_drops},
+    [GL_PORT_PACKET] = {1, ETH_HLEN, socket_receive, socket_send, packet_drops},
+    [GL_PORT_UDP] = {0, 0, socket_receive, socket_send, udp_drops},
+    [GL_PORT_TAP] = {0, ETH_HLEN, tap_receive, tap_send, no_drops},
+    [GL_PORT_FILE] = {0, 0, file_receive, file_send, no_drops},
 };

@@ -21,6 +21,7 @@ typedef struct gl_port gl_port;
 /* How a kind of port gets frames in and out. */
 typedef struct {
     int offload;             /* frames have a virtio_net_hdr in front */
+    uint32_t shortest;       /* bytes of a frame that the kernel takes, at least */
     /* As recvmmsg does: fills the first `room` messages; how many, or -1 and errno. */
     int (*receive)(gl_port *port, gl_inbox *inbox, uint32_t room);
     /* As sendmmsg does: sends messages [first, end); how many, or -1 and errno. */

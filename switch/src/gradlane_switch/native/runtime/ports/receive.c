@@ -122,6 +122,8 @@ static void arrive(gl_shared *shared, gl_port *port, gl_packet *packet, const gl
     }
     packet->next = NULL;
     if (port->arrived) {
+        /* In order although the clock may have been set: a port's last packet is what others wait for. */
+        packet->due = packet->due > port->last_arrived->due ? packet->due : port->last_arrived->due;
         port->last_arrived->next = packet;
     } else {
         port->arrived = packet;

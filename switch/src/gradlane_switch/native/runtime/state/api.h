@@ -27,11 +27,12 @@ typedef struct {
 
 typedef struct gl_state gl_state;
 
-/* What a program asked for in vain. */
+/* What a program asked for in vain. `packets` and `digests`: the controller takes its mail less fast than that. */
 typedef struct {
     uint64_t out_of_range;   /* accesses beyond the end of a counter, meter or register */
     uint64_t endless;        /* packets that were resubmitted, recirculated or cloned too often */
-    uint64_t mail;           /* messages to the controller that found no room */
+    uint64_t packets;        /* packets to the controller that found no room */
+    uint64_t digests;        /* values of digests that found no room */
     uint64_t log;            /* messages to the log that were too many */
     uint64_t assertions;     /* packets for which an assertion did not hold */
 } gl_losses;
@@ -39,13 +40,21 @@ typedef struct {
 enum { GL_MAIL_DIGEST = 0, GL_MAIL_PACKET = 1, GL_MAIL_LOG = 2 };
 
 typedef struct {
-    uint32_t kind;
-    uint32_t id;             /* of the digest or the message, or the port where the packet came in */
+    uint32_t kind;           /* GL_MAIL_PACKET or GL_MAIL_LOG */
+    uint32_t id;             /* of the message, or the port where the packet came in */
     uint32_t length;
     uint64_t time;           /* ns */
 } gl_mail_head;
 
-gl_state *gl_state_new(gl_lock *lock, uint32_t tables, uint32_t counters, uint32_t meters, uint32_t registers);
+/* How the controller wants a digest. Times in ns; a `most` of 0 is no limit. */
+typedef struct {
+    uint64_t timeout;        /* that a value waits for others, at most */
+    uint64_t ack_timeout;    /* for which a value that was told, and is not acknowledged, is not told again */
+    uint32_t most;           /* values of a list */
+} gl_digest_config;
+
+gl_state *gl_state_new(gl_lock *lock, uint32_t tables, uint32_t counters, uint32_t meters, uint32_t registers,
+                       uint32_t digests);
 void gl_state_free(gl_state *state);
 /* These return 0, or -1 for want of memory. */
 int gl_state_table(gl_state *state, uint32_t index, const gl_table_shape *shape);
@@ -72,14 +81,15 @@ gl_entry *gl_table_default(gl_state *state, uint32_t table);
 /* Cells: `count` of them from `first`; the caller keeps to the array's size. */
 void gl_counters_read(gl_state *state, uint32_t index, uint32_t first, uint32_t count, gl_counter *out);
 void gl_counters_write(gl_state *state, uint32_t index, uint32_t first, uint32_t count, gl_counter value);
-void gl_entry_counter_read(gl_state *state, const gl_entry *entry, gl_counter *out);
+void gl_entry_counters_read(gl_state *state, uint32_t count, gl_entry *const *entries, gl_counter *out);
 void gl_entry_counter_write(gl_state *state, gl_entry *entry, gl_counter value);
-void gl_meter_write(gl_state *state, uint32_t index, uint32_t cell, gl_meter_config config);
+void gl_meters_write(gl_state *state, uint32_t index, uint32_t first, uint32_t count, gl_meter_config config);
+void gl_meters_configured(gl_state *state, uint32_t index, uint32_t first, uint32_t count, gl_meter_config *out);
 void gl_entry_meter_write(gl_state *state, gl_entry *entry, gl_meter_config config);
 /* Packets and bytes by colour, three counters a meter; and zeroes them. */
 void gl_meters_read(gl_state *state, uint32_t index, uint32_t first, uint32_t count, gl_counter *out);
 void gl_meters_clear(gl_state *state, uint32_t index, uint32_t first, uint32_t count);
-void gl_entry_meter_read(gl_state *state, const gl_entry *entry, gl_counter *out);
+void gl_entry_meters_read(gl_state *state, uint32_t count, gl_entry *const *entries, gl_counter *out);
 void gl_entry_meter_clear(gl_state *state, gl_entry *entry);
 void gl_registers_read(gl_state *state, uint32_t index, uint32_t first, uint32_t count, uint64_t *out);
 /* `value` is that of every cell. */
@@ -103,15 +113,25 @@ int gl_session_set(gl_state *state, uint32_t session, uint32_t count, const gl_r
 void gl_losses_read(gl_state *state, gl_losses *out);
 /* Packets to this port go to the controller; GL_PORTS is none. `event_fd` is an eventfd that gets 1 when there is mail. */
 void gl_controller(gl_state *state, uint32_t cpu_port, int event_fd);
-/* Takes the oldest message. Returns 1, 0 if there is none, or -1 if it is longer than `size`: then it stays. */
+/* Takes the oldest message of the port whose turn it is. Returns 1, 0 if there is none, or -1 if it is longer than
+ * `size`: then it stays. */
 int gl_mail_take(gl_state *state, gl_mail_head *head, uint8_t *bytes, uint32_t size);
+/* From now on the controller wants a digest, whose values have `size` bytes, in this way; NULL: not any more, and what
+ * is known of it is forgotten. Returns 0, or -1 for want of memory. */
+int gl_digest_want(gl_state *state, uint32_t digest, uint32_t size, const gl_digest_config *config);
+/* When a list will be due, or UINT64_MAX. The controller wants the digest, here and below. */
+uint64_t gl_digest_due(gl_state *state, uint32_t digest);
+/* Takes a list that is due by `now`, at most `room` values, the oldest first. Returns how many; `list` gets its number. */
+uint32_t gl_digest_take(gl_state *state, uint32_t digest, uint64_t now, uint32_t room, uint8_t *out, uint64_t *list);
+/* The controller has dealt with a list: its values are told again when they are learned again. */
+void gl_digest_ack(gl_state *state, uint32_t digest, uint64_t list);
 
 /* ---- Several of these changes between two packets ---- */
 
 enum {
     GL_CHANGE_ADD = 1, GL_CHANGE_REMOVE = 2, GL_CHANGE_SET = 3, GL_CHANGE_CHOICE = 4, GL_CHANGE_ENTRY_COUNTER = 5,
     GL_CHANGE_ENTRY_METER = 6, GL_CHANGE_ENTRY_METER_CLEAR = 7, GL_CHANGE_COUNTERS = 8, GL_CHANGE_REGISTERS = 9,
-    GL_CHANGE_METER = 10, GL_CHANGE_METERS_CLEAR = 11, GL_CHANGE_GROUP = 12, GL_CHANGE_SESSION = 13
+    GL_CHANGE_METERS = 10, GL_CHANGE_METERS_CLEAR = 11, GL_CHANGE_GROUP = 12, GL_CHANGE_SESSION = 13
 };
 
 /* A call of one of the functions above, by kind, with its arguments. */

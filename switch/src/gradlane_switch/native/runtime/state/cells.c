@@ -18,9 +18,11 @@ void gl_counters_write(gl_state *state, uint32_t index, uint32_t first, uint32_t
     gl_release(state->lock);
 }
 
-void gl_entry_counter_read(gl_state *state, const gl_entry *entry, gl_counter *out) {
+void gl_entry_counters_read(gl_state *state, uint32_t count, gl_entry *const *entries, gl_counter *out) {
     gl_acquire(state->lock);
-    *out = entry->counter;
+    for (uint32_t i = 0; i < count; i++) {
+        out[i] = entries[i]->counter;
+    }
     gl_release(state->lock);
 }
 
@@ -39,9 +41,23 @@ static void configure(gl_meter *meter, gl_meter_config config) {
     meter->configured = config.configured;
 }
 
-void gl_meter_write(gl_state *state, uint32_t index, uint32_t cell, gl_meter_config config) {
+void gl_meters_write(gl_state *state, uint32_t index, uint32_t first, uint32_t count, gl_meter_config config) {
     gl_acquire(state->lock);
-    configure(&state->meters[index].cells[cell], config);
+    for (uint32_t i = 0; i < count; i++) {
+        configure(&state->meters[index].cells[first + i], config);
+    }
+    gl_release(state->lock);
+}
+
+void gl_meters_configured(gl_state *state, uint32_t index, uint32_t first, uint32_t count, gl_meter_config *out) {
+    const unsigned __int128 scale = 1000000000u;
+    const gl_meter *cells = state->meters[index].cells + first;
+    gl_acquire(state->lock);
+    for (uint32_t i = 0; i < count; i++) {
+        const gl_meter *cell = &cells[i];
+        out[i] = (gl_meter_config){cell->cir, (uint64_t)(cell->cbs / scale), cell->pir, (uint64_t)(cell->pbs / scale),
+                                   cell->configured};
+    }
     gl_release(state->lock);
 }
 
@@ -69,9 +85,11 @@ void gl_meters_clear(gl_state *state, uint32_t index, uint32_t first, uint32_t c
     gl_release(state->lock);
 }
 
-void gl_entry_meter_read(gl_state *state, const gl_entry *entry, gl_counter *out) {
+void gl_entry_meters_read(gl_state *state, uint32_t count, gl_entry *const *entries, gl_counter *out) {
     gl_acquire(state->lock);
-    memcpy(out, entry->meter->counts, sizeof entry->meter->counts);
+    for (uint32_t i = 0; i < count; i++) {
+        memcpy(out + 3 * i, entries[i]->meter->counts, sizeof entries[i]->meter->counts);
+    }
     gl_release(state->lock);
 }
 

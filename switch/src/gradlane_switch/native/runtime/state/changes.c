@@ -29,8 +29,8 @@ static int change(gl_state *state, const gl_change *c) {
     case GL_CHANGE_REGISTERS:
         gl_registers_write(state, c->index, c->first, c->count, c->values);
         return 0;
-    case GL_CHANGE_METER:
-        gl_meter_write(state, c->index, c->first, c->meter);
+    case GL_CHANGE_METERS:
+        gl_meters_write(state, c->index, c->first, c->count, c->meter);
         return 0;
     case GL_CHANGE_METERS_CLEAR:
         gl_meters_clear(state, c->index, c->first, c->count);

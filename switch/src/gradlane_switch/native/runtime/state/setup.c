@@ -9,7 +9,8 @@ static void *array_of(uint32_t count, size_t size) {
     return calloc(count ? count : 1, size);
 }
 
-gl_state *gl_state_new(gl_lock *lock, uint32_t tables, uint32_t counters, uint32_t meters, uint32_t registers) {
+gl_state *gl_state_new(gl_lock *lock, uint32_t tables, uint32_t counters, uint32_t meters, uint32_t registers,
+                       uint32_t digests) {
     gl_state *state = calloc(1, sizeof *state);
     if (!state) {
         return NULL;
@@ -17,15 +18,16 @@ gl_state *gl_state_new(gl_lock *lock, uint32_t tables, uint32_t counters, uint32
     *state = (gl_state){
         .lock = lock, .table_count = tables, .counter_count = counters, .meter_count = meters,
         .register_count = registers, .random = 0x9e3779b97f4a7c15u, .cpu_port = GL_PORTS,
-        .mailbox = {.event_fd = -1}, .post = gl_post,
+        .post = gl_post,
     };
+    int failed = gl_mailbox_init(&state->mailbox, digests);
     state->tables = array_of(tables, sizeof *state->tables);
     state->counters = array_of(counters, sizeof *state->counters);
     state->meters = array_of(meters, sizeof *state->meters);
     state->registers = array_of(registers, sizeof *state->registers);
     state->groups = array_of(GL_GROUPS, sizeof(gl_group *));
     state->sessions = array_of(GL_SESSIONS, sizeof(gl_group *));
-    if (!state->tables || !state->counters || !state->meters || !state->registers || !state->groups ||
+    if (failed || !state->tables || !state->counters || !state->meters || !state->registers || !state->groups ||
         !state->sessions) {
         gl_state_free(state);
         return NULL;

@@ -39,13 +39,29 @@ typedef struct {
     gl_replica replicas[];
 } gl_group;
 
-/* What the controller is told of, oldest first. */
+/* Messages to the controller, oldest first: of one port, or those to the log. */
 typedef struct gl_mail gl_mail;
+typedef struct gl_mails gl_mails;
 
-typedef struct {
+struct gl_mails {
     gl_mail *first, *last;
-    uint64_t bytes;
-    int event_fd;            /* gets 1 when the first of them comes */
+    uint32_t bytes;
+    gl_mails *next;          /* whose turn it is after this one */
+};
+
+/* Values of one digest that wait to be told, or were told and are not acknowledged yet. */
+typedef struct gl_digest gl_digest;
+
+/* What the controller is told of. It has a lock of its own, which is held for a message or a list at a time: who takes
+ * them does not wait for packets, and packets do not wait for long. */
+typedef struct {
+    gl_lock lock;
+    gl_mails mails[GL_PORTS + 1];       /* by the port where a packet came in; the last: to the log */
+    gl_mails *turn, *last_turn;         /* those that have messages, in the order of their turns */
+    gl_digest **digests;                /* NULL: the controller does not want it */
+    uint32_t digest_count;
+    uint64_t secret;         /* so that nobody knows which values share a place in a digest's index */
+    int event_fd;            /* gets 1 when there is something to take */
 } gl_mailbox;
 
 struct gl_state {

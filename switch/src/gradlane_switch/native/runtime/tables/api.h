@@ -8,6 +8,7 @@
 /* Limits. */
 enum {
     GL_LONGEST_PREFIX = 2048,
+    GL_KEY_WORDS = 512,
     GL_PIECE = 8,          /* bits of a list's key that its index looks up together */
     GL_INDEXED = 64        /* pieces of a key that an index knows, at most */
 };
@@ -38,7 +39,8 @@ typedef struct {
     uint32_t prefix_width;   /* bits of an LPM table's prefix field */
     uint32_t metered;        /* entries have a meter */
     uint32_t indexed;        /* pieces of a list's key that its index knows */
-    uint64_t ranges, continued;
+    uint32_t first_range;    /* word from which on a list's key has ranges */
+    uint64_t continued;
     uint16_t pieces[64];     /* those pieces, counted from the lowest bits of the first word */
 } gl_table_shape;
 

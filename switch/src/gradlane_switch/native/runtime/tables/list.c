@@ -19,7 +19,7 @@ static uint64_t *row_at(const gl_list *list, uint32_t i) {
 void gl_list_init(gl_list *list, const gl_table_shape *shape) {
     *list = (gl_list){
         .row_words = 1 + 2 * shape->words, .words = shape->words, .indexed = shape->indexed,
-        .ranges = shape->ranges, .continued = shape->continued,
+        .first_range = shape->first_range, .continued = shape->continued,
     };
     memcpy(list->pieces, shape->pieces, sizeof list->pieces);
     for (uint32_t i = 0; i < list->indexed; i++) {
@@ -40,11 +40,11 @@ static condition condition_of(const gl_list *list, const uint64_t *row, uint32_t
     uint32_t word = place / 64, shift = place % 64;
     const uint64_t *values = row + 1, *operands = values + words;
     uint8_t value = values[word] >> shift & GL_PIECE_MASK, operand = operands[word] >> shift & GL_PIECE_MASK;
-    if (!(list->ranges >> word & 1)) {
+    if (word < list->first_range) {
         return (condition){operand, value, 0, GL_PIECE_MASK};
     }
     uint64_t differ = shift + GL_PIECE == 64 ? 0 : (values[word] ^ operands[word]) >> (shift + GL_PIECE);
-    for (uint32_t i = word + 1; i < words && (list->continued >> i & 1); i++) {
+    for (uint64_t i = word + 1, higher = list->continued >> (word - list->first_range) >> 1; higher & 1; higher >>= 1, i++) {
         differ |= values[i] ^ operands[i];
     }
     return differ ? (condition){0, 0, 0, GL_PIECE_MASK} : (condition){0, 0, value, operand};
@@ -165,7 +165,7 @@ static int by_likeness(const void *a, const void *b, void *context) {
     uint32_t words = list->words;
     int order = 0;
     for (uint32_t i = words; !order && i-- > 0;) {
-        order = list->ranges >> i & 1 ? 0 : compare(one[words + i], other[words + i]);
+        order = i < list->first_range ? compare(one[words + i], other[words + i]) : 0;
     }
     for (uint32_t i = words; !order && i-- > 0;) {
         order = compare(one[i], other[i]);

@@ -34,7 +34,8 @@ typedef struct {
     uint32_t words;                /* of a key */
     uint32_t indexed;              /* pieces of it that the index knows: */
     uint16_t pieces[GL_INDEXED];   /* those, counted from the lowest bits of the first word */
-    uint64_t ranges, continued;    /* as in gl_accepts */
+    uint32_t first_range;          /* as in gl_accepts */
+    uint64_t continued;
 } gl_list;
 
 void gl_list_init(gl_list *list, const gl_table_shape *shape);
@@ -46,21 +47,21 @@ void gl_list_add(gl_list *list, const uint64_t *key, gl_entry *entry);
 void gl_list_remove(gl_list *list, gl_entry *entry);
 void gl_list_free(gl_list *list);
 
-/* Whether a list's row accepts a key. Bit i of `ranges`: word i is a range (value <= key <= operand), otherwise a mask
- * (key & operand == value); bit i of `continued`: it is the same range as the word below. */
-GL_INLINE int gl_accepts(const uint64_t *row, const uint64_t *key, uint32_t words, uint64_t ranges, uint64_t continued) {
+/* Whether a list's row accepts a key. Words from `first_range` on are ranges (value <= key <= operand), those before are
+ * masks (key & operand == value). Bit i of `continued`: the i-th of those words is the same range as the one below. */
+GL_INLINE int gl_accepts(const uint64_t *row, const uint64_t *key, uint32_t words, uint32_t first_range,
+                         uint64_t continued) {
     int matches = 1, above = 1, below = 1;
-    for (uint32_t i = 0; i < words; i++) {
+    for (uint32_t i = 0; i < first_range; i++) {
+        matches &= (key[i] & row[1 + words + i]) == row[1 + i];
+    }
+    for (uint32_t i = first_range; i < words; i++, continued >>= 1) {
         uint64_t value = row[1 + i], operand = row[1 + words + i];
-        if (ranges >> i & 1) {
-            int first = !(continued >> i & 1);
-            above = value < key[i] || (value == key[i] && (first || above));
-            below = key[i] < operand || (key[i] == operand && (first || below));
-            if (i + 1 == words || !(continued >> (i + 1) & 1)) {
-                matches &= above & below;
-            }
-        } else {
-            matches &= (key[i] & operand) == value;
+        int first = !(continued & 1);
+        above = value < key[i] || (value == key[i] && (first || above));
+        below = key[i] < operand || (key[i] == operand && (first || below));
+        if (!(continued & 2)) {
+            matches &= above & below;
         }
     }
     return matches;
@@ -87,7 +88,7 @@ GL_INLINE int gl_meet(gl_eight *set, const gl_eight *line) {
  * values, as a bit per row (Lakshman and Stiliadis, 1998), and a summary (Baboescu and Varghese, 2001) in which of their
  * groups of 64 there are any. What all pieces accept is compared in full. So a lookup's cost depends on the number of
  * rows, not on their masks and ranges; similar rows are in the same groups, which rules most groups out. */
-GL_INLINE gl_entry *gl_list_find_indexed(const gl_list *list, const uint64_t *key, uint32_t words, uint64_t ranges,
+GL_INLINE gl_entry *gl_list_find_indexed(const gl_list *list, const uint64_t *key, uint32_t words, uint32_t first_range,
                                          uint64_t continued) {
     uint32_t lines[GL_INDEXED], useful = list->useful, groups = list->groups, spans = list->spans;
     for (uint32_t c = 0; c < useful; c++) {
@@ -122,7 +123,7 @@ GL_INLINE gl_entry *gl_list_find_indexed(const gl_list *list, const uint64_t *ke
                 for (uint64_t rest = bits[i]; rest && list->best[group + i] > rank; rest &= rest - 1) {
                     uint32_t slot = 64 * (group + i) + (uint32_t)__builtin_ctzll(rest);
                     const uint64_t *row = list->rows + (size_t)slot * (1 + 2 * words);
-                    if (row[0] && list->ranks[slot] > rank && gl_accepts(row, key, words, ranges, continued)) {
+                    if (row[0] && list->ranks[slot] > rank && gl_accepts(row, key, words, first_range, continued)) {
                         best = row;
                         rank = list->ranks[slot];
                     }
@@ -133,16 +134,16 @@ GL_INLINE gl_entry *gl_list_find_indexed(const gl_list *list, const uint64_t *ke
     return best ? (gl_entry *)(uintptr_t)best[0] : NULL;
 }
 
-GL_INLINE gl_entry *gl_list_find(const gl_list *list, const uint64_t *key, uint32_t words, uint64_t ranges,
+GL_INLINE gl_entry *gl_list_find(const gl_list *list, const uint64_t *key, uint32_t words, uint32_t first_range,
                                  uint64_t continued) {
     if (list->accepts) {
-        return gl_list_find_indexed(list, key, words, ranges, continued);
+        return gl_list_find_indexed(list, key, words, first_range, continued);
     }
     const uint64_t *best = NULL;
     uint64_t rank = 0;
     for (uint32_t i = list->first; i < list->capacity; i++) {
         const uint64_t *row = list->rows + (size_t)i * (1 + 2 * words);
-        if (row[0] && list->ranks[i] > rank && gl_accepts(row, key, words, ranges, continued)) {
+        if (row[0] && list->ranks[i] > rank && gl_accepts(row, key, words, first_range, continued)) {
             best = row;
             rank = list->ranks[i];
         }

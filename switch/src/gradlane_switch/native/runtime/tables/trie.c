@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Lines of blocks that a change can ask for: the nodes below a node, the entries of one, and a node that is split. */
-enum { LINES_PER_CHANGE = 64 + 8 + 1, LONGEST_CHAIN = GL_WORD_LEVELS * 64 + GL_LONGEST_PREFIX / GL_STRIDE + 2 };
+enum { LINES_PER_CHANGE = 64 + 8 + 1, LONGEST_CHAIN = GL_WORD_LEVELS * GL_KEY_WORDS + GL_LONGEST_PREFIX / GL_STRIDE + 2 };
 
 typedef struct {
     const uint64_t *key;
