@@ -20,6 +20,8 @@ HERE = Path(__file__).resolve().parent
 OUTPUT = HERE / "build" / "tna"
 DIGEST = OUTPUT / "sources.sha256"
 TARGETS = {"tofino": "tna", "tofino2": "t2na"}
+# What a target has no room for is left out: docs/tofino.md.
+PROFILES = {"tofino": ("-DSMALLER_PROFILE",), "tofino2": ()}
 # The assembler's word on a parser that has lost what it selects by: p4c from its pull request 5063 to 5753.
 NO_SELECT = "Can't match parser state due to previous match"
 COLUMNS = ("logical tables", "SRAMs", "TCAMs", "map RAMs", "meters", "stateful ALUs")
@@ -72,7 +74,8 @@ def compile_for(target: str, driver: Path) -> str | None:
     """Compiles for a target and returns the report, or None when the compiler refuses."""
     version = subprocess.run([driver, "--version"], capture_output=True, text=True, check=False).stdout.strip()
     with tempfile.TemporaryDirectory() as folder:
-        command = [driver, "--target", target, "--arch", TARGETS[target], "-g", "-o", folder, "tna/gradlane.p4"]
+        command = [driver, "--target", target, "--arch", TARGETS[target], *PROFILES[target]]
+        command += ["-g", "-o", folder, "tna/gradlane.p4"]
         result = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False)
         print(result.stdout + result.stderr, file=sys.stderr)
         if NO_SELECT in result.stdout + result.stderr:

@@ -11,14 +11,17 @@ control Admission(inout headers_t hdr, inout metadata_t meta, in port_t ingress_
         meta.switch_id = switch_id;
     }
 
-    // Another switch of the fabric: its tags are trusted.
+    // Another switch of the fabric: its tags are trusted. It may have chosen among several ways, and so may those before
+    // it: what comes has these bits of its number in common.
+    @action_restriction("chosen_bits <= 12")
     @id(0x01000004)
-    action fabric(bit<16> switch_id) {
+    action fabric(bit<16> switch_id, bits_t chosen_bits) {
         meta.switch_id = switch_id;
         meta.from_fabric = 1;
+        meta.chosen_bits = chosen_bits;
     }
 
-    @entry_restriction("ingress_port != 0")
+    @entry_restriction("ingress_port != 0; ingress_port != 511")
     @id(0x02000007)
     table ports {
         key = {
@@ -41,7 +44,10 @@ control Admission(inout headers_t hdr, inout metadata_t meta, in port_t ingress_
             meta.dscp = hdr.ipv4.dscp;
             meta.ecn = hdr.ipv4.ecn;
         } else if (hdr.ipv6.isValid()) {
-            meta.source = hdr.ipv6.src;
+            // What only the controller sees may come from any address, also from none yet.
+            if (!meta.neighbour_discovery) {
+                meta.source = hdr.ipv6.src;
+            }
             meta.dscp = hdr.ipv6.dscp;
             meta.ecn = hdr.ipv6.ecn;
         }
@@ -53,6 +59,8 @@ control Admission(inout headers_t hdr, inout metadata_t meta, in port_t ingress_
             reject(Reason.DROPPED_CHECKSUM);
         } else if (hdr.ipv6.isValid() && hdr.ipv6.version != 6) {
             reject(Reason.DROPPED_BAD_IP);
+        } else if (meta.hidden) {
+            reject(Reason.DROPPED_HIDDEN);
         } else if (meta.unknown_version) {
             meta.reason = Reason.UNKNOWN_VERSION;
         } else if (meta.short_gradlane) {

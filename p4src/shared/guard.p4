@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A gradient packet enters only where the controller placed its sender: port, source address and job must agree. What a
-// job may do in the network is looked up by its number, at every switch of its path.
+// What enters at a host's port comes from the addresses that the controller has placed there, and gradients only of jobs
+// that it has placed there, too. What a job may do in the network is looked up by its number, at every switch of its path.
 
 struct guard_violation_t {
     bit<16> ingress_port;
@@ -26,7 +26,7 @@ control Guard(inout headers_t hdr, inout metadata_t meta, in port_t ingress_port
         permitted.count();
     }
 
-    @entry_restriction("ingress_port != 0; source != 0; job != 0")
+    @entry_restriction("ingress_port != 0; ingress_port != 511; source != 0; job != 0")
     @id(0x02000001)
     table senders {
         key = {
@@ -39,6 +39,34 @@ control Guard(inout headers_t hdr, inout metadata_t meta, in port_t ingress_port
         counters = permitted;
         size = SENDERS;
     }
+
+#ifndef SMALLER_PROFILE
+    @id(0x0100001E)
+    action known(bit<1> member) {
+        meta.member = (bool)member;
+    }
+
+    @id(0x0100001F)
+    action unknown() {
+        meta.drop = true;
+        meta.reason = Reason.DROPPED_SOURCE;
+        meta.job_index = 0;
+    }
+
+    // Source 0: what is not IP, and neighbour discovery.
+    @entry_restriction("ingress_port != 0; mac != mac('00:00:00:00:00:00')")
+    @id(0x02000010)
+    table sources {
+        key = {
+            ingress_port: exact @name("ingress_port");
+            hdr.ethernet.src: exact @name("mac");
+            meta.source: exact @name("source");
+        }
+        actions = { known; @defaultonly unknown; }
+        const default_action = unknown();
+        size = SOURCES;
+    }
+#endif
 
     // Index 0 is no job. The slots are in the register, and as many as a power of two.
     @action_restriction("
@@ -86,5 +114,10 @@ control Guard(inout headers_t hdr, inout metadata_t meta, in port_t ingress_port
         } else if (meta.from_fabric == 0) {
             senders.apply();
         }
+#ifndef SMALLER_PROFILE
+        if (meta.from_fabric == 0 && !meta.drop) {
+            sources.apply();
+        }
+#endif
     }
 }

@@ -65,6 +65,10 @@ header udp_h {
     bit<16> checksum;
 }
 
+// What the checksum of a datagram without payload is computed over, over IPv6; `lengths` is TRIMMED_LENGTHS.
+#define TRIMMED_CHECKSUM_INPUT(hdr, lengths) { hdr.ipv6.src, hdr.ipv6.dst, lengths, hdr.udp.src_port, hdr.udp.dst_port, \
+                                               hdr.udp.length, hdr.gradlane }
+
 header gradlane_h {
     bit<4>  version;
     bit<4>  kind;

@@ -2,9 +2,10 @@
 // What the controller has to answer: address resolution, expired packets, and what is addressed to the switch itself.
 
 control Punting(inout headers_t hdr, inout metadata_t meta, in port_t ingress_port) {
-    // By reason. A cell without a configuration lets everything through.
+    // By port and reason, so that no host has a share in another's, nor in that of the links. A cell without a
+    // configuration lets everything through.
     @id(0x14000002)
-    PACKET_METER(bit<5>, PUNT_CELLS) punt_rates;
+    PACKET_METER(bit<12>, PUNT_CELLS) punt_rates;
 
     apply {
         // Not all at once: on Tofino the header is one container.
@@ -13,7 +14,8 @@ control Punting(inout headers_t hdr, inout metadata_t meta, in port_t ingress_po
         hdr.packet_in.reason = 0;
         hdr.packet_in.ingress_port = ingress_port;
         Color color = Color.GREEN;
-        EXECUTE_METER(punt_rates, (bit<5>)meta.reason, color);
+        bit<12> cell = ingress_port ++ ((bit<5>)meta.reason)[2:0];
+        EXECUTE_METER(punt_rates, cell, color);
         if (color != Color.GREEN) {
             meta.drop = true;
             meta.reason = Reason.DROPPED_PUNT_RATE;

@@ -10,7 +10,7 @@ control Rewriting(inout headers_t hdr, inout metadata_t meta, in port_t egress_p
     @id(0x0100001D)
     action keep() { }
 
-    @entry_restriction("egress_port != 0")
+    @entry_restriction("egress_port != 0; egress_port != 511")
     @id(0x0200000F)
     table dscp_rewrites {
         key = {

@@ -2,7 +2,13 @@
 // Turns what the host states (layer, magnitude) into two independent tags: the queue class and the drop precedence.
 // The two tags are the DSCP field, so any switch downstream understands them; another switch of the fabric trusts them.
 
-control Tagging(in headers_t hdr, inout metadata_t meta) {
+control Tagging(in headers_t hdr, inout metadata_t meta, in port_t ingress_port) {
+#ifndef SMALLER_PROFILE
+    // What a port's host may send in the top class. A cell without a configuration lets everything through.
+    @id(0x14000003)
+    BYTE_METER(port_t, PORTS) control_rates;
+#endif
+
     @id(0x01000001)
     action set_queue_class(queue_class_t queue_class) {
         meta.queue_class = queue_class;
@@ -66,5 +72,19 @@ control Tagging(in headers_t hdr, inout metadata_t meta) {
         } else {
             meta.queue_class = CONTROL_CLASS;
         }
+#ifndef SMALLER_PROFILE
+        // The guard has seen that a gradient's sender is a member.
+        if (meta.from_fabric == 0 && meta.queue_class == CONTROL_CLASS) {
+            Color color = Color.RED;
+            if (meta.gradient || meta.member) {
+                EXECUTE_METER(control_rates, ingress_port, color);
+            }
+            if (color != Color.GREEN) {
+                meta.demoted = true;
+                meta.reason = Reason.DEMOTED;
+                meta.queue_class = BEST_EFFORT;
+            }
+        }
+#endif
     }
 }

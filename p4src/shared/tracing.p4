@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A trace collects what it meets on its way: the record of this switch goes in front of those of the switches before.
+// The UDP checksum follows in checksums.p4.
 
 control Tracing(inout headers_t hdr, in bit<16> switch_id, in port_t ingress_port, in port_t egress_port,
                 in queue_class_t queue_class, in Color color, in bit<32> depth, in bit<32> wait) {
@@ -22,7 +23,6 @@ control Tracing(inout headers_t hdr, in bit<16> switch_id, in port_t ingress_por
         hdr.hop.wait = wait;
         hdr.gradlane.length = hdr.gradlane.length + HOP_BYTES;
         hdr.udp.length = hdr.udp.length + HOP_BYTES;
-        hdr.udp.checksum = 0;
         if (hdr.ipv4.isValid()) {
             hdr.ipv4.total_length = hdr.ipv4.total_length + HOP_BYTES;
         } else {

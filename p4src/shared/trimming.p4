@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is left of a slice whose payload is cut off: its header, in the top queue, so that the receiver learns at once.
-// How a target cuts the bytes is its own matter. No UDP checksum: nobody has the payload that it is about.
+// How a target cuts the bytes is its own matter. No UDP checksum, as IPv4 allows; over IPv6 checksums.p4 writes another.
 
 control Trimming(inout headers_t hdr, inout metadata_t meta) {
     apply {

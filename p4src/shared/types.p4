@@ -13,9 +13,17 @@ const bit<16> ETHERTYPE_IPV4 = 0x0800;
 const bit<16> ETHERTYPE_ARP = 0x0806;
 const bit<16> ETHERTYPE_IPV6 = 0x86DD;
 const bit<16> ETHERTYPE_LLDP = 0x88CC;
+const bit<16> ETHERTYPE_VLAN = 0x8100;           // and priority: IEEE 802.1Q
+const bit<16> ETHERTYPE_SERVICE_VLAN = 0x88A8;
+const bit<16> ETHERTYPE_OLD_SERVICE_VLAN = 0x9100;
 const bit<8> PROTOCOL_TCP = 6;
 const bit<8> PROTOCOL_UDP = 17;
 const bit<8> PROTOCOL_ICMPV6 = 58;
+// IPv6 extension headers behind which a host would find UDP.
+const bit<8> HOP_BY_HOP = 0;
+const bit<8> ROUTING_HEADER = 43;
+const bit<8> FRAGMENT_HEADER = 44;
+const bit<8> DESTINATION_OPTIONS = 60;
 // Router and neighbour solicitation and advertisement, redirect (RFC 4861): ICMPv6 types in a row.
 const bit<8> ROUTER_SOLICITATION = 133;
 const bit<8> REDIRECT = 137;
@@ -34,6 +42,10 @@ const bit<16> GRADLANE_BYTES = 36;
 const bit<16> HOP_BYTES = 16;
 // UDP's length of a gradient packet without payload: a shorter datagram can't be one.
 const bit<16> GRADLANE_UDP_LENGTH = UDP_BYTES + GRADLANE_BYTES;
+// UDP's length and protocol in the pseudo-header of a datagram without payload; and by how much a trace's lengths grow at
+// a switch, together: UDP's, in both headers, and Gradlane's.
+const bit<16> TRIMMED_LENGTHS = GRADLANE_UDP_LENGTH + (bit<16>)PROTOCOL_UDP;
+const bit<16> TRACED_LENGTHS = 3 * HOP_BYTES;
 // A trimmed slice is what ends with the Gradlane header.
 const bit<32> TRIMMED_IPV4_BYTES = (bit<32>)(ETHERNET_BYTES + IPV4_BYTES + GRADLANE_UDP_LENGTH);
 const bit<32> TRIMMED_IPV6_BYTES = (bit<32>)(ETHERNET_BYTES + IPV6_BYTES + GRADLANE_UDP_LENGTH);
@@ -43,6 +55,7 @@ const bit<4> KIND_DATA = 0;
 const bit<4> KIND_REPAIR = 1;
 const bit<4> KIND_TRIMMED = 2;   // DATA whose payload a switch has cut off
 const bit<4> KIND_TRACE = 7;     // collects a record of every switch that it passes
+const bit<4> UNASSIGNED_KINDS = 8;  // the bit that none of the kinds has
 const bit<8> FLAG_RETURNED = 8;  // a trace on its way back: collects nothing more
 
 // Queue classes: 7 is served first, 0 is best effort. Control messages of the transport take the top.
@@ -82,13 +95,18 @@ enum bit<5> Reason {
     DROPPED_CHECKSUM  = 19,   // of the IPv4 header
     DROPPED_TRUNCATED = 20,   // too short for its headers
     DROPPED_PUNT_RATE = 21,   // more for the controller than it wants
-    PUNTED_LLDP       = 22    // to the controller, which finds out by it whether a link works
+    PUNTED_LLDP       = 22,   // to the controller, which finds out by it whether a link works, as by the next
+    PUNTED_PROBE      = 23,
+    DROPPED_HIDDEN    = 24,   // a gradient could be behind its tag, its extension header, or in the rest of its fragments
+    DROPPED_SOURCE    = 25,   // from a MAC or IP address that is not at its port
+    DROPPED_LLDP      = 26,   // from a host
+    DROPPED_GROUP     = 27,   // for a multicast group, but not of an aggregator of its job
+    DEMOTED           = 28    // forwarded in best effort: not of a job's member, or beyond its port's bound on the top class
 }
 
-// Guaranteed sizes.
+// Guaranteed sizes on every target; arch.p4 has those that depend on it.
 const bit<32> PORTS = 512;
-const bit<32> SENDERS = 1024;
-const bit<32> JOBS = 15;
+const bit<32> JOBS = 255;
 const bit<32> RANGES = 1024;            // of layers, and of layers and magnitudes, over all jobs
 const bit<32> IPV4_ROUTES = 16384;
 const bit<32> IPV6_ROUTES = 4096;
@@ -96,14 +114,15 @@ const bit<32> NEXT_HOPS = 1024;         // ECMP groups, and their members
 const bit<32> DSCP_CLASSES = 64;
 const bit<32> STATIONS = 512;
 const bit<32> BRIDGED = 4096;
-const bit<32> JOB_SHARES = 1024;
 const bit<32> DSCP_REWRITES = 512;
 const bit<32> BUDGET_SLOTS = 65536;
-const bit<32> DECISIONS = 32768;        // job index (4 bits) ++ reason (5) ++ queue class (3) ++ drop precedence (3)
-const bit<32> DROP_MAP_CELLS = 1024;    // layer (6 bits) ++ upper half of the magnitude (4)
-const bit<16> DROP_MAP_LAST_LAYER = 63; // and all beyond it
-const bit<32> PUNT_CELLS = 32;          // by reason
+const bit<32> DROP_MAP_CELLS = 8192;    // layer (9 bits) ++ upper half of the magnitude (4)
+const bit<16> DROP_MAP_LAST_LAYER = 511; // and all beyond it
+const bit<32> SOURCES = 1024;
+const bit<32> AGGREGATORS = 1024;
+const bit<32> PUNT_CELLS = 4096;        // port (9 bits) ++ lower part of the reason (3), in which no two PUNTED are alike
 
-typedef bit<4> job_index_t;             // 0: no job
+typedef bit<8> job_index_t;             // 0: no job
+typedef bit<4> bits_t;                  // a number of bits
 
 #endif

@@ -26,11 +26,20 @@ control Validation(in headers_t hdr, inout metadata_t meta) {
         meta.reason = Reason.MALFORMED;
     }
 
+    // This switch would forward it as ordinary traffic, and the next one trust it.
+    @hidden
+    action forged() {
+        meta.drop = true;
+        meta.reason = Reason.DROPPED_GUARD;
+    }
+
     apply {
         subtract();
         // One by one: a hardware target compares few bits at a time.
         if (meta.drop) {
             // Nobody asks any more.
+        } else if (hdr.gradlane.kind & UNASSIGNED_KINDS != 0) {
+            malformed();
         } else if (last & BEYOND_SLICES != 0 || hdr.gradlane.slice & BEYOND_SLICES != 0) {
             malformed();
         } else if (before_end & SIGN == 0) {
@@ -39,7 +48,9 @@ control Validation(in headers_t hdr, inout metadata_t meta) {
             malformed();
         } else if (hdr.gradlane.kind == KIND_TRIMMED) {
             // The header of a slice that is gone; only a switch can have made one.
-            if (meta.from_fabric == 0 || hdr.udp.length != GRADLANE_UDP_LENGTH) {
+            if (meta.from_fabric == 0) {
+                forged();
+            } else if (hdr.udp.length != GRADLANE_UDP_LENGTH) {
                 malformed();
             } else {
                 meta.gradient = true;

@@ -10,6 +10,7 @@ enum bit<8> Color { GREEN = 0, YELLOW = 1, RED = 3 }
 // How the controls in shared/ name externs.
 #define DIRECT_COUNTER DirectCounter<bit<64>>(CounterType_t.PACKETS_AND_BYTES)
 #define PACKET_METER(index_t, cells) Meter<index_t>(cells, MeterType_t.PACKETS)
+#define BYTE_METER(index_t, cells) Meter<index_t>(cells, MeterType_t.BYTES)
 #define EXECUTE_METER(meter, index, color) color = (Color)meter.execute(index)
 
 // CPU_PORT: packets to and from the controller, the PCIe port; 192 of a Tofino with two pipes (with four: 320).
@@ -21,6 +22,21 @@ const bit<8> DEPTH_UNIT = 176;
 const port_t CPU_PORT = 192;
 const bit<8> DEPTH_UNIT = 80;
 #endif
+
+const bit<32> SENDERS = 1024;
+const bit<32> JOB_SHARES = 1024;
+// So many that their TCAM is in one stage, or all of those in types.p4.
+#ifdef SMALLER_PROFILE
+const bit<32> IPV4_PLACES = 8192;
+const bit<32> IPV6_PLACES = 1024;
+#else
+const bit<32> IPV4_PLACES = IPV4_ROUTES;
+const bit<32> IPV6_PLACES = IPV6_ROUTES;
+#endif
+// Cells of `decisions`: job index (4 bits) ++ reason (5) ++ queue class (3) ++ drop precedence (3). They lie in one stage,
+// and no more fit there: jobs from LAST_COUNTED_JOB on are counted together.
+const bit<32> DECISIONS = 32768;
+const bit<4> LAST_COUNTED_JOB = 15;
 
 // Most members of an ECMP group: a selector's word has room for 120.
 const bit<32> GROUP_MEMBERS = 120;

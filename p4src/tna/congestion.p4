@@ -9,11 +9,8 @@ struct slot_t {
     bit<16> drops;
 }
 
-control Congestion(inout headers_t hdr, inout metadata_t meta, inout port_policy_t policy,
-                   in bit<16> half_budget) {
-    @id(0x14000001)
-    Meter<port_t>(PORTS, MeterType_t.BYTES) virtual_queue;
-
+// What holds at a port is looked up as soon as the port is known, before it is known whether the packet may leave.
+control Policy(inout metadata_t meta, inout port_policy_t policy, in bit<16> half_budget) {
     // Red drops at least what yellow drops.
     @action_restriction("red <= yellow; red != 0")
     @id(0x01000012)
@@ -25,7 +22,7 @@ control Congestion(inout headers_t hdr, inout metadata_t meta, inout port_policy
         meta.to_fabric = to_fabric;
     }
 
-    @entry_restriction("egress_port != 0")
+    @entry_restriction("egress_port != 0; egress_port != 511")
     @id(0x02000006)
     table port_policies {
         key = {
@@ -34,33 +31,6 @@ control Congestion(inout headers_t hdr, inout metadata_t meta, inout port_policy
         actions = { set_policy; }
         const default_action = set_policy(0, 7, 1, 0);
         size = PORTS;
-    }
-
-    // A job's share of a port where several jobs meet: a meter of the share's rate.
-    @id(0x15000001)
-    DirectMeter(MeterType_t.BYTES) share_meter;
-
-    @id(0x01000013)
-    action set_share(queue_class_t queue_class_of_excess) {
-        policy.job_color = (Color)share_meter.execute();
-        policy.has_share = true;
-        policy.excess_class = queue_class_of_excess;
-    }
-
-    @id(0x01000014)
-    action no_share() { }
-
-    @entry_restriction("job_index != 0; egress_port != 0")
-    @id(0x0200000D)
-    table job_shares {
-        key = {
-            meta.job_index: exact @name("job_index");
-            meta.egress_port: exact @name("egress_port");
-        }
-        actions = { set_share; @defaultonly no_share; }
-        const default_action = no_share();
-        meters = share_meter;
-        size = JOB_SHARES;
     }
 
     // How much of a message's budget this switch may take, by its place on the path. Over all hops that a message's slices
@@ -96,6 +66,43 @@ control Congestion(inout headers_t hdr, inout metadata_t meta, inout port_policy
         actions = { whole; rest_of_half; half; quarter; eighth; sixteenth; nothing; }
         const default_action = nothing();
         size = 4;
+    }
+
+    apply {
+        port_policies.apply();
+        budget_shares.apply();
+    }
+}
+
+control Congestion(inout headers_t hdr, inout metadata_t meta, inout port_policy_t policy) {
+    @id(0x14000001)
+    Meter<port_t>(PORTS, MeterType_t.BYTES) virtual_queue;
+
+    // A job's share of a port where several jobs meet: a meter of the share's rate.
+    @id(0x15000001)
+    DirectMeter(MeterType_t.BYTES) share_meter;
+
+    @id(0x01000013)
+    action set_share(queue_class_t queue_class_of_excess) {
+        policy.job_color = (Color)share_meter.execute();
+        policy.has_share = true;
+        policy.excess_class = queue_class_of_excess;
+    }
+
+    @id(0x01000014)
+    action no_share() { }
+
+    @entry_restriction("job_index != 0; egress_port != 0; egress_port != 511")
+    @id(0x0200000D)
+    table job_shares {
+        key = {
+            meta.job_index: exact @name("job_index");
+            meta.egress_port: exact @name("egress_port");
+        }
+        actions = { set_share; @defaultonly no_share; }
+        const default_action = no_share();
+        meters = share_meter;
+        size = JOB_SHARES;
     }
 
     // Whether one number of three bits reaches another: tables of constants, as no gateway compares two fields.
@@ -146,8 +153,6 @@ control Congestion(inout headers_t hdr, inout metadata_t meta, inout port_policy
     }
 
     apply {
-        port_policies.apply();
-        budget_shares.apply();
         if (!meta.drop && !meta.punt && !meta.multicast) {
             if (meta.gradient) {
                 job_shares.apply();
@@ -160,6 +165,19 @@ control Congestion(inout headers_t hdr, inout metadata_t meta, inout port_policy
                 demoted.apply();
             }
         }
+    }
+}
+
+// The copies of multicasts fill virtual queues of their own as they leave: egress has no part in the meters of ingress.
+control MulticastQueue(inout headers_t hdr, inout Color color, in port_t egress_port) {
+    Congested() congested;
+
+    @id(0x14000004)
+    Meter<port_t>(PORTS, MeterType_t.BYTES) multicast_queue;
+
+    apply {
+        color = (Color)multicast_queue.execute(egress_port);
+        congested.apply(hdr, color);
     }
 }
 

@@ -18,6 +18,7 @@
 #include "../shared/tagging.p4"
 #include "../shared/trimming.p4"
 #include "../shared/marking.p4"
+#include "../shared/replication.p4"
 #include "../shared/punting.p4"
 #include "../shared/rewriting.p4"
 #include "../shared/tracing.p4"
@@ -36,10 +37,15 @@ control GradlaneIngress(inout headers_t hdr, inout ingress_metadata_t meta,
     Guard() guard;
     Tagging() tagging;
     Routing() routing;
+#ifndef SMALLER_PROFILE
+    Replication() replication;
+#endif
+    Policy() policy;
     Congestion() congestion;
     Budget() budget;
     Marking() marking;
     Punting() punting;
+    Counted() counted;
     Telemetry() telemetry;
     Mirroring() mirroring;
 
@@ -60,30 +66,36 @@ control GradlaneIngress(inout headers_t hdr, inout ingress_metadata_t meta,
             hdr.packet_out.setInvalid();
             ig_tm_md.bypass_egress = 1;
         } else {
-            meta.common.spread = lower_half.get({ hdr.gradlane.message[15:0] });
+            meta.lookup.turn = lower_half.get({ hdr.gradlane.message[15:0] });
             meta.number = lower_half_again.get({ hdr.gradlane.message[15:0] });
             admission.apply(hdr, meta.common, ig_intr_md.ingress_port, ig_prsr_md.parser_err != PARSER_ERROR_OK,
                             meta.checksum_error);
             meta.common.share = copy.get({ hdr.gradlane.budget });
             guard.apply(hdr, meta.common, ig_intr_md.ingress_port, ig_dprsr_md.digest_type);
+            counted.apply(hdr, meta.common, meta.counted);
             halve();
             // The slot of the message, in two steps.
             meta.common.slot_mask[15:0] = meta.common.slot_mask[15:0] & meta.number;
             if (!meta.common.drop) {
-                tagging.apply(hdr, meta.common);
+                tagging.apply(hdr, meta.common, ig_intr_md.ingress_port);
             }
             routing.apply(hdr, meta.common, meta.lookup);
+            policy.apply(meta.common, meta.policy, meta.verdict.half_budget);
+#ifndef SMALLER_PROFILE
+            replication.apply(hdr, meta.common, ig_intr_md.ingress_port);
+#endif
             meta.common.slot_base[15:0] = meta.common.slot_base[15:0] + meta.common.slot_mask[15:0];
             if (meta.common.punt) {
                 punting.apply(hdr, meta.common, ig_intr_md.ingress_port);
                 ig_tm_md.bypass_egress = 1;
             } else {
-                congestion.apply(hdr, meta.common, meta.policy, meta.verdict.half_budget);
+                congestion.apply(hdr, meta.common, meta.policy);
                 // No such group, or none of its members is alive.
                 if (!meta.common.drop && !meta.common.multicast && meta.common.egress_port == 0) {
                     meta.common.reason = Reason.DROPPED_NO_ROUTE;
                     meta.common.drop = true;
                 }
+                mirroring.apply(meta, ig_dprsr_md);
                 marking.apply(hdr, meta.common);
                 budget.apply(hdr, meta.common, meta.policy, meta.verdict, ig_dprsr_md);
                 meta.bridged.setValid();
@@ -93,11 +105,10 @@ control GradlaneIngress(inout headers_t hdr, inout ingress_metadata_t meta,
                 }
             }
         }
-        telemetry.apply(hdr, meta.common);
+        telemetry.apply(hdr, meta.common, meta.counted);
 
         // For the deparser and for egress, whether it is needed or not.
         meta.ingress_port = (bit<16>)ig_intr_md.ingress_port;
-        mirroring.apply(meta, ig_dprsr_md);
         meta.mirror_origin = Origin.TRIMMED;
         if (hdr.ipv4.isValid()) {
             meta.ttl = hdr.ipv4.ttl;
@@ -129,8 +140,10 @@ control GradlaneEgress(inout headers_t hdr, inout egress_metadata_t meta,
                        inout egress_intrinsic_metadata_for_deparser_t eg_dprsr_md,
                        inout egress_intrinsic_metadata_for_output_port_t eg_oport_md) {
     Trimming() trimming;
+    MulticastQueue() multicast_queue;
     Rewriting() rewriting;
     Tracing() tracing;
+    UdpSum() udp_sum;
 
     apply {
         if (meta.trimmed.isValid()) {
@@ -151,12 +164,18 @@ control GradlaneEgress(inout headers_t hdr, inout egress_metadata_t meta,
         if (meta.bridged.multicast == 1 && eg_intr_md.egress_port == meta.bridged.ingress_port) {
             // An aggregator does not hear its own multicast.
             eg_dprsr_md.drop_ctl = 1;
-        } else if (meta.common.gradient && hdr.gradlane.kind == KIND_TRACE
-                   && hdr.gradlane.flags & FLAG_RETURNED == 0) {
-            tracing.apply(hdr, meta.bridged.switch_id, meta.bridged.ingress_port, eg_intr_md.egress_port,
-                          meta.bridged.queue_class, meta.bridged.color, (bit<32>)eg_intr_md.deq_qdepth,
-                          (bit<32>)eg_intr_md.deq_timedelta);
+        } else {
+            if (meta.bridged.multicast == 1 && meta.common.gradient) {
+                multicast_queue.apply(hdr, meta.bridged.color, eg_intr_md.egress_port);
+            }
+            if (meta.common.gradient && hdr.gradlane.kind == KIND_TRACE
+                && hdr.gradlane.flags & FLAG_RETURNED == 0) {
+                tracing.apply(hdr, meta.bridged.switch_id, meta.bridged.ingress_port, eg_intr_md.egress_port,
+                              meta.bridged.queue_class, meta.bridged.color, (bit<32>)eg_intr_md.deq_qdepth,
+                              (bit<32>)eg_intr_md.deq_timedelta);
+            }
         }
+        udp_sum.apply(hdr, meta.common, meta.trimmed.isValid());
     }
 }
 
@@ -188,7 +207,7 @@ control GradlaneEgressDeparser(packet_out packet, inout headers_t hdr, in egress
     GradlaneComputeChecksum() checksum;
 
     apply {
-        checksum.apply(hdr);
+        checksum.apply(hdr, meta.common);
         packet.emit(hdr.ethernet);
         packet.emit(hdr.ipv4);
         packet.emit(hdr.ipv6);

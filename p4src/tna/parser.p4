@@ -2,13 +2,14 @@
 // Recognises gradient packets. Everything else is left to ordinary forwarding.
 
 // What the forwarding tables say.
-enum bit<2> Route { NONE = 0, GROUP = 1, MULTICAST = 2, LOCAL = 3 }
+enum bit<3> Route { NONE = 0, GROUP = 1, MULTICAST = 2, LOCAL = 3, PROBE = 4 }
 
 struct lookup_t {
     bool    routed;
     port_t  bridge_port;
     Route   route;
     Reason  special;      // for the controller, whatever its addresses
+    bit<16> turn;         // of a slice among those of its flow
 }
 
 // Of the egress port, and of the job at it.
@@ -32,11 +33,18 @@ struct verdict_t {
     bit<1>  taken;
 }
 
+// Of the job and of the layer, as far as counters tell them apart.
+struct counted_t {
+    bit<4>  job;
+    bit<16> layer;
+}
+
 struct ingress_metadata_t {
     metadata_t    common;
     lookup_t      lookup;
     port_policy_t policy;
     verdict_t     verdict;
+    counted_t     counted;
     bit<16>       number;         // lower half of the message's
     bool       checksum_error;
     bit<16>    ingress_port;      // as the guard's digest has it
@@ -78,6 +86,9 @@ parser GradlaneParser(packet_in packet, out headers_t hdr, out ingress_metadata_
             ETHERTYPE_IPV6: parse_ipv6;
             ETHERTYPE_ARP: parse_arp;
             ETHERTYPE_LLDP: parse_lldp;
+            ETHERTYPE_VLAN: parse_hidden;
+            ETHERTYPE_SERVICE_VLAN: parse_hidden;
+            ETHERTYPE_OLD_SERVICE_VLAN: parse_hidden;
             default: accept;
         }
     }
@@ -92,15 +103,23 @@ parser GradlaneParser(packet_in packet, out headers_t hdr, out ingress_metadata_
         transition accept;
     }
 
+    // A host takes a priority tag off, skips extension headers and joins fragments, and may then find a gradient.
+    state parse_hidden {
+        meta.common.hidden = true;
+        transition accept;
+    }
+
     state parse_ipv4 {
         packet.extract(hdr.ipv4);
         ipv4_checksum.add(hdr.ipv4);
         meta.checksum_error = ipv4_checksum.verify();
-        // Only the first fragment would carry the ports, so no fragment counts as a gradient or has a flow's ports.
+        // Only the first fragment would carry the ports, so no fragment has a flow's ports, and one of UDP may be of a
+        // gradient.
         transition select(hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.flags[0:0], hdr.ipv4.fragment_offset,
                           hdr.ipv4.protocol) {
             (4, 5, 0, 0, PROTOCOL_UDP): parse_udp;
             (4, 5, 0, 0, PROTOCOL_TCP): parse_tcp;
+            (4, 5, _, _, PROTOCOL_UDP): parse_hidden;
             default: accept;
         }
     }
@@ -112,6 +131,10 @@ parser GradlaneParser(packet_in packet, out headers_t hdr, out ingress_metadata_
             (6, PROTOCOL_UDP): parse_udp;
             (6, PROTOCOL_TCP): parse_tcp;
             (6, PROTOCOL_ICMPV6): parse_icmpv6;
+            (6, HOP_BY_HOP): parse_hidden;
+            (6, ROUTING_HEADER): parse_hidden;
+            (6, FRAGMENT_HEADER): parse_hidden;
+            (6, DESTINATION_OPTIONS): parse_hidden;
             default: accept;
         }
     }
@@ -127,6 +150,7 @@ parser GradlaneParser(packet_in packet, out headers_t hdr, out ingress_metadata_
     }
 
     state parse_neighbour_discovery {
+        meta.common.neighbour_discovery = true;
         meta.lookup.special = Reason.PUNTED_ND;
         transition accept;
     }

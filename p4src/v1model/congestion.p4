@@ -3,11 +3,11 @@
 // Under congestion droppable slices are dropped or trimmed, each message within its budget, unless their job is within its
 // share of the port; what a job sends beyond its share waits behind the others.
 
+@id(0x14000001)
+meter(PORTS, MeterType.bytes) virtual_queue;
+
 control Congestion(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     Trimming() trimming;
-
-    @id(0x14000001)
-    meter(PORTS, MeterType.bytes) virtual_queue;
 
     // Lowest drop precedence that yellow and red drop at this port (precedence 0 is protected whatever they say),
     // and the lowest queue class whose packets fill the virtual queue.
@@ -26,7 +26,7 @@ control Congestion(inout headers_t hdr, inout metadata_t meta, inout standard_me
         meta.to_fabric = to_fabric;
     }
 
-    @entry_restriction("egress_port != 0")
+    @entry_restriction("egress_port != 0; egress_port != 511")
     @id(0x02000006)
     table port_policies {
         key = {
@@ -54,7 +54,7 @@ control Congestion(inout headers_t hdr, inout metadata_t meta, inout standard_me
     @id(0x01000014)
     action no_share() { }
 
-    @entry_restriction("job_index != 0; egress_port != 0")
+    @entry_restriction("job_index != 0; egress_port != 0; egress_port != 511")
     @id(0x0200000D)
     table job_shares {
         key = {
@@ -168,5 +168,15 @@ control Congestion(inout headers_t hdr, inout metadata_t meta, inout standard_me
             meta.reason = meta.color == Color.RED ? Reason.DROPPED_RED : Reason.DROPPED_YELLOW;
             meta.drop = true;
         }
+    }
+}
+
+// A copy of a multicast fills the virtual queue of its port, too, as it leaves. Its slices are never droppable.
+control MulticastQueue(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    Congested() congested;
+
+    apply {
+        virtual_queue.execute_meter((bit<32>)standard_metadata.egress_port, meta.color);
+        congested.apply(hdr, meta.color);
     }
 }

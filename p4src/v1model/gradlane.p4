@@ -14,6 +14,7 @@
 #include "../shared/tagging.p4"
 #include "../shared/trimming.p4"
 #include "../shared/marking.p4"
+#include "../shared/replication.p4"
 #include "../shared/punting.p4"
 #include "../shared/rewriting.p4"
 #include "../shared/tracing.p4"
@@ -28,6 +29,7 @@ control GradlaneIngress(inout headers_t hdr, inout metadata_t meta, inout standa
     Guard() guard;
     Tagging() tagging;
     Routing() routing;
+    Replication() replication;
     Congestion() congestion;
     Marking() marking;
     Punting() punting;
@@ -48,13 +50,14 @@ control GradlaneIngress(inout headers_t hdr, inout metadata_t meta, inout standa
                     (bit<16>)standard_metadata.ingress_port, hdr.gradlane.job, meta.source });
             }
             if (!meta.drop) {
-                tagging.apply(hdr, meta);
+                tagging.apply(hdr, meta, standard_metadata.ingress_port);
                 routing.apply(hdr, meta, standard_metadata);
+                replication.apply(hdr, meta, standard_metadata.ingress_port);
             }
             if (!meta.drop && meta.punt) {
                 punting.apply(hdr, meta, standard_metadata.ingress_port);
             } else if (!meta.drop) {
-                // The ports of a multicast are chosen after ingress; its slices are never droppable (budget 0).
+                // The ports of a multicast are chosen after ingress, so egress meters it.
                 if (!meta.multicast) {
                     congestion.apply(hdr, meta, standard_metadata);
                 }
@@ -78,20 +81,26 @@ control GradlaneIngress(inout headers_t hdr, inout metadata_t meta, inout standa
 }
 
 control GradlaneEgress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
+    MulticastQueue() multicast_queue;
     Rewriting() rewriting;
     Tracing() tracing;
+    UdpSum() udp_sum;
 
     apply {
         if (meta.multicast && standard_metadata.egress_port == standard_metadata.ingress_port) {
             // An aggregator does not hear its own multicast.
             mark_to_drop(standard_metadata);
         } else if (!meta.punt) {
+            if (meta.multicast && meta.gradient) {
+                multicast_queue.apply(hdr, meta, standard_metadata);
+            }
             rewriting.apply(hdr, meta, standard_metadata.egress_port);
             if (meta.gradient && hdr.gradlane.kind == KIND_TRACE && hdr.gradlane.flags & FLAG_RETURNED == 0) {
                 tracing.apply(hdr, meta.switch_id, standard_metadata.ingress_port, standard_metadata.egress_port,
                               meta.queue_class, meta.color, (bit<32>)standard_metadata.deq_qdepth,
                               standard_metadata.deq_timedelta * 1000);
             }
+            udp_sum.apply(hdr, meta, meta.reason == Reason.TRIMMED_YELLOW || meta.reason == Reason.TRIMMED_RED);
         }
     }
 }

@@ -20,17 +20,28 @@ parser GradlaneParser(packet_in packet, out headers_t hdr, inout metadata_t meta
         transition select(hdr.ethernet.ethertype) {
             ETHERTYPE_IPV4: parse_ipv4;
             ETHERTYPE_IPV6: parse_ipv6;
+            ETHERTYPE_VLAN: parse_hidden;
+            ETHERTYPE_SERVICE_VLAN: parse_hidden;
+            ETHERTYPE_OLD_SERVICE_VLAN: parse_hidden;
             default: accept;
         }
     }
 
+    // A host takes a priority tag off, skips extension headers and joins fragments, and may then find a gradient.
+    state parse_hidden {
+        meta.hidden = true;
+        transition accept;
+    }
+
     state parse_ipv4 {
         packet.extract(hdr.ipv4);
-        // Only the first fragment would carry the ports, so no fragment counts as a gradient or has a flow's ports.
+        // Only the first fragment would carry the ports, so no fragment has a flow's ports, and one of UDP may be of a
+        // gradient.
         transition select(hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.flags[0:0], hdr.ipv4.fragment_offset,
                           hdr.ipv4.protocol) {
             (4, 5, 0, 0, PROTOCOL_UDP): parse_udp;
             (4, 5, 0, 0, PROTOCOL_TCP): parse_tcp;
+            (4, 5, _, _, PROTOCOL_UDP): parse_hidden;
             default: accept;
         }
     }
@@ -41,6 +52,10 @@ parser GradlaneParser(packet_in packet, out headers_t hdr, inout metadata_t meta
             (6, PROTOCOL_UDP): parse_udp;
             (6, PROTOCOL_TCP): parse_tcp;
             (6, PROTOCOL_ICMPV6): parse_icmpv6;
+            (6, HOP_BY_HOP): parse_hidden;
+            (6, ROUTING_HEADER): parse_hidden;
+            (6, FRAGMENT_HEADER): parse_hidden;
+            (6, DESTINATION_OPTIONS): parse_hidden;
             default: accept;
         }
     }

@@ -32,8 +32,8 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         size = STATIONS;
     }
 
-    // Port 0 is none.
-    @action_restriction("port != 0")
+    // Port 0 is none, and by 511 v1model drops.
+    @action_restriction("port != 0; port != 511")
     @id(0x0100000B)
     action bridge_to(port_t port) {
         meta.egress_port = port;
@@ -80,12 +80,22 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         punt(Reason.PUNTED_LOCAL);
     }
 
+    // An address to which only other switches send: what a neighbour has routed back.
+    @id(0x01000022)
+    action probe() {
+        if (meta.from_fabric == 1) {
+            punt(Reason.PUNTED_PROBE);
+        } else {
+            reject(Reason.DROPPED_NO_ROUTE);
+        }
+    }
+
     @id(0x02000005)
     table ipv4_routes {
         key = {
             hdr.ipv4.dst: lpm @name("destination");
         }
-        actions = { set_next_hop; replicate; local; @defaultonly no_route; }
+        actions = { set_next_hop; replicate; local; probe; @defaultonly no_route; }
         const default_action = no_route();
         size = IPV4_ROUTES;
     }
@@ -105,7 +115,7 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     @id(0x11000001)
     action_selector(HashAlgorithm.identity, NEXT_HOPS, 16) members;
 
-    @action_restriction("port != 0")
+    @action_restriction("port != 0; port != 511")
     @id(0x01000011)
     action forward(port_t port, mac_t next_hop, mac_t own) {
         meta.egress_port = port;
@@ -126,22 +136,31 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
     }
 
     apply {
-        if (meta.gradient && meta.spray) {
-            meta.spread = hdr.gradlane.slice + hdr.gradlane.message[15:0];
-        } else if (hdr.ipv4.isValid()) {
-            // With the switch's number, or switches in a row would all choose alike.
-            hash(meta.spread, HashAlgorithm.crc16, 16w0,
-                 { meta.switch_id, hdr.ipv4.src, hdr.ipv4.dst, hdr.ipv4.protocol, meta.ports }, 32w65536);
+        // A number that is the same at every switch, and of which each has bits of its own to choose by: else what one has
+        // sent to the next, which has these bits in common, would all leave that one by the same port. With another seed
+        // in each switch it would, too: a CRC is linear, so another seed only gives the ports other names. Half of a
+        // CRC-32, as the bits of a CRC-16 depend on one another where flows differ little.
+        if (hdr.ipv4.isValid()) {
+            hash(meta.spread, HashAlgorithm.crc32, 16w0,
+                 { hdr.ipv4.src, hdr.ipv4.dst, hdr.ipv4.protocol, meta.ports }, 32w65536);
         } else if (hdr.ipv6.isValid()) {
-            hash(meta.spread, HashAlgorithm.crc16, 16w0,
-                 { meta.switch_id, hdr.ipv6.src, hdr.ipv6.dst, hdr.ipv6.next_header, hdr.ipv6.flow_label, meta.ports },
-                 32w65536);
+            hash(meta.spread, HashAlgorithm.crc32, 16w0,
+                 { hdr.ipv6.src, hdr.ipv6.dst, hdr.ipv6.next_header, hdr.ipv6.flow_label, meta.ports }, 32w65536);
         }
+        if (meta.gradient && meta.spray) {
+            // Slices in turn, from where their flow begins.
+            meta.spread = meta.spread + hdr.gradlane.message[15:0] + hdr.gradlane.slice;
+        }
+        meta.spread = meta.spread >> meta.chosen_bits;
 
         if (hdr.ethernet.ethertype == ETHERTYPE_ARP) {
             punt(Reason.PUNTED_ARP);
         } else if (hdr.ethernet.ethertype == ETHERTYPE_LLDP) {
-            punt(Reason.PUNTED_LLDP);
+            if (meta.from_fabric == 1) {
+                punt(Reason.PUNTED_LLDP);
+            } else {
+                reject(Reason.DROPPED_LLDP);
+            }
         } else if (meta.neighbour_discovery) {
             punt(Reason.PUNTED_ND);
         } else if (!stations.apply().hit) {

@@ -15,7 +15,7 @@ control Telemetry(inout headers_t hdr, inout metadata_t meta, inout standard_met
         if (meta.reason == Reason.DROPPED_YELLOW || meta.reason == Reason.DROPPED_RED
             || meta.reason == Reason.TRIMMED_YELLOW || meta.reason == Reason.TRIMMED_RED) {
             bit<16> layer = hdr.gradlane.layer > DROP_MAP_LAST_LAYER ? DROP_MAP_LAST_LAYER : hdr.gradlane.layer;
-            drop_map.count((bit<32>)(layer[5:0] ++ hdr.gradlane.magnitude[7:4]));
+            drop_map.count((bit<32>)(layer[8:0] ++ hdr.gradlane.magnitude[7:4]));
         }
     }
 }

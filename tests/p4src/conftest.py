@@ -17,7 +17,7 @@ from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.program_state import Lock
 from tests.p4src.p4_coverage import Coverage
 from tests.p4src.packet_bench import Bench
-from tests.p4src.packet_targets import Bmv2, InProcess, Target
+from tests.p4src.packet_targets import Bmv2, InProcess, Target, TnaInProcess
 from tests.support.paths import P4_SOURCE, P4INFO, PIPELINE, PROGRAM
 
 TNA = Path(__file__).parent / "tna_on_v1model" / "build"
@@ -92,8 +92,7 @@ def target(request: pytest.FixtureRequest, schema: P4Schema, pipeline: Pipeline,
     if request.param == "gradlane-switch":
         return InProcess(schema, pipeline, coverage and coverage.observe)
     if request.param == "tna on gradlane-switch":
-        # The controls of p4src/tna, with v1model's externs; their tables are those that the schema knows.
-        return InProcess(schema, unrestricted(TNA))
+        return TnaInProcess(schema, unrestricted(TNA))
     return request.getfixturevalue("bmv2")
 
 

@@ -119,7 +119,7 @@ class Bench:
 
     def drop_map(self) -> dict[tuple[int, int], Count]:
         """The cells of `drop_map` by layer and the magnitude's upper half."""
-        return {(index >> 4, index & 15): count for index, count in self.cells("drop_map", range(1024)).items()}
+        return {(index >> 4, index & 15): count for index, count in self.cells("drop_map", range(8192)).items()}
 
     def decision_cells(self, *jobs: int) -> dict[tuple[int, Reason, int, int], Count]:
         """The cells of `decisions` by job index, reason, queue class and drop precedence."""

@@ -19,7 +19,7 @@ from gradlane_switch import Switch
 from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.program_state import Lock
 from tests.support.bmv2_process import Bmv2Process
-from tests.support.entries import multicast
+from tests.support.entries import fabric_port, multicast
 
 PORTS = range(1, 9)
 CPU_PORT = 255
@@ -171,11 +171,30 @@ class InProcess:
         self.switch.set_port(port, up=up)
 
 
+class TnaInProcess(InProcess):
+    """p4src/tna with v1model's externs; its tables are those that the schema knows.
+
+    A Tofino's control plane gives a port's two meters, for what is multicast and what is not, one configuration.
+    """
+
+    name = "tna on gradlane-switch"
+    _OF_MULTICAST = 0x14000004
+
+    def write(self, updates: Iterable[p4r.Update]) -> None:
+        updates = list(updates)
+        for update in updates.copy():
+            if update.entity.meter_entry.meter_id == self._schema.meters["virtual_queue"].id:
+                alike = p4r.Update.FromString(update.SerializeToString())
+                alike.entity.meter_entry.meter_id = self._OF_MULTICAST
+                updates.append(alike)
+        super().write(updates)
+
+
 class Bmv2:
     """simple_switch_grpc.
 
     It answers nothing when it drops a packet, so after each packet a marker goes the same way: multicast to every port
-    (multicast passes no meter) in the lowest class, so that on each port it comes last.
+    (no gradient, so it passes no meter) in the lowest class, so that on each port it comes last.
     """
 
     name = "BMv2"
@@ -214,7 +233,7 @@ class Bmv2:
     def _set_up(self) -> None:
         self.own_packets = self.own_bytes = 0
         self._violations.clear()
-        marker = multicast(self.MARKER_ADDRESS, self.MARKER_GROUP, *PORTS, CPU_PORT)
+        marker = [fabric_port(self.MARKER_PORT), *multicast(self.MARKER_ADDRESS, self.MARKER_GROUP, *PORTS, CPU_PORT)]
         self.write(p4r.Update(type=p4r.Update.INSERT, entity=entity.encode(self._schema)) for entity in marker)
 
     def write(self, updates: Iterable[p4r.Update]) -> None:

@@ -10,12 +10,14 @@ from finsy.proto import p4r, rpc_code
 from gradlane_switch import EntityError, Switch
 from tests.support.entries import (
     Entity,
+    aggregator,
     bridged,
     congestion,
     drop_precedence,
     edge,
     entry,
     fabric,
+    fabric_port,
     job,
     job_share,
     multicast,
@@ -26,6 +28,7 @@ from tests.support.entries import (
     route,
     sender,
     set_job,
+    source,
     station,
 )
 from tests.support.gradlane_packets import H1
@@ -66,9 +69,21 @@ def test_what_the_packet_tests_write_is_permitted(switch: Switch, schema: P4Sche
     ("forbidden", "told"),
     [
         (edge(0), 'admission.ports: "ingress_port != 0" does not hold for ingress_port = 0'),
+        (edge(511), 'admission.ports: "ingress_port != 511" does not hold for ingress_port = 511'),
+        (fabric_port(5, chosen_bits=13), 'fabric: "chosen_bits <= 12" does not hold for chosen_bits = 13'),
+        (sender(511, H1.address, 1), 'guard.senders: "ingress_port != 511" does not hold for ingress_port = 511'),
+        (bridged(H1.mac, 511), 'routing.bridged: routing.bridge_to: "port != 511" does not hold for port = 511'),
+        (port_policy(511), 'port_policies: "egress_port != 511" does not hold for egress_port = 511'),
+        (job_share(1, 511, None), 'job_shares: "egress_port != 511" does not hold for egress_port = 511'),
+        (rewrite(511, 1, 1), 'dscp_rewrites: "egress_port != 511" does not hold for egress_port = 511'),
         (sender(0, H1.address, 1), 'guard.senders: "ingress_port != 0" does not hold for ingress_port = 0'),
         (sender(1, "::", 1), 'guard.senders: "source != 0" does not hold for source = 0x0'),
         (sender(1, H1.address, 0), 'guard.senders: "job != 0" does not hold for job = 0'),
+        (source(0, H1.mac), 'guard.sources: "ingress_port != 0" does not hold for ingress_port = 0'),
+        (source(1, ZERO), "guard.sources: \"mac != mac('00:00:00:00:00:00')\" does not hold"),
+        (aggregator(0, 1), 'replication.aggregators: "ingress_port != 0" does not hold for ingress_port = 0'),
+        (aggregator(1, 0), 'replication.aggregators: "group != 0" does not hold for group = 0'),
+        (aggregator(1, 1, 0), 'replication.aggregators: "job != 0" does not hold for job = 0'),
         (set_job(0), 'guard.jobs: "job != 0" does not hold for job = 0'),
         (set_job(index=0), 'guard.jobs: guard.set_job: "job_index != 0" does not hold for job_index = 0'),
         (set_job(base=65536), 'guard.set_job: "slot_base < 0x10000" does not hold for slot_base = 0x10000'),
@@ -97,11 +112,12 @@ def test_what_the_program_forbids_is_refused(switch: Switch, schema: P4Schema, f
     assert told in text
 
 
-def test_a_next_hop_has_a_port(switch: Switch, schema: P4Schema) -> None:
+@pytest.mark.parametrize("port", [0, 511])
+def test_a_next_hop_has_a_port(switch: Switch, schema: P4Schema, port: int) -> None:
     message = next_hops(1, H1).encode(schema)
     (action,) = message.table_entry.action.action_profile_action_set.action_profile_actions
-    action.action.params[0].value = b"\0"
-    with pytest.raises(EntityError, match='forward: "port != 0" does not hold for port = 0'):
+    action.action.params[0].value = port.to_bytes(2, "big").lstrip(b"\0") or b"\0"
+    with pytest.raises(EntityError, match=f'forward: "port != {port}" does not hold for port = {port}'):
         switch.insert(message)
 
 

@@ -12,19 +12,26 @@ def ones_complement(data: bytes) -> int:
     return ~total & 0xFFFF
 
 
+def continued(checksum: int, *, added: bytes = b"", gone: bytes = b"") -> int:
+    """A UDP checksum after words came and went (RFC 1624); 0 says that there is none, and no sum is it."""
+    words = (checksum ^ 0xFFFF).to_bytes(2, "big") + added + bytes(octet ^ 0xFF for octet in gone)
+    return checksum and (ones_complement(words) or 0xFFFF)
+
+
+def timeless(frame: bytes) -> bytes:
+    """A trace whose newest record is without depth and wait, and its UDP checksum as if they had always been 0."""
+    at = 34 + 44 if frame[12:14] == b"\x08\x00" else 54 + 44
+    changed = bytearray(frame)
+    changed[at + 7 : at + 16] = bytes(9)
+    udp = at - 44
+    checksum = continued(int.from_bytes(frame[udp + 6 : udp + 8], "big"), gone=bytes(1) + frame[at + 7 : at + 16])
+    changed[udp + 6 : udp + 8] = checksum.to_bytes(2, "big")
+    return bytes(changed)
+
+
 def checksum_is_right(header: bytes) -> bool:
     """Of an IPv4 header without options."""
     return ones_complement(header[:10] + header[12:]) == int.from_bytes(header[10:12], "big")
-
-
-def crc16(data: bytes) -> int:
-    """CRC-16/ARC."""
-    value = 0
-    for octet in data:
-        value ^= octet
-        for _ in range(8):
-            value = value >> 1 ^ (0xA001 if value & 1 else 0)
-    return value
 
 
 class View:
@@ -32,10 +39,11 @@ class View:
 
     def __init__(self, frame: bytes) -> None:
         self.frame = frame
-        self.truncated = self.neighbour_discovery = False
+        self.truncated = self.neighbour_discovery = self.hidden = False
         self.has_gradlane = self.unknown_version = self.short_gradlane = False
         self.gradlane = wire.Header(kind=0, job=0, source=0, message=0, token=0)
         self.ip: int | None = None
+        self.source = 0
         self.transport = self.ethertype = self.ttl = self.dscp = self.ecn = self.udp_length = 0
         self._ports = bytes(4)
         self.truncated = not self._ethernet()
@@ -44,8 +52,9 @@ class View:
         """Whether the frame is long enough, as for the rest."""
         if len(self.frame) < 14:
             return False
-        self.destination_mac = self.frame[:6].hex(":")
+        self.destination_mac, self.source_mac = self.frame[:6].hex(":"), self.frame[6:12].hex(":")
         self.ethertype = int.from_bytes(self.frame[12:14], "big")
+        self.hidden = self.ethertype in (0x8100, 0x88A8, 0x9100)
         if self.ethertype == 0x0800:
             return self._ipv4()
         return self.ethertype != 0x86DD or self._ipv6()
@@ -61,6 +70,7 @@ class View:
         self.destination = int.from_bytes(header[16:20], "big")
         self._named = header[12:20] + header[9:10]
         fragment = int.from_bytes(header[6:8], "big") & 0x3FFF
+        self.hidden = header[0] == 0x45 and fragment != 0 and header[9] == 17
         return header[0] != 0x45 or fragment != 0 or self._next(header[9])
 
     def _ipv6(self) -> bool:
@@ -75,6 +85,7 @@ class View:
         self._named = header[8:40] + header[6:7]
         if self.ip_version != 6:
             return True
+        self.hidden = header[6] in (0, 43, 44, 60)
         if header[6] == 58:
             self.neighbour_discovery = self.frame[54:55] in [bytes((kind,)) for kind in range(133, 138)]
             return len(self.frame) > 54
@@ -104,13 +115,12 @@ class View:
         self.has_gradlane, self.gradlane = True, wire.Header.unpack(rest[8:44])
         return True
 
-    def flow(self, switch_id: int) -> bytes:
+    def flow(self) -> bytes:
         """What names a flow, for the hash that chooses its way."""
-        named = switch_id.to_bytes(2, "big") + self._named
         if self.ip == 4:
-            return named + self._ports
+            return self._named + self._ports
         # The flow label has 20 bits: what follows is half a byte further on.
-        return named + ((self._label << 32 | int.from_bytes(self._ports, "big")) << 4).to_bytes(7, "big")
+        return self._named + ((self._label << 32 | int.from_bytes(self._ports, "big")) << 4).to_bytes(7, "big")
 
 
 class Packet:
@@ -139,7 +149,8 @@ class Packet:
             _add(frame, at + 8 + 26, 16)
         if trimmed or hop is not None:
             length = 44 if trimmed else int.from_bytes(frame[at + 4 : at + 6], "big") + 16
-            frame[at + 4 : at + 8] = (length % 65536).to_bytes(2, "big") + bytes(2)
+            frame[at + 4 : at + 6] = (length % 65536).to_bytes(2, "big")
+            frame[at + 6 : at + 8] = self._udp_checksum(frame, hop).to_bytes(2, "big")
             where = 16 if self._it.ip == 4 else 18
             if trimmed:
                 frame[where : where + 2] = (64 if self._it.ip == 4 else 44).to_bytes(2, "big")
@@ -151,6 +162,17 @@ class Packet:
         elif self._it.ip == 6:
             frame[14:16] = (int.from_bytes(frame[14:16], "big") & 0xF00F | tags << 4).to_bytes(2, "big")
         return bytes(frame)
+
+    def _udp_checksum(self, frame: bytes, hop: bytes | None) -> int:
+        """That of a datagram as it leaves, of which all is right but this: a trace's, else that of a trimmed slice."""
+        at = self._it.transport
+        if hop is not None:
+            # Three lengths have grown by 16.
+            return continued(int.from_bytes(frame[at + 6 : at + 8], "big"), added=hop + bytes(10) + b"\x30")
+        if self._it.ip == 4:
+            return 0
+        pseudo = frame[22:54] + bytes((0, 44, 0, 17))
+        return ones_complement(pseudo + frame[at : at + 6] + frame[at + 8 : at + 44]) or 0xFFFF
 
 
 def _add(frame: bytearray, at: int, amount: int) -> None:

@@ -53,8 +53,11 @@ class Policy:
     """All that a controller tells a switch."""
 
     switch_id: int = 1
+    chosen_bits: int = 0
     fabric_ports: set[int] = field(default_factory=set[int])
     edge_ports: set[int] = field(default_factory=set[int])
+    sources: dict[tuple[int, str, int], int] = field(default_factory=dict)  # port, MAC, address: whether a member
+    aggregators: set[tuple[int, int, int]] = field(default_factory=set)  # port, group, job
     stations: set[str] = field(default_factory=set[str])
     bridged: dict[str, int] = field(default_factory=dict[str, int])
     routes: list[tuple[IPv4Network | IPv6Network, str, int]] = field(default_factory=list)
@@ -70,18 +73,23 @@ class Policy:
     job_shares: dict[tuple[int, int], Share] = field(default_factory=dict)
     budget_shares: dict[tuple[int, int], str] = field(default_factory=dict)
     rewrites: dict[tuple[int, int], int] = field(default_factory=dict)
-    punt_rates: dict[Reason, Meter] = field(default_factory=dict)
+    punt_rates: dict[tuple[int, Reason], Meter] = field(default_factory=dict)
+    control_rates: dict[int, Meter] = field(default_factory=dict)
 
     def entities(self) -> list[Entity]:
         """The entries that a switch needs."""
         found: list[Entity] = [entries.edge(port, self.switch_id) for port in self.edge_ports]
-        found += [entries.fabric_port(port, self.switch_id) for port in self.fabric_ports]
+        found += [entries.fabric_port(port, self.switch_id, self.chosen_bits) for port in self.fabric_ports]
+        for (port, mac, address), member in self.sources.items():
+            match = {"ingress_port": port, "mac": mac, "source": address}
+            found.append(entries.entry("sources", match, "known", member=member))
+        found += [entries.aggregator(*row) for row in self.aggregators]
         found += [entries.station(mac) for mac in self.stations]
         found += [entries.bridged(mac, port) for mac, port in self.bridged.items()]
         found += [entries.next_hops(group, *members) for group, members in self.groups.items()]
         found += [P4MulticastGroupEntry(group, replicas=ports) for group, ports in self.multicast.items()]
         for network, action, number in self.routes:
-            arguments = {} if action == "local" else {"group": number}
+            arguments = {} if action in ("local", "probe") else {"group": number}
             found.append(entries.route(str(network), action, **arguments))
         for port, source, job in self.senders:
             found.append(entries.entry("senders", {"ingress_port": port, "source": source, "job": job}, "permit"))
@@ -98,4 +106,6 @@ class Policy:
         ]
         found += [entries.budget_share(*place, part) for place, part in self.budget_shares.items()]
         found += [entries.rewrite(*key, to) for key, to in self.rewrites.items()]
-        return found + [P4MeterEntry("punt_rates", index=r, config=m.config) for r, m in self.punt_rates.items()]
+        found += [P4MeterEntry("control_rates", index=p, config=m.config) for p, m in self.control_rates.items()]
+        cells = {port << 3 | reason & 7: meter for (port, reason), meter in self.punt_rates.items()}
+        return found + [P4MeterEntry("punt_rates", index=n, config=m.config) for n, m in cells.items()]

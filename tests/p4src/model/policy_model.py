@@ -2,15 +2,16 @@
 """What the data plane must do with a frame, in Python: from the documentation, not from the P4.
 
 Integers only: a virtual queue is RFC 2698's meter, message numbers are serial numbers (RFC 1982), a flow's member is
-chosen by CRC-16.
+chosen by CRC-32.
 """
 
 from collections import Counter
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network
 from typing import NamedTuple
+from zlib import crc32
 
-from tests.p4src.model.model_packet import Packet, View, checksum_is_right, crc16
+from tests.p4src.model.model_packet import Packet, View, checksum_is_right
 from tests.p4src.model.policy_entries import JobRow, Meter, Policy
 from tests.p4src.packet_bench import Reason
 
@@ -95,6 +96,8 @@ class _State:
     precedence: int = 0
     dscp: int = 0
     ecn: int = 0
+    member: bool = False
+    demoted: bool = False
     color: int = GREEN
     egress: int = 0
     group: int | None = None  # of a multicast
@@ -108,7 +111,8 @@ class Model:
         self._policy = policy
         self._queues = {port: Buckets(meter) for port, meter in policy.queues.items()}
         self._shares = {key: Buckets(share.meter) for key, share in policy.job_shares.items()}
-        self._punts = {reason: Buckets(meter) for reason, meter in policy.punt_rates.items()}
+        self._punts = {key: Buckets(meter) for key, meter in policy.punt_rates.items()}
+        self._controls = {port: Buckets(meter) for port, meter in policy.control_rates.items()}
         # By slot: the message that owns it and how many of its slices are gone.
         self._slots: dict[int, tuple[int, int]] = {}
         self.drops: Counter[tuple[int, int]] = Counter()
@@ -125,29 +129,34 @@ class Model:
             self._admit(state)
             if state.gradient:
                 self._guard(state)
-            self._tag(state)
+            self._check_source(state)
+            self._tag(state, len(frame), now)
             punt = self._route(state, packet)
             if punt is not None:
                 state.reason = punt
                 punted = True
-                bucket = self._punts.get(punt)
+                bucket = self._punts.get((port, punt))
                 if bucket is not None and bucket.color(1, now) != GREEN:
                     punted = False
                     raise _Dropped(Reason.DROPPED_PUNT_RATE)
             else:
                 if state.group is None:
                     self._congest(state, len(frame), now)
+                else:
+                    self._check_group(state)
                 self._mark(state)
         except _Dropped as dropped:
             state.reason = dropped.args[0]
         outcome = Outcome(self._decision(state), punted=punted)
         if state.reason.name.startswith(("DROPPED_YELLOW", "DROPPED_RED", "TRIMMED")):
-            self.drops[min(it.gradlane.layer, 63), it.gradlane.magnitude >> 4] += 1
+            self.drops[min(it.gradlane.layer, 511), it.gradlane.magnitude >> 4] += 1
         if not punted and not state.reason.name.startswith("DROPPED"):
             outcome.trace = state.gradient and it.gradlane.kind == TRACE and not it.gradlane.flags & RETURNED
             ports = [state.egress] if state.group is None else self._policy.multicast.get(state.group, ())
             for egress in ports:
                 if state.group is None or egress != port:
+                    if state.group is not None and state.gradient:
+                        self._meter_copy(state, egress, len(frame), now)
                     outcome.copies.append(self._leave(state, packet, egress, outcome.trace))
         return outcome
 
@@ -167,6 +176,8 @@ class Model:
                 raise _Dropped(Reason.DROPPED_CHECKSUM)
         elif it.ip == 6 and it.ip_version != 6:
             raise _Dropped(Reason.DROPPED_BAD_IP)
+        if it.hidden:
+            raise _Dropped(Reason.DROPPED_HIDDEN)
         state.dscp, state.ecn = it.dscp, it.ecn
         if it.unknown_version:
             state.reason = Reason.UNKNOWN_VERSION
@@ -176,12 +187,14 @@ class Model:
             h = it.gradlane
             trimmed = h.kind == TRIMMED
             state.gradient = (
-                1 <= h.slices <= 8192
+                h.kind < 8
+                and 1 <= h.slices <= 8192
                 and h.slice < h.slices
                 and h.budget <= h.slices
-                and it.udp_length == 44 + (0 if trimmed else h.length)
-                and (state.from_fabric or not trimmed)
+                and (it.udp_length == 44 + (0 if trimmed else h.length) or (trimmed and not state.from_fabric))
             )
+            if state.gradient and trimmed and not state.from_fabric:
+                raise _Dropped(Reason.DROPPED_GUARD)
             if not state.gradient:
                 state.reason = Reason.MALFORMED
 
@@ -191,7 +204,23 @@ class Model:
             raise _Dropped(Reason.DROPPED_GUARD)
         state.job = self._policy.jobs.get(job)
 
-    def _tag(self, state: _State) -> None:
+    def _check_source(self, state: _State) -> None:
+        it = state.it
+        place = state.port, it.source_mac, 0 if it.neighbour_discovery else it.source
+        if not state.from_fabric and place not in self._policy.sources:
+            state.job = None
+            raise _Dropped(Reason.DROPPED_SOURCE)
+        state.member = state.gradient or bool(self._policy.sources.get(place))
+
+    def _check_group(self, state: _State) -> None:
+        place = state.port, state.group, state.it.gradlane.job
+        if not state.from_fabric and not (state.gradient and place in self._policy.aggregators):
+            raise _Dropped(Reason.DROPPED_GROUP)
+
+    def _meter_copy(self, state: _State, egress: int, length: int, now: int) -> None:
+        state.color = self._queues[egress].color(length, now) if egress in self._queues else GREEN
+
+    def _tag(self, state: _State, length: int, now: int) -> None:
         h = state.it.gradlane
         if not state.gradient:
             state.queue_class = self._policy.dscp_classes.get(state.dscp, 0)
@@ -207,6 +236,10 @@ class Model:
                     state.precedence = precedence
         else:
             state.queue_class = TOP
+        if state.queue_class == TOP and not state.from_fabric:
+            bucket = self._controls.get(state.port)
+            if not state.member or (bucket and bucket.color(length, now) != GREEN):
+                state.queue_class, state.demoted, state.reason = 0, True, Reason.DEMOTED
 
     def _route(self, state: _State, packet: Packet) -> Reason | None:
         """Chooses where the packet goes; a reason: to the controller."""
@@ -214,6 +247,8 @@ class Model:
         if it.ethertype == 0x0806:
             return Reason.PUNTED_ARP
         if it.ethertype == 0x88CC:
+            if not state.from_fabric:
+                raise _Dropped(Reason.DROPPED_LLDP)
             return Reason.PUNTED_LLDP
         if it.neighbour_discovery:
             return Reason.PUNTED_ND
@@ -230,6 +265,10 @@ class Model:
         _, action, number = max(fitting, key=lambda row: row[0].prefixlen)
         if action == "local":
             return Reason.PUNTED_LOCAL
+        if action == "probe":
+            if not state.from_fabric:
+                raise _Dropped(Reason.DROPPED_NO_ROUTE)
+            return Reason.PUNTED_PROBE
         if it.ttl <= 1:
             return Reason.PUNTED_TTL
         packet.set_ttl(it.ttl - 1)
@@ -239,11 +278,12 @@ class Model:
         members = policy.groups.get(number, ())
         if not members:
             raise _Dropped(Reason.DROPPED_NO_ROUTE)
+        number = crc32(it.flow()) % 65536
         if state.gradient and state.job and state.job.spray:
-            spread = (it.gradlane.slice + it.gradlane.message) % 65536
-        else:
-            spread = crc16(it.flow(state.switch_id))
-        member = members[spread % len(members)]
+            number = (number + it.gradlane.message + it.gradlane.slice) % 65536
+        if state.from_fabric:
+            number >>= policy.chosen_bits
+        member = members[number % len(members)]
         state.egress = member.port
         packet.set_macs(member.mac, member.gateway)
         return None
@@ -296,20 +336,21 @@ class Model:
 
     @staticmethod
     def _mark(state: _State) -> None:
-        if state.gradient:
+        if state.gradient or state.demoted:
             state.dscp = state.queue_class << 3 | state.precedence
-            if not state.from_fabric:
-                state.ecn = NOT_CAPABLE if state.precedence else CAPABLE
+        if state.gradient and not state.from_fabric:
+            state.ecn = NOT_CAPABLE if state.precedence else CAPABLE
         if state.color != GREEN and state.ecn != NOT_CAPABLE:
             state.ecn = CONGESTED
 
     def _leave(self, state: _State, packet: Packet, egress: int, trace: bool) -> Copy:
         dscp = self._policy.rewrites.get((egress, state.dscp), state.dscp)
+        ecn = CONGESTED if state.color != GREEN and state.ecn != NOT_CAPABLE else state.ecn
         hop = None
         if trace:
             tags = state.queue_class << 4 | state.color
             hop = b"".join(n.to_bytes(2, "big") for n in (state.switch_id, state.port, egress)) + bytes((tags,))
-        return Copy(egress, state.queue_class, packet.leaving(dscp << 2 | state.ecn, hop, state.trimmed))
+        return Copy(egress, state.queue_class, packet.leaving(dscp << 2 | ecn, hop, state.trimmed))
 
 
 def _covers(network: IPv4Network | IPv6Network, it: View) -> bool:

@@ -28,7 +28,7 @@ from tests.support.gradlane_packets import (
 )
 
 JOBS = (1, 2, 3)
-LAYERS = (0, 1, 3, 4, 62, 63, 64, 65535)
+LAYERS = (0, 1, 3, 4, 510, 511, 512, 65535)
 PORTS = [end.port for end in (*HOSTS, *UPLINKS)]
 GROUP4, GROUP6 = "239.1.0.1", "ff0e::1"
 MESSAGES = (0, 1, 4, 8, 2**31 - 1, 2**31, 2**31 + 4, 2**32 - 4, 2**32 - 1)
@@ -59,7 +59,7 @@ def _split(random: Random, points: tuple[int, ...], last: int) -> list[tuple[int
 
 def policies(random: Random, rates: tuple[int, ...]) -> Policy:
     """`rates`: of virtual queues and shares, in bytes per second."""
-    policy = Policy(switch_id=random.randint(0, 65535))
+    policy = Policy(switch_id=random.randint(0, 65535), chosen_bits=random.randint(0, 12))
     for end in (*HOSTS, *UPLINKS):
         likely = policy.edge_ports if isinstance(end, Host) else policy.fabric_ports
         other = policy.fabric_ports if isinstance(end, Host) else policy.edge_ports
@@ -103,10 +103,18 @@ def policies(random: Random, rates: tuple[int, ...]) -> Policy:
     for place in ((0, 0), (0, 1), (1, 0), (1, 1)):
         if not _rarely(random):
             policy.budget_shares[place] = random.choice(["whole", "whole", *PARTS])
-    for reason in (Reason.PUNTED_ARP, Reason.PUNTED_ND, Reason.PUNTED_TTL, Reason.PUNTED_LOCAL):
-        if random.randrange(2):
+    for reason in (reason for reason in Reason if reason.name.startswith("PUNTED")):
+        for port in random.sample(PORTS, 4):
             burst = random.randint(1, 3)
-            policy.punt_rates[reason] = Meter(0, burst, burst)
+            policy.punt_rates[port, reason] = Meter(0, burst, burst)
+    for host in HOSTS:
+        for address in (0, source_key(host.address), source_key(host.address6)):
+            if not _rarely(random):
+                policy.sources[host.port, host.mac, address] = random.randrange(2)
+        if not _rarely(random):
+            policy.control_rates[host.port] = _meters(random, rates, 1000)
+        policy.aggregators |= {(host.port, group, job) for group in (1, 2) for job in JOBS if random.randrange(2)}
+    policy.routes.append((ip_network("240.0.0.0/16"), "probe", 0))
     return policy
 
 
@@ -130,7 +138,7 @@ def _jobs(random: Random, policy: Policy, rates: tuple[int, ...]) -> None:
         for layers in _split(random, LAYERS[:-1], 65535):
             policy.queue_classes.append((job, layers, random.randint(0, 7)))
         for magnitudes in _split(random, (0, 63, 127, 200), 255):
-            layers = random.choice([(0, 65535), (1, 63)])
+            layers = random.choice([(0, 65535), (1, 511)])
             policy.drop_precedences.append((job, layers, magnitudes, random.randint(1, 7)))
 
 
@@ -206,10 +214,10 @@ def frames(random: Random) -> tuple[int, bytes]:
     entry = source if source is not FAR and not _rarely(random) else random.choice([*UPLINKS, *HOSTS])
     version = random.choice([4, 6])
     groups = GROUP4 if version == 4 else GROUP6
-    destination = random.choice([*HOSTS, FAR, HOSTS[1], HOSTS[1], "gateway", "nowhere", groups])
+    destination = random.choice([*HOSTS, FAR, HOSTS[1], HOSTS[1], "gateway", "nowhere", "240.0.0.1", groups])
     if destination == "gateway":
         destination = HOSTS[0].gateway_address if version == 4 else HOSTS[0].gateway_address6
-    elif destination == "nowhere":
+    elif destination == "nowhere" or (version == 6 and destination == "240.0.0.1"):
         destination = "192.0.2.1" if version == 4 else "2001:db8::1"
     tags = random.choice([random.randrange(256), 0b110_011_00])
     ttl = random.choice([64, 64, 64, 64, 2, 1, 0])
@@ -249,7 +257,7 @@ _OTHERS = [
     _padded(packet)
     for packet in (
         Ether(src=HOSTS[0].mac, dst="ff:ff:ff:ff:ff:ff") / ARP(),
-        Ether(src=HOSTS[0].mac, dst="01:80:c2:00:00:0e", type=0x88CC) / Raw(bytes(36)),
+        *(Ether(src=host.mac, dst="01:80:c2:00:00:0e", type=0x88CC) / Raw(bytes(36)) for host in HOSTS),
         Ether(src=HOSTS[0].mac, dst=HOSTS[0].gateway) / Dot1Q(vlan=5) / Raw(bytes(30)),
         Ether(src=HOSTS[0].mac, dst=HOSTS[1].mac, type=0x88B5) / Raw(bytes(36)),
         Ether(src=HOSTS[0].mac, dst=HOSTS[0].gateway, type=0x88B5) / Raw(bytes(36)),

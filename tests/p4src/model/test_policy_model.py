@@ -7,6 +7,7 @@ from random import Random
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.p4src.model.model_packet import timeless
 from tests.p4src.model.policy_entries import Policy
 from tests.p4src.model.policy_model import Copy, Model, Outcome
 from tests.p4src.model.random_policies import frames, incast, policies
@@ -37,12 +38,9 @@ USUAL = settings(
 
 def as_told(sent: Sent, wanted: Outcome) -> Copy:
     """A copy as the model tells it: depth and wait of a trace's newest record are not its business."""
-    frame = bytearray(sent.frame)
-    if wanted.trace:
-        at = 34 + 44 if frame[12:14] == b"\x08\x00" else 54 + 44
-        frame[at + 7 : at + 16] = bytes(9)
+    frame = timeless(sent.frame) if wanted.trace else sent.frame
     queue = next((copy.queue for copy in wanted.copies if copy.port == sent.port), 0)
-    return Copy(sent.port, queue if sent.queue is None else sent.queue, bytes(frame))
+    return Copy(sent.port, queue if sent.queue is None else sent.queue, frame)
 
 
 def check(bench: Bench, policy: Policy, sequence: list[Step], clock: InProcess | None) -> Counter[Reason]:

@@ -13,6 +13,7 @@ from scapy.layers.inet import UDP
 from scapy.packet import Raw
 
 from gradlane.wire import Kind
+from tests.p4src.model.model_packet import timeless
 from tests.p4src.model.random_policies import frames, incast
 from tests.p4src.packet_bench import Bench
 from tests.p4src.packet_targets import Bmv2, InProcess, Sent
@@ -24,11 +25,9 @@ SHARE = P4MeterConfig(cir=0, cburst=8025, pir=0, pburst=8025)
 
 def fate(sent: Sent) -> tuple[int, bytes, int | None]:
     """What is the same on both; a trace's newest record without depth and wait."""
-    frame = bytearray(sent.frame)
-    at = 78 if frame[12:14] == b"\x08\x00" else 98
-    if len(frame) > at and frame[at - 36] == 1 << 4 | Kind.TRACE:
-        frame[at + 7 : at + 16] = bytes(9)
-    return sent.port, bytes(frame), sent.reason
+    at = 78 if sent.frame[12:14] == b"\x08\x00" else 98
+    traced = len(sent.frame) > at and sent.frame[at - 36] == 1 << 4 | Kind.TRACE
+    return sent.port, timeless(sent.frame) if traced else sent.frame, sent.reason
 
 
 def install(bench: Bench) -> None:

@@ -4,7 +4,7 @@
 import pytest
 from scapy.layers.inet import ICMP, IP, UDP
 from scapy.layers.inet6 import ICMPv6EchoRequest
-from scapy.layers.l2 import Dot1Q, Ether
+from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
 from gradlane.wire import Kind
@@ -24,7 +24,6 @@ FRAMES = {
     "ipv6": across(ip6(H1, H2, hlim=1) / ICMPv6EchoRequest()),
     "to an address of the switch": across(ip(H1, H2.gateway_address) / ICMP()),
     "no route": across(ip(H1, "192.0.2.1") / UDP(dport=9)),
-    "vlan": bytes(Ether(src=H1.mac, dst=H2.mac) / Dot1Q(vlan=5) / IP(dst=H2.address) / ICMP()),
     "experimental": bytes(Ether(src=H1.mac, dst=H2.mac, type=0x88B5) / Raw(bytes(46))),
     "length field": bytes(Ether(src=H1.mac, dst=H2.mac, type=100) / Raw(bytes(100))),
 }

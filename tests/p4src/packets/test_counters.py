@@ -41,9 +41,9 @@ def test_the_drop_map_tells_layer_and_magnitude_of_what_the_policy_took(bench: B
     policy = [queue_class(1, (0, 65000), 6), drop_precedence(1, (0, 65535), (0, 255), 3)]
     bench.install(fabric(), without(job(), "queue_classes", "drop_precedences"), policy, congestion())
     bench.congest(H1, gradient(kind=Kind.REPAIR), GREEN + YELLOW)
-    for layer, magnitude in ((0, 0), (5, 0x7F), (62, 15), (62, 16), (63, 255), (64, 255), (65000, 255)):
+    for layer, magnitude in ((0, 0), (5, 0x7F), (510, 15), (510, 16), (511, 255), (512, 255), (65000, 255)):
         assert bench.drops(H1, gradient(layer=layer, magnitude=magnitude, budget=100, frame_bytes=500))
-    cells = {(0, 0): 1, (5, 7): 1, (62, 0): 1, (62, 1): 1, (63, 15): 3}
+    cells = {(0, 0): 1, (5, 7): 1, (510, 0): 1, (510, 1): 1, (511, 15): 3}
     assert bench.drop_map() == {cell: Count(count, 500 * count) for cell, count in cells.items()}
 
 

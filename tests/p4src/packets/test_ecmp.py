@@ -3,14 +3,16 @@
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 from scapy.layers.inet import TCP, UDP
+from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
 from tests.p4src.packet_bench import Bench, Reason
 from tests.p4src.packet_targets import InProcess
-from tests.support.entries import FAR_GROUP, fabric, job, next_hops
+from tests.support.entries import FAR_GROUP, fabric, job, next_hops, source
 from tests.support.gradlane_packets import FAR, H1, H2, U5, U6, U7, U8, UPLINKS, gradient, ip, ip6
 
 
@@ -50,7 +52,8 @@ def test_all_packets_of_a_flow_take_one_way(bench: Bench, version: int) -> None:
 
 
 def test_each_part_of_what_names_a_flow_counts(bench: Bench) -> None:
-    bench.install(fabric())
+    addresses = [f"{prefix}{n}" for prefix in ("10.0.1.", "fd00:0:0:1::") for n in range(3, 35)]
+    bench.install(fabric(), [source(H1.port, H1.mac, address) for address in addresses])
     varied = {
         "source port": [ip(H1, FAR) / UDP(sport=n, dport=9) for n in range(1000, 1032)],
         "destination port": [ip(H1, FAR) / TCP(sport=9, dport=n) for n in range(1000, 1032)],
@@ -69,20 +72,57 @@ def test_each_part_of_what_names_a_flow_counts(bench: Bench) -> None:
 def test_fragments_of_a_flow_stay_together_although_only_the_first_has_ports(bench: Bench) -> None:
     bench.install(fabric())
     for number in range(8):
-        first = bytes(ip(H1, FAR, flags="MF", id=number) / UDP(sport=4000 + number, dport=9) / Raw(bytes(24)))
-        rest = [bytes(ip(H1, FAR, frag=4, id=number, proto=17) / Raw(bytes(range(n, n + 24)))) for n in range(8)]
+        first = bytes(ip(H1, FAR, flags="MF", id=number) / TCP(sport=4000 + number, dport=9) / Raw(bytes(12)))
+        rest = [bytes(ip(H1, FAR, frag=4, id=number, proto=6) / Raw(bytes(range(n, n + 24)))) for n in range(8)]
         assert len(ports_of(bench, [first, *rest])) == 1
 
 
-def test_switches_with_other_numbers_choose_otherwise(bench: Bench) -> None:
-    """Or the second switch of a path would have all of its flows at one port."""
-    frames = flows(4, 40)
-    chosen = []
-    for number in (1, 2):
-        bench.install(fabric(switch_id=number))
-        chosen.append([bench.forward(H1, frame).port for frame in frames])
-    same = sum(one == other for one, other in zip(*chosen, strict=True))
-    assert same < 30, "a fair choice among four agrees in 10 of 40"
+TIERS = (0, 2, 4)  # the bits by which the switches before each have chosen among four
+
+
+def at_each_tier(bench: Bench, frames: list[bytes], bits: Sequence[int] = TIERS) -> list[Counter[int]]:
+    """By which members frames leave the first switch; those by the first member the second; and of these the third."""
+    found: list[Counter[int]] = []
+    for number, chosen in enumerate(bits, 1):
+        bench.install(fabric(switch_id=number, chosen_bits=chosen), job())
+        sent = bench.process(H1 if number == 1 else U8, *frames)
+        found.append(Counter(it.port for it in sent))
+        frames = []
+        for it in sent:
+            if it.port == U5.port:
+                packet = Ether(it.frame)
+                packet.src, packet.dst = U8.mac, U8.gateway
+                frames.append(bytes(packet))
+    return found
+
+
+def unevenness(counts: Counter[int], members: int = 4) -> float:
+    """Chi-square of an even choice among the members; above 16.3 by chance once in a thousand (three degrees)."""
+    expected = counts.total() / members
+    return sum((counts[uplink.port] - expected) ** 2 / expected for uplink in UPLINKS[:members])
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_flows_that_one_switch_has_sent_the_same_way_are_spread_evenly_by_the_next(bench: Bench, version: int) -> None:
+    """Over three tiers. With any number in common, a seed for each switch or none, all of them leave by one port."""
+    counts = at_each_tier(bench, flows(version, 1600))
+    assert [unevenness(count) < 16.3 for count in counts] == [True] * 3, counts
+    assert len(at_each_tier(bench, flows(version, 400), (0, 0))[1]) == 1, "the same bits again"
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_slices_are_spread_exactly_evenly_by_each_tier(bench: Bench, version: int) -> None:
+    frames = [gradient(H1, FAR, version=version, message=9, slice=n, slices=256) for n in range(256)]
+    for number, counts in enumerate(at_each_tier(bench, frames), 1):
+        assert set(counts.values()) == {256 // 4**number}, number
+
+
+def test_what_hosts_send_in_step_does_not_meet(bench: Bench) -> None:
+    """Slices of the same number of messages of the same number, from many hosts or to many."""
+    bench.install(fabric(), job())
+    frames = [gradient(H1, f"10.0.9.{n}", message=8, slice=3) for n in range(2, 202)]
+    counts = ports_of(bench, frames)
+    assert unevenness(counts) < 16.3, counts
 
 
 @pytest.mark.parametrize("version", [4, 6])

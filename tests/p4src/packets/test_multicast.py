@@ -12,12 +12,16 @@ from tests.p4src.packet_targets import CPU_PORT
 from tests.support.entries import (
     ALWAYS_RED,
     GREEN,
+    UNDRAINED,
     YELLOW,
+    aggregator,
     congestion,
     fabric,
     job,
     multicast,
     multicast_mac,
+    sender,
+    senders,
     virtual_queue,
 )
 from tests.support.gradlane_packets import FAR, H1, H2, H3, H4, U5, Hop, Host, Uplink, gradient, ip, ip6, rebuilt, tags
@@ -34,8 +38,9 @@ def to_group(source: Host = H1, address: str = GROUP4, through: Host | Uplink | 
 
 @pytest.fixture
 def groups(bench: Bench) -> Bench:
-    """Both groups have the hosts of job 1 and an uplink."""
+    """Both groups have the hosts of job 1 and an uplink. Each of the hosts is an aggregator."""
     bench.install(fabric(), job(), congestion(), multicast(GROUP4, 1, 1, 2, 3, 5), multicast(GROUP6, 2, 1, 2, 3, 5))
+    bench.add(*(aggregator(port, group) for port in (1, 2, 3) for group in (1, 2)))
     return bench
 
 
@@ -66,13 +71,12 @@ def test_a_result_from_the_fabric_reaches_the_hosts_here_and_does_not_go_back(gr
 
 
 def test_a_server_that_is_no_worker_reaches_them_all(groups: Bench) -> None:
-    packet = ip(H4, GROUP4) / UDP(dport=9)
-    packet.dst = multicast_mac(GROUP4)
-    assert sorted(copy.port for copy in groups.process(H4, bytes(packet))) == [1, 2, 3, 5]
+    groups.add(sender(4, H4.address, 1), aggregator(4, 1))
+    assert sorted(copy.port for copy in groups.process(H4, to_group(H4))) == [1, 2, 3, 5]
 
 
 def test_each_address_has_a_group_of_its_own(groups: Bench) -> None:
-    groups.add(*multicast("239.2.0.1", 9, 1, 4))
+    groups.add(*multicast("239.2.0.1", 9, 1, 4), aggregator(1, 9))
     assert [copy.port for copy in groups.process(H1, to_group(address="239.2.0.1"))] == [4]
     assert sorted(copy.port for copy in groups.process(H1, to_group())) == [2, 3, 5]
 
@@ -94,19 +98,66 @@ def test_the_guard_holds_for_multicast_too(groups: Bench) -> None:
     assert groups.decisions() == {(Reason.DROPPED_GUARD, 0, 0): 1}
 
 
-def test_multicast_neither_fills_a_virtual_queue_nor_is_dropped_or_marked_by_policy(groups: Bench) -> None:
-    # Port 0 stands for "not chosen yet", which is what a multicast packet has where others are metered.
-    groups.add(virtual_queue(0, ALWAYS_RED))
-    for _ in range(GREEN + YELLOW + 5):
-        copies = groups.process(H1, to_group(layer=1, magnitude=0, budget=100))
-        assert [tags(copy.frame) for copy in copies] == [(6, 3, 0)] * 3
-    assert tags(groups.forward(H1, gradient(H1, H2, layer=1, kind=Kind.REPAIR), H2).frame)[2] == 2
+@pytest.mark.parametrize("address", [GROUP4, GROUP6])
+def test_only_gradients_of_a_jobs_aggregators_reach_its_group(groups: Bench, address: str) -> None:
+    packet = (ip if address == GROUP4 else ip6)(H1, address) / UDP(dport=9)
+    packet.dst = multicast_mac(address)
+    assert groups.drops(H1, bytes(packet)), "not a gradient"
+    packet = (ip if address == GROUP4 else ip6)(H4, address) / UDP(dport=9)
+    packet.dst = multicast_mac(address)
+    assert groups.process(H4, *[bytes(packet)] * 20) == [], "a stranger"
+    groups.add(*job(2, (H1, H4), base=4096))
+    assert groups.drops(H1, to_group(address=address, job=2)), "of another job"
+    assert groups.drops(H4, to_group(H4, address, job=2)), "a stranger's gradient"
+    groups.add(*senders([H4], 1))
+    assert groups.drops(H4, to_group(H4, address)), "a member that aggregates nothing"
+    assert groups.reasons() == {Reason.DROPPED_GROUP: 24}
+    assert len(groups.process(H1, to_group(address=address))) == 3
 
 
-def test_ordinary_multicast_is_replicated_as_it_is_but_for_its_time_to_live(groups: Bench) -> None:
-    packet = ip6(H1, GROUP6, tc=0x2A) / UDP(dport=9)
+def test_an_aggregator_reaches_its_own_group_alone(groups: Bench) -> None:
+    groups.add(*multicast("239.2.0.1", 9, 1, 4), aggregator(2, 9))
+    assert groups.drops(H1, to_group(address="239.2.0.1"))
+    assert [copy.port for copy in groups.process(H2, to_group(H2, "239.2.0.1"))] == [1, 4]
+
+
+@pytest.mark.parametrize("address", [GROUP4, GROUP6])
+def test_a_copy_meets_the_congestion_of_its_own_port_and_is_never_dropped_by_policy(
+    groups: Bench, address: str
+) -> None:
+    frame = to_group(address=address, layer=1)
+    for port, mark in ((2, 3), (3, 2)):
+        groups.add(virtual_queue(port, ALWAYS_RED if mark == 3 else UNDRAINED))
+    copies = groups.process(H1, frame)
+    assert {copy.port: tags(copy.frame) for copy in copies} == {2: (6, 0, 3), 3: (6, 0, 2), 5: (6, 0, 2)}
+    droppable = to_group(address=address, layer=1, magnitude=0, budget=100)
+    assert {copy.port: tags(copy.frame) for copy in groups.process(H1, droppable)} == dict.fromkeys(
+        (2, 3, 5), (6, 3, 0)
+    )
+    assert groups.reasons() == {Reason.FORWARDED: 2}
+
+
+def test_copies_fill_the_virtual_queues_of_their_ports(groups: Bench) -> None:
+    marks = [{copy.port: tags(copy.frame)[2] for copy in groups.process(H1, to_group())} for _ in range(GREEN + 1)]
+    assert marks == [dict.fromkeys((2, 3, 5), 2)] * GREEN + [dict.fromkeys((2, 3, 5), 3)]
+
+
+def test_copies_and_what_else_leaves_by_a_port_fill_one_virtual_queue(groups: Bench) -> None:
+    if groups.target.name.startswith("tna"):
+        pytest.skip("on Tofino they have one each (docs/tofino.md)")
+    for _ in range(GREEN + YELLOW):
+        groups.process(H1, to_group())
+    assert groups.drops(H1, gradient(H1, H2, layer=1, magnitude=0, budget=9))
+    assert tags(groups.forward(H1, gradient(H1, H2, layer=1, kind=Kind.REPAIR), H2).frame)[2] == 3
+    assert tags(groups.forward(H2, gradient(H2, H1, layer=1, kind=Kind.REPAIR), H1).frame)[2] == 2, "no copy left there"
+
+
+def test_multicast_from_the_fabric_is_replicated_as_it_is_but_for_its_time_to_live(groups: Bench) -> None:
+    packet = ip6(FAR, GROUP6, U5, tc=0x2A) / UDP(dport=9)
     packet.dst = multicast_mac(GROUP6)
-    for copy in groups.process(H1, bytes(packet)):
+    copies = groups.process(U5, bytes(packet))
+    assert len(copies) == 3
+    for copy in copies:
         want = Ether(bytes(packet))
         want[IPv6].hlim -= 1
         assert copy.frame == bytes(want)

@@ -16,15 +16,19 @@ from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Raw
 
 from tests.p4src.packet_bench import Bench, Reason
-from tests.support.entries import congestion, fabric, job, multicast, multicast_mac, punt_rate, route
-from tests.support.gradlane_packets import FAR, H1, H2, H3, HOSTS, U5, gradient, ip, ip6
+from tests.support.entries import congestion, fabric, fabric_port, job, multicast, multicast_mac, punt_rate, route
+from tests.support.gradlane_packets import FAR, H1, H2, H3, HOSTS, U5, UPLINKS, gradient, ip, ip6
 
 ARP_REQUEST = bytes(Ether(src=H1.mac, dst="ff:ff:ff:ff:ff:ff") / ARP(psrc=H1.address, pdst=H1.gateway_address))
 
 
 @pytest.mark.parametrize(
     "frame",
-    [ARP_REQUEST, bytes(Ether(src=H1.mac, dst=H2.mac) / ARP(op=2)), bytes(Ether(dst=H1.gateway, type=0x0806))],
+    [
+        ARP_REQUEST,
+        bytes(Ether(src=H1.mac, dst=H2.mac) / ARP(op=2)),
+        bytes(Ether(src=H1.mac, dst=H1.gateway, type=0x0806)),
+    ],
     ids=["request", "reply to another host", "without content"],
 )
 def test_arp_goes_to_the_controller_whoever_it_is_for(bench: Bench, frame: bytes) -> None:
@@ -41,6 +45,26 @@ def test_lldp_goes_to_the_controller_so_that_it_learns_which_links_work(bench: B
     assert bench.punt(U5, LLDP).reason == Reason.PUNTED_LLDP
     assert bench.decisions() == {(Reason.PUNTED_LLDP, 0, 0): 1}
     assert bench.target.packet_out(5, LLDP).frame == LLDP, "and so it asks"
+
+
+def test_lldp_of_a_host_is_dropped(bench: Bench) -> None:
+    bench.install(fabric())
+    for mac in ("01:80:c2:00:00:0e", H1.gateway, H2.mac):
+        assert bench.drops(H1, bytes(Ether(src=H1.mac, dst=mac, type=0x88CC) / Raw(b"\0\0")))
+    assert bench.decisions() == {(Reason.DROPPED_LLDP, 0, 0): 3}
+
+
+PROBES = [route("240.0.0.0/16", "probe")]
+PROBE = bytes(ip(FAR, "240.0.0.1", U5, src="240.0.0.1") / ICMP())
+
+
+def test_what_is_for_the_address_of_probes_goes_to_the_controller_if_a_switch_sends_it(bench: Bench) -> None:
+    bench.install(fabric(), PROBES)
+    assert bench.punt(U5, PROBE).reason == Reason.PUNTED_PROBE
+    for port in (H1, U5):
+        expired = bytes(ip(H1, "240.0.0.1", port, ttl=0) / ICMP())
+        assert [it.reason for it in bench.process(port, expired)] == ([] if port is H1 else [Reason.PUNTED_PROBE])
+    assert bench.reasons() == {Reason.PUNTED_PROBE: 2, Reason.DROPPED_NO_ROUTE: 1}
 
 
 @pytest.mark.parametrize(
@@ -111,8 +135,8 @@ def test_what_is_for_the_switch_itself_goes_to_the_controller_whatever_its_ttl(b
 
 
 def test_the_controller_learns_the_port_of_a_punted_packet(bench: Bench) -> None:
-    bench.install(fabric())
-    for port in (1, 4, 5, 17, 511):
+    bench.install(fabric(), [fabric_port(17), fabric_port(510)])
+    for port in (1, 5, 17, 510):
         assert bench.punt(port, ARP_REQUEST).ingress_port == port
 
 
@@ -122,6 +146,7 @@ RATES = {
     Reason.PUNTED_TTL: (H1, bytes(ip(H1, H2, ttl=1) / ICMP())),
     Reason.PUNTED_LLDP: (U5, LLDP),
     Reason.PUNTED_LOCAL: (H1, bytes(ip(H1, H1.gateway_address) / ICMP())),
+    Reason.PUNTED_PROBE: (U5, PROBE),
 }
 
 
@@ -129,8 +154,8 @@ RATES = {
 def test_each_reason_has_a_rate_of_its_own_above_which_packets_are_dropped_and_counted(
     bench: Bench, reason: Reason
 ) -> None:
-    bench.install(fabric(), [punt_rate(reason, 3)])
     source, frame = RATES[reason]
+    bench.install(fabric(), PROBES, [punt_rate(source.port, reason, 3)])
     sent = bench.process(source, *[frame] * 10)
     assert [(each.reason, each.frame) for each in sent] == [(reason, frame)] * 3
     assert bench.reasons() == {reason: 3, Reason.DROPPED_PUNT_RATE: 7}
@@ -139,13 +164,23 @@ def test_each_reason_has_a_rate_of_its_own_above_which_packets_are_dropped_and_c
             assert bench.punt(port, another).reason == other
 
 
+@pytest.mark.parametrize("reason", RATES, ids=lambda reason: reason.name)
+def test_what_one_port_sends_takes_nothing_from_another(bench: Bench, reason: Reason) -> None:
+    flood, frame = RATES[reason]
+    bench.install(fabric(), PROBES, [punt_rate(port, reason, 2) for port in range(1, 9)])
+    assert len(bench.process(flood, *[frame] * 10)) == 2
+    for other in UPLINKS:
+        if other is not flood:
+            assert len(bench.process(other, *[frame] * 3)) == 2
+
+
 def test_a_reason_without_a_rate_lets_everything_through(bench: Bench) -> None:
     bench.install(fabric())
     assert len(bench.process(H1, *[ARP_REQUEST] * 300)) == 300
 
 
 def test_a_rate_is_in_packets_whatever_their_size(bench: Bench) -> None:
-    bench.install(fabric(), [punt_rate(Reason.PUNTED_LOCAL, 2)])
+    bench.install(fabric(), [punt_rate(1, Reason.PUNTED_LOCAL, 2)])
     large = bytes(ip(H1, H1.gateway_address) / ICMP() / Raw(bytes(1400)))
     assert len(bench.process(H1, large, large, large)) == 2
 

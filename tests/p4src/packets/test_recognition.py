@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from scapy.layers.inet import IP, TCP, UDP, IPOption_Router_Alert
-from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop
+from scapy.layers.inet6 import ICMPv6EchoRequest, IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
@@ -37,9 +37,6 @@ ORDINARY = {
     "the port as source": (Reason.FORWARDED, to_port(datagram(HEADER, sport=PORT, dport=999))),
     # Its bytes read as UDP would be a long datagram of version 1.
     "TCP": (Reason.FORWARDED, to_port(TCP(dport=PORT, seq=100 << 16, ack=wire.VERSION << 28) / Raw(HEADER))),
-    "a first fragment": (Reason.FORWARDED, to_port(datagram(HEADER), flags="MF")),
-    "a later fragment": (Reason.FORWARDED, to_port(datagram(HEADER), frag=100)),
-    "a last fragment with an offset above 4095": (Reason.FORWARDED, to_port(datagram(HEADER), frag=4096)),
     "another version": (Reason.UNKNOWN_VERSION, to_port(datagram(b"\x20" + HEADER[1:]))),
     "version 0": (Reason.UNKNOWN_VERSION, to_port(datagram(b"\x00" + HEADER[1:]))),
     "a datagram shorter than the header": (Reason.MALFORMED, to_port(datagram(HEADER[:-1]))),
@@ -49,8 +46,6 @@ ORDINARY = {
     "IPv6, TCP": (Reason.FORWARDED, to_port6(TCP(dport=PORT, seq=100 << 16, ack=wire.VERSION << 28) / Raw(HEADER))),
     "IPv6, ICMP": (Reason.FORWARDED, to_port6(ICMPv6EchoRequest(data=HEADER))),
     "IPv6, no next header": (Reason.FORWARDED, to_port6(Raw(HEADER), nh=59)),
-    "IPv6, a fragment": (Reason.FORWARDED, to_port6(IPv6ExtHdrFragment(nh=17) / datagram(HEADER))),
-    "IPv6, options": (Reason.FORWARDED, to_port6(IPv6ExtHdrHopByHop() / datagram(HEADER))),
     "IPv6, another version": (Reason.UNKNOWN_VERSION, to_port6(datagram(b"\x20" + HEADER[1:]))),
     "IPv6, a datagram shorter than the header": (Reason.MALFORMED, to_port6(datagram(HEADER[:-1]))),
 }
@@ -86,8 +81,8 @@ CONTRADICTIONS = {
     "the largest budget": {"slices": 8192, "budget": 65535},
     "a length below the payload's": {"length": 0},
     "a length above the payload's": {"length": 1000 - 78 + 1},
-    "a trimmed slice, from a host": {"kind": Kind.TRIMMED, "frame_bytes": 78, "length": 500},
-    "a trimmed slice with payload": {"kind": Kind.TRIMMED, "length": 922},
+    "a kind that is not assigned": {"kind": 8},
+    "the largest kind": {"kind": 15},
 }
 SOUND = {
     "one slice": {"slices": 1},

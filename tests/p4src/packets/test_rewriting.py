@@ -9,7 +9,7 @@ from scapy.packet import Raw
 
 from tests.p4src.packet_bench import Bench
 from tests.support.entries import congestion, fabric, job, multicast, multicast_mac, rewrite
-from tests.support.gradlane_packets import H1, H2, H3, gradient, ip, ip6, rebuilt, tags
+from tests.support.gradlane_packets import FAR, H1, H2, H3, U5, gradient, ip, ip6, rebuilt, tags
 
 AF = 0b110_011  # class 6, precedence 3
 
@@ -53,9 +53,9 @@ def test_what_is_bridged_is_rewritten_and_what_is_no_ip_stays_as_it_is(bench: Be
 
 def test_each_copy_of_a_multicast_packet_is_rewritten_for_its_port(bench: Bench) -> None:
     bench.install(fabric(), multicast("239.1.0.1", 1, 2, 3), [rewrite(2, 46, 8)])
-    packet = ip(H1, "239.1.0.1", tos=46 << 2) / UDP(dport=9)
+    packet = ip(FAR, "239.1.0.1", U5, tos=46 << 2) / UDP(dport=9)
     packet.dst = multicast_mac("239.1.0.1")
-    found = {sent.port: sent.packet[IP].tos >> 2 for sent in bench.process(H1, bytes(packet))}
+    found = {sent.port: sent.packet[IP].tos >> 2 for sent in bench.process(U5, bytes(packet))}
     assert found == {2: 8, 3: 46}
 
 

@@ -27,6 +27,7 @@ from tests.support.entries import (
     next_hops,
     port_policy,
     route,
+    sources,
     station,
     virtual_queue,
 )
@@ -86,7 +87,7 @@ def configure(bench: Bench, entry: Host | Uplink, leaving: Sequence[Host | Uplin
     found += [next_hops(1, *leaving), route("10.0.9.0/24", group=1), route("fd00:0:0:9::/64", group=1)]
     found += [virtual_queue(end.port, ALWAYS_RED) for end in leaving]
     found += [port_policy(end.port, to_fabric=to_fabric) for end in leaving]
-    bench.install(found, job(hosts=(H1,), **policy), [budget_share(int(not from_host), to_fabric, part)])
+    bench.install(found, sources(H1), job(hosts=(H1,), **policy), [budget_share(int(not from_host), to_fabric, part)])
 
 
 class Path:

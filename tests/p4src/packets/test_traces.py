@@ -8,7 +8,19 @@ from scapy.layers.l2 import Ether
 
 from gradlane.wire import HOP_BYTES, Flag, Kind
 from tests.p4src.packet_bench import Bench, Reason
-from tests.support.entries import GREEN, YELLOW, congestion, edge, fabric, fabric_port, job, next_hops, route, station
+from tests.support.entries import (
+    GREEN,
+    YELLOW,
+    congestion,
+    edge,
+    fabric,
+    fabric_port,
+    job,
+    next_hops,
+    route,
+    sources,
+    station,
+)
 from tests.support.gradlane_packets import (
     FAR,
     H1,
@@ -57,7 +69,7 @@ def test_every_length_grows_by_the_record_and_the_rest_stays_as_it_was(bench: Be
     before, after = Ether(frame), sent.packet
     assert gradlane_of(sent.frame).length == gradlane_of(frame).length + HOP_BYTES
     assert after[UDP].len == before[UDP].len + HOP_BYTES
-    assert after[UDP].chksum == 0, "nobody sums up what is in the middle of its way"
+    assert after[UDP].chksum != 0, "it is continued"
     if version == 4:
         assert after[IP].len == before[IP].len + HOP_BYTES
     else:
@@ -86,7 +98,7 @@ def test_a_trace_that_is_returned_is_not_written_on(bench: Bench) -> None:
     assert tags(sent.frame)[0] == 7
 
 
-@pytest.mark.parametrize("kind", [*(kind for kind in Kind if kind != Kind.TRACE), 8])
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in (Kind.TRACE, Kind.TRIMMED)])
 def test_only_traces_are_written_on(bench: Bench, kind: int) -> None:
     bench.install(fabric(), job())
     frame = gradient(kind=kind)
@@ -122,7 +134,7 @@ def test_over_several_switches_the_records_tell_the_way_newest_first(bench: Benc
             next_hops(1, leaving),
             route(prefix, group=1),
         ]
-        bench.install(ports, job(), congestion())
+        bench.install(ports, sources(H1), job(), congestion())
         packet = Ether(frame)
         packet.dst = entry.gateway
         frame = bench.forward(entry.port, bytes(packet), leaving).frame

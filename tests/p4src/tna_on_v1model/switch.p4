@@ -27,11 +27,10 @@ parser SwitchParser(packet_in packet, out headers_t hdr, inout switch_metadata_t
 }
 
 control SwitchVerifyChecksum(inout headers_t hdr, inout switch_metadata_t meta) {
+    GradlaneVerifyChecksum() checksum;
+
     apply {
-        verify_checksum(
-            hdr.ipv4.isValid() && hdr.ipv4.ihl == 5,
-            IPV4_CHECKSUM_INPUT(hdr.ipv4),
-            hdr.ipv4.checksum, HashAlgorithm.csum16);
+        checksum.apply(hdr, meta.eg.common);
     }
 }
 
@@ -84,11 +83,10 @@ control SwitchEgress(inout headers_t hdr, inout switch_metadata_t meta, inout st
 }
 
 control SwitchComputeChecksum(inout headers_t hdr, inout switch_metadata_t meta) {
+    GradlaneComputeChecksum() checksum;
+
     apply {
-        update_checksum(
-            hdr.ipv4.isValid(),
-            IPV4_CHECKSUM_INPUT(hdr.ipv4),
-            hdr.ipv4.checksum, HashAlgorithm.csum16);
+        checksum.apply(hdr, meta.eg.common);
     }
 }
 

@@ -19,8 +19,8 @@ HERE = Path(__file__).resolve().parent
 P4_SOURCE = HERE.parents[2] / "p4src"
 BUILD = HERE / "build"
 PROGRAM, P4INFO, DIGEST = BUILD / "gradlane.json", BUILD / "gradlane.p4info.txtpb", BUILD / "sources.sha256"
-# What a v1model target does with its own means is in switch.p4.
-LEFT_OUT = ("checksums.p4",)
+# What a v1model target does with its own means: these files are v1model's.
+OF_V1MODEL = ("checksums.p4",)
 EXTERNS = (
     "Meter<",
     "DirectMeter",
@@ -48,6 +48,7 @@ RULES: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
             "direct_counter(CounterType.packets_and_bytes)",
         ),
         (r"Meter<index_t>\(cells, MeterType_t\.PACKETS\)", "meter(cells, MeterType.packets)"),
+        (r"Meter<index_t>\(cells, MeterType_t\.BYTES\)", "meter(cells, MeterType.bytes)"),
         (r"color = \(Color\)meter\.execute\(index\)", "meter.execute_meter((bit<32>)index, color)"),
     ],
     "parser.p4": [
@@ -63,13 +64,13 @@ RULES: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
         (r" *(@id\(0x11000002\)\n *)?ActionSelector\(members,[^;]*;\n", ""),
         (r"implementation = \w+", "implementation = members"),
         (r" *Hash<bit<16>>\(HashAlgorithm_t\.\w+\) \w+;\n", ""),
-        (r"(?s)(meta\.spread) = ipv[46]_flow\.get\(([^;]*)\);", r"hash(\1, HashAlgorithm.crc16, 16w0, \2, 32w65536);"),
+        (r"(?s)(meta\.spread) = ipv[46]_flow\.get\(([^;]*)\);", r"hash(\1, HashAlgorithm.crc32, 16w0, \2, 32w65536);"),
     ],
     "congestion.p4": [
         (r"DirectMeter\(MeterType_t\.BYTES\)", "direct_meter<Color>(MeterType.bytes)"),
         (r"([\w.]+) = \(Color\)share_meter\.execute\(\)", r"share_meter.read(\1)"),
         (r"Meter<port_t>\(PORTS, MeterType_t\.BYTES\)", "meter(PORTS, MeterType.bytes)"),
-        (r"([\w.]+) = \(Color\)virtual_queue\.execute\(([\w.]+)\)", r"virtual_queue.execute_meter((bit<32>)\2, \1)"),
+        (r"([\w.]+) = \(Color\)(\w+_queue)\.execute\(([\w.]+)\)", r"\2.execute_meter((bit<32>)\3, \1)"),
         (r"(?<!\w)Register<bit<32>, bit<16>>\(BUDGET_SLOTS\)", "register<bit<32>>(BUDGET_SLOTS)"),
         (r"(?<!\w)Register<slot_t, bit<16>>\(BUDGET_SLOTS\)", "register<bit<32>>(BUDGET_SLOTS)"),
         # The body becomes an action on the value, between a read and a write.
@@ -91,13 +92,12 @@ RULES: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
         ),
     ],
     "telemetry.p4": [
-        (r"Counter<bit<64>, bit<1[05]>>\((\w+), CounterType_t\.\w+\)", r"counter(\1, CounterType.packets_and_bytes)"),
-        (r" *Hash<bit<1[05]>>\(HashAlgorithm_t\.IDENTITY\) \w+;\n", ""),
+        (r"Counter<bit<64>, bit<1[35]>>\((\w+), CounterType_t\.\w+\)", r"counter(\1, CounterType.packets_and_bytes)"),
+        (r" *Hash<bit<1[35]>>\(HashAlgorithm_t\.IDENTITY\) \w+;\n", ""),
         (r"(\w+)\.count\(\w+\.get\(\{([^}]*)\}\)\)", lambda m: f"{m[1]}.count((bit<32>)({m[2].replace(',', ' ++')}))"),
     ],
     "gradlane.p4": [
         (r"#if __TARGET_TOFINO__ == 2\n#include <t2na\.p4>\n#else\n(#include) <tna\.p4>\n#endif", r'\1 "../tna.p4"'),
-        (r'#include "checksums\.p4"\n', ""),
         # A copy through a hash unit is a copy.
         (r" *Hash<bit<16>>\(HashAlgorithm_t\.IDENTITY\) \w+;\n", ""),
         (r"= (?:copy|lower_half|lower_half_again)\.get\(\{ ([^}]*) \}\)", r"= \1"),
@@ -127,7 +127,9 @@ def write(folder: Path) -> None:
         shutil.copy(HERE / name, folder)
     (folder / "tna").mkdir()
     for source in sorted((P4_SOURCE / "tna").glob("*.p4")):
-        if source.name not in LEFT_OUT:
+        if source.name in OF_V1MODEL:
+            shutil.copy(P4_SOURCE / "v1model" / source.name, folder / "tna")
+        else:
             (folder / "tna" / source.name).write_text(translate(source.name, source.read_text()))
 
 
@@ -136,6 +138,7 @@ def sources_digest() -> str:
     sources = [
         *(P4_SOURCE / "shared").glob("*.p4"),
         *(P4_SOURCE / "tna").glob("*.p4"),
+        *(P4_SOURCE / "v1model" / name for name in OF_V1MODEL),
         *HERE.glob("*.p4"),
         Path(__file__),
     ]
