@@ -46,10 +46,11 @@ class Running:
             if text in line:
                 return line
 
-    def ask(self, method: str, path: str, body: str | None = None) -> tuple[int, Any]:
-        """HTTP status and JSON of a request."""
+    def ask(self, method: str, path: str, body: str | None = None, **headers: str) -> tuple[int, Any]:
+        """HTTP status and JSON of a request; `headers` with _ for -."""
         data = None if body is None else body.encode()
-        request = urllib.request.Request(f"http://{self.http}{path}", data=data, method=method)
+        given = {"Content-Type": "application/toml"} | {key.replace("_", "-"): it for key, it in headers.items()}
+        request = urllib.request.Request(f"http://{self.http}{path}", data=data, headers=given, method=method)
         try:
             with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
                 return answer.status, json.load(answer)

@@ -94,6 +94,10 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
                 answer.arbitration.status.code = rpc_code.NOT_FOUND
             stream.put(answer)
 
+    def put(self, entity: p4r.Entity) -> None:
+        """As if another client had written it."""
+        self.entities[_key(entity)] = entity
+
     def Capabilities(self, request, context):
         return p4r.CapabilitiesResponse(p4runtime_api_version="1.3.0")
 
@@ -168,13 +172,17 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
                         entry.table_entry.CopyFrom(entity.table_entry)
                         entry.data.packet_count, entry.data.byte_count = 3, 4500
                 continue
-            table = wanted.table_entry.table_id
             answer.entities.extend(
                 entity
                 for entity in self.entities.values()
-                if entity.WhichOneof("entity") == kind and table in (0, entity.table_entry.table_id)
+                if entity.WhichOneof("entity") == kind and _array(wanted) in (0, _array(entity))
             )
         yield answer
+
+
+def _array(entity: p4r.Entity) -> int:
+    """Which table or meter it is of."""
+    return entity.table_entry.table_id or entity.meter_entry.meter_id
 
 
 def _key(entity: p4r.Entity) -> bytes:

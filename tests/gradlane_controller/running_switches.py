@@ -177,6 +177,19 @@ class SwitchProcess:
                     assert self._process.poll() is None, self._log.read_text()
                     assert time.monotonic() < deadline, f"not reachable in time: {self._log.read_text()}"
 
+    def wait_until_listening(self) -> None:
+        """As `wait_until_reachable`, where this process can't speak to it: its port is open."""
+        assert self._process is not None
+        host, _, port = self.address.rpartition(":")
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            with socket.socket() as caller:
+                if caller.connect_ex((host, int(port))) == 0:
+                    return
+            assert self._process.poll() is None, self._log.read_text()
+            assert time.monotonic() < deadline, f"not listening in time: {self._log.read_text()}"
+            time.sleep(0.05)
+
     def stop(self) -> None:
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
@@ -184,11 +197,13 @@ class SwitchProcess:
             self._process = None
 
 
-def gradlane_switch(address: str, interfaces: dict[int, str], folder: Path, device_id: int = 1) -> SwitchProcess:
-    """A gradlane-switch with these interfaces by port."""
+def gradlane_switch(
+    address: str, interfaces: dict[int, str], folder: Path, device_id: int = 1, more: Sequence[str] = ()
+) -> SwitchProcess:
+    """A gradlane-switch with these interfaces by port, and more flags."""
     ports = [word for port, interface in interfaces.items() for word in ("-i", f"{port}@{interface}")]
     command = [sys.executable, "-m", "gradlane_switch", "--device-id", str(device_id), "--cpu-port", "255", *ports]
-    return SwitchProcess([*command, "--grpc-server-addr", address], address, folder, f"switch{device_id}")
+    return SwitchProcess([*command, "--grpc-server-addr", address, *more], address, folder, f"switch{device_id}")
 
 
 def bmv2(command: str, address: str, frames: str, folder: Path) -> SwitchProcess:

@@ -21,7 +21,7 @@ from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Packet, Raw
 
 from gradlane_controller.data_plane import Reason
-from gradlane_controller.network import fabric
+from gradlane_controller.network import fabric_file
 from gradlane_controller.network.answers import Answers
 from tests.gradlane_controller.texts import leafspine_text
 
@@ -35,7 +35,7 @@ def ask() -> Callable[..., Packet | None]:
     text = leafspine_text().replace("10.0.2.0/24", "10.0.0.0/22").replace("10.0.1.0/24", "10.0.0.0/22")
     text = text.replace("10.0.3.", "10.1.3.").replace("fd00:2::/64", "fd00::/24").replace("fd00:1::/64", "fd00::/24")
     text = text.replace("fd00:3:", "fe00:3:").replace("fd00:4:", "fe00:4:").replace("fe00", "2001")
-    where = fabric.parse(text, "f.toml")
+    where = fabric_file.parse(text, "f.toml")
 
     def send(reason: Reason, frame: Packet, port: int = 1, switch: str = "leaf1") -> Packet | None:
         answer = Answers(where, switch).answer(reason, port, bytes(frame))
@@ -219,7 +219,7 @@ def test_whatever_arrives_is_survived(data: st.DataObject) -> None:
     text = '[[switch]]\nname = "s"\naddress = "a:1"\n[[port]]\nnumber = 1\nhost = "h"\nmac = "02:00:00:00:00:01"\n'
     text += 'host_mac = "02:00:00:00:00:02"\naddress = "10.0.0.2"\ngateway = "10.0.0.1"\naddress6 = "fd00::2"\n'
     text += 'gateway6 = "fd00::1"\nrate = "1gbit"\nbuffer = "64kB"\n'
-    answers = Answers(fabric.parse(text, "f"), "s")
+    answers = Answers(fabric_file.parse(text, "f"), "s")
     good = data.draw(
         st.sampled_from(
             [

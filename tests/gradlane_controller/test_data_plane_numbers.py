@@ -8,8 +8,9 @@ from gradlane.job import policy
 from gradlane.job.file import BUDGET_SLOTS
 from gradlane_controller.data_plane import Reason
 from gradlane_controller.network import fabric
-from gradlane_controller.policy import checks
-from gradlane_controller.session.counters import decode_decision, format_table
+from gradlane_controller.policy import checks, spreading
+from gradlane_controller.session.counters import JOB_SHIFT, decode_decision, format_table
+from gradlane_switch.ir.program import DROP_PORT
 from tests.support.paths import P4_SOURCE
 
 TYPES = (P4_SOURCE / "shared" / "types.p4").read_text()
@@ -30,11 +31,16 @@ def test_reasons() -> None:
 
 def test_sizes_and_classes() -> None:
     assert constant("BUDGET_SLOTS") == BUDGET_SLOTS
-    assert constant("PORTS") == fabric.MAX_PORT + 1
+    assert constant("PORTS") == fabric.DROP_PORT + 1
+    assert fabric.DROP_PORT == DROP_PORT
     assert constant("CONTROL_CLASS") == wire.CONTROL_CLASS == policy.HIGHEST_GRADIENT_CLASS + 1
     assert constant("JOBS") == checks.MAX_JOBS
     arch = (P4_SOURCE / "v1model" / "arch.p4").read_text()
     assert f"CPU_PORT = {fabric.CPU_PORT};" in arch
+    assert f"DECISIONS = {(checks.MAX_JOBS + 1) << JOB_SHIFT};" in arch
+    most = spreading.NUMBER_BITS - spreading.LEFT_BITS
+    assert f"chosen_bits <= {most}" in (P4_SOURCE / "shared" / "admission.p4").read_text()
+    assert f"{most}: skip_{most}();\n        }}" in (P4_SOURCE / "tna" / "routing.p4").read_text()
 
 
 def test_decisions_are_decoded_as_the_data_plane_composes_their_index() -> None:

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from gradlane_controller.network import fabric
-from gradlane_controller.network.fabric import FabricError
+from gradlane_controller.network import fabric, fabric_file
+from gradlane_controller.network.fabric_file import FabricError
 from tests.gradlane_controller.texts import fabric_text, leafspine_text
 
 
 def test_every_field_is_read(tmp_path: Path) -> None:
     path = tmp_path / "f.toml"
     path.write_text(fabric_text(target="bmv2"))
-    it = fabric.load(path)
+    it = fabric_file.load(path)
     (switch,) = it.switches
     assert (switch.name, switch.device_id, switch.address, switch.index) == ("s1", 1, "127.0.0.1:9559", 1)
     assert switch.target == "bmv2"
@@ -30,11 +30,11 @@ def test_every_field_is_read(tmp_path: Path) -> None:
 
 
 def test_control_connections_always_have_the_top_class() -> None:
-    assert fabric.parse(fabric_text(), "f.toml").dscp_classes == ((46, 5), (56, 7))
+    assert fabric_file.parse(fabric_text(), "f.toml").dscp_classes == ((46, 5), (56, 7))
 
 
 def test_a_port_without_prefix_routes_its_host_only() -> None:
-    it = fabric.parse(fabric_text().replace('prefix = "10.0.1.0/24"\n', ""), "f.toml")
+    it = fabric_file.parse(fabric_text().replace('prefix = "10.0.1.0/24"\n', ""), "f.toml")
     assert it.ports[0].prefix == IPv4Network("10.0.1.2/32")
 
 
@@ -49,6 +49,7 @@ def test_a_port_without_prefix_routes_its_host_only() -> None:
         ("yellow = 0.25", "yellow = 0.0", "thresholds.yellow", "0 < yellow <= red < 1"),
         ("red = 0.5", "red = 1", "thresholds.red", "below 1"),
         ("number = 2", "number = 512", "port[1].number", "from 1 to 511"),
+        ("number = 2", "number = 511", "port[1].number", "511, by which v1model drops what it sends there"),
         ("number = 2", "number = 255", "port[1].number", "port to the controller"),
         ("number = 2", "number = 1", "port[1].number", "like that of host 'h1' at 's1'"),
         ("number = 2", 'number = 2\nswitch = "s9"', "port[1].switch", "is 's9', which is no [[switch]]; there are s1"),
@@ -68,9 +69,14 @@ def test_a_port_without_prefix_routes_its_host_only() -> None:
         ('buffer = "64kB"', 'buffer = "4kB"', "port[0].buffer", "at least 6056 bytes"),
         ("dscp = 46", "dscp = 64", "dscp[0].dscp", "from 0 to 63"),
         ("dscp = 46", "dscp = 56", "dscp[0].dscp", "leave it out"),
-        ("queue_class = 5", "queue_class = 8", "dscp[0].queue_class", "from 0 to 7"),
+        ("queue_class = 5", "queue_class = 7", "dscp[0].queue_class", "from 0 to 6"),
         ("queue_class = 5", "queue = 5", "dscp[0].queue_class", "is missing"),
+        ('prefix = "10.0.1.0/24"', 'also = ["10.0.1.3", "x"]', "port[0].also.1", "must be an IPv4"),
+        ('prefix = "10.0.1.0/24"', 'also = "239.0.0.1"', "port[0].also.0", "must be an IPv4 unicast address"),
+        ('prefix = "10.0.1.0/24"', 'also = ["10.0.1.3", "10.0.1.2"]', "port[0].also", "has already"),
+        ('prefix = "10.0.2.0/24"', 'also = ["10.0.1.2"]', "port[1].also", "is '10.0.1.2', like that of port 1"),
         ("[[dscp]]", "[[dscps]]", "dscps", "is not known here"),
+        ("[[dscp]]", "[[rewrite]]\nport = 511\ndscp = 1\nto = 2\n[[dscp]]", "rewrite[0].port", "by which v1model"),
         ("[[dscp]]", "[[rewrite]]\nport = 9\ndscp = 1\nto = 2\n[[dscp]]", "rewrite[0].port", "has no [[port]] or"),
         (
             "[[switch]]",
@@ -83,7 +89,7 @@ def test_a_port_without_prefix_routes_its_host_only() -> None:
 def test_mistakes_are_named(old: str, new: str, key: str, reason: str) -> None:
     assert old in fabric_text()
     with pytest.raises(FabricError) as caught:
-        fabric.parse(fabric_text().replace(old, new, 1), "f.toml")
+        fabric_file.parse(fabric_text().replace(old, new, 1), "f.toml")
     assert (caught.value.file, caught.value.key) == ("f.toml", key)
     assert reason in caught.value.reason
 
@@ -92,7 +98,7 @@ LINK = '[[link]]\nends = ["leaf1:9", "spine1:9"]\nrate = "100mbit"\nbuffer = "64
 
 
 def test_links_are_their_two_ends() -> None:
-    it = fabric.parse(leafspine_text(), "f.toml")
+    it = fabric_file.parse(leafspine_text(), "f.toml")
     assert [(switch.name, switch.device_id, switch.index) for switch in it.switches] == [
         ("leaf1", 1, 1), ("leaf2", 2, 2), ("spine1", 3, 3), ("spine2", 4, 4),
     ]  # fmt: skip
@@ -113,7 +119,9 @@ def test_links_are_their_two_ends() -> None:
         (LINK.replace("leaf1:9", "leaf1:1"), "link[4].ends", "port 1 of 'leaf1', which host 'h1' has"),
         (LINK.replace("leaf1:9", "leaf1:5"), "link[4].ends", "port 5 of 'leaf1', which another link has"),
         (LINK.replace("leaf1:9", "leaf3:1"), "link[4].ends", "the switches are leaf1, leaf2, spine1, spine2"),
-        (LINK.replace("leaf1:9", "leaf1:255"), "link[4].ends", "other than 255"),
+        (LINK.replace("leaf1:9", "leaf1:255"), "link[4].ends", "port to the controller"),
+        (LINK.replace("leaf1:9", "leaf1:511"), "link[4].ends", "by which v1model drops what it sends there"),
+        (LINK.replace("leaf1:9", "leaf1:512"), "link[4].ends", "a port from 1 to 510 other than 255"),
         (LINK.replace("leaf1:9", "spine1:8"), "link[4].ends", "are both at switch 'spine1'"),
         (LINK.replace('"leaf1:9", ', ""), "link[4].ends", "a list of 2 strings"),
         (LINK.replace("64kB", "1kB"), "link[4].buffer", "below a full frame"),
@@ -123,21 +131,21 @@ def test_links_are_their_two_ends() -> None:
 )
 def test_mistakes_about_switches_and_links_are_named(more: str, key: str, reason: str) -> None:
     with pytest.raises(FabricError) as caught:
-        fabric.parse(leafspine_text() + more, "f.toml")
+        fabric_file.parse(leafspine_text() + more, "f.toml")
     assert caught.value.key == key
     assert reason in caught.value.reason
 
 
 def test_a_class_is_listed_once_and_there_are_switches_and_ports() -> None:
     with pytest.raises(FabricError, match="46 is listed twice"):
-        fabric.parse(fabric_text() + "[[dscp]]\ndscp = 46\nqueue_class = 4\n", "f.toml")
+        fabric_file.parse(fabric_text() + "[[dscp]]\ndscp = 46\nqueue_class = 4\n", "f.toml")
     rewrite = "[[rewrite]]\nport = 1\ndscp = 51\nto = 10\n"
-    assert fabric.parse(fabric_text() + rewrite, "f.toml").rewrites == (fabric.Rewrite("s1", 1, 51, 10),)
+    assert fabric_file.parse(fabric_text() + rewrite, "f.toml").rewrites == (fabric.Rewrite("s1", 1, 51, 10),)
     with pytest.raises(FabricError, match="51 is rewritten twice at port 1 of 's1'"):
-        fabric.parse(fabric_text() + 2 * rewrite, "f.toml")
+        fabric_file.parse(fabric_text() + 2 * rewrite, "f.toml")
     with pytest.raises(FabricError, match=r"at least one \[\[port\]\]"):
-        fabric.parse('[[switch]]\nname = "s1"\naddress = "a:1"\n', "f.toml")
+        fabric_file.parse('[[switch]]\nname = "s1"\naddress = "a:1"\n', "f.toml")
     with pytest.raises(FabricError, match=r"at least one \[\[switch\]\]"):
-        fabric.parse("", "f.toml")
+        fabric_file.parse("", "f.toml")
     with pytest.raises(FabricError, match=r"array of tables, e.g. \[\[switch\]\]"):
-        fabric.parse('[switch]\nname = "s1"\n', "f.toml")
+        fabric_file.parse('[switch]\nname = "s1"\n', "f.toml")

@@ -251,7 +251,7 @@ def test_a_dead_spine_is_gone_around_by_multicast_too(lab: Lab, run_controller) 
     it = run_controller(lab.fabric, job_text(hosts=(1, 3, 4), transport='multicast = "239.1.0.1"'))
     it.wait_for("ready:", 120)
     deadline = time.monotonic() + 60
-    while min(decided(it, None)[leaf, "punted_local"] for leaf in ("leaf1", "leaf2")) < 4:  # probes over both spines
+    while min(decided(it, None)[leaf, "punted_probe"] for leaf in ("leaf1", "leaf2")) < 4:  # probes over both spines
         assert time.monotonic() < deadline
     lab.switches["spine1"].stop()
     it.wait_for("link leaf1:5 - spine1:1 is down", 60)

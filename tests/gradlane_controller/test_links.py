@@ -6,9 +6,10 @@ from collections.abc import Collection
 
 import pytest
 from scapy.contrib.lldp import LLDPDU, LLDPDUChassisID, LLDPDUPortID, LLDPDUTimeToLive
+from scapy.layers.inet import ICMP, IP
 from scapy.layers.l2 import Ether
 
-from gradlane_controller.network import fabric
+from gradlane_controller.network import fabric_file
 from gradlane_controller.network.frames import make_lldp, parse_lldp
 from gradlane_controller.network.links import Links
 from tests.gradlane_controller.texts import leafspine_text
@@ -21,7 +22,7 @@ class World:
     """Links, and the wires between their ends."""
 
     def __init__(self, text: str) -> None:
-        self.fabric = fabric.parse(text, "f.toml")
+        self.fabric = fabric_file.parse(text, "f.toml")
         self.links = Links(self.fabric)
         self.peers = {(it.switch, it.number): (it.peer, it.peer_number) for it in self.fabric.link_ports}
 
@@ -122,11 +123,15 @@ def test_probes_that_never_came_back_say_nothing(world: World) -> None:
     assert not any(world.rounds(10, present=("leaf1", "leaf2", "spine2"), dead={"spine1"}))
 
 
+def lldp(world: World, switch: str, number: int) -> bytes:
+    """What that port says of itself now."""
+    return next(frame for port, frame in world.links.frames(switch) if port == number and parse_lldp(frame))
+
+
 def test_a_wrong_neighbour_is_named_once_and_the_link_is_down(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    frame = make_lldp(bytes(6), "spine2", 2, 2)
     with caplog.at_level(logging.ERROR):
         for _ in range(4):
-            world.links.hear("leaf2", 5, frame)
+            world.links.hear("leaf2", 5, lldp(world, "spine2", 2))
             world.rounds(1, deaf={("leaf2", 5)})
     assert caplog.messages == [
         "port 5 of 'leaf2' is connected to port 2 of 'spine2', not to port 2 of 'spine1' as the fabric file says"
@@ -135,24 +140,88 @@ def test_a_wrong_neighbour_is_named_once_and_the_link_is_down(world: World, capl
 
 
 def test_hosts_can_say_nothing_about_links(world: World) -> None:
-    world.links.hear("leaf1", 1, make_lldp(bytes(6), "spine1", 2, 2))
+    world.links.hear("leaf1", 1, lldp(world, "spine1", 2))
     assert not any(world.rounds(3))
-    for frame in (b"", b"x" * 60, make_lldp(bytes(6), "spine1", 2, 2)[:25]):
-        world.links.hear("leaf2", 5, frame)
-    assert world.rounds(3, deaf={("leaf2", 5)}) == [False, False, True]
+    for _ in range(3):
+        whole = lldp(world, "spine1", 2)
+        other = Links(world.fabric)  # of another controller
+        for frame in (
+            b"",
+            b"x" * 60,
+            whole[:25],
+            whole[:50],
+            whole[:50] + bytes((whole[50] ^ 1,)) + whole[51:],
+            make_lldp(bytes(6), "spine1", 2, 2, b""),
+            make_lldp(bytes(6), "spine1", 2, 2, bytes(16)),
+            next(frame for port, frame in other.frames("spine1") if port == 2),
+        ):
+            assert frame != whole
+            world.links.hear("leaf2", 5, frame)
+        world.rounds(1, deaf={("leaf2", 5)})
+    assert world.links.down == CUT
+
+
+def test_a_forged_wrong_neighbour_is_not_believed(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR):
+        world.links.hear("leaf2", 5, make_lldp(bytes(6), "spine2", 2, 2, bytes(16)))
+    assert caplog.messages == []
+
+
+def test_what_was_said_two_rounds_ago_is_no_sign_of_life(world: World) -> None:
+    old = lldp(world, "spine1", 2)
+    world.rounds(1)
+    late = lldp(world, "spine1", 2)
+    world.rounds(1)
+    for _ in range(3):
+        world.links.hear("leaf2", 5, old)
+        world.rounds(1, deaf={("leaf2", 5)})
+    assert world.links.down == CUT
+    world.rounds(3)
+    late = lldp(world, "spine1", 2)
+    for _ in range(4):
+        world.rounds(1, deaf={("leaf2", 5)})
+        world.links.hear("leaf2", 5, late)
+        late = lldp(world, "spine1", 2)
+    assert world.links.down == frozenset(), "what comes a round late counts"
+
+
+def probe(links: Links) -> bytes:
+    """What leaf1 sends by its port 5 to have it sent back."""
+    return next(frame for port, frame in links.frames("leaf1") if port == 5 and parse_lldp(frame) is None)
 
 
 def test_hosts_can_send_no_probes(world: World) -> None:
-    (probe,) = [frame for port, frame in world.links.frames("leaf1") if port == 5 and parse_lldp(frame) is None]
-    assert not world.links.hear_probe("leaf1", 1, probe)
-    assert world.links.hear_probe("leaf1", 6, probe)
-    assert not world.links.hear_probe("leaf1", 6, probe[:40])
+    sent = probe(world.links)
+    assert not world.links.hear_probe("leaf1", 1, sent)
+    assert world.links.hear_probe("leaf1", 6, sent)
+    forged = [sent[:40], sent[:57], probe(Links(world.fabric)), sent[:42] + bytes(len(sent) - 42)]
+    packet = Ether(sent)
+    forged += [bytes(Ether() / IP(src=packet[IP].src, dst=packet[IP].dst) / ICMP(id=n)) for n in (5, 6)]
+    another = bytearray(sent)
+    another[39] = 6  # the number of the port
+    for frame in (*forged, bytes(another)):
+        assert not world.links.hear_probe("leaf1", 6, frame)
+    assert not world.links.hear_probe("leaf2", 6, sent), "of another switch"
+    world.rounds(2)
+    assert not world.links.hear_probe("leaf1", 6, sent), "an old one"
+
+
+def test_forged_probes_keep_no_dead_switch_in_use(world: World) -> None:
+    living = ("leaf1", "leaf2", "spine2")
+    world.rounds(5)
+    old = probe(world.links)
+    said: list[bool] = []
+    for _ in range(5):
+        said += world.rounds(1, present=living, dead={"spine1"})
+        world.links.hear_probe("leaf1", 6, bytes(Ether() / IP(src="10.0.1.1", dst="10.0.1.1") / ICMP(id=5)))
+        world.links.hear_probe("leaf1", 6, old) if len(said) > 1 else None
+    assert said == [False, False, True, False, False]
 
 
 def test_the_state_outlives_a_change_of_other_links(world: World) -> None:
     world.rounds(3, deaf=CUT)
     more = '[[link]]\nends = ["leaf1:9", "leaf2:9"]\nrate = "1gbit"\nbuffer = "64kB"\n'
-    world.links.follow(fabric.parse(leafspine_text() + more, "f"))
+    world.links.follow(fabric_file.parse(leafspine_text() + more, "f"))
     assert world.links.down == CUT
     listed = world.links.to_json()
     assert [it["up"] for it in listed] == [True, False, True, True, True]
@@ -160,8 +229,8 @@ def test_the_state_outlives_a_change_of_other_links(world: World) -> None:
 
 
 def test_what_is_sent_is_lldp() -> None:
-    frame = make_lldp(bytes.fromhex("020100010005"), "leaf1", 5, 2)
-    assert parse_lldp(frame) == ("leaf1", 5)
+    frame = make_lldp(bytes.fromhex("020100010005"), "leaf1", 5, 2, b"seal")
+    assert parse_lldp(frame) == ("leaf1", 5, b"seal")
     packet = Ether(frame)
     assert (packet.dst, packet.src, packet.type) == ("01:80:c2:00:00:0e", "02:01:00:01:00:05", 0x88CC)
     assert LLDPDU in packet

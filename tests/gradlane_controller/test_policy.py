@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the switch has to hold for a fabric and jobs, and which jobs can't live together."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -8,8 +9,9 @@ from finsy import P4DigestEntry, P4IndirectAction, P4MeterConfig, P4MeterEntry, 
 
 from gradlane import job
 from gradlane.job import JobError
-from gradlane_controller.network import fabric
+from gradlane_controller.network import fabric, fabric_file
 from gradlane_controller.policy import Entity, desired_entities
+from gradlane_controller.session.bounds import MESSAGES_PER_SECOND
 from tests.gradlane_controller.texts import fabric_text, job_text
 
 
@@ -25,7 +27,7 @@ def rows(entities: list[Entity], table: str) -> list[tuple[dict[str, object], st
 def entities() -> Callable[..., list[Entity]]:
     def make(*jobs: str) -> list[Entity]:
         parsed = [job.parse(text, f"job{number}.toml") for number, text in enumerate(jobs)]
-        return desired_entities(fabric.parse(fabric_text(), "f.toml"), parsed)["s1"]
+        return desired_entities(fabric_file.parse(fabric_text(), "f.toml"), parsed)["s1"]
 
     return make
 
@@ -40,8 +42,9 @@ def test_a_fabric_without_jobs_forwards_and_classifies(entities: Callable[..., l
     assert [args["queue_class"] for _, _, args in rows(it, "dscp_classes")] == [5, 7]
     for table in ("senders", "jobs", "port_policies", "job_shares", "ipv6_routes", "dscp_rewrites"):
         assert not rows(it, table)
-    # Routes, groups, ports, stations, bridged; classes; virtual queues and rates of punts; digest; budget shares.
-    assert len(it) == 5 * 4 + 2 + 4 + 5 + 1 + 3
+    # Routes, groups, ports, stations, bridged, two sources, virtual queues, rates of control and six of punts; the way
+    # of probes; classes; digest; budget shares.
+    assert len(it) == (5 + 2 + 2 + 6) * 4 + 1 + 2 + 1 + 3
 
 
 def next_hops(entities: list[Entity]) -> dict[object, list[tuple[object, ...]]]:
@@ -58,7 +61,7 @@ def next_hops(entities: list[Entity]) -> dict[object, list[tuple[object, ...]]]:
 
 def test_bmv2_is_not_told_to_watch_the_only_port_of_a_group() -> None:
     for target, weight in (("gradlane-switch", (1, 1)), ("bmv2", 1)):
-        it = desired_entities(fabric.parse(fabric_text(target=target), "f.toml"), [])["s1"]
+        it = desired_entities(fabric_file.parse(fabric_text(target=target), "f.toml"), [])["s1"]
         first = next(each for each in it if isinstance(each, P4TableEntry) and each.table_id == "next_hops")
         assert isinstance(first.action, P4IndirectAction)
         assert [member[0] for member in first.action.action_set or ()] == [weight]
@@ -66,9 +69,30 @@ def test_bmv2_is_not_told_to_watch_the_only_port_of_a_group() -> None:
 
 def test_what_the_controller_is_told_is_limited(entities: Callable[..., list[Entity]]) -> None:
     meters = [it for it in entities() if isinstance(it, P4MeterEntry) and it.meter_id == "punt_rates"]
-    assert [meter.index for meter in meters] == [8, 9, 10, 11, 22]
-    assert {(meter.config.pir, meter.config.pburst) for meter in meters if meter.config} == {(1000, 100)}
+    assert [meter.index for meter in meters] == [8 * port + of for port in (1, 2, 3, 4) for of in (0, 1, 2, 3, 6, 7)]
+    assert {(meter.config.pir, meter.config.pburst) for meter in meters if meter.config} == {(100, 100)}
     assert [it.digest_id for it in entities() if isinstance(it, P4DigestEntry)] == ["guard_violation_t"]
+
+
+def test_many_hosts_together_tell_the_controller_no_more_than_it_takes_of_a_switch() -> None:
+    begin, *ports, end = re.split(r"(?=\n\[\[port\]\]|\n\[\[dscp\]\])", fabric_text())
+    many = "".join(
+        ports[0]
+        .replace(".1.2", f".{n}.2")
+        .replace("00:01:", f"00:{n:02x}:")
+        .replace("h1", f"h{n}")
+        .replace("10.0.1.0", f"10.0.{n}.0")
+        .replace("number = 1", f"number = {n}")
+        for n in range(1, 101)
+    )
+    it = desired_entities(fabric_file.parse(begin + many + end, "f.toml"), [])["s1"]
+    rates = [
+        each.config.cir
+        for each in it
+        if isinstance(each, P4MeterEntry) and each.meter_id == "punt_rates" and each.config
+    ]
+    assert len(rates) == 600
+    assert 3000 < sum(rates) < MESSAGES_PER_SECOND
 
 
 def test_the_virtual_queue_has_the_rate_of_the_link_and_turns_at_the_thresholds(
@@ -94,7 +118,7 @@ def test_thresholds_are_derived_from_rate_and_buffer_where_the_file_states_none(
     text = fabric_text().replace("[thresholds]\nyellow = 0.25\nred = 0.5\n", "")
     assert "thresholds" not in text
     text = text.replace('rate = "100mbit"', f'rate = "{rate}"').replace('buffer = "64kB"', f'buffer = "{buffer}"')
-    it = desired_entities(fabric.parse(text, "f.toml"), [])["s1"]
+    it = desired_entities(fabric_file.parse(text, "f.toml"), [])["s1"]
     meters = [each for each in it if isinstance(each, P4MeterEntry) and each.meter_id == "virtual_queue"]
     assert {(each.config.cburst, each.config.pburst) for each in meters if each.config} == {(yellow, 2 * yellow)}
 
@@ -159,6 +183,51 @@ def test_each_aggregator_has_a_group_of_all_workers(entities: Callable[..., list
     assert len(rows(entities(direct, same), "stations")) == 4 + 2
 
 
+def test_only_an_aggregators_port_leads_to_its_group(entities: Callable[..., list[Entity]]) -> None:
+    direct = job_text(transport='multicast = "239.1.0.1"')
+    with_servers = job_text("ps", 2, hosts=(1, 2), servers=(3,), base=8192, transport='multicast = "239.2.0.1"')
+    assert rows(entities(direct, with_servers), "aggregators") == [
+        ({"ingress_port": port, "group": group, "job": number}, "admit", {})
+        for port, group, number in ((1, 1, 1), (2, 2, 1), (3, 4097, 2))
+    ]
+
+
+def test_a_host_sends_from_its_own_addresses_and_those_of_members_are_known(
+    entities: Callable[..., list[Entity]],
+) -> None:
+    found = rows(entities(job_text(hosts=(1, 3))), "sources")
+    assert found == [
+        ({"ingress_port": n, "mac": f"02:00:00:00:0{n}:02", "source": source}, "known", {"member": member})
+        for n in (1, 2, 3, 4)
+        for source, member in (("::", 0), (f"::ffff:10.0.{n}.2", int(n in (1, 3))))
+    ]
+
+
+def test_a_host_may_have_more_addresses_which_are_routed_and_no_members() -> None:
+    text = fabric_text().replace(
+        'address = "10.0.1.2"', 'address = "10.0.1.2"\nalso = ["10.0.1.3", "192.0.2.1", "fd00::1"]'
+    )
+    it = desired_entities(fabric_file.parse(text, "f.toml"), [job.parse(job_text(), "job.toml")])["s1"]
+    at_first = {match["source"]: args["member"] for match, _, args in rows(it, "sources") if match["ingress_port"] == 1}
+    more = {"::ffff:10.0.1.3": 0, "::ffff:192.0.2.1": 0, "fd00::1": 0}
+    assert at_first == {"::": 0, "::ffff:10.0.1.2": 1} | more
+    for table, address in (
+        ("ipv4_routes", "10.0.1.3/32"),
+        ("ipv4_routes", "192.0.2.1/32"),
+        ("ipv6_routes", "fd00::1/128"),
+    ):
+        assert ({"destination": address}, "set_next_hop", {"group": 1}) in rows(it, table)
+
+
+def test_what_a_host_sends_in_the_top_class_is_a_part_of_its_ports_rate(entities: Callable[..., list[Entity]]) -> None:
+    meters = {
+        it.index: it.config for it in entities() if isinstance(it, P4MeterEntry) and it.meter_id == "control_rates"
+    }
+    assert meters == dict.fromkeys(
+        (1, 2, 3, 4), P4MeterConfig(cir=12_500_000 // 8, pir=12_500_000 // 8, cburst=16_000, pburst=32_000)
+    )
+
+
 def test_trimming_and_spraying_are_the_jobs_choice(entities: Callable[..., list[Entity]]) -> None:
     ((_, _, args),) = rows(entities(job_text(policy='on_congestion = "trim"\nspray = false')), "jobs")
     assert (args["trim"], args["spray"]) == (1, 0)
@@ -177,7 +246,7 @@ def test_jobs_that_meet_at_a_port_share_it_by_weight(entities: Callable[..., lis
 
 
 def test_a_job_keeps_its_index() -> None:
-    where = fabric.parse(fabric_text(), "f.toml")
+    where = fabric_file.parse(fabric_text(), "f.toml")
     first, second, third = (job.parse(job_text(f"j{n}", n, base=4096 * n), f"j{n}") for n in (1, 2, 3))
 
     def numbers(*jobs: job.Job, known: dict[int, int]) -> dict[object, object]:
@@ -189,9 +258,10 @@ def test_a_job_keeps_its_index() -> None:
     assert numbers(first, second, known={}) == {1: 1, 2: 2}
     assert numbers(second, known={2: 2, 1: 1}) == {2: 2}
     assert numbers(third, second, known={2: 2}) == {3: 1, 2: 2}
-    many = [job.parse(job_text(f"j{n}", n, base=2048 * n, mask=2047), f"j{n}") for n in range(1, 17)]
-    assert len(numbers(*many[:15], known={16: 7, 3: 15})) == 15
-    with pytest.raises(JobError, match="'j16' is one too many: a fabric carries 15 jobs"):
+    many = [job.parse(job_text(f"j{n}", n, base=256 * (n - 1), mask=255), f"j{n}") for n in range(1, 257)]
+    found = numbers(*many[:255], known={256: 7, 3: 255})
+    assert (sorted(found.values()), found[3]) == ([*range(1, 256)], 255)
+    with pytest.raises(JobError, match="'j256' is one too many: a fabric carries 255 jobs"):
         desired_entities(where, many)
 
 
@@ -199,9 +269,9 @@ def test_hosts_of_one_subnet_are_routed_one_by_one_and_rewrites_are_at_their_por
     text = fabric_text().replace("10.0.2.", "10.0.1.").replace('address = "10.0.1.2"', 'address = "10.0.1.3"', 1)
     text = text.replace("number = 1\n", 'number = 1\ngateway = "10.0.1.1"\n')
     text += "[[rewrite]]\nport = 4\ndscp = 43\nto = 10\n"
-    it = desired_entities(fabric.parse(text, "f.toml"), [])["s1"]
+    it = desired_entities(fabric_file.parse(text, "f.toml"), [])["s1"]
     assert [match["destination"] for match, _, _ in rows(it, "ipv4_routes")] == [
-        "10.0.1.3/32", "10.0.1.2/32", "10.0.3.0/24", "10.0.4.0/24", "10.0.1.1/32",
+        "10.0.1.3/32", "10.0.1.2/32", "10.0.3.0/24", "10.0.4.0/24", "10.0.1.1/32", "240.0.0.0/16",
     ]  # fmt: skip
     assert rows(it, "ipv4_routes")[4][1] == "local"
     assert rows(it, "dscp_rewrites") == [({"egress_port": 4, "dscp": 43}, "rewrite", {"dscp": 10})]
@@ -264,4 +334,4 @@ def fabric_with_small_buffers() -> fabric.Fabric:
         f'address = "10.0.{n}.2"\nrate = "100mbit"\nbuffer = "32kB"\n'
         for n in (1, 2)
     )
-    return fabric.parse(f'[[switch]]\nname = "s1"\naddress = "127.0.0.1:9559"\n{ports}', "f.toml")
+    return fabric_file.parse(f'[[switch]]\nname = "s1"\naddress = "127.0.0.1:9559"\n{ports}', "f.toml")

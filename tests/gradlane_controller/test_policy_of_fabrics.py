@@ -5,14 +5,15 @@ from collections.abc import Callable
 from itertools import product
 
 import pytest
-from finsy import P4IndirectAction, P4MulticastGroupEntry, P4TableEntry
+from finsy import P4IndirectAction, P4MeterEntry, P4MulticastGroupEntry, P4TableEntry
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gradlane import job
 from gradlane.job import JobError
-from gradlane_controller.network import fabric
+from gradlane_controller.network import fabric_file
 from gradlane_controller.network.fabric import Fabric
+from gradlane_controller.network.fabric_file import FabricError
 from gradlane_controller.network.topology import Topology
 from gradlane_controller.policy import Entity, desired_entities
 from tests.gradlane_controller.texts import job_text, leafspine_text
@@ -46,7 +47,7 @@ def route(entities: list[Entity], destination: str) -> object:
 
 
 def test_other_switches_are_reached_over_every_shortest_path() -> None:
-    it = desired_entities(fabric.parse(leafspine_text(rates=("100mbit", "250mbit")), "f.toml"), [])
+    it = desired_entities(fabric_file.parse(leafspine_text(rates=("100mbit", "250mbit")), "f.toml"), [])
     up = route(it["leaf1"], "10.0.3.0/24")
     assert up == route(it["leaf1"], "10.0.4.0/24") == route(it["leaf2"], "10.0.1.0/24")
     assert group(it["leaf1"], up) == [
@@ -55,7 +56,11 @@ def test_other_switches_are_reached_over_every_shortest_path() -> None:
     ]
     assert group(it["leaf1"], route(it["leaf1"], "10.0.2.0/24")) == [(1, 2, "02:00:00:00:02:02", "02:00:00:00:02:01")]
     assert group(it["spine2"], route(it["spine2"], "10.0.3.0/24")) == [(1, 2, "02:01:00:02:00:06", "02:01:00:04:00:02")]
-    assert rows(it["spine1"], "ports") == [({"ingress_port": port}, "fabric", {"switch_id": 3}) for port in (1, 2)]
+    assert rows(it["spine1"], "ports") == [
+        # Three members of different weights at the leaf have taken two bits, and two more hardly.
+        ({"ingress_port": port}, "fabric", {"switch_id": 3, "chosen_bits": 4})
+        for port in (1, 2)
+    ]
     assert [name for _, name, _ in rows(it["leaf1"], "ports")] == ["edge", "edge", "fabric", "fabric"]
     assert rows(it["spine1"], "bridged") == []
     six = {match["destination"]: name for match, name, _ in rows(it["leaf2"], "ipv6_routes")}
@@ -65,7 +70,7 @@ def test_other_switches_are_reached_over_every_shortest_path() -> None:
 
 
 def test_members_may_have_the_ipv6_addresses_of_the_fabric() -> None:
-    it = fabric.parse(leafspine_text(), "f.toml")
+    it = fabric_file.parse(leafspine_text(), "f.toml")
     text = job_text(hosts=(1, 3)).replace('"10.0.1.2"', '"fd00:1::2"').replace('"10.0.3.2"', '"fd00:3::2"')
     entities = desired_entities(it, [job.parse(text, "job.toml")])
     sources = {str(match["source"]) for match, _, _ in rows(entities["leaf1"], "senders")}
@@ -76,7 +81,9 @@ def test_members_may_have_the_ipv6_addresses_of_the_fabric() -> None:
 
 def test_a_group_keeps_its_number_when_others_come() -> None:
     def up(spines: int, more: str = "") -> object:
-        return route(desired_entities(fabric.parse(leafspine_text(spines) + more, "f"), [])["leaf1"], "10.0.3.0/24")
+        return route(
+            desired_entities(fabric_file.parse(leafspine_text(spines) + more, "f"), [])["leaf1"], "10.0.3.0/24"
+        )
 
     third = '[[switch]]\nname = "leaf3"\naddress = "a:1"\n' + "".join(
         f'[[link]]\nends = ["leaf{a}:{40 + n}", "leaf3:{n}"]\nrate = "1gbit"\nbuffer = "64kB"\n'
@@ -86,7 +93,7 @@ def test_a_group_keeps_its_number_when_others_come() -> None:
     port += 'host_mac = "02:00:00:00:09:02"\naddress = "10.0.9.2"\nrate = "1gbit"\nbuffer = "64kB"\n'
     assert up(1) == 5
     assert up(2) != up(3)
-    both = desired_entities(fabric.parse(leafspine_text() + third + port, "f"), [])["leaf1"]
+    both = desired_entities(fabric_file.parse(leafspine_text() + third + port, "f"), [])["leaf1"]
     assert {port for _, port, _, _ in group(both, route(both, "10.0.9.2/32"))} == {41, 42}
     assert [weight for weight, port, _, _ in group(both, route(both, "10.0.3.0/24"))] == [1, 1, 10, 10]
 
@@ -96,7 +103,7 @@ def make_jobs(*texts: str) -> list[job.Job]:
 
 
 def test_gradients_enter_at_the_edge_and_are_known_everywhere() -> None:
-    it = desired_entities(fabric.parse(leafspine_text(), "f"), make_jobs(job_text(hosts=(1, 3))))
+    it = desired_entities(fabric_file.parse(leafspine_text(), "f"), make_jobs(job_text(hosts=(1, 3))))
     assert [match["source"] for match, _, _ in rows(it["leaf1"], "senders")] == ["::ffff:10.0.1.2", "fd00:1::2"]
     assert [match["ingress_port"] for match, _, _ in rows(it["leaf2"], "senders")] == [1, 1]
     assert rows(it["leaf1"], "queue_classes")
@@ -112,13 +119,13 @@ def test_gradients_enter_at_the_edge_and_are_known_everywhere() -> None:
 
 
 def test_a_link_without_gradients_still_leads_into_the_fabric() -> None:
-    it = desired_entities(fabric.parse(leafspine_text(), "f"), [])
+    it = desired_entities(fabric_file.parse(leafspine_text(), "f"), [])
     no_policy = {"lowest_metered_class": 0, "yellow": 7, "red": 1, "to_fabric": 1}  # the default, but for to_fabric
     assert rows(it["leaf1"], "port_policies") == [({"egress_port": n}, "set_policy", no_policy) for n in (5, 6)]
 
 
 def test_jobs_share_the_links_where_their_paths_meet() -> None:
-    where = fabric.parse(leafspine_text(), "f")
+    where = fabric_file.parse(leafspine_text(), "f")
     a, b, c = job_text(hosts=(1, 3)), job_text("b", 2, hosts=(2, 4), base=4096), job_text("c", 3, (1, 2), base=8192)
     it = desired_entities(where, make_jobs(a, b))
     assert [match["egress_port"] for match, _, _ in rows(it["leaf1"], "job_shares")] == [5, 5, 6, 6]
@@ -134,7 +141,7 @@ def test_jobs_share_the_links_where_their_paths_meet() -> None:
 
 def test_multicast_follows_a_tree_from_each_aggregator() -> None:
     text = job_text(hosts=(1, 3, 4), transport='multicast = "239.1.0.1"')
-    it = desired_entities(fabric.parse(leafspine_text(), "f"), make_jobs(text))
+    it = desired_entities(fabric_file.parse(leafspine_text(), "f"), make_jobs(text))
     groups = {
         switch: {each.multicast_group_id: each.replicas for each in entities if isinstance(each, P4MulticastGroupEntry)}
         for switch, entities in it.items()
@@ -150,8 +157,19 @@ def test_multicast_follows_a_tree_from_each_aggregator() -> None:
     assert ({"destination": "01:00:5e:01:00:03"}, "route", {}) in rows(it["spine2"], "stations")
 
 
+def test_probes_are_routed_back_by_switches_without_hosts_alone() -> None:
+    it = desired_entities(fabric_file.parse(leafspine_text(), "f"), [])
+    ways = {
+        switch: [row for row in rows(entities, "ipv4_routes") if str(row[0]["destination"]).startswith("240.")]
+        for switch, entities in it.items()
+    }
+    assert ways["leaf1"] == ways["leaf2"] == [({"destination": "240.0.0.0/16"}, "probe", {})]
+    for spine in ("spine1", "spine2"):
+        assert ways[spine] == [({"destination": f"240.0.0.{n}/32"}, "set_next_hop", {"group": n}) for n in (1, 2)]
+
+
 def test_what_is_down_is_gone_around() -> None:
-    where = fabric.parse(leafspine_text(), "f")
+    where = fabric_file.parse(leafspine_text(), "f")
     jobs = make_jobs(job_text(hosts=(1, 3, 4), transport='multicast = "239.1.0.1"'))
     whole = desired_entities(where, jobs)
     it = desired_entities(where, jobs, down={("leaf2", 5), ("spine1", 2)})
@@ -179,7 +197,7 @@ def test_jobs_that_a_failure_brings_together_need_not_agree() -> None:
     # h3 moves to spine2, h4 to spine1: without its link to spine1, leaf1 reaches both through spine2.
     text = leafspine_text().replace('switch = "leaf2"\nnumber = 1', 'switch = "spine2"\nnumber = 9')
     text = text.replace('switch = "leaf2"\nnumber = 2', 'switch = "spine1"\nnumber = 9')
-    where = fabric.parse(text, "f")
+    where = fabric_file.parse(text, "f")
     jobs = make_jobs(job_text(hosts=(1, 3)), job_text("b", 2, hosts=(2, 4), base=4096, policy="red = 2"))
     assert not rows(desired_entities(where, jobs)["leaf1"], "job_shares")
     it = desired_entities(where, jobs, down={("leaf1", 5), ("spine1", 1)})
@@ -188,13 +206,14 @@ def test_jobs_that_a_failure_brings_together_need_not_agree() -> None:
 
 @st.composite
 def fabrics(draw: st.DrawFn) -> Fabric:
-    """A connected fabric of up to 8 switches, some without hosts."""
+    """A connected fabric of up to 8 switches of up to 8 pipes, some without hosts."""
     count = draw(st.integers(1, 8))
     hosts = draw(st.lists(st.integers(0, count - 1), min_size=1, max_size=6, unique=True))
     tree = [(n, draw(st.integers(0, n - 1))) for n in range(1, count)]
     more = draw(st.lists(st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)), max_size=12))
     links = tree + [(a, b) for a, b in more if a != b]
-    text = "".join(f'[[switch]]\nname = "s{n}"\naddress = "a:{n + 1}"\n' for n in range(count))
+    pipes = draw(st.just([1] * count) | st.lists(st.integers(1, 8), min_size=count, max_size=count))
+    text = "".join(f'[[switch]]\nname = "s{n}"\naddress = "a:{n + 1}"\npipes = {of}\n' for n, of in enumerate(pipes))
     text += "".join(
         f'[[port]]\nswitch = "s{n}"\nnumber = 500\nhost = "h{n}"\nmac = "02:00:00:00:0{n}:01"\n'
         f'host_mac = "02:00:00:00:0{n}:02"\naddress = "10.0.{n}.2"\nrate = "1gbit"\nbuffer = "64kB"\n'
@@ -204,7 +223,7 @@ def fabrics(draw: st.DrawFn) -> Fabric:
         f'[[link]]\nends = ["s{a}:{i}", "s{b}:{i}"]\nrate = "1gbit"\nbuffer = "64kB"\n'
         for i, (a, b) in enumerate(links, 1)
     )
-    return fabric.parse(text, "f.toml")
+    return fabric_file.parse(text, "f.toml")
 
 
 PARTS: dict[str, Callable[[int], int]] = {
@@ -223,8 +242,11 @@ def test_over_all_switches_that_a_message_may_cross_the_parts_never_exceed_its_b
 ) -> None:
     planned = desired_entities(where, [])
     topology = Topology(where)
+    pipes = {switch.name: switch.pipes for switch in where.switches}
+    # A message enters from its host by one port, so in one pipe; from other switches in all.
     parts = {
         (switch, match["from_fabric"], match["to_fabric"]): PARTS[name](budget)
+        * (pipes[switch] if match["from_fabric"] else 1)
         for switch, entities in planned.items()
         for match, name, _ in rows(entities, "budget_shares")
     }
@@ -239,7 +261,9 @@ def test_over_all_switches_that_a_message_may_cross_the_parts_never_exceed_its_b
         total = sum(parts.get(place, 0) for place in crossed)
         assert total <= budget
         if source == destination or topology.distance(source, destination) == 1:
-            assert total > 0 or budget < 1
+            # Of half a budget a pipe has a part by the next power of two, which is nothing of a small one.
+            of = pipes[destination]
+            assert total > 0 or budget < (1 if of == 1 else 2 << (of - 1).bit_length())
 
 
 @given(where=fabrics())
@@ -267,7 +291,7 @@ def test_workers_send_to_servers_and_not_to_one_another() -> None:
     # Each two of leaf1, leaf2 and spine1 have a link; h4 moves to spine1.
     text = leafspine_text(1).replace('switch = "leaf2"\nnumber = 2', 'switch = "spine1"\nnumber = 9')
     text += '[[link]]\nends = ["leaf1:9", "leaf2:9"]\nrate = "1gbit"\nbuffer = "64kB"\n'
-    where = fabric.parse(text, "f")
+    where = fabric_file.parse(text, "f")
 
     def links_of_leaf1(text: str) -> list[object]:
         found = rows(desired_entities(where, make_jobs(text))["leaf1"], "port_policies")
@@ -275,3 +299,48 @@ def test_workers_send_to_servers_and_not_to_one_another() -> None:
 
     assert links_of_leaf1(job_text(hosts=(1, 3, 4))) == [5, 9]
     assert links_of_leaf1(job_text(hosts=(1, 3), servers=(4,))) == [5]
+
+
+@pytest.mark.parametrize(
+    ("pipes", "last", "middle"),
+    [(1, "rest_of_half", "eighth"), (2, "quarter", "sixteenth"), (3, "eighth", None), (4, "eighth", None),
+     (8, "sixteenth", None)],
+)  # fmt: skip
+def test_each_pipe_has_an_equal_part_of_what_comes_from_other_switches(
+    pipes: int, last: str, middle: str | None
+) -> None:
+    text = leafspine_text().replace('address = "127', f'pipes = {pipes}\naddress = "127')
+    it = desired_entities(fabric_file.parse(text, "f"), [])
+    found = {
+        (switch, match["from_fabric"], match["to_fabric"]): name
+        for switch in ("leaf1", "spine1")
+        for match, name, _ in rows(it[switch], "budget_shares")
+    }
+    assert found[("leaf1", 0, 0)] == "whole", "from a host: by one port, so in one pipe"
+    assert found[("leaf1", 0, 1)] == "quarter"
+    assert found[("leaf1", 1, 0)] == last
+    assert found.get(("spine1", 1, 1)) == middle
+
+
+def test_each_pipe_has_an_equal_part_of_a_virtual_queue_and_of_a_job_s_share() -> None:
+    def meters(pipes: int) -> list[tuple[int, int, int]]:
+        text = leafspine_text().replace('address = "127', f'pipes = {pipes}\naddress = "127')
+        jobs = make_jobs(job_text(hosts=(1, 3)), job_text("b", 2, hosts=(2, 4), base=4096))
+        entities = desired_entities(fabric_file.parse(text, "f"), jobs)["leaf1"]
+        queues = [it.config for it in entities if isinstance(it, P4MeterEntry) and it.meter_id == "virtual_queue"]
+        shares = [it.meter_config for it in entities if isinstance(it, P4TableEntry) and it.table_id == "job_shares"]
+        configs = [config for config in (*queues, *shares) if config is not None]
+        assert len(configs) == 8
+        return [(config.cir, config.cburst, config.pburst) for config in configs]
+
+    for one, of_four in zip(meters(1), meters(4), strict=True):
+        assert all(0 < part <= whole / 4 < part + 1 for part, whole in zip(of_four, one, strict=True))
+
+
+def test_a_buffer_has_room_for_a_frame_in_each_pipe() -> None:
+    text = leafspine_text().replace('address = "127', 'pipes = 8\naddress = "127')
+    fabric_file.parse(text.replace("64kB", "48448B"), "f")
+    with pytest.raises(FabricError, match=r"0\.03125 of it in each of 8 pipes\).*at least 48448 bytes"):
+        fabric_file.parse(text.replace("64kB", "48447B"), "f")
+    with pytest.raises(FabricError, match=r"switch\[0\]\.pipes: is 9; it must be an integer from 1 to 8"):
+        fabric_file.parse(text.replace("pipes = 8", "pipes = 9"), "f")

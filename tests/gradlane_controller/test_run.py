@@ -175,24 +175,46 @@ def test_a_job_that_the_switch_refuses_is_taken_back(fake_switch, run_controller
     assert it.ask("POST", "/jobs", job_text("other", 2, hosts=(3, 4), base=4096))[0] == 200
 
 
-def test_posted_jobs_survive_a_restart_in_the_job_folder(fake_switch, run_controller, tmp_path: Path) -> None:
-    folder = tmp_path / "jobs"
-    more = ("--job-dir", str(folder))
+def test_posted_jobs_survive_a_restart(fake_switch, run_controller, tmp_path: Path) -> None:
+    more = ("--job-dir", str(tmp_path / "none" / "jobs"))
     refused = run_controller(fabric_text(fake_switch.address), job_text(), more=more)
     assert "make it first" in refused.wait_for("error:")
-    folder.mkdir()
-    first = run_controller(fabric_text(fake_switch.address), job_text(), more=more)
+    first = run_controller(fabric_text(fake_switch.address), job_text())
     first.wait_for("ready:")
     assert first.ask("POST", "/jobs", job_text("other", 2, hosts=(3, 4), base=4096))[0] == 200
     assert first.ask("POST", "/jobs", job_text("bad", 2, base=4096))[0] == 400
-    assert first.end() == 0
+    assert first.end(signal.SIGKILL) == -signal.SIGKILL
+    folder = tmp_path / "fabric.jobs"
     assert [path.name for path in folder.iterdir()] == ["other.toml"]
     written = list(fake_switch.log)
-    second = run_controller(fabric_text(fake_switch.address), job_text(), more=more)
+    second = run_controller(fabric_text(fake_switch.address), job_text())
     assert "jobs: 2" in second.wait_for("ready:")
     assert fake_switch.log == written
     assert second.ask("DELETE", "/jobs/other")[0] == 200
     assert not list(folder.iterdir())
+
+
+def test_a_job_that_can_not_be_kept_or_forgotten_changes_nothing(fake_switch, run_controller, tmp_path: Path) -> None:
+    it = run_controller(fabric_text(fake_switch.address), job_text())
+    it.wait_for("ready:")
+    held = dict(fake_switch.entities)
+    folder = tmp_path / "fabric.jobs"
+    folder.write_text("not a folder")
+    status, answer = it.ask("POST", "/jobs", job_text("other", 2, hosts=(3, 4), base=4096))
+    assert (status, fake_switch.entities) == (500, held)
+    assert f"{folder}/other.draft: can't be written" in answer["error"]
+    folder.unlink()
+    assert it.ask("POST", "/jobs", job_text("other", 2, hosts=(3, 4), base=4096))[0] == 200
+    held = dict(fake_switch.entities)
+    (folder / "other.draft").mkdir()
+    assert it.ask("DELETE", "/jobs/other")[0] == 500
+    assert fake_switch.entities == held
+    (folder / "other.draft").rmdir()
+    # What a switch refuses leaves the file as it was.
+    fake_switch.stop()
+    it.wait_for("trying again")
+    assert it.ask("DELETE", "/jobs/other")[0] == 503
+    assert [path.name for path in folder.iterdir()] == ["other.toml"]
 
 
 def test_sighup_reads_the_files_again_and_keeps_the_old_state_if_they_are_bad(
@@ -227,6 +249,19 @@ def test_a_second_controller_stands_by_and_takes_over(fake_switch, run_controlle
     second.wait_for("ready:")
     assert fake_switch.log == written
     assert second.ask("GET", "/status")[1]["ready"]
+
+
+def test_jobs_that_came_over_http_outlive_a_take_over(fake_switch, run_controller) -> None:
+    first = run_controller(fabric_text(fake_switch.address), job_text())
+    first.wait_for("ready:")
+    second = run_controller(fabric_text(fake_switch.address), job_text())
+    second.wait_for("another controller is primary; standing by")
+    assert first.ask("POST", "/jobs", job_text("other", 2, hosts=(3, 4), base=4096))[0] == 200
+    held = dict(fake_switch.entities)
+    first.end(signal.SIGKILL)
+    second.wait_for("converged")
+    assert fake_switch.entities == held
+    assert [job["name"] for job in second.ask("GET", "/status")[1]["jobs"]] == ["demo", "other"]
 
 
 def test_counters_have_names(fake_switch, run_controller) -> None:

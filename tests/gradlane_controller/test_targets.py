@@ -184,9 +184,14 @@ def test_a_links_end_is_told_and_heard_by_lldp(target: Target, fake_switch, run_
     text += '[[link]]\nends = ["s1:5", "s2:1"]\nrate = "100mbit"\nbuffer = "64kB"\n'
     it = run_controller(text)
     it.wait_for("ready:", 60)
-    # A wrong neighbour, so that what is heard is told. BMv2 sends frames to whom it got some from.
-    target.wires.send(5, make_lldp(bytes.fromhex("020100020007"), "s2", 7, 2))
-    it.wait_for("port 5 of 's1' is connected to port 7 of 's2', not to port 1 of 's2'")
+    # BMv2 sends frames to whom it got some from. What nobody has sealed is no neighbour's.
+    target.wires.send(5, make_lldp(bytes.fromhex("020100020007"), "s2", 7, 2, bytes(16)))
     said = target.wires.expect(5, lambda frame: frame.type == 0x88CC)
-    assert parse_lldp(bytes(said)) == ("s1", 5)
+    neighbour = parse_lldp(bytes(said))
+    assert neighbour is not None
+    assert neighbour[:2] == ("s1", 5)
     assert said.src == "02:01:00:01:00:05"
+    # A loop: its own frame is a wrong neighbour's.
+    target.wires.send(5, said)
+    line = it.wait_for("is connected to")
+    assert "port 5 of 's1' is connected to port 5 of 's1', not to port 1 of 's2'" in line

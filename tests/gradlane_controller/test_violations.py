@@ -6,7 +6,7 @@ import logging
 import pytest
 from finsy import P4DigestList
 
-from gradlane_controller.network import fabric
+from gradlane_controller.network import fabric_file
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.session import violations
 from gradlane_controller.session.violations import Violations
@@ -17,7 +17,7 @@ Values = dict[str, int]
 
 @pytest.fixture
 def where() -> Fabric:
-    return fabric.parse(leafspine_text(), "f.toml")
+    return fabric_file.parse(leafspine_text(), "f.toml")
 
 
 def violation(port: int = 1, job: int = 7, source: int = 0xFFFF0A000102) -> Values:

@@ -14,16 +14,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
-
 from gradlane import GradlaneError
 from gradlane.toml_file import FileError
 from gradlane_controller.desired import pipeline as pipeline_files
 from gradlane_controller.desired.describing import describe
 from gradlane_controller.desired.plan import load_jobs, make_plan
 from gradlane_controller.errors import PipelineError
-from gradlane_controller.http_api import make_application
-from gradlane_controller.network import fabric as fabric_file
+from gradlane_controller.http_api import JOB_TYPE, make_application
+from gradlane_controller.http_server import serving
+from gradlane_controller.network import fabric_file
 from gradlane_controller.service import Controller
 from gradlane_controller.session.counters import format_counters, format_table
 
@@ -32,14 +31,14 @@ REQUEST_SECONDS = 15
 
 _LOG = logging.getLogger("gradlane_controller")
 
-_EXAMPLES = """examples:
+_EXAMPLES = f"""examples:
   gradlane-controller check --fabric fabric.toml --job job.toml
   gradlane-controller run --fabric fabric.toml --job job.toml --http 127.0.0.1:9560
   gradlane-controller status
   gradlane-controller counters --json
   gradlane-controller violations
   gradlane-controller links
-  curl --data-binary @other.toml http://127.0.0.1:9560/jobs
+  curl -H 'Content-Type: {JOB_TYPE}' --data-binary @other.toml http://127.0.0.1:9560/jobs
   curl -X DELETE http://127.0.0.1:9560/jobs/other
 """
 
@@ -90,7 +89,8 @@ def _parser() -> argparse.ArgumentParser:
         "--job-dir",
         type=Path,
         metavar="DIR",
-        help="keep jobs that arrive over HTTP here, so that they survive a restart",
+        help="keep jobs that arrive over HTTP here, so that they survive a restart (default: a folder beside the "
+        "fabric file, of its name with .jobs)",
     )
     run.add_argument("--no-link-check", action="store_true", help="assume that every link works, and send no LLDP")
     run.add_argument("--verbose", action="store_true", help="log every step of the P4Runtime sessions")
@@ -131,12 +131,11 @@ def _run(options: argparse.Namespace) -> int:
 
 async def _serve(options: argparse.Namespace) -> int:
     host, port = _endpoint(options.http)
-    if options.job_dir is not None and not options.job_dir.is_dir():
-        raise UsageError(f"--job-dir: {options.job_dir} is not a folder; make it first")
+    job_folder = options.job_dir or options.fabric.with_suffix(".jobs")
+    if not job_folder.parent.is_dir():
+        raise UsageError(f"--job-dir: {job_folder} can't be made, as there is no {job_folder.parent}; make it first")
     pipeline = pipeline_files.load(options.p4_dir)
-    controller = Controller(
-        pipeline, options.fabric, options.job, options.job_dir, check_links=not options.no_link_check
-    )
+    controller = Controller(pipeline, options.fabric, options.job, job_folder, check_links=not options.no_link_check)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     reloads: set[asyncio.Task[None]] = set()
@@ -150,11 +149,9 @@ async def _serve(options: argparse.Namespace) -> int:
         loop.add_signal_handler(number, stop.set)
     loop.add_signal_handler(signal.SIGHUP, reload)
 
-    runner = web.AppRunner(make_application(controller), access_log=None, handle_signals=False)
-    await runner.setup()
-    try:
+    async with contextlib.AsyncExitStack() as stack:
         try:
-            await web.TCPSite(runner, host, port).start()
+            await stack.enter_async_context(serving(make_application(controller, host), host, port))
         except OSError as problem:
             raise UsageError(f"--http: can't listen at {options.http}: {problem.strerror}") from None
         tasks = [asyncio.create_task(each) for each in (controller.run(), stop.wait(), _announce(controller, options))]
@@ -168,8 +165,6 @@ async def _serve(options: argparse.Namespace) -> int:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-    finally:
-        await runner.cleanup()
 
 
 async def _announce(controller: Controller, options: argparse.Namespace) -> None:
@@ -187,7 +182,7 @@ async def _reload(controller: Controller) -> None:
 def _check(options: argparse.Namespace) -> int:
     pipeline = pipeline_files.load(options.p4_dir)
     fabric = fabric_file.load(options.fabric)
-    jobs = load_jobs(options.job, None)
+    jobs = load_jobs(options.job)
     plan = make_plan(pipeline, fabric, jobs)
     rows = {name: [describe(entity) for entity in entities] for name, entities in plan.entities.items()}
     if options.json:

@@ -30,6 +30,17 @@ class Reason(IntEnum):
     DROPPED_TRUNCATED = 20
     DROPPED_PUNT_RATE = 21
     PUNTED_LLDP = 22
+    PUNTED_PROBE = 23
+    DROPPED_HIDDEN = 24
+    DROPPED_SOURCE = 25
+    DROPPED_LLDP = 26
+    DROPPED_GROUP = 27
+    DEMOTED = 28
 
 
-PUNTS = (Reason.PUNTED_ARP, Reason.PUNTED_ND, Reason.PUNTED_TTL, Reason.PUNTED_LOCAL, Reason.PUNTED_LLDP)
+PUNTS = tuple(reason for reason in Reason if reason.name.startswith("PUNTED"))
+
+
+def punt_cell(port: int, reason: int) -> int:
+    """The cell of `punt_rates` for what a port sends to the controller for this reason."""
+    return port << 3 | reason & 7

@@ -2,19 +2,34 @@
 """The controller over HTTP, in JSON.
 
 Errors are {"error": "..."}: 400 for a bad job, 404 for an unknown one, 503 if a switch can't follow just now.
+
+Whoever reaches its address may use it, so a browser on this host must not do so for the pages that it shows: what
+another site's page sends has an Origin, and after DNS rebinding that site's name as Host.
 """
 
+import asyncio
+import re
+import socket
 from collections.abc import Awaitable, Callable
+from ipaddress import ip_address
 from typing import Any
 
 from aiohttp import web
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from gradlane import GradlaneError
 from gradlane_controller.desired.storage import StorageError
 from gradlane_controller.errors import SwitchError, SwitchLostError
+from gradlane_controller.http_server import MAX_BODY_BYTES, receive
+from gradlane_controller.metrics import metrics
 from gradlane_controller.service import Controller, UnknownJobError
 
-MAX_JOB_BYTES = 1 << 20
+JOB_TYPE = "application/toml"
+MAX_AT_WORK = 8  # requests that involve switches
+MAX_ERROR = 1000  # characters, as it may quote what was asked
+
+_PORT = re.compile(r":\d*\Z")
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _STATUS: dict[type[GradlaneError], int] = {
     UnknownJobError: 404,
@@ -24,8 +39,13 @@ _STATUS: dict[type[GradlaneError], int] = {
 }
 
 
-def make_application(controller: Controller) -> web.Application:
-    """GET /status, GET /counters, GET /violations, GET /links, POST /jobs (body: a job file), DELETE /jobs/NAME."""
+def make_application(controller: Controller, host: str) -> web.Application:
+    """GET /status, /metrics, /counters, /violations and /links, POST /jobs (body: a job file), DELETE /jobs/NAME.
+
+    `host` is where it listens: beside addresses, "localhost" and this machine's name the only one by which it answers.
+    """
+    names = {host, "localhost", socket.gethostname()}
+    at_work = asyncio.Semaphore(MAX_AT_WORK)
 
     async def status(_request: web.Request) -> web.Response:
         return web.json_response(controller.status())
@@ -39,7 +59,12 @@ def make_application(controller: Controller) -> web.Application:
     async def links(_request: web.Request) -> web.Response:
         return web.json_response(controller.links())
 
+    async def prometheus(_request: web.Request) -> web.Response:
+        return web.Response(body=metrics(controller.status()), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+
     async def post_job(request: web.Request) -> web.Response:
+        if request.content_type != JOB_TYPE:
+            return _error(415, f"the body must be a job file, with the header Content-Type: {JOB_TYPE}")
         try:
             text = (await request.read()).decode("utf-8")
         except UnicodeDecodeError:
@@ -52,32 +77,64 @@ def make_application(controller: Controller) -> web.Application:
         await controller.delete_job(name)
         return web.json_response({"deleted": name})
 
-    application = web.Application(middlewares=[_errors_as_json], client_max_size=MAX_JOB_BYTES)
+    def working(handler: _Handler) -> _Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            if at_work.locked():
+                return _error(503, f"{MAX_AT_WORK} requests that involve switches are at work; try again")
+            async with at_work:
+                return await handler(request)
+
+        return handle
+
+    @web.middleware
+    async def answer(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        """One request of one connection, which is closed then."""
+        connection = None
+        try:
+            connection = await receive(request)
+            response = _refusal(request, names) or await handler(request)
+        except GradlaneError as problem:
+            response = _error(_STATUS.get(type(problem), 400), str(problem))
+        except web.HTTPNotFound:
+            here = "/status, /metrics, /counters, /violations, /links, /jobs and /jobs/NAME"
+            response = _error(404, f"no {request.path} here; there are {here}")
+        except web.HTTPException as problem:
+            response = _error(problem.status, problem.reason)
+        finally:
+            if connection is not None:
+                connection.wait()
+        response.force_close()
+        return response
+
+    application = web.Application(middlewares=[answer], client_max_size=MAX_BODY_BYTES)
     application.router.add_get("/status", status)
-    application.router.add_get("/counters", counters)
+    application.router.add_get("/counters", working(counters))
+    application.router.add_get("/metrics", prometheus)
     application.router.add_get("/violations", violations)
     application.router.add_get("/links", links)
-    application.router.add_post("/jobs", post_job)
-    application.router.add_delete("/jobs/{name}", delete_job)
+    application.router.add_post("/jobs", working(post_job))
+    application.router.add_delete("/jobs/{name}", working(delete_job))
     return application
 
 
-@web.middleware
-async def _errors_as_json(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
+def _refusal(request: web.Request, names: set[str]) -> web.Response | None:
+    """The answer to what a browser sends for a page of another site; None for all else."""
+    if "Origin" in request.headers or request.headers.get("Sec-Fetch-Site", "none") != "none":
+        return _error(403, "pages of web sites may not use the controller")
+    host = _PORT.sub("", request.headers.get("Host", "localhost"))  # browsers always send one
+    if host not in names and not _is_address(host.strip("[]")):
+        return _error(403, f"the request is for {host!r}; use this machine's address or name")
+    return None
+
+
+def _is_address(text: str) -> bool:
     try:
-        return await handler(request)
-    except GradlaneError as problem:
-        return _error(_STATUS.get(type(problem), 400), str(problem))
-    except web.HTTPNotFound:
-        return _error(
-            404, f"no {request.path} here; there are /status, /counters, /violations, /links, /jobs and /jobs/NAME"
-        )
-    except web.HTTPException as problem:
-        return _error(problem.status, problem.reason)
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _error(status: int, message: str) -> web.Response:
-    body: dict[str, Any] = {"error": message}
+    body: dict[str, Any] = {"error": message[:MAX_ERROR]}
     return web.json_response(body, status=status)

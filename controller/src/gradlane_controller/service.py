@@ -3,6 +3,7 @@
 
 import asyncio
 import logging
+import random
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,17 +14,19 @@ from gradlane import GradlaneError, job
 from gradlane.job import Job
 from gradlane_controller.desired.pipeline import Pipeline, count_entries
 from gradlane_controller.desired.plan import load_jobs, make_plan
-from gradlane_controller.desired.storage import kept
+from gradlane_controller.desired.storage import kept, removed
 from gradlane_controller.errors import SwitchError, SwitchLostError
-from gradlane_controller.network import fabric as fabric_file
-from gradlane_controller.network import links
+from gradlane_controller.network import fabric_file, links
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.links import Links
 from gradlane_controller.session.connection import FinsyLog
-from gradlane_controller.session.convergence import holds_state, read_indices
+from gradlane_controller.session.convergence import Changes, holds_state, read_indices
 from gradlane_controller.session.counters import Counters, SwitchCounters, collect, read_counters
 from gradlane_controller.session.managed_switch import ManagedSwitch
 from gradlane_controller.session.violations import Violations
+
+SPLIT_SECONDS = 1.0
+MAX_DOUBLINGS = 6
 
 _LOG = logging.getLogger(__name__)
 
@@ -35,10 +38,12 @@ class UnknownJobError(GradlaneError):
 class Controller:
     """Keeps the desired state and converges the switches to it, at every session and every change.
 
-    Jobs come from files, which are read again on `reload`, and from `put_job`, which keeps them in `job_folder` if
-    there is one, so that they survive a restart. Every method that changes something either succeeds as a whole, with
-    every connected switch holding it, or leaves the desired state as it was and raises. A switch that is away gets
-    its state when it comes back; until then no job that has a rank there is accepted.
+    Jobs come from files, which are read again on `reload`, and from `put_job`, which keeps them in `job_folder`: they
+    survive a restart, and a take-over by a controller with the same folder. Every method that changes something either
+    succeeds as a whole, with every connected switch holding it, or leaves the desired state as it was and raises. A
+    switch that is away gets its state when it comes back; until then no job that has a rank there is accepted.
+
+    Nobody waits for a switch longer than for one operation, and only those who asked for a change.
     """
 
     def __init__(
@@ -46,7 +51,7 @@ class Controller:
         pipeline: Pipeline,
         fabric_path: Path,
         job_paths: Iterable[Path],
-        job_folder: Path | None = None,
+        job_folder: Path,
         *,
         check_links: bool = True,
     ) -> None:
@@ -58,7 +63,6 @@ class Controller:
         self._fabric_path = fabric_path
         self._job_paths = tuple(job_paths)
         self._job_folder = job_folder
-        self._posted: dict[str, Job] = {}  # jobs that are in no file
         fabric = fabric_file.load(fabric_path)
         self._plan = make_plan(pipeline, fabric, load_jobs(self._job_paths, job_folder))
         self._links = Links(fabric)
@@ -67,23 +71,25 @@ class Controller:
         if not self._check_links:
             self._links_known.set()
         self._violations = Violations()
-        self._lock = asyncio.Lock()  # of the plan; code that holds a switch's lock must not wait for it
+        self._lock = asyncio.Lock()  # of fabric and jobs; code that holds a switch's lock must not wait for it
+        self._following: set[asyncio.Task[None]] = set()
         self._started = asyncio.Event()
         self._none_reachable = asyncio.Event()
         self._indices_known = False  # the plan has the job indices that the switches use
         self._was_backup = False
         finsy_log = FinsyLog()
         self._managed_switches = {
-            where.name: ManagedSwitch(where, pipeline, self._on_ready, self._on_late, finsy_log)
+            where.name: ManagedSwitch(where, pipeline, self._on_ready, self._on_drift, self._on_late, finsy_log)
             for where in fabric.switches
         }
 
     async def run(self) -> None:
         """Keeps the switches converged until cancelled.
 
-        Raises SwitchError if at the start none can be reached, or if one refuses the program or its first state.
+        Raises SwitchError if at the start all can't be reached, or refuse the program or their first state.
         """
         tasks = [asyncio.create_task(managed.connection.run()) for managed in self._managed_switches.values()]
+        tasks.append(asyncio.create_task(self._end_splits()))
         if self._check_links:
             tasks.append(asyncio.create_task(self._supervise_links()))
         none_reachable = asyncio.create_task(self._none_reachable.wait())
@@ -93,9 +99,9 @@ class Controller:
                 await task
             raise SwitchError("; ".join(managed.problem for managed in self._managed_switches.values()))
         finally:
-            for task in (*tasks, none_reachable):
+            for task in (*tasks, none_reachable, *self._following):
                 task.cancel()
-            await asyncio.wait((*tasks, none_reachable))
+            await asyncio.wait((*tasks, none_reachable, *self._following))
 
     async def wait_until_ready(self) -> None:
         """Returns once every switch holds its state, except those that can't be reached in time."""
@@ -157,7 +163,7 @@ class Controller:
         results = await asyncio.gather(*map(read, present), return_exceptions=True)
         found = [it for it in results if isinstance(it, SwitchCounters)]
         for problem in results:
-            if isinstance(problem, BaseException) and not (isinstance(problem, SwitchLostError) and found):
+            if isinstance(problem, BaseException) and not (isinstance(problem, SwitchError) and found):
                 raise problem
         if not found:
             next(iter(self._managed_switches.values())).check_ready()
@@ -165,26 +171,23 @@ class Controller:
 
     async def put_job(self, text: str) -> Job:
         """Adds a job, or replaces the one of that name. Raises JobError, PipelineError or SwitchError."""
-        it = job.parse(text, "job in the request")
+        it = await asyncio.to_thread(job.parse, text, "job in the request")  # a large one takes half a second
         async with self._lock:
             with kept(self._job_folder, it.name, text):
                 await self._apply(self._plan.fabric, {**self._plan.jobs, it.name: it})
-            self._posted[it.name] = it
         return it
 
     async def delete_job(self, name: str) -> None:
         """Removes a job; one of the files given at the start comes back with the next start or reload.
 
-        Raises UnknownJobError or SwitchError.
+        Raises UnknownJobError, StorageError or SwitchError.
         """
         async with self._lock:
             jobs = self._plan.jobs
             if name not in jobs:
                 raise UnknownJobError(f"there is no job {name!r}; there are: {', '.join(jobs) or 'none'}")
-            await self._apply(self._plan.fabric, {other: it for other, it in jobs.items() if other != name})
-            self._posted.pop(name, None)
-            if self._job_folder is not None:
-                (self._job_folder / f"{name}.toml").unlink(missing_ok=True)
+            with removed(self._job_folder, name):
+                await self._apply(self._plan.fabric, {other: it for other, it in jobs.items() if other != name})
 
     async def reload(self) -> None:
         """Reads the files again. Raises FabricError, JobError, PipelineError or SwitchError."""
@@ -202,6 +205,7 @@ class Controller:
             "primary": managed.connection.primary,
             "ready": managed.ready,
             "problem": managed.problem,
+            "mended": {"times": managed.mended.times, "entities": managed.mended.entities},
             "entries": count_entries(self._plan.entities[managed.where.name]),
         }
 
@@ -211,11 +215,12 @@ class Controller:
             raise fabric_file.FabricError(
                 fabric.file, "switch", "changed; a running controller keeps its switches, so restart it to change them"
             )
-        return fabric, {**load_jobs(self._job_paths, self._job_folder), **self._posted}
+        return fabric, load_jobs(self._job_paths, self._job_folder)
 
     async def _apply(self, fabric: Fabric, jobs: Mapping[str, Job]) -> None:
         """Converges the switches to a new desired state and takes it over, or goes back to the old one and raises."""
-        plan = make_plan(self._pipeline, fabric, jobs, self._plan.indices, self._links.down)
+        down = self._links.down
+        plan = make_plan(self._pipeline, fabric, jobs, self._plan.indices, down)
         changed = [it for name, it in jobs.items() if it != self._plan.jobs.get(name)]
         needed = set[str]().union(*(plan.switches_of(it) for it in changed))
         for managed in self._managed_switches.values():
@@ -235,15 +240,16 @@ class Controller:
                 await self._restore()
                 raise result
             _LOG.info("converged %s: %s", managed.where.name, result)
+        if self._links.down != down:  # meanwhile
+            plan = make_plan(self._pipeline, fabric, jobs, plan.indices, self._links.down)
         self._plan = plan
         self._links.follow(fabric)
-        await self._catch_up()
+        self._catch_up()
 
     async def _restore(self) -> None:
         """Takes back what a failed change has written. If that fails too, the next session does it."""
-        for managed in self._managed_switches.values():
-            if managed.ready:
-                await self._converge_or_renew(managed)
+        ready = [managed for managed in self._managed_switches.values() if managed.ready]
+        await asyncio.gather(*map(self._converge_or_renew, ready))
 
     async def _converge_or_renew(self, managed: ManagedSwitch) -> None:
         try:
@@ -252,39 +258,46 @@ class Controller:
         except SwitchError as problem:
             managed.connection.renew(str(problem))
 
-    async def _catch_up(self) -> None:
-        """Converges the switches that still hold an earlier plan."""
-        behind = [
-            managed
-            for name, managed in self._managed_switches.items()
-            if managed.ready and not managed.holds(self._plan.entities[name])
-        ]
-        await asyncio.gather(*map(self._converge_or_renew, behind))
+    def _catch_up(self) -> None:
+        """Begins to converge the switches that still hold an earlier plan; nobody waits for them."""
+        for name, managed in self._managed_switches.items():
+            if managed.ready and not managed.holds(self._plan.entities[name]):
+                task = asyncio.create_task(self._converge_or_renew(managed))
+                self._following.add(task)
+                task.add_done_callback(self._following.discard)
 
     async def _on_ready(self, managed: ManagedSwitch, switch: Switch) -> None:
         if not switch.is_primary:
             self._was_backup = True
             managed.stand_by()
             return
+        # Another controller may have numbered the jobs, or this one before a restart.
+        known = await read_indices(switch) if self._was_backup or not self._indices_known else {}
         async with self._lock:
             if self._was_backup:
                 self._refresh()
-            if not self._indices_known or self._was_backup:
-                # Another controller has numbered the jobs, or this one before a restart.
-                known = await read_indices(switch)
-                if known:
-                    self._indices_known = True
-                    self._plan = make_plan(self._pipeline, self._plan.fabric, self._plan.jobs, known, self._links.down)
+            if known and (self._was_backup or not self._indices_known):
+                self._indices_known = True
+                self._plan = make_plan(self._pipeline, self._plan.fabric, self._plan.jobs, known, self._links.down)
             self._was_backup = False
+        self._catch_up()
         managed.serve(switch, lambda: self._plan.fabric, self._links, self._violations)
         if not self._links_known.is_set() and await holds_state(switch):
             # It forwards, perhaps around a link that is down, which is soon known again.
             await self._links_known.wait()
-        while not managed.holds(self._plan.entities[managed.where.name]):
-            changes = await managed.write(switch, self._plan.entities[managed.where.name])
-            self._indices_known = True
-            _LOG.info("converged %s: %s", managed.where.name, changes)
+        _LOG.info("converged %s: %s", managed.where.name, await self._follow(managed, switch))
         self._note_start()
+
+    async def _on_drift(self, managed: ManagedSwitch, switch: Switch) -> None:
+        managed.mended.add(managed.connection.name, await self._follow(managed, switch))
+
+    async def _follow(self, managed: ManagedSwitch, switch: Switch) -> Changes:
+        """Converges a switch to the plan, which may change meanwhile. Raises finsy.P4ClientError or SwitchError."""
+        changes = Changes(0, 0, 0)
+        while not managed.holds(self._plan.entities[managed.where.name]):
+            changes += await managed.write(switch, self._plan.entities[managed.where.name])
+            self._indices_known = True
+        return changes
 
     def _refresh(self) -> None:
         """Reads the files again: they may be others since another controller was primary. Bad ones change nothing."""
@@ -302,32 +315,45 @@ class Controller:
         while True:
             begin = loop.time()
             present = {name: managed for name, managed in self._managed_switches.items() if managed.connection.primary}
-            await asyncio.gather(*(self._send_lldp(managed) for managed in present.values()))
+            for managed in present.values():
+                managed.send(self._links.frames(managed.where.name))
             await asyncio.sleep(links.INTERVAL)
             if loop.time() > begin + 1.5 * links.INTERVAL:
                 continue  # the machine is busy: a missing frame means nothing
             stayed = {name for name, managed in present.items() if managed.connection.primary}
             if self._links.tick(stayed):
-                await self._reroute()
+                self._reroute()
             if all(managed.connection.connected or managed.late for managed in self._managed_switches.values()):
                 rounds += 1
             if rounds > links.ENOUGH:
                 self._links_known.set()
 
-    async def _send_lldp(self, managed: ManagedSwitch) -> None:
+    def _reroute(self) -> None:
+        plan = self._plan
         try:
-            await managed.send(self._links.frames(managed.where.name))
-        except SwitchError as problem:
-            _LOG.debug("no LLDP from %s: %s", managed.where.name, problem)  # its session ends, which is logged
+            self._plan = make_plan(self._pipeline, plan.fabric, plan.jobs, plan.indices, self._links.down)
+        except GradlaneError as problem:
+            _LOG.error("can't route around links that are down: %s", problem)
+        self._catch_up()
 
-    async def _reroute(self) -> None:
-        async with self._lock:
-            plan = self._plan
-            try:
-                self._plan = make_plan(self._pipeline, plan.fabric, plan.jobs, plan.indices, self._links.down)
-            except GradlaneError as problem:
-                _LOG.error("can't route around links that are down: %s", problem)
-            await self._catch_up()
+    async def _end_splits(self) -> None:
+        """Bids for the switches at which another controller is primary, if this one is at others.
+
+        Both do so when each has lost a session that the other has not; who does it first is primary at all, so the
+        other one stands by. Both wait for a random time, and longer each time that it was in vain.
+        """
+        bids = 0
+        while True:
+            await asyncio.sleep(random.uniform(1, 3) * SPLIT_SECONDS * 2 ** min(bids, MAX_DOUBLINGS))
+            sessions = [it.connection for it in self._managed_switches.values() if it.connection.settled]
+            elsewhere = [it for it in sessions if not it.primary]
+            if not elsewhere or len(elsewhere) == len(sessions):
+                bids = 0
+                continue
+            bids += 1
+            names = ", ".join(each.name for each in elsewhere)
+            _LOG.warning("another controller is primary at %s, and this one elsewhere: bidding for all", names)
+            await asyncio.gather(*(each.bid() for each in elsewhere), return_exceptions=True)
 
     def _on_late(self, _site: ManagedSwitch) -> None:
         self._note_start()

@@ -43,7 +43,7 @@ def make_plan(
     return Plan(fabric, jobs, assign_indices(jobs.values(), known or {}), entities)
 
 
-def load_jobs(files: Iterable[Path], folder: Path | None) -> dict[str, Job]:
+def load_jobs(files: Iterable[Path], folder: Path | None = None) -> dict[str, Job]:
     """The jobs by name; one in the folder replaces one of the same name in a file. Raises JobError."""
     return {**_load_all(files), **_load_all(sorted(folder.glob("*.toml")) if folder else ())}
 

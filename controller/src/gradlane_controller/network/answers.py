@@ -20,8 +20,7 @@ class Answers:
     def __init__(self, fabric: Fabric, switch: str) -> None:
         self._switch = switch
         self._ports = {port.number: port for port in fabric.ports_at(switch)}
-        self._hosts: dict[Address, Port] = {port.address: port for port in fabric.ports}
-        self._hosts |= {port.address6: port for port in fabric.ports if port.address6 is not None}
+        self._hosts: dict[Address, Port] = {address: port for port in fabric.ports for address in port.addresses}
 
     def answer(self, reason: int, ingress_port: int, frame: bytes) -> bytes | None:
         """The frame to be sent by the port where this one came from; None if there is no answer."""

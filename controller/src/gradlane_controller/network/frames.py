@@ -12,6 +12,8 @@ ETHERNET_BYTES = 14
 _ARP, _IPV4, _IPV6, _LLDP = 0x0806, 0x0800, 0x86DD, 0x88CC
 _NEAREST_BRIDGE = bytes.fromhex("0180c200000e")
 _LOCALLY_ASSIGNED = b"\x07"
+_ORGANIZATIONALLY_SPECIFIC = 127
+_ORGANIZATION = bytes.fromhex("02474c01")  # none's: a locally administered number; and a subtype
 _ICMP, _ICMPV6 = 1, 58
 _TTL = 64
 _IPV4_HEADER = struct.Struct("!BBHHHBBH4s4s")
@@ -115,21 +117,21 @@ def make_time_exceeded(packet: Packet, source: Address) -> bytes | None:
     return _ip_frame(packet.source_mac, packet.destination_mac, source, packet.source, message)
 
 
-def make_probe(to: bytes, own: bytes, address: Address, number: int) -> bytes:
+def make_probe(to: bytes, own: bytes, address: Address, number: int, seal: bytes) -> bytes:
     """An echo request from an address to itself: whom it is sent to routes it back."""
-    message = b"\x08\x00\x00\x00" + number.to_bytes(2, "big") + b"\0\0"
+    message = b"\x08\x00\x00\x00" + number.to_bytes(2, "big") + b"\0\0" + seal
     return _ip_frame(to, own, address, address, message)
 
 
-def parse_probe(frame: bytes) -> int | None:
-    """The number of a probe."""
+def parse_probe(frame: bytes) -> tuple[int, bytes] | None:
+    """The number of a probe, and its seal."""
     packet = parse_packet(frame)
     if packet is None or packet.source != packet.destination or not packet.is_icmp or packet.payload[:2] != b"\x08\0":
         return None
-    return int.from_bytes(packet.payload[4:6], "big")
+    return int.from_bytes(packet.payload[4:6], "big"), packet.payload[8:]
 
 
-def make_lldp(mac: bytes, switch: str, port: int, seconds: int) -> bytes:
+def make_lldp(mac: bytes, switch: str, port: int, seconds: int, seal: bytes) -> bytes:
     """What a port says of itself; it holds for some seconds."""
     return _frame(
         _NEAREST_BRIDGE,
@@ -138,23 +140,29 @@ def make_lldp(mac: bytes, switch: str, port: int, seconds: int) -> bytes:
         _tlv(1, _LOCALLY_ASSIGNED + switch.encode())
         + _tlv(2, _LOCALLY_ASSIGNED + str(port).encode())
         + _tlv(3, seconds.to_bytes(2, "big"))
+        + _tlv(_ORGANIZATIONALLY_SPECIFIC, _ORGANIZATION + seal)
         + _tlv(0, b""),
     )
 
 
-def parse_lldp(frame: bytes) -> tuple[str, int] | None:
-    """The switch and the port of a frame that `make_lldp` has made."""
+def parse_lldp(frame: bytes) -> tuple[str, int, bytes] | None:
+    """The switch, the port and the seal of a frame that `make_lldp` has made."""
     found: list[bytes] = []
     place = ETHERNET_BYTES
-    for kind in (1, 2):
+    for kind, prefix in (
+        (1, _LOCALLY_ASSIGNED),
+        (2, _LOCALLY_ASSIGNED),
+        (3, b""),
+        (_ORGANIZATIONALLY_SPECIFIC, _ORGANIZATION),
+    ):
         head = int.from_bytes(frame[place : place + 2], "big")
         value = frame[place + 2 : place + 2 + (head & 0x1FF)]
-        if head >> 9 != kind or len(value) != head & 0x1FF or value[:1] != _LOCALLY_ASSIGNED:
+        if head >> 9 != kind or len(value) != head & 0x1FF or not value.startswith(prefix):
             return None
-        found.append(value[1:])
+        found.append(value[len(prefix) :])
         place += 2 + len(value)
-    switch, port = found
-    return (switch.decode(), int(port)) if switch.isascii() and port.isdigit() else None
+    switch, port, _, seal = found
+    return (switch.decode(), int(port), seal) if switch.isascii() and port.isdigit() and len(port) < 4 else None
 
 
 def _tlv(kind: int, value: bytes) -> bytes:

@@ -7,20 +7,29 @@ silent, the likeliest cause is the path to the controller, or the controller its
 used than not. A lost session says nothing about links either, because switches forward without the controller. A switch
 without a session is checked by probes that it routes back to its neighbour; if it has no hosts and no longer does so,
 it is avoided.
+
+Both carry a seal, which only this controller can make and which holds for two rounds: nobody else, on whatever port,
+can say that a link works or where it leads.
 """
 
+import hmac
 import logging
+import secrets
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
-from gradlane_controller.network.fabric import Fabric, LinkPort
+from gradlane_controller.network.fabric import Fabric, LinkPort, SwitchAddress
 from gradlane_controller.network.frames import make_lldp, make_probe, parse_lldp, parse_probe
 
 INTERVAL = 0.5  # seconds between two frames
 ENOUGH = 3  # frames in a row: so many missing, and a link is down; so many arrived, and it works
+PROBES = IPv4Network("240.0.0.0/16")
+"""Of no host (RFC 1112, section 4): switches have addresses of it by their index, for probes."""
 _TTL = 2
+_SEAL_BYTES = 16
 
 _LOG = logging.getLogger(__name__)
 
@@ -45,6 +54,11 @@ class _Direction:
         elif self.arrived >= ENOUGH:
             self.works = True
         self.heard = False
+
+
+def probe_address(switch: SwitchAddress) -> IPv4Address:
+    """Where probes of that switch come from and go to."""
+    return PROBES[switch.index]
 
 
 def _now() -> datetime:
@@ -84,6 +98,8 @@ class Links:
     def __init__(self, fabric: Fabric) -> None:
         self._links: dict[End, _Link] = {}
         self._strangers: dict[End, tuple[str, int]] = {}
+        self._key = secrets.token_bytes(32)
+        self._round = 0
         self.follow(fabric)
 
     @property
@@ -101,15 +117,7 @@ class Links:
                 link = _Link(ends, {name: _Direction() for name in names}, {})
             links |= dict.fromkeys(names, link)
         self._links = links
-        self._with_hosts = {port.switch for port in fabric.ports}
-        # An address of each switch that every other one routes to it.
-        self._addresses = {
-            port.switch: port.gateway
-            for port in fabric.ports
-            if port.gateway
-            and port.gateway in port.prefix
-            and [it.prefix for it in fabric.ports].count(port.prefix) == 1
-        }
+        self._addresses = {it.name: probe_address(it) for it in fabric.switches if fabric.has_hosts(it.name)}
 
     def frames(self, switch: str) -> Iterator[tuple[int, bytes]]:
         """What a switch is to send now, as (port, frame)."""
@@ -117,23 +125,28 @@ class Links:
             if name == switch:
                 own = next(end for end in link.ends if (end.switch, end.number) == (name, number))
                 mac, peer_mac = (bytes.fromhex(it.replace(":", "")) for it in (own.mac, own.peer_mac))
-                yield number, make_lldp(mac, name, number, _TTL)
-                if name in self._addresses and own.peer not in self._with_hosts:
-                    yield number, make_probe(peer_mac, mac, self._addresses[name], number)
+                yield number, make_lldp(mac, name, number, _TTL, self._seal("lldp", name, number))
+                if name in self._addresses and own.peer not in self._addresses:
+                    seal = self._seal("probe", name, number)
+                    yield number, make_probe(peer_mac, mac, self._addresses[name], number, seal)
 
     def hear_probe(self, switch: str, port: int, frame: bytes) -> bool:
-        """Something for the switch itself has arrived there; whether it is a probe that has come back."""
-        number = parse_probe(frame) if (switch, port) in self._links else None
-        link = self._links.get((switch, number)) if number is not None else None
-        if link is not None and number is not None:
+        """Something for a probe's address has arrived there; whether it is one that has come back."""
+        found = parse_probe(frame) if (switch, port) in self._links else None
+        if found is None or not self._is_sealed("probe", switch, *found):
+            return False
+        number, _ = found
+        link = self._links.get((switch, number))
+        if link is not None:
             link.probes.setdefault((switch, number), _Direction()).heard = True
         return link is not None
 
     def hear(self, switch: str, port: int, frame: bytes) -> None:
         """An LLDP frame has arrived there."""
-        link, neighbour = self._links.get((switch, port)), parse_lldp(frame)
-        if link is None or neighbour is None:
-            return  # at a host's port, or a host's
+        link, found = self._links.get((switch, port)), parse_lldp(frame)
+        if link is None or found is None or not self._is_sealed("lldp", *found):
+            return  # at a host's port, or not of this controller
+        neighbour = found[:2]
         expected = link.peer_of((switch, port))
         if neighbour == expected:
             link.directions[switch, port].heard = True
@@ -148,6 +161,7 @@ class Links:
     def tick(self, present: Collection[str]) -> bool:
         """Half a second is over; `present` are the switches that could send and listen. Whether a link changed."""
         changed = False
+        self._round += 1
         links = list({id(link): link for link in self._links.values()}.values())
         heard = [(link.peer_of(end), end) for link in links for end, it in link.directions.items() if it.heard]
         spoke, listened = {peer[0] for peer, _ in heard}, {end[0] for _, end in heard}
@@ -166,6 +180,13 @@ class Links:
                 what = "works" if up else f"is down: nothing arrives at {' and '.join(link.deaf)}"
                 _LOG.warning("link %s %s", link, what)
         return changed
+
+    def _seal(self, kind: str, switch: str, port: int, age: int = 0) -> bytes:
+        text = f"{kind} {switch} {port} {self._round - age}".encode()
+        return hmac.digest(self._key, text, "sha256")[:_SEAL_BYTES]
+
+    def _is_sealed(self, kind: str, switch: str, port: int, seal: bytes) -> bool:
+        return any(hmac.compare_digest(seal, self._seal(kind, switch, port, age)) for age in (0, 1))
 
     def to_json(self) -> list[dict[str, Any]]:
         """Every link, with its state, the ends at which nothing arrives, and since when it has that state."""

@@ -14,7 +14,7 @@ class Topology:
             switch.name: tuple(it for it in fabric.link_ports_at(switch.name) if (it.switch, it.number) not in down)
             for switch in fabric.switches
         }
-        self._with_hosts = tuple(it.name for it in fabric.switches if any(True for _ in fabric.ports_at(it.name)))
+        self.with_hosts = tuple(it.name for it in fabric.switches if any(True for _ in fabric.ports_at(it.name)))
         self._distances = {name: self._distances_to(name) for name in self._ports}
 
     def distance(self, source: str, destination: str) -> int | None:
@@ -36,9 +36,14 @@ class Topology:
             yield from ports
             front = {port.peer for port in ports}
 
+    def towards(self, destination: str) -> list[str]:
+        """The other switches from which there is a path to one, those farthest away first."""
+        distances = self._distances[destination]
+        return sorted(distances.keys() - {destination}, key=lambda it: (-distances[it], it))
+
     def longest_from(self, switch: str) -> int:
         """Links of the longest path from a switch to one with hosts."""
-        return max((self.distance(switch, other) or 0 for other in self._with_hosts), default=0)
+        return max((self.distance(switch, other) or 0 for other in self.with_hosts), default=0)
 
     def middle_switches(self, source: str, destination: str) -> set[str]:
         """The switches between the two on their shortest paths."""
@@ -46,7 +51,7 @@ class Topology:
 
     def host_pairs(self) -> Iterator[tuple[str, str]]:
         """Every two different switches that have hosts, in both orders."""
-        return ((a, b) for a in self._with_hosts for b in self._with_hosts if a != b)
+        return ((a, b) for a in self.with_hosts for b in self.with_hosts if a != b)
 
     def _distances_to(self, destination: str) -> dict[str, int]:
         distances, front = {destination: 0}, [destination]

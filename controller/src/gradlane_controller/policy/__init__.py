@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from gradlane.job import Job
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.topology import Topology
-from gradlane_controller.policy import budget, gradients, multicast, ports, queues, routes
+from gradlane_controller.policy import budget, gradients, multicast, ports, queues, routes, spreading
 from gradlane_controller.policy.checks import check_jobs, check_shared_ports
 from gradlane_controller.policy.entities import Entity
 from gradlane_controller.policy.gradients import assign_indices
@@ -33,17 +33,21 @@ def desired_entities(
     topology = Topology(fabric, down) if down else whole
     usage = Usage(fabric, topology, jobs)
     numbers = assign_indices(jobs, indices or {})
+    # Of the links as they are in the file: flows keep their ways when another link goes down.
+    chosen_bits = spreading.chosen_bits(whole)
     return {
         switch.name: [
-            *ports.ports(fabric, switch),
+            *ports.ports(fabric, switch, chosen_bits),
+            *ports.sources(fabric, switch.name, jobs),
             *ports.ordinary_traffic(fabric, switch.name),
-            *ports.notifications(),
+            *ports.notifications(fabric, switch.name),
             *routes.addresses(fabric, switch.name),
             *routes.routes(fabric, topology, switch),
             *queues.virtual_queues(fabric, switch.name),
+            *queues.control_rates(fabric, switch.name),
             *queues.port_policies(fabric, switch.name, usage),
             *queues.job_shares(fabric, switch.name, usage, numbers),
-            *budget.budget_shares({whole, topology}, switch.name),
+            *budget.budget_shares({whole, topology}, switch),
             *gradients.known_jobs(jobs, numbers),
             *gradients.senders_and_tags(fabric, switch.name, jobs),
             *multicast.replication(fabric, topology, switch.name, jobs),

@@ -11,7 +11,7 @@ from gradlane_controller.policy.usage import Usage
 
 ETHERNET_HEADER = 14
 USUAL_PACKET = 1500  # where the agents find the size of slices themselves
-MAX_JOBS = 15  # JOBS of p4src/shared/types.p4
+MAX_JOBS = 255  # JOBS of p4src/shared/types.p4
 
 
 def check_jobs(fabric: Fabric, jobs: Iterable[Job]) -> None:

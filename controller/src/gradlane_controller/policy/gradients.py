@@ -9,7 +9,7 @@ from gradlane.job import Job
 from gradlane.job.policy import MAX_LAYER, MAX_MAGNITUDE
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.policy.checks import MAX_JOBS
-from gradlane_controller.policy.entities import Entity
+from gradlane_controller.policy.entities import Entity, mapped
 
 MAX_SHARE = 65535  # what a switch may take of a message is by its place on the path, not by the job
 RANGE_PRIORITY = 1  # P4Runtime wants one above zero for range keys; the ranges are disjoint, so one is enough
@@ -55,14 +55,14 @@ def senders_and_tags(fabric: Fabric, switch: str, jobs: Iterable[Job]) -> list[E
         if not ports:
             continue
         for port in ports:
-            sources = [f"::ffff:{port.address}", *([str(port.address6)] if port.address6 else ())]
             entities += [
                 P4TableEntry(
                     "senders",
-                    match=Match(ingress_port=port.number, source=source, job=job.id),
+                    match=Match(ingress_port=port.number, source=mapped(address), job=job.id),
                     action=Action("permit"),
                 )
-                for source in sources
+                for address in (port.address, port.address6)
+                if address is not None
             ]
         entities += _queue_classes(job)
         entities += _drop_precedences(job)

@@ -14,7 +14,7 @@ from gradlane_controller.policy.entities import Entity
 
 
 def replication(fabric: Fabric, topology: Topology, switch: str, jobs: Iterable[Job]) -> list[Entity]:
-    """The groups of the trees that this switch is in, and what leads to them."""
+    """The groups of the trees that this switch is in, what leads to them, and who may send to them."""
     entities: list[Entity] = []
     addresses: list[IPv4Address] = []
     for job in jobs:
@@ -32,6 +32,9 @@ def replication(fabric: Fabric, topology: Topology, switch: str, jobs: Iterable[
             if replicas:
                 entities += _group(group_number(job, index), address, replicas)
                 addresses.append(address)
+                if aggregator.switch == switch:
+                    match = Match(ingress_port=aggregator.number, group=group_number(job, index), job=job.id)
+                    entities.append(P4TableEntry("aggregators", match=match, action=Action("admit")))
     # Several addresses may have the same.
     for mac in sorted({_mac(address) for address in addresses}):
         entities.append(P4TableEntry("stations", match=Match(destination=mac), action=Action("route")))

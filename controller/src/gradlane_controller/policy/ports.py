@@ -1,24 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ports, ordinary traffic, and how much a switch may send to the controller."""
+"""Ports, who is there, ordinary traffic, and how much a switch may send to the controller."""
+
+from collections.abc import Iterable, Mapping
 
 from finsy import Action, Match, P4DigestEntry, P4MeterConfig, P4MeterEntry, P4TableEntry
 
-from gradlane_controller.data_plane import PUNTS
+from gradlane.job import Job
+from gradlane_controller.data_plane import PUNTS, punt_cell
 from gradlane_controller.network.fabric import Fabric, SwitchAddress
-from gradlane_controller.policy.entities import Entity
+from gradlane_controller.policy.entities import Entity, mapped
 
-PUNTS_PER_SECOND = 1000
-PUNT_BURST = 100
+PUNTS_PER_SECOND = 100  # of a port and a reason
+PUNTS_OF_HOSTS = 4000  # of all of a switch's hosts together: less than the controller takes of a switch
 VIOLATIONS = "guard_violation_t"
+NO_ADDRESS = "::"  # of what is not IP, and of neighbour discovery
 
 
-def ports(fabric: Fabric, switch: SwitchAddress) -> list[Entity]:
-    """Whether hosts or another switch are behind a port: tags are trusted only of switches."""
-    kinds = [(port.number, "edge") for port in fabric.ports_at(switch.name)]
-    kinds += [(port.number, "fabric") for port in fabric.link_ports_at(switch.name)]
+def ports(fabric: Fabric, switch: SwitchAddress, chosen_bits: Mapping[tuple[str, int], int]) -> list[Entity]:
+    """Whether hosts or another switch are behind a port: tags are trusted only of switches.
+
+    `chosen_bits`: see `spreading`, by switch and port.
+    """
+    edges = {port.number: Action("edge", switch_id=switch.index) for port in fabric.ports_at(switch.name)}
+    links = {
+        port.number: Action(
+            "fabric", switch_id=switch.index, chosen_bits=chosen_bits.get((switch.name, port.number), 0)
+        )
+        for port in fabric.link_ports_at(switch.name)
+    }
     return [
-        P4TableEntry("ports", match=Match(ingress_port=number), action=Action(kind, switch_id=switch.index))
-        for number, kind in kinds
+        P4TableEntry("ports", match=Match(ingress_port=number), action=action)
+        for number, action in (edges | links).items()
+    ]
+
+
+def sources(fabric: Fabric, switch: str, jobs: Iterable[Job]) -> list[Entity]:
+    """The addresses that each host may send from, and which are of a job's member, which may use the top class."""
+    members = {(member.host, member.address) for job in jobs for member in job.members}
+    return [
+        P4TableEntry(
+            "sources",
+            match=Match(ingress_port=port.number, mac=port.host_mac, source=source),
+            action=Action("known", member=int(member)),
+        )
+        for port in fabric.ports_at(switch)
+        for source, member in (
+            (NO_ADDRESS, False),
+            *((mapped(address), (port.host, address) in members) for address in port.addresses),
+        )
     ]
 
 
@@ -38,9 +67,21 @@ def ordinary_traffic(fabric: Fabric, switch: str) -> list[Entity]:
     return [*classes, *rewrites]
 
 
-def notifications() -> list[Entity]:
+def notifications(fabric: Fabric, switch: str) -> list[Entity]:
     """How many packets a switch may send to the controller, and how it reports violations of the guard."""
-    config = P4MeterConfig(cir=PUNTS_PER_SECOND, cburst=PUNT_BURST, pir=PUNTS_PER_SECOND, pburst=PUNT_BURST)
-    rates = [P4MeterEntry("punt_rates", index=int(reason), config=config) for reason in PUNTS]
+    hosts = [port.number for port in fabric.ports_at(switch)]
+    rates = dict.fromkeys((port.number for port in fabric.link_ports_at(switch)), PUNTS_PER_SECOND)
+    rates |= dict.fromkeys(
+        hosts, min(PUNTS_PER_SECOND, PUNTS_OF_HOSTS // (len(hosts) * len(PUNTS)) + 1 if hosts else 0)
+    )
+    meters = [
+        P4MeterEntry("punt_rates", index=punt_cell(number, reason), config=_bucket(rate))
+        for number, rate in sorted(rates.items())
+        for reason in PUNTS
+    ]
     violations = P4DigestEntry(VIOLATIONS, max_list_size=64, max_timeout_ns=100_000_000, ack_timeout_ns=1_000_000_000)
-    return [*rates, violations]
+    return [*meters, violations]
+
+
+def _bucket(rate: int) -> P4MeterConfig:
+    return P4MeterConfig(cir=rate, cburst=rate, pir=rate, pburst=rate)

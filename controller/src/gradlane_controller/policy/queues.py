@@ -3,7 +3,8 @@
 
 Virtual queues are two-rate three-colour meters (RFC 2698). With CIR = PIR = the port's rate in bytes/s, the tokens
 missing from a bucket are the bytes that would be queued at a link of that rate. So the committed burst size is the
-occupancy at which packets turn yellow, and the peak burst size the occupancy at which they turn red.
+occupancy at which packets turn yellow, and the peak burst size the occupancy at which they turn red. A switch of
+several pipes has each meter in each of them, for what enters there: each gets an equal part of rate and occupancies.
 """
 
 from collections.abc import Mapping
@@ -15,6 +16,9 @@ from gradlane_controller.policy.entities import Entity
 from gradlane_controller.policy.thresholds import thresholds
 from gradlane_controller.policy.usage import Usage
 
+CONTROL_PART = 8
+"""A host may send this part of its port's rate in the top class: control datagrams are a hundredth of what a job
+sends."""
 EXCESS_CLASS = 1  # what a job sends beyond its share waits behind the others, but before best effort
 
 
@@ -23,6 +27,14 @@ def virtual_queues(fabric: Fabric, switch: str) -> list[Entity]:
     return [
         P4MeterEntry("virtual_queue", index=port.number, config=_bucket(fabric, port, port.rate))
         for port in _ports(fabric, switch)
+    ]
+
+
+def control_rates(fabric: Fabric, switch: str) -> list[Entity]:
+    """What each host may send in the top class."""
+    return [
+        P4MeterEntry("control_rates", index=port.number, config=_bucket(fabric, port, port.rate // CONTROL_PART))
+        for port in fabric.ports_at(switch)
     ]
 
 
@@ -67,7 +79,7 @@ def _ports(fabric: Fabric, switch: str) -> list[Port | LinkPort]:
 
 
 def _bucket(fabric: Fabric, port: Port | LinkPort, rate: int) -> P4MeterConfig:
-    octets = max(rate // 8, 1)
+    octets = max(rate // 8 // fabric.pipes_of(port.switch), 1)
     yellow, red = thresholds(fabric, port)
     return P4MeterConfig(cir=octets, cburst=yellow, pir=octets, pburst=red)
 

@@ -7,15 +7,17 @@ only one of a group of BMv2, which ends when it finds none.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from zlib import crc32
 
 from finsy import Action, Match, P4IndirectAction, P4TableAction, P4TableEntry
 
 from gradlane_controller.network.fabric import MAX_PORT, Fabric, LinkPort, Port, SwitchAddress
+from gradlane_controller.network.links import PROBES, probe_address
 from gradlane_controller.network.topology import Topology
 from gradlane_controller.policy.entities import Entity
+from gradlane_controller.policy.spreading import weights
 
 _NextHop = tuple[tuple[int, int], P4TableAction]
 """(weight, watched port) and what to do: as finsy takes a member of a group."""
@@ -52,19 +54,33 @@ def routes(fabric: Fabric, topology: Topology, where: SwitchAddress) -> list[Ent
             continue  # no path now
         # Hosts of one subnet at several ports are routed one by one.
         for table, address, prefix in _destinations(port):
-            destination = str(prefix) if prefixes[prefix] == 1 else _exactly(address)
+            destination = str(prefix) if prefix and prefixes[prefix] == 1 else _exactly(address)
             action = Action("set_next_hop", group=group)
             entities.append(P4TableEntry(table, match=Match(destination=destination), action=action))
     for table, key in (("ipv4_routes", "gateway"), ("ipv6_routes", "gateway6")):
         for gateway in sorted({getattr(port, key) for port in fabric.ports_at(switch)} - {None}):
             entities.append(P4TableEntry(table, match=Match(destination=_exactly(gateway)), action=Action("local")))
-    return entities
+    return [*entities, *_ways_of_probes(fabric, where, {name: groups[ports] for name, ports in paths.items() if ports})]
+
+
+def _ways_of_probes(fabric: Fabric, where: SwitchAddress, groups: Mapping[str, int]) -> Iterator[Entity]:
+    """Only a switch without hosts routes them back, to its neighbours: what a host sends there finds no way."""
+    if fabric.has_hosts(where.name):
+        yield P4TableEntry("ipv4_routes", match=Match(destination=str(PROBES)), action=Action("probe"))
+        return
+    neighbours = {port.peer for port in fabric.link_ports_at(where.name)}
+    for other in fabric.switches:
+        if other.name in neighbours & groups.keys() and fabric.has_hosts(other.name):
+            action = Action("set_next_hop", group=groups[other.name])
+            yield P4TableEntry("ipv4_routes", match=Match(destination=_exactly(probe_address(other))), action=action)
 
 
 def _destinations(port: Port) -> Iterator[tuple[str, IPv4Address | IPv6Address, IPv4Network | IPv6Network | None]]:
     yield "ipv4_routes", port.address, port.prefix
     if port.address6 is not None:
         yield "ipv6_routes", port.address6, port.prefix6
+    for address in port.also:
+        yield f"ipv{address.version}_routes", address, None
 
 
 def _exactly(address: IPv4Address | IPv6Address) -> str:
@@ -85,8 +101,10 @@ def _numbered(sets: Iterable[Sequence[LinkPort]]) -> dict[Sequence[LinkPort], in
 
 
 def _weighted(ports: Sequence[LinkPort]) -> list[_NextHop]:
-    smallest = min(port.rate for port in ports)
-    return [_next_hop(port.number, port.peer_mac, port.mac, max(port.rate // smallest, 1)) for port in ports]
+    return [
+        _next_hop(port.number, port.peer_mac, port.mac, weight)
+        for port, weight in zip(ports, weights(ports), strict=True)
+    ]
 
 
 def _next_hop(port: int, next_hop: str, own: str, weight: int) -> _NextHop:

@@ -10,13 +10,16 @@ LEAST_FRAMES = 4
 
 
 def thresholds(fabric: Fabric, port: Port | LinkPort) -> tuple[int, int]:
-    """The lengths in bytes from which the virtual queue is yellow and red.
+    """The lengths in bytes from which the virtual queue is yellow and red: of each pipe, an equal part of the port's.
 
     Where the fabric file states none: a quarter and a half of the buffer, so that what is droppable goes while a burst
     of what is not still fits; of a buffer that is deep for its rate no more than takes MOST_DELAY to send.
     bench/training/thresholds.py measures that this is on the plateau.
     """
+    pipes = fabric.pipes_of(port.switch)
     if fabric.thresholds is not None:
-        return int(port.buffer * fabric.thresholds.yellow), int(port.buffer * fabric.thresholds.red)
-    yellow = min(int(port.buffer * DERIVED_YELLOW), max(LEAST_FRAMES * FULL_FRAME, int(port.rate / 8 * MOST_DELAY)))
+        stated = fabric.thresholds
+        return int(port.buffer * stated.yellow / pipes), int(port.buffer * stated.red / pipes)
+    least, most = LEAST_FRAMES * FULL_FRAME, int(port.rate / 8 * MOST_DELAY / pipes)
+    yellow = min(int(port.buffer * DERIVED_YELLOW / pipes), max(least, most))
     return yellow, 2 * yellow

@@ -6,18 +6,27 @@ import logging
 from collections.abc import AsyncIterable, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar, cast
 
-from finsy import GRPCStatusCode, P4ClientError, P4TableEntry, Switch, SwitchEvent, SwitchOptions
+from finsy import GRPCCredentialsTLS, GRPCStatusCode, P4ClientError, Switch, SwitchEvent, SwitchOptions
 from finsy.p4entity import P4Entity
 
+from gradlane import GradlaneError, pem
 from gradlane_controller.desired.pipeline import Pipeline
 from gradlane_controller.errors import SwitchError, SwitchLostError
 from gradlane_controller.network.fabric import SwitchAddress
+from gradlane_controller.network.tls import Tls
+from gradlane_controller.session.bounds import bound, outbid
 
 START_SECONDS = 5.0  # how long the switch may take to appear when the controller starts
 ATTEMPT_SECONDS = 4.0  # how long it may take to answer one attempt
 PROGRAM_SECONDS = 60.0  # how long a switch that answers may take to load the program, which it may have to compile
+OPERATION_SECONDS = 20.0  # how long it may take for all requests of one operation
 RETRY_SECONDS = 0.5
+MAX_RETRY_SECONDS = 8.0  # for a switch that answers, and fails again and again
+STEADY_SECONDS = 10.0
 HEARTBEAT_SECONDS = 2.0
+_DECODED_AT_ONCE = 128  # entities; each takes some 50 us
+_MAX_REASON = 1000  # characters
+_DISTRUSTED = "CERTIFICATE_VERIFY_FAILED: "
 
 _LOG = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -55,8 +64,9 @@ class Connection:
     """Keeps a session with one switch.
 
     `on_ready` runs at each new session and each time this controller becomes the primary one, with the pipeline in
-    place if it is primary; when it fails with P4ClientError the session is reopened.
-    `on_lost` hears why a session ended, `on_late` why there still is none after the time that a switch may take.
+    place if it is primary; when it fails with P4ClientError the session is reopened. `on_heartbeat` then runs every two
+    seconds; it is to ask the switch something. `on_lost` hears why a session ended, `on_late` why there still is none
+    after the time that a switch may take, or that the switch has refused the program or its first state.
     """
 
     def __init__(
@@ -64,6 +74,7 @@ class Connection:
         where: SwitchAddress,
         pipeline: Pipeline,
         on_ready: Callable[[Switch], Awaitable[None]],
+        on_heartbeat: Callable[[Switch], Awaitable[None]],
         on_lost: Callable[[str], None],
         on_late: Callable[[str], None],
         finsy_log: FinsyLog,
@@ -73,9 +84,11 @@ class Connection:
             p4info=pipeline.p4info,
             p4blob=pipeline.program,
             device_id=where.device_id,
+            channel_credentials=where.tls and _credentials(where.tls),
             ready_handler=self._ready,
         )
         self._on_ready = on_ready
+        self._on_heartbeat = on_heartbeat
         self._on_lost = on_lost
         self._on_late = on_late
         self._switch: Switch | None = None
@@ -91,6 +104,11 @@ class Connection:
         return self._switch is not None
 
     @property
+    def settled(self) -> bool:
+        """Whether there is a session in which it is known who is primary."""
+        return self._switch is not None and self._settled
+
+    @property
     def primary(self) -> bool:
         """Whether this controller may write to the switch."""
         return self._switch is not None and self._switch.is_primary
@@ -102,30 +120,37 @@ class Connection:
 
     def renew(self, reason: str) -> None:
         """Ends the session for that reason; a new one follows."""
-        self._fail(SwitchError(reason))
+        self._fail(SwitchError(reason.removeprefix(f"{self.name}: ")))
+
+    async def bid(self) -> None:
+        """Asks to be primary instead of another controller. Raises SwitchError."""
+        await self.execute(outbid)
 
     async def run(self) -> None:
-        """Keeps the session until cancelled.
-
-        Raises SwitchError if the switch refuses the program or the first state.
-        """
+        """Keeps the session until cancelled."""
         loop = asyncio.get_running_loop()
         begin = loop.time()
         late = False
+        pause = RETRY_SECONDS
         while True:
-            left = max(begin + START_SECONDS - loop.time(), 1.0)
+            opened = loop.time()
+            left = max(begin + START_SECONDS - opened, 1.0)
             first = not (self._was_ready or late)
             answered = await self._run_session(min(ATTEMPT_SECONDS, left) if first else ATTEMPT_SECONDS)
             failure = self._failure or self._finsy_log.failure(self._where.name)
             reason = f"{self.name}: {self._why_lost()}"
-            if not self._was_ready and _is_refusal(failure):
-                raise SwitchError(reason)
             patience = PROGRAM_SECONDS if answered else START_SECONDS
-            if first and not self._was_ready and loop.time() + RETRY_SECONDS >= begin + patience:
+            if (
+                first
+                and not self._was_ready
+                and (_is_refusal(failure) or loop.time() + RETRY_SECONDS >= begin + patience)
+            ):
                 late = True
                 self._on_late(reason)
             self._on_lost(reason)
-            await asyncio.sleep(RETRY_SECONDS)
+            steady = not answered or loop.time() - opened > STEADY_SECONDS
+            pause = RETRY_SECONDS if steady else min(2 * pause, MAX_RETRY_SECONDS)
+            await asyncio.sleep(pause)
 
     async def execute(self, operation: Callable[[Switch], Coroutine[Any, Any, _T]]) -> _T:
         """Runs an operation on the session. Raises SwitchError if there is none, it ends meanwhile or it is refused."""
@@ -135,12 +160,18 @@ class Connection:
         task = asyncio.create_task(operation(switch))
         watch = asyncio.create_task(lost.wait())
         try:
-            await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
-            if lost.is_set():
+            await asyncio.wait((task, watch), timeout=OPERATION_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            if not (task.done() or lost.is_set()):
+                self._fail(SwitchError(f"did not do in {OPERATION_SECONDS:g} s what it was asked"))
+            if not task.done() or task.cancelled():
                 raise SwitchLostError(f"{self.name} was lost meanwhile: {self._why_lost()}")
+            problem = task.exception()
+            if isinstance(problem, P4ClientError) and lost.is_set():
+                raise SwitchLostError(f"{self.name} was lost meanwhile: {self._why_lost()}")
+            # Whatever fails, with a switch that may answer anything, is that switch's failure.
+            if problem is not None:
+                raise SwitchError(f"{self.name}: {describe(problem, self._where.tls)}")
             return task.result()
-        except P4ClientError as problem:
-            raise SwitchError(f"{self.name}: {describe(problem)}") from None
         finally:
             for each in (task, watch):
                 each.cancel()
@@ -153,7 +184,7 @@ class Connection:
 
     def _why_lost(self) -> str:
         failure = self._failure or self._finsy_log.failure(self._where.name)
-        return describe(failure) if failure else "the connection was closed"
+        return describe(failure, self._where.tls) if failure else "the connection was closed"
 
     async def _run_session(self, answer_seconds: float) -> bool:
         """One session from the first try to the end; whether the switch answered."""
@@ -183,7 +214,10 @@ class Connection:
 
     async def _session(self, answered: asyncio.Event) -> None:
         lost = self._lost
+        if self._where.tls is not None:  # the files are read for each session, as certificates are renewed
+            pem.check(self._where.tls.ca, self._where.tls.certificate, self._where.tls.key)
         switch = Switch(self._where.name, self._where.address, self._options)
+        bound(switch)
 
         def opened(_switch: Switch) -> None:
             answered.set()
@@ -204,7 +238,7 @@ class Connection:
     async def _heartbeat(self, switch: Switch) -> None:
         """A switch that hangs or vanishes does not close the connection; only an unanswered request shows it."""
         try:
-            await asyncio.wait_for(read_all(switch, P4TableEntry("port_policies")), ATTEMPT_SECONDS)
+            await asyncio.wait_for(self._on_heartbeat(switch), ATTEMPT_SECONDS)
         except asyncio.TimeoutError:
             self._fail(SwitchError(f"no answer in {ATTEMPT_SECONDS:g} s"))
 
@@ -217,7 +251,7 @@ class Connection:
         try:
             await self._on_ready(switch)
             self._was_ready = True
-        except P4ClientError as problem:
+        except (P4ClientError, SwitchError) as problem:
             self._fail(problem)
 
     def _fail(self, problem: BaseException | None) -> None:
@@ -233,17 +267,54 @@ def _is_refusal(problem: BaseException | None) -> bool:
 
 
 async def read_all(switch: Switch, like: _Entity | Sequence[_Entity]) -> list[_Entity]:
-    """Every entity of the kind of `like`, or of each of several. Raises finsy.P4ClientError."""
-    return [entity async for entity in cast(AsyncIterable[_Entity], switch.read(like))]
+    """Every entity of the kind of `like`, or of each of several. Raises finsy.P4ClientError or SwitchError."""
+    found: list[_Entity] = []
+    async for entity in cast(AsyncIterable[_Entity], switch.read(like)):
+        found.append(entity)
+        if len(found) % _DECODED_AT_ONCE == 0:
+            await asyncio.sleep(0)  # others' turn
+    return found
 
 
-def describe(problem: BaseException) -> str:
-    """One line about a failure."""
-    if not isinstance(problem, P4ClientError):
-        return str(problem) or type(problem).__name__
+def describe(problem: BaseException, tls: Tls | None = None) -> str:
+    """One line about a failure with a switch that is spoken to in this way."""
+    if isinstance(problem, GradlaneError | OSError):
+        return _plain(str(problem))
+    if not isinstance(problem, P4ClientError):  # finsy could not decode it, or we
+        return _plain(f"sent what can't be understood: {type(problem).__name__}: {problem}")
     if problem.code == GRPCStatusCode.UNAVAILABLE:
-        return "can't be reached"
+        return _describe_unavailable(problem.message, tls)
     if problem.code == GRPCStatusCode.DEADLINE_EXCEEDED:
         return "does not answer"
     details = "; ".join(f"{error.canonical_code.name}: {error.message}" for error in problem.details.values())
-    return " ".join(f"refused: {problem.code.name}: {details or problem.message}".split())
+    return _plain(f"refused: {problem.code.name}: {details or problem.message}")
+
+
+def _plain(text: str) -> str:
+    """One printable line of what a switch may have written."""
+    line = " ".join(text.split())
+    line = "".join(letter if letter.isprintable() else "?" for letter in line)
+    return line if len(line) <= _MAX_REASON else f"{line[:_MAX_REASON]}..."
+
+
+def _describe_unavailable(message: str, tls: Tls | None) -> str:
+    """gRPC says what failed before there was a session in its message alone."""
+    if "Hostname Verification" in message:
+        return "shows a certificate for another name; `server_name` of its [tls] must be one of the certificate's"
+    if _DISTRUSTED in message and tls is not None:
+        why = message.partition(_DISTRUSTED)[2].removesuffix(": OK")
+        return f"shows a certificate that does not follow from {tls.ca}: {why}"
+    if "WRONG_VERSION_NUMBER" in message:
+        return "speaks no TLS, and the fabric file has [tls] for it"
+    if message.startswith("failed to connect") and message.endswith("Socket closed"):
+        if tls is None:
+            return "closes the connection; if it speaks TLS, the fabric file needs [tls] for it"
+        cause = "it may not trust the certificate" if tls.certificate else "it may want a certificate, and none is"
+        return f"closes the connection when TLS begins; {cause} in its [tls]"
+    return "can't be reached"
+
+
+def _credentials(tls: Tls) -> GRPCCredentialsTLS:
+    return GRPCCredentialsTLS(
+        cacert=tls.ca, cert=tls.certificate, private_key=tls.key, target_name_override=tls.server_name
+    )

@@ -38,28 +38,47 @@ class Changes:
         """Every entity written."""
         return self.inserted + self.modified + self.deleted
 
+    def __add__(self, other: "Changes") -> "Changes":
+        return Changes(self.inserted + other.inserted, self.modified + other.modified, self.deleted + other.deleted)
+
     def __str__(self) -> str:
         return f"{self.inserted} inserted, {self.modified} modified, {self.deleted} deleted"
 
 
-async def read_back(switch: Switch) -> list[Entity]:
-    """Every entry, multicast group, meter and digest that the switch holds. Raises finsy.P4ClientError."""
-    schema = switch.p4info
-    held: list[Entity] = []
+def parts(schema: P4Schema) -> list[Entity]:
+    """What a switch holds, in parts that are read one by one: an entity of each kind, which stands for all of them."""
+    found: list[Entity] = []
     for table in schema.tables:
         # Without a configuration in the request there is none in the answer.
         meter = P4MeterConfig(cir=0, cburst=0, pir=0, pburst=0) if table.direct_meter else None
-        held += await read_all(switch, P4TableEntry(table.alias, meter_config=meter))
-    held += await read_all(switch, P4MulticastGroupEntry())
-    for meter in schema.meters:
-        held += await read_all(switch, P4MeterEntry(meter.alias))
-    for digest in schema.digests:
-        try:
-            held += await read_all(switch, P4DigestEntry(digest.alias))
-        except P4ClientError as problem:
-            if problem.code != GRPCStatusCode.NOT_FOUND:  # BMv2's answer while it is not configured
-                raise
-    return held
+        found.append(P4TableEntry(table.alias, meter_config=meter))
+    found.append(P4MulticastGroupEntry())
+    found += [P4MeterEntry(meter.alias) for meter in schema.meters]
+    found += [P4DigestEntry(digest.alias) for digest in schema.digests]
+    return found
+
+
+def kind(entity: Entity) -> str:
+    """The part to which an entity belongs: the name of a table, meter or digest, or "multicast_groups"."""
+    match entity:
+        case P4TableEntry():
+            return entity.table_id
+        case P4MulticastGroupEntry():
+            return "multicast_groups"
+        case P4MeterEntry():
+            return entity.meter_id
+        case P4DigestEntry():
+            return entity.digest_id
+
+
+async def read_part(switch: Switch, part: Entity) -> list[Entity]:
+    """Every entity of that kind that the switch holds. Raises finsy.P4ClientError or SwitchError."""
+    try:
+        return await read_all(switch, part)
+    except P4ClientError as problem:
+        if isinstance(part, P4DigestEntry) and problem.code == GRPCStatusCode.NOT_FOUND:
+            return []  # BMv2's answer while it is not configured
+        raise
 
 
 def difference(schema: P4Schema, held: Iterable[Entity], desired: Iterable[Entity]) -> list[p4r.Update]:
@@ -89,7 +108,7 @@ def difference(schema: P4Schema, held: Iterable[Entity], desired: Iterable[Entit
 async def converge(switch: Switch, desired: Iterable[Entity]) -> Changes:
     """Makes the switch hold exactly `desired`; writes nothing if it does already. Raises finsy.P4ClientError."""
     desired = list(desired)
-    held = await read_back(switch)
+    held = [entity for part in parts(switch.p4info) for entity in await read_part(switch, part)]
     updates = difference(switch.p4info, held, desired)
     known = job_indices(held)
     # An index that another job had before counts from zero again.

@@ -13,8 +13,8 @@ from gradlane_controller.data_plane import Reason
 from gradlane_controller.desired.plan import Plan
 from gradlane_controller.session.connection import read_all
 
-_CELLS_OF_JOB = len(Reason) << 6  # of 2 ** _JOB_SHIFT, as the other reasons do not exist
-_JOB_SHIFT = 11
+_CELLS_OF_JOB = len(Reason) << 6  # of 2 ** JOB_SHIFT, as the other reasons do not exist
+JOB_SHIFT = 11  # bits of an index of `decisions` behind the job's
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Decision:
 
 @dataclass(frozen=True)
 class Drops:
-    """What the gradient policy took, whole or by trimming, of one layer (63: that and all above) and 16 magnitudes from
-    `magnitude` on."""
+    """What the gradient policy took, whole or by trimming, of one layer (511: that and all above) and 16 magnitudes
+    from `magnitude` on."""
 
     switch: str
     layer: int
@@ -138,7 +138,7 @@ async def reset_decisions(switch: Switch, indices: Sequence[int]) -> None:
 def decode_decision(switch: str, jobs: Mapping[int, str], index: int, packets: int, octets: int) -> Decision:
     """The decision of a cell of the counter `decisions` (job index ++ reason ++ queue class ++ drop precedence)."""
     reason = Reason(index >> 6 & 31).name.lower()
-    return Decision(switch, jobs.get(index >> _JOB_SHIFT), reason, index >> 3 & 7, index & 7, packets, octets)
+    return Decision(switch, jobs.get(index >> JOB_SHIFT), reason, index >> 3 & 7, index & 7, packets, octets)
 
 
 def format_counters(counters: Mapping[str, Any]) -> str:
@@ -188,12 +188,12 @@ def format_table(title: str, head: tuple[str, ...], rows: Iterable[tuple[object,
 
 async def _decision_cells(switch: Switch, indices: Iterable[int]) -> list[tuple[int, int, int]]:
     """(index, packets, bytes) of the cells of these jobs above zero."""
-    wanted = [
-        P4CounterEntry("decisions", index=(job << _JOB_SHIFT) + cell)
-        for job in indices
-        for cell in range(_CELLS_OF_JOB)
-    ]
-    return _above_zero(await read_all(switch, wanted))
+    found: list[tuple[int, int, int]] = []
+    for job in indices:
+        # Job by job: others have their turn in between, and no message has more than gRPC takes.
+        wanted = [P4CounterEntry("decisions", index=(job << JOB_SHIFT) + cell) for cell in range(_CELLS_OF_JOB)]
+        found += _above_zero(await read_all(switch, wanted))
+    return found
 
 
 def _above_zero(entries: Iterable[P4CounterEntry]) -> list[tuple[int, int, int]]:

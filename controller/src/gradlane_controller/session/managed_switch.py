@@ -2,31 +2,58 @@
 """One switch of the fabric: the session with it, the entries that it holds, and the packets that it punts."""
 
 import asyncio
+import itertools
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import math
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from dataclasses import dataclass
 
 from finsy import P4PacketOut, Switch
 
 from gradlane_controller.data_plane import Reason
 from gradlane_controller.desired.pipeline import Pipeline
-from gradlane_controller.errors import SwitchLostError
+from gradlane_controller.errors import SwitchError, SwitchLostError
 from gradlane_controller.network.answers import Answers
 from gradlane_controller.network.fabric import Fabric, SwitchAddress
 from gradlane_controller.network.links import Links
 from gradlane_controller.policy import Entity
 from gradlane_controller.policy.ports import VIOLATIONS
 from gradlane_controller.session.connection import Connection, FinsyLog
-from gradlane_controller.session.convergence import Changes, converge
+from gradlane_controller.session.convergence import Changes, converge, difference, kind, parts, read_part
 from gradlane_controller.session.violations import Violations
 
+_QUIET_SECONDS = 60.0
+
 _LOG = logging.getLogger(__name__)
+
+
+@dataclass
+class Mended:
+    """What other clients changed and was put right again."""
+
+    times: int = 0
+    entities: int = 0
+    logged_at: float = -math.inf
+    logged: int = 0  # of the times, those that the log has counted
+
+    def add(self, name: str, changes: Changes) -> None:
+        """Another time; the log gets a line at most once in a minute, as another client may go on."""
+        if not changes.total:
+            return
+        self.times += 1
+        self.entities += changes.total
+        if (now := time.monotonic()) >= self.logged_at + _QUIET_SECONDS:
+            again = f"; {self.times - self.logged} times since this was last said" if self.logged else ""
+            _LOG.warning("another client changed what %s holds; put right: %s%s", name, changes, again)
+            self.logged_at, self.logged = now, self.times
 
 
 class ManagedSwitch:
     """Keeps one switch's entries up to date, and answers its packets while this controller is the primary one.
 
-    `on_ready` runs at each session and each time this controller becomes the primary one; `on_late` if the switch could
-    not be reached in time at the start.
+    `on_ready` runs at each session and each time this controller becomes the primary one, `on_drift` when the switch no
+    longer holds what was written, `on_late` if the switch could not be reached in time at the start.
     """
 
     def __init__(
@@ -34,17 +61,24 @@ class ManagedSwitch:
         where: SwitchAddress,
         pipeline: Pipeline,
         on_ready: "Callable[[ManagedSwitch, Switch], Awaitable[None]]",
+        on_drift: "Callable[[ManagedSwitch, Switch], Coroutine[None, None, None]]",
         on_late: "Callable[[ManagedSwitch], None]",
         finsy_log: FinsyLog,
     ) -> None:
         self.where = where
         self.problem = ""  # why it is not ready
         self.late = False
+        self.mended = Mended()
         self._on_ready = on_ready
+        self._on_drift = on_drift
         self._on_late = on_late
         self._held: Sequence[Entity] | None = None
         self._writing = asyncio.Lock()
-        self.connection = Connection(where, pipeline, self._ready, self._lost, self._be_late, finsy_log)
+        self._parts = itertools.cycle(parts(pipeline.schema))
+        self._sending: asyncio.Task[None] | None = None
+        self.connection = Connection(
+            where, pipeline, self._ready, self._heartbeat, self._lost, self._be_late, finsy_log
+        )
 
     @property
     def ready(self) -> bool:
@@ -88,15 +122,32 @@ class ManagedSwitch:
         switch.create_task(self._answer(switch, fabric, links))
         switch.create_task(self._listen(switch, fabric, violations))
 
-    async def send(self, frames: Iterable[tuple[int, bytes]]) -> None:
-        """Sends frames, each by its port. Raises SwitchError."""
+    def send(self, frames: Iterable[tuple[int, bytes]]) -> None:
+        """Sends frames, each by its port, unless the switch has not yet taken those before: then these are lost."""
         packets = [P4PacketOut(frame, reserved=0, egress_port=port) for port, frame in frames]
+        if packets and (self._sending is None or self._sending.done()):
+            self._sending = asyncio.create_task(self._send(packets))
 
-        async def write(switch: Switch) -> None:
-            await switch.write(packets)
+    async def _send(self, packets: list[P4PacketOut]) -> None:
+        try:
+            await self.connection.execute(lambda switch: switch.write(packets))
+        except SwitchLostError as problem:
+            _LOG.debug("not sent: %s", problem)
+        except SwitchError as problem:
+            self.connection.renew(str(problem))
 
-        if packets:
-            await self.connection.execute(write)
+    async def _heartbeat(self, switch: Switch) -> None:
+        """Reads a part of what the switch holds, the next one each time: whether another client has changed it."""
+        expected, part = self._held, next(self._parts)
+        found = await read_part(switch, part)
+        if expected is None or self._held is not expected or self._writing.locked():
+            return  # it was changed here meanwhile
+        name = kind(part)
+        wrong = difference(switch.p4info, found, [entity for entity in expected if kind(entity) == name])
+        if wrong:
+            self._held = None
+            self.problem = f"does not hold what was written to {name}; it is written again"
+            switch.create_task(self._on_drift(self, switch))
 
     async def _answer(self, switch: Switch, fabric: Callable[[], Fabric], links: Links) -> None:
         known: Fabric | None = None
@@ -109,7 +160,8 @@ class ManagedSwitch:
             if packet["reason"] == Reason.PUNTED_LLDP:
                 links.hear(self.where.name, port, packet.payload)
                 continue
-            if packet["reason"] == Reason.PUNTED_LOCAL and links.hear_probe(self.where.name, port, packet.payload):
+            if packet["reason"] == Reason.PUNTED_PROBE:
+                links.hear_probe(self.where.name, port, packet.payload)
                 continue
             answer = answers.answer(packet["reason"], port, packet.payload)
             if answer is not None:

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one switch may take of the controller: finsy's client with bounds, as it trusts the switch.
+
+finsy waits for ever for a switch that does not take what it is sent, takes in as much as a switch sends, and asks it
+for its ports over gNMI, which nobody here needs.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from finsy import Switch, SwitchEvent
+from finsy.p4client import P4Client
+from finsy.proto import p4r
+
+from gradlane_controller.errors import SwitchError
+
+SEND_SECONDS = 4.0  # that a message may wait until the switch takes it
+MAX_MESSAGE = 64 << 10  # bytes of a stream's message; a list of 64 violations has 3 kB, a packet at most 9
+MAX_READ = 16 << 20  # bytes of an answer to a read, and
+MAX_ENTITIES = 1 << 17  # entities: more than any table has, and than a job has counters
+COST_BYTES = 1024  # that count as one message more
+MESSAGES_PER_SECOND = 6000.0  # more than an honest switch punts (policy.ports)
+BURST_SECONDS = 0.5
+
+
+class BoundedClient(P4Client):
+    """As its base, but raises SwitchError where a switch goes beyond the bounds."""
+
+    _sending: asyncio.Lock
+    _paid_until = 0.0
+
+    async def open(self, **options: object) -> None:
+        self._sending = asyncio.Lock()
+        await super().open(**options)  # pyright: ignore[reportArgumentType]
+
+    async def send(self, msg: p4r.StreamMessageRequest) -> None:
+        try:
+            await asyncio.wait_for(self._send(msg), SEND_SECONDS)
+        except asyncio.TimeoutError:
+            raise SwitchError(f"does not take what it is sent for {SEND_SECONDS:g} s") from None
+
+    async def _send(self, msg: p4r.StreamMessageRequest) -> None:
+        async with self._sending:  # gRPC takes one message at a time
+            await super().send(msg)
+
+    async def receive(self) -> p4r.StreamMessageResponse:
+        loop = asyncio.get_running_loop()
+        if (wait := self._paid_until - loop.time()) > 0:
+            await asyncio.sleep(wait)  # meanwhile gRPC's flow control holds the switch back
+        msg = await super().receive()
+        size = msg.ByteSize()
+        if size > MAX_MESSAGE:
+            raise SwitchError(f"sends a message of {size} bytes; the most is {MAX_MESSAGE}")
+        cost = (1 + size / COST_BYTES) / MESSAGES_PER_SECOND
+        self._paid_until = max(self._paid_until, loop.time() - BURST_SECONDS) + cost
+        return msg
+
+    async def request_iter(self, msg: p4r.ReadRequest) -> AsyncIterator[p4r.ReadResponse]:
+        size = count = 0
+        async for reply in super().request_iter(msg):
+            size += reply.ByteSize()
+            count += len(reply.entities)
+            if size > MAX_READ or count > MAX_ENTITIES:
+                raise SwitchError(f"answers a read with {count} entities of {size} bytes so far, more than it can have")
+            yield reply
+
+
+async def outbid(switch: Switch) -> None:
+    """Bids more than who is primary, which finsy does only when nobody is. Raises finsy.P4ClientError."""
+    switch._arbitrator.election_id = min(switch.primary_id + 1, (1 << 128) - 1)  # pyright: ignore[reportPrivateUsage]
+    await switch._arbitrator._send(switch)  # pyright: ignore[reportPrivateUsage]
+
+
+def bound(switch: Switch) -> None:
+    """Puts the bounds into a switch before it is opened."""
+
+    async def no_gnmi() -> None:
+        pass
+
+    def start() -> None:
+        switch._p4client = BoundedClient(  # pyright: ignore[reportPrivateUsage]
+            switch.address, switch.options.channel_credentials, wait_for_ready=False
+        )
+
+    switch._start_gnmi = no_gnmi  # pyright: ignore[reportPrivateUsage]
+    switch.ee.on(SwitchEvent.SWITCH_START, start)

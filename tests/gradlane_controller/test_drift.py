@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What other clients of a switch change is found, put right and said; and two controllers do not stay half primary."""
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from finsy.proto import p4r
+
+from gradlane_controller import service
+from gradlane_controller.session import connection, managed_switch
+from gradlane_controller.session.convergence import Changes
+from gradlane_controller.session.managed_switch import Mended
+from tests.gradlane_controller.controller_thread import PIPELINE, ControllerThread
+from tests.gradlane_controller.fake_switch import FakeSwitch
+from tests.gradlane_controller.texts import fabric_text, job_text, leafspine_text
+
+VIRTUAL_QUEUE = PIPELINE.schema.meters["virtual_queue"].id
+DSCP_CLASSES = PIPELINE.schema.tables["dscp_classes"].id
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., ControllerThread]]:
+    """Starts a controller, each with a folder of its own, unless `folder` names one."""
+    started: list[ControllerThread] = []
+
+    def begin(fabric: str, *jobs: str, folder: str = "") -> ControllerThread:
+        at = tmp_path / (folder or str(len(started)))
+        at.mkdir(exist_ok=True)
+        started.append(ControllerThread(at, fabric, *jobs))
+        return started[-1]
+
+    yield begin
+    for each in started:
+        each.close()
+
+
+def removed(switch: FakeSwitch) -> None:
+    key = next(key for key, it in switch.entities.items() if it.table_entry.table_id == DSCP_CLASSES)
+    del switch.entities[key]
+
+
+def changed(switch: FakeSwitch) -> None:
+    it = next(it for it in switch.entities.values() if it.meter_entry.meter_id == VIRTUAL_QUEUE)
+    it.meter_entry.config.cir += 1
+
+
+def added(switch: FakeSwitch) -> None:
+    entry = p4r.Entity()
+    group = entry.packet_replication_engine_entry.multicast_group_entry
+    group.multicast_group_id = 77
+    group.replicas.add(egress_port=1, instance=1)
+    switch.put(entry)
+
+
+@pytest.mark.parametrize(
+    ("change", "part", "wrote"),
+    [
+        (removed, "dscp_classes", "INSERT table_entry"),
+        (changed, "virtual_queue", "MODIFY meter_entry"),
+        (added, "multicast_groups", "DELETE packet_replication_engine_entry"),
+    ],
+)
+def test_what_another_client_changes_is_put_right_and_said(
+    fake_switch: FakeSwitch,
+    start: Callable[..., ControllerThread],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    change: Callable[[FakeSwitch], None],
+    part: str,
+    wrote: str,
+) -> None:
+    monkeypatch.setattr(connection, "HEARTBEAT_SECONDS", 0.02)
+    it = start(fabric_text(fake_switch.address), job_text())
+    it.until(lambda: it.switch()["ready"])
+    held = {key: p4r.Entity.FromString(entity.SerializeToString()) for key, entity in fake_switch.entities.items()}
+    fake_switch.log.clear()
+    # Not ready from the moment that it is found until it is written again.
+    states: list[tuple[bool, str]] = []
+    write = fake_switch._update
+
+    def update(message: p4r.Update) -> p4r.Error:
+        states.append((it.it._managed_switches["s1"].ready, it.it._managed_switches["s1"].problem))
+        return write(message)
+
+    monkeypatch.setattr(fake_switch, "_update", update)
+    change(fake_switch)
+    it.until(lambda: it.switch()["mended"] == {"times": 1, "entities": 1} and it.switch()["ready"])
+    assert fake_switch.entities == held
+    assert fake_switch.log == [wrote]
+    assert states[0][0] is False
+    assert f"does not hold what was written to {part}" in states[0][1]
+    assert "another client changed what switch 's1'" in caplog.text
+
+
+def test_a_switch_whose_state_is_right_is_only_read(
+    fake_switch: FakeSwitch, start: Callable[..., ControllerThread], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Part by part: no heartbeat reads more than one, and each comes round."""
+    monkeypatch.setattr(connection, "HEARTBEAT_SECONDS", 0.02)
+    it = start(fabric_text(fake_switch.address), job_text())
+    it.until(lambda: it.switch()["ready"])
+    fake_switch.log.clear()
+    reads: list[list[str]] = []
+    read = fake_switch.Read
+    monkeypatch.setattr(
+        fake_switch, "Read", lambda request, context: (reads.append(request), read(request, context))[1]
+    )
+    number = len(PIPELINE.schema.tables) + 1 + len(PIPELINE.schema.meters) + len(PIPELINE.schema.digests)
+    fake_switch.stop()
+    fake_switch.start()
+    it.until(lambda: it.switch()["ready"] and len(reads) > 4 * number)
+    heartbeats = [request.SerializeToString(deterministic=True) for request in reads[-number:]]
+    assert len(set(heartbeats)) == number
+    assert all(len(request.entities) == 1 for request in reads[-number:])
+    assert fake_switch.log == []
+    assert it.switch()["mended"] == {"times": 0, "entities": 0}
+
+
+def test_the_log_is_not_filled_by_a_client_that_goes_on(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(managed_switch.time, "monotonic", lambda: now)
+    it = Mended()
+    with caplog.at_level(logging.WARNING):
+        it.add("switch 'x'", Changes(0, 0, 0))
+        for _ in range(100):
+            it.add("switch 'x'", Changes(1, 0, 2))
+        assert len(caplog.messages) == 1
+        now = 60.0
+        it.add("switch 'x'", Changes(1, 0, 0))
+    assert caplog.messages[1].endswith(
+        "put right: 1 inserted, 0 modified, 0 deleted; 100 times since this was last said"
+    )
+    assert (it.times, it.entities) == (101, 301)
+
+
+def test_of_two_controllers_that_are_primary_at_some_switches_one_wins(
+    make_fake_switch: Callable[[], FakeSwitch],
+    start: Callable[..., ControllerThread],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One loses a session that the other has kept, and the other is primary there from then on."""
+    monkeypatch.setattr(service, "SPLIT_SECONDS", 0.3)
+    switches = [make_fake_switch() for _ in range(4)]
+    fabric = leafspine_text(addresses=[switch.address for switch in switches])
+    first = start(fabric, job_text(hosts=(1, 3)), folder="both")
+    first.until(lambda: first.do(first.it.status)["ready"])
+    second = start(fabric, job_text(hosts=(1, 3)), folder="both")
+    second.until(lambda: all(each["problem"].startswith("another") for each in second.do(second.it.status)["switches"]))
+
+    def primaries(it: ControllerThread) -> list[bool]:
+        return [each["primary"] for each in it.do(it.it.status)["switches"]]
+
+    first.do(first.it._managed_switches["leaf2"].connection.renew, "as if the path to it had failed")
+    first.until(lambda: any(primaries(second)))
+    first.until(lambda: sorted(map(sum, (primaries(first), primaries(second)))) == [0, 4])
+    winner, loser = (first, second) if all(primaries(first)) else (second, first)
+    winner.until(lambda: winner.do(winner.it.status)["ready"])
+    winner.do(winner.it.put_job, job_text("other", 2, hosts=(2, 4), base=4096))
+    loser.until(lambda: all(each["problem"].startswith("another") for each in loser.do(loser.it.status)["switches"]))
