@@ -2,7 +2,6 @@
 """The C core as the extension module gradlane._core. Its header of the wire format is generated from gradlane.wire."""
 
 import importlib.util
-import os
 import re
 import sys
 from pathlib import Path
@@ -41,14 +40,14 @@ generated.mkdir(parents=True, exist_ok=True)
 ffi = FFI()
 ffi.cdef("struct iovec { void *iov_base; size_t iov_len; }; struct sockaddr_storage { ...; };")
 HEADERS = (
-    "base/batch.h", "arithmetic/types.h", "arithmetic/convert.h", "arithmetic/magnitude.h", "arithmetic/residual.h",
+    "base/batch.h", "arithmetic/types.h", "arithmetic/instructions.h", "arithmetic/convert.h", "arithmetic/magnitude.h",
+    "arithmetic/residual.h",
     "rate/port.h", "job/config.h", "job/statistics.h", "plan/submission.h", "tx/path.h", "operation/events.h",
     "engine/engine.h", "io/clock.h", "io/runner.h", "channel/channel.h", "exchange/tolerance.h", "exchange/exchange.h",
 )  # fmt: skip
 for header in HEADERS:
     ffi.cdef(_declarations(definitions, header))
-# Built from source on the machine that runs it; a wheel for others is built with GRADLANE_PORTABLE=1.
-target = [] if os.environ.get("GRADLANE_PORTABLE") else ["-march=native"]
+# For any CPU of the architecture, as a wheel is not built where it runs; see arithmetic/instructions.h.
 ffi.set_source(
     "gradlane._core",
     "".join(f'#include "{header}"\n' for header in HEADERS),
@@ -62,6 +61,5 @@ ffi.set_source(
         "-Wall",
         "-Wextra",
         "-Wno-sign-compare",
-        *target,
     ],
 )

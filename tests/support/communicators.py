@@ -2,6 +2,7 @@
 """Communicators of all ranks of a job, in one process, on agents that run."""
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -39,6 +40,31 @@ def each(ranks: Any, function: Callable[[Any], Any]) -> list[Any]:
     """The function at all ranks at once."""
     with ThreadPoolExecutor(len(ranks)) as pool:
         return [future.result(60) for future in [pool.submit(function, rank) for rank in ranks]]
+
+
+@contextlib.contextmanager
+def beside(hosts: Sequence[Agent], folder: Path) -> Iterator[None]:
+    """Another job on the same agents, whose all-reduces are in flight all the while; their results are checked."""
+    file = members.job_file(folder, loopback(len(hosts)), "beside.toml", name="beside", id=99)
+    over = threading.Event()
+
+    def work(ranks: Ranks) -> None:
+        step = 0
+        while not over.wait(0.01):  # the pace of a training's steps
+            arrays = [np.full(20_000, c.rank + step, np.float32) for c in ranks]
+            pending = [c.all_reduce(a, op="sum", asynchronous=True) for c, a in zip(ranks, arrays, strict=True)]
+            for it in pending:
+                np.testing.assert_array_equal(it.wait(60), sum(arrays))
+            step += 1
+        assert step > 0
+
+    with joined(hosts, file, len(hosts)) as ranks, ThreadPoolExecutor(1) as pool:
+        working = pool.submit(work, ranks)
+        try:
+            yield
+        finally:
+            over.set()
+        working.result(60)
 
 
 @contextlib.contextmanager

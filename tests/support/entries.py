@@ -50,9 +50,20 @@ def edge(port: int, switch_id: int = SWITCH_ID) -> P4TableEntry:
     return entry("ports", {"ingress_port": port}, "edge", switch_id=switch_id)
 
 
-def fabric_port(port: int, switch_id: int = SWITCH_ID) -> P4TableEntry:
-    """A port towards another switch."""
-    return entry("ports", {"ingress_port": port}, "fabric", switch_id=switch_id)
+def fabric_port(port: int, switch_id: int = SWITCH_ID, chosen_bits: int = 0) -> P4TableEntry:
+    """A port towards another switch; by so many bits the switches behind it have spread what they send here."""
+    return entry("ports", {"ingress_port": port}, "fabric", switch_id=switch_id, chosen_bits=chosen_bits)
+
+
+def source(port: int, mac: str, address: str = "::", member: int = 0) -> P4TableEntry:
+    """An address that a host may send from. `::`: what is not IP. `member`: of a job."""
+    match = {"ingress_port": port, "mac": mac, "source": source_key(address)}
+    return entry("sources", match, "known", member=member)
+
+
+def sources(host: Host, member: int = 0) -> list[P4TableEntry]:
+    """Those of a host."""
+    return [source(host.port, host.mac, address, member) for address in ("::", host.address, host.address6)]
 
 
 def station(mac: str) -> P4TableEntry:
@@ -87,14 +98,15 @@ FAR_GROUP = 9
 
 
 @cache
-def fabric(uplinks: Sequence[Uplink] = UPLINKS, switch_id: int = SWITCH_ID) -> tuple[Entity, ...]:
-    """Ports, stations, bridged hosts, routes to every host and the one that is far, addresses of the switch itself."""
+def fabric(uplinks: Sequence[Uplink] = UPLINKS, switch_id: int = SWITCH_ID, chosen_bits: int = 0) -> tuple[Entity, ...]:
+    """Ports, hosts' addresses, stations, bridged hosts, routes to every host and the one that is far, addresses of the
+    switch itself."""
     found: list[Entity] = [edge(host.port, switch_id) for host in HOSTS]
-    found += [fabric_port(uplink.port, switch_id) for uplink in uplinks]
+    found += [fabric_port(uplink.port, switch_id, chosen_bits) for uplink in uplinks]
     found += [station(end.gateway) for end in (*HOSTS, *uplinks)]
     for host in HOSTS:
         found += [bridged(host.mac, host.port), next_hops(host.port, host)]
-        found += routes(host, host.port)
+        found += [*sources(host), *routes(host, host.port)]
         found += [route(f"{host.gateway_address}/32", "local"), route(f"{host.gateway_address6}/128", "local")]
     return *found, next_hops(FAR_GROUP, *uplinks), *routes(FAR, FAR_GROUP)
 
@@ -220,10 +232,20 @@ def multicast_mac(address: str) -> str:
     return octets.hex(":")
 
 
-def punt_rate(reason: int, packets: int) -> P4MeterEntry:
-    """So many packets of a reason for the controller, and none thereafter."""
+def aggregator(port: int, group: int, job: int = 1) -> P4TableEntry:
+    """Who may send a job's results to a multicast group."""
+    return entry("aggregators", {"ingress_port": port, "group": group, "job": job}, "admit")
+
+
+def control_rate(port: int, octets: int) -> P4MeterEntry:
+    """So many bytes from a port in the top class, and none thereafter."""
+    return P4MeterEntry("control_rates", index=port, config=P4MeterConfig(cir=0, cburst=octets, pir=0, pburst=octets))
+
+
+def punt_rate(port: int, reason: int, packets: int) -> P4MeterEntry:
+    """So many packets of a port and a reason for the controller, and none thereafter."""
     config = P4MeterConfig(cir=0, cburst=packets, pir=0, pburst=packets)
-    return P4MeterEntry("punt_rates", index=reason, config=config)
+    return P4MeterEntry("punt_rates", index=port << 3 | reason & 7, config=config)
 
 
 VIOLATIONS = P4DigestEntry("guard_violation_t", max_list_size=1, max_timeout_ns=0, ack_timeout_ns=0)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import select
 import time
 from collections.abc import Iterator, Sequence
@@ -37,38 +36,41 @@ class Member:
     def __init__(self, file: Path, rank: int, agent: Agent | AgentConfig, process: int = 0) -> None:
         self.began = time.monotonic()
         self.notices: list[str] = []
-        self._socket = agent_socket.connect(agent.socket, PATIENCE)
+        self.socket = agent_socket.connect(agent.socket, PATIENCE)
         join = {"op": "join", "job": file.read_text(), "file": str(file), "rank": rank, "process": process}
-        messages.send(self._socket, join)
+        messages.send(self.socket, join)
 
     def next(self, timeout: float = PATIENCE) -> tuple[str, float]:
         """What the agent says next, and the seconds since the beginning: "joined", "closed", or an error's text.
 
         What it says in between of who is late goes to `notices`.
         """
-        self._socket.settimeout(timeout)
+        while True:
+            op, said = self.hear(timeout)
+            if op != "notice":
+                return said, time.monotonic() - self.began
+            self.notices.append(said)
+
+    def hear(self, timeout: float = PATIENCE) -> tuple[str, str]:
+        """The next message's "op", and its text if it has one."""
+        self.socket.settimeout(timeout)
         try:
-            message, descriptors = messages.receive(self._socket)
+            message, descriptors = messages.receive(self.socket)
         except (EOFError, ConnectionError):
-            return "the agent closed its socket", time.monotonic() - self.began
-        for descriptor in descriptors:
-            os.close(descriptor)
-        if message["op"] == "notice":
-            self.notices.append(message["message"])
-            return self.next(timeout)
-        said = message["message"] if message["op"] == "error" else message["op"]
-        return said, time.monotonic() - self.began
+            return "", "the agent closed its socket"
+        messages.close(descriptors)
+        return message["op"], message.get("message", message["op"])
 
     def silent(self, seconds: float) -> bool:
         """Whether the agent says nothing for so long."""
-        return not select.select([self._socket], [], [], seconds)[0]
+        return not select.select([self.socket], [], [], seconds)[0]
 
     def leave(self) -> None:
-        messages.send(self._socket, {"op": "close"})
+        messages.send(self.socket, {"op": "close"})
 
     def end(self) -> None:
         """As if the process died."""
-        self._socket.close()
+        self.socket.close()
 
     def __enter__(self) -> Member:
         return self

@@ -8,6 +8,7 @@ import sys
 from importlib.metadata import version
 
 from gradlane.daemon import systemd
+from gradlane.doctor.host import instructions
 from gradlane.errors import GradlaneError
 from gradlane.toml_file import FileError
 
@@ -36,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"gradlane {version('gradlane')}")
+    parser.add_argument("--version", action="version", version=f"gradlane {version('gradlane')}: {instructions()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, text in COMMANDS.items():
         importlib.import_module(f"gradlane.commands.{name}").add(

@@ -18,6 +18,8 @@ else:
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
+_MAX_PARTS = 16  # of a dotted key: tomllib takes time that grows with their square
+_DEEP_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*)""" f"{{{_MAX_PARTS}}}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")
 
 
@@ -84,6 +86,13 @@ class Table:
         if not _NAME.match(value):
             raise self.error(key, f"is {value!r}; a name has 1 to 63 letters, digits, '-', '_', '.'")
         return value
+
+    def path(self, key: str, default: Path | None = None) -> Path:
+        """An absolute path."""
+        path = Path(self.text(key, None if default is None else str(default)))
+        if not path.is_absolute():
+            raise self.error(key, f"is {str(path)!r}; it must be an absolute path, e.g. '/etc/gradlane/{path.name}'")
+        return path
 
     def choice(self, key: str, choices: Sequence[str], default: str | None = None) -> str:
         """One of the given strings."""
@@ -174,6 +183,11 @@ class Table:
         value = self._values.get(key)
         return self.address6(key) if isinstance(value, str) and ":" in value else self.address(key)
 
+    def ip_addresses(self, key: str) -> tuple[Address, ...]:
+        """Several, each as `ip_address` takes it; absent counts as none."""
+        texts = self.strings(key) if self.has(key) else []
+        return tuple(self._sub(key, {str(n): text}).ip_address(str(n)) for n, text in enumerate(texts))
+
     def multicast_address(self, key: str, count: int) -> ipaddress.IPv4Address:
         """The first of `count` consecutive IPv4 multicast addresses outside 224.0.0.0/24, which no router forwards."""
         base = self._ipv4(key)
@@ -192,8 +206,8 @@ class Table:
             raise self.error(key, f"is {value!r}; it must be a table, [{key}]")
         return self._sub(key, cast(dict[str, object], value))
 
-    def tables(self, key: str) -> list["Table"]:
-        """The array of tables of that name; absent counts as empty."""
+    def tables(self, key: str, most: int | None = None) -> list["Table"]:
+        """The array of tables of that name, of at most so many; absent counts as empty."""
         value = self._take(key, [])
         wrong = self.error(key, f"must be an array of tables, e.g. [[{key}]]")
         if not isinstance(value, list):
@@ -201,6 +215,8 @@ class Table:
         items = cast(list[object], value)
         if not all(isinstance(item, dict) for item in items):
             raise wrong
+        if most is not None and len(items) > most:
+            raise self.error(key, f"has {len(items)} tables; at most {most} are possible")
         return [self._sub(f"{key}[{i}]", cast(dict[str, object], item)) for i, item in enumerate(items)]
 
     def finish(self) -> None:
@@ -234,11 +250,29 @@ def _is_integer(value: object) -> TypeGuard[int]:
 
 
 def parse(error: type[FileError], text: str, file: str) -> Table:
-    """The root table of a TOML document. Raises `error` with the line of a syntax error."""
+    """The root table of a TOML document, in time that grows with its length whatever it says.
+
+    Raises `error` with the line of a syntax error.
+    """
+    if deep := _DEEP_KEY.search(text):
+        line = text.count("\n", 0, deep.start()) + 1
+        raise error(file, "", f"not valid TOML: line {line} has a key of more than {_MAX_PARTS} parts")
     try:
-        return Table(error, file, "", tomllib.loads(text))
-    except tomllib.TOMLDecodeError as problem:
+        values = tomllib.loads(text)
+    except RecursionError:
+        raise error(file, "", "not valid TOML: it is nested too deeply") from None
+    except ValueError as problem:  # of which TOMLDecodeError is a kind; numbers of thousands of digits raise others
         raise error(file, "", f"not valid TOML: {problem}") from None
+    unseen: list[object] = [values]
+    while unseen:
+        value = unseen.pop()
+        if isinstance(value, dict):
+            unseen.extend(cast(dict[str, object], value).values())
+        elif isinstance(value, list):
+            unseen.extend(cast(list[object], value))
+        elif isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+            raise error(file, "", "has an integer of more than 64 bits")
+    return Table(error, file, "", values)
 
 
 def read(error: type[FileError], path: str | Path) -> str:

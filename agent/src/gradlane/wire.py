@@ -59,6 +59,7 @@ class Flag(IntFlag):
     END = 2  # the last slice of the sender's first pass; of a PROBE or BITMAP: the first pass is over
     MULTICAST = 4
     RETURNED = 8  # a TRACE that goes back: it collects nothing more
+    CRITICAL = 16  # of a push: the training is in a critical phase, so a server's results may lose less, too
 
 
 class ElementType(IntEnum):

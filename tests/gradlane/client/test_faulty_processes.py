@@ -2,11 +2,12 @@
 """Training processes that break the rules, die, or lose their agent: their job fails with its reason, and no other."""
 
 import contextlib
+import math
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,22 @@ from gradlane._core import ffi
 
 from gradlane import AgentError, Communicator
 from tests.support import members
-from tests.support.agents import NETWORK, Agent, agents, loopback
-from tests.support.communicators import each, job_file, join, joined
+from tests.support.agents import NETWORK, Agent, agents, loopback, until
+from tests.support.communicators import beside, each, job_file, join, joined
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _another_job(started: list[Agent], tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No fault here may disturb it."""
+    with beside(started[:2], tmp_path_factory.mktemp("beside")):
+        yield
+
+
+@pytest.fixture
+def hosts(started: list[Agent]) -> Iterator[list[Agent]]:
+    """The agents; after the test they have no job but the other one."""
+    yield started
+    until(lambda: not any(set(agent.status()["jobs"]) - {"beside"} for agent in started))
 
 
 def bad(command: dict[str, Any]) -> Callable[[Communicator], Any]:
@@ -62,7 +77,9 @@ def test_a_command_of_a_faulty_process_fails_its_job_and_no_other(
 BAD_MESSAGES = {
     "releases region 99": {"op": "release", "region": 99},
     "it has no tensor 'v'": {"op": "forget", "name": "v"},
-    "a residual comes with one descriptor": {"op": "load", "name": "w"},
+    "message 'load' lacks 'region'": {"op": "load", "name": "w"},
+    "message 'release' has inf as 'region'": {"op": "release", "region": math.inf},
+    "message 'forget' has a name of 100000 characters": {"op": "forget", "name": "x" * 100_000},
     "unknown message 'reduce'": {"op": "reduce"},
     "message 'release' lacks 'region'": {"op": "release"},
 }
@@ -87,6 +104,9 @@ BAD_REQUESTS = {
     "message 'tensor' lacks 'name'": {"op": "tensor"},
     "group .*each rank once": {"op": "group", "ranks": [0, 0], "label": "", "pair": False},
     "has no tensor 'v'": {"op": "residual", "name": "v"},
+    "group' has \\[0, \\[\\]\\] as 'ranks'": {"op": "group", "ranks": [0, []], "label": "", "pair": False},
+    "it has no tensor 'w'": {"op": "load", "name": "w", "region": 77},
+    "releases region 99": {"op": "release", "region": 99},
 }
 
 

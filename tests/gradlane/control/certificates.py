@@ -25,19 +25,24 @@ class Authority:
         certificate = self._builder(self._subject, self._key).add_extension(constraints, critical=True)
         self.ca.write_bytes(certificate.sign(self._key, hashes.SHA256()).public_bytes(PEM))
 
-    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, days: int = 1) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.timezone.utc)
         day = datetime.timedelta(days=1)
         builder = x509.CertificateBuilder().subject_name(subject).issuer_name(self._subject)
         builder = builder.public_key(key.public_key()).serial_number(x509.random_serial_number())
-        return builder.not_valid_before(now - day).not_valid_after(now + day)
+        return builder.not_valid_before(now - 2 * day).not_valid_after(now + days * day)
 
-    def issue(self, name: str, address: str = "", host: str = "", trust: "Authority | None" = None) -> Path:
-        """A configuration file for the agent of that address or host name, which trusts `trust`, too."""
+    def issue(
+        self, name: str, address: str = "", host: str = "", trust: "Authority | None" = None, days: int = 1
+    ) -> Path:
+        """A configuration file for the agent of that address or host name, which trusts `trust`, too.
+
+        The certificate is valid for as many days from now.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         names = [x509.IPAddress(ip_address(address))] if address else [x509.DNSName(host)]
-        builder = self._builder(subject, key).add_extension(x509.SubjectAlternativeName(names), critical=False)
+        builder = self._builder(subject, key, days).add_extension(x509.SubjectAlternativeName(names), critical=False)
         certificate, private = self._folder / f"{name}.crt", self._folder / f"{name}.key"
         certificate.write_bytes(builder.sign(self._key, hashes.SHA256()).public_bytes(PEM))
         plain = serialization.NoEncryption()

@@ -139,3 +139,12 @@ def test_a_ring_that_makes_no_sense_is_refused(channel: Channel) -> None:
     second.slot = lib.GL_SLOTS
     head[0] = 2
     assert channel.take() == -1
+
+
+def test_a_slot_that_is_in_flight_is_refused(channel: Channel) -> None:
+    """A client that takes no notice of completions would have ever more in flight."""
+    slot = channel.submit()
+    assert channel.take() == 1
+    lib.gl_client_release(channel.client, slot)
+    assert channel.submit() == slot
+    assert channel.take() == -1

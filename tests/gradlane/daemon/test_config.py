@@ -35,6 +35,7 @@ file = "{folder}/agent.log"
 listen = "[::1]:9561"
 [limits]
 memory = "512MiB"
+shared = "3GiB"
 jobs = 4
 """
 
@@ -52,6 +53,7 @@ def test_every_key_arrives(tmp_path: Path) -> None:
         log=Log("debug", "json", tmp_path / "agent.log"),
         metrics=Endpoint("::1", 9561),
         memory=512 << 20,
+        shared=3 << 30,
         jobs=4,
     )
 

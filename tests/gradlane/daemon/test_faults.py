@@ -12,15 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from gradlane.control.peers import DEAD_SECONDS, HEARTBEAT_SECONDS
-from gradlane.daemon.liveness import STOPPED_SECONDS
 from tests.support.agents import PATIENCE, Agent, agents, loopback, running, until
 from tests.support.lan import Lan
 from tests.support.members import Member, job_file, members
 from tests.support.paths import ROOT
 
-# For the agents' own watches of once a second, and a busy machine: on a quiet one they take less than two.
-SLACK = 7.0
+# What is documented, whatever the fault.
+SECONDS = 10.0
 
 
 def all_joined(joining: Sequence[Member]) -> None:
@@ -42,7 +40,7 @@ def test_a_killed_agent_is_named_at_once_and_a_new_one_takes_the_next_join(tmp_p
         with members(file, hosts) as joining:
             all_joined(joining)
             hosts[1].kill()
-            said = named((joining[0], joining[2]), within=SLACK)
+            said = named((joining[0], joining[2]), within=SECONDS)
             assert all(f"rank 1 (h1, {addresses[1]}) is gone: its agent closed the connection" in text for text in said)
             assert joining[1].next()[0] == "the agent closed its socket"
         hosts[1].process.wait()
@@ -57,7 +55,7 @@ def test_an_agent_that_was_told_to_stop_says_so_to_all(tmp_path: Path) -> None:
     with agents(tmp_path, addresses) as hosts, members(job_file(tmp_path, addresses), hosts) as joining:
         all_joined(joining)
         hosts[0].kill(signal.SIGTERM)
-        for text in named(joining, within=SLACK):
+        for text in named(joining, within=SECONDS):
             assert f"the agent at {addresses[0]} was stopped" in text
         assert hosts[0].process.wait(PATIENCE) == 0
 
@@ -67,7 +65,7 @@ def test_a_stopped_agent_is_named_and_names_nobody_when_it_goes_on(tmp_path: Pat
     with agents(tmp_path, addresses) as hosts, members(job_file(tmp_path, addresses), hosts) as joining:
         all_joined(joining)
         hosts[2].kill(signal.SIGSTOP)
-        said = named(joining[:2], within=DEAD_SECONDS + HEARTBEAT_SECONDS + SLACK)
+        said = named(joining[:2], within=SECONDS)
         assert all(f"rank 2 (h2, {addresses[2]})" in text and "no answer for" in text for text in said)
         hosts[2].kill(signal.SIGCONT)
         assert f"rank 2 (h2, {addresses[2]})" in joining[2].next()[0]  # what it had been told meanwhile
@@ -91,7 +89,7 @@ def test_a_training_process_that_is_killed_or_stopped_is_named(tmp_path: Path, n
             assert process.stdout.readline() == "joined\n"
             all_joined([member])
             process.send_signal(number)
-            [said] = named([member], within=SLACK if number == signal.SIGKILL else STOPPED_SECONDS + SLACK)
+            [said] = named([member], within=SECONDS)
         finally:
             process.kill()
             process.wait()
@@ -130,19 +128,20 @@ def test_the_link_may_be_down_for_five_seconds(tmp_path: Path) -> None:
         assert [member.next()[0] for member in joining] == ["closed"] * 3
 
 
-@pytest.mark.parametrize("what", ["link", "switch"])
+@pytest.mark.parametrize("what", ["link", "switch", "switch, port by port"])
 def test_a_link_or_switch_that_stays_away_is_named(tmp_path: Path, what: str) -> None:
     with Lan(3) as lan, lan.agents(tmp_path) as hosts:
         with members(job_file(tmp_path, lan.addresses), hosts) as joining:
             all_joined(joining)
             for port in (1,) if what == "link" else (0, 1, 2):
                 lan.port(port, "down")
-            said = named(joining, within=DEAD_SECONDS + HEARTBEAT_SECONDS + SLACK)
+                time.sleep(1.5 if what.endswith("by port") else 0)
+            said = named(joining, within=SECONDS)
         assert re.search(r"the switch or the link of rank 1 \(h1, 10\.77\.0\.2\) is down", said[1])
         for rank in (0, 2):
             own = rf"the switch or the link of rank {rank} "
             other = r"rank 1 \(h1, 10\.77\.0\.2\): no answer for"
-            assert re.search(own if what == "switch" else other, said[rank]), said
+            assert re.search(other if what == "link" else own, said[rank]), said
 
 
 def test_setting_the_clock_changes_nothing(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from gradlane import Communicator
 from gradlane.control.peers import DEAD_SECONDS
-from gradlane.daemon.liveness import LATE_SECONDS, SILENT_SECONDS
+from gradlane.daemon.liveness import LATE_SECONDS
 from gradlane.errors import AgentError
 from gradlane.wire import CONTROL_PORT
 from tests.support.agents import PATIENCE, agents, loopback, until
@@ -20,7 +20,7 @@ from tests.support.communicators import each, join
 from tests.support.lan import Lan
 from tests.support.members import job_file
 
-SLACK = 3.0
+SECONDS = 10.0  # what is documented, whatever the fault
 
 
 def all_reduce(workers: Sequence[Communicator], step: int) -> list[np.ndarray]:
@@ -55,7 +55,7 @@ def test_datagrams_that_do_not_get_through_are_named_though_control_does(tmp_pat
         began = time.monotonic()
         with pytest.raises(AgentError) as caught:
             all_reduce(workers, 1)
-        assert time.monotonic() - began < SILENT_SECONDS + SLACK
+        assert time.monotonic() - began < SECONDS
         assert re.search(r"rank 1 \(h1, 10\.77\.0\.2\)", str(caught.value))
         assert "started it, but datagrams do not get through" in str(caught.value)
 

@@ -75,6 +75,13 @@ def test_who_is_late_ends_the_job_when_its_patience_is_over_and_the_network_at_o
         assert found.over == over
 
 
+def test_who_has_left_and_is_waited_for_ends_the_job() -> None:
+    suspects, waits_for = Waiting(ranks=[1, 2, 3]), {1: ELSEWHERE, 2: HERE, 3: ELSEWHERE}
+    for idle, left, named in ((SILENT_SECONDS - 1, [1], None), (SILENT_SECONDS, [1], [1]), (SILENT_SECONDS, [2], None)):
+        found = stall(suspects, idle, waits_for, PATIENCE, left)
+        assert (None if found is None else (found.ranks, found.over)) == (None if named is None else (named, True))
+
+
 def test_progress_is_any_change() -> None:
     progress = Progress()
     assert progress.idle(("a", 1), 10.0) == 0

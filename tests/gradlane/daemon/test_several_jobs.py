@@ -5,7 +5,9 @@ import contextlib
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from gradlane import AgentError
 from tests.support.agents import NETWORK, Agent, agents, loopback, until
 from tests.support.communicators import each, joined
 from tests.support.lan import Lan
@@ -57,6 +59,24 @@ def test_an_agent_carries_as_many_jobs_as_its_file_says(tmp_path: Path) -> None:
         assert first.next()[0] == "joined"
         with Member(files[1], 0, agent) as second:
             assert "runs at most 1 job(s) at once (limits.jobs of its file), now 'job1'" in second.next()[0]
+
+
+def test_what_processes_share_with_an_agent_is_as_much_as_its_file_says(tmp_path: Path) -> None:
+    address = f"{NETWORK}.9"
+    config = tmp_path / "agent.toml"
+    config.write_text('[limits]\nshared = "16MiB"\n')
+    file = job_file(tmp_path, [address])
+    with agents(tmp_path, [address], "--config", config) as started, joined(started, file, 1) as [only]:
+        for _ in range(3):  # what is given back may be had again
+            kept = [only.empty(2 << 20, np.float32), only.gradient("w", (1 << 20,))]
+            with pytest.raises(AgentError, match=r"8388608 bytes of shared memory: .* of the 16777216 .*limits.shared"):
+                only.empty(8 << 20, np.uint8)
+            with pytest.raises(AgentError, match=r"limits.shared"):
+                only.gradient("v", (2 << 20,))
+            only._gradients.pop("w").tensor.close()  # pyright: ignore[reportPrivateUsage]
+            assert len(kept) == 2
+            del kept
+        only.barrier()
 
 
 def test_local_processes_join_and_leave_together(hosts: list[Agent], tmp_path: Path) -> None:

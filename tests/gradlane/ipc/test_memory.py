@@ -4,6 +4,7 @@
 import fcntl
 import gc
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -129,3 +130,15 @@ def test_little_arrays_leave_the_places_of_large_ones_whole() -> None:
     machine.make(5 << 20, 3)
     machine.values_stay_and_places_are_known()
     assert machine.made == 2
+
+
+def test_more_than_the_host_has_is_not_even_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To try would be to have the kernel end other processes for it."""
+    tried: list[int] = []
+    monkeypatch.setattr(memory.os, "posix_fallocate", lambda _, __, nbytes: tried.append(nbytes))
+    fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+    with pytest.raises(OSError, match="has not so much memory"):
+        memory.create("test", int(fields["MemTotal"].split()[0]) * 1024 + 1)
+    assert not tried
+    os.close(memory.create("test", 4096))
+    assert tried == [4096]

@@ -3,6 +3,7 @@
 
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gradlane._core import lib
@@ -147,7 +148,7 @@ def test_a_template_gets_its_workers_where_it_is_started() -> None:
     template = MINIMAL.replace('[[worker]]\nrank = 0\nhost = "a"\naddress = "10.0.1.2"\n', "")
     assert job.is_template(template, "j")
     assert not job.is_template(MINIMAL, "j")
-    filled = job.fill(template, [("a", IPv4Address("10.0.1.2"), 4), ("b", IPv4Address("10.0.1.3"), 4)])
+    filled = job.fill(template, [("a", "10.0.1.2", 4), ("b", "10.0.1.3", 4)])
     it = job.parse(filled, "j")
     assert it.workers == (Member(0, "a", IPv4Address("10.0.1.2"), 4), Member(1, "b", IPv4Address("10.0.1.3"), 4))
     assert (it.processes, it.text) == (4, filled)
@@ -293,3 +294,20 @@ def test_a_host_has_no_more_processes_than_the_core_takes() -> None:
     assert job.parse(with_processes.replace("PROCESSES", str(most)), "job.toml").processes == most
     with pytest.raises(JobError, match=f"is {most + 1}; it must be an integer from 1 to {most}"):
         job.parse(with_processes.replace("PROCESSES", str(most + 1)), "job.toml")
+
+
+@pytest.mark.parametrize(
+    "worker",
+    [
+        ('a"\nprocesses = 1\n[loss]\npush = 0.9\n#', "10.0.1.2", 1),
+        ("a", '10.0.1.2"\n[job]\nkey = "', 1),
+        ("a", "10.0.1.2", "1\n[loss]\npush = 0.9"),
+        ({"a": 1}, "10.0.1.2", 1),
+        ("\u007f", "10.0.1.2", 1),
+    ],
+)
+def test_what_fills_a_template_gets_into_no_other_key(worker: Any) -> None:
+    template = MINIMAL[: MINIMAL.index("[[worker]]")] + MINIMAL[MINIMAL.index("[transport]") :]
+    assert job.parse(job.fill(template, [("a", "10.0.1.2", 1)]), "j.toml").loss.push == 0
+    with pytest.raises(JobError, match=r"worker\[0\]|not valid TOML"):
+        job.parse(job.fill(template, [worker]), "j.toml")

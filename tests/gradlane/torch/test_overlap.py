@@ -18,13 +18,23 @@ from gradlane.torch.session import Session
 from gradlane.torch.staging import Staging
 from tests.gradlane.torch import worker_overlap
 from tests.gradlane.torch.ranks import job_file, run
-from tests.support.agents import Agent
+from tests.support.agents import Agent, until
 
 PATIENCE = 20.0
 
 
 def test_it_trains_as_distributed_data_parallel_bit_for_bit(agents: list[Agent], tmp_path: Path) -> None:
     run(worker_overlap.as_ddp, agents[:2], job_file(tmp_path / "job.toml", agents[:2]))
+
+
+def test_a_worker_that_ends_leaves_the_job_in_order(agents: list[Agent], tmp_path: Path) -> None:
+    before = [agent.status() for agent in agents[:2]]
+    first, second = run(worker_overlap.ends_without_a_word, agents[:2], job_file(tmp_path / "job.toml", agents[:2]))
+    assert first == second
+    until(lambda: not any(agent.status()["jobs"] for agent in agents[:2]))
+    for agent, was in zip(agents, before, strict=False):
+        now = agent.status()
+        assert (now["ended"], now["failed"]) == (was["ended"] + 1, was["failed"])
 
 
 class Pair:

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import gradlane.torch
-from tests.gradlane.torch.ranks import process_group
+from tests.gradlane.torch.ranks import init, process_group
 
 STEPS = 5
 WORDS = 11
@@ -166,3 +166,17 @@ def as_ddp(rank: int, size: int, folder: str) -> None:
             expected = with_ddp(name, train, rank, unused)
             found = overlapping(session, name, train, rank, unused)
             assert same(found, expected), (name, train.__name__)
+
+
+def ends_without_a_word(rank: int, size: int, folder: str) -> list[float]:
+    """A program that neither watches its model nor destroys its process group."""
+    init("gradlane", rank, size, folder)
+    model = nn.Linear(4, 1)
+    optimizer = gradlane.torch.overlap(
+        model, torch.optim.SGD(model.parameters(), lr=0.1), gradlane.torch.default_session()
+    )
+    for step in range(3):
+        optimizer.zero_grad()
+        model(torch.full((2, 4), float(rank + step))).square().mean().backward()
+        optimizer.step()
+    return [value for parameter in model.parameters() for value in parameter.detach().flatten().tolist()]

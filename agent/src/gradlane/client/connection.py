@@ -4,10 +4,13 @@
 Programs use gradlane.Communicator; this interface is for integrating Gradlane into a framework.
 """
 
+import contextlib
 import os
+import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import TimeoutError as FutureTimeout
+from multiprocessing.util import Finalize
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -76,6 +79,10 @@ class Connection:
             raise
         if descriptors:
             self.link.open_channel(descriptors)
+        # At the end of this process, also of one that multiprocessing has made (which atexit has no part in). A server
+        # ends with its workers.
+        works = self.rank < len(self.job.workers)
+        self._at_exit = Finalize(None, _leave, (self.link,), exitpriority=0) if works else None
 
     def tensor(
         self,
@@ -179,14 +186,16 @@ class Connection:
         return self.link.request({"op": "statistics"})[0]["statistics"]
 
     def close(self) -> dict[str, Any]:
-        """Leaves the job in order and returns the last statistics. Raises AgentError if the job had failed."""
-        try:
-            self.link.tell({"op": "close"})
-            return self.link.farewell.result(CLOSE_SECONDS)["statistics"]
-        except FutureTimeout as error:
-            raise AgentError(f"the agent has not confirmed the end of the job for {CLOSE_SECONDS:g} s") from error
-        finally:
-            self.link.close()
+        """Leaves the job in order and returns the last statistics. Raises AgentError if the job had failed.
+
+        A process that ends without an exception does so by itself.
+        """
+        self._stay()
+        return _close(self.link)
+
+    def _stay(self) -> None:
+        if self._at_exit is not None:
+            self._at_exit.cancel()
 
     def wait_closed(self) -> dict[str, Any]:
         """Blocks until the agent says that the job is over (a server's end) and returns the last statistics.
@@ -207,6 +216,7 @@ class Connection:
         if error is None:
             self.close()
         else:
+            self._stay()
             self.link.close()
 
     def _allocate(self, nbytes: int) -> memory.Region:
@@ -227,3 +237,22 @@ def _place(parsed: Job, rank: int | None, process: int | None) -> tuple[int, int
     if not text.isdigit():
         raise AgentError(f"which rank is this process? Pass rank, or set RANK in the environment (it is {text!r})")
     return divmod(int(text), parsed.processes)
+
+
+def _close(link: Link) -> dict[str, Any]:
+    try:
+        link.tell({"op": "close"})
+        return link.farewell.result(CLOSE_SECONDS)["statistics"]
+    except FutureTimeout as error:
+        raise AgentError(f"the agent has not confirmed the end of the job for {CLOSE_SECONDS:g} s") from error
+    finally:
+        link.close()
+
+
+def _leave(link: Link) -> None:
+    """Of a process that ends. One that an exception ends has not done its part: its job is to fail, and say so."""
+    kind, error, _ = sys.exc_info()
+    orderly = kind is None or (isinstance(error, SystemExit) and not error.code)
+    if orderly and getattr(sys, "last_type", None) is None:
+        with contextlib.suppress(AgentError):
+            _close(link)

@@ -58,22 +58,18 @@ class Link:
             raise AgentError("this rank is a server: it has nothing to contribute")
         return self.completions.submit(command, arrays)
 
-    def tell(self, message: messages.Message, descriptors: tuple[int, ...] = ()) -> None:
+    def tell(self, message: messages.Message) -> None:
         """Sends a message that has no answer. Raises AgentError."""
         self.check()
         try:
-            messages.send(self._socket, message, descriptors)
+            messages.send(self._socket, message)
         except OSError as error:
             # Why the agent went away is in what it sent last, which the reader may still be taking in.
             self._thread.join(_REASON_SECONDS)
             raise self._failure or AgentError(f"the agent of this host is gone: {error.strerror}") from error
 
     def request(
-        self,
-        message: messages.Message,
-        fds: tuple[int, ...] = (),
-        descriptors: int = 0,
-        timeout: float | None = ANSWER_SECONDS,
+        self, message: messages.Message, descriptors: int = 0, timeout: float | None = ANSWER_SECONDS
     ) -> tuple[messages.Message, list[int]]:
         """Sends a message and waits for its answer, with at least so many descriptors. Raises AgentError."""
         answer: Future[tuple[messages.Message, list[int]]] = Future()
@@ -82,7 +78,7 @@ class Link:
             self._next_request += 1
             self._requests[number] = answer
         try:
-            self.tell({**message, "request": number}, fds)
+            self.tell({**message, "request": number})
             content, received = answer.result(timeout)
         except FutureTimeout as error:
             raise AgentError(f"the agent has not answered {message['op']!r} for {timeout:g} s") from error
@@ -136,12 +132,14 @@ class Link:
                 elif op == "closed":
                     self.farewell.set_result(message)
                 else:
+                    # Nobody waits for the answer to a request that was given up.
                     with self._lock:
-                        # Nobody waits for the answer to a request that was given up.
                         waiting = self._requests.pop(int(message.get("request", 0)), None)
-                    if waiting is not None:
+                    if waiting is None:
+                        messages.close(descriptors)
+                    else:
                         waiting.set_result((message, descriptors))
-        except (EOFError, OSError):
+        except (EOFError, OSError, ValueError):
             self._fail(AgentError("the agent of this host is gone: it closed its socket"))
 
     def _fail(self, error: AgentError) -> None:

@@ -4,7 +4,6 @@
 import os
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from gradlane._core import ffi, lib
@@ -65,13 +64,14 @@ class Tensor:
                 f"a residual of {values.shape} {values.dtype} does not fit tensor {self.name!r}, which is "
                 f"{self.result.shape} {self.result.dtype}"
             )
-        fd = os.memfd_create("gradlane-residual", os.MFD_CLOEXEC)
+        answer, (fd,) = self._link.request({"op": "region", "bytes": values.nbytes}, descriptors=1)
+        region = int(answer["region"])
         try:
-            with open(fd, "wb", closefd=False) as file:
-                file.write(np.ascontiguousarray(values).data)
-            self._link.request({"op": "load", "name": self.name}, (fd,))
+            memory.Memory(fd, values.nbytes).array(values.dtype, values.size)[:] = values
+            self._link.request({"op": "load", "name": self.name, "region": region})
         finally:
             os.close(fd)
+            self._link.tell({"op": "release", "region": region})
 
     def close(self) -> None:
         """Frees its memory, at the agent once all local processes have closed it.

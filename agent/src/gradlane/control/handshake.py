@@ -9,6 +9,7 @@ Lines of JSON. Versions are looked at first, then the proof, then the digest of 
 """
 
 import asyncio
+import contextlib
 import json
 import secrets
 import socket
@@ -16,7 +17,7 @@ import ssl
 from collections.abc import Mapping
 from typing import Any
 
-from gradlane import wire
+from gradlane import json_object, wire
 from gradlane.control import tls
 from gradlane.control.security import Binding, Credentials, fingerprint, misnamed
 from gradlane.control.tls import Connected
@@ -24,11 +25,16 @@ from gradlane.errors import GradlaneError
 from gradlane.job import Job
 
 # Of what agents say to each other, on control connections and in the payloads of control datagrams.
-AGENTS_VERSION = 3
+AGENTS_VERSION = 4
 # Both must match; wire.VERSION is that of the datagrams' header, which switches read too.
 VERSION = f"{AGENTS_VERSION}.{wire.VERSION}"
 MAX_LINE = 16384
 HANDSHAKE_SECONDS = 10.0  # many at once, on a busy machine
+# What is queued for an agent that does not read, in bytes; then it is hung up.
+MAX_BACKLOG = 1 << 20
+_LAST_SECONDS = 2.0  # in which the other side may take in our last words, and hang up
+
+_HELLO = {"job": int, "rank": int, "to": int, "nonce": str, "digest": str, "proof": str}
 
 Message = dict[str, Any]
 
@@ -42,21 +48,37 @@ async def read(reader: asyncio.StreamReader) -> Message:
     line = await reader.readline()
     if not line.endswith(b"\n"):
         raise EOFError
-    message = json.loads(line)
-    if not isinstance(message, dict):
-        raise ValueError(f"{line[:60]!r} is not a message of an agent")
-    return message
+    return json_object.parse(line)
 
 
 def write(writer: asyncio.StreamWriter, message: Message) -> None:
     """Queues one message."""
+    if writer.transport.get_write_buffer_size() > MAX_BACKLOG:
+        writer.transport.abort()
     if not writer.is_closing():
         writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
 
 
+async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Ends a connection, the other side first: closing while it sends would reset it, and lose our last messages."""
+
+    async def rest() -> None:
+        while await reader.read(MAX_LINE):
+            pass
+
+    try:
+        with contextlib.suppress(asyncio.TimeoutError, OSError):
+            await asyncio.wait_for(rest(), _LAST_SECONDS)
+    finally:
+        writer.transport.abort()
+
+
 def _version_problem(message: Mapping[str, Any]) -> str:
-    found = message.get("version")
-    return "" if found == VERSION else f"speaks version {found} of the agents' protocol, this agent version {VERSION}"
+    json_object.check(message, {"version": str})
+    found = message["version"]
+    return (
+        "" if found == VERSION else f"speaks version {found[:20]} of the agents' protocol, this agent version {VERSION}"
+    )
 
 
 def _problem(message: Mapping[str, Any], job: Job, binding: Binding, role: str) -> str:
@@ -128,22 +150,34 @@ class Call:
     async def listen(self) -> None:
         """Takes in the introduction. Raises EOFError, OSError or ValueError if there is none."""
         write(self.writer, {"version": VERSION, "nonce": self._nonce})
-        self._hello = await read(self.reader)
+        hello = await read(self.reader)
+        if not _version_problem(hello):
+            json_object.check(hello, _HELLO)
+        self._hello = hello
 
     @property
-    def job(self) -> object:
-        """The id of the job that the caller is about."""
-        return self._hello.get("job")
+    def job(self) -> int:
+        """The id of the job that the caller is about; -1 if it says none, in another version."""
+        job = self._hello.get("job")
+        return job if isinstance(job, int) else -1
 
     @property
     def rank(self) -> int:
-        """The caller's rank, as it says; -1 if it says none."""
+        """The caller's rank, as it says; -1 if it says none, in another version."""
         rank = self._hello.get("rank")
         return rank if isinstance(rank, int) else -1
 
     def version_problem(self) -> str:
         """What is wrong with the caller's version, or ""."""
         return _version_problem(self._hello)
+
+    def knows(self, job: Job, rank: int) -> bool:
+        """Whether this is an agent of the job, whatever else is wrong: it has the key, or the member's certificate."""
+        if not rank < self.rank < len(job.members) or self.version_problem():
+            return False
+        if self._credentials.certified and misnamed(_tls(self.writer).getpeercert(), job.member(self.rank)):
+            return False
+        return self._binding(rank).proves(self._hello["proof"], job, "caller")
 
     def problem(self, job: Job, rank: int) -> str:
         """What is wrong with this caller for that job and our rank there, or ""."""
@@ -164,7 +198,7 @@ class Call:
         proof = self._binding(rank).proof(job, "listener")
         write(self.writer, {"version": VERSION, "digest": job.digest, "proof": proof})
 
-    def refuse(self, problem: str) -> None:
+    async def refuse(self, problem: str) -> None:
         """Says why not, and ends the connection."""
         write(self.writer, {"refused": f"says that this agent {problem}"})
-        self.writer.close()
+        await hang_up(self.reader, self.writer)

@@ -2,7 +2,7 @@
 """Where the agents of other hosts call: TCP port 47401 of one address.
 
 Anyone can connect there, so until a caller has proved to know a job it gets little: one of MAX_PENDING places, for
-HANDSHAKE_SECONDS, and MAX_LINE bytes. In a flood the oldest lose their places, and call again.
+HANDSHAKE_SECONDS (and PARK_SECONDS), and MAX_LINE bytes. In a flood the oldest lose their places, and call again.
 """
 
 import asyncio
@@ -32,14 +32,18 @@ _RETRY_SECONDS = 1.0
 class Host(Protocol):
     """A job at this host, as the listener sees it."""
 
-    def accept(self, call: Call) -> None:
-        """Takes over a call about the job."""
+    def accept(self, call: Call) -> str:
+        """Takes over a call about the job; or what is wrong with it, and it is refused.
+
+        Raises OSError for one that may be tried again.
+        """
+        ...
 
     def refused(self, address: str, problem: str) -> None:
-        """An agent at that address, perhaps a member's, was refused."""
+        """An agent at that address was refused before it said which job it is about."""
 
     def broken(self, address: str, problem: str) -> None:
-        """A call from that address, perhaps a member's, broke off; it may be tried again."""
+        """A call from that address broke off; it may be tried again."""
 
 
 class Listener:
@@ -95,55 +99,54 @@ class Listener:
             task.add_done_callback(lambda task: self._pending.pop(task, None))
 
     async def _take(self, sock: socket.socket, address: str) -> None:
-        """From the TCP connection to the job that it is for."""
+        """From the TCP connection to the job that it is for, or to its end."""
         writer = None
+        taken = False
         credentials = self.credentials
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + HANDSHAKE_SECONDS
         try:
             reader, writer = await handshake.secure(sock, credentials.listening)
             call = Call(reader, writer, credentials)
-            await asyncio.wait_for(call.listen(), HANDSHAKE_SECONDS)
-            await self._hand_over(call)
+            await asyncio.wait_for(call.listen(), max(0.0, deadline - loop.time()))
+            taken = await self._hand_over(call)
         except ssl.SSLError as error:
             problem = credentials.problem(error)
-            self._broken(address, problem or "TLS was broken off", final=bool(problem))
+            self._broken(address, problem or "TLS was broken off", known=bool(problem))
         except (OSError, EOFError, ValueError, asyncio.TimeoutError) as error:
             self._broken(address, str(error) or type(error).__name__)
-        except asyncio.CancelledError:
-            if writer is not None:
+        finally:
+            if writer is not None and not taken:
                 writer.transport.abort()
-            raise
-        else:
-            return
-        if writer is not None:
-            writer.transport.abort()
 
-    async def _hand_over(self, call: Call) -> None:
-        if problem := call.version_problem():
+    async def _hand_over(self, call: Call) -> bool:
+        """Whether a job takes it."""
+        problem = call.version_problem()
+        if not problem:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._joined(call.job), PARK_SECONDS)
+        host = self._hosts.get(call.job)
+        if host is not None:
+            problem = host.accept(call)
+        if problem:
             self.statistics["calls_refused"] += 1
             log.warning("the agent at %s %s", call.address, problem)
-            for host in self._hosts.values():
-                host.refused(call.address, problem)
-            call.refuse(problem)
-            return
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(self._joined(call.job), PARK_SECONDS)
-        host = self._hosts.get(call.job) if isinstance(call.job, int) else None
-        if host is None:
-            call.writer.close()
-            return
-        self.statistics["calls_accepted"] += 1
-        host.accept(call)
+            await call.refuse(problem)
+        elif host is not None:
+            self.statistics["calls_accepted"] += 1
+            return True
+        return False
 
-    async def _joined(self, job: object) -> None:
+    async def _joined(self, job: int) -> None:
         while job not in self._hosts:
             await self._news.wait()
 
-    def _broken(self, address: str, problem: str, final: bool = False) -> None:
-        """`final`: if a member called, another try would not help."""
+    def _broken(self, address: str, problem: str, known: bool = False) -> None:
+        """`known`: if a member called, it will not do better."""
         self.statistics["calls_broken"] += 1
         log.info("a call from %s failed: %s", address, problem)
         for host in self._hosts.values():
-            if final:
+            if known:
                 host.refused(address, problem)
             else:
                 host.broken(address, problem)

@@ -6,7 +6,6 @@ training waits for: the transport's own messages are datagrams in the top queue 
 """
 
 import asyncio
-import contextlib
 import itertools
 import math
 import time
@@ -19,12 +18,13 @@ from gradlane.control.calling import Caller
 from gradlane.control.handshake import Call, Message, Refused
 from gradlane.control.security import Credentials
 from gradlane.errors import AgentError, listed
-from gradlane.job import Job
+from gradlane.job import Job, Member
 
 HEARTBEAT_SECONDS = 0.5
 # TCP sends again 0.2, 0.6, 1.4, 3 and 6.2 s after a loss, so a connection survives an outage of 5 s.
 DEAD_SECONDS = 7.5
-LINGER_SECONDS = 2.0
+MAX_REASON = 2000  # characters of why a job has failed; JSON may take 6 bytes for each
+_TOPICS = ("session", "paths", "agreement")
 
 
 class Stage(IntEnum):
@@ -60,9 +60,10 @@ class Peer:
 class Peers:
     """All connections of one job at one rank. `failed` is called once, with the reason, when the job can't go on.
 
-    `answer` answers the questions of other ranks, at rank 0: (rank, question) -> answer. `waiting` goes to the
-    others with each heartbeat. TCP holds heartbeats back behind whatever is lost, so datagrams are signs of life too:
-    `beat` sends one to a rank, `silence` gives the seconds since one of the transport came from it.
+    `answer` answers the questions of other ranks, at rank 0: (rank, question) -> answer. `notice` tells of what may
+    still end well. `waiting` goes to the others with each heartbeat. TCP holds heartbeats back behind whatever is lost,
+    so datagrams are signs of life too: `beat` sends one to a rank, `silence` gives the seconds since one of the
+    transport came from it.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Peers:
         credentials: Credentials,
         failed: Callable[[str], None],
         answer: Callable[[int, Message], Message],
+        notice: Callable[[str], None],
     ) -> None:
         self.job = job
         self.rank = rank
@@ -81,10 +83,12 @@ class Peers:
         self._caller = Caller(job, rank, credentials)
         self._failed = failed
         self._answer = answer
+        self._notice = notice
         self._peers: dict[int, Peer] = {}
         self._stage = Stage.CONNECTED
         self._others = [member.rank for member in job.members if member.rank != rank]
         self._why: dict[int, str] = {}  # by rank: why it can't be reached
+        self._suspected: set[int] = set()  # ranks of which it has been told
         self._told: dict[str, dict[int, Any]] = {}  # by topic and rank
         self._questions: dict[int, asyncio.Future[Message]] = {}
         self._numbers = itertools.count()
@@ -127,35 +131,52 @@ class Peers:
         else:
             self._adopt(rank, reader, writer)
 
-    def accept(self, call: Call) -> None:
-        """Takes over a connection that another agent opened, after its introduction was read."""
+    def accept(self, call: Call) -> str:
+        """Takes over a connection that another agent opened; or what is wrong with it.
+
+        Raises ConnectionError for a rank that is connected: its agent was restarted, and this is the end of the job.
+        """
         if problem := call.problem(self.job, self.rank):
-            self.refused(call.address, problem)
-            call.refuse(problem)
-        elif call.rank in self._peers:
-            call.writer.close()
+            if call.knows(self.job, self.rank):
+                self._refuse(f"{self.name(call.rank)} {problem}")
+            else:
+                self.refused(call.address, problem)
+            return problem
+        if call.rank in self._peers:
             self._failed(f"{self.name(call.rank)} is gone: its agent was restarted, and calls again")
-        else:
-            call.accept(self.job, self.rank)
-            self._adopt(call.rank, call.reader, call.writer)
+            raise ConnectionError(f"rank {call.rank} is connected already")
+        call.accept(self.job, self.rank)
+        self._adopt(call.rank, call.reader, call.writer)
+        return ""
 
     def refused(self, address: str, problem: str) -> None:
-        """A caller was refused. If it has a missing rank's address, this is why the job can't start."""
-        for member in self.job.members[self.rank + 1 :]:
-            if str(member.address) == address and member.rank not in self._peers:
-                self._refuse(f"{self.name(member.rank)} {problem}")
+        """A caller was refused. If it has a missing rank's address, this may be why the job can't start.
+
+        It has not proved to be that rank's agent, so the job goes on waiting.
+        """
+        for member in self._missing_at(address):
+            if member.rank not in self._suspected:
+                self._suspected.add(member.rank)
+                self._notice(f"{self.name(member.rank)} {problem}; the job waits for it (job.patience)")
+            self._why[member.rank] = problem
 
     def broken(self, address: str, problem: str) -> None:
         """A call broke off. If the rank of that address never comes, this may be why."""
-        for member in self.job.members[self.rank + 1 :]:
-            if str(member.address) == address:
-                self._why[member.rank] = f"its call broke off ({problem})"
+        for member in self._missing_at(address):
+            self._why[member.rank] = f"its call broke off ({problem})"
+
+    def _missing_at(self, address: str) -> list[Member]:
+        callers = self.job.members[self.rank + 1 :]
+        return [m for m in callers if str(m.address) == address and m.rank not in self._peers]
 
     def _refuse(self, reason: str) -> None:
         self._refusal = self._refusal or reason
         self._changed.set()
 
     def _adopt(self, rank: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._closing:
+            writer.transport.abort()
+            return
         self._peers[rank] = peer = Peer(rank, reader, writer)
         peer.send({"stage": self._stage})
         self._spawn(self._listen(peer))
@@ -165,7 +186,11 @@ class Peers:
 
     async def _wait(self, condition: Callable[[], bool], timeout: float | None) -> bool:
         deadline = None if timeout is None else time.monotonic() + timeout
-        while not condition():
+        while True:
+            if self._closing:  # wait_for of Python before 3.12 loses a cancellation that comes with what it waits for
+                raise asyncio.CancelledError
+            if condition():
+                return True
             self._changed.clear()
             left = None if deadline is None else deadline - time.monotonic()
             if self._refusal or (left is not None and left <= 0):
@@ -174,7 +199,6 @@ class Peers:
                 await asyncio.wait_for(self._changed.wait(), left)
             except asyncio.TimeoutError:
                 return condition()
-        return True
 
     async def connected(self, timeout: float) -> None:
         """Returns when all ranks are connected. Raises AgentError naming who is missing after `timeout` seconds."""
@@ -235,7 +259,7 @@ class Peers:
     def abort(self, reason: str) -> None:
         """Tells the others why this rank gives up."""
         for peer in self._peers.values():
-            peer.send({"failed": reason})
+            peer.send({"failed": reason[:MAX_REASON]})
         for question in self._questions.values():
             if not question.done():
                 question.set_exception(AgentError(reason))
@@ -251,7 +275,9 @@ class Peers:
             if peer.stage == Stage.GONE:
                 peer.writer.close()
             else:
-                self._lingering.add(task := asyncio.get_running_loop().create_task(_hang_up(peer)))
+                self._lingering.add(
+                    task := asyncio.get_running_loop().create_task(handshake.hang_up(peer.reader, peer.writer))
+                )
                 task.add_done_callback(self._lingering.discard)
 
     # While it runs
@@ -282,6 +308,10 @@ class Peers:
         """The operation that a rank has waited for longest, by its last heartbeat."""
         return self._peers[rank].waiting
 
+    def has_left(self, rank: int) -> bool:
+        """Whether a rank has left the job."""
+        return self._peers[rank].stage >= Stage.LEFT
+
     def _lost(self, peer: Peer, what: str) -> None:
         if self._stage == Stage.GONE:
             peer.stage = Stage.GONE
@@ -310,8 +340,8 @@ class Peers:
             peer.beats += 1
         elif "stage" in message:
             peer.stage = Stage(message["stage"])
-        elif "topic" in message:
-            self._told.setdefault(str(message["topic"]), {})[peer.rank] = message["content"]
+        elif message.get("topic") in _TOPICS:
+            self._told.setdefault(message["topic"], {})[peer.rank] = message["content"]
         elif "question" in message:
             peer.send({"answer": message["ask"], "content": self._answer(peer.rank, message["question"])})
         elif "answer" in message and (question := self._questions.pop(message["answer"], None)) is not None:
@@ -329,8 +359,10 @@ class Peers:
                 for peer in self._peers.values():
                     peer.heard = min(now, peer.heard + absent)
             last = now
-            silent = [p for p in self._peers.values() if p.stage < Stage.LEFT and self._age(p) > DEAD_SECONDS]
-            if silent and len(silent) == len(self._peers) and len(self._peers) > 1:
+            others = [p for p in self._peers.values() if p.stage < Stage.LEFT]
+            silent = [p for p in others if self._age(p) > DEAD_SECONDS]
+            # Not all others fail at once: who has fallen silent meanwhile is behind the same link or switch.
+            if silent and len(others) > 1 and all(self._age(p) > DEAD_SECONDS / 2 for p in others):
                 self._failed(
                     f"no agent of the job has answered for {DEAD_SECONDS:g} s: the switch or the link of "
                     f"{self.name(self.rank)} is down"
@@ -346,10 +378,3 @@ class Peers:
 
 def _never_heard(_: int) -> float:
     return math.inf
-
-
-async def _hang_up(peer: Peer) -> None:
-    """Lets the peer hang up first: closing while it sends would reset the connection, and lose our last messages."""
-    with contextlib.suppress(asyncio.TimeoutError, OSError):
-        await asyncio.wait_for(peer.reader.read(), LINGER_SECONDS)
-    peer.writer.close()

@@ -55,7 +55,12 @@ async def secure(sock: socket.socket, context: Context, limit: int, seconds: flo
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit)
     protocol = asyncio.StreamReaderProtocol(reader)
-    with sock.dup() as kept:  # asyncio closes the other one when the handshake fails
+    try:
+        kept = sock.dup()  # asyncio closes the other one when the handshake fails
+    except OSError:
+        sock.close()
+        raise
+    with kept:
         try:
             if context.protocol == ssl.PROTOCOL_TLS_SERVER:
                 transport, _ = await loop.connect_accepted_socket(

@@ -5,7 +5,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import socket
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import replace
@@ -16,7 +15,7 @@ from gradlane.control.listener import Listener
 from gradlane.control.probing import Prober
 from gradlane.control.security import Credentials
 from gradlane.daemon import clients, logs
-from gradlane.daemon.clients import Client
+from gradlane.daemon.clients import Client, Clients
 from gradlane.daemon.config import RELOADED, AgentConfig
 from gradlane.daemon.local_job import LocalJob, Services
 from gradlane.datapath.transport import Transport
@@ -37,7 +36,7 @@ class Agent:
 
     def __init__(self, config: AgentConfig) -> None:
         self.config = config
-        self.clients: set[Client] = set()
+        self._clients: Clients | None = None
         self._started = time.time()
         self._ended = self._failed = 0
         self._jobs: dict[int, LocalJob] = {}  # by the job's id
@@ -72,37 +71,24 @@ class Agent:
             stack.callback(loop.remove_reader, transport.notify)
             config = self.config
             listener = stack.enter_context(clients.listening(config.socket, config.group, config.mode))
-            loop.add_reader(listener, self._accept, listener)
-            stack.callback(loop.remove_reader, listener)
+            self._clients = Clients(self, listener)
             stack.callback(self._stop)
             yield
 
     def _stop(self) -> None:
         for local in list(self._jobs.values()):
             local.fail(f"the agent at {local.address} was stopped")
-        for client in list(self.clients):
-            client.close()
+        if self._clients is not None:
+            self._clients.close()
 
     def _fail_all(self, reason: str) -> None:
         for local in list(self._jobs.values()):
             local.fail(f"{local.peers.name(local.rank)}: {reason}")
 
-    def _accept(self, listener: socket.socket) -> None:
-        try:
-            sock, _ = listener.accept()
-        except OSError as error:
-            log.warning("a training process could not be accepted: %s", error.strerror)
-            return
-        self.clients.add(Client(self, sock))
-
-    def forget(self, client: Client) -> None:
-        """A training process is gone."""
-        self.clients.discard(client)
-
     async def join(self, client: Client, message: Message) -> tuple[LocalJob, int]:
         """The job that a training process asks for, and its number there. Raises AgentError or JobError."""
-        parsed = job.parse(str(message["job"]), str(message["file"]))
-        rank, process = int(message["rank"]), int(message.get("process", 0))
+        parsed = job.parse(message["job"], message["file"])
+        rank, process = message["rank"], message.get("process") or 0
         address, processes = parsed.member(rank).address, parsed.member(rank).processes
         if not 0 <= process < processes:
             raise AgentError(
@@ -135,7 +121,9 @@ class Agent:
         log.info("job %s: rank %d joins", parsed.name, rank, extra={"job": parsed.name, "rank": rank})
         assert self._transport is not None
         address = parsed.member(rank).address
-        services = Services(self._listeners[address], self._probers[address], self._transport, self.config.memory)
+        services = Services(
+            self._listeners[address], self._probers[address], self._transport, self.config.memory, self.config.shared
+        )
         self._jobs[parsed.id] = local = LocalJob(parsed, rank, services, self._job_ended)
         return local
 
@@ -160,11 +148,11 @@ class Agent:
             "addresses": [str(address) for address in self.config.addresses],
             "pid": os.getpid(),
             "started": self._started,
-            "clients": sum(client.joined for client in self.clients),
+            "clients": 0 if self._clients is None else self._clients.joined(),
             "ended": self._ended,
             "failed": self._failed,
             "log_lines_lost": logs.lines_lost(),
-            "limits": {"jobs": self.config.jobs, "memory": self.config.memory},
+            "limits": {"jobs": self.config.jobs, "memory": self.config.memory, "shared": self.config.shared},
             "control": control,
             "transport": {} if self._transport is None else self._transport.statistics(),
             "jobs": {self._shown(local.job): local.status() for local in self._jobs.values()},

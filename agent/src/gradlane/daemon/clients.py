@@ -9,7 +9,8 @@ import os
 import socket
 import stat
 import struct
-from collections.abc import Generator
+from collections import Counter
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +21,10 @@ from gradlane.ipc.status import AgentStatus
 
 log = logging.getLogger("gradlane")
 
+MAX_GUESTS = 64
+MAX_REQUESTS = 32  # of a process, unanswered
+# No descriptor is free, and nothing says when one will be.
+_RETRY_SECONDS = 1.0
 _CREDENTIALS = struct.Struct("iII")  # pid, uid, gid
 
 
@@ -27,22 +32,24 @@ class Agent(Protocol):
     """What a client needs of its agent."""
 
     async def join(self, client: "Client", message: messages.Message) -> tuple[LocalJob, int]: ...
-    def forget(self, client: "Client") -> None: ...
     def status(self) -> AgentStatus: ...
 
 
 class Client:
-    """A training process on the Unix socket."""
+    """A training process on the Unix socket, or a program that asks for the status. `gone` is called at its end."""
 
-    def __init__(self, agent: Agent, sock: socket.socket) -> None:
+    def __init__(self, agent: Agent, sock: socket.socket, gone: Callable[["Client"], None]) -> None:
         self._agent = agent
         self._socket = sock
+        self._gone = gone
         self._job: LocalJob | None = None
         self._process = 0
         self._joining: asyncio.Task[None] | None = None
+        self._requests: set[asyncio.Task[None]] = set()
         self._closed = False
-        # 0 if it is in another PID namespace.
-        self.pid, _, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+        # The pid is 0 if it is in another PID namespace.
+        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        self.pid, self.user, _ = _CREDENTIALS.unpack(credentials)
         sock.setblocking(False)
         asyncio.get_running_loop().add_reader(sock, self._readable)
 
@@ -56,19 +63,24 @@ class Client:
         if self._closed:
             return
         try:
-            messages.send(self._socket, message, descriptors)
+            messages.answer(self._socket, message, descriptors)
         except BlockingIOError:
             log.warning("training process %d does not read its answers; dropped", self.pid)
             self.close()
         except OSError:
             self.close()
 
+    def dismiss(self, reason: str) -> None:
+        """Closes the connection of one who is in no job, and says why."""
+        self.tell({"op": "error", "message": reason})
+        self.close()
+
     def close(self) -> None:
         """Forgets the client; if it has not left its job, the job fails."""
         if self._closed:
             return
         self._closed = True
-        self._agent.forget(self)
+        self._gone(self)
         asyncio.get_running_loop().remove_reader(self._socket)
         self._socket.close()
         if self._joining is not None:
@@ -77,30 +89,31 @@ class Client:
             self._job.client_gone(self._process)
 
     def _readable(self) -> None:
+        message: messages.Message = {}
         try:
-            message, descriptors = messages.receive(self._socket)
+            message = messages.receive_request(self._socket)
+            messages.check(message)
+            self._handle(message)
         except BlockingIOError:
             return
         except (EOFError, ConnectionError):
             self.close()
-            return
-        except ValueError as error:
-            self.tell({"op": "error", "message": str(error)})
-            self.close()
-            return
-        try:
-            self._handle(message, descriptors)
-        except (GradlaneError, ValueError, KeyError, TypeError) as error:
-            text = f"message {message['op']!r} lacks {error}" if isinstance(error, KeyError) else str(error)
-            if self._job is not None:
-                self._job.fail(text)
-            else:
-                self.tell({"op": "error", "message": text})
-        finally:
-            for descriptor in descriptors:
-                os.close(descriptor)
+        except (GradlaneError, ValueError, OSError) as error:
+            self._refuse(message, str(error))
+        except Exception as error:  # a bug here must not leave it waiting
+            log.exception("training process %d: %s", self.pid, error)
+            self._refuse(message, repr(error))
 
-    def _handle(self, message: messages.Message, descriptors: list[int]) -> None:
+    def _refuse(self, message: messages.Message, problem: str) -> None:
+        """A request gets its answer, and the job continues. Anything else ends the job, or a guest's connection."""
+        if self._job is None:
+            self.dismiss(problem)
+        elif isinstance(number := message.get("request"), int):
+            self.tell({"op": "answer", "request": number, "error": problem})
+        else:
+            self._job.fail(f"process {self._process} of {self._job.peers.name(self._job.rank)}: {problem}")
+
+    def _handle(self, message: messages.Message) -> None:
         op = message["op"]
         if op == "join":
             if self._joining is not None:
@@ -116,15 +129,80 @@ class Client:
             return  # the client has its error already
         elif op == "close":
             self._job.leave(self._process)
-        else:
-            self._job.handle(self._process, message, descriptors)
+        elif request := self._job.handle(self._process, message):
+            self._wait_for(request)
+
+    def _wait_for(self, request: "asyncio.Task[None]") -> None:
+        """Nothing more is read of a client that has MAX_REQUESTS unanswered."""
+        self._requests.add(request)
+        request.add_done_callback(self._answered)
+        if len(self._requests) == MAX_REQUESTS:
+            asyncio.get_running_loop().remove_reader(self._socket)
+
+    def _answered(self, request: "asyncio.Task[None]") -> None:
+        self._requests.discard(request)
+        if len(self._requests) == MAX_REQUESTS - 1 and not self._closed:
+            asyncio.get_running_loop().add_reader(self._socket, self._readable)
 
     async def _join(self, message: messages.Message) -> None:
         try:
             self._job, self._process = await self._agent.join(self, message)
-        except (GradlaneError, ValueError, KeyError, TypeError) as error:
-            text = f"message 'join' lacks {error}" if isinstance(error, KeyError) else str(error)
-            self.tell({"op": "error", "message": text})
+        except (GradlaneError, ValueError) as error:
+            self.dismiss(str(error))
+        except Exception as error:
+            log.exception("training process %d: %s", self.pid, error)
+            self.dismiss(repr(error))
+
+
+class Clients:
+    """Everyone on the Unix socket.
+
+    Anyone whom its mode admits can connect. So those who are in no job, the guests, are MAX_GUESTS at most: when one
+    more comes, the first one of the user who has most of them loses its place.
+    """
+
+    def __init__(self, agent: Agent, listener: socket.socket) -> None:
+        self._agent = agent
+        self._listener = listener
+        self._clients: dict[Client, None] = {}  # in the order in which they came
+        self._retry: asyncio.TimerHandle | None = None
+        self._listen()
+
+    def joined(self) -> int:
+        """How many are in a job."""
+        return sum(client.joined for client in self._clients)
+
+    def close(self) -> None:
+        """Accepts nobody any more, and hangs up."""
+        asyncio.get_running_loop().remove_reader(self._listener)
+        if self._retry is not None:
+            self._retry.cancel()
+        for client in list(self._clients):
+            client.close()
+
+    def _listen(self) -> None:
+        asyncio.get_running_loop().add_reader(self._listener, self._accept)
+
+    def _accept(self) -> None:
+        try:
+            sock, _ = self._listener.accept()
+        except BlockingIOError:
+            return  # it has hung up already
+        except OSError as error:
+            log.warning("a training process could not be accepted: %s", error.strerror)
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._listener)
+            self._retry = loop.call_later(_RETRY_SECONDS, self._listen)
+            return
+        self._clients[Client(self._agent, sock, self._forget)] = None
+        guests = [client for client in self._clients if not client.joined]
+        if len(guests) > MAX_GUESTS:
+            [(user, _)] = Counter(client.user for client in guests).most_common(1)
+            first = next(client for client in guests if client.user == user)
+            first.dismiss(f"user {user} has too many connections that are in no job")
+
+    def _forget(self, client: Client) -> None:
+        del self._clients[client]
 
 
 @contextlib.contextmanager

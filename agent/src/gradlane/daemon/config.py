@@ -2,12 +2,12 @@
 """The agent's configuration file, usually /etc/gradlane/agent.toml; docs/agent.md explains every key."""
 
 import grp
-import ssl
+import os
 from dataclasses import dataclass, field, fields
 from ipaddress import ip_address
 from pathlib import Path
 
-from gradlane import toml_file
+from gradlane import pem, toml_file
 from gradlane.control.security import Tls
 from gradlane.ipc.messages import DEFAULT_SOCKET
 from gradlane.toml_file import Address, FileError, Table
@@ -43,12 +43,17 @@ class Endpoint:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+# Bytes. Beyond its memory the host would end processes, the agent of all jobs among them.
+HALF_OF_HOST = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
 @dataclass(frozen=True)
 class AgentConfig:
     """The agent's configuration.
 
     `group`: owns the Unix socket; None: the process's own. `memory`: bytes per job for contributions that wait for
-    slower workers. `tls` None: control connections are secured by the key of each job file. `metrics` None: none.
+    slower workers; `shared`: those that a job's processes may share with the agent. `tls` None: control connections are
+    secured by the key of each job file. `metrics` None: none.
     """
 
     addresses: tuple[Address, ...]
@@ -61,11 +66,12 @@ class AgentConfig:
     metrics: Endpoint | None = None
     tls: Tls | None = None
     memory: int = 2 << 30
+    shared: int = HALF_OF_HOST
     jobs: int = 16
 
 
 # What a running agent adopts on SIGHUP; everything else needs a restart.
-RELOADED = frozenset({"log", "tls", "memory", "jobs"})
+RELOADED = frozenset({"log", "tls", "memory", "shared", "jobs"})
 
 
 def restart_needed(old: AgentConfig, new: AgentConfig) -> list[str]:
@@ -115,7 +121,7 @@ def parse(text: str, file_name: str) -> AgentConfig:
     scheduling, limits = root.table("scheduling"), root.table("limits")
     config = AgentConfig(
         addresses=_addresses(root),
-        socket=_path(root, "socket", DEFAULT_SOCKET),
+        socket=root.path("socket", DEFAULT_SOCKET),
         group=_group(root),
         mode=_mode(root),
         nice=scheduling.integer("nice", -20, 19, -10),
@@ -124,6 +130,7 @@ def parse(text: str, file_name: str) -> AgentConfig:
         metrics=_metrics(root.table("metrics")),
         tls=_tls(root.table("tls")) if root.has("tls") else None,
         memory=limits.quantity("memory", parse_size, "2GiB"),
+        shared=limits.quantity("shared", parse_size, f"{HALF_OF_HOST}B"),
         jobs=limits.integer("jobs", 1, MAX_JOBS, 16),
     )
     for table in (scheduling, limits, root):
@@ -144,13 +151,6 @@ def _addresses(root: Table) -> tuple[Address, ...]:
             raise root.error("address", f"lists {address} twice")
         found.append(address)
     return tuple(found)
-
-
-def _path(table: Table, key: str, default: Path | None = None) -> Path:
-    path = Path(table.text(key, None if default is None else str(default)))
-    if not path.is_absolute():
-        raise table.error(key, f"is {str(path)!r}; it must be an absolute path, e.g. '/etc/gradlane/{path.name}'")
-    return path
 
 
 def _group(root: Table) -> str | None:
@@ -180,7 +180,7 @@ def _log(table: Table) -> Log:
     log = Log(
         level=table.choice("level", LEVELS, "info"),
         format=table.choice("format", FORMATS, "text"),
-        file=_path(table, "file") if table.has("file") else None,
+        file=table.path("file") if table.has("file") else None,
     )
     if log.file is not None and not log.file.parent.is_dir():
         raise table.error("file", f"is {str(log.file)!r}, but there is no folder {log.file.parent}")
@@ -200,25 +200,10 @@ def _metrics(table: Table) -> Endpoint | None:
 
 
 def _tls(table: Table) -> Tls:
-    tls = Tls(_path(table, "ca"), _path(table, "certificate"), _path(table, "key"))
+    tls = Tls(table.path("ca"), table.path("certificate"), table.path("key"))
     table.finish()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
-        context.load_verify_locations(tls.ca)
-    except (OSError, ssl.SSLError) as problem:
-        raise table.error("ca", f"{tls.ca} can't be used: {_why(problem)}; it must be certificates in PEM") from None
-    try:
-        context.load_cert_chain(tls.certificate, tls.key, password=lambda: "")  # it never asks on a terminal
-    except (OSError, ssl.SSLError) as problem:
-        raise table.error(
-            "certificate",
-            f"{tls.certificate} with the key {tls.key} can't be used: {_why(problem)}; both must be in PEM, belong "
-            "together, be readable by the agent's user, and the key have no passphrase",
-        ) from None
+        pem.check(tls.ca, tls.certificate, tls.key)
+    except pem.PemError as problem:
+        raise table.error(problem.key, problem.reason) from None
     return tls
-
-
-def _why(problem: OSError) -> str:
-    if isinstance(problem, ssl.SSLError):
-        return (problem.reason or "not in PEM").replace("_", " ").lower()
-    return problem.strerror or str(problem)

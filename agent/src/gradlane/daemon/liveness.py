@@ -5,7 +5,7 @@ An agent that closes its connection is noticed at once, a silent one by its hear
 rest: stopped training processes, and operations that make no progress.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,15 +73,20 @@ class Stall:
     over: bool
 
 
-def stall(waiting: Waiting, idle: float, waits_for: Mapping[int, str | None], patience: float) -> Stall | None:
+def stall(
+    waiting: Waiting, idle: float, waits_for: Mapping[int, str | None], patience: float, left: Collection[int] = ()
+) -> Stall | None:
     """What is wrong with an operation that has made no progress for `idle` seconds, if that is known by now.
 
     `waits_for`: the other workers' oldest operations; `patience`: how long the job waits for a late worker, in s.
-    A worker that has not submitted the operation is late. If it says that it has, and nothing comes from it, datagrams
-    do not get through. Servers wait for workers.
+    `left`: workers that have left the job.
+    A worker that has not submitted the operation is late; one that has left will not. If it says that it has, and
+    nothing comes from it, datagrams do not get through. Servers wait for workers.
     """
     suspects: Iterable[int] = [rank for rank in waiting.ranks if rank in waits_for] or waits_for
     late = [rank for rank in suspects if waits_for[rank] != waiting.what]
+    if (gone := [rank for rank in late if rank in left]) and idle >= SILENT_SECONDS:
+        return Stall(gone, "left the job before it was done", True)
     if late or waiting.processes:
         how = f"did not start it; the job waits {patience:g} s for late workers (job.patience)"
         return Stall(late, how, idle >= patience) if idle >= LATE_SECONDS else None

@@ -43,12 +43,14 @@ class Client(Protocol):
 
 @dataclass(frozen=True)
 class Services:
-    """What all jobs of one address share. `memory`: bytes that each of them has for contributions that wait."""
+    """What all jobs of one address share. `memory`: bytes that each of them has for contributions that wait; `shared`:
+    that its processes may have in common with the agent."""
 
     listener: Listener
     prober: Prober
     transport: Transport
     memory: int
+    shared: int
 
 
 class LocalJob:
@@ -59,7 +61,7 @@ class LocalJob:
         self.rank = rank
         self.failure = ""
         self.over = asyncio.Event()
-        self.peers = Peers(job, rank, services.listener.credentials, self.fail, self._answer)
+        self.peers = Peers(job, rank, services.listener.credentials, self.fail, self._answer, self._notice)
         self._services = services
         self._ended = ended
         self._clients: dict[int, Client] = {}  # by process
@@ -141,9 +143,13 @@ class LocalJob:
         services = self._services
         self._engine = Engine(services.transport, self.job, self.rank, agreement, services.memory)
         self.peers.silence = self._engine.silence
-        self._exchange = exchange = Exchange(self.job, self.rank, self._engine, agreement, self.fail, self.peers.ask)
+        self._exchange = exchange = Exchange(
+            self.job, self.rank, self._engine, agreement, self.fail, self.peers.ask, services.shared
+        )
         await self.peers.reach(Stage.READY, patience)
         for process, client in self._clients.items():
+            if self.over.is_set():
+                return  # the one before was gone already
             exchange.open(process, client.tell)
             content, descriptors = exchange.joined(process)
             client.tell({"op": "joined", "request": self._requests[process], **content}, descriptors)
@@ -154,7 +160,8 @@ class LocalJob:
             extra=self._context(),
         )
         self._tell_algorithms(agreement)
-        self._spawn(self._watch())
+        if not self.over.is_set():
+            self._spawn(self._watch())
 
     async def _local_processes(self, timeout: float) -> None:
         try:
@@ -209,11 +216,11 @@ class LocalJob:
 
     # The data path
 
-    def handle(self, process: int, message: Message, descriptors: list[int]) -> None:
-        """A message of a local process about tensors. Raises ValueError or AgentError, which end the job."""
+    def handle(self, process: int, message: Message) -> "asyncio.Task[None] | None":
+        """A message of a local process about tensors: what answers it, if that takes time. Raises ValueError."""
         if self._exchange is None:
             raise ValueError(f"{message['op']!r} before the job has been joined")
-        self._exchange.handle(process, message, descriptors)
+        return self._exchange.handle(process, message)
 
     def _answer(self, rank: int, question: Message) -> Message:
         if self._exchange is None:
@@ -262,6 +269,8 @@ class LocalJob:
         self._clients[process].tell({"op": "closed", "statistics": self.statistics()})
 
     def _finish(self) -> None:
+        if self.over.is_set():
+            return
         for task in self._tasks:
             if task is not asyncio.current_task():
                 task.cancel()
@@ -306,7 +315,8 @@ class LocalJob:
         if waiting is not None:
             workers = [member.rank for member in self.job.workers if member.rank != self.rank]
             waits_for = {rank: self.peers.waits_for(rank) for rank in workers}
-            found = liveness.stall(waiting, idle, waits_for, self.job.patience)
+            left = [rank for rank in workers if self.peers.has_left(rank)]
+            found = liveness.stall(waiting, idle, waits_for, self.job.patience, left)
         if waiting is None or found is None:
             self._late = ""
             return

@@ -84,6 +84,7 @@ def _configuration(job: Job, rank: int, agreement: Agreement, memory: int, port:
             "buffer": job.transport.buffer,
             "loss_count": len(rows),
             "losses": losses,
+            "critical": round(job.loss.adaptive.critical * 1e6) if job.loss.adaptive else 1_000_000,
             "port": port,
             "multicast": aggregates and job.transport.multicast is not None,
             "memory": memory,
@@ -138,7 +139,7 @@ class Engine:
             if lib.gl_runner_add(self.runner, self.pointer, sender, peers, len(peers), ffi.NULL, ffi.NULL):
                 raise AgentError(f"job {job.name!r}: out of memory")
         except AgentError:
-            self._free()
+            self.close()
             raise
 
     def _receive_groups(self, job: Job, rank: int) -> None:
@@ -152,12 +153,6 @@ class Engine:
                 continue
             self._transport.join(group, own)
             self._groups.append(group)
-
-    def _free(self) -> None:
-        for group in self._groups:
-            self._transport.leave(group)
-        with self._transport.locked():
-            lib.gl_engine_free(self.pointer)
 
     @contextlib.contextmanager
     def locked(self) -> Generator[Any]:
@@ -221,5 +216,9 @@ class Engine:
 
     def close(self) -> None:
         """Ends the job on this host."""
+        with self._transport.locked():
+            lib.gl_engine_leave(self.pointer)
         lib.gl_runner_remove(self.runner, self.pointer)
-        self._free()
+        for group in self._groups:
+            self._transport.leave(group)
+        lib.gl_engine_free(self.pointer)  # it may take long: other jobs go on meanwhile

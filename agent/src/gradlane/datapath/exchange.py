@@ -7,7 +7,7 @@ between the processes and the transport's thread (core/exchange/).
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,8 +64,10 @@ class Exchange:
         agreement: Agreement,
         failed: Callable[[str], None],
         ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]],
+        shared: int,
     ) -> None:
-        """`failed` ends the job; `ask` brings a question to `assign` of rank 0. Raises AgentError."""
+        """`failed` ends the job; `ask` brings a question to `assign` of rank 0; `shared`: bytes that the processes may
+        have in common with the agent. Raises AgentError."""
         self._job = job
         self._rank = rank
         self._engine = engine
@@ -90,7 +92,7 @@ class Exchange:
         if self._pointer == ffi.NULL:
             os.close(self._notify)
             raise AgentError(f"job {job.name!r}: out of memory or file descriptors")
-        self._site = Site(job, rank, engine, agreement, failed, ask, self._pointer)
+        self._site = Site(job, rank, engine, agreement, failed, ask, self._pointer, shared)
         self._tensors, self._groups = Tensors(self._site), Groups(self._site)
         asyncio.get_running_loop().add_reader(self._notify, self._news)
 
@@ -119,8 +121,8 @@ class Exchange:
         opened = self._processes[process]
         return {}, (opened.channel, opened.pipe[1])
 
-    def handle(self, process: int, message: Message, descriptors: Sequence[int]) -> None:
-        """A message of a local process. Raises ValueError or AgentError for what only a faulty one sends."""
+    def handle(self, process: int, message: Message) -> "asyncio.Task[None] | None":
+        """A process' message, one of messages.REQUESTS: what answers it, if that takes time. Raises ValueError."""
         operations: dict[str, Callable[[int, Message], Coroutine[Any, Any, None]]] = {
             "region": self._region,
             "tensor": self._tensor,
@@ -128,36 +130,19 @@ class Exchange:
             "residual": self._residual,
         }
         op = message["op"]
-        if process in self._processes and op in operations:
-            self._site.spawn(self._answer(process, message, operations[op]))
-            return
-        who = f"process {process} of {self._site.name(self._rank)}"
-        try:
-            self._obey(process, message, descriptors)
-        except KeyError as error:
-            raise ValueError(f"{who}: message {op!r} lacks {error}") from error
-        except ValueError as error:
-            raise ValueError(f"{who}: {error}") from error
-
-    def _obey(self, process: int, message: Message, descriptors: Sequence[int]) -> None:
-        op = message["op"]
         if process not in self._processes:
             raise ValueError(f"{op!r} before it has joined")
+        if op in operations:
+            return self._site.spawn(self._answer(process, message, operations[op]))
         if op == "release":
-            self._release(process, int(message["region"]))
+            self._release(process, message["region"])
         elif op == "forget":
-            self._tensors.forget(process, str(message["name"]))
-        elif op == "load":
-            if len(descriptors) != 1:
-                raise ValueError("a residual comes with one descriptor")
-            try:
-                self._tensors.load_residual(process, str(message["name"]), descriptors[0])
-            except ValueError as error:
-                self._reply(process, message, {"error": str(error)})
-            else:
-                self._reply(process, message, {})
+            self._tensors.forget(process, message["name"])
         else:
-            raise ValueError(f"unknown message {op!r}")
+            region = self._processes[process].regions.get(message["region"])
+            self._tensors.load_residual(process, message["name"], region)
+            self._reply(process, message, {})
+        return None
 
     def assign(self, rank: int, question: dict[str, Any]) -> dict[str, Any]:
         """At rank 0: the answer to another rank's question, see Names.assign."""
@@ -223,10 +208,8 @@ class Exchange:
         """A process gets its own mistakes as errors, and the job continues; what ranks disagree about ends it."""
         try:
             await operation(process, message)
-        except (ValueError, TypeError, AgentError) as error:
+        except (ValueError, AgentError) as error:
             self._reply(process, message, {"error": str(error)})
-        except KeyError as error:
-            self._reply(process, message, {"error": f"message {message['op']!r} lacks {error}"})
         except OSError as error:
             self._reply(process, message, {"error": f"{message['op']}: {error.strerror}"})
 
@@ -246,11 +229,11 @@ class Exchange:
         elif failure.kind == lib.GL_FAILURE_PROCESS:
             reason = f"process {failure.process} of {own}: {text}"
         else:
-            reason = f"{own}: {what}: {text}"
+            reason = f"{own}: {what}: {text}" if failure.step else f"{own}: {text}"
         self._site.failed(reason)
 
     async def _region(self, process: int, message: Message) -> None:
-        nbytes = int(message["bytes"])
+        nbytes = message["bytes"]
         if not 0 < nbytes <= MAX_REGION:
             raise ValueError(f"a region of {nbytes} bytes: 1 to {MAX_REGION}")
         descriptor, region = await self._site.create("region", nbytes)
@@ -259,17 +242,19 @@ class Exchange:
         try:
             with self._engine.locked():
                 if lib.gl_exchange_region(self._pointer, process, number, region.pointer, nbytes):
-                    raise ValueError(f"a process has at most {lib.GL_MAX_REGIONS} regions")
+                    raise ValueError(f"a process has at most {lib.GL_MAX_REGIONS} regions, and memory may be out")
             regions[number] = region
             self._reply(process, message, {"region": number}, (descriptor,))
         finally:
             os.close(descriptor)
+            if number not in regions:
+                self._site.give_back(nbytes)
 
     def _release(self, process: int, number: int) -> None:
         with self._engine.locked():
             if lib.gl_exchange_release_region(self._pointer, process, number):
                 raise ValueError(f"it releases region {number}, which it has not or still uses")
-        del self._processes[process].regions[number]
+        self._site.give_back(self._processes[process].regions.pop(number).nbytes)
 
     async def _tensor(self, process: int, message: Message) -> None:
         content, descriptor = await self._tensors.register(process, message)
@@ -279,8 +264,9 @@ class Exchange:
         self._reply(process, message, await self._groups.join(process, message))
 
     async def _residual(self, process: int, message: Message) -> None:
-        descriptor = await self._tensors.residual(process, str(message["name"]))
+        descriptor = await self._tensors.residual(process, message["name"])
         try:
             self._reply(process, message, {}, (descriptor,))
         finally:
+            self._site.give_back(os.fstat(descriptor).st_size)
             os.close(descriptor)

@@ -2,6 +2,7 @@
 """The groups of processes that call collectives together, at an agent."""
 
 import asyncio
+import hashlib
 from typing import Any
 
 from gradlane._core import ffi, lib
@@ -20,8 +21,7 @@ class Groups:
     async def join(self, process: int, message: Message) -> dict[str, Any]:
         """What a process is answered. Raises ValueError, AgentError."""
         job, host = self._site.job, self._site.rank
-        ranks = [int(rank) for rank in message["ranks"]]
-        label, pair = str(message["label"]), bool(message["pair"])
+        ranks, label, pair = message["ranks"], message["label"], message["pair"]
         total = len(job.workers) * job.processes
         if len(set(ranks)) != len(ranks) or not all(0 <= rank < total for rank in ranks):
             raise ValueError(f"group {ranks[:8]}: each rank once, 0 to {total - 1}")
@@ -33,7 +33,7 @@ class Groups:
         members = {k: sorted(rank % job.processes for rank in ranks if rank // job.processes == k) for k in hosts}
         if not pair and (ranks != sorted(ranks) or len({len(local) for local in members.values()}) > 1):
             raise ValueError(f"group {ranks[:8]}: ascending ranks, and the same number of processes on each host")
-        name = f"{'pair' if pair else 'group'} {ranks} {label}".strip()
+        name = f"{'pair' if pair else 'group'} {_named(ranks)} {label}".strip()
         number = await self._site.share(self._known, name, self._form(name, pair, ranks, hosts, members[host]))
         return {"group": number}
 
@@ -62,3 +62,10 @@ class Groups:
                 raise AgentError(f"{name}: out of memory")
         site.numbers[int(lib.GL_FIRST_GROUP) + number] = f"a collective of {name}"
         return number
+
+
+def _named(ranks: list[int]) -> str:
+    """The ranks, or of many the first ones and a digest of all: names go to rank 0, and into each heartbeat."""
+    if len(ranks) <= 8:
+        return str(ranks)
+    return f"{ranks[:4]}... of {len(ranks)} ({hashlib.sha256(repr(ranks).encode()).hexdigest()[:16]})"

@@ -19,8 +19,8 @@ from gradlane.job.agreement import Agreement
 class Site:
     """A job at one of its hosts. `exchange`: the gl_exchange, for calls while the engine is `locked`.
 
-    `failed` ends the job; `ask` brings a question to rank 0. `numbers`: what numbers on the wire stand for, in
-    errors. `tasks` are cancelled when the job ends.
+    `failed` ends the job; `ask` brings a question to rank 0. `shared`: bytes that `create` may make, of which `taken`
+    are in use. `numbers`: what numbers on the wire stand for, in errors. `tasks` are cancelled when the job ends.
     """
 
     job: Job
@@ -30,6 +30,8 @@ class Site:
     failed: Callable[[str], None]
     ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
     exchange: Any
+    shared: int
+    taken: int = 0
     numbers: dict[int, str] = field(default_factory=dict[int, str])
     tasks: set["asyncio.Task[Any]"] = field(default_factory=set["asyncio.Task[Any]"])
 
@@ -62,18 +64,29 @@ class Site:
         return f"{self.numbers.get(key, f'operation {number}')}, step {step}"
 
     async def create(self, what: str, nbytes: int) -> tuple[int, memory.Memory]:
-        """A descriptor of shared memory, and the memory. Raises AgentError.
+        """A descriptor of shared memory, and the memory, until they are given back. Raises AgentError.
 
         It may take seconds, in which this host must still send heartbeats: a thread makes it.
         """
+        if self.taken + nbytes > self.shared:
+            raise AgentError(
+                f"{nbytes} bytes of shared memory: the job has {self.taken} of the {self.shared} that it may have here "
+                "(limits.shared of the agent's file)"
+            )
+        self.taken += nbytes
         making = asyncio.get_running_loop().run_in_executor(None, _make, what, nbytes)
         try:
             return await asyncio.shield(making)
         except OSError as error:
+            self.give_back(nbytes)
             raise AgentError(f"{nbytes} bytes of shared memory: {error.strerror}") from error
         except asyncio.CancelledError:
             making.add_done_callback(_close)
             raise
+
+    def give_back(self, nbytes: int) -> None:
+        """So much of what was created is in use no longer."""
+        self.taken -= nbytes
 
     async def agree(self, kind: str, name: str, shape: Any) -> int:
         """The number of a name, see Names.assign. Raises AgentError, which is the end of the job, if ranks disagree."""

@@ -15,6 +15,7 @@ from gradlane.ipc.messages import Message
 from gradlane.job import elements, partition
 from gradlane.job.loss import Loss
 
+MAX_BYTES = 1 << 40
 REDUCTIONS = {"mean": "GL_MEAN_OF_ARRIVED", "sum": "GL_SUM", "min": "GL_MIN", "max": "GL_MAX", "product": "GL_PRODUCT"}
 
 
@@ -44,12 +45,11 @@ class Tensors:
 
     async def register(self, process: int, message: Message) -> tuple[dict[str, Any], int]:
         """What a process is answered, and a descriptor of the tensor's memory. Raises ValueError, AgentError."""
-        name, dtype, op = str(message["name"]), str(message["dtype"]), str(message["reduction"])
-        count, exact = int(message["elements"]), bool(message["exact"])
-        spans = [(int(start), int(layer)) for start, layer in message["layers"]]
-        elements.bytes_of(dtype)
-        if count < 1:
-            raise ValueError(f"tensor {name!r} of {count} elements")
+        name, dtype, op = message["name"], message["dtype"], message["reduction"]
+        count, exact = message["elements"], message["exact"]
+        spans = [(start, layer) for start, layer in message["layers"]]
+        if not 1 <= count <= MAX_BYTES // elements.bytes_of(dtype):
+            raise ValueError(f"tensor {name!r} of {count} elements: 1 to {MAX_BYTES} bytes")
         if op not in REDUCTIONS or (op == "mean" and not elements.is_float(dtype)):
             raise ValueError(f"reduction {op!r} of {dtype}: there are {', '.join(REDUCTIONS)}, the mean of floats only")
         partition.check_spans(spans, count)
@@ -105,6 +105,7 @@ class Tensors:
         with site.engine.locked():
             refused = lib.gl_exchange_tensor(site.exchange, description)
         if refused:
+            site.give_back(shared.nbytes)
             os.close(descriptor)
             raise AgentError(f"tensor {name!r}: out of memory")
         site.numbers[number] = f"the all-reduce of tensor {name!r}"
@@ -115,8 +116,11 @@ class Tensors:
         tensor = self._of(process, name)
         if len(tensor.users) == 1:
             with self._site.engine.locked():
-                if lib.gl_exchange_release_tensor(self._site.exchange, tensor.number):
-                    raise ValueError(f"tensor {name!r} is in flight, and can't be forgotten")
+                released = lib.gl_exchange_release_tensor(self._site.exchange, tensor.number)
+            if released == ffi.NULL:
+                raise ValueError(f"tensor {name!r} is in flight, and can't be forgotten")
+            lib.gl_tensor_free(released)
+            self._site.give_back(tensor.shared.nbytes)
             os.close(tensor.descriptor)
             del self._known[name]
         tensor.users.discard(process)
@@ -127,31 +131,31 @@ class Tensors:
         descriptor, values = await self._site.create("residual", nbytes)
         try:
             tensor = self._of(process, name)  # it may have been forgotten meanwhile
-            with self._site.engine.locked():
-                busy = lib.gl_exchange_residual(self._site.exchange, tensor.number, values.pointer, False)
-            if busy:
+            if not self._residual(tensor, values.pointer, False):
                 raise ValueError(f"tensor {name!r} is in flight: its residual is known between steps")
         except ValueError:
+            self._site.give_back(nbytes)
             os.close(descriptor)
             raise
         return descriptor
 
-    def load_residual(self, process: int, name: str, descriptor: int) -> None:
-        """Replaces what is owed. Raises ValueError.
-
-        The process made this memory, and may shrink it at any time: it is read, not mapped.
-        """
+    def load_residual(self, process: int, name: str, region: memory.Memory | None) -> None:
+        """Replaces what is owed by what lies in the process' region. Raises ValueError."""
         tensor = self._of(process, name)
-        values = bytearray()
-        while len(values) < tensor.nbytes:
-            chunk = os.pread(descriptor, tensor.nbytes - len(values), len(values))
-            if not chunk:
-                raise ValueError(f"the residual of tensor {name!r} has {len(values)} bytes, not {tensor.nbytes}")
-            values += chunk
-        with self._site.engine.locked():
-            pointer = ffi.from_buffer("uint8_t[]", values)
-            if lib.gl_exchange_residual(self._site.exchange, tensor.number, pointer, True):
-                raise ValueError(f"tensor {name!r} is in flight: its residual can be set between steps")
+        if region is None or region.nbytes < tensor.nbytes:
+            found = "is not there" if region is None else f"has {region.nbytes} bytes"
+            raise ValueError(f"the residual of tensor {name!r} has {tensor.nbytes} bytes, but its region {found}")
+        if not self._residual(tensor, region.pointer, True):
+            raise ValueError(f"tensor {name!r} is in flight: its residual can be set between steps")
+
+    def _residual(self, tensor: _Tensor, values: Any, load: bool) -> bool:
+        """Copies what is owed, a partition at a time: other jobs wait for the lock. False if it is in flight."""
+        partition, left = 0, 1
+        while left > 0:
+            with self._site.engine.locked():
+                left = lib.gl_exchange_residual(self._site.exchange, tensor.number, partition, values, load)
+            partition += 1
+        return left == 0
 
     def close(self) -> None:
         """Closes the descriptors."""

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from gradlane._core import ffi, lib
 from gradlane.datapath.sockets import BUFFER_BYTES
 from gradlane.doctor.findings import OK, WARN, Finding, judge
 
@@ -22,6 +23,13 @@ def checks() -> Iterator[Finding]:
     yield from _buffers()
     yield from _clock()
     yield from _governor()
+    yield Finding(OK, "processors", instructions())
+
+
+def instructions() -> str:
+    """Which instruction sets the C core uses."""
+    built, used = (ffi.string(text).decode() for text in (lib.gl_built_for(), lib.gl_computes_with()))
+    return f"the core is built for {built}" + (f", its loops over elements also for {used}" if used != built else "")
 
 
 def _kernel() -> Iterator[Finding]:

@@ -5,13 +5,16 @@ The agent makes it and seals its size: a process that shrank it would kill the a
 """
 
 import contextlib
+import errno
 import fcntl
 import mmap
 import os
+import sys
 import time
 import weakref
 from bisect import bisect_right, insort
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,6 +58,9 @@ class Memory:
 
 def create(name: str, nbytes: int) -> int:
     """A descriptor of `nbytes` of zeros, sealed. Raises OSError if memory is out."""
+    if nbytes > _available():
+        # The kernel would look for it by ending processes, of whomever.
+        raise OSError(errno.ENOMEM, f"the host has not so much memory (MemAvailable is {_available()} bytes)")
     descriptor = os.memfd_create(f"gradlane-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(descriptor, nbytes)
@@ -65,6 +71,14 @@ def create(name: str, nbytes: int) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _available() -> int:
+    """Bytes that the kernel can give without swapping."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) << 10
+    return sys.maxsize  # before Linux 3.14
 
 
 class Region:

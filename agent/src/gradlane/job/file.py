@@ -6,6 +6,7 @@ The agent and the controller read the same file, so what they must agree on is d
 
 import functools
 import hashlib
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -202,13 +203,21 @@ def is_template(text: str, file_name: str) -> bool:
     return not root.tables("worker") and not root.tables("server")
 
 
-def fill(template: str, workers: Sequence[tuple[str, Address, int]]) -> str:
-    """The text of a job file: the template's with a [[worker]] for each (host, address, processes), in rank order."""
-    tables = [
-        f'[[worker]]\nrank = {rank}\nhost = "{host}"\naddress = "{address}"\nprocesses = {processes}\n'
-        for rank, (host, address, processes) in enumerate(workers)
-    ]
+def fill(template: str, workers: Sequence[tuple[str, str, int]]) -> str:
+    """The text of a job file: the template's with a [[worker]] for each (host, address, processes), in rank order.
+
+    Whatever these are, they become values of these keys; `parse` refuses wrong ones.
+    """
+    tables = [f"[[worker]]\nrank = {rank}\n" + _values(worker) for rank, worker in enumerate(workers)]
     return "\n".join([template, *tables])
+
+
+def _values(worker: Sequence[object]) -> str:
+    """In JSON, of which strings and numbers are TOML."""
+    keys = ("host", "address", "processes")
+    return "".join(
+        f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in zip(keys, worker, strict=True)
+    )
 
 
 def headers(family: int) -> int:

@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gradlane.job.policy import MAX_LAYER, check_disjoint
+from gradlane.job.policy import MAX_LAYER, MAX_RANGES, check_disjoint
 from gradlane.toml_file import Table
 
 MAX_WINDOW = 1_000_000
@@ -55,7 +55,7 @@ def parse(table: Table) -> Loss:
         push=push,
         pull=pull,
         error_feedback=table.boolean("error_feedback", True),
-        classes=_classes(table.tables("classes"), push, pull),
+        classes=_classes(table.tables("classes", MAX_RANGES), push, pull),
         adaptive=_adaptive(table.table("adaptive")) if table.has("adaptive") else None,
     )
     table.finish()

@@ -9,6 +9,7 @@ from gradlane.toml_file import Table
 MAX_LAYER = 65535
 MAX_MAGNITUDE = 255
 MAX_WEIGHT = 100
+MAX_RANGES = 1024  # of layers or magnitudes, as many as a table of the switch holds
 HIGHEST_GRADIENT_CLASS = 6  # 7 is the control class, so that no STOP waits behind the incast that it should end
 
 
@@ -54,8 +55,8 @@ def parse(table: Table) -> Policy:
     """Takes the table apart. Raises the table's error."""
     policy = Policy(
         priority=table.boolean("priority", True),
-        queue_classes=_queue_classes(table.tables("queue_classes")),
-        drop_precedences=_drop_precedences(table.tables("drop_precedences")),
+        queue_classes=_queue_classes(table.tables("queue_classes", MAX_RANGES)),
+        drop_precedences=_drop_precedences(table.tables("drop_precedences", MAX_RANGES)),
         yellow=table.integer("yellow", 1, 7, 2),
         red=table.integer("red", 1, 7, 1),
         weight=table.integer("weight", 1, MAX_WEIGHT, 1),

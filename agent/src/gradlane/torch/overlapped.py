@@ -74,6 +74,7 @@ class OverlappedOptimizer(torch.optim.Optimizer):
                 "are used; put their module into the model"
             )
         parameters = [p for p in self._names if p in self._group_of and p.requires_grad]
+        session.watch(model)
         session.broadcast([*parameters, *model.buffers()])
         self._portions = [Portion(session.bucket(members)) for members in neighbours(parameters, bucket_bytes)]
         self._portion_of = {p: portion for portion in self._portions for p in portion.parameters}

@@ -2,7 +2,10 @@
 """Joins the job of `torch.distributed.init_process_group("gradlane")`, under torchrun or any other launcher.
 
 GRADLANE_JOB names the job file. One without [[worker]] is a template: the ranks then send each other their agents'
-addresses over torch's store, and rank 0 completes it. GRADLANE_SOCKET names the agent's socket.
+addresses over torch's store, and each completes its own copy. GRADLANE_SOCKET names the agent's socket.
+
+Anyone who reaches the store can read and write it, so the job's key is not there, and what is there ends up in no other
+key of the job file.
 """
 
 import json
@@ -10,7 +13,6 @@ import os
 import socket
 from collections import Counter
 from collections.abc import Sequence
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,7 @@ def join(store: Any, rank: int, size: int) -> Connection:
 
 
 def _complete(template: str, store: Any, rank: int, size: int) -> str:
-    """The text of the job file, the same at all ranks. Processes with the same agent are on one host."""
+    """The text of the job file, with the same workers at all ranks. Processes with the same agent are on one host."""
     path = agent_socket.default_path()
     addresses = agent_socket.status(path).get("addresses")
     if not addresses:
@@ -48,17 +50,17 @@ def _complete(template: str, store: Any, rank: int, size: int) -> str:
     if rank == 0:
         places = [tuple(json.loads(store.get(f"agent/{other}"))) for other in range(size)]
         try:
-            answer = {"text": job.fill(template, workers(places))}
+            answer = {"workers": workers(places)}
         except AgentError as error:
             answer = {"error": str(error)}
         store.set("job", json.dumps(answer))
     answer = json.loads(store.get("job"))
     if "error" in answer:
         raise AgentError(answer["error"])
-    return answer["text"]
+    return job.fill(template, answer["workers"])
 
 
-def workers(places: Sequence[tuple[str, str]]) -> list[tuple[str, Any, int]]:
+def workers(places: Sequence[tuple[str, str]]) -> list[tuple[str, str, int]]:
     """(host, address, processes) of each host from (host, address) of each rank. Raises AgentError."""
     hosts: list[tuple[str, str]] = []
     for rank, place in enumerate(places):
@@ -75,6 +77,6 @@ def workers(places: Sequence[tuple[str, str]]) -> list[tuple[str, Any, int]]:
         raise AgentError(f"every host must run the same number of processes, and there are {found}")
     names = Counter(name for name, _ in hosts)
     return [
-        (name if names[name] == 1 else f"{name}-{number}", ip_address(address), counts[name, address])
+        (name if names[name] == 1 else f"{name}-{number}", address, counts[name, address])
         for number, (name, address) in enumerate(hosts)
     ]

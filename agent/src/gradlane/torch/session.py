@@ -46,8 +46,10 @@ class Session:
         """Numbers the layers of a model that will be trained, before it is wrapped.
 
         A model declares its parameters from its input on, so their order numbers the layers. All ranks watch the same
-        models in the same order.
+        models in the same order; one whose parameters are all known already counts once.
         """
+        if all(parameter in self._places for parameter in model.parameters()):
+            return
         for position, parameter in enumerate(model.parameters()):
             self._places.setdefault(parameter, (self._models, position))
         self._models += 1

@@ -4,7 +4,7 @@
 import functools
 import heapq
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -75,6 +75,35 @@ class Event:
     lost: list[int] = field(default_factory=list)
 
 
+class Ledger:
+    """The guarantee of budgets, counted from the datagrams alone: at every STOP, what its message lacks."""
+
+    def __init__(self, tolerated: Callable[[Header], int]) -> None:
+        """`tolerated`: parts per million of a message that may be lost, by its header."""
+        self._tolerated = tolerated
+        self._came: defaultdict[tuple[int, int], set[int]] = defaultdict(set)  # by receiver and message
+        self.results: dict[tuple[int, int, int], bytes] = {}  # by step, owner and slice: what was sent of them
+
+    def delivered(self, to: int, datagram: bytes) -> None:
+        if len(datagram) < HEADER_BYTES:
+            return
+        header = Header.unpack(datagram)
+        if header.kind in (Kind.DATA, Kind.REPAIR) and len(datagram) == HEADER_BYTES + header.length:
+            self._came[to, header.message].add(header.slice)
+
+    def sent(self, source: int, datagram: bytes) -> None:
+        header = Header.unpack(datagram)
+        if header.kind in (Kind.DATA, Kind.REPAIR) and header.flags & Flag.PULL:
+            self.results[header.step, source, header.slice] = datagram[HEADER_BYTES:]
+        if header.kind != Kind.STOP:
+            return
+        bits = np.unpackbits(np.frombuffer(datagram[HEADER_BYTES:], np.uint8), bitorder="little")
+        claimed = {int(k) for k in np.flatnonzero(bits[: header.slices])}
+        assert claimed <= self._came[source, header.message], f"{header} says that more has come than has"
+        most = self._tolerated(header) * header.slices // 1_000_000
+        assert header.slices - len(claimed) <= most, f"{header} ends with more than {most} slices missing"
+
+
 class Cluster:
     """One engine per rank, and the network between them. All times are microseconds of simulated time."""
 
@@ -117,6 +146,11 @@ class Cluster:
         self.loss = (round(push_loss * 1e6), round(pull_loss * 1e6))
         rows = [(0, 65535, *self.loss)] if losses is None else list(losses)
         loss_rows = ffi.new("gl_loss[]", rows)
+        self.ledger = Ledger(
+            lambda header: next(
+                (row[3 if header.flags & Flag.PULL else 2] for row in rows if row[0] <= header.layer <= row[1]), 0
+            )
+        )
         self.element_type, self.reduction = element_type, 1 if mean_of_arrived else 2
         class_ranges, precedence_ranges = (ffi.new("gl_range[]", list(rows or ())) for rows in (classes, precedences))
         for rank in range(self.ranks):
@@ -198,6 +232,7 @@ class Cluster:
 
     def receive(self, rank: int, datagram: bytes, congested: bool = False) -> None:
         """Hands one datagram to an engine, now."""
+        self.ledger.delivered(rank, datagram)
         lib.gl_receive(self.engines[rank], datagram, len(datagram), congested, self.now)
 
     def _trimmed(self, header: Header) -> bool:
@@ -245,6 +280,7 @@ class Cluster:
             for k in range(b.datagrams):
                 datagram = data[k * b.segment : (k + 1) * b.segment]
                 self.tags.append((Header.unpack(datagram), b.tos[k]))
+                self.ledger.sent(rank, datagram)
                 self._deliver(rank, b.to, datagram)
         while (event := lib.gl_next_event(engine)) != ffi.NULL:
             lost = [i for i in range(event.slices) if event.kind == 2 and event.lost[i // 8] >> (i % 8) & 1]

@@ -147,7 +147,7 @@ def test_as_many_records_as_are_allowed_come_back_as_they_came() -> None:
         ("bad_token", {"token": TOKEN ^ 1}),
         ("bad_job", {"job": JOB + 1}),
         ("bad_header", {"version": 2}),
-        ("bad_header", {"flags": 16}),
+        ("bad_header", {"flags": 32}),
         ("bad_source", {"source": 2}),
         ("bad_range", {"slice": 1}),
         ("bad_length", {"length": 0}),

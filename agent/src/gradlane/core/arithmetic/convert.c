@@ -5,11 +5,12 @@
 #include "arithmetic/convert.h"
 
 #include "arithmetic/elements.h"
+#include "arithmetic/instructions.h"
 #include "arithmetic/types.h"
 
 enum { BLOCK = 512 };
 
-void gl_convert(uint8_t *to, unsigned to_type, const uint8_t *from, unsigned from_type, uint64_t elements) {
+GL_CLONES void gl_convert(uint8_t *to, unsigned to_type, const uint8_t *from, unsigned from_type, uint64_t elements) {
     const uint32_t to_item = gl_element_bytes(to_type), from_item = gl_element_bytes(from_type);
     float values[BLOCK];
     for (uint64_t at = 0; at < elements; at += BLOCK) {

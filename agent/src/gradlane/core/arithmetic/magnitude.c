@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "arithmetic/elements.h"
+#include "arithmetic/instructions.h"
 #include "arithmetic/types.h"
 
 enum { BLOCK = 512, LANES = 16, BINS = 4096 };
@@ -33,7 +34,7 @@ static void add_worth(const float *restrict values, size_t n, lanes *restrict to
     *to = sum;
 }
 
-gl_worth gl_contribute(uint8_t *out, const uint8_t *const *sources, unsigned count, unsigned divisor,
+GL_CLONES gl_worth gl_contribute(uint8_t *out, const uint8_t *const *sources, unsigned count, unsigned divisor,
                        const uint8_t *residual, uint64_t elements, unsigned type) {
     const uint32_t item = gl_element_bytes(type);
     const bool changed = count > 1 || residual || out != sources[0];
@@ -69,7 +70,7 @@ static uint32_t order_of(float mean) {
     return bits & 0x7fffffff;
 }
 
-void gl_quantiles(const float *means, uint32_t slices, uint8_t *quantiles) {
+GL_CLONES void gl_quantiles(const float *means, uint32_t slices, uint8_t *quantiles) {
     uint32_t counts[BINS] = {0}, least = UINT32_MAX, most = 0;
     for (uint32_t i = 0; i < slices; i++) {
         const uint32_t order = order_of(means[i]);

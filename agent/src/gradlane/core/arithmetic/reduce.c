@@ -6,6 +6,7 @@
 #include "arithmetic/reduce.h"
 
 #include "arithmetic/elements.h"
+#include "arithmetic/instructions.h"
 #include "arithmetic/types.h"
 
 enum { BLOCK = 512, FOLDED = 4 }; /* elements; sources that one pass takes */
@@ -121,7 +122,7 @@ REDUCE_INTEGER(int8, int8_t)
 REDUCE_INTEGER(int32, int32_t)
 REDUCE_INTEGER(int64, int64_t)
 
-void reduce_slice(uint8_t *result, const uint8_t *const *sources, unsigned count, unsigned reduction, unsigned divisor,
+GL_CLONES void reduce_slice(uint8_t *result, const uint8_t *const *sources, unsigned count, unsigned reduction, unsigned divisor,
                   uint32_t bytes, unsigned element_type) {
     if (count == 1 && divisor <= 1) {
         memmove(result, sources[0], bytes);

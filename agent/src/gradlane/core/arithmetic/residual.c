@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "arithmetic/elements.h"
+#include "arithmetic/instructions.h"
 #include "arithmetic/types.h"
 
 enum { BLOCK = 512 };
@@ -45,7 +46,7 @@ void gl_residual_keep(gl_residual *r, const uint8_t *contribution, uint32_t firs
         if (lost[i / 8] >> (i % 8) & 1) owe(r, first + i, contribution + (uint64_t)(first + i) * r->slice_bytes);
 }
 
-static void subtract(uint8_t *from, const uint8_t *result, uint64_t elements, unsigned type) {
+GL_CLONES static void subtract(uint8_t *from, const uint8_t *result, uint64_t elements, unsigned type) {
     const uint32_t item = gl_element_bytes(type);
     for (uint64_t at = 0; at < elements; at += BLOCK) {
         const size_t n = elements - at < BLOCK ? elements - at : BLOCK;

@@ -4,7 +4,6 @@
  */
 #include "base/heap.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 
 static void place(heap *h, uint32_t at, heap_item *item) {
@@ -26,12 +25,13 @@ static void down(heap *h, uint32_t at, heap_item *item) {
     place(h, at, item);
 }
 
-void heap_put(heap *h, heap_item *item, uint64_t key) {
+bool heap_put(heap *h, heap_item *item, uint64_t key) {
     if (!item->place) {
         if (h->count == h->space) {
-            h->space = h->space ? 2 * h->space : 64;
-            h->items = realloc(h->items, h->space * sizeof *h->items);
-            if (!h->items) abort(); /* what is forgotten would hang the training */
+            const uint32_t space = h->space ? 2 * h->space : 64;
+            heap_item **items = realloc(h->items, space * sizeof *items);
+            if (!items) return false;
+            h->items = items, h->space = space;
         }
         item->key = key;
         up(h, h->count++, item);
@@ -40,6 +40,7 @@ void heap_put(heap *h, heap_item *item, uint64_t key) {
         item->key = key;
         (rises ? up : down)(h, item->place - 1, item);
     }
+    return true;
 }
 
 void heap_remove(heap *h, heap_item *item) {

@@ -5,6 +5,7 @@
 #ifndef GRADLANE_HEAP_H
 #define GRADLANE_HEAP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,7 +22,7 @@ typedef struct {
 /* What an item is a member of. */
 #define container_of(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
 
-void heap_put(heap *h, heap_item *item, uint64_t key); /* or moves it */
+bool heap_put(heap *h, heap_item *item, uint64_t key); /* or moves it, which can't fail; false: memory is out */
 void heap_remove(heap *h, heap_item *item);            /* if it is in there */
 static inline heap_item *heap_first(const heap *h) { return h->count ? h->items[0] : NULL; }
 

@@ -4,6 +4,7 @@
  */
 #include "base/pool.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -16,20 +17,23 @@ struct slab {
     slab *next;
 };
 
-static void grow(pool *p) {
+static bool grow(pool *p) {
     const size_t stride = (sizeof(slot) + p->slice_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     const unsigned more = (unsigned)((SLAB - ALIGNMENT) / stride);
-    slab *s = aligned_alloc(SLAB, SLAB);
     slot **unused = realloc(p->unused, (p->slots + more) * sizeof *unused);
-    if (!s || !unused) abort(); /* a slice that is neither kept nor asked for again would hang the training */
+    if (!unused) return false;
+    p->unused = unused;
+    slab *s = aligned_alloc(SLAB, SLAB);
+    if (!s) return false;
     madvise(s, SLAB, MADV_HUGEPAGE); /* refused by a kernel without them, which is as well */
     s->next = p->slabs, p->slabs = s;
-    p->unused = unused, p->slots += more;
+    p->slots += more;
     for (unsigned i = more; i-- > 0;) unused[p->unused_count++] = (slot *)((uint8_t *)s + ALIGNMENT + i * stride);
+    return true;
 }
 
 slot *slot_new(pool *p) {
-    if (!p->unused_count) grow(p);
+    if (!p->unused_count && !grow(p)) return NULL;
     *p->used += p->slice_bytes;
     return p->unused[--p->unused_count];
 }

@@ -26,7 +26,7 @@ typedef struct {
     slab *slabs;
 } pool;
 
-slot *slot_new(pool *p);
+slot *slot_new(pool *p); /* NULL: memory is out */
 void slot_free(pool *p, slot *s);
 void pool_free(pool *p);
 

@@ -50,6 +50,7 @@ struct gl_channel {
     shared *memory;
     int kicks;
     uint32_t tail;
+    bool busy[GL_SLOTS]; /* a client that takes no notice of completions has no more in flight than others */
 };
 
 gl_channel *gl_channel_new(void *memory, int kicks) {
@@ -72,7 +73,9 @@ int gl_channel_take(gl_channel *c, gl_command *command) {
     }
     if (waiting > GL_SLOTS) return -1;
     memcpy(command, &c->memory->commands[c->tail++ % GL_SLOTS], sizeof *command);
-    return command->slot < GL_SLOTS ? 1 : -1;
+    if (command->slot >= GL_SLOTS || c->busy[command->slot]) return -1;
+    c->busy[command->slot] = true;
+    return 1;
 }
 
 int gl_channel_kicked(const gl_channel *c) {
@@ -80,7 +83,10 @@ int gl_channel_kicked(const gl_channel *c) {
     return read(c->kicks, kicks, sizeof kicks) == 0 ? -1 : 0;
 }
 
-void gl_channel_complete(gl_channel *c, unsigned slot, int ok) { finish(c->memory, slot, ok ? GL_DONE : GL_FAILED); }
+void gl_channel_complete(gl_channel *c, unsigned slot, int ok) {
+    c->busy[slot] = false;
+    finish(c->memory, slot, ok ? GL_DONE : GL_FAILED);
+}
 
 /* The client's end. */
 

@@ -37,7 +37,8 @@ size_t gl_channel_bytes(void);
 typedef struct gl_channel gl_channel;
 gl_channel *gl_channel_new(void *memory, int kicks);
 void gl_channel_free(gl_channel *channel);
-/* Takes the next command: 1, 0 if there is none (then the next one kicks), -1 if the ring makes no sense. */
+/* Takes the next command: 1, 0 if there is none (then the next one kicks), -1 if the ring makes no sense, or the
+ * command's slot is in flight. */
 int gl_channel_take(gl_channel *channel, gl_command *command);
 /* Reads the pipe empty. 0, or -1 if the client's end is closed. */
 int gl_channel_kicked(const gl_channel *channel);

@@ -14,6 +14,8 @@
 #include "tx/trace.h"
 #include "tx/tx.h"
 
+enum { TIMERS = 256 }; /* that are looked at in a turn; the others are due at once in the next */
+
 struct gl_engine {
     job job;
     tx tx;
@@ -25,11 +27,15 @@ struct gl_engine {
 gl_engine *gl_engine_new(const gl_config *config) {
     gl_engine *e = calloc(1, sizeof *e);
     if (!e) return NULL;
-    operations_new(&e->operations, &e->job, &e->tx, &e->rx);
-    if (!job_new(&e->job, config, &operation_upcalls, &e->operations) || !tx_new(&e->tx, &e->job) ||
-        !rx_new(&e->rx, &e->job))
+    if (!operations_new(&e->operations, &e->job, &e->tx, &e->rx) ||
+        !job_new(&e->job, config, &operation_upcalls, &e->operations) || !tx_new(&e->tx, &e->job) || !rx_new(&e->rx, &e->job))
         return gl_engine_free(e), NULL;
     return e;
+}
+
+void gl_engine_leave(gl_engine *e) {
+    e->job.failed = true;
+    job_leave(&e->job);
 }
 
 void gl_engine_free(gl_engine *e) {
@@ -43,7 +49,9 @@ void gl_engine_free(gl_engine *e) {
 
 uint16_t gl_engine_job(const gl_engine *e) { return e->job.config.job; }
 
-int gl_submit(gl_engine *e, const gl_submission *s, uint64_t now) { return operation_submit(&e->operations, s, now); }
+int gl_submit(gl_engine *e, const gl_submission *s, uint64_t now) {
+    return e->job.failed ? -1 : operation_submit(&e->operations, s, now);
+}
 
 /* Of a message that a header speaks of, parts per million. */
 static uint32_t most_lost(const gl_config *c, const uint8_t *h) {
@@ -53,6 +61,7 @@ static uint32_t most_lost(const gl_config *c, const uint8_t *h) {
 void gl_receive(gl_engine *e, const uint8_t *h, uint32_t bytes, int congested, uint64_t now) {
     job *j = &e->job;
     gl_statistics *s = &j->statistics;
+    if (j->failed) return;
     s->datagrams_received++;
     if (bytes < GL_HEADER || h[0] >> 4 != GL_VERSION) {
         s->bad_header++;
@@ -78,7 +87,7 @@ void gl_receive(gl_engine *e, const uint8_t *h, uint32_t bytes, int congested, u
         s->bad_length++;
     else if (!slices || slices > GL_MAX_SLICES || get16(h + GL_AT_SLICE) >= slices)
         s->bad_range++;
-    else if (!item || reduction_of(h[GL_AT_ELEMENT_TYPE]) > GL_PRODUCT || h[GL_AT_FLAGS] >= 2 * GL_FLAG_RETURNED ||
+    else if (!item || reduction_of(h[GL_AT_ELEMENT_TYPE]) > GL_PRODUCT || h[GL_AT_FLAGS] >= 2 * GL_FLAG_CRITICAL ||
              (h[GL_AT_FLAGS] & GL_FLAG_RETURNED && kind != GL_KIND_TRACE))
         s->bad_header++;
     else if (get16(h + GL_AT_BUDGET) > budget_of(most_lost(&j->config, h), slices))
@@ -109,7 +118,8 @@ void gl_receive(gl_engine *e, const uint8_t *h, uint32_t bytes, int congested, u
 }
 
 static void run_timers(gl_engine *e, uint64_t now) {
-    for (heap_item *first; (first = heap_first(&e->job.timers)) && first->key <= now;) {
+    heap_item *first;
+    for (unsigned n = 0; n < TIMERS && (first = heap_first(&e->job.timers)) && first->key <= now && !e->job.failed; n++) {
         timer *t = container_of(first, timer, item);
         timer_stop(&e->job, t);
         if (t->received)
@@ -121,10 +131,12 @@ static void run_timers(gl_engine *e, uint64_t now) {
 
 int gl_transmit(gl_engine *e, gl_batch *b, uint64_t now) {
     run_timers(e, now);
+    if (e->job.failed) return e->job.tenant.waits = false; /* others send by its port */
     return tx_transmit(&e->tx, b, now);
 }
 
 uint64_t gl_deadline(const gl_engine *e, uint64_t now) {
+    if (e->job.failed) return UINT64_MAX;
     const heap_item *first = heap_first(&e->job.timers);
     const uint64_t tx = tx_deadline(&e->tx, now), deadline = first && first->key < tx ? first->key : tx;
     return deadline > now ? deadline : now;
@@ -132,7 +144,7 @@ uint64_t gl_deadline(const gl_engine *e, uint64_t now) {
 
 uint64_t gl_patience(const gl_engine *e) { return tx_patience(&e->tx); }
 
-int gl_engine_has_event(const gl_engine *e) { return e->operations.events != NULL; }
+int gl_engine_has_event(const gl_engine *e) { return has_event(&e->operations); }
 
 gl_event *gl_next_event(gl_engine *e) { return next_event(&e->operations); }
 

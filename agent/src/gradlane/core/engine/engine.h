@@ -20,6 +20,8 @@ typedef struct gl_engine gl_engine;
 
 /* NULL if memory is out or the configuration makes no sense. */
 gl_engine *gl_engine_new(const gl_config *config);
+/* The engine has no part in its port any more, and sends nothing. After that gl_engine_free, which may take long, needs no lock. */
+void gl_engine_leave(gl_engine *engine);
 void gl_engine_free(gl_engine *engine);
 uint16_t gl_engine_job(const gl_engine *engine);
 

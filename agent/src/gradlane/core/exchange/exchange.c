@@ -6,16 +6,18 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "exchange/group.h"
+#include "exchange/joint.h"
 #include "exchange/state.h"
 #include "exchange/tensor.h"
 
-/* A command may be the last that a whole operation waits for. */
-static void take_commands(process *p, uint64_t now) {
+enum { COMMANDS = 64, EVENTS = 256 }; /* of a process, and of the engine, that are taken in a turn */
+
+/* Returns whether there may be more. */
+static bool take_commands(process *p, uint64_t now) {
     gl_exchange *x = p->exchange;
     gl_command c;
-    int got = 0;
-    while (!x->failure.kind && (got = gl_channel_take(p->channel, &c)) > 0) {
+    int got = 1;
+    for (unsigned n = 0; n < COMMANDS && !x->failure.kind && (got = gl_channel_take(p->channel, &c)) > 0; n++) {
         if (c.kind == GL_COMMAND_TENSOR)
             tensor_command(x, p, &c, now);
         else if (c.kind == GL_COMMAND_COLLECTIVE)
@@ -24,20 +26,39 @@ static void take_commands(process *p, uint64_t now) {
             fail(x, GL_FAILURE_PROCESS, p->number, 0, 0, "command %u does not exist", c.kind);
     }
     if (got < 0) fail(x, GL_FAILURE_PROCESS, p->number, 0, 0, "its command ring makes no sense");
-    tensor_work(x, now);
+    return got > 0 && !x->failure.kind;
+}
+
+/* Returns whether some is left. */
+static bool work(gl_exchange *x, uint64_t now) {
+    for (uint64_t worked = 0; worked < WORK_BYTES && !x->failure.kind;) {
+        if (!x->work && !x->moving) return false;
+        if (x->work) worked += tensor_work(x, now);
+        if (x->moving && !x->failure.kind) worked += group_work(x, now);
+    }
+    return !x->failure.kind;
+}
+
+/* A job's turn is bounded, whatever its processes ask for: other jobs wait for it. The rest comes in the next. */
+static void turn(gl_exchange *x, uint64_t now) {
+    bool more = false;
+    for (unsigned k = 0; k < x->config.processes; k++)
+        if (x->processes[k].channel) more |= take_commands(&x->processes[k], now);
+    more |= work(x, now);
+    if (more) eventfd_write(x->again, 1);
 }
 
 static void on_kick(void *context, uint64_t now) {
     process *p = context;
     gl_channel_kicked(p->channel);
-    take_commands(p, now);
+    turn(p->exchange, now);
 }
 
 static void on_again(void *context, uint64_t now) {
     gl_exchange *x = context;
     eventfd_t count;
     eventfd_read(x->again, &count);
-    tensor_work(x, now);
+    turn(x, now);
 }
 
 gl_exchange *gl_exchange_new(gl_runner *runner, gl_engine *engine, const gl_exchange_config *config, int notify) {
@@ -45,6 +66,7 @@ gl_exchange *gl_exchange_new(gl_runner *runner, gl_engine *engine, const gl_exch
     gl_exchange *x = calloc(1, sizeof *x);
     if (!x) return NULL;
     x->config = *config, x->runner = runner, x->engine = engine, x->notify = notify;
+    x->moving_tail = &x->moving;
     for (unsigned k = 0; k < config->processes; k++)
         x->processes[k] = (process){.exchange = x, .number = k, .kicks = -1};
     gl_tolerance_new(&x->tolerance, config->critical, config->threshold, config->window);
@@ -106,11 +128,13 @@ int gl_exchange_release_region(gl_exchange *x, unsigned number, unsigned index) 
 
 void gl_exchange_drain(void *context, gl_engine *engine, uint64_t now) {
     gl_exchange *x = context;
-    (void)now;
-    for (gl_event *event; (event = gl_next_event(engine));) {
+    gl_event *event;
+    for (unsigned n = 0; n < EVENTS && (event = gl_next_event(engine)); n++) {
         if (x->failure.kind) {
             /* Nothing counts any more. */
-        } else if (event->kind == GL_EVENT_MISMATCH)
+        } else if (event->kind == GL_EVENT_FAILED)
+            fail(x, GL_FAILURE_MEMORY, 0, 0, 0, "memory is out");
+        else if (event->kind == GL_EVENT_MISMATCH)
             fail(x, GL_FAILURE_MISMATCH, event->source, event->tensor, event->step, "%u slices", event->slices);
         else if (event->tensor < GL_FIRST_GROUP)
             tensor_event(x, event);
@@ -118,6 +142,7 @@ void gl_exchange_drain(void *context, gl_engine *engine, uint64_t now) {
             group_event(x, event);
         gl_event_free(event);
     }
+    if (work(x, now) || gl_engine_has_event(engine)) eventfd_write(x->again, 1);
 }
 
 const gl_failure *gl_exchange_failure(const gl_exchange *x) { return &x->failure; }

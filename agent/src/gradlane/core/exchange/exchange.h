@@ -99,9 +99,13 @@ int gl_exchange_tensor(gl_exchange *exchange, const gl_tensor *tensor);
 int gl_exchange_group(gl_exchange *exchange, const gl_group *group);
 /* -1 if it is not there or in flight. */
 int gl_exchange_release_region(gl_exchange *exchange, unsigned process, unsigned region);
-int gl_exchange_release_tensor(gl_exchange *exchange, unsigned id);
-/* Copies what is owed of a tensor to `values` (its size), or from there. -1 if it is not there or in flight. */
-int gl_exchange_residual(gl_exchange *exchange, unsigned id, uint8_t *values, int import);
+/* For gl_tensor_free, which needs no lock, as it may take long; NULL if it is not there or in flight. A tensor that is
+ * registered under its number again goes on with its steps. */
+void *gl_exchange_release_tensor(gl_exchange *exchange, unsigned id);
+void gl_tensor_free(void *released);
+/* Copies what is owed of a tensor's partition to `values` (of the tensor), or from there. Returns how many partitions come
+ * after it, -1 if the tensor is in flight, or there is none. */
+int gl_exchange_residual(gl_exchange *exchange, unsigned id, unsigned partition, uint8_t *values, int import);
 
 /* The engine's drain (io.h). */
 void gl_exchange_drain(void *exchange, gl_engine *engine, uint64_t now);

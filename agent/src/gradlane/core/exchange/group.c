@@ -10,14 +10,12 @@
 #include <string.h>
 
 #include "arithmetic/types.h"
+#include "exchange/joint.h"
 #include "wire.h"
 
 void group_free(group *g) {
     if (!g) return;
-    for (joint *j = g->joints, *next; j; j = next) {
-        next = j->next;
-        free(j->scratch_in), free(j->scratch_out), free(j);
-    }
+    for (joint *j = g->joints, *next; j; j = next) next = j->next, joint_free(j);
     free(g->hosts), free(g);
 }
 
@@ -31,7 +29,6 @@ int gl_exchange_group(gl_exchange *x, const gl_group *like) {
     memcpy(g->algorithms, like->algorithms, sizeof g->algorithms);
     g->id = like->id, g->host_count = like->host_count, g->member_count = like->member_count;
     g->pair = like->pair, g->from = like->from, g->to = like->to;
-    g->joints_tail = &g->joints;
     for (unsigned k = 0; k < GL_MAX_PROCESSES; k++) g->member_of[k] = -1;
     for (unsigned i = 0; i < like->member_count; i++) {
         if (like->members[i] >= x->config.processes) return group_free(g), -1;
@@ -51,8 +48,6 @@ static bool locate(process *p, unsigned index, uint64_t offset, uint64_t bytes, 
     *in = r, *at = r->memory + offset;
     return true;
 }
-
-static unsigned size_of(const group *g) { return (unsigned)g->host_count * g->member_count; }
 
 /* Blocks of `elements` that a member's `in` and `out` have; 0: none is needed. */
 static void blocks_of(const group *g, unsigned collective, unsigned *in, unsigned *out) {
@@ -111,117 +106,22 @@ static bool take_memory(const gl_exchange *x, const group *g, process *p, const 
     return of->in + in_blocks * bytes <= of->out || of->out + out_blocks * bytes <= of->in;
 }
 
-static void copy(gl_exchange *x, uint8_t *to, const uint8_t *from, uint64_t bytes) {
-    if (to == from) return;
-    memcpy(to, from, bytes);
-    x->statistics.copied_bytes += bytes;
+/* Its bytes are moved, or it is submitted, when its turn comes. */
+static void queue(gl_exchange *x, joint *j, uint8_t stage) {
+    j->stage = stage;
+    j->next_moving = NULL;
+    *x->moving_tail = j;
+    x->moving_tail = &j->next_moving;
 }
 
-/* The host's blocks of an all-to-all are ordered by host, local sender, receiver's place; `bytes` of each. */
-static void transpose(gl_exchange *x, const group *g, joint *j, uint64_t bytes, bool out) {
-    const unsigned local = g->member_count;
-    for (unsigned host = 0; host < g->host_count; host++)
-        for (unsigned from = 0; from < local; from++)
-            for (unsigned to = 0; to < local; to++) {
-                const uint64_t block = ((uint64_t)host * local + from) * local + to;
-                if (out)
-                    copy(x, j->parts[to].out + (host * local + from) * bytes, j->out + block * bytes, bytes);
-                else
-                    copy(x, j->scratch_in + block * bytes, j->parts[from].in + (host * local + to) * bytes, bytes);
-            }
+static void unqueue(gl_exchange *x) {
+    if (!(x->moving = x->moving->next_moving)) x->moving_tail = &x->moving;
 }
 
-static bool scratch(gl_exchange *x, const group *g, uint8_t **memory, uint64_t bytes) {
-    *memory = malloc(bytes);
-    if (!*memory) fail(x, GL_FAILURE_MEMORY, 0, GL_FIRST_GROUP + g->id, 0, "memory is out");
-    return *memory != NULL;
-}
-
-static int root_member(const gl_exchange *x, const group *g, const joint *j) {
-    return j->root / x->config.processes == x->config.host ? g->member_of[j->root % x->config.processes] : -1;
-}
-
-/* Brings the members' contributions together into j->in, and chooses where the result goes, j->out. */
-static bool gather(gl_exchange *x, const group *g, joint *j) {
-    const uint64_t bytes = j->elements * gl_element_bytes(j->element_type);
-    const unsigned local = g->member_count, size = size_of(g);
-    const int root = root_member(x, g, j);
-    const uint8_t *sources[GL_MAX_PROCESSES];
-    for (unsigned i = 0; i < local; i++) sources[i] = j->parts[i].in;
-    j->in = j->parts[0].in, j->out = j->parts[0].out;
-    switch (j->collective) {
-        case GL_BROADCAST:
-            if (root >= 0) {
-                copy(x, j->parts[root].out, j->parts[root].in, bytes);
-                j->out = j->parts[root].out;
-            }
-            j->in = j->out;
-            return true;
-        case GL_REDUCE:
-            if (root >= 0) j->out = j->parts[root].out;
-            else if (!scratch(x, g, &j->scratch_out, bytes)) return false;
-            else j->out = j->scratch_out;
-            break;
-    }
-    if (local == 1) return true;
-    switch (j->collective) {
-        case GL_ALL_REDUCE:
-        case GL_REDUCE:
-            reduce_local(j->out, sources, local, j->reduction, j->elements, j->element_type);
-            j->in = j->out;
-            break;
-        case GL_REDUCE_SCATTER:
-            if (!scratch(x, g, &j->scratch_in, bytes * size) || !scratch(x, g, &j->scratch_out, bytes * local)) return false;
-            reduce_local(j->scratch_in, sources, local, j->reduction, j->elements * size, j->element_type);
-            j->in = j->scratch_in, j->out = j->scratch_out;
-            break;
-        case GL_ALL_GATHER:
-            if (!scratch(x, g, &j->scratch_in, bytes * local)) return false;
-            for (unsigned i = 0; i < local; i++) copy(x, j->scratch_in + i * bytes, sources[i], bytes);
-            j->in = j->scratch_in;
-            break;
-        case GL_ALL_TO_ALL:
-            if (!scratch(x, g, &j->scratch_in, bytes * size * local) || !scratch(x, g, &j->scratch_out, bytes * size * local))
-                return false;
-            transpose(x, g, j, bytes, false);
-            j->in = j->scratch_in, j->out = j->scratch_out;
-            break;
-    }
-    return true;
-}
-
-/* Gives each member its part of the result. */
-static void scatter(gl_exchange *x, const group *g, joint *j) {
-    const uint64_t bytes = j->elements * gl_element_bytes(j->element_type);
-    const unsigned local = g->member_count;
-    if (local == 1) return;
-    for (unsigned i = 0; i < local; i++)
-        switch (j->collective) {
-            case GL_ALL_REDUCE:
-            case GL_BROADCAST: copy(x, j->parts[i].out, j->out, bytes); break;
-            case GL_ALL_GATHER: copy(x, j->parts[i].out, j->out, bytes * size_of(g)); break;
-            case GL_REDUCE_SCATTER: copy(x, j->parts[i].out, j->out + i * bytes, bytes); break;
-        }
-    if (j->collective == GL_ALL_TO_ALL) transpose(x, g, j, bytes, true);
-}
-
-/* What a host's members alone make of it: the operation between hosts would be one of a single host. */
-static void settle_alone(gl_exchange *x, const group *g, joint *j) {
-    const uint64_t bytes = j->elements * gl_element_bytes(j->element_type);
-    if (g->pair) { /* both ends are here */
-        const bool first_sends = j->parts[0].in != NULL;
-        copy(x, j->parts[first_sends].out, j->parts[!first_sends].in, bytes);
-    } else if (j->in != j->out)
-        copy(x, j->out, j->in, bytes * (j->collective == GL_ALL_GATHER || j->collective == GL_REDUCE_SCATTER ? g->member_count
-                                       : j->collective == GL_ALL_TO_ALL ? size_of(g) * g->member_count : 1));
-}
-
-static void joint_done(gl_exchange *x, group *g, joint *j) {
-    if (!g->pair) scatter(x, g, j);
-    joint **at = &g->joints;
-    while (*at != j) at = &(*at)->next;
-    *at = j->next;
-    if (!j->next) g->joints_tail = at;
+static void joint_done(gl_exchange *x, joint *j) {
+    group *g = j->group;
+    *(j->before ? &j->before->next : &g->joints) = j->next;
+    *(j->next ? &j->next->before : &g->last) = j->before;
     x->under_way--;
     x->statistics.completed++;
     x->statistics.elements += j->elements;
@@ -232,7 +132,7 @@ static void joint_done(gl_exchange *x, group *g, joint *j) {
         if (of->out_region) of->out_region->users--;
         completed(x, k, of->slot);
     }
-    free(j->scratch_in), free(j->scratch_out), free(j);
+    joint_free(j);
 }
 
 static unsigned size_class(uint64_t bytes) {
@@ -240,50 +140,68 @@ static unsigned size_class(uint64_t bytes) {
     return class < GL_SIZE_CLASSES ? class : GL_SIZE_CLASSES - 1;
 }
 
-/* Elements of a block that one submission may carry: a message of it has at most GL_MAX_SLICES slices. Of a ring all slices
- * are one message; otherwise of an all-reduce each aggregator has a part of its own. */
+/* Elements of a block that one submission may carry: a message of it has at most GL_MAX_SLICES slices (of a ring all slices
+ * are one message; otherwise of an all-reduce each aggregator has a part of its own), and it takes no longer than a turn. */
 static uint64_t most_elements(const gl_exchange *x, const group *g, const joint *j, unsigned algorithm) {
     const unsigned aggregators = x->config.servers ? x->config.servers : g->host_count;
     const unsigned parts = j->collective == GL_ALL_REDUCE && algorithm == GL_DIRECT ? aggregators : 1;
-    return (uint64_t)GL_MAX_SLICES * parts * (x->config.slice_bytes / gl_element_bytes(j->element_type));
+    const uint32_t item = gl_element_bytes(j->element_type), per_slice = x->config.slice_bytes / item;
+    const uint64_t slices = SUBMISSION_MOST / x->config.slice_bytes, most = (uint64_t)GL_MAX_SLICES * parts;
+    return (most < slices ? most : slices) * per_slice;
 }
 
-/* Submits the operation between hosts, in as many parts as it needs. */
-static void begin(gl_exchange *x, group *g, joint *j, uint64_t now) {
-    const uint32_t item = gl_element_bytes(j->element_type);
+/* The operation between hosts, in as many submissions as it needs. Their numbers are given in the order of the group's calls. */
+static void divide(const gl_exchange *x, joint *j) {
+    group *g = j->group;
     const unsigned local = g->member_count;
-    uint64_t block = j->elements; /* elements of a host's block */
-    if (j->collective == GL_REDUCE_SCATTER || j->collective == GL_ALL_GATHER) block *= local;
-    if (j->collective == GL_ALL_TO_ALL) block *= (uint64_t)local * local;
-    const unsigned algorithm = j->collective == GL_ALL_REDUCE ? g->algorithms[size_class(block * item)] : GL_DIRECT;
-    const uint64_t most = most_elements(x, g, j, algorithm);
-    const bool pair = g->pair, sends = j->collective == GL_SEND;
+    j->block = j->elements;
+    if (j->collective == GL_REDUCE_SCATTER || j->collective == GL_ALL_GATHER) j->block *= local;
+    if (j->collective == GL_ALL_TO_ALL) j->block *= (uint64_t)local * local;
+    const uint64_t bytes = j->block * gl_element_bytes(j->element_type);
+    j->algorithm = j->collective == GL_ALL_REDUCE ? g->algorithms[size_class(bytes)] : GL_DIRECT;
+    j->most = most_elements(x, g, j, j->algorithm);
+    j->steps = j->open = (unsigned)((j->block + j->most - 1) / j->most);
     j->step = g->step + 1;
-    j->steps = j->open = (unsigned)((block + most - 1) / most);
     g->step += j->open;
-    for (uint64_t first = 0; first < block; first += most) {
-        const gl_submission s = {
-            .step = j->step + (uint32_t)(first / most), .tensor = (uint16_t)(GL_FIRST_GROUP + g->id),
-            .collective = j->collective, .element_type = j->element_type, .reduction = j->reduction,
-            .algorithm = (uint8_t)algorithm,
-            .root = (uint16_t)((pair ? (sends ? g->to : g->from) : j->root) / x->config.processes),
-            .group_size = g->host_count, .group = g->hosts, .elements = block - first < most ? block - first : most,
-            .stride = block * item, .in = j->in ? j->in + first * item : NULL, .out = j->out ? j->out + first * item : NULL};
-        if (!submit(x, &s, now)) return;
-    }
 }
 
-static void start(gl_exchange *x, group *g, joint *j, uint64_t now) {
-    if (g->pair)
-        j->in = j->parts[0].in, j->out = j->parts[0].out;
-    else if (!gather(x, g, j))
-        return;
-    if (g->host_count > 1) {
-        begin(x, g, j, now);
-        return;
+/* Submits the next part. Returns its bytes. */
+static uint64_t submit_next(gl_exchange *x, joint *j, uint64_t now) {
+    const group *g = j->group;
+    const uint32_t item = gl_element_bytes(j->element_type);
+    const uint64_t first = j->submitted * j->most, elements = j->block - first < j->most ? j->block - first : j->most;
+    const bool sends = j->collective == GL_SEND;
+    const gl_submission s = {
+        .step = j->step + j->submitted, .tensor = (uint16_t)(GL_FIRST_GROUP + g->id),
+        .collective = j->collective, .element_type = j->element_type, .reduction = j->reduction,
+        .algorithm = j->algorithm,
+        .root = (uint16_t)((g->pair ? (sends ? g->to : g->from) : j->root) / x->config.processes),
+        .group_size = g->host_count, .group = g->hosts, .elements = elements,
+        .stride = j->block * item, .in = j->in ? j->in + first * item : NULL, .out = j->out ? j->out + first * item : NULL};
+    if (++j->submitted == j->steps) unqueue(x); /* before it can be completed */
+    submit(x, &s, now);
+    return elements * item;
+}
+
+uint64_t group_work(gl_exchange *x, uint64_t now) {
+    joint *j = x->moving;
+    if (j->stage == SUBMITTING) return submit_next(x, j, now) + SUBMISSION_BYTES;
+    const uint64_t worked = joint_move(x, j);
+    if (worked) return worked;
+    switch (j->stage) {
+        case GATHERING: j->stage = j->group->host_count > 1 ? SUBMITTING : SETTLING; break;
+        case SETTLING: j->stage = SCATTERING; break;
+        default:
+            unqueue(x);
+            joint_done(x, j);
     }
-    settle_alone(x, g, j);
-    joint_done(x, g, j);
+    return 0;
+}
+
+static void start(gl_exchange *x, joint *j) {
+    if (!joint_prepare(x, j)) return;
+    if (j->group->host_count > 1) divide(x, j);
+    queue(x, j, GATHERING);
 }
 
 static bool alike(const joint *j, const gl_command *c, bool pair) {
@@ -291,17 +209,17 @@ static bool alike(const joint *j, const gl_command *c, bool pair) {
            (j->reduction == c->reduction || !gl_is_reduction(c->collective)) && j->elements == c->elements;
 }
 
-static joint *joint_of(gl_exchange *x, group *g, const gl_command *c, uint32_t sequence, uint64_t now) {
-    joint *j = g->joints;
-    while (j && j->sequence != sequence) j = j->next;
-    if (j) return j;
-    j = calloc(1, sizeof *j + g->member_count * sizeof *j->parts);
+static joint *joint_new(gl_exchange *x, group *g, const gl_command *c, uint64_t now) {
+    joint *j = calloc(1, sizeof *j + g->member_count * sizeof *j->parts);
     if (!j) return NULL;
-    j->since = now, j->sequence = sequence, j->collective = c->collective, j->element_type = c->element_type;
+    j->since = now, j->sequence = g->sequence++, j->collective = c->collective, j->element_type = c->element_type;
     j->reduction = gl_is_reduction(c->collective) ? c->reduction : GL_SUM;
-    j->root = c->root, j->elements = c->elements;
-    *g->joints_tail = j;
-    g->joints_tail = &j->next;
+    j->root = c->root, j->elements = c->elements, j->group = g;
+    j->before = g->last;
+    *(g->last ? &g->last->next : &g->joints) = j;
+    g->last = j;
+    for (unsigned i = 0; i < g->member_count; i++)
+        if (!g->next_of[i]) g->next_of[i] = j;
     x->under_way++;
     x->statistics.submitted++;
     return j;
@@ -318,7 +236,7 @@ void group_command(gl_exchange *x, process *p, const gl_command *c, uint64_t now
         return;
     }
     const int member = g->member_of[p->number];
-    joint *j = joint_of(x, g, c, g->sequences[member]++, now);
+    joint *j = g->next_of[member] ? g->next_of[member] : joint_new(x, g, c, now);
     if (!j) {
         fail(x, GL_FAILURE_MEMORY, 0, GL_FIRST_GROUP + g->id, 0, "memory is out");
     } else if (!alike(j, c, g->pair)) {
@@ -327,10 +245,11 @@ void group_command(gl_exchange *x, process *p, const gl_command *c, uint64_t now
              "%llu elements of type %u", c->collective, c->target, (unsigned long long)c->elements, c->element_type,
              j->collective, (unsigned long long)j->elements, j->element_type);
     } else {
+        g->next_of[member] = j->next;
         j->parts[member] = memory;
         if (memory.in_region) memory.in_region->users++;
         if (memory.out_region) memory.out_region->users++;
-        if (++j->arrived == g->member_count) start(x, g, j, now);
+        if (++j->arrived == g->member_count) start(x, j);
     }
 }
 
@@ -339,7 +258,7 @@ void group_event(gl_exchange *x, const gl_event *event) {
     if (event->kind != GL_EVENT_COMPLETED || !g) return;
     for (joint *j = g->joints; j; j = j->next)
         if (j->open && event->step - j->step < j->steps) {
-            if (--j->open == 0) joint_done(x, g, j);
+            if (--j->open == 0) queue(x, j, SCATTERING);
             return;
         }
 }

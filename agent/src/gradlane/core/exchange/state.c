@@ -12,8 +12,6 @@
 #include "arithmetic/reduce.h"
 #include "arithmetic/types.h"
 
-enum { PIECE = 1 << 20 }; /* bytes that reduce_slice is given at a time */
-
 void fail(gl_exchange *x, unsigned kind, unsigned process, uint32_t tensor, uint32_t step, const char *format, ...) {
     if (x->failure.kind) return;
     x->failure.kind = kind, x->failure.process = process, x->failure.tensor = tensor, x->failure.step = step;

@@ -13,6 +13,11 @@
 
 typedef struct tensor tensor;
 typedef struct group group;
+typedef struct joint joint;
+
+/* Bytes. What is done before the network and other jobs are served again, about a millisecond; of that at a time; what one
+ * submission is counted for; and the most that it may have, as the engine takes it at once. */
+enum { WORK_BYTES = 4 << 20, PIECE = 1 << 20, SUBMISSION_BYTES = 64 << 10, SUBMISSION_MOST = 16 << 20 };
 
 typedef struct {
     uint8_t *memory; /* NULL: none */
@@ -32,11 +37,13 @@ struct gl_exchange {
     gl_exchange_config config;
     gl_runner *runner;
     gl_engine *engine;
-    int notify, again; /* `again`: an eventfd that calls for more of the work that is left */
+    int notify, again; /* `again`: an eventfd that calls for what a turn has left */
     process processes[GL_MAX_PROCESSES];
     tensor *tensors[GL_MAX_TENSORS];
     group *groups[GL_MAX_GROUPS];
     tensor *work; /* tensors whose partitions are to be prepared and submitted */
+    joint *moving, **moving_tail; /* with bytes to move, or to be submitted */
+    uint32_t steps[GL_MAX_TENSORS]; /* of tensors that have been released: of the next one of their number */
     gl_tolerance tolerance;
     gl_failure failure;
     gl_exchange_statistics statistics;

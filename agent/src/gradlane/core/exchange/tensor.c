@@ -14,16 +14,14 @@
 #include "arithmetic/types.h"
 #include "wire.h"
 
-enum { WORK_BYTES = 4 << 20 }; /* prepared at a time: about a millisecond */
-
 void tensor_free(tensor *t) {
     if (!t) return;
     for (unsigned i = 0; i < t->count; i++) {
-        free(t->partitions[i].layers);
+        free(t->partitions[i].layers), free(t->partitions[i].missed);
         gl_residual_free(&t->partitions[i].residual);
     }
     if (t->own_memory) free(t->gathered);
-    free(t);
+    free(t->magnitudes), free(t->means), free(t);
 }
 
 static bool lossy(const gl_tensor *like, const gl_partition *p) {
@@ -33,13 +31,17 @@ static bool lossy(const gl_tensor *like, const gl_partition *p) {
 static bool partition_new(const gl_exchange *x, const tensor *t, partition *p, const gl_tensor *like,
                           const gl_partition *is, const uint16_t *layers) {
     const uint64_t bytes = is->elements * gl_element_bytes(t->element_type);
+    const bool owes = lossy(like, is) && t->feedback;
     p->is = *is;
     p->lossy = lossy(like, is);
+    /* A worker without the result could not tell what of the mean of what arrived stands for what it has lost. */
+    p->reduction = owes && is->pull_loss && t->reduction == GL_MEAN_OF_ARRIVED ? GL_MEAN : t->reduction;
     p->slices = (uint32_t)((bytes + x->config.slice_bytes - 1) / x->config.slice_bytes);
     p->layers = malloc(p->slices * sizeof *p->layers);
     if (!p->layers) return false;
     memcpy(p->layers, layers, p->slices * sizeof *p->layers);
-    return !p->lossy || !t->feedback || !gl_residual_new(&p->residual, bytes, x->config.slice_bytes);
+    if (owes && is->pull_loss && !(p->missed = calloc((p->slices + 63) / 64, sizeof *p->missed))) return false;
+    return !owes || !gl_residual_new(&p->residual, bytes, x->config.slice_bytes);
 }
 
 /* Partitions must cover the tensor in order. */
@@ -59,6 +61,7 @@ int gl_exchange_tensor(gl_exchange *x, const gl_tensor *like) {
     if (!t) return -1;
     t->id = like->id, t->element_type = like->element_type, t->reduction = like->reduction;
     t->feedback = like->feedback, t->elements = like->elements, t->result = like->result;
+    t->step = x->steps[t->id];
     memcpy(t->contributions, like->contributions, x->config.processes * sizeof *t->contributions);
     const uint16_t *layers = like->layers;
     bool exact = true;
@@ -82,28 +85,27 @@ int gl_exchange_tensor(gl_exchange *x, const gl_tensor *like) {
     return 0;
 }
 
-int gl_exchange_release_tensor(gl_exchange *x, unsigned id) {
-    if (id >= GL_MAX_TENSORS || !x->tensors[id] || x->tensors[id]->present) return -1;
-    tensor_free(x->tensors[id]);
+void *gl_exchange_release_tensor(gl_exchange *x, unsigned id) {
+    tensor *t = id < GL_MAX_TENSORS ? x->tensors[id] : NULL;
+    if (!t || t->present) return NULL;
     x->tensors[id] = NULL;
-    return 0;
+    x->steps[id] = t->step; /* what comes under its number goes on from there: its last operation may still serve repairs */
+    return t;
 }
 
-int gl_exchange_residual(gl_exchange *x, unsigned id, uint8_t *values, int import) {
+void gl_tensor_free(void *released) { tensor_free(released); }
+
+int gl_exchange_residual(gl_exchange *x, unsigned id, unsigned index, uint8_t *values, int import) {
     tensor *t = id < GL_MAX_TENSORS ? x->tensors[id] : NULL;
-    if (!t || t->open) return -1; /* what only some processes have submitted has not begun */
+    if (!t || t->open || index >= t->count) return -1; /* what only some processes have submitted has not begun */
+    partition *p = &t->partitions[index];
     const uint32_t item = gl_element_bytes(t->element_type);
-    for (unsigned i = 0; i < t->count; i++) {
-        partition *p = &t->partitions[i];
-        uint8_t *at = values + p->is.first * item;
-        if (!p->residual.slices) {
-            if (!import) memset(at, 0, p->is.elements * item);
-        } else if (import)
-            gl_residual_import(&p->residual, at);
-        else
-            gl_residual_export(&p->residual, at);
-    }
-    return 0;
+    uint8_t *at = values + p->is.first * item;
+    if (p->residual.slices)
+        import ? gl_residual_import(&p->residual, at) : gl_residual_export(&p->residual, at);
+    else if (!import)
+        memset(at, 0, p->is.elements * item);
+    return (int)(t->count - index - 1);
 }
 
 static void finish(gl_exchange *x, tensor *t) {
@@ -128,65 +130,75 @@ static void rank_slices(const gl_exchange *x, const partition *p, const float *m
     }
 }
 
-/* Returns the bytes that were worked on. `magnitudes`: of every slice; left alone where nothing may be lost. */
-static uint64_t prepare(gl_exchange *x, tensor *t, partition *p, uint8_t *magnitudes, float *means) {
+static bool is_mean(const tensor *t) { return t->reduction == GL_MEAN || t->reduction == GL_MEAN_OF_ARRIVED; }
+
+/* Contributions of which nothing may be lost. Returns the bytes of them that were combined, a piece at most. */
+static uint64_t combine(gl_exchange *x, tensor *t, const partition *p) {
     const unsigned processes = x->config.processes;
-    const uint32_t item = gl_element_bytes(t->element_type), per_slice = x->config.slice_bytes / item;
-    const uint64_t begin = p->is.first * item;
+    const uint32_t item = gl_element_bytes(t->element_type);
+    const uint64_t at = p->is.first * item + t->done, left = p->is.elements * item - t->done;
+    const uint64_t bytes = processes == 1 || left < PIECE ? left : PIECE;
     const uint8_t *sources[GL_MAX_PROCESSES];
-    if (!p->lossy) {
-        if (processes == 1) return 0;
-        for (unsigned k = 0; k < processes; k++) sources[k] = t->contributions[k] + begin;
-        reduce_local(t->gathered + begin, sources, processes, t->reduction, p->is.elements, t->element_type);
-        x->statistics.copied_bytes += p->is.elements * item;
-        return p->is.elements * item * processes;
-    }
-    const bool mean = t->reduction == GL_MEAN || t->reduction == GL_MEAN_OF_ARRIVED;
-    double squares = 0;
-    for (uint32_t slice = 0; slice < p->slices; slice++) {
-        const uint64_t first = (uint64_t)slice * per_slice, left = p->is.elements - first;
-        const uint64_t offset = begin + first * item;
-        for (unsigned k = 0; k < processes; k++) sources[k] = t->contributions[k] + offset;
-        const uint8_t *owed = p->residual.owed ? gl_residual_take(&p->residual, slice) : NULL;
-        const gl_worth worth = gl_contribute(t->gathered + offset, sources, processes, mean ? processes : 1, owed,
-                                             left < per_slice ? left : per_slice, t->element_type);
-        means[slice] = worth.mean;
-        squares += worth.squares;
-    }
-    rank_slices(x, p, means, magnitudes);
-    gl_tolerance_observe(&x->tolerance, t->step, squares);
-    if (processes > 1) x->statistics.copied_bytes += p->is.elements * item;
-    return p->is.elements * item * processes;
+    t->done += bytes;
+    if (processes == 1) return 0;
+    for (unsigned k = 0; k < processes; k++) sources[k] = t->contributions[k] + at;
+    reduce_local(t->gathered + at, sources, processes, t->reduction, bytes / item, t->element_type);
+    x->statistics.copied_bytes += bytes;
+    return bytes * processes;
 }
 
-/* Returns the bytes that were worked on. */
-static uint64_t begin_partition(gl_exchange *x, tensor *t, unsigned index, uint64_t now) {
-    partition *p = &t->partitions[index];
-    uint8_t *magnitudes = p->lossy ? malloc(p->slices) : NULL;
-    float *means = p->lossy ? malloc(p->slices * sizeof *means) : NULL;
-    uint64_t worked = 0;
-    if (p->lossy && (!magnitudes || !means)) {
-        fail(x, GL_FAILURE_MEMORY, 0, t->id * GL_MAX_PARTITIONS, t->step, "memory is out");
-    } else {
-        worked = prepare(x, t, p, magnitudes, means);
-        const uint64_t offset = p->is.first * gl_element_bytes(t->element_type);
-        if (alone(x)) {
-            if (t->result != t->gathered)
-                memcpy(t->result + offset, t->gathered + offset, p->is.elements * gl_element_bytes(t->element_type));
-            partition_done(x, t);
-        } else {
-            const gl_submission s = {
-                .step = t->step, .tensor = (uint16_t)(t->id * GL_MAX_PARTITIONS + index),
-                .collective = GL_ALL_REDUCE, .algorithm = p->is.algorithm, .element_type = t->element_type,
-                .reduction = t->reduction, .elements = p->is.elements, .in = t->gathered + offset,
-                .out = t->result + offset, .layers = p->layers, .magnitudes = magnitudes,
-                .push_loss = p->lossy ? gl_tolerance_loss(&x->tolerance, p->is.push_loss) : 0,
-                .pull_loss = p->lossy ? gl_tolerance_loss(&x->tolerance, p->is.pull_loss) : 0};
-            submit(x, &s, now);
-        }
+/* Contributions with what is owed to them, and their worth. As `combine`. */
+static uint64_t contribute(gl_exchange *x, tensor *t, partition *p) {
+    const unsigned processes = x->config.processes;
+    const uint32_t item = gl_element_bytes(t->element_type), per_slice = x->config.slice_bytes / item;
+    const uint64_t begin = p->is.first * item, end = p->is.elements * item, from = t->done;
+    const uint8_t *sources[GL_MAX_PROCESSES];
+    for (uint32_t slice = (uint32_t)(from / x->config.slice_bytes); t->done < end && t->done - from < PIECE; slice++) {
+        const uint64_t first = (uint64_t)slice * per_slice, left = p->is.elements - first;
+        const uint64_t offset = begin + first * item, elements = left < per_slice ? left : per_slice;
+        for (unsigned k = 0; k < processes; k++) sources[k] = t->contributions[k] + offset;
+        const uint8_t *owed = p->residual.owed ? gl_residual_take(&p->residual, slice) : NULL;
+        const gl_worth worth = gl_contribute(t->gathered + offset, sources, processes, is_mean(t) ? processes : 1, owed,
+                                             elements, t->element_type);
+        t->means[slice] = worth.mean;
+        t->squares += worth.squares;
+        t->done += elements * item;
+        if (alone(x) && t->result != t->gathered) memcpy(t->result + offset, t->gathered + offset, elements * item);
     }
-    free(magnitudes), free(means);
-    return worked;
+    if (processes > 1) x->statistics.copied_bytes += t->done - from;
+    return (t->done - from) * processes;
+}
+
+/* Of a partition that is prepared. */
+static void submit_partition(gl_exchange *x, tensor *t, unsigned index, uint64_t now) {
+    const partition *p = &t->partitions[index];
+    const uint64_t offset = p->is.first * gl_element_bytes(t->element_type);
+    if (p->lossy) {
+        rank_slices(x, p, t->means, t->magnitudes);
+        gl_tolerance_observe(&x->tolerance, t->step, t->squares);
+    }
+    if (alone(x)) {
+        partition_done(x, t);
+        return;
+    }
+    const gl_submission s = {
+        .step = t->step, .tensor = (uint16_t)(t->id * GL_MAX_PARTITIONS + index),
+        .collective = GL_ALL_REDUCE, .algorithm = p->is.algorithm, .critical = x->tolerance.critical, .element_type = t->element_type,
+        .reduction = p->reduction, .elements = p->is.elements, .in = t->gathered + offset,
+        .out = t->result + offset, .layers = p->layers, .magnitudes = p->lossy ? t->magnitudes : NULL,
+        .push_loss = p->lossy ? gl_tolerance_loss(&x->tolerance, p->is.push_loss) : 0,
+        .pull_loss = p->lossy ? gl_tolerance_loss(&x->tolerance, p->is.pull_loss) : 0};
+    submit(x, &s, now);
+}
+
+/* Where the worth of the slices of the partition that is next goes. False: memory is out, which fails the job. */
+static bool make_room(gl_exchange *x, tensor *t, const partition *p) {
+    if (t->done || !p->lossy) return true;
+    free(t->magnitudes), free(t->means);
+    t->magnitudes = malloc(p->slices), t->means = malloc(p->slices * sizeof *t->means), t->squares = 0;
+    if (t->magnitudes && t->means) return true;
+    fail(x, GL_FAILURE_MEMORY, 0, t->id * GL_MAX_PARTITIONS, t->step, "memory is out");
+    return false;
 }
 
 /* The front layers' work first: the next forward pass begins with them. */
@@ -197,17 +209,16 @@ static tensor **most_urgent(gl_exchange *x) {
     return best;
 }
 
-void tensor_work(gl_exchange *x, uint64_t now) {
-    uint64_t worked = 0;
-    while (x->work && !x->failure.kind) {
-        if (worked >= WORK_BYTES) {
-            eventfd_write(x->again, 1);
-            return;
-        }
-        tensor **at = most_urgent(x), *t = *at;
-        if (t->begun + 1 == t->count) *at = t->next; /* before it can be completed, and begin anew */
-        worked += begin_partition(x, t, t->begun++, now);
-    }
+uint64_t tensor_work(gl_exchange *x, uint64_t now) {
+    tensor **at = most_urgent(x), *t = *at;
+    partition *p = &t->partitions[t->begun];
+    if (!make_room(x, t, p)) return 0;
+    const uint64_t worked = p->lossy ? contribute(x, t, p) : combine(x, t, p);
+    if (t->done < p->is.elements * gl_element_bytes(t->element_type)) return worked;
+    if (t->begun + 1 == t->count) *at = t->next; /* before it can be completed, and begin anew */
+    t->done = 0;
+    submit_partition(x, t, t->begun++, now);
+    return worked + SUBMISSION_BYTES;
 }
 
 void tensor_command(gl_exchange *x, process *p, const gl_command *c, uint64_t now) {
@@ -227,9 +238,20 @@ void tensor_command(gl_exchange *x, process *p, const gl_command *c, uint64_t no
     if (++t->arrived < x->config.processes) return;
     t->step++;
     if (t->step > x->statistics.step) x->statistics.step = t->step;
-    t->begun = 0, t->open = t->count;
+    t->begun = 0, t->done = 0, t->open = t->count;
     t->next = x->work;
     x->work = t;
+}
+
+/* Where a result was lost the own contribution is in its place; but what is owed is not to count twice. */
+static void apply_nothing(const gl_exchange *x, partition *p, uint8_t *result, uint64_t bytes) {
+    for (uint32_t word = 0; word < (p->slices + 63) / 64; word++) {
+        for (uint64_t both = p->missed[word] & p->residual.lost[word]; both; both &= both - 1) {
+            const uint64_t at = (word * 64ull + (unsigned)__builtin_ctzll(both)) * x->config.slice_bytes;
+            memset(result + at, 0, bytes - at < x->config.slice_bytes ? bytes - at : x->config.slice_bytes);
+        }
+        p->missed[word] = 0;
+    }
 }
 
 void tensor_event(gl_exchange *x, const gl_event *event) {
@@ -239,9 +261,13 @@ void tensor_event(gl_exchange *x, const gl_event *event) {
     partition *p = &t->partitions[index];
     const uint64_t offset = p->is.first * gl_element_bytes(t->element_type);
     if (event->kind == GL_EVENT_COMPLETED) {
+        if (p->missed) apply_nothing(x, p, t->result + offset, p->is.elements * gl_element_bytes(t->element_type));
         /* The mean of what arrived stood for what did not: only the difference is owed. */
-        if (t->reduction == GL_MEAN_OF_ARRIVED) gl_residual_subtract(&p->residual, t->result + offset, t->element_type);
+        if (p->reduction == GL_MEAN_OF_ARRIVED) gl_residual_subtract(&p->residual, t->result + offset, t->element_type);
         partition_done(x, t);
+    } else if (event->kind == GL_EVENT_MISSED && p->missed) {
+        for (uint32_t i = 0, slice = event->first_slice; i < event->slices; i++, slice++)
+            p->missed[slice / 64] |= (uint64_t)(event->lost[i / 8] >> (i % 8) & 1) << (slice % 64);
     } else if (event->kind == GL_EVENT_LOST && p->residual.slices) {
         gl_residual_keep(&p->residual, t->gathered + offset, event->first_slice, event->slices, event->lost);
         x->statistics.kept_slices += event->lost_slices;

@@ -12,8 +12,10 @@ typedef struct {
     gl_partition is;
     uint32_t slices;
     uint16_t *layers;
+    uint8_t reduction;
     bool lossy;
     gl_residual residual;
+    uint64_t *missed; /* of the operation in flight, slices whose results were lost; NULL: none may be, or nothing is owed */
 } partition;
 
 struct tensor {
@@ -28,13 +30,19 @@ struct tensor {
     uint32_t step;
     unsigned count, begun, open; /* partitions: all; submitted; not yet completed */
     partition partitions[GL_MAX_PARTITIONS];
+    /* Of the partition that is being prepared: bytes that are done, and of its slices so far: */
+    uint64_t done;
+    uint8_t *magnitudes;
+    float *means;
+    double squares;
     uint64_t since, present;     /* when the first process of this step came; a bit for each that has */
     unsigned arrived;
     uint16_t slots[GL_MAX_PROCESSES];
 };
 
 void tensor_command(gl_exchange *x, process *p, const gl_command *c, uint64_t now);
-void tensor_work(gl_exchange *x, uint64_t now);
+/* A piece of what the most urgent tensor has left. Returns about how many bytes it took. */
+uint64_t tensor_work(gl_exchange *x, uint64_t now);
 void tensor_event(gl_exchange *x, const gl_event *event);
 void tensor_free(tensor *t);
 

@@ -19,6 +19,8 @@
 #define UDP_GRO 104
 #endif
 
+enum { FULL_WAIT = 100 }; /* us until a full socket is tried again */
+
 /* The messages of a batch. */
 typedef struct {
     struct mmsghdr messages[GL_BATCH];
@@ -72,7 +74,7 @@ void send_batch(outlet *out, const gl_batch *b) {
     unsigned most = most_segments(out, b);
     for (unsigned sent = 0; sent < b->datagrams;) {
         prepare(out, b, sent, most, &o);
-        const int done = sendmmsg(out->fd, o.messages, o.count, 0);
+        const int done = sendmmsg(out->fd, o.messages, o.count, MSG_DONTWAIT);
         for (int i = 0; i < done; i++) sent += o.runs[i];
         if (done >= 0) continue;
         if (o.runs[0] > 1 && (errno == EIO || errno == EINVAL || errno == EMSGSIZE)) {
@@ -82,7 +84,14 @@ void send_batch(outlet *out, const gl_batch *b) {
             most = 1;
             continue;
         }
-        out->errors += o.runs[0], out->last_error = errno;
+        out->last_error = errno;
+        if (errno == EAGAIN) {
+            /* The interface is slower than its engine was told. Others wait for this thread: what is left counts as lost. */
+            out->full_until = gl_now() + FULL_WAIT;
+            out->errors += b->datagrams - sent;
+            return;
+        }
+        out->errors += o.runs[0];
         sent += o.runs[0];
     }
 }

@@ -20,8 +20,10 @@ typedef struct {
     bool segmentation; /* until the interface has refused it for good */
     uint64_t unsegmented, errors;
     int last_error;
+    uint64_t full_until; /* the socket's buffer is full: no batch before */
 } outlet;
 
+/* Never waits. What the kernel does not take is lost, as in the network. */
 void send_batch(outlet *out, const gl_batch *batch);
 
 typedef uint8_t receive_buffer[RECEIVE_BYTES];

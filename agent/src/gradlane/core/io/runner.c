@@ -238,7 +238,8 @@ static void transmit(gl_runner *r) {
         some = false;
         for (unsigned i = 0; i < r->served_count; i++) {
             served *s = &r->served[i];
-            if (!s->engine || !gl_transmit(s->engine, r->batch, gl_now())) continue;
+            const uint64_t now = gl_now();
+            if (!s->engine || s->out.full_until > now || !gl_transmit(s->engine, r->batch, now)) continue;
             send_batch(&s->out, r->batch);
             r->counts.sent += r->batch->datagrams;
             some = true;
@@ -257,7 +258,9 @@ static void hand_out_events(gl_runner *r) {
 static uint64_t time_to_wait(const gl_runner *r, uint64_t now) {
     uint64_t deadline = UINT64_MAX;
     for (unsigned i = 0; i < r->served_count; i++) {
-        const uint64_t its = r->served[i].engine ? gl_deadline(r->served[i].engine, now) : UINT64_MAX;
+        const served *s = &r->served[i];
+        uint64_t its = s->engine ? gl_deadline(s->engine, now) : UINT64_MAX;
+        if (its < s->out.full_until) its = s->out.full_until;
         if (its < deadline) deadline = its;
     }
     return deadline == UINT64_MAX ? deadline : deadline > now ? deadline - now : 0;

@@ -33,6 +33,7 @@ typedef struct {
     uint64_t buffer;                      /* bytes that a port of the fabric holds; queues may grow to half of it */
     uint32_t loss_count;
     const gl_loss *losses;                /* loss classes; the first that holds a layer is its class, no loss without one */
+    uint32_t critical;                    /* of what they tolerate, in critical phases of the training: parts per million */
     uint8_t multicast;                    /* this aggregator sends results to its multicast group, not to each worker */
     gl_port *port;                        /* that this host's jobs share; NULL: one of its own */
     uint32_t weight;                      /* of this job beside others at a port; 0: 1 */

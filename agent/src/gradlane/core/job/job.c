@@ -66,12 +66,19 @@ bool job_new(job *j, const gl_config *config, const upcalls *up, void *above) {
     return c->classes && c->precedences && c->losses && j->counts && join(j);
 }
 
+void job_leave(job *j) {
+    gl_port *port = j->tenant.port;
+    if (!port) return;
+    port_leave(&j->tenant);
+    j->tenant.port = NULL;
+    if (!j->config.port) gl_port_free(port);
+}
+
 void job_free(job *j) {
     free(j->timers.items);
     pool_free(&j->pool);
     for (control *c = j->controls, *next; c; c = next) next = c->next, free(c);
     free((void *)j->config.classes), free((void *)j->config.precedences), free((void *)j->config.losses);
-    if (j->tenant.port) port_leave(&j->tenant);
-    if (!j->config.port) gl_port_free(j->tenant.port);
+    job_leave(j);
     free(j->tenant.sharers), free(j->counts);
 }

@@ -37,6 +37,7 @@ typedef struct {
     uint64_t kept; /* bytes of contributions that wait */
     control *controls, **controls_tail;
     gl_statistics statistics;
+    bool failed;       /* memory was out: the job is over, and does nothing any more */
     gl_counts *counts; /* by rank, then multicast; within by loss class, then what has none */
     const upcalls *up;
     void *above;
@@ -45,6 +46,7 @@ typedef struct {
 /* Takes its own copies of the configuration's lists. False: memory is out, or the configuration makes no sense. What it has
  * taken is given back by job_free in any case. */
 bool job_new(job *j, const gl_config *config, const upcalls *up, void *above);
+void job_leave(job *j); /* its port, which others may share */
 void job_free(job *j);
 
 static inline gl_counts *counts_of(const job *j, unsigned rank, uint32_t loss_class) {
@@ -55,7 +57,11 @@ static inline bool has_memory(const job *j, uint64_t slices) {
     return j->kept + slices * j->config.slice_bytes <= j->config.memory;
 }
 static inline bool is_set(const timer *t) { return t->item.place; }
-static inline void timer_set(job *j, timer *t, uint64_t at) { heap_put(&j->timers, &t->item, at); }
+/* What is forgotten would hang the training, so the job ends where memory is out. */
+static inline void queue_put(job *j, heap *h, heap_item *item, uint64_t key) {
+    if (!heap_put(h, item, key)) j->failed = true;
+}
+static inline void timer_set(job *j, timer *t, uint64_t at) { queue_put(j, &j->timers, &t->item, at); }
 static inline void timer_stop(job *j, timer *t) { heap_remove(&j->timers, &t->item); }
 
 #endif

@@ -31,4 +31,9 @@ static inline uint32_t tolerated(const gl_config *c, uint32_t loss_class, bool p
     return pull ? c->losses[loss_class].pull : c->losses[loss_class].push;
 }
 
+/* What of it is tolerated in a critical phase of the training. */
+static inline uint32_t tolerated_critical(const gl_config *c, uint32_t loss) {
+    return (uint32_t)((uint64_t)loss * c->critical / 1000000);
+}
+
 #endif

@@ -17,10 +17,11 @@ typedef struct {
     void (*stopped)(void *above, struct tx_message *m, const uint8_t *received);
     /* A message begins to come: it gets the link that it is of, or none yet. False: it is refused, which has been counted. */
     bool (*attach)(void *above, struct rx_message *m, uint64_t now);
-    /* A slice that was awaited has arrived, or is lost for good. Both may end the operation, and the message's part in it. */
+    /* A slice that was awaited has arrived; a message is over, and what has not arrived of it is lost for good. Both may end the
+     * operation, and the message's part in it. */
     void (*arrived)(void *above, struct rx_message *m, uint32_t slice, uint16_t layer, const uint8_t *payload,
                     uint32_t length);
-    void (*lost)(void *above, struct rx_message *m, uint32_t slice);
+    void (*lost)(void *above, struct rx_message *m);
 } upcalls;
 
 #endif

@@ -49,8 +49,12 @@ static void finish(operations *all, node *n, uint32_t i, const rx_message *fresh
     const uint32_t length = length_of(&j->config, n, i);
     const uint64_t offset = (uint64_t)i * j->config.slice_bytes;
     uint8_t *out = n->out ? n->out + offset : NULL;
+    if (count && n->to_count && !(n->results[i] = slot_new(&j->pool))) {
+        j->failed = true;
+        return;
+    }
     if (count) {
-        uint8_t *result = n->to_count ? (n->results[i] = slot_new(&j->pool))->bytes : out;
+        uint8_t *result = n->to_count ? n->results[i]->bytes : out;
         reduce_slice(result, sources, count, reduction_of(o->plan.encoding), n->divisor ? n->divisor : count, length,
                      type_of(o->plan.encoding));
         if (n->to_count && out) memcpy(out, result, length);
@@ -91,10 +95,29 @@ static void on_arrived(void *above, rx_message *m, uint32_t slice, uint16_t laye
         rx_keep(all->job, m, slice, payload, length);
 }
 
-static void on_lost(void *above, rx_message *m, uint32_t slice) {
-    const segment *s = find_segment(m->link, slice);
-    const uint32_t i = slice - s->start;
-    if (last_awaited(s->node, i)) finish(above, s->node, i, m, NULL, true);
+/* What did not count of a worker's contribution, or did not come of a result. `received`: a bit for each slice. */
+static void tell_lost(operations *all, const operation *o, const link *l, const uint8_t *received) {
+    uint32_t arrived = 0;
+    for (uint32_t i = 0; i < l->slices; i++) arrived += received[i >> 3] >> (i & 7) & 1;
+    if (arrived == l->slices || !o->local) return;
+    gl_event *event = add_event(all, l->pull ? GL_EVENT_MISSED : GL_EVENT_LOST, o, l->slices);
+    if (!event) return;
+    event->first_slice = l->segments[0].node->first;
+    event->lost_slices = l->slices - arrived;
+    for (uint32_t i = 0; i < l->slices; i++)
+        if (!(received[i >> 3] >> (i & 7) & 1)) event->lost[i >> 3] |= (uint8_t)(1 << (i & 7));
+}
+
+/* Its words as bytes: hosts are little-endian, as elements on the wire are. */
+static const uint8_t *arrived_of(const rx_message *m) { return (const uint8_t *)m->arrived; }
+
+static void on_lost(void *above, rx_message *m) {
+    if (m->link->pull) tell_lost(above, m->operation, m->link, arrived_of(m));
+    for (uint32_t slice = 0; m->link && slice < m->slices; slice++) {
+        if (test_bit(m->arrived, slice)) continue;
+        const segment *s = find_segment(m->link, slice);
+        if (last_awaited(s->node, slice - s->start)) finish(above, s->node, slice - s->start, m, NULL, true);
+    }
 }
 
 /* Told once of each rank: the sender goes on, and there is nothing new in what comes. */
@@ -102,6 +125,7 @@ static void mismatch(operations *all, operation *o, const rx_message *m) {
     if (test_bit(o->mismatched, m->source)) return;
     set_bit(o->mismatched, m->source);
     gl_event *event = add_event(all, GL_EVENT_MISMATCH, o, 0);
+    if (!event) return;
     event->source = m->source, event->slices = m->slices;
 }
 
@@ -124,6 +148,7 @@ static void take_early(operations *all, operation *o, rx_message *m) {
         rx_detach(all->job, m);
         return;
     }
+    if (m->complete && m->link->pull) tell_lost(all, o, m->link, arrived_of(m));
     for (uint32_t slice = 0; slice < m->slices; slice++) {
         const segment *s = find_segment(m->link, slice);
         node *n = s->node;
@@ -180,12 +205,16 @@ static bool begin(operations *all, operation *o, uint64_t now) {
     operation_insert(all, o);
     o->planned = true, o->since = now;
     o->open = 1; /* one more until all of it is in flight */
-    if (!nodes_begin(o)) return false;
-    for (link *l = o->plan.outgoing; l; l = l->next) {
-        if (!(l->sent = tx_message_new(all->tx, &o->plan, l))) return false;
+    bool fits = nodes_begin(o);
+    for (link *l = o->plan.outgoing; l && fits; l = l->next) {
+        if (!(l->sent = tx_message_new(all->tx, &o->plan, l))) {
+            fits = false;
+            break;
+        }
         o->unstopped++;
         o->open += l->sent->reads_own;
     }
+    if (!fits) return !(all->job->failed = true); /* others may send to what is only half there */
     for (link *l = o->plan.outgoing; l; l = l->next) tx_begin(all->tx, l->sent);
     rx_message *m = o->early;
     o->early = NULL;
@@ -248,6 +277,8 @@ static bool on_attach(void *above, rx_message *m, uint64_t now) {
     }
     if (o->planned) {
         if (!take_link(all, o, m)) return s->bad_range++, false;
+        if (is_server(c) && m->flags & GL_FLAG_CRITICAL) /* of the workers, the most cautious counts */
+            o->plan.pull_loss = tolerated_critical(c, tolerated(c, o->plan.loss_class, true));
     } else {
         m->operation = o;
         m->next_early = o->early;
@@ -255,18 +286,6 @@ static bool on_attach(void *above, rx_message *m, uint64_t now) {
     }
     expect_streams(all, m, now);
     return true;
-}
-
-/* What did not count of a worker's contribution. */
-static void tell_lost(operations *all, const operation *o, const link *l, const uint8_t *received) {
-    uint32_t arrived = 0;
-    for (uint32_t i = 0; i < l->slices; i++) arrived += received[i >> 3] >> (i & 7) & 1;
-    if (arrived == l->slices) return;
-    gl_event *event = add_event(all, GL_EVENT_LOST, o, l->slices);
-    event->first_slice = l->segments[0].node->first;
-    event->lost_slices = l->slices - arrived;
-    for (uint32_t i = 0; i < l->slices; i++)
-        if (!(received[i >> 3] >> (i & 7) & 1)) event->lost[i >> 3] |= (uint8_t)(1 << (i & 7));
 }
 
 static void on_stopped(void *above, tx_message *m, const uint8_t *received) {

@@ -33,17 +33,19 @@ typedef struct {
     rx *rx;
     operation *buckets[OPERATIONS];
     gl_event *events, **events_tail;
+    gl_event *failed; /* what is told when memory is out; NULL: it has been */
 } operations;
 
 /* What the sender and the receiver call, with `operations`. */
 extern const upcalls operation_upcalls;
 
-void operations_new(operations *all, job *j, tx *x, rx *r);
+bool operations_new(operations *all, job *j, tx *x, rx *r); /* false: memory is out; operations_free is called in any case */
 void operations_free(operations *all);
 
 /* As gl_submit (engine.h). */
 int operation_submit(operations *all, const gl_submission *s, uint64_t now);
 gl_event *next_event(operations *all);
+bool has_event(const operations *all);
 int operation_oldest(const operations *all, uint64_t now, gl_waiting *waiting);
 
 #endif

@@ -53,28 +53,39 @@ void operation_free(operations *all, operation *o) {
     free(o);
 }
 
-void operations_new(operations *all, job *j, tx *x, rx *r) {
+bool operations_new(operations *all, job *j, tx *x, rx *r) {
     all->job = j, all->tx = x, all->rx = r;
     all->events_tail = &all->events;
+    all->failed = calloc(1, sizeof *all->failed);
+    if (all->failed) all->failed->kind = GL_EVENT_FAILED;
+    return all->failed;
 }
 
 void operations_free(operations *all) {
     for (unsigned i = 0; i < OPERATIONS; i++)
         while (all->buckets[i]) operation_free(all, all->buckets[i]);
     for (gl_event *event; (event = next_event(all));) gl_event_free(event);
+    gl_event_free(all->failed);
 }
 
 gl_event *add_event(operations *all, uint32_t kind, const operation *o, uint32_t slices) {
     gl_event *event = calloc(1, sizeof *event + (slices + 7) / 8);
-    if (!event) abort(); /* a completion that is never told would hang the training */
+    if (!event) {
+        all->job->failed = true;
+        return NULL;
+    }
     event->kind = kind, event->step = o->plan.step, event->tensor = o->plan.tensor, event->slices = slices;
     *all->events_tail = event;
     all->events_tail = &event->next;
     return event;
 }
 
+bool has_event(const operations *all) { return all->events || (all->job->failed && all->failed); }
+
 gl_event *next_event(operations *all) {
-    gl_event *event = all->events;
+    gl_event *event = all->job->failed ? all->failed : NULL;
+    if (event) return all->failed = NULL, event; /* first of all: nothing else counts any more */
+    event = all->events;
     if (event && !(all->events = event->next)) all->events_tail = &all->events;
     return event;
 }

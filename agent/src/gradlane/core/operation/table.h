@@ -12,6 +12,7 @@ operation *operation_new(uint32_t step, uint16_t tensor); /* in no bucket yet; N
 void operation_insert(operations *all, operation *o);
 void operation_free(operations *all, operation *o);
 void results_free(job *j, node *n); /* what a node has sent on */
+/* NULL: memory is out, and the job over. */
 gl_event *add_event(operations *all, uint32_t kind, const operation *o, uint32_t slices);
 
 static inline operation *operation_of(const plan *p) { return container_of(p, operation, plan); }

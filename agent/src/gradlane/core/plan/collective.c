@@ -303,7 +303,7 @@ bool plan_worker(plan *to, const gl_config *c, const gl_submission *s) {
     builder p = {.c = c, .plan = to, .group = s->group, .size = s->group ? s->group_size : c->workers};
     while (rank_of(&p, p.me) != c->rank) p.me++;
     p.reduction = gl_is_reduction(s->collective) ? s->reduction : 0;
-    to->step = s->step, to->tensor = s->tensor;
+    to->step = s->step, to->tensor = s->tensor, to->critical = s->critical;
     to->encoding = (uint8_t)(s->element_type | p.reduction << 4);
     if (!take_facts(to, c, s, whole(c, bytes).slices * (has_blocks(s->collective) ? p.size : 1))) return false;
     make(&p, s, bytes);

@@ -67,6 +67,7 @@ typedef struct plan {
     uint32_t step;
     uint16_t tensor;
     uint8_t encoding;    /* the header's element_type */
+    bool critical;       /* pushes say that the training is in a critical phase */
     uint32_t loss_class, push_loss, pull_loss;
     uint16_t *layers;    /* by slice */
     uint8_t *magnitudes; /* NULL: all 255 */

@@ -23,6 +23,7 @@ typedef struct {
     uint32_t step;
     uint16_t tensor; /* with the step unique among what is in flight */
     uint8_t collective, algorithm, element_type, reduction;
+    uint8_t critical; /* the phase of the training, for servers; the losses below are this rank's in that phase */
     uint16_t root;   /* BROADCAST, REDUCE: rank; SEND, RECEIVE: the other side */
     uint16_t group_size;
     const uint16_t *group; /* ranks of workers, ascending; NULL: all of them */

@@ -52,13 +52,24 @@ bool port_take(tenant *t, uint64_t now) {
     return true;
 }
 
+static uint64_t due_after(const gl_port *port, double bytes, uint64_t now) {
+    return next_due(port->queue_time, port->next_send, now, bytes, USABLE * port->rate);
+}
+
+/* Answers that took all of a slow link would ask in vain for what waits behind them: they put off a paced batch by no more
+ * than the one before it took. */
 void port_spend(gl_port *port, double bytes, uint64_t now) {
-    port->next_send = next_due(port->queue_time, port->next_send, now, bytes, USABLE * port->rate);
+    if (port->next_send <= now) port->latest = now + port->turn;
+    const uint64_t due = due_after(port, bytes, now);
+    port->next_send = due < port->latest ? due : port->latest;
 }
 
 void port_sent(tenant *t, double bytes, uint64_t now) {
+    gl_port *port = t->port;
     t->waits = false;
-    t->port->sent_share = t->sent_share;
+    port->sent_share = t->sent_share;
     t->sent_share += bytes / t->weight;
-    port_spend(t->port, bytes, now);
+    port->next_send = due_after(port, bytes, now);
+    port->turn = (uint64_t)(bytes / (USABLE * port->rate));
+    port->latest = port->next_send + port->turn;
 }

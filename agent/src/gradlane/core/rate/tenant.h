@@ -20,6 +20,7 @@ struct gl_port {
     uint64_t receive_bytes;
     double rate, queue_time;         /* bytes per us; us */
     uint64_t next_send;
+    uint64_t turn, latest;           /* us that the last paced batch takes; until when the next one is put off, at most */
     double sent_share;               /* of the job that sent last, before that */
     double weight;                   /* of the jobs that something comes in of */
     double share, told_share;        /* of the streams of a weight of one, bytes per us */
@@ -49,7 +50,7 @@ void port_join(tenant *t);
 void port_leave(tenant *t);
 bool port_take(tenant *t, uint64_t now); /* whether it may send now; if not, it waits */
 void port_sent(tenant *t, double bytes, uint64_t now);
-void port_spend(gl_port *port, double bytes, uint64_t now); /* sent without waiting: the next ones wait longer */
+void port_spend(gl_port *port, double bytes, uint64_t now); /* sent without waiting: the next ones wait longer, within bounds */
 
 /* A rank is going to send. share_grow comes after all of them. */
 void share_expect(tenant *t, unsigned rank, bool multicast, uint64_t now);

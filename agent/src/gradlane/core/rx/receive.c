@@ -57,8 +57,7 @@ static void complete(rx *x, rx_message *m) {
     if (missing > budget) j->statistics.budget_violations++; /* counted apart from the decision that completed it */
     answer(x, m, GL_KIND_STOP, m->arrived);
     /* What is lost may be the last that the operation has waited for. */
-    for (uint32_t i = 0; missing && m->link && i < m->slices; i++)
-        if (!test_bit(m->arrived, i)) j->up->lost(j->above, m, i);
+    if (missing && m->link) j->up->lost(j->above, m);
 }
 
 /* What is missing for sure: everything once the sender is through, otherwise the holes below the highest slice and what
@@ -118,7 +117,7 @@ static rx_message *find_message(rx *x, unsigned source, const uint8_t *h, uint64
     if (m && (!m->complete || m->operation)) return j->statistics.bad_message++, NULL;
     m = calloc(1, sizeof *m);
     if (!m) return j->statistics.no_memory++, NULL;
-    m->id = id, m->source = (uint16_t)source, m->flags = h[GL_AT_FLAGS] & (GL_FLAG_PULL | GL_FLAG_MULTICAST);
+    m->id = id, m->source = (uint16_t)source, m->flags = h[GL_AT_FLAGS] & (GL_FLAG_PULL | GL_FLAG_MULTICAST | GL_FLAG_CRITICAL);
     m->step = get32(h + GL_AT_STEP), m->tensor = get16(h + GL_AT_TENSOR);
     m->slices = get16(h + GL_AT_SLICES), m->budget = get16(h + GL_AT_BUDGET);
     m->encoding = h[GL_AT_ELEMENT_TYPE], m->layer = get16(h + GL_AT_LAYER);
@@ -132,7 +131,7 @@ static rx_message *find_message(rx *x, unsigned source, const uint8_t *h, uint64
 
 /* After a slice's arrival or its loss became known. Once all have been seen there is nothing to wait for; `news`: that may
  * just have become so, which happens once, so that one BITMAP goes at once and further ones when repairs have had their time. */
-static void proceed(rx *x, rx_message *m, bool news, uint64_t now) {
+static inline void proceed(rx *x, rx_message *m, bool news, uint64_t now) {
     if (all_seen(m) && (news || m->slices - m->received <= m->budget))
         check(x, m, now);
     else if (m->end_seen || holes(m) > m->budget)

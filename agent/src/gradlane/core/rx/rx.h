@@ -59,7 +59,7 @@ void report_arrival(rx *x, unsigned source, const uint8_t *h, uint32_t bytes, bo
 
 /* There may be room now for what there was none. */
 void rx_resume(rx *x, rx_message *m, uint64_t now);
-/* Keeps a contribution that has to wait. */
+/* Keeps a contribution that has to wait; where memory is out, the job ends. */
 void rx_keep(job *j, rx_message *m, uint32_t slice, const uint8_t *payload, uint32_t length);
 /* Drops it, if it is kept. */
 static inline void rx_drop(job *j, rx_message *m, uint32_t slice) {

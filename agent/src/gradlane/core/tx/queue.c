@@ -15,7 +15,6 @@ tx_message *tx_message_new(tx *x, const plan *p, link *l) {
     tx_message *m = calloc(1, sizeof *m + targets * sizeof *m->target);
     if (!m) return NULL;
     m->lane = &x->lanes[l->rank], m->link = l, m->plan = p, m->slices = l->slices, m->loss_class = p->loss_class;
-    m->budget = l->exact ? 0 : budget_of(l->pull ? p->pull_loss : p->push_loss, l->slices);
     bool waits = false;
     for (unsigned k = 0; k < l->count; k++)
         *(l->segments[k].node->from_count ? &waits : &m->reads_own) = true;
@@ -32,9 +31,10 @@ tx_message *tx_message_new(tx *x, const plan *p, link *l) {
     h[0] = GL_VERSION << 4;
     put16(h + GL_AT_JOB, c->job), put16(h + GL_AT_SOURCE, c->rank);
     put32(h + GL_AT_STEP, p->step), put16(h + GL_AT_TENSOR, p->tensor);
-    h[GL_AT_FLAGS] = (l->pull ? GL_FLAG_PULL : 0) | (multicast ? GL_FLAG_MULTICAST : 0);
+    h[GL_AT_FLAGS] = (l->pull ? GL_FLAG_PULL : 0) | (multicast ? GL_FLAG_MULTICAST : 0) |
+                       (p->critical && !l->pull ? GL_FLAG_CRITICAL : 0);
     h[GL_AT_ELEMENT_TYPE] = p->encoding;
-    put16(h + GL_AT_SLICES, (uint16_t)m->slices), put16(h + GL_AT_BUDGET, (uint16_t)m->budget);
+    put16(h + GL_AT_SLICES, (uint16_t)m->slices);
     put64(h + GL_AT_TOKEN, c->token);
     return m;
 }
@@ -89,7 +89,7 @@ void activate(tx *x) {
             m->active = true;
             put32(m->header + GL_AT_MESSAGE, m->id);
             x->sent[x->next_sequence++ % RING] = m;
-            heap_put(&m->lane->messages, &m->turn, key_of(x, m));
+            queue_put(x->job, &m->lane->messages, &m->turn, key_of(x, m));
             m->lane->backlog += m->ready;
             m->traced = x->job->config.trace_every && m->lane->begun++ % x->job->config.trace_every == 0;
             x->job->statistics.messages_sent++;
@@ -98,10 +98,14 @@ void activate(tx *x) {
 }
 
 static void start(tx *x, tx_message *m) {
+    const link *l = m->link;
     m->started = true;
+    /* A server knows only now in which phase its workers are. */
+    m->budget = l->exact ? 0 : budget_of(l->pull ? m->plan->pull_loss : m->plan->push_loss, l->slices);
+    put16(m->header + GL_AT_BUDGET, (uint16_t)m->budget);
     m->order = x->order++;
     x->unstopped++;
-    heap_put(&x->waiting[m->budget > 0], &m->turn, key_of(x, m));
+    queue_put(x->job, &x->waiting[m->budget > 0], &m->turn, key_of(x, m));
     activate(x);
 }
 
@@ -122,7 +126,7 @@ void tx_ready(tx *x, tx_message *m, uint32_t slice) {
         start(x, m);
     } else if (m->active) {
         m->lane->backlog++;
-        if (m->sent + 1 == m->ready) heap_put(&m->lane->messages, &m->turn, key_of(x, m));
+        if (m->sent + 1 == m->ready) queue_put(x->job, &m->lane->messages, &m->turn, key_of(x, m));
     }
 }
 

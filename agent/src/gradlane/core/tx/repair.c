@@ -55,10 +55,12 @@ void on_stop(tx *x, unsigned source, const uint8_t *h, const uint8_t *bits, uint
     activate(x);
 }
 
-/* Repairs what a BITMAP misses beyond the budget, the largest magnitudes first: the budget is for the rest. `settled`:
- * nothing of the first pass is in flight any more. Returns whether the receiver has all that was sent. */
-static bool queue_repairs(tx *x, target *t, const uint8_t *bits, bool settled, uint64_t now) {
+/* Repairs what a BITMAP misses beyond what it says may stay missing, the largest magnitudes first: the budget is for the
+ * rest. Returns whether the receiver has all that was sent. */
+static bool queue_repairs(tx *x, target *t, const uint8_t *h, const uint8_t *bits, uint64_t now) {
     const tx_message *m = t->message;
+    const bool settled = h[GL_AT_FLAGS] & GL_FLAG_END; /* nothing of the first pass is in flight any more */
+    const uint32_t told = get16(h + GL_AT_BUDGET), spare = told < m->budget ? told : m->budget;
     const uint32_t in_flight = x->job->rtts[t->rank].srtt * 5 / 4;
     uint16_t missing[GL_MAX_SLICES];
     uint32_t count = 0, outstanding = 0, by_magnitude[256] = {0};
@@ -72,13 +74,13 @@ static bool queue_repairs(tx *x, target *t, const uint8_t *bits, bool settled, u
         missing[count++] = (uint16_t)slice;
         by_magnitude[view_of(x, m, slice).magnitude]++;
     }
-    if (count <= m->budget) return !outstanding;
-    uint32_t need = count - m->budget;
+    if (count <= spare) return !outstanding;
+    uint32_t need = count - spare;
     unsigned least = 255;
     for (uint32_t above = by_magnitude[255]; above < need; above += by_magnitude[least]) least--;
     uint32_t of_least = need;
     for (unsigned magnitude = least + 1; magnitude < 256; magnitude++) of_least -= by_magnitude[magnitude];
-    if (!t->repairs) heap_put(&x->lanes[t->rank].repairs, &t->turn, x->order++);
+    if (!t->repairs) queue_put(x->job, &x->lanes[t->rank].repairs, &t->turn, x->order++);
     for (uint32_t i = 0; i < count; i++) {
         const unsigned magnitude = view_of(x, m, missing[i]).magnitude;
         if (magnitude < least || (magnitude == least && !of_least)) continue;
@@ -104,7 +106,7 @@ void on_bitmap(tx *x, unsigned source, const uint8_t *h, const uint8_t *bits, ui
             return;
         }
     }
-    const bool has_all = queue_repairs(x, t, bits, h[GL_AT_FLAGS] & GL_FLAG_END, now);
+    const bool has_all = queue_repairs(x, t, h, bits, now);
     if (m->sent < m->slices && has_all)
         timer_stop(x->job, &t->probe);
     else if (m->sent == m->slices || is_set(&t->probe))

@@ -78,7 +78,7 @@ static void next_turn(tx *x, tx_message *m) {
         return;
     }
     const uint64_t key = key_of(x, m);
-    if (key != m->turn.key) heap_put(&m->lane->messages, &m->turn, key);
+    if (key != m->turn.key) queue_put(x->job, &m->lane->messages, &m->turn, key);
 }
 
 static void send_first_pass(tx *x, gl_batch *b, lane *l, unsigned limit, uint64_t now) {

@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory that is out ends the job that met it, by name, and no other; and nothing is sent that could wait."""
+
+import subprocess
+from pathlib import Path
+
+from tests.gradlane.core.core_programs import HERE, build
+
+
+def test_every_allocation_may_fail(tmp_path: Path) -> None:
+    sources = [HERE / "exhaustion.c", HERE / "exhaustion_processes.c"]
+    program = build(tmp_path, sources, "malloc", "calloc", "realloc", "aligned_alloc")
+    subprocess.run([program], check=True, timeout=120)
+
+
+def test_a_full_socket_is_not_waited_for(tmp_path: Path) -> None:
+    subprocess.run([build(tmp_path, [HERE / "full_socket.c"], "sendmmsg")], check=True)
