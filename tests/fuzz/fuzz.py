@@ -1,167 +1,74 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Coverage-guided fuzzing of the switch's C code: its runtime and several generated programs, under ASan and UBSan.
+"""Coverage-guided fuzzing of C code under ASan and UBSan: the switch's, and the agent's core.
 
-libFuzzer makes inputs up from those that reached something new. An input is a sequence of frames, changes of the
-control plane, of ports and of time; see run.c. What reached something new is kept in out/fuzz/corpus. An input that
-fails is kept in out/fuzz; give its name to this script to run it again.
+libFuzzer makes inputs up from those that reached something new. What an input is: switch/run.c, core/run.c. What
+reached something new is kept in out/fuzz/NAME/corpus. An input that fails is kept in out/fuzz/NAME; give its name to
+this script to run it again.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from gradlane_switch.bmv2_json.program import load
-from gradlane_switch.codegen.program import generate
-from gradlane_switch.native.build import RUNTIME
-from tests.fuzz.describe import describe
-from tests.fuzz.seeds import inputs
-from tests.support.paths import CORPUS, PROGRAM, ROOT
+from tests.fuzz.compiling import FuzzError
+from tests.fuzz.core import core_fuzzer
+from tests.fuzz.switch import switch_fuzzer
+from tests.support.paths import ROOT
 
-HERE = Path(__file__).resolve().parent
 OUT = ROOT / "out" / "fuzz"
-PROGRAMS = (
-    PROGRAM,
-    *(
-        CORPUS / f"{name}.json"
-        for name in (
-            "varbit",
-            "stack_runtime_index",
-            "union_stack",
-            "mixed_wide",
-            "wide_registers",
-            "checksum_payload",
-            "copies_combined",
-            "match_many",
-            "action_selector",
-            "parser_value_set",
-            "two_digests",
-            "truncate",
-            "priority",
-        )
-    ),
-)
-TRACED = ("gradlane", "copies_combined", "union_stack")
-COMPILERS = ("clang", "clang-14", "clang-15", "clang-16", "clang-17", "clang-18", "clang-19")
-_SANITIZE = "address,undefined"
-_FLAGS = (
-    "-std=gnu11",
-    "-D_GNU_SOURCE",
-    "-gline-tables-only",
-    "-fno-omit-frame-pointer",
-    "-fno-sanitize-recover=all",
-    "-DGL_SLAB_PACKETS=1",
-)
-_QUIET = ("-Wno-unused-label", "-Wno-unused-function", "-Wno-logical-op-parentheses", "-Wno-bitwise-op-parentheses")
-_CALLS = ("ppoll", "recvmmsg", "sendmmsg", "readv", "writev", "clock_gettime", "clock_nanosleep")
-# Making and looking through what is this large is most of an input's time.
-_SMALLER = (
-    ("state/api.h", "GL_GROUPS = 65536", "GL_GROUPS = 64"),
-    ("state/api.h", "GL_SESSIONS = 32768", "GL_SESSIONS = 64"),
-    ("wire/messages.h", "GL_BATCH = 128", "GL_BATCH = 16"),
-)
-_LONGEST = 4096  # bytes of an input
-_SEEDS = 6  # inputs to begin with, for each program and way to run it
 _EXAMPLES = """examples:
   python -m tests.fuzz.fuzz --seconds 600 --jobs 2
-  python -m tests.fuzz.fuzz out/fuzz/crash-0123456789
+  python -m tests.fuzz.fuzz --of core out/fuzz/core/crash-0123456789
 """
 
 
-class FuzzError(Exception):
-    """The machine lacks something, or the fuzzer can't be built."""
+@dataclass(frozen=True)
+class Target:
+    """What is fuzzed; `longest`: bytes of an input."""
+
+    build: Callable[[Path, str], Path]
+    seeds: Callable[[], Iterator[tuple[str, bytes]]]
+    longest: int
 
 
-def compiler() -> str | None:
-    """A clang that has libFuzzer; None if there is none."""
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder, "none.c")
-        source.write_text("int LLVMFuzzerTestOneInput(void) { return 0; }\n")
-        for name in COMPILERS:
-            found = shutil.which(name)
-            command = [str(found), f"-fsanitize=fuzzer,{_SANITIZE}", "-o", f"{folder}/none", str(source)]
-            if found and not subprocess.run(command, capture_output=True, check=False).returncode:
-                return found
-    return None
+TARGETS = {
+    "switch": Target(switch_fuzzer.build, switch_fuzzer.seeds, switch_fuzzer.LONGEST),
+    "core": Target(core_fuzzer.build, core_fuzzer.seeds, core_fuzzer.LONGEST),
+}
 
 
-def build(folder: Path = OUT, optimize: str = "-O1") -> Path:
-    """The fuzzer, built anew if anything that it is made of has changed. `optimize`: clang's. Raises FuzzError."""
-    clang = compiler()
-    if clang is None:
-        raise FuzzError("no clang with libFuzzer: apt-get install clang-14 libclang-rt-14-dev")
-    programs = [load(path.read_bytes()) for path in PROGRAMS]
-    traced = [path.stem in TRACED for path in PROGRAMS]
-    parts: list[tuple[str, str, tuple[str, ...]]] = [("description", describe(programs, traced), ())]
-    for number, program in enumerate(programs):
-        parts.append((f"program{number}", generate(program), (f"-Dgl_program=gl_program_{number}", *_QUIET)))
-        if traced[number]:
-            text = generate(program, traced=True)
-            parts.append((f"traced{number}", text, (f"-Dgl_program=gl_traced_{number}", *_QUIET)))
-    renamed = tuple(f"-D{name}=fuzz_{name}" for name in _CALLS)
-    for path in sorted(RUNTIME.rglob("*.c")):
-        parts.append(("_".join(path.relative_to(RUNTIME).with_suffix("").parts), path.read_text(), renamed))
-    parts += [(f"fuzz_{path.stem}", path.read_text(), ()) for path in sorted(HERE.glob("*.c"))]
-    objects, include = folder / "objects", folder / "include"
-    for made in (objects, include):
-        made.mkdir(parents=True, exist_ok=True)
-    headers = {
-        str(path.relative_to(root)): path.read_text() for root in (RUNTIME, HERE) for path in sorted(root.rglob("*.h"))
-    }
-    for name, before, after in _SMALLER:
-        if before not in headers[name]:
-            raise FuzzError(f"{name} has no {before!r}, which the fuzzer makes smaller")
-        headers[name] = headers[name].replace(before, after)
-    for name, text in headers.items():
-        (include / name).parent.mkdir(exist_ok=True)
-        (include / name).write_text(text)
-
-    def compiled(part: tuple[str, str, tuple[str, ...]]) -> Path:
-        name, text, flags = part
-        all_flags = (*_FLAGS, optimize, f"-fsanitize=fuzzer-no-link,{_SANITIZE}", f"-I{include}", *flags)
-        digest = hashlib.sha256("\0".join((clang, *headers.values(), text, *all_flags)).encode()).hexdigest()[:24]
-        result = objects / f"{name}-{digest}.o"
-        if not result.exists():
-            for old in objects.glob(f"{name}-*"):
-                old.unlink()
-            source = objects / f"{name}.c"
-            source.write_text(text)
-            _run(clang, *all_flags, "-c", "-o", str(result), str(source))
-        return result
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        files = list(pool.map(compiled, parts))
-    fuzzer = folder / "fuzzer"
-    _run(clang, f"-fsanitize=fuzzer,{_SANITIZE}", "-o", str(fuzzer), *map(str, files))
-    return fuzzer
-
-
-def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise FuzzError(f"{command[0]} failed: {done.stderr.strip()[-2000:]}")
-
-
-def write_seeds(folder: Path) -> None:
+def write_seeds(target: Target, folder: Path) -> None:
     """Inputs to begin with."""
     folder.mkdir(parents=True, exist_ok=True)
-    for number, path in enumerate(PROGRAMS):
-        for place, content in enumerate(inputs(number, path.stem, _SEEDS)):
-            (folder / f"{path.stem}-{place}").write_bytes(content)
+    for name, content in target.seeds():
+        (folder / name).write_bytes(content)
 
 
-def fuzz(fuzzer: Path, corpus: Path, *options: str) -> subprocess.Popen[bytes]:
+def fuzz(target: Target, fuzzer: Path, corpus: Path, *options: str) -> subprocess.Popen[bytes]:
     """Runs the fuzzer; a corpus grows by what reaches something new."""
-    options = (f"-max_len={_LONGEST}", "-timeout=20", "-use_value_profile=1", "-print_final_stats=0", *options)
+    options = (f"-max_len={target.longest}", "-timeout=20", "-use_value_profile=1", "-print_final_stats=0", *options)
     environment = os.environ | {"UBSAN_OPTIONS": "print_stacktrace=1"}
     return subprocess.Popen([str(fuzzer), *options, str(corpus)], env=environment)
+
+
+def _fuzz_for(name: str, seconds: int, jobs: int) -> bool:
+    """Whether no input failed. Raises FuzzError."""
+    target, folder = TARGETS[name], OUT / name
+    fuzzer = target.build(folder, "-O1")
+    corpus = folder / "corpus"
+    write_seeds(target, corpus)
+    words = (f"-max_total_time={seconds}", "-reload=1", f"-artifact_prefix={folder}/")
+    codes = [job.wait() for job in [fuzz(target, fuzzer, corpus, *words) for _ in range(jobs)]]
+    failed = any(codes)
+    kept = len(list(corpus.iterdir()))
+    print(f"fuzz: {name}: {kept} inputs kept; {'one FAILED, see above' if failed else 'none failed'}", flush=True)
+    return not failed
 
 
 def main() -> int:
@@ -169,25 +76,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seconds", type=int, default=120, help="(default 120)")
+    parser.add_argument("--of", choices=TARGETS, help="(default: one after the other)")
+    parser.add_argument("--seconds", type=int, default=120, help="of each (default 120)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: one per core)")
-    parser.add_argument("input", nargs="*", help="files to run once, instead")
+    parser.add_argument("input", nargs="*", help="files to run once, instead; needs --of")
     options = parser.parse_args()
+    if options.input and not options.of:
+        parser.error("--of must say whose inputs these are")
+    names = [options.of] if options.of else list(TARGETS)
     try:
-        fuzzer = build()
+        if options.input:
+            fuzzer = TARGETS[options.of].build(OUT / options.of, "-O1")
+            return int(subprocess.run([str(fuzzer), *options.input], check=False).returncode != 0)
+        went_well = [_fuzz_for(name, options.seconds, options.jobs) for name in names]
+        return int(not all(went_well))
     except FuzzError as error:
         print(f"fuzz: error: {error}", file=sys.stderr)
         return 2
-    if options.input:
-        return int(subprocess.run([str(fuzzer), *options.input], check=False).returncode != 0)
-    corpus = OUT / "corpus"
-    write_seeds(corpus)
-    words = (f"-max_total_time={options.seconds}", "-reload=1", f"-artifact_prefix={OUT}/")
-    jobs = [fuzz(fuzzer, corpus, *words) for _ in range(options.jobs)]
-    codes = [job.wait() for job in jobs]
-    failed = any(codes)
-    print(f"fuzz: {len(list(corpus.iterdir()))} inputs kept; {'one FAILED, see above' if failed else 'none failed'}")
-    return int(failed)
 
 
 if __name__ == "__main__":

@@ -1,33 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fixed number of the fuzzer's inputs; `make fuzz` goes on from there."""
+"""A fixed number of the fuzzers' inputs; `make fuzz` goes on from there."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.fuzz.fuzz import OUT, FuzzError, build, compiler, fuzz, write_seeds
+from tests.fuzz.compiling import FuzzError, compiler
+from tests.fuzz.fuzz import OUT, TARGETS, fuzz, write_seeds
 from tests.support.effort import tries
 
-RUNS = tries(1500)
+RUNS = {"switch": tries(1500), "core": tries(500)}
 
 pytestmark = pytest.mark.skipif(
     compiler() is None, reason="needs a clang with libFuzzer (clang-14, libclang-rt-14-dev)"
 )
 
 
-@pytest.fixture(scope="module")
-def fuzzer() -> Path:
+@pytest.mark.parametrize("name", TARGETS)
+def test_no_input_breaks_the_c_code_or_what_it_has_to_keep_account_of(name: str, tmp_path: Path) -> None:
+    target = TARGETS[name]
     # Few inputs: compiling is most of it, and takes a quarter without optimization.
-    return build(OUT / "unoptimized", "-O0")
+    fuzzer = target.build(OUT / name / "unoptimized", "-O0")
+    write_seeds(target, tmp_path / "corpus")
+    words = (f"-runs={RUNS[name]}", "-seed=1", f"-artifact_prefix={tmp_path}/")
+    assert fuzz(target, fuzzer, tmp_path / "corpus", *words).wait(900) == 0
 
 
-def test_no_input_breaks_the_c_code_or_loses_a_packet(fuzzer: Path, tmp_path: Path) -> None:
-    write_seeds(tmp_path / "corpus")
-    process = fuzz(fuzzer, tmp_path / "corpus", f"-runs={RUNS}", "-seed=1", f"-artifact_prefix={tmp_path}/")
-    assert process.wait(300) == 0
-
-
-def test_a_missing_compiler_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.fuzz.fuzz.compiler", lambda: None)
+def test_a_missing_compiler_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("tests.fuzz.compiling.compiler", lambda: None)
     with pytest.raises(FuzzError, match="apt-get install clang-14 libclang-rt-14-dev"):
-        build()
+        TARGETS["core"].build(tmp_path, "-O0")

@@ -5,7 +5,7 @@
 
 #include "fuzz.h"
 
-enum { MOST_ENTRIES = 64, MOST_TABLES = 128, MEMBERS = 6, CHOICES = 3, PROFILES = 8, MOST_WORDS = 64 };
+enum { MOST_ENTRIES = 64, MOST_TABLES = 128, MEMBERS = 6, CHOICES = 3, PROFILES = 8, MOST_WORDS = 64, MOST_DIGESTS = 8 };
 
 typedef struct {
     gl_entry *entry;
@@ -26,6 +26,8 @@ static uint32_t entry_counts[MOST_TABLES];
 static uint32_t keyed[MOST_TABLES], keyed_count;  /* tables that may have entries */
 static held_profile profiles[PROFILES];
 static uint8_t mail[1 << 17];
+static uint8_t wanted[MOST_DIGESTS];
+static uint64_t told;                             /* the last list of any digest */
 
 static const uint64_t *words(const fuzz_words *shape, uint64_t *out) {
     for (uint32_t i = 0; i < shape->count; i++) {
@@ -71,10 +73,11 @@ static void any_key(const fuzz_table *table, held_entry *made) {
         made->priority = (int32_t)(fuzz_number() & INT32_MAX);
         words(&table->key, made->operand);
         for (uint32_t first = 0, last; first < shape->words; first = last + 1) {
-            for (last = first; last + 1 < shape->words && shape->continued >> (last + 1) & 1; last++) {
+            for (last = first; last >= shape->first_range && last + 1 < shape->words &&
+                               shape->continued >> (last + 1 - shape->first_range) & 1; last++) {
             }
             for (uint32_t i = first; i <= last; i++) {
-                if (!(shape->ranges >> i & 1)) {
+                if (i < shape->first_range) {
                     made->key[i] &= made->operand[i];
                 } else if (i == first && reversed(made->key, made->operand, first, last)) {
                     for (uint32_t j = first; j <= last; j++) {
@@ -166,7 +169,7 @@ static void change_entry(uint32_t index, uint32_t how) {
         }
         break;
     default:
-        gl_entry_counter_read(fuzz_state, entry, &counter);
+        gl_entry_counters_read(fuzz_state, 1, &entry, &counter);
         gl_entry_counter_write(fuzz_state, entry, (gl_counter){fuzz_number(), fuzz_number()});
     }
 }
@@ -192,7 +195,9 @@ static void write_cells(void) {
         gl_counters_read(fuzz_state, index, cell, 1, &out);
     } else if (what == 1 && fuzz_current->meter_count) {
         uint32_t index = fuzz_below(fuzz_current->meter_count), cell = fuzz_below(fuzz_current->meters[index].size);
-        gl_meter_write(fuzz_state, index, cell, any_meter());
+        gl_meter_config out;
+        gl_meters_write(fuzz_state, index, cell, 1, any_meter());
+        gl_meters_configured(fuzz_state, index, cell, 1, &out);
     } else if (what == 2 && fuzz_current->register_count) {
         uint32_t index = fuzz_below(fuzz_current->register_count);
         const fuzz_register *array = &fuzz_current->registers[index];
@@ -252,6 +257,37 @@ static void read_mail(void) {
     }
 }
 
+/* The values of a list are distinct, and no more than there is room for and the controller takes. */
+static void take_digest(uint32_t index) {
+    uint32_t size = fuzz_current->digests[index], room = 1 + fuzz_below(16);
+    uint8_t *values = malloc((size_t)size * room + 1);
+    uint32_t count = gl_digest_take(fuzz_state, index, fuzz_clock, room, values, &told);
+    fuzz_require(count <= room, "a digest's list is too long");
+    fuzz_require(count || gl_digest_due(fuzz_state, index) > fuzz_clock, "a digest's list is due, and empty");
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t j = 0; j < i; j++) {
+            fuzz_require(memcmp(values + i * size, values + j * size, size) != 0, "a digest's list has a value twice");
+        }
+    }
+    free(values);
+}
+
+static void use_digest(void) {
+    if (!fuzz_current->digest_count) {
+        return;
+    }
+    uint32_t index = fuzz_below(fuzz_current->digest_count), what = fuzz_below(8);
+    if (what < 2) {
+        gl_digest_config config = {fuzz_number(), fuzz_number() * fuzz_below(2), fuzz_below(8)};
+        gl_digest_want(fuzz_state, index, fuzz_current->digests[index], what ? &config : NULL);
+        wanted[index] = (uint8_t)what;
+    } else if (wanted[index] && what < 6) {
+        take_digest(index);
+    } else if (wanted[index]) {
+        gl_digest_ack(fuzz_state, index, told - fuzz_below(2));
+    }
+}
+
 void fuzz_control(uint32_t what) {
     uint32_t table = what < 6 && keyed_count ? keyed[fuzz_below(keyed_count)] : 0;
     if (what < 6 && !keyed_count) {
@@ -279,7 +315,11 @@ void fuzz_control(uint32_t what) {
         write_replicas();
         break;
     case 8:
-        read_mail();
+        if (fuzz_below(2)) {
+            read_mail();
+        } else {
+            use_digest();
+        }
         break;
     default:
         gl_controller(fuzz_state, fuzz_below(2) ? GL_PORTS : fuzz_port(), -1);
@@ -290,7 +330,9 @@ void fuzz_control(uint32_t what) {
 
 void fuzz_state_begin(gl_lock *lock) {
     fuzz_state = gl_state_new(lock, fuzz_current->table_count, fuzz_current->counter_count, fuzz_current->meter_count,
-                              fuzz_current->register_count);
+                              fuzz_current->register_count, fuzz_current->digest_count);
+    memset(wanted, 0, sizeof wanted);
+    fuzz_require(fuzz_current->digest_count <= MOST_DIGESTS, "MOST_DIGESTS is too low");
     memset(profiles, 0, sizeof profiles);
     fuzz_require(fuzz_current->table_count <= MOST_TABLES, "MOST_TABLES is too low");
     fuzz_require(fuzz_current->profile_count <= PROFILES, "PROFILES is too low");

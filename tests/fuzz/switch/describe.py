@@ -25,9 +25,10 @@ def describe(programs: Sequence[Program], traced: Sequence[bool]) -> str:
             len(program.counters),
             len(program.meters),
             len(program.registers),
+            len(program.digests),
             len(program.profiles),
         )
-        names = ", ".join(f"{kind}_{number}" for kind in ("tables", "counters", "meters", "registers"))
+        names = ", ".join(f"{kind}_{number}" for kind in ("tables", "counters", "meters", "registers", "digests"))
         rows.append(f"{{ gl_program_{number}, {process}, {', '.join(map(str, counts))}, {names} }},")
     lines += ["const fuzz_program fuzz_programs[] = {", *rows, "};"]
     lines.append(f"const uint32_t fuzz_program_count = {len(programs)};")
@@ -44,6 +45,8 @@ def _arrays(number: int, program: Program) -> Iterator[str]:
     yield f"static const fuzz_meter meters_{number}[] = {{ {meters or '{0}'} }};"
     registers = ", ".join(f"{{ {item.size}, {_bits([item.width])} }}" for item in program.registers)
     yield f"static const fuzz_register registers_{number}[] = {{ {registers or '{0}'} }};"
+    octets = ", ".join(str(sum((field.width + 7) // 8 for field in item.fields)) for item in program.digests)
+    yield f"static const uint32_t digests_{number}[] = {{ {octets or '0'} }};"
 
 
 def _words(values: Sequence[int]) -> str:

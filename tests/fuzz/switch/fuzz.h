@@ -45,11 +45,12 @@ typedef struct {
 
 typedef struct {
     gl_process *process, *traced; /* NULL: not compiled for tracing */
-    uint32_t table_count, counter_count, meter_count, register_count, profile_count;
+    uint32_t table_count, counter_count, meter_count, register_count, digest_count, profile_count;
     const fuzz_table *tables;     /* value sets are the last of them, and have no actions */
     const uint32_t *counters;     /* sizes */
     const fuzz_meter *meters;
     const fuzz_register *registers;
+    const uint32_t *digests;      /* bytes of a value */
 } fuzz_program;
 
 extern const fuzz_program fuzz_programs[];
