@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import queue
 import sys
+import threading
+from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import grpc
 from finsy.proto import U128, p4i, p4r, p4r_grpc
 from google.protobuf import text_format
 
-from bench.harness.wires import Wires
+from bench.harness.wires import SENDER, SENDER_MAC, Wires
 from bench.harness.worker import Worker
 from lab.model.errors import ControlError
 from lab.net.control import ask_switch
@@ -113,6 +115,20 @@ class Client:
         self._stream.cancel()
         self._channel.close()
 
+    def listen(self, told: Counter[str]) -> None:
+        """Counts what comes on the stream from now on: packets, digest lists, their values. Acknowledges the lists."""
+        threading.Thread(target=self._listen, args=[told], daemon=True).start()
+
+    def _listen(self, told: Counter[str]) -> None:
+        with suppress(grpc.RpcError):
+            for message in self._stream:
+                kind = message.WhichOneof("update")
+                told[kind] += 1
+                if kind == "digest":
+                    told["values"] += len(message.digest.data)
+                    ack = p4r.DigestListAck(digest_id=message.digest.digest_id, list_id=message.digest.list_id)
+                    self._requests.put(p4r.StreamMessageRequest(digest_ack=ack))
+
     def set_pipeline(self, pipeline: Pipeline) -> None:
         """Makes the switch run that program."""
         config = p4r.ForwardingPipelineConfig(p4info=pipeline.info(), p4_device_config=pipeline.program.read_bytes())
@@ -164,28 +180,40 @@ class Entries:
     def next_hops(self, ports: Iterable[int]) -> list[Any]:
         """The switch's own MAC address, and for each port a group of that number, whose one member is the host there.
         Routes refer to them."""
-        mine = p4r.FieldMatch(field_id=1, exact=p4r.FieldMatch.Exact(value=_OWN_MAC))
+        mine = self._exact(_OWN_MAC)
         entities = [self._entry("stations", mine, "route")]
         for port in ports:
-            match = p4r.FieldMatch(field_id=1, exact=p4r.FieldMatch.Exact(value=bytes([port])))
             forward = self._action("forward", bytes([port]), b"\x02\0\0\0\0" + bytes([port]), _OWN_MAC)
-            entry = p4r.TableEntry(table_id=self.ids["next_hops"], match=[match])
+            entry = p4r.TableEntry(table_id=self.ids["next_hops"], match=self._exact(bytes([port])))
             entry.action.action_profile_action_set.action_profile_actions.add(action=forward, weight=1)
             entities.append(p4r.Entity(table_entry=entry))
         return entities
 
+    def senders(self, ports: Iterable[int]) -> list[Any]:
+        """Hosts at these ports that may send what `wires.frame` makes."""
+        return [
+            self._entry("sources", self._exact(bytes([port]), SENDER_MAC, b"\xff\xff" + SENDER), "known", b"\0")
+            for port in ports
+        ]
+
     def route(self, address: bytes, length: int, port: int) -> Any:
         """Sends what is for a prefix to the next hop at a port."""
         match = p4r.FieldMatch(field_id=1, lpm=p4r.FieldMatch.LPM(value=address, prefix_len=length))
-        return self._entry("ipv4_routes", match, "set_next_hop", bytes([port]))
+        return self._entry("ipv4_routes", [match], "set_next_hop", bytes([port]))
 
     def dscp_class(self, dscp: int) -> Any:
         """Puts packets of a DSCP in a queue above best effort."""
-        match = p4r.FieldMatch(field_id=1, exact=p4r.FieldMatch.Exact(value=bytes([dscp])))
-        return self._entry("dscp_classes", match, "set_queue_class", bytes([_DSCP_CLASS]))
+        return self._entry("dscp_classes", self._exact(bytes([dscp])), "set_queue_class", bytes([_DSCP_CLASS]))
 
-    def _entry(self, table: str, match: Any, action: str, *params: bytes) -> Any:
-        entry = p4r.TableEntry(table_id=self.ids[table], match=[match])
+    @staticmethod
+    def _exact(*values: bytes) -> list[Any]:
+        return [
+            p4r.FieldMatch(field_id=number, exact=p4r.FieldMatch.Exact(value=value))
+            for number, value in enumerate(values, 1)
+        ]
+
+    def _entry(self, table: str, match: list[Any], action: str, *params: bytes) -> Any:
+        entry = p4r.TableEntry(table_id=self.ids[table], match=match)
         entry.action.action.CopyFrom(self._action(action, *params))
         return p4r.Entity(table_entry=entry)
 

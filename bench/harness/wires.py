@@ -10,6 +10,8 @@ from pathlib import Path
 
 from bench.harness.netns import Namespaces, run
 
+SENDER, SENDER_MAC = b"\x0a\0\xfe\2", b"\2\0\0\0\0\1"
+"""Of every frame."""
 HEADERS = 14 + 20 + 8
 """Bytes of a datagram's frame in front of its payload."""
 
@@ -57,9 +59,9 @@ def frame(destination: str, payload: int, dscp: int = 0) -> str:
     """A UDP datagram with so many bytes of payload, as a frame in hex."""
     length = 20 + 8 + payload
     address = bytes(map(int, destination.split(".")))
-    header = struct.pack("!BBHHHBBH4s4s", 0x45, dscp << 2, length, 0, 0, 64, 17, 0, b"\x0a\0\xfe\2", address)
+    header = struct.pack("!BBHHHBBH4s4s", 0x45, dscp << 2, length, 0, 0, 64, 17, 0, SENDER, address)
     total = sum(struct.unpack("!10H", header))
     total = (total & 0xFFFF) + (total >> 16)
     header = header[:10] + struct.pack("!H", (total & 0xFFFF) + (total >> 16) ^ 0xFFFF) + header[12:]
-    ethernet = bytes.fromhex("0200000000ff0200000000010800")
+    ethernet = bytes.fromhex("0200000000ff") + SENDER_MAC + b"\x08\0"
     return (ethernet + header + struct.pack("!HHHH", 9, 9, 8 + payload, 0) + bytes(payload)).hex()

@@ -16,7 +16,7 @@ def route_updates() -> list[Any]:
 
 def _route() -> list[Any]:
     entries = Entries()
-    return [*entries.next_hops([2]), entries.route(bytes([10, 0, 2, 0]), 24, 2)]
+    return [*entries.senders([1]), *entries.next_hops([2]), entries.route(bytes([10, 0, 2, 0]), 24, 2)]
 
 
 def main() -> None:

@@ -161,7 +161,7 @@ def measure(size: int, share: float, seconds: float) -> Result:
         switch = stack.enter_context(RunningSwitch(wires, folder, ports))
         with Client(switch.address) as client:
             entries = Entries()
-            client.write(p4r.Update.INSERT, entries.next_hops([2]))
+            client.write(p4r.Update.INSERT, [*entries.senders([1]), *entries.next_hops([2])])
             rules = [entries.route(bytes([10, 0, 2, 0]), 24, 2), entries.dscp_class(_DSCP)]
             client.write(p4r.Update.INSERT, rules)
         receiver = stack.enter_context(Receiver(wires.hosts, "host-2"))

@@ -28,6 +28,7 @@ from finsy.proto import p4r
 
 from bench.harness import benchmark
 from bench.harness.switches import Client, Entries, RunningSwitch
+from bench.harness.usage import descriptors, memory
 from bench.harness.wires import Wires, compiled, frame
 from lab.model.errors import ControlError, ExperimentError, ProcessError
 from lab.report.console import make_console, present
@@ -114,7 +115,7 @@ class Soak:
         others = [self._take_down, self._remove, self._add, self._stall]
         self._changes = cycle([*settings[:3], *others, *settings[3:], *others[1:3]])
         numbers = range(1, _LINKS + 1)
-        client.write(p4r.Update.INSERT, self._entries.next_hops(numbers))
+        client.write(p4r.Update.INSERT, [*self._entries.senders(numbers), *self._entries.next_hops(numbers)])
         client.write(p4r.Update.INSERT, [self._entries.route(bytes([10, 0, n, 0]), 24, n) for n in numbers])
 
     def churn(self) -> None:
@@ -124,7 +125,7 @@ class Soak:
             self._client.write(kind, routes)
             self._report.entry_updates += _BATCH
             counters = self._client.read(
-                p4r.Entity(counter_entry=p4r.CounterEntry(counter_id=self._entries.ids["decisions"]))
+                p4r.Entity(counter_entry=p4r.CounterEntry(counter_id=self._entries.ids["drop_map"]))
             )
             self._report.counter_reads += len(counters)
 
@@ -213,17 +214,6 @@ def check(
         if (came, left) != (sent, received):
             text = f"host {number} has sent {sent} and received {received} frames; the switch has {came} and {left}"
             report.failures.append(text)
-
-
-def memory(pid: int) -> int:
-    """Resident bytes of a process."""
-    words = Path(f"/proc/{pid}/statm").read_text().split()
-    return int(words[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def descriptors(pid: int) -> int:
-    """Open files of a process."""
-    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
 def load(wires: Wires, sender: Path, seconds: float, stack: ExitStack) -> list[subprocess.Popen[bytes]]:

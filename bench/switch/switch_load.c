@@ -3,6 +3,7 @@
  *
  *   switch_load send INTERFACE PACKETS-PER-SECOND SECONDS TRAIN HEX   prints how many datagrams it sent
  *   switch_load probe FROM TO PACKETS-PER-SECOND SECONDS HEX          prints a latency in ns per datagram that arrived
+ *   switch_load flood OFFSET HEX INTERFACE...                         as fast as it can to each in turn, until SIGTERM
  *
  * HEX is a frame with a UDP datagram in IPv4. With a TRAIN above 1, so many of them go in one frame for a card to segment.
  * Latencies are from before the system call to the kernel's receive timestamp. */
@@ -190,6 +191,30 @@ static void pace(const char *name, double rate, double seconds, int count, char 
     printf("%llu\n", (unsigned long long)sent);
 }
 
+/* The 16 bits at `offset` of each frame are another number; unless it is negative: then all are the same. */
+static void flood(int offset, const char *hex, int count, char **names) {
+    static load made[BATCH];
+    static struct iovec vectors[BATCH];
+    static struct mmsghdr messages[BATCH];
+    int *fds = calloc((size_t)count, sizeof *fds);
+    for (int i = 0; fds && i < count; i++) {
+        fds[i] = open_interface(names[i], 0, 0);
+    }
+    for (int i = 0; i < BATCH; i++) {
+        read_frame(&made[i], hex);
+        vectors[i] = (struct iovec){made[i].frame, made[i].size};
+        messages[i].msg_hdr = (struct msghdr){.msg_iov = &vectors[i], .msg_iovlen = 1};
+    }
+    for (uint32_t number = 0, port = 0; fds; port = (port + 1) % (uint32_t)count) {
+        for (int i = 0; offset >= 0 && i < BATCH; i++) {
+            put16(made[i].frame + offset, number++);
+        }
+        if (sendmmsg(fds[port], messages, BATCH, 0) < 0 && errno != ENOBUFS && errno != EAGAIN) {
+            fail(names[port]);
+        }
+    }
+}
+
 int main(int count, char **words) {
     if (count == 7 && !strcmp(words[1], "send")) {
         send_frames(words[2], atof(words[3]), atof(words[4]), (uint32_t)atoi(words[5]), words[6]);
@@ -197,9 +222,11 @@ int main(int count, char **words) {
         probe(words[2], words[3], atof(words[4]), atof(words[5]), words[6]);
     } else if (count >= 6 && !strcmp(words[1], "pace")) {
         pace(words[2], atof(words[3]), atof(words[4]), count - 5, words + 5);
+    } else if (count >= 5 && !strcmp(words[1], "flood")) {
+        flood(atoi(words[2]), words[3], count - 4, words + 4);
     } else {
         fprintf(stderr, "usage: switch_load send INTERFACE RATE SECONDS TRAIN HEX | probe FROM TO RATE SECONDS HEX | "
-                        "pace INTERFACE RATE SECONDS HEX...\n");
+                        "pace INTERFACE RATE SECONDS HEX... | flood OFFSET HEX INTERFACE...\n");
         return 2;
     }
     return 0;

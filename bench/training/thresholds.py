@@ -19,7 +19,7 @@ import tomli_w
 from bench.harness import benchmark
 from bench.harness.figure import panels
 from gradlane.units import checked, parse_rate, parse_size
-from gradlane_controller.network import fabric
+from gradlane_controller.network import fabric_file
 from gradlane_controller.policy.thresholds import thresholds
 from lab import command_line
 from lab.command_line import several
@@ -109,7 +109,7 @@ def _point(scenario: Scenario, runs: Sequence[ArmResult]) -> Point:
 
 def _bytes(scenario: Scenario) -> tuple[int, int]:
     """The thresholds as the controller gives them to the switch."""
-    it = fabric.parse(tomli_w.dumps(FabricPlan.of(scenario).document()), "fabric.toml")
+    it = fabric_file.parse(tomli_w.dumps(FabricPlan.of(scenario).document()), "fabric.toml")
     return thresholds(it, it.ports[0])
 
 

@@ -50,6 +50,7 @@ class Controller:
 
     def _request(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
         request = urllib.request.Request(f"http://{self._address}{path}", body, method=method)
+        request.add_header("Content-Type", "application/toml")
         try:
             with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
                 return json.load(answer)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A running network: a fabric, the process of every switch, the one controller of all, and agents on hosts."""
 
+import shutil
 import signal
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -32,6 +33,7 @@ class Network:
         self.controller = Controller(f"127.0.0.1:{HTTP_PORT}")
         self._out = out
         self._switches: dict[str, Child] = {}
+        self._controller_process: Child | None = None
         self._stack = ExitStack()
 
     def __enter__(self) -> "Network":
@@ -55,7 +57,7 @@ class Network:
         agents: list[Child] = []
         for host in hosts:
             argv = [find_program("gradlane"), "agent", "--address", host.address, "--socket", agent_socket(host)]
-            agents.append(self.supervisor.start(f"agent of {host.name}", self.fabric.inside(host.name, argv)))
+            agents.append(self.supervisor.start(_agent_name(host), self.fabric.inside(host.name, argv)))
         for agent in agents:
             agent.wait_ready(READY_SECONDS)
 
@@ -81,6 +83,25 @@ class Network:
         self._wait_for_switch(name)
         self.controller.wait_ready(PIPELINE_SECONDS)
 
+    def restart_agent(self, host: HostPlan) -> None:
+        """That host's agent dies at once, and another one starts."""
+        agents = [child for child in self.supervisor.children if child.name == _agent_name(host)]
+        for agent in agents:
+            agent.signal_group(signal.SIGKILL)
+        self.supervisor.release(agents)
+        self.start_agents([host])
+
+    def restart_controller(self) -> None:
+        """It dies at once, and another one takes its jobs over."""
+        assert self._controller_process is not None
+        self._controller_process.signal_group(signal.SIGKILL)
+        self.supervisor.release([self._controller_process])
+        self._run_controller()
+
+    def processes(self) -> dict[str, int]:
+        """The pids of what runs, by name; those of the hosts' agents, and not of their shells."""
+        return {child.name: child.pid for child in self.supervisor.children}
+
     def _start_switch(self, name: str) -> None:
         self._switches[name] = self.supervisor.start(f"switch {name}", self.fabric.switches[name].command())
 
@@ -95,8 +116,18 @@ class Network:
         """Starts what configures the switches, and waits until it has. Raises ExperimentError."""
         file = self._out / "fabric.toml"
         file.write_text(tomli_w.dumps(self.plan.document()), encoding="utf-8")
+        shutil.rmtree(file.with_suffix(".jobs"), ignore_errors=True)  # where it keeps them; those of an earlier run
+        self._run_controller()
+
+    def _run_controller(self) -> None:
+        file = self._out / "fabric.toml"
         argv = [find_program("gradlane-controller"), "run", "--fabric", str(file), "--http", f"127.0.0.1:{HTTP_PORT}"]
-        self.supervisor.start("controller", argv).wait_ready(PIPELINE_SECONDS)
+        self._controller_process = self.supervisor.start("controller", argv)
+        self._controller_process.wait_ready(PIPELINE_SECONDS)
+
+
+def _agent_name(host: HostPlan) -> str:
+    return f"agent of {host.name}"
 
 
 def agent_socket(host: HostPlan) -> str:

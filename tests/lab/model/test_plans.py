@@ -5,7 +5,7 @@ import pytest
 import tomli_w
 
 import gradlane.job
-import gradlane_controller.network.fabric
+import gradlane_controller.network.fabric_file
 from lab.experiment.arm_run import TASKS
 from lab.model import jobs
 from lab.model.arms import ARMS
@@ -89,7 +89,7 @@ def test_a_star_keeps_its_names_and_addresses() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_controller_reads_the_file_of_every_topology(kind: Kind) -> None:
     plan = FabricPlan.of_hosts(Topology(kind, leaves=3, spines=2), 7, 100_000_000, 64_000, "bmv2")
-    fabric = gradlane_controller.network.fabric.parse(tomli_w.dumps(plan.document()), "fabric.toml")
+    fabric = gradlane_controller.network.fabric_file.parse(tomli_w.dumps(plan.document()), "fabric.toml")
     assert [switch.name for switch in fabric.switches] == list(plan.topology.switches)
     assert {(port.host, port.switch, port.number) for port in fabric.ports} == {
         (host.name, host.switch, host.port) for host in plan.hosts
@@ -116,7 +116,7 @@ def test_workers_are_spread_over_the_leaves_and_other_traffic_enters_at_the_spin
 
 def test_no_interface_has_an_address_of_the_p4_switches() -> None:
     plan = FabricPlan.of_hosts(Topology("leafspine"), 4, 100_000_000, 64_000, "gradlane")
-    fabric = gradlane_controller.network.fabric.parse(tomli_w.dumps(plan.document()), "fabric.toml")
+    fabric = gradlane_controller.network.fabric_file.parse(tomli_w.dumps(plan.document()), "fabric.toml")
     own = {port.mac for port in (*fabric.ports, *fabric.link_ports)}
     assert not own & {end.mac for link in plan.links for end in link}
     assert not own & {host.port_mac for host in plan.hosts}

@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a leaf-spine of gradlane-switch under attack for long: two jobs must never end, nor lose more than they may.
+
+A hostile tenant at an edge port plays one attack after the other as fast as it can, strangers talk to the agents'
+control ports, the controller's HTTP API and the switches' P4Runtime; meanwhile links flap, spines and the controller
+are killed and come back, and so does the agent of a third job, the only one that may end. The jobs' processes check
+every result by themselves. Memory and open files of all processes must not grow. The table says what each attack did
+to the jobs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import grpc
+import tomli_w
+from finsy.proto import p4r, p4r_grpc
+
+from bench.fabric.attacks import attacks
+from bench.harness import benchmark
+from bench.harness.job import document
+from bench.harness.usage import descriptors, memory
+from bench.harness.worker import Worker
+from gradlane.units import checked, parse_rate
+from lab.experiment.runner import ready_machine
+from lab.model.errors import ExperimentError
+from lab.model.plan import HTTP_PORT, FabricPlan, HostPlan, SwitchPlan
+from lab.model.topology import Topology
+from lab.report.console import make_console, present
+from lab.report.tables import TextTable
+
+_HOSTS = 7  # two of each job, and the tenant's
+_BUFFER = 64_000
+_POLICY = {
+    "queue_classes": [{"layers": [0, 65535], "class": 5}],
+    "drop_precedences": [{"magnitudes": [0, 255], "drop_precedence": 2}],
+}
+_MOST_GROWTH = 32 << 20  # bytes of a process, after the first third
+_MOST_FILES = 64
+
+
+@dataclass
+class Window:
+    """What happened while an attack went on: steps of the jobs, by name; what was disturbed; what broke."""
+
+    attack: str
+    disturbance: str
+    seconds: float
+    steps: dict[str, int] = field(default_factory=dict[str, int])
+    broke: list[str] = field(default_factory=list[str])
+
+
+@dataclass
+class Report:
+    """`growth`: of memory (bytes) and of open files, by process, since the first third."""
+
+    seconds: float = 0
+    windows: list[Window] = field(default_factory=list[Window])
+    lacking: int = 0
+    growth: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    failures: list[str] = field(default_factory=list[str])
+
+
+class Job:
+    """A job of two hosts, and its processes."""
+
+    def __init__(self, network: Any, name: str, number: int, hosts: Sequence[HostPlan], tolerance: float, out: Path):
+        self.name, self._network, self._hosts, self._tolerance = name, network, hosts, tolerance
+        self._workers: list[Worker] = []
+        self.last = {"steps": 0, "lacking": 0, "violations": 0}
+        plan = network.plan
+        made = dict(document(name, number, [(h.name, h.address) for h in hosts], plan.rate, _BUFFER, tolerance))
+        made["transport"] |= {"slice_bytes": 1024, "collective": "direct"}
+        made["loss"] |= {"pull": 0.0, "error_feedback": False}
+        made |= {"policy": _POLICY, "slots": {"base": 4096 * number, "mask": 4095}}
+        network.controller.put_job(made)
+        self._file = out / f"{name}.toml"
+        self._file.write_text(tomli_w.dumps(made), encoding="utf-8")
+
+    def start(self) -> None:
+        """Its processes, from the beginning."""
+        from lab.net.network import agent_socket
+
+        self.end()
+        for rank, host in enumerate(self._hosts):
+            words = (rank, len(self._hosts), self._file, agent_socket(host), self._tolerance)
+            argv = [sys.executable, "-m", "bench.fabric.soak_worker", *map(str, words)]
+            inside = self._network.fabric.inside(host.name, argv)
+            self._workers.append(Worker(f"{self.name} at {host.name}", inside, asked=False))
+
+    def wait(self) -> None:
+        """Until it trains. Raises ProcessError."""
+        for worker in self._workers:
+            worker.wait_for("ready", 120)
+
+    def look(self) -> tuple[int, list[str]]:
+        """Steps since the last look, and what must not have happened."""
+        before, broke = dict(self.last), []
+        for worker in self._workers:
+            for line in worker.rest():
+                with suppress(ValueError):
+                    self.last = json.loads(line)
+            if worker.ended():
+                broke.append(f"{worker.name} ended: {worker.last_words().splitlines()[-1][:300]}")
+        if self.last["violations"] > before["violations"]:
+            broke.append(f"job {self.name} lost more than it may")
+        return max(0, self.last["steps"] - before["steps"]), broke
+
+    def end(self) -> None:
+        """Its processes."""
+        while self._workers:
+            worker = self._workers.pop()
+            worker.process.kill()
+            worker.end()
+        self.last = {"steps": 0, "lacking": 0, "violations": 0}
+
+
+class Strangers:
+    """Those who talk to the controller and to the switches, each in a thread, until they are stopped."""
+
+    def __init__(self, switches: Sequence[SwitchPlan]) -> None:
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._read_all, args=[switch]) for switch in switches]
+        self._threads.append(threading.Thread(target=self._garbage))
+
+    def __enter__(self) -> Strangers:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _read_all(self, switch: SwitchPlan) -> None:
+        kinds: Sequence[Any] = (
+            p4r.Entity(table_entry=p4r.TableEntry()),
+            p4r.Entity(counter_entry=p4r.CounterEntry()),
+            p4r.Entity(register_entry=p4r.RegisterEntry()),
+        )
+        with grpc.insecure_channel(switch.address) as channel:
+            stub = p4r_grpc.P4RuntimeStub(channel)
+            for entity in cycle(kinds):
+                if self._stop.wait(0.05):
+                    return
+                with suppress(grpc.RpcError):
+                    for _ in stub.Read(p4r.ReadRequest(device_id=switch.index, entities=[entity]), timeout=5):
+                        pass
+
+    def _garbage(self) -> None:
+        requests = (
+            b"GET / HTTP/1.1\r\n\r\n",
+            b"POST /jobs HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n",
+            b"\0" * 9000,
+        )
+        request = b"GET /status HTTP/1.1\r\nHost: x\r\nOrigin: http://evil.example\r\n\r\n"
+        for words in cycle((*requests, request)):
+            if self._stop.wait(0.02):
+                return
+            with suppress(OSError), socket.create_connection(("127.0.0.1", HTTP_PORT), 1) as connection:
+                connection.sendall(words)
+                connection.settimeout(0.1)
+                connection.recv(100)
+
+
+def _disturbances(network: Any, doomed: Job, doomed_host: HostPlan) -> dict[str, Callable[[], None]]:
+    (one, _), *_ = network.plan.links
+
+    def flap() -> None:
+        for state in ("down", "up"):
+            subprocess.run(["ip", "link", "set", "dev", one.interface, state], check=True)
+            time.sleep(1)
+
+    def kill_spine() -> None:
+        network.fail_switch("spine2")
+        network.restore_switch("spine2")
+
+    def kill_agent() -> None:
+        doomed.end()
+        network.restart_agent(doomed_host)
+        doomed.start()
+
+    return {
+        "nothing": lambda: None,
+        "a link flaps": flap,
+        "the controller is killed": network.restart_controller,
+        "a spine is killed": kill_spine,
+        "an agent is killed": kill_agent,
+    }
+
+
+def _usage(network: Any) -> dict[str, tuple[int, int]]:
+    found: dict[str, tuple[int, int]] = {}
+    for name, pid in network.processes().items():
+        with suppress(OSError):
+            found[name] = memory(pid), descriptors(pid)
+    return found
+
+
+def soak(options: argparse.Namespace, stack: ExitStack) -> Report:
+    """Runs it. Raises ExperimentError."""
+    from lab.net.network import Network
+
+    plan = FabricPlan.of_hosts(Topology("leafspine", 2, 2), _HOSTS, options.rate, _BUFFER, "gradlane")
+    stack.enter_context(ready_machine([plan]))
+    network: Any = stack.enter_context(Network(plan, options.out))
+    *members, tenant = plan.hosts
+    network.start_agents(members)
+    lossy = Job(network, "lossy", 1, members[:2], 0.1, options.out)
+    exact = Job(network, "exact", 2, members[2:4], 0.0, options.out)
+    doomed = Job(network, "doomed", 3, members[4:], 0.0, options.out)
+    for job in (lossy, exact, doomed):
+        stack.callback(job.end)
+        job.start()
+    for job in (lossy, exact, doomed):
+        job.wait()
+    report, began = Report(), time.monotonic()
+    frames = attacks(tenant, members[0], 1)
+    stack.enter_context(Strangers(plan.switches))
+    for member in members[:4]:
+        argv = [sys.executable, "-m", "bench.fabric.attacks", "strangers", member.address]
+        stack.enter_context(Worker("strangers", network.fabric.inside(tenant.name, argv), asked=False))
+    disturbances = cycle(_disturbances(network, doomed, members[4]).items())
+    length = max(2.0, options.seconds / len(frames))
+    first: dict[str, tuple[int, int]] = {}
+    for attack, frame in frames.items():
+        name, disturb = next(disturbances)
+        window = Window(attack, name, length)
+        report.windows.append(window)
+        argv = [sys.executable, "-m", "bench.fabric.attacks", tenant.interface, frame.hex()]
+        with Worker(attack, network.fabric.inside(tenant.name, argv), asked=False) as flood:
+            until = time.monotonic() + length
+            try:
+                disturb()
+            except ExperimentError as error:
+                window.broke.append(f"{name}: {error}")
+            time.sleep(max(0.0, until - time.monotonic()))
+            if flood.ended():
+                window.broke.append(f"the flood ended: {flood.last_words()}")
+        for job in (lossy, exact):
+            window.steps[job.name], broke = job.look()
+            window.broke += broke
+            if not window.steps[job.name] and not broke:
+                window.broke.append(f"job {job.name} made no step")
+            if broke:  # anew, so that the next window tells what the next attack does
+                job.start()
+                job.wait()
+        report.lacking = max(report.lacking, lossy.last["lacking"])
+        if not first and time.monotonic() - began > options.seconds / 3:
+            first = _usage(network)
+        report.failures += [f"{attack}, {name}: {text}" for text in window.broke]
+        elapsed = time.monotonic() - began
+        said = f"{elapsed:5.0f} of {options.seconds:.0f} s: {attack}, {name}: steps {window.steps}, "
+        said += f"{report.lacking} slices lost"
+        print(said + "".join(f"; BROKE: {text}" for text in window.broke), file=sys.stderr, flush=True)
+    report.seconds = round(time.monotonic() - began, 1)
+    for name, (late, files) in _usage(network).items():
+        if name in first:
+            grown = late - first[name][0], files - first[name][1]
+            report.growth[name] = grown
+            if grown[0] > _MOST_GROWTH or grown[1] > _MOST_FILES:
+                report.failures.append(f"{name} grew by {grown[0] >> 20} MiB and {grown[1]} open files")
+    return report
+
+
+def table(report: Report) -> TextTable:
+    """A row for each attack."""
+    rows = [
+        (window.attack, window.disturbance, *(f"{n:,}" for n in window.steps.values()), "; ".join(window.broke) or "-")
+        for window in report.windows
+    ]
+    title = "FAILED" if report.failures else "No job ended, no budget was exceeded, nothing grew"
+    columns = ("attack", "meanwhile", "steps, lossy job", "steps, exact job", "broke")
+    return TextTable(
+        f"{title}, in {report.seconds:g} s; {report.lacking:,} slices were lost within their budgets", columns, rows
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs it; the exit status: 1 also if something happened that must not."""
+    parser = benchmark.parser("fabric.soak", __doc__, "--seconds 60 --json > soak-fabric.json")
+    parser.add_argument("--seconds", type=float, default=600.0, metavar="S", help="(default: %(default)g)")
+    parser.add_argument(
+        "--rate", type=checked(parse_rate), default="100mbit", metavar="R", help="of every link (default: 100mbit)"
+    )
+    return benchmark.run(parser, _run, arguments)
+
+
+def _run(options: argparse.Namespace) -> int:
+    with ExitStack() as stack:
+        report = soak(options, stack)
+    document = benchmark.document(benchmark.chosen(options, "seconds", "rate"), [report])
+    present(make_console(to_stderr=options.json), options, "soak-fabric.json", document, [table(report)])
+    if report.failures:
+        raise ExperimentError("; ".join(report.failures))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
