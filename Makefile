@@ -24,7 +24,7 @@ SPINES ?=
 HOSTS ?=
 # Options of `make study`, e.g. STUDY="--models cnn --seeds 1 --p 0,10".
 STUDY ?=
-# How long `make fuzz` and `make soak` run, in s; empty means their own.
+# How long `make fuzz`, `make soak` and `make soak-fabric` run, in s; empty means their own.
 SECONDS ?=
 
 # What pip is asked for; elsewhere e.g. TORCH="torch --index-url https://download.pytorch.org/whl/cpu" for a small build.
@@ -111,6 +111,10 @@ bench-tables: $(VENV)/.ready ## What a packet costs gradlane-switch with full ta
 bench-control-plane: $(VENV)/.ready ## Entry writes per second, and how long packets wait because of them (root)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.switch.control_plane
 
+.PHONY: bench-responsiveness
+bench-responsiveness: $(VENV)/.ready ## How long one-entry reads and writes take while hosts and clients load the switch (root)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.switch.responsiveness
+
 .PHONY: bench-shaping
 bench-shaping: $(VENV)/.ready ## Strict priority and the rate of a port of 100 Mbit/s, over any second (root; idle machine)
 	$(BIN)/python -m bench.switch.shaping
@@ -135,9 +139,14 @@ test-all: test ## As test, with 5 times as many random inputs, and the whole cor
 soak: $(VENV)/.ready ## Load the switch for long, change everything meanwhile, account for every frame (root; SECONDS=600)
 	$(BIN)/python -m bench.switch.soak $(call option,SECONDS,seconds)
 
+.PHONY: soak-fabric
+soak-fabric: $(VENV)/.ready ## Jobs on a leaf-spine under attack and with failures: none may end (root; SECONDS=600)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.fabric.soak $(call option,SECONDS,seconds)
+
 .PHONY: fuzz
-fuzz: $(VENV)/.ready-test ## Fuzz the switch's C code under sanitizers (SECONDS=120)
+fuzz: $(VENV)/.ready-test ## Fuzz the C code of the switch and of the agent under sanitizers (SECONDS=120 of each)
 	$(BIN)/python -m tests.fuzz.fuzz $(call option,SECONDS,seconds)
+	$(BIN)/python -m pytest -q --thorough tests/gradlane/daemon/test_malformed_messages.py
 
 .PHONY: p4
 p4: ## Compile the P4 program, and the tests' programs that changed, with p4c
