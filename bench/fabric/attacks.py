@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a hostile tenant sends from its port, as frames; and the process that sends one of them without a pause."""
+"""What a hostile tenant sends from its port, as frames; and how it troubles the agents of others."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import struct
 import sys
 import time
 from collections.abc import Mapping
+from ipaddress import IPv4Address
 
-from gradlane.wire import UDP_PORT, Header, Kind
+from gradlane.wire import CONTROL_PORT, UDP_PORT, Header, Kind
+from gradlane_controller.network.frames import make_lldp, make_probe
 from lab.model.plan import HostPlan
 
 MULTICAST = "239.1.0.1"
@@ -50,6 +52,7 @@ def attacks(tenant: HostPlan, victim: HostPlan, job: int) -> Mapping[str, bytes]
         return ether[_IPV4] + _ipv4(source, to, payload, **more)
 
     plain = ipv4(_udp(9, bytes(_PAYLOAD)))
+    probe = make_probe(out[:6], out[6:], IPv4Address(theirs), 1, os.urandom(8))
     lldp = b"\x02\x07\x04" + _mac(victim.gateway_mac) + b"\x04\x03\x02\x00\x01\x06\x02\x00\x78\x00\x00"
     arp = struct.pack("!HHBBH", 1, _IPV4, 6, 4, 1) + _mac(tenant.mac) + socket.inet_aton(mine) + bytes(6)
     spoofed6 = socket.inet_pton(socket.AF_INET6, "fd00::1") + socket.inet_pton(socket.AF_INET6, "fd00::2")
@@ -59,6 +62,8 @@ def attacks(tenant: HostPlan, victim: HostPlan, job: int) -> Mapping[str, bytes]
         "gradients with a rank's address": ipv4(_udp(UDP_PORT, gradient), source=theirs),
         "unassigned kinds": ipv4(_udp(UDP_PORT, unassigned)),
         "LLDP": bytes.fromhex("0180c200000e") + ether[_LLDP][6:] + lldp + bytes(30),
+        "forged probes": probe,
+        "forged LLDP of a link": make_lldp(out[6:], "spine1", 1, 120, os.urandom(8)),
         "ARP": b"\xff" * 6 + ether[_ARP][6:] + arp + socket.inet_aton(tenant.gateway) + bytes(18),
         "DSCP 56": ipv4(_udp(9, bytes(_PAYLOAD)), dscp=56),
         "multicast of a job": b"\x01\x00\x5e\x01\x00\x01" + ipv4(_udp(9, bytes(64)), to=MULTICAST)[6:],
@@ -79,25 +84,11 @@ def strangers(address: str) -> None:
     while True:
         for word in words:
             try:
-                with socket.create_connection((address, 47401), 1) as connection:
+                with socket.create_connection((address, CONTROL_PORT), 1) as connection:
                     connection.sendall(word)
             except OSError:
                 time.sleep(0.05)
 
 
-def flood(interface: str, frame: bytes) -> None:
-    """The frame, as fast as the interface takes it, until the process is ended."""
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
-        raw.bind((interface, 0))
-        while True:
-            try:
-                raw.send(frame)
-            except OSError:  # its queue is full
-                time.sleep(0.0005)
-
-
 if __name__ == "__main__":
-    if sys.argv[1] == "strangers":
-        strangers(sys.argv[2])
-    else:
-        flood(sys.argv[1], bytes.fromhex(sys.argv[2]))
+    strangers(sys.argv[1])

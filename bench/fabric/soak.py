@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a leaf-spine of gradlane-switch under attack for long: two jobs must never end, nor lose more than they may.
 
-A hostile tenant at an edge port plays one attack after the other as fast as it can, strangers talk to the agents'
-control ports, the controller's HTTP API and the switches' P4Runtime; meanwhile links flap, spines and the controller
-are killed and come back, and so does the agent of a third job, the only one that may end. The jobs' processes check
-every result by themselves. Memory and open files of all processes must not grow. The table says what each attack did
-to the jobs.
+A hostile tenant at an edge port plays one attack after the other at the port's line rate, strangers talk to the
+agents' control ports, the controller's HTTP API and the switches' P4Runtime; meanwhile links flap, spines and the
+controller are killed and come back, and so does the agent of a third job, the only one that may end. The jobs'
+processes check every result by themselves. Memory and open files of all processes must not grow: the most that each
+holds in the last third of the run is compared with the most in the second. The table says what each attack did to the
+jobs.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import json
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import cycle
 from pathlib import Path
@@ -31,7 +33,9 @@ from finsy.proto import p4r, p4r_grpc
 from bench.fabric.attacks import attacks
 from bench.harness import benchmark
 from bench.harness.job import document
+from bench.harness.netns import run
 from bench.harness.usage import descriptors, memory
+from bench.harness.wires import compiled
 from bench.harness.worker import Worker
 from gradlane.units import checked, parse_rate
 from lab.experiment.runner import ready_machine
@@ -47,29 +51,42 @@ _POLICY = {
     "queue_classes": [{"layers": [0, 65535], "class": 5}],
     "drop_precedences": [{"magnitudes": [0, 255], "drop_precedence": 2}],
 }
-_MOST_GROWTH = 32 << 20  # bytes of a process, after the first third
-_MOST_FILES = 64
+_MOST_GROWTH = 0.1  # of a process's memory or open files, from the second third of the run to the last
+_LEAST_GROWTH = 16 << 20, 16  # bytes and open files that do not count
+_WINDOW_SECONDS = 10.0
+_FRAMING = 24  # bytes on the link beside a frame: preamble, check sequence, gap
+_LONGEST_WINDOW = 3600
+_SENDER = Path(__file__).parents[1] / "switch" / "switch_load.c"
+
+Usage = dict[str, tuple[int, int]]
 
 
 @dataclass
 class Window:
-    """What happened while an attack went on: steps of the jobs, by name; what was disturbed; what broke."""
+    """What happened while an attack went on: steps of the jobs, by name; what was disturbed; what broke.
+
+    `offered`: of the link's rate, by the tenant; `usage`: bytes and open files by process, at the end.
+    """
 
     attack: str
     disturbance: str
-    seconds: float
+    seconds: float = 0.0
+    offered: float = 0.0
+    usage: Usage = field(default_factory=Usage)
     steps: dict[str, int] = field(default_factory=dict[str, int])
     broke: list[str] = field(default_factory=list[str])
 
 
 @dataclass
 class Report:
-    """`growth`: of memory (bytes) and of open files, by process, since the first third."""
+    """`held`: the most bytes and open files of a process, in the second third of the run and in the last."""
 
     seconds: float = 0
     windows: list[Window] = field(default_factory=list[Window])
     lacking: int = 0
-    growth: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    held: dict[str, tuple[tuple[int, int], tuple[int, int]]] = field(
+        default_factory=dict[str, tuple[tuple[int, int], tuple[int, int]]]
+    )
     failures: list[str] = field(default_factory=list[str])
 
 
@@ -202,12 +219,38 @@ def _disturbances(network: Any, doomed: Job, doomed_host: HostPlan) -> dict[str,
     }
 
 
-def _usage(network: Any) -> dict[str, tuple[int, int]]:
-    found: dict[str, tuple[int, int]] = {}
+def _usage(network: Any) -> Usage:
+    found: Usage = {}
     for name, pid in network.processes().items():
         with suppress(OSError):
             found[name] = memory(pid), descriptors(pid)
     return found
+
+
+class Tenant:
+    """The hostile one: sends a frame at its link's rate."""
+
+    def __init__(self, network: Any, host: HostPlan, sender: Path) -> None:
+        self._network, self._host, self._sender = network, host, sender
+        self._rate = int(network.plan.rate)
+
+    @contextmanager
+    def flood(self, window: Window, frame: bytes) -> Generator[None, None, None]:
+        """Sends while the block runs, and notes in the window what it has offered."""
+        line_rate = self._rate / 8 / (len(frame) + _FRAMING)
+        argv = [str(self._sender), "pace", self._host.interface, str(line_rate), str(_LONGEST_WINDOW), frame.hex()]
+        began, before = time.monotonic(), self._sent()
+        with Worker(window.attack, self._network.fabric.inside(self._host.name, argv), asked=False) as worker:
+            yield
+            if worker.ended():
+                window.broke.append(f"the flood ended: {worker.last_words()}")
+        window.seconds = round(time.monotonic() - began, 1)
+        window.offered = round((self._sent() - before) / (line_rate * window.seconds), 2)
+
+    def _sent(self) -> int:
+        argv = ["ip", "-json", "-statistics", "link", "show", "dev", self._host.interface]
+        [link] = json.loads(run(*self._network.fabric.inside(self._host.name, argv)))
+        return int(link["stats64"]["tx"]["packets"])
 
 
 def soak(options: argparse.Namespace, stack: ExitStack) -> Report:
@@ -217,7 +260,8 @@ def soak(options: argparse.Namespace, stack: ExitStack) -> Report:
     plan = FabricPlan.of_hosts(Topology("leafspine", 2, 2), _HOSTS, options.rate, _BUFFER, "gradlane")
     stack.enter_context(ready_machine([plan]))
     network: Any = stack.enter_context(Network(plan, options.out))
-    *members, tenant = plan.hosts
+    *members, host = plan.hosts
+    tenant = Tenant(network, host, compiled(_SENDER, Path(stack.enter_context(tempfile.TemporaryDirectory()))))
     network.start_agents(members)
     lossy = Job(network, "lossy", 1, members[:2], 0.1, options.out)
     exact = Job(network, "exact", 2, members[2:4], 0.0, options.out)
@@ -228,65 +272,101 @@ def soak(options: argparse.Namespace, stack: ExitStack) -> Report:
     for job in (lossy, exact, doomed):
         job.wait()
     report, began = Report(), time.monotonic()
-    frames = attacks(tenant, members[0], 1)
     stack.enter_context(Strangers(plan.switches))
     for member in members[:4]:
-        argv = [sys.executable, "-m", "bench.fabric.attacks", "strangers", member.address]
-        stack.enter_context(Worker("strangers", network.fabric.inside(tenant.name, argv), asked=False))
-    disturbances = cycle(_disturbances(network, doomed, members[4]).items())
-    length = max(2.0, options.seconds / len(frames))
-    first: dict[str, tuple[int, int]] = {}
-    for attack, frame in frames.items():
-        name, disturb = next(disturbances)
-        window = Window(attack, name, length)
-        report.windows.append(window)
-        argv = [sys.executable, "-m", "bench.fabric.attacks", tenant.interface, frame.hex()]
-        with Worker(attack, network.fabric.inside(tenant.name, argv), asked=False) as flood:
+        argv = [sys.executable, "-m", "bench.fabric.attacks", member.address]
+        stack.enter_context(Worker("strangers", network.fabric.inside(host.name, argv), asked=False))
+    frames = attacks(host, members[0], 1)
+    disturbances = _disturbances(network, doomed, members[4])
+    length = min(_WINDOW_SECONDS, options.seconds / len(frames))
+    # Every attack meets every disturbance, as their numbers have no common divisor.
+    for (attack, frame), (name, disturb) in zip(cycle(frames.items()), cycle(disturbances.items()), strict=False):
+        window = Window(attack, name)
+        with tenant.flood(window, frame):
             until = time.monotonic() + length
             try:
                 disturb()
             except ExperimentError as error:
                 window.broke.append(f"{name}: {error}")
             time.sleep(max(0.0, until - time.monotonic()))
-            if flood.ended():
-                window.broke.append(f"the flood ended: {flood.last_words()}")
         for job in (lossy, exact):
-            window.steps[job.name], broke = job.look()
-            window.broke += broke
-            if not window.steps[job.name] and not broke:
-                window.broke.append(f"job {job.name} made no step")
-            if broke:  # anew, so that the next window tells what the next attack does
-                job.start()
-                job.wait()
+            _look(job, window)
+        window.usage = _usage(network)
+        report.windows.append(window)
         report.lacking = max(report.lacking, lossy.last["lacking"])
-        if not first and time.monotonic() - began > options.seconds / 3:
-            first = _usage(network)
         report.failures += [f"{attack}, {name}: {text}" for text in window.broke]
         elapsed = time.monotonic() - began
-        said = f"{elapsed:5.0f} of {options.seconds:.0f} s: {attack}, {name}: steps {window.steps}, "
-        said += f"{report.lacking} slices lost"
+        said = f"{elapsed:5.0f} of {options.seconds:.0f} s: {attack} ({window.offered:.0%}), {name}: "
+        said += f"steps {window.steps}, {report.lacking} slices lost"
         print(said + "".join(f"; BROKE: {text}" for text in window.broke), file=sys.stderr, flush=True)
+        if elapsed >= options.seconds:
+            break
     report.seconds = round(time.monotonic() - began, 1)
-    for name, (late, files) in _usage(network).items():
-        if name in first:
-            grown = late - first[name][0], files - first[name][1]
-            report.growth[name] = grown
-            if grown[0] > _MOST_GROWTH or grown[1] > _MOST_FILES:
-                report.failures.append(f"{name} grew by {grown[0] >> 20} MiB and {grown[1]} open files")
+    report.held = held([window.usage for window in report.windows])
+    report.failures += grown(report.held)
     return report
 
 
+def _look(job: Job, window: Window) -> None:
+    window.steps[job.name], broke = job.look()
+    window.broke += broke or ([] if window.steps[job.name] else [f"job {job.name} made no step"])
+    if broke:  # anew, so that the next window tells what the next attack does
+        job.start()
+        job.wait()
+
+
+def held(usage: Sequence[Usage]) -> dict[str, tuple[tuple[int, int], tuple[int, int]]]:
+    """By process: the most bytes and open files in the second third of what was seen, and in the last."""
+    third = len(usage) // 3
+    if not third:
+        return {}
+    parts = usage[third : 2 * third], usage[2 * third :]
+    found: dict[str, tuple[tuple[int, int], tuple[int, int]]] = {}
+    for name in sorted(set.intersection(*(set[str]().union(*part) for part in parts))):
+        second, last = ([seen[name] for seen in part if name in seen] for part in parts)
+        found[name] = (_most(second), _most(last))
+    return found
+
+
+def _most(seen: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    return max(memory for memory, _ in seen), max(files for _, files in seen)
+
+
+def grown(held: Mapping[str, tuple[tuple[int, int], tuple[int, int]]]) -> list[str]:
+    """The processes that hold more in the last third than they did in the second, and what."""
+    found: list[str] = []
+    for name, (second, last) in held.items():
+        for before, after, least, unit in zip(second, last, _LEAST_GROWTH, ("bytes", "open files"), strict=True):
+            if after > before * (1 + _MOST_GROWTH) + least:
+                found.append(f"{name} holds {after:,} {unit} after {before:,}")
+    return found
+
+
 def table(report: Report) -> TextTable:
-    """A row for each attack."""
-    rows = [
-        (window.attack, window.disturbance, *(f"{n:,}" for n in window.steps.values()), "; ".join(window.broke) or "-")
-        for window in report.windows
-    ]
+    """A row for each attack: the steps of the window in which the jobs made the fewest a second."""
+    rows: list[Sequence[str]] = []
+    for attack in dict.fromkeys(window.attack for window in report.windows):
+        windows = [window for window in report.windows if window.attack == attack]
+        offered = min(window.offered for window in windows)
+        steps = [min(w.steps[name] / w.seconds for w in windows) for name in windows[0].steps]
+        broke = "; ".join(text for window in windows for text in window.broke)
+        met = ", ".join(sorted({window.disturbance for window in windows}))
+        rows.append((attack, f"{offered:.0%}", met, *(f"{each:.1f}" for each in steps), broke or "-"))
     title = "FAILED" if report.failures else "No job ended, no budget was exceeded, nothing grew"
-    columns = ("attack", "meanwhile", "steps, lossy job", "steps, exact job", "broke")
+    columns = ("attack", "of line rate", "meanwhile", "lossy job, steps/s", "exact job, steps/s", "broke")
     return TextTable(
         f"{title}, in {report.seconds:g} s; {report.lacking:,} slices were lost within their budgets", columns, rows
     )
+
+
+def held_table(report: Report) -> TextTable:
+    """What processes held."""
+    rows = [
+        (name, *(f"{memory / 1e6:,.0f}" for memory, _ in parts), *(f"{files:,}" for _, files in parts))
+        for name, parts in report.held.items()
+    ]
+    columns = ("process", "MB, second third", "MB, last third", "open files, second third", "open files, last third")
+    return TextTable("The most that a process held", columns, rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -303,7 +383,9 @@ def _run(options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         report = soak(options, stack)
     document = benchmark.document(benchmark.chosen(options, "seconds", "rate"), [report])
-    present(make_console(to_stderr=options.json), options, "soak-fabric.json", document, [table(report)])
+    present(
+        make_console(to_stderr=options.json), options, "soak-fabric.json", document, [table(report), held_table(report)]
+    )
     if report.failures:
         raise ExperimentError("; ".join(report.failures))
     return 0

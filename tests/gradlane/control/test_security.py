@@ -17,10 +17,10 @@ import pytest
 from gradlane import job, wire
 from gradlane.control import handshake
 from gradlane.control.handshake import HANDSHAKE_SECONDS, Call, Refused
-from gradlane.control.listener import MAX_PENDING
+from gradlane.control.listener import MAX_PENDING, MAX_PENDING_OF_ONE
 from gradlane.control.security import Credentials
 from tests.gradlane.control.certificates import Authority
-from tests.support.agents import Agent, agents, loopback, running
+from tests.support.agents import Agent, agents, loopback, running, until
 from tests.support.members import KEY, Member, job_file, members
 
 
@@ -205,7 +205,8 @@ def test_neither_a_flood_nor_garbage_nor_slowness_keeps_a_job_out(tmp_path: Path
     with agents(tmp_path, addresses) as hosts, contextlib.ExitStack() as stack:
         before = open_files(hosts[0])
         # Half-open and slow: they never finish, some not even TLS's first message.
-        flood = [stack.enter_context(socket.create_connection(target)) for _ in range(MAX_PENDING + 100)]
+        strangers = [(f"127.44.0.{number // 50}", 0) for number in range(MAX_PENDING + 100)]
+        flood = [stack.enter_context(socket.create_connection(target, None, stranger)) for stranger in strangers]
         for number, connection in enumerate(flood):
             with contextlib.suppress(ConnectionError):  # the oldest have lost their places
                 connection.send([b"", b"\x16\x03", b"GET / HTTP/1.0\r\n\r\n", os.urandom(5000)][number % 4])
@@ -231,6 +232,16 @@ def test_neither_a_flood_nor_garbage_nor_slowness_keeps_a_job_out(tmp_path: Path
             assert hosts[0].status()["control"]["calls_pending"] <= MAX_PENDING
             time.sleep(0.2)
         assert open_files(hosts[0]) <= before + 2  # the slow ones have been hung up
+
+
+def test_an_address_has_few_places(tmp_path: Path) -> None:
+    with agents(tmp_path, loopback(1)) as hosts, contextlib.ExitStack() as stack:
+        target = (loopback(1)[0], wire.CONTROL_PORT)
+        for last in (1, 2):
+            for _ in range(MAX_PENDING_OF_ONE + 10):
+                stack.enter_context(socket.create_connection(target, None, (f"127.44.0.{last}", 0)))
+        until(lambda: hosts[0].status()["control"]["calls_evicted"] == 2 * 10)
+        assert hosts[0].status()["control"]["calls_pending"] == 2 * MAX_PENDING_OF_ONE
 
 
 def test_a_stranger_who_claims_a_rank_does_not_end_the_job(tmp_path: Path) -> None:

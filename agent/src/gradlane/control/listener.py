@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the agents of other hosts call: TCP port 47401 of one address.
 
-Anyone can connect there, so until a caller has proved to know a job it gets little: one of MAX_PENDING places, for
-HANDSHAKE_SECONDS (and PARK_SECONDS), and MAX_LINE bytes. In a flood the oldest lose their places, and call again.
+Anyone can connect there, so until a caller has proved to know a job it gets little: one of MAX_PENDING places, of which
+an address has MAX_PENDING_OF_ONE, for HANDSHAKE_SECONDS (and PARK_SECONDS), and MAX_LINE bytes. In a flood the oldest
+lose their places, and call again.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from gradlane.toml_file import Address
 log = logging.getLogger("gradlane")
 
 MAX_PENDING = 512
+MAX_PENDING_OF_ONE = 64  # of 0.5 MiB, most of it TLS's
 # A caller whose job is not here yet waits for it this long, then the listener hangs up, and it calls again. So a caller
 # whose host is gone does not keep its place.
 PARK_SECONDS = 5.0
@@ -89,14 +91,19 @@ class Listener:
                 log.warning("a call could not be accepted: %s", error.strerror)
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
-            if len(self._pending) >= MAX_PENDING:
-                oldest = next(iter(self._pending))
-                oldest.cancel()
-                del self._pending[oldest]
-                self.statistics["calls_evicted"] += 1
+            same = [task for task, other in self._pending.items() if other == address]
+            if len(same) >= MAX_PENDING_OF_ONE:
+                self._evict(same[0])
+            elif len(self._pending) >= MAX_PENDING:
+                self._evict(next(iter(self._pending)))
             task = loop.create_task(self._take(sock, address))
             self._pending[task] = address
             task.add_done_callback(lambda task: self._pending.pop(task, None))
+
+    def _evict(self, task: asyncio.Task[None]) -> None:
+        task.cancel()
+        del self._pending[task]
+        self.statistics["calls_evicted"] += 1
 
     async def _take(self, sock: socket.socket, address: str) -> None:
         """From the TCP connection to the job that it is for, or to its end."""

@@ -9,16 +9,12 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import traceback
 from typing import Any
 
+_ALERT = "alert"  # of an error: what is to be told to the other side
+
 Connected = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-class _Failed(ssl.SSLError):
-    def __init__(self, cause: ssl.SSLError, alert: bytes) -> None:
-        super().__init__(*cause.args)
-        self.cause = cause
-        self.alert = alert
 
 
 class _Object(ssl.SSLObject):
@@ -30,7 +26,8 @@ class _Object(ssl.SSLObject):
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             raise
         except ssl.SSLError as error:
-            raise _Failed(error, self.outgoing.read()) from error
+            vars(error)[_ALERT] = self.outgoing.read()
+            raise
 
 
 class Context(ssl.SSLContext):
@@ -71,8 +68,12 @@ async def secure(sock: socket.socket, context: Context, limit: int, seconds: flo
                 transport, _ = await loop.create_connection(
                     lambda: protocol, sock=sock, ssl=context, server_hostname=name, ssl_handshake_timeout=seconds
                 )
-        except _Failed as failed:
-            with contextlib.suppress(OSError):  # it is gone
-                kept.send(failed.alert)
-            raise failed.cause from None
+        except OSError as error:
+            # asyncio's frames and the error refer to each other, and so would hold 256 KiB and more for each caller who
+            # fails, until the garbage collector comes.
+            traceback.clear_frames(error.__traceback__)
+            if alert := vars(error).get(_ALERT):
+                with contextlib.suppress(OSError):  # it is gone
+                    kept.send(alert)
+            raise
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
