@@ -37,6 +37,7 @@ from bench.harness.netns import run
 from bench.harness.usage import descriptors, memory
 from bench.harness.wires import compiled
 from bench.harness.worker import Worker
+from gradlane.control.listener import MAX_PENDING_OF_ONE
 from gradlane.units import checked, parse_rate
 from lab.experiment.runner import ready_machine
 from lab.model.errors import ExperimentError
@@ -52,7 +53,8 @@ _POLICY = {
     "drop_precedences": [{"magnitudes": [0, 255], "drop_precedence": 2}],
 }
 _MOST_GROWTH = 0.1  # of a process's memory or open files, from the second third of the run to the last
-_LEAST_GROWTH = 16 << 20, 16  # bytes and open files that do not count
+# Bytes and open files that do not count: what the calls hold that an agent is in the middle of.
+_LEAST_GROWTH = MAX_PENDING_OF_ONE << 20, 4 * MAX_PENDING_OF_ONE
 _WINDOW_SECONDS = 10.0
 _FRAMING = 24  # bytes on the link beside a frame: preamble, check sequence, gap
 _LONGEST_WINDOW = 3600
@@ -238,7 +240,8 @@ class Tenant:
     def flood(self, window: Window, frame: bytes) -> Generator[None, None, None]:
         """Sends while the block runs, and notes in the window what it has offered."""
         line_rate = self._rate / 8 / (len(frame) + _FRAMING)
-        argv = [str(self._sender), "pace", self._host.interface, str(line_rate), str(_LONGEST_WINDOW), frame.hex()]
+        pace = f"pace {self._host.interface} {line_rate} {_LONGEST_WINDOW} {frame.hex()}"
+        argv = ["chrt", "--rr", "1", str(self._sender), *pace.split()]
         began, before = time.monotonic(), self._sent()
         with Worker(window.attack, self._network.fabric.inside(self._host.name, argv), asked=False) as worker:
             yield
@@ -374,7 +377,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = benchmark.parser("fabric.soak", __doc__, "--seconds 60 --json > soak-fabric.json")
     parser.add_argument("--seconds", type=float, default=600.0, metavar="S", help="(default: %(default)g)")
     parser.add_argument(
-        "--rate", type=checked(parse_rate), default="100mbit", metavar="R", help="of every link (default: 100mbit)"
+        "--rate", type=checked(parse_rate), default="25mbit", metavar="R", help="of every link (default: 25mbit)"
     )
     return benchmark.run(parser, _run, arguments)
 

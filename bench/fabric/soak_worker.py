@@ -10,6 +10,7 @@ import sys
 import time
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gradlane import Communicator
 
@@ -18,29 +19,35 @@ _SLICE = 256  # elements; transport.slice_bytes of the job is 1024
 _SAY_SECONDS = 1.0
 
 
+def missing(result: NDArray[np.float32], size: int) -> NDArray[np.bool_]:
+    """By slice: whether some element is not the exact mean of `size` contributions."""
+    exact = np.float32(sum(1 + 2 * rank for rank in range(size))) / np.float32(size)
+    return (result.reshape(-1, _SLICE) != exact).any(axis=1)
+
+
+def violations(wrong: NDArray[np.bool_], size: int, tolerance: float) -> int:
+    """Owners' parts that lack more than the `size` - 1 messages to them may, by slice."""
+    parts = np.array_split(wrong, size)
+    return sum(int(part.sum()) > (size - 1) * int(tolerance * len(part)) for part in parts)
+
+
 def main() -> None:
-    """A line of JSON every second: steps so far, slices that lack something, and messages that lack too much."""
+    """A line of JSON every second: steps so far, slices that lack something, and parts that lack too much."""
     rank, size, path, agent, tolerance = int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:5], float(sys.argv[5])
     with Communicator(path, rank, agent) as communicator:
         array = communicator.empty(_ELEMENTS)
-        exact = np.float32(sum(1 + 2 * k for k in range(size))) / np.float32(size)
-        # Each rank owns a part, to which every other rank sends a message.
-        parts = np.array_split(np.arange(_ELEMENTS // _SLICE), size)
-        steps = lacking = violations = 0
+        steps = lacking = exceeded = 0
         said = time.monotonic()
         print("ready", flush=True)
         while True:
             array[:] = 1 + 2 * rank
-            result = communicator.all_reduce(array, "gradient")
-            wrong = (np.asarray(result).reshape(-1, _SLICE) != exact).any(axis=1)
-            for part in parts:
-                lacking += int(wrong[part].sum())
-                # Of size - 1 messages, each may lack so many slices.
-                violations += int(wrong[part].sum()) > (size - 1) * int(tolerance * len(part))
+            wrong = missing(np.asarray(communicator.all_reduce(array, "gradient")), size)
+            lacking += int(wrong.sum())
+            exceeded += violations(wrong, size, tolerance)
             steps += 1
             if time.monotonic() - said > _SAY_SECONDS:
                 said = time.monotonic()
-                print(json.dumps({"steps": steps, "lacking": lacking, "violations": violations}), flush=True)
+                print(json.dumps({"steps": steps, "lacking": lacking, "violations": exceeded}), flush=True)
 
 
 if __name__ == "__main__":
