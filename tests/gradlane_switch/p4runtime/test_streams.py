@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a controller gets on its stream without asking: packets, digests, idle entries. And what it sends there."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from finsy.proto import p4i, p4r, rpc_code
 from google.protobuf import text_format
 
+from tests.gradlane_switch.flooding import LEARNED, digest_entry, frame, kind_entries, write_files
 from tests.gradlane_switch.switch_process import Controller, Process, admin
 from tests.support.paths import SWITCH_PROGRAMS
 
@@ -76,28 +78,49 @@ def test_only_a_primary_sends_packets(controller: Controller, switch: Process) -
         assert next(backup.stream).error.canonical_code == rpc_code.PERMISSION_DENIED
 
 
-def test_digests_come_in_lists_and_are_told_once_until_acknowledged(controller: Controller) -> None:
+def want_digests(controller: Controller, **config: int) -> int:
+    """Sets the program that learns, and wants its digest, as p4.v1.DigestEntry.Config says; the digest's id."""
     controller.set_pipeline(*files("packet_paths"))
     number = ids("packet_paths")["learned_t"]
-    entry = p4r.DigestEntry(digest_id=number)
-    entry.config.max_list_size, entry.config.max_timeout_ns = 2, 10**10
-    entry.config.ack_timeout_ns = 10**11
-    controller.insert(p4r.Entity(digest_entry=entry))
+    wanted = p4r.DigestEntry(digest_id=number, config=p4r.DigestEntry.Config(**config))
+    controller.insert(p4r.Entity(digest_entry=wanted))
+    return number
 
-    def learn(*ops: int) -> None:
-        for op in ops:
-            controller.send(packet(bytes([op]) + bytes(70)))
 
-    # The digests of op 7 and of op 10; the latter comes back once, and is no digest then.
-    learn(7, 7, 10)
+def learn(controller: Controller, *ops: int) -> None:
+    """The digests of op 7 and of op 10; the latter comes back once, and is no digest then."""
+    for op in ops:
+        controller.send(packet(bytes([op]) + bytes(70)))
+
+
+def test_digests_come_in_lists_and_are_told_once_until_acknowledged(controller: Controller) -> None:
+    number = want_digests(controller, max_list_size=2, max_timeout_ns=10**10, ack_timeout_ns=10**11)
+    learn(controller, 7, 7, 10)
     first = next(controller.stream).digest
     assert (first.digest_id, [item.struct.members[0].bitstring for item in first.data]) == (number, [b"\x07", b"\x0a"])
-    learn(7, 10)
+    learn(controller, 7, 10)
     controller.send(p4r.StreamMessageRequest(digest_ack=p4r.DigestListAck(digest_id=number, list_id=first.list_id)))
-    learn(10, 7)
+    learn(controller, 10, 7)
     second = next(controller.stream).digest
     assert second.list_id != first.list_id
     assert [item.struct.members[0].bitstring for item in second.data] == [b"\x0a", b"\x07"]
+
+
+def test_a_list_is_told_as_soon_as_it_is_full(controller: Controller, tmp_path: Path) -> None:
+    began = time.monotonic()
+    controller.set_pipeline(*write_files(tmp_path))
+    controller.insert(*kind_entries(), digest_entry(max_list_size=2, max_timeout_ns=60 * 10**9))
+    controller.send(packet(frame(LEARNED, 5)))
+    time.sleep(0.2)  # The switch looks at the list, and as it is not full, waits for its time or for news.
+    controller.send(packet(frame(LEARNED, 6)))
+    assert [item.struct.members[1].bitstring for item in next(controller.stream).digest.data] == [b"\x05", b"\x06"]
+    assert time.monotonic() - began < 60
+
+
+def test_a_digest_that_waits_alone_is_told_when_its_time_is_up(controller: Controller) -> None:
+    want_digests(controller, max_list_size=2, max_timeout_ns=10**7)
+    learn(controller, 7)
+    assert [item.struct.members[0].bitstring for item in next(controller.stream).digest.data] == [b"\x07"]
 
 
 def test_an_idle_entry_is_told(controller: Controller) -> None:

@@ -3,11 +3,16 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Generator
 
 import pytest
+from finsy.proto import p4r
 
+from gradlane_switch.p4runtime.service import Service
 from gradlane_switch.p4runtime.turns import SLICE, Turns, Work
+from gradlane_switch.state.program_state import Lock
+from tests.gradlane_switch.flooding import punting_switch, station
 
 
 def test_work_stops_after_a_slice_and_goes_on_where_it_was() -> None:
@@ -52,7 +57,38 @@ def test_clients_take_turns_however_many_requests_each_has() -> None:
     assert [order[:12].count(client) for client in ("one", "other")] == [3, 3]
 
 
-@pytest.mark.parametrize("delay", range(6))
+class Context:
+    """Of a call, as far as the service looks at it."""
+
+    def peer(self) -> str:
+        return "a client"
+
+
+def test_a_wildcard_read_leaves_the_loop_to_others_every_few_messages() -> None:
+    async def run() -> list[int]:
+        switch, others = punting_switch(), 0
+        for number in range(5000):
+            switch.insert(station(number))
+        service = Service(1, Lock(), lambda _: None, switch.pipeline)
+        request = p4r.ReadRequest(device_id=1, entities=[p4r.Entity(table_entry=p4r.TableEntry())])
+
+        async def other() -> None:
+            nonlocal others
+            while True:
+                others += 1
+                await asyncio.sleep(0)
+
+        beside = asyncio.create_task(other())
+        turns = [others async for _ in service.Read(request, Context())]
+        beside.cancel()
+        return turns
+
+    turns = asyncio.run(run())
+    assert len(turns) > 5000 // 64
+    assert max(Counter(turns).values()) <= 8
+
+
+@pytest.mark.parametrize("delay", range(12))
 def test_who_goes_away_leaves_its_turn_to_the_next(delay: int) -> None:
     async def run() -> list[str]:
         turns = Turns()

@@ -16,9 +16,11 @@ from tests.gradlane_switch.flooding import (
     PUNTED,
     digest_entry,
     frame,
+    punting,
     punting_switch,
     station,
 )
+from tests.gradlane_switch.small_programs import const
 
 ROOM = 4096
 LIST = 128
@@ -84,6 +86,12 @@ def test_without_acknowledgements_only_what_waits_takes_room(switch: Switch) -> 
         learn(switch, range(start, start + ROOM))
         assert sum(len(values) for _, values in told(switch)) == ROOM
     assert switch.losses.digests == 0
+    switch.now = 1000
+    learn(switch, [1])
+    assert [values for _, values in told(switch)] == [[1]]
+    switch.now = 999  # A packet that came before it was told, and is processed afterwards.
+    learn(switch, [1])
+    assert [values for _, values in told(switch)] == [[1]]
 
 
 def test_a_digest_that_nobody_wants_any_more_leaves_nothing_behind(switch: Switch) -> None:
@@ -134,6 +142,27 @@ def test_digests_are_what_a_model_says_of_them(switch: Switch) -> None:
     assert lists > 100
 
 
+def test_digests_take_turns() -> None:
+    document, info = punting()
+    document["learn_lists"].append(document["learn_lists"][0] | {"id": 2, "name": "also"})
+    [copying] = (it for it in document["actions"] if it["name"] == "copy")
+    copying["primitives"][0] = {"op": "generate_digest", "parameters": [const(2), const(2)]}
+    also = info.digests.add()
+    also.CopyFrom(info.digests[0])
+    also.preamble.id, also.preamble.name = DIGEST + 1, "also"
+    switch = punting_switch(document, info)
+    for number in (DIGEST, DIGEST + 1):
+        entry = digest_entry()
+        entry.digest_entry.digest_id = number
+        switch.insert(entry)
+    for kind in (LEARNED, CLONED):
+        for value in range(3 * LIST):
+            switch.process(1, frame(kind, value))
+    order = [message.digest.digest_id for message in switch.notifications()]
+    assert len(order) == 6
+    assert [set(order[n : n + 2]) for n in (0, 2, 4)] == [{DIGEST, DIGEST + 1}] * 3
+
+
 # Packets
 
 
@@ -162,6 +191,13 @@ def test_packets_of_one_port_come_in_their_order(switch: Switch) -> None:
     assert sorted(found) == list(range(100))
     for port in range(3):
         assert [number for number in found if number % 3 == port] == list(range(port, 100, 3))
+
+
+def test_what_was_taken_makes_room(switch: Switch) -> None:
+    for _ in range(40):
+        for _ in range(100):
+            switch.process(1, frame(PUNTED))
+        assert len(switch.notifications()) == 100
 
 
 # In one go

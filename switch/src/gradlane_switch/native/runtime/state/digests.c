@@ -175,7 +175,6 @@ uint64_t gl_digest_due(gl_state *state, uint32_t index) {
 uint32_t gl_digest_take(gl_state *state, uint32_t index, uint64_t now, uint32_t room, uint8_t *out, uint64_t *list) {
     gl_acquire(&state->mailbox.lock);
     gl_digest *digest = state->mailbox.digests[index];
-    expire(digest, now);
     uint32_t count = 0;
     if (due_time(digest) <= now) {
         uint32_t most = digest->config.most && digest->config.most < room ? digest->config.most : room;
