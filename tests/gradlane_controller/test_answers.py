@@ -197,12 +197,15 @@ def test_at_a_link_the_switch_speaks_as_one_of_its_gateways_if_it_has_any(ask: C
     [
         IP(src="10.0.1.2", dst="239.1.0.1", ttl=1) / UDP(),
         IP(src="0.0.0.0", dst="10.1.3.2", ttl=1) / UDP(),
+        IP(src="127.0.0.1", dst="10.1.3.2", ttl=1) / UDP(),
+        IP(src="239.1.0.1", dst="10.1.3.2", ttl=1) / UDP(),
         IP(src="10.0.1.2", dst="10.1.3.2", ttl=1, frag=5) / b"xxxxxxxx",
         IP(src="10.0.1.2", dst="10.1.3.2", ttl=1) / ICMP(type=11),
         IP(src="10.0.1.2", dst="10.1.3.2", ttl=1, proto=1),
         IPv6(src="fd00:1::2", dst="2001:3::2", hlim=1) / ICMPv6TimeExceeded(),
         IPv6(src="fd00:1::2", dst="ff15::1", hlim=1) / UDP(),
         IPv6(src="::", dst="2001:3::2", hlim=1) / UDP(),
+        IPv6(src="::1", dst="2001:3::2", hlim=1) / UDP(),
     ],
 )
 def test_no_message_about_what_must_not_cause_one(ask: Callable[..., Packet | None], packet: Packet) -> None:

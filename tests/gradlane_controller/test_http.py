@@ -120,6 +120,7 @@ def complaints() -> Iterator[list[str]]:
         ({"Origin": "http://evil.example"}, 403, "pages of web sites may not use the controller"),
         ({"Origin": "null"}, 403, "pages of web sites"),
         ({"Sec_Fetch_Site": "cross-site"}, 403, "pages of web sites"),
+        ({"Sec_Fetch_Site": "same-site"}, 403, "pages of web sites"),
         ({"Host": "evil.example:9560"}, 403, "the request is for 'evil.example'; use this machine's address or name"),
         ({"Host": "127.0.0.1.evil.example"}, 403, "use this machine's address"),
         ({"Content_Type": "text/plain"}, 415, "Content-Type: application/toml"),
@@ -178,6 +179,14 @@ def test_a_request_that_does_not_arrive_in_time_is_dropped(
     with server.connect() as sock:
         sock.sendall(begin)
         assert read(sock) == b""
+
+
+def test_a_connection_is_for_one_request(server: Server) -> None:
+    request = b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with server.connect() as sock:
+        sock.sendall(request + request)
+        answer = read(sock)
+    assert answer.count(b"HTTP/1.1 200 OK") == 1
 
 
 def test_requests_have_a_size(server: Server) -> None:

@@ -3,6 +3,7 @@
 
 import logging
 from collections.abc import Collection
+from ipaddress import ip_address
 
 import pytest
 from scapy.contrib.lldp import LLDPDU, LLDPDUChassisID, LLDPDUPortID, LLDPDUTimeToLive
@@ -10,7 +11,7 @@ from scapy.layers.inet import ICMP, IP
 from scapy.layers.l2 import Ether
 
 from gradlane_controller.network import fabric_file
-from gradlane_controller.network.frames import make_lldp, parse_lldp
+from gradlane_controller.network.frames import make_lldp, make_probe, parse_lldp
 from gradlane_controller.network.links import Links
 from tests.gradlane_controller.texts import leafspine_text
 
@@ -87,6 +88,12 @@ def test_a_switch_without_session_takes_no_link_down_and_none_up(world: World) -
     assert not any(world.rounds(2, deaf=CUT))
 
 
+def test_a_session_that_ends_within_a_round_takes_no_link_down(world: World) -> None:
+    for _ in range(5):
+        world.links.hear("leaf1", 5, lldp(world, "spine1", 1))  # What it sent before, where it has arrived.
+        assert not any(world.rounds(1, present=("leaf1", "leaf2", "spine2")))
+
+
 def test_when_all_of_a_switchs_links_fall_silent_it_is_not_the_links(world: World) -> None:
     everything = world.peers.keys()
     assert not any(world.rounds(10, deaf=everything))
@@ -123,20 +130,27 @@ def test_probes_that_never_came_back_say_nothing(world: World) -> None:
     assert not any(world.rounds(10, present=("leaf1", "leaf2", "spine2"), dead={"spine1"}))
 
 
+def test_probes_that_a_switch_without_session_can_not_send_say_nothing(world: World) -> None:
+    world.rounds(5)
+    assert not any(world.rounds(10, present=("leaf2", "spine2")))
+
+
 def lldp(world: World, switch: str, number: int) -> bytes:
     """What that port says of itself now."""
     return next(frame for port, frame in world.links.frames(switch) if port == number and parse_lldp(frame))
 
 
 def test_a_wrong_neighbour_is_named_once_and_the_link_is_down(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.ERROR):
-        for _ in range(4):
-            world.links.hear("leaf2", 5, lldp(world, "spine2", 2))
-            world.rounds(1, deaf={("leaf2", 5)})
-    assert caplog.messages == [
-        "port 5 of 'leaf2' is connected to port 2 of 'spine2', not to port 2 of 'spine1' as the fabric file says"
-    ]
-    assert world.links.down == CUT
+    said = "port 5 of 'leaf2' is connected to port 2 of 'spine2', not to port 2 of 'spine1' as the fabric file says"
+    for _ in range(2):
+        caplog.clear()
+        with caplog.at_level(logging.ERROR):
+            for _ in range(4):
+                world.links.hear("leaf2", 5, lldp(world, "spine2", 2))
+                world.rounds(1, deaf={("leaf2", 5)})
+        assert caplog.messages == [said]
+        assert world.links.down == CUT
+        world.rounds(3)  # It is put right.
 
 
 def test_hosts_can_say_nothing_about_links(world: World) -> None:
@@ -197,9 +211,14 @@ def test_hosts_can_send_no_probes(world: World) -> None:
     forged = [sent[:40], sent[:57], probe(Links(world.fabric)), sent[:42] + bytes(len(sent) - 42)]
     packet = Ether(sent)
     forged += [bytes(Ether() / IP(src=packet[IP].src, dst=packet[IP].dst) / ICMP(id=n)) for n in (5, 6)]
+    announced = parse_lldp(lldp(world, "leaf1", 5))
+    assert announced is not None
+    forged.append(make_probe(bytes(6), bytes(6), ip_address(packet[IP].src), 5, announced[2]))
     another = bytearray(sent)
     another[39] = 6  # the number of the port
-    for frame in (*forged, bytes(another)):
+    other_protocol = bytearray(sent)
+    other_protocol[23] = 17
+    for frame in (*forged, bytes(another), bytes(other_protocol)):
         assert not world.links.hear_probe("leaf1", 6, frame)
     assert not world.links.hear_probe("leaf2", 6, sent), "of another switch"
     world.rounds(2)
@@ -237,3 +256,13 @@ def test_what_is_sent_is_lldp() -> None:
     assert (packet[LLDPDUChassisID].subtype, packet[LLDPDUChassisID].id) == (7, b"leaf1")
     assert (packet[LLDPDUPortID].subtype, packet[LLDPDUPortID].id) == (7, b"5")
     assert packet[LLDPDUTimeToLive].ttl == 2
+
+
+def test_what_is_cut_short_or_nothing_that_a_controller_says_is_nothing() -> None:
+    seal = bytes(range(1, 17))
+    frame = make_lldp(bytes(6), "leaf1", 5, 2, seal)
+    for end in range(frame.index(seal) + len(seal)):
+        assert parse_lldp(frame[:end]) is None
+    for before, after in ((b"leaf1", b"leaf\xe9"), (b"\x075", b"\x07x"), (b"\x075", b"\x07 ")):
+        assert frame.count(before) == 1
+        assert parse_lldp(frame.replace(before, after)) is None

@@ -284,6 +284,7 @@ def test_hosts_of_one_subnet_are_routed_one_by_one_and_rewrites_are_at_their_por
         ({"number": 1}, "job.id", "both have id 1"),
         ({"base": 4095, "mask": 7}, "slots.base", "overlap in budget slots: 0-4095 and 4095-4102"),
         ({"transport": 'multicast = "239.1.0.2"'}, "transport.multicast", "from 239.1.0.1 and 239.1.0.2 on"),
+        ({"transport": 'multicast = "239.1.0.0"'}, "transport.multicast", "from 239.1.0.1 and 239.1.0.0 on"),
         ({"policy": "priority = false"}, "policy.priority", "share the port of host 'h1'"),
         ({"policy": "red = 2"}, "policy.red", "need the same red: 1 and 2"),
     ],

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each of several switches has to hold: routes over every shortest path, trees, parts of a message's budget."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 
 import pytest
 from finsy import P4IndirectAction, P4MeterEntry, P4MulticastGroupEntry, P4TableEntry
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gradlane import job
 from gradlane.job import JobError
 from gradlane_controller.network import fabric_file
-from gradlane_controller.network.fabric import Fabric
+from gradlane_controller.network.fabric import MAX_PORT, Fabric
 from gradlane_controller.network.fabric_file import FabricError
 from gradlane_controller.network.topology import Topology
 from gradlane_controller.policy import Entity, desired_entities
@@ -139,6 +139,27 @@ def test_jobs_share_the_links_where_their_paths_meet() -> None:
         desired_entities(where, make_jobs(a, apart))
 
 
+def test_packets_keep_bits_to_choose_by_however_many_others_have_chosen() -> None:
+    for rates, bits in (((), 1), (("1mbit", "10gbit"), 12)):
+        it = desired_entities(fabric_file.parse(leafspine_text(rates=rates), "f"), [])
+        assert {args["chosen_bits"] for _, _, args in rows(it["spine2"], "ports")} == {bits}
+
+
+def test_groups_whose_numbers_collide_have_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gradlane_controller.policy.routes.crc32", lambda _: 3)
+    it = desired_entities(leaves_and_spines(range(3), range(3), range(2)), [])["s0"]
+    assert [(number, len(group(it, number))) for number in (route(it, "10.0.1.2/32"), route(it, "10.0.2.2/32"))] == [
+        (MAX_PORT + 2, 3),
+        (MAX_PORT + 1, 2),
+    ]
+
+
+def test_switches_watch_the_ports_of_groups_that_have_several() -> None:
+    text = leafspine_text().replace('name = "leaf1"', 'name = "leaf1"\ntarget = "bmv2"')
+    it = desired_entities(fabric_file.parse(text, "f"), [])["leaf1"]
+    assert len(group(it, route(it, "10.0.3.0/24"))) == 2
+
+
 def test_multicast_follows_a_tree_from_each_aggregator() -> None:
     text = job_text(hosts=(1, 3, 4), transport='multicast = "239.1.0.1"')
     it = desired_entities(fabric_file.parse(leafspine_text(), "f"), make_jobs(text))
@@ -152,6 +173,12 @@ def test_multicast_follows_a_tree_from_each_aggregator() -> None:
         "leaf2": {1: (1, 2), 2: (1, 2, 5), 3: (1, 2, 6)},
         "spine1": {1: (2,), 2: (1,)},
         "spine2": {3: (1,)},
+    }
+    assert {switch: [row[0] for row in rows(entities, "aggregators")] for switch, entities in it.items()} == {
+        "leaf1": [{"ingress_port": 1, "group": 1, "job": 1}],
+        "leaf2": [{"ingress_port": port, "group": port + 1, "job": 1} for port in (1, 2)],
+        "spine1": [],
+        "spine2": [],
     }
     assert ({"destination": "239.1.0.3/32"}, "replicate", {"group": 3}) in rows(it["spine2"], "ipv4_routes")
     assert ({"destination": "01:00:5e:01:00:03"}, "route", {}) in rows(it["spine2"], "stations")
@@ -213,6 +240,11 @@ def fabrics(draw: st.DrawFn) -> Fabric:
     more = draw(st.lists(st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)), max_size=12))
     links = tree + [(a, b) for a, b in more if a != b]
     pipes = draw(st.just([1] * count) | st.lists(st.integers(1, 8), min_size=count, max_size=count))
+    return fabric_of(hosts, links, pipes)
+
+
+def fabric_of(hosts: Sequence[int], links: Sequence[tuple[int, int]], pipes: Sequence[int]) -> Fabric:
+    """Switches of so many pipes, by number; those with a host, and the ends of links."""
     text = "".join(f'[[switch]]\nname = "s{n}"\naddress = "a:{n + 1}"\npipes = {of}\n' for n, of in enumerate(pipes))
     text += "".join(
         f'[[port]]\nswitch = "s{n}"\nnumber = 500\nhost = "h{n}"\nmac = "02:00:00:00:0{n}:01"\n'
@@ -236,7 +268,19 @@ PARTS: dict[str, Callable[[int], int]] = {
 }
 
 
+def leaves_and_spines(*spines_of: Sequence[int]) -> Fabric:
+    """Leaves with a host each, and the spines that they are linked to."""
+    leaves, count = range(len(spines_of)), len({spine for spines in spines_of for spine in spines})
+    links = [(leaf, len(leaves) + spine) for leaf in leaves for spine in spines_of[leaf]]
+    return fabric_of(leaves, links, [1] * (len(leaves) + count))
+
+
 @given(where=fabrics(), budget=st.integers(0, 500))
+@example(where=leaves_and_spines(range(3), range(3)), budget=480)
+@example(where=leaves_and_spines(range(4), range(4)), budget=480)
+@example(where=leaves_and_spines(range(5), range(5)), budget=480)
+@example(where=leaves_and_spines(range(4), range(4), range(1)), budget=480)  # one spine has a path of its own, too
+@example(where=leaves_and_spines(range(1), range(4), range(4)), budget=480)
 def test_over_all_switches_that_a_message_may_cross_the_parts_never_exceed_its_budget(
     where: Fabric, budget: int
 ) -> None:
@@ -264,6 +308,13 @@ def test_over_all_switches_that_a_message_may_cross_the_parts_never_exceed_its_b
             # Of half a budget a pipe has a part by the next power of two, which is nothing of a small one.
             of = pipes[destination]
             assert total > 0 or budget < (1 if of == 1 else 2 << (of - 1).bit_length())
+
+
+def test_the_middle_of_longer_paths_takes_nothing() -> None:
+    it = desired_entities(fabric_of([0, 3], [(0, 1), (1, 2), (2, 3)], [1] * 4), [])
+    assert not any(
+        row[0] == {"from_fabric": 1, "to_fabric": 1} for each in it.values() for row in rows(each, "budget_shares")
+    )
 
 
 @given(where=fabrics())

@@ -3,6 +3,7 @@
 
 import os
 import random
+import signal
 import socket
 import struct
 from collections.abc import Callable, Iterator
@@ -238,6 +239,30 @@ def test_random_traffic_is_accounted_for(lab: Callable[..., Lab]) -> None:
     assert out["tx"]["packets"] + out["tx_link"]["lost"]["packets"] + dropped == entered
     assert enqueued <= entered
     assert out["max_depth_bytes"] <= 8000
+
+
+def test_what_came_while_the_switch_was_off_the_cpu_is_forwarded_in_the_order_of_its_arrival(
+    lab: Callable[..., Lab],
+) -> None:
+    """More of one port than it takes in at once, and between them others of another port."""
+    made = lab("", "", "")
+    senders, receiver = [made.network.udp(1)] * 3 + [made.network.udp(2)], made.network.udp(3)
+    made.process.signal(signal.SIGSTOP)
+    for number in range(400):
+        send(senders[number % 4], 3, 1, 100, first=number)
+    made.process.signal(signal.SIGCONT)
+    assert numbers(receive(receiver, 400)) == list(range(400))
+
+
+def test_what_came_while_the_switch_was_off_the_cpu_meets_the_queues_of_its_time(lab: Callable[..., Lab]) -> None:
+    """At 10 Mbit/s each is gone before the next one comes, however late the switch looks at them."""
+    made = lab("", "", "rate=10mbit,buffer=3kB")
+    sender, receiver = made.network.udp(1), made.network.udp(3)
+    made.process.signal(signal.SIGSTOP)
+    send(sender, 3, 20, 1400, rate=200)
+    made.process.signal(signal.SIGCONT)
+    assert numbers(receive(receiver, 20)) == list(range(20))
+    assert made.port(3)["max_depth_bytes"] < 2 * (1400 + HEADERS)
 
 
 def receive_all(receiver: socket.socket) -> list[Arrival]:

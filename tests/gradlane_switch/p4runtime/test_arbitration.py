@@ -9,7 +9,7 @@ import pytest
 from finsy.proto import U128, p4r, rpc_code
 
 from gradlane_switch import EntityError
-from gradlane_switch.p4runtime.arbitration import MAX_CLIENTS, Arbiter, Client
+from gradlane_switch.p4runtime.arbitration import MAX_CLIENTS, MAX_ROLES, Arbiter, Client
 from tests.gradlane_switch.switch_process import Controller, Process, failure
 
 
@@ -138,6 +138,13 @@ def test_a_role_has_a_bounded_number_of_streams(arbiter: Arbiter, join: Callable
         join("", number)
     assert refused(arbiter.update, Heard(), update("", MAX_CLIENTS)) == rpc_code.RESOURCE_EXHAUSTED
     join("other", 1)
+
+
+def test_there_is_a_bounded_number_of_roles(arbiter: Arbiter, join: Callable[..., Heard]) -> None:
+    for number in range(1, MAX_ROLES):  # beside the default role
+        join(f"role {number}")
+    assert refused(arbiter.update, Heard(), update("one more")) == rpc_code.RESOURCE_EXHAUSTED
+    join("role 1", 2)
 
 
 def test_controllers_of_two_roles_write_side_by_side(switch: Process, primary: Controller) -> None:

@@ -162,7 +162,7 @@ def parse_lldp(frame: bytes) -> tuple[str, int, bytes] | None:
         found.append(value[len(prefix) :])
         place += 2 + len(value)
     switch, port, _, seal = found
-    return (switch.decode(), int(port), seal) if switch.isascii() and port.isdigit() and len(port) < 4 else None
+    return (switch.decode(), int(port), seal) if switch.isascii() and port.isdigit() else None
 
 
 def _tlv(kind: int, value: bytes) -> bytes:

@@ -36,7 +36,7 @@ def ports(fabric: Fabric, switch: SwitchAddress, chosen_bits: Mapping[tuple[str,
 
 def sources(fabric: Fabric, switch: str, jobs: Iterable[Job]) -> list[Entity]:
     """The addresses that each host may send from, and which are of a job's member, which may use the top class."""
-    members = {(member.host, member.address) for job in jobs for member in job.members}
+    members = {member.address for job in jobs for member in job.members}
     return [
         P4TableEntry(
             "sources",
@@ -46,7 +46,7 @@ def sources(fabric: Fabric, switch: str, jobs: Iterable[Job]) -> list[Entity]:
         for port in fabric.ports_at(switch)
         for source, member in (
             (NO_ADDRESS, False),
-            *((mapped(address), (port.host, address) in members) for address in port.addresses),
+            *((mapped(address), address in members) for address in port.addresses),
         )
     ]
 
