@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from gradlane_controller.desired import pipeline
 from gradlane_controller.errors import PipelineError
 from gradlane_controller.policy import Entity
-from gradlane_controller.session.convergence import difference
+from gradlane_controller.session.convergence import difference, parts
 from tests.support.paths import PIPELINE
 
 SCHEMA = pipeline.load(pipeline.DEFAULT_FOLDER).schema
@@ -127,6 +127,37 @@ def test_what_nobody_wrote_is_left_alone() -> None:
     unset = P4MeterEntry("virtual_queue", index=9)
     default = P4TableEntry("queue_classes", action=Action("set_queue_class", queue_class=0), is_default_action=True)
     assert difference(SCHEMA, [unset, default], []) == []
+
+
+def test_the_order_of_fields_and_parameters_means_nothing() -> None:
+    mac = "02:00:00:00:00:01"
+    forward = Action("forward", own=mac, next_hop=mac, port=1), Action("forward", port=1, next_hop=mac, own=mac)
+    actions = Action("set_queue_class", queue_class=3)
+    ranges = {"job": 1, "layer": (2, 2)}, {"layer": (2, 2), "job": 1}
+    held, desired = (
+        [
+            P4TableEntry("next_hops", match=Match(group=1), action=P4IndirectAction([((1, 1), forward[n])])),
+            P4TableEntry("queue_classes", match=Match(ranges[n]), action=actions, priority=1),
+        ]
+        for n in (0, 1)
+    )
+    assert [it.encode(SCHEMA) for it in held] != [it.encode(SCHEMA) for it in desired]
+    assert difference(SCHEMA, held, desired) == []
+
+
+def test_an_entry_of_another_priority_is_another_entry() -> None:
+    match, action = Match(job=1, layer=(2, 2)), Action("set_queue_class", queue_class=3)
+    held, desired = (P4TableEntry("queue_classes", match=match, action=action, priority=n) for n in (2, 1))
+    updates = difference(SCHEMA, [held], [desired])
+    assert [(it.type, it.entity.table_entry.priority) for it in updates] == [
+        (p4r.Update.INSERT, 1),
+        (p4r.Update.DELETE, 2),
+    ]
+
+
+def test_meters_of_entries_are_read_with_them() -> None:
+    found = [it for it in parts(SCHEMA) if isinstance(it, P4TableEntry) and it.meter_config is not None]
+    assert [it.table_id for it in found] == ["job_shares"]
 
 
 def test_the_order_of_replicas_means_nothing() -> None:

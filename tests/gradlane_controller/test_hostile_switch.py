@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """One switch of a fabric does what it likes: it harms itself alone."""
 
+import asyncio
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from finsy.p4client import P4Client
 from finsy.proto import p4r
 
+from gradlane_controller.errors import SwitchError
 from gradlane_controller.session import bounds, connection
 from gradlane_controller.session.connection import describe
 from tests.gradlane_controller.controller_thread import PIPELINE, ControllerThread
@@ -276,3 +278,50 @@ def test_what_a_switch_says_is_one_printable_line_of_bounded_length() -> None:
     assert text.startswith("sent what can't be understood: ValueError: ?[31mred ?yyy")
     assert text.isprintable()
     assert len(text) < 1100
+
+
+@pytest.mark.parametrize(("entities", "size"), [(1, 1 << 16), (bounds.MAX_ENTITIES // 16 + 1, 0)])
+def test_an_answer_to_a_read_has_a_size_and_so_many_entities(
+    monkeypatch: pytest.MonkeyPatch, entities: int, size: int
+) -> None:
+    taken = 0
+
+    async def answer(_client: P4Client, _request: p4r.ReadRequest) -> AsyncIterator[p4r.ReadResponse]:
+        nonlocal taken
+        it = p4r.Entity(table_entry=p4r.TableEntry(metadata=bytes(size)))
+        while taken < 1000:
+            taken += 1
+            yield p4r.ReadResponse(entities=[it] * entities)
+
+    async def read() -> None:
+        async for _ in bounds.BoundedClient(("localhost", 1)).request_iter(p4r.ReadRequest()):
+            pass
+
+    monkeypatch.setattr(P4Client, "request_iter", answer)
+    with pytest.raises(SwitchError, match="more than it can have"):
+        asyncio.run(read())
+    assert taken <= 1 + max(bounds.MAX_READ // (1 << 16), 16)
+
+
+def test_messages_to_a_switch_go_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_work, most = 0, 0
+
+    async def opened(_client: P4Client) -> None:
+        pass
+
+    async def sent(_client: P4Client, _message: p4r.StreamMessageRequest) -> None:
+        nonlocal at_work, most
+        at_work += 1
+        most = max(most, at_work)
+        await asyncio.sleep(0)
+        at_work -= 1
+
+    async def run() -> None:
+        client = bounds.BoundedClient(("localhost", 1))
+        await client.open()
+        await asyncio.gather(*(client.send(p4r.StreamMessageRequest()) for _ in range(3)))
+
+    monkeypatch.setattr(P4Client, "open", opened)
+    monkeypatch.setattr(P4Client, "send", sent)
+    asyncio.run(run())
+    assert most == 1

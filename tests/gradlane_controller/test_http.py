@@ -151,7 +151,8 @@ def test_metrics_say_of_each_switch_whether_it_is_ready(server: Server) -> None:
     assert "\ngradlane_controller_jobs 0.0\n" in answer
 
 
-def test_slow_clients_do_not_keep_others_out(server: Server) -> None:
+def test_slow_clients_do_not_keep_others_out(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "CLIENT_SECONDS", 10 * PATIENCE)  # none of them has to go yet
     slow = [server.connect() for _ in range(MAX_CONNECTIONS)]
     for each in slow:
         each.sendall(b"POST /jobs HTTP/1.1\r\nHost: localhost\r\n")
@@ -193,6 +194,7 @@ def test_requests_have_a_size(server: Server) -> None:
     head = b"POST /jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/toml\r\nTransfer-Encoding: chunked\r\n"
     endless = (b"1000\r\n" + b"#" * 0x1000 + b"\r\n") * 200
     packed = b"\x1f\x8b\x08" + bytes(1000)  # is not unpacked, so that it can't grow
+    assert len(server.ask("DELETE", "/jobs/" + 4000 * "j")[1]["error"]) == http_api.MAX_ERROR
     with complaints() as said:
         assert server.ask("POST", "/jobs", b"#" * (MAX_BODY_BYTES + 1))[0] == 413
         assert b"200 OK" not in server.send(head + b"\r\n", endless)
@@ -219,8 +221,12 @@ def test_work_at_switches_is_bounded_and_the_status_is_always_answered(
         assert status == 503
         assert "at work; try again" in answer["error"]
         assert server.ask("GET", "/status")[0] == 200
+        idle = [server.connect() for _ in range(MAX_CONNECTIONS)]
+        assert server.ask("GET", "/status")[0] == 200
         go_on.set()
         assert [it.result()[0] for it in waiting] == [200] * len(waiting)
+        for each in idle:
+            each.close()
 
 
 Lines = st.lists(

@@ -152,6 +152,13 @@ def test_keys_of_a_switch_replace_those_of_the_fabric(certificates: Certificates
     assert switch.tls == Tls(at / "ca.pem", at / "controller.crt", at / "controller.key", "leaf")
 
 
+def test_a_switch_has_the_name_of_the_fabrics_table_unless_it_has_its_own(certificates: Certificates) -> None:
+    text = fabric_text().replace("[thresholds]", certificates.tls("[switch.tls]") + "[thresholds]", 1)
+    (switch,) = fabric_file.parse(text + certificates.tls(server_name="leaf"), "f.toml").switches
+    assert switch.tls is not None
+    assert switch.tls.server_name == "leaf"
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from finsy.proto import p4r, rpc_code
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gradlane_switch import EntityError, Switch
@@ -128,14 +128,20 @@ ENTITIES = st.one_of(
     st.builds(meter, INDEX, FEW),
     st.builds(group, FEW, FEW, FEW),
 )
-UPDATES = st.builds(
-    lambda kind, entity: p4r.Update(type=kind, entity=entity), st.sampled_from([INSERT, MODIFY, DELETE]), ENTITIES
-)
+
+
+def update(kind: Any, entity: Any) -> Any:
+    return p4r.Update(type=kind, entity=entity)
+
+
+UPDATES = st.builds(update, st.sampled_from([INSERT, MODIFY, DELETE]), ENTITIES)
 
 
 @pytest.mark.parametrize("atomicity", [ROLLBACK, ATOMIC])
 @settings(deadline=None, max_examples=tries(60))
 @given(before=st.lists(UPDATES, max_size=12), updates=st.lists(UPDATES, min_size=1, max_size=12))
+@example(before=[], updates=[update(INSERT, row(1, 1)), update(MODIFY, row(1, 2)), update(INSERT, row(1, 3))])
+@example(before=[], updates=[update(MODIFY, register(0, n)) for n in (1, 2)] + [update(INSERT, register(0, 3))])
 def test_a_batch_that_fails_leaves_everything_as_it_was(atomicity: int, before: list[Any], updates: list[Any]) -> None:
     switch, other = load(document()), load(document())
     for target in (switch, other):
