@@ -2,12 +2,13 @@
 """Which senders may send gradients of a job, what the guard tells of others, and what a job's number stands for."""
 
 import pytest
+from scapy.layers.inet import UDP
 
 from gradlane.wire import Kind
 from tests.p4src.packet_bench import Bench, Count, Reason
 from tests.p4src.packet_targets import Violation
 from tests.support.entries import GREEN, VIOLATIONS, congestion, fabric, job, sender, set_job, source
-from tests.support.gradlane_packets import FAR, H1, H2, H3, H4, U5, Host, gradient, source_key
+from tests.support.gradlane_packets import FAR, H1, H2, H3, H4, U5, Host, gradient, ip, source_key
 
 
 @pytest.mark.parametrize("version", [4, 6])
@@ -34,6 +35,15 @@ def test_a_gradient_packet_that_nobody_permitted_is_dropped_counted_and_reported
     assert bench.decision_cells(0, 1) == {(0, Reason.DROPPED_GUARD, 0, 0): Count(1, len(frame))}
     address = source.address if version == 4 else source.address6
     assert bench.target.violations(1) == [Violation(port, header.get("job", 1), source_key(address))]
+
+
+def test_what_is_permitted_or_no_gradient_is_not_reported(bench: Bench) -> None:
+    bench.install(fabric(), job(), [VIOLATIONS])
+    bench.forward(H1, gradient(H1, H2), H2)
+    bench.forward(H1, bytes(ip(H1, H2.address) / UDP(dport=9)), H2)
+    assert bench.drops(H3, bytes(ip(H1, H2.address, H3) / UDP(dport=9))), "of another's address"
+    assert bench.drops(H4, gradient(H4, H2))
+    assert bench.target.violations(1) == [Violation(4, 1, source_key(H4.address))]
 
 
 def test_every_member_may_send_and_the_guard_counts_each_apart(bench: Bench) -> None:

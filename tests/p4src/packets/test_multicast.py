@@ -109,9 +109,10 @@ def test_only_gradients_of_a_jobs_aggregators_reach_its_group(groups: Bench, add
     groups.add(*job(2, (H1, H4), base=4096))
     assert groups.drops(H1, to_group(address=address, job=2)), "of another job"
     assert groups.drops(H4, to_group(H4, address, job=2)), "a stranger's gradient"
+    assert groups.drops(H1, to_group(address=address, budget=0x4000)), "one whose header does not hold together"
     groups.add(*senders([H4], 1))
     assert groups.drops(H4, to_group(H4, address)), "a member that aggregates nothing"
-    assert groups.reasons() == {Reason.DROPPED_GROUP: 24}
+    assert groups.reasons() == {Reason.DROPPED_GROUP: 25}
     assert len(groups.process(H1, to_group(address=address))) == 3
 
 

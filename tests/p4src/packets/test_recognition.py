@@ -41,6 +41,7 @@ ORDINARY = {
     "version 0": (Reason.UNKNOWN_VERSION, to_port(datagram(b"\x00" + HEADER[1:]))),
     "a datagram shorter than the header": (Reason.MALFORMED, to_port(datagram(HEADER[:-1]))),
     "a UDP length below the headers'": (Reason.MALFORMED, to_port(datagram(HEADER + bytes(9), len=43))),
+    "a datagram much shorter than the header": (Reason.MALFORMED, to_port(datagram(HEADER[:27]))),
     "an empty datagram": (Reason.MALFORMED, to_port(UDP(dport=PORT))),
     "IPv6, another port": (Reason.FORWARDED, to_port6(datagram(HEADER, dport=PORT + 1))),
     "IPv6, TCP": (Reason.FORWARDED, to_port6(TCP(dport=PORT, seq=100 << 16, ack=wire.VERSION << 28) / Raw(HEADER))),

@@ -143,3 +143,12 @@ def test_over_several_switches_the_records_tell_the_way_newest_first(bench: Benc
     assert rebuilt(frame) == frame
     assert gradlane_of(frame).length == 3 * HOP_BYTES
     assert tags(frame) == (5, 0, 2)
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_a_trace_at_the_end_of_its_time_goes_to_the_controller_as_it_came(bench: Bench, version: int) -> None:
+    bench.install(fabric(), job())
+    life = {"ttl" if version == 4 else "hlim": 1}
+    frame = gradient(H1, H2, version=version, kind=Kind.TRACE, frame_bytes=BARE[version], ip_fields=life)
+    sent = bench.punt(H1, frame)
+    assert (sent.reason, sent.frame) == (Reason.PUNTED_TTL, frame)
