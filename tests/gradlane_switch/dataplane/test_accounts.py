@@ -129,6 +129,16 @@ def test_a_controller_that_does_not_read_loses_messages_but_those_of_arbitration
     assert losses.streams_ended == 0
 
 
+def test_what_a_controller_has_read_makes_room() -> None:
+    losses = StreamLosses()
+    outbox = Outbox(losses)
+    for _ in range(2 * MOST_BYTES // 1_000_000):
+        outbox.send(packet(1_000_000))
+        outbox.send(packet(1))
+        assert losses.unsent == 0
+        asyncio.run(taken(outbox, 2))
+
+
 def test_a_message_longer_than_all_may_be_goes_alone() -> None:
     losses = StreamLosses()
     outbox = Outbox(losses)

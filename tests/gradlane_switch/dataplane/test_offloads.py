@@ -5,6 +5,7 @@ import hashlib
 import json
 import random
 import select
+import signal
 import socket
 import struct
 import threading
@@ -21,7 +22,7 @@ from tests.gradlane_switch import small_programs as small
 from tests.gradlane_switch.switch_process import Process
 from tests.gradlane_switch.switched_hosts import HOSTS, Lab, laboratory
 from tests.support.effort import tries
-from tests.support.namespaces import Network, numbers, receive, socket_in
+from tests.support.namespaces import Network, numbers, receive, send, socket_in
 from tests.support.needs import needs, needs_root
 
 pytestmark = [
@@ -106,12 +107,26 @@ def test_an_interface_without_offloads_gets_packets_one_by_one(lab: Callable[...
     offload(network, network.switch, "s3", "off")
     try:
         receiver = made.network.udp(3)
-        for _ in range(2):
-            segmented(made, 20, 1000)
-        assert numbers(receive(receiver, 40)) == 2 * list(range(20))
+        made.process.signal(signal.SIGSTOP)  # so that the first leaves together with one that the interface takes
+        send(made.network.udp(1), 3, 1, 100, first=1000)
+        segmented(made, 20, 1000)
+        made.process.signal(signal.SIGCONT)
+        first = numbers(receive(receiver, 21))
+        segmented(made, 20, 1000)
+        assert (first, numbers(receive(receiver, 20))) == ([1000, *range(20)], [*range(20)])
         assert made.port(3)["drops"]["tx_errors"]["packets"] == 0
     finally:
         offload(network, network.switch, "s3", "on")
+
+
+def test_more_than_the_switch_forwards_in_one_go_is_forwarded_at_once_all_the_same(lab: Callable[..., Lab]) -> None:
+    made = lab("", "", "")
+    receiver = made.network.udp(3)
+    made.process.signal(signal.SIGSTOP)
+    for _ in range(60):
+        segmented(made, 40, 100)
+    made.process.signal(signal.SIGCONT)
+    assert numbers(receive(receiver, 60 * 40)) == 60 * list(range(40))
 
 
 @pytest.mark.parametrize("setting", ["", "rate=50mbit,buffer=200kB,loss=0.01"])
