@@ -7,8 +7,16 @@ from gradlane._core import ffi, lib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradlane.wire import ElementType, Flag, Kind
-from tests.gradlane.core.protocol.network import Cluster, Impairment, mean_in_rank_order, values_of
+from gradlane.wire import ElementType, Flag, Header, Kind
+from tests.gradlane.core.protocol.network import (
+    JOB,
+    MEAN_FLOAT32,
+    TOKEN,
+    Cluster,
+    Impairment,
+    mean_in_rank_order,
+    values_of,
+)
 from tests.support.effort import tries
 
 
@@ -133,6 +141,24 @@ def test_losses_within_the_budget_are_not_repaired():
     assert sum(cluster.statistics(r).slices_repaired for r in range(2)) == 0
     released = [e for r in range(2) for e in cluster.events[r] if e.kind == 2]
     assert [e.lost for e in released] == [[1], [1]]
+
+
+def test_what_is_still_to_come_is_not_given_up_for_lost():
+    """Slices that came out of order looked like more loss than is tolerated; the last ones are on their way."""
+    cluster = Cluster(1, servers=1, push_loss=0.5)
+    fields = {"job": JOB, "source": 0, "message": 0xFFFFFF00, "token": TOKEN, "slices": 12, "budget": 6}
+
+    def come(*slices):
+        for number in slices:
+            end = Flag.END if number == 11 else 0
+            header = Header(Kind.DATA, slice=number, flags=end, length=64, element_type=MEAN_FLOAT32, **fields)
+            cluster.receive(1, header.pack() + bytes(64))
+
+    come(7, *range(7), 8, 9)
+    with pytest.raises(TimeoutError):
+        cluster.run(until=lambda: cluster.statistics(1).messages_received, limit=50_000)
+    come(10, 11)
+    assert cluster.statistics(1).slices_delivered == 12
 
 
 def test_results_that_come_in_another_order_are_not_asked_for_again_and_again():

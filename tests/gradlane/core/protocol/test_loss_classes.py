@@ -7,7 +7,7 @@ from gradlane._core import ffi, lib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradlane.wire import Header, Kind
+from gradlane.wire import Flag, Header, Kind
 from tests.gradlane.core.protocol.network import JOB, MEAN_FLOAT32, TOKEN, Cluster, Impairment
 from tests.support.effort import tries
 
@@ -82,6 +82,17 @@ def test_the_ceiling_is_that_of_the_layer_in_the_header(layer: int, budget: int,
     header = Header(kind=Kind.DATA, layer=layer, budget=budget, element_type=MEAN_FLOAT32, **fields)
     cluster.receive(1, header.pack() + bytes(64))
     assert cluster.statistics(1).bad_budget == refused
+
+
+@pytest.mark.parametrize(("layer", "budget", "refused"), [(3, 1, 0), (3, 2, 1), (15, 1, 1), (30, 1, 1)])
+def test_the_ceiling_of_a_result_is_its_own(layer: int, budget: int, refused: int) -> None:
+    cluster = Cluster(1, servers=1, losses=CLASSES)
+    fields = {"job": JOB, "source": 1, "message": 0xFFFFFF01, "token": TOKEN, "slices": 20, "length": 64}
+    header = Header(
+        kind=Kind.DATA, layer=layer, budget=budget, flags=Flag.PULL, element_type=MEAN_FLOAT32, **fields
+    )  # fmt: skip
+    cluster.receive(0, header.pack() + bytes(64))
+    assert cluster.statistics(0).bad_budget == refused
 
 
 def test_a_message_of_two_classes_is_refused_and_counted() -> None:

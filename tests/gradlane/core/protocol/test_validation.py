@@ -3,31 +3,49 @@
 
 import numpy as np
 import pytest
+from gradlane._core import lib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradlane.wire import Header, Kind
+from gradlane.wire import HEADER_BYTES, ElementType, Header, Kind
 from tests.gradlane.core.protocol.network import JOB, MEAN_FLOAT32, TOKEN, Cluster, mean_in_rank_order, values_of
 from tests.support.effort import tries
 
+# A push of rank 1 to rank 0, whose shard has 10 slices.
+FIELDS = {
+    "kind": Kind.DATA, "job": JOB, "source": 1, "message": (0xFFFFFF00 + 1) & 0xFFFFFFFF, "token": TOKEN,
+    "slices": 10, "slice": 4, "length": 64, "element_type": MEAN_FLOAT32,
+}  # fmt: skip
+# What counts it, and how it differs; "payload": the bytes that it has.
 FOREIGN = [
     ("bad_token", {"token": TOKEN ^ 1}),
+    ("bad_token", {"token": TOKEN ^ 1 << 63}),
     ("bad_job", {"job": JOB + 1}),
     ("bad_header", {"version": 2}),
     ("bad_header", {"kind": 9}),
     ("bad_header", {"element_type": 9}),
+    ("bad_header", {"element_type": ElementType.FLOAT32 | 7 << 4}),
+    ("bad_header", {"kind": Kind.REPORT}),
     ("bad_source", {"source": 7}),
     ("bad_source", {"source": 0}),
     ("bad_range", {"slice": 20, "slices": 20}),
     ("bad_range", {"slices": 0, "slice": 0}),
+    ("bad_range", {"slice": 10}),
     ("bad_range", {"slices": 9000}),
     ("bad_range", {"slices": 11}),
     ("bad_length", {"length": 60}),
+    ("bad_length", {"length": 60, "payload": 60}),
+    ("bad_length", {"length": 62, "payload": 62}),
+    ("bad_length", {"length": 68, "payload": 68}),
+    ("bad_length", {"payload": 68}),
     ("bad_budget", {"budget": 5}),
     ("bad_message", {"message": 0xFFFFFF00}),
     ("bad_length", {"kind": Kind.TRIMMED}),
     ("bad_header", {"flags": 8}),
+    ("bad_header", {"flags": 32}),
 ]
+# What shows only when the operation is there.
+LATER = [{"slices": 11}, {"length": 60, "payload": 60}]
 FOREIGN_TRIMMED = [
     *[row for row in FOREIGN if row[0] not in ("bad_length", "bad_header")],
     ("bad_length", {"length": 68}),
@@ -38,35 +56,46 @@ FOREIGN_TRIMMED = [
 ]
 
 
-@pytest.mark.parametrize(("counter", "change"), FOREIGN)
-def test_a_datagram_that_does_not_belong_changes_nothing_and_is_counted(counter, change):
+def forged(change: dict[str, int]) -> bytes:
+    fields = FIELDS | change
+    payload = b"\x7f" * fields.pop("payload", 64)
+    return Header(**fields).pack() + payload
+
+
+@pytest.mark.parametrize(
+    ("counter", "change", "early"),
+    [(*row, early) for row in FOREIGN for early in (False, True) if not (early and row[1] in LATER)],
+)
+def test_a_datagram_that_does_not_belong_changes_nothing_and_is_counted(counter, change, early):
+    """Whether it comes before its operation is submitted or afterwards."""
     cluster = Cluster(2)
     inputs = [values_of(r, 0, 0, 320) for r in range(2)]
-    results = [cluster.submit(0, 0, 0, inputs[0])]
-    # A push of rank 1 to rank 0: the shard of rank 0 has 10 slices.
-    fields = {
-        "kind": Kind.DATA, "job": JOB, "source": 1, "message": (0xFFFFFF00 + 1) & 0xFFFFFFFF, "token": TOKEN,
-        "slices": 10, "slice": 4, "length": 64, "element_type": MEAN_FLOAT32,
-    }  # fmt: skip
-    forged = Header(**{**fields, **change}).pack() + b"\x7f" * 64
-    before = {name: getattr(cluster.statistics(0), name) for name, _ in FOREIGN}
-    cluster.receive(0, forged)
-    assert getattr(cluster.statistics(0), counter) == before[counter] + 1
-    results.append(cluster.submit(1, 0, 0, inputs[1]))
+    results = [] if early else [cluster.submit(0, 0, 0, inputs[0])]
+    before = getattr(cluster.statistics(0), counter)
+    cluster.receive(0, forged(change))
+    assert getattr(cluster.statistics(0), counter) == before + 1
+    assert cluster.statistics(0).memory_used == 0
+    results += [cluster.submit(rank, 0, 0, inputs[rank]) for rank in range(len(results), 2)]
     cluster.run(until=lambda: cluster.all_completed(1))
     for result in results:
         np.testing.assert_array_equal(result, mean_in_rank_order(inputs))
 
 
+def test_a_datagram_that_is_cut_off_anywhere_is_counted_and_not_read_beyond_its_end():
+    cluster = Cluster(2)
+    cluster.submit(0, 0, 0, values_of(0, 0, 0, 320))
+    whole = Header(**FIELDS).pack() + b"\x7f" * 64
+    for length in range(len(whole)):  # what is behind it in memory would make it whole
+        lib.gl_receive(cluster.engines[0], whole, length, False, cluster.now)
+    assert cluster.statistics(0).bad_header == HEADER_BYTES
+    assert cluster.statistics(0).bad_length == len(whole) - HEADER_BYTES
+
+
 @pytest.mark.parametrize(("counter", "change"), FOREIGN_TRIMMED)
 def test_a_trimmed_header_that_does_not_belong_is_counted_as_no_loss(counter, change):
     cluster = Cluster(2, push_loss=0.1)
-    fields = {
-        "kind": Kind.TRIMMED, "job": JOB, "source": 1, "message": (0xFFFFFF00 + 1) & 0xFFFFFFFF, "token": TOKEN,
-        "slices": 10, "slice": 4, "length": 64, "element_type": MEAN_FLOAT32,
-    }  # fmt: skip
     cluster.submit(0, 0, 0, values_of(0, 0, 0, 320))
-    cluster.receive(0, Header(**{**fields, **change}).pack())
+    cluster.receive(0, Header(**{**FIELDS, "kind": Kind.TRIMMED, **change}).pack())
     assert getattr(cluster.statistics(0), counter) == 1
     assert cluster.statistics(0).trimmed == 0
 

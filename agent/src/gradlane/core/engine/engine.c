@@ -85,7 +85,7 @@ void gl_receive(gl_engine *e, const uint8_t *h, uint32_t bytes, int congested, u
     const unsigned item = gl_element_bytes(type_of(h[GL_AT_ELEMENT_TYPE]));
     if (kind == GL_KIND_TRIMMED ? length : get16(h + GL_AT_LENGTH) != length)
         s->bad_length++;
-    else if (!slices || slices > GL_MAX_SLICES || get16(h + GL_AT_SLICE) >= slices)
+    else if (slices > GL_MAX_SLICES || get16(h + GL_AT_SLICE) >= slices)
         s->bad_range++;
     else if (!item || reduction_of(h[GL_AT_ELEMENT_TYPE]) > GL_PRODUCT || h[GL_AT_FLAGS] >= 2 * GL_FLAG_CRITICAL ||
              (h[GL_AT_FLAGS] & GL_FLAG_RETURNED && kind != GL_KIND_TRACE))
