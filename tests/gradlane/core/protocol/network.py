@@ -15,6 +15,7 @@ from gradlane.wire import HEADER_BYTES, HOP_BYTES, HOP_FIELDS, ElementType, Flag
 
 TOKEN = 0x1122334455667788
 JOB = 3
+CRITICAL = 500_000  # of what is tolerated, in critical phases: parts per million
 # The header's element_type: float32, to be reduced to the mean of what arrived.
 MEAN_FLOAT32 = ElementType.FLOAT32 | lib.GL_MEAN_OF_ARRIVED << 4
 
@@ -159,7 +160,7 @@ class Cluster:
                 {
                     "job": JOB, "rank": rank, "workers": workers, "servers": servers, "slice_bytes": slice_bytes,
                     "token": TOKEN, "message_base": base, "window": window, "rate": rate,
-                    "loss_count": len(rows), "losses": loss_rows, "memory": memory,
+                    "loss_count": len(rows), "losses": loss_rows, "memory": memory, "critical": CRITICAL,
                     "multicast": multicast and rank in self.aggregators,
                     "buffer": buffer, "trace_every": trace_every, "tag": classes is not None,
                     "class_count": len(classes or ()), "precedence_count": len(precedences),
@@ -210,6 +211,7 @@ class Cluster:
         loss: tuple[int, int] = (0, 0),
         layers: np.ndarray | None = None,
         magnitudes: np.ndarray | None = None,
+        critical: bool = False,
     ) -> int:
         """Submits any operation, as gl_submission describes it; returns what gl_submit does."""
         self.kept += [source, result]
@@ -222,7 +224,7 @@ class Cluster:
             "out": ffi.NULL if result is None else ffi.from_buffer("uint8_t[]", result, True),
             "layers": ffi.NULL if layers is None else ffi.from_buffer("uint16_t[]", layers),
             "magnitudes": ffi.NULL if magnitudes is None else ffi.from_buffer("uint8_t[]", magnitudes),
-            "push_loss": loss[0], "pull_loss": loss[1],
+            "push_loss": loss[0], "pull_loss": loss[1], "critical": critical,
         }  # fmt: skip
         return lib.gl_submit(self.engines[rank], ffi.new("gl_submission *", submission), self.now)
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradlane.wire import Flag, Header, Kind
-from tests.gradlane.core.protocol.network import JOB, MEAN_FLOAT32, TOKEN, Cluster, Impairment
+from tests.gradlane.core.protocol.network import CRITICAL, JOB, MEAN_FLOAT32, TOKEN, Cluster, Impairment
 from tests.support.effort import tries
 
 CLASSES = [(0, 9, 100_000, 50_000), (10, 19, 300_000, 0)]
@@ -26,11 +26,13 @@ def counts_of_peer(cluster: Cluster, rank: int, other: int):
     return counts
 
 
-def start(cluster: Cluster, rank: int, tensor: int, layers: list[int], loss: tuple[int, int]) -> int:
+def start(
+    cluster: Cluster, rank: int, tensor: int, layers: list[int], loss: tuple[int, int], critical: bool = False
+) -> int:
     size = 16 * len(layers)
     return cluster.start(
         rank, 0, tensor, lib.GL_ALL_REDUCE, np.ones(size, np.float32), np.zeros(size, np.float32), size,
-        reduction=lib.GL_SUM, layers=np.array(layers, np.uint16), loss=loss,
+        reduction=lib.GL_SUM, layers=np.array(layers, np.uint16), loss=loss, critical=critical,
     )  # fmt: skip
 
 
@@ -93,6 +95,18 @@ def test_the_ceiling_of_a_result_is_its_own(layer: int, budget: int, refused: in
     )  # fmt: skip
     cluster.receive(0, header.pack() + bytes(64))
     assert cluster.statistics(0).bad_budget == refused
+
+
+@pytest.mark.parametrize("critical", [(), (0,), (1,), (0, 1)])
+def test_a_servers_results_may_lose_what_the_most_cautious_worker_bears(critical: tuple[int, ...]) -> None:
+    cluster = Cluster(2, servers=1, losses=CLASSES)
+    results: list[Header] = []
+    cluster.filter = lambda source, to, header: not header.flags & Flag.PULL or not results.append(header)
+    for rank in range(2):
+        assert start(cluster, rank, 0, [3] * 100, (100_000, 50_000), critical=rank in critical) == 0
+    cluster.run(until=lambda: cluster.all_completed(1))
+    ceiling = 50_000 * CRITICAL // 1_000_000 if critical else 50_000
+    assert {header.budget for header in results if header.source == 2} == {ceiling * 100 // 1_000_000}
 
 
 def test_a_message_of_two_classes_is_refused_and_counted() -> None:

@@ -34,6 +34,7 @@ FOREIGN = [
     ("bad_range", {"slices": 9000}),
     ("bad_range", {"slices": 11}),
     ("bad_length", {"length": 60}),
+    ("bad_length", {"length": 0, "payload": 0}),
     ("bad_length", {"length": 60, "payload": 60}),
     ("bad_length", {"length": 62, "payload": 62}),
     ("bad_length", {"length": 68, "payload": 68}),

@@ -15,7 +15,7 @@ void gl_tolerance_new(gl_tolerance *t, double factor, double threshold, uint32_t
 
 static void end_window(gl_tolerance *t) {
     const double norm = t->sum / t->steps;
-    t->critical = t->norm <= 0 || fabs(norm - t->norm) > t->threshold * t->norm;
+    t->critical = fabs(norm - t->norm) > t->threshold * t->norm;
     t->norm = norm;
     t->sum = 0, t->steps = 0;
     t->windows++;
