@@ -80,6 +80,7 @@ BAD_MESSAGES = {
     "message 'load' lacks 'region'": {"op": "load", "name": "w"},
     "message 'release' has inf as 'region'": {"op": "release", "region": math.inf},
     "message 'forget' has a name of 100000 characters": {"op": "forget", "name": "x" * 100_000},
+    "message 'forget' has a name with characters that can't be printed: 'a\\nb'": {"op": "forget", "name": "a\nb"},
     "unknown message 'reduce'": {"op": "reduce"},
     "message 'release' lacks 'region'": {"op": "release"},
 }

@@ -131,6 +131,17 @@ def test_a_process_that_asks_without_end_is_not_read_any_more(hosts: list[Agent]
         assert len({answer["group"] for answer in answers}) == asked
 
 
+def test_a_process_that_does_not_read_its_answers_is_dropped(agent: Agent, tmp_path: Path) -> None:
+    with Member(job_file(tmp_path, ALONE), 0, agent) as member:
+        assert member.next()[0] == "joined"
+        with contextlib.suppress(ConnectionError):
+            for number in range(20_000):
+                messages.send(member.socket, {"op": "statistics", "request": number})
+            pytest.fail("the agent went on")
+        assert "does not read its answers; dropped" in agent.wait_for("does not read")
+        until(lambda: not agent.status()["jobs"])
+
+
 def test_a_message_of_any_length_reaches_a_process() -> None:
     """The counts of hundreds of ranks are more than a packet of the socket."""
     status = {"op": "statistics", "agent": {f"rank {k}": "x" * 100 for k in range(10_000)}}

@@ -174,6 +174,16 @@ def test_without_any_memory_the_oldest_operation_still_ends() -> None:
         np.testing.assert_array_equal(result, np.full(20_000, 1.5, np.float32))
 
 
+def test_a_job_that_is_over_takes_nothing_in() -> None:
+    cluster = Cluster(2)
+    result, _ = [cluster.submit(rank, 0, 0, ones()) for rank in range(2)]
+    lib.gl_engine_leave(cluster.engines[0])
+    with pytest.raises(TimeoutError):
+        cluster.run(until=lambda: cluster.all_completed(1), limit=100_000)
+    assert cluster.statistics(0).datagrams_received == 0
+    assert np.isnan(result).all()
+
+
 @pytest.mark.parametrize("algorithm", [lib.GL_DIRECT, lib.GL_RING])
 def test_the_result_may_take_the_place_of_the_contribution(algorithm: int) -> None:
     cluster = Cluster(3, impairment=Impairment(loss=0.3, jitter=500), seed=1)

@@ -92,6 +92,21 @@ def test_a_datagram_that_is_cut_off_anywhere_is_counted_and_not_read_beyond_its_
     assert cluster.statistics(0).bad_length == len(whole) - HEADER_BYTES
 
 
+@pytest.mark.parametrize(
+    "change", [{"slices": 20, "slice": 15}, {"slices": 9}, {"step": 1}, {"tensor": 1}, {"element_type": 1 | 2 << 4}]
+)
+@pytest.mark.parametrize("kind", [Kind.DATA, Kind.TRIMMED, Kind.PROBE])
+def test_a_message_does_not_change_once_it_has_begun(change, kind):
+    cluster = Cluster(2)
+    cluster.submit(0, 0, 0, values_of(0, 0, 0, 320))
+    cluster.receive(0, forged({}))
+    assert cluster.statistics(0).bad_message == 0
+    length = 64 if kind != Kind.PROBE else 0
+    changed = forged({"kind": kind, "slice": 5, "length": length, "payload": length, **change})
+    cluster.receive(0, changed[:HEADER_BYTES] if kind == Kind.TRIMMED else changed)
+    assert cluster.statistics(0).bad_message == 1
+
+
 @pytest.mark.parametrize(("counter", "change"), FOREIGN_TRIMMED)
 def test_a_trimmed_header_that_does_not_belong_is_counted_as_no_loss(counter, change):
     cluster = Cluster(2, push_loss=0.1)
