@@ -100,6 +100,30 @@ def test_jobs_on_the_same_hosts_share_their_links_by_weight(weights, expected):
     assert sum(parts) > 0.9
 
 
+@pytest.mark.parametrize(("weights", "expected"), [((1, 1), 1.0), ((3, 1), 3.0)])
+def test_jobs_that_go_different_ways_share_the_link_out_of_their_host_by_weight(weights, expected):
+    """Nobody but the host itself can tell them: each receiver has its link to itself."""
+    model = Model(3, 200_000_000)
+    jobs = [
+        model.job([0, other], weight=weight, collective=lib.GL_BROADCAST)
+        for other, weight in zip((1, 2), weights, strict=True)
+    ]
+    start(model)
+    parts = rates(model, model.uplinks[0], 300_000, jobs)
+    assert parts[0] / parts[1] == pytest.approx(expected, rel=0.1)
+    assert sum(parts) > 0.9
+
+
+def test_a_job_that_rested_does_not_make_up_for_it_at_another_ones_cost():
+    model = Model(3, 200_000_000)
+    jobs = [model.job([0, other], collective=lib.GL_BROADCAST) for other in (1, 2)]
+    model.start(jobs[0])
+    model.run(500_000)
+    model.start(jobs[1])
+    parts = rates(model, model.uplinks[0], 200_000, jobs)
+    assert parts[0] / parts[1] == pytest.approx(1.0, rel=0.15)
+
+
 def test_jobs_of_different_size_get_the_same_part_of_a_host_that_they_share():
     """The shared host has one stream of one job, and three of the other."""
     model = Model(5, 200_000_000)

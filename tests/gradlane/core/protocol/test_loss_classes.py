@@ -119,6 +119,25 @@ def test_a_message_of_two_classes_is_refused_and_counted() -> None:
     assert cluster.statistics(1).memory_used == 2 * 64  # the results of the other two
 
 
+def test_a_sender_leaves_out_no_more_than_it_stated_whatever_it_is_told() -> None:
+    """The slices of least magnitude."""
+    cluster = Cluster(1, servers=1, push_loss=0.1)
+    repaired: set[int] = set()
+    cluster.filter = lambda source, to, header: header.kind == Kind.REPAIR and repaired.add(header.slice)
+    magnitudes = np.random.default_rng(1).permutation(100).astype(np.uint8)
+    ones = np.ones(1600, np.float32)
+    options = {"reduction": lib.GL_SUM, "magnitudes": magnitudes, "loss": (50_000, 0)}
+    assert cluster.start(0, 0, 0, lib.GL_ALL_REDUCE, ones, np.zeros_like(ones), ones.size, **options) == 0
+    with pytest.raises(TimeoutError):
+        cluster.run(until=lambda: False, limit=10_000)
+    fields = {"job": JOB, "source": 1, "message": 0xFFFFFF00, "token": TOKEN, "slices": 100, "length": 13}
+    header = Header(kind=Kind.BITMAP, budget=10, flags=Flag.END, element_type=1 | lib.GL_SUM << 4, **fields)
+    cluster.receive(0, header.pack() + bytes(13))
+    with pytest.raises(TimeoutError):
+        cluster.run(until=lambda: False, limit=10_000)
+    assert repaired == set(np.flatnonzero(magnitudes >= 5))
+
+
 def test_peers_and_classes_add_up_to_the_whole() -> None:
     cluster = Cluster(3, losses=CLASSES, impairment=Impairment(loss=0.2, duplicate=0.2), seed=4)
     for tensor, (layer, loss) in enumerate([(3, (100_000, 50_000)), (15, (300_000, 0)), (40, (0, 0))]):

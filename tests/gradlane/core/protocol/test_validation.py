@@ -7,7 +7,7 @@ from gradlane._core import lib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradlane.wire import HEADER_BYTES, ElementType, Header, Kind
+from gradlane.wire import HEADER_BYTES, ElementType, Flag, Header, Kind
 from tests.gradlane.core.protocol.network import JOB, MEAN_FLOAT32, TOKEN, Cluster, mean_in_rank_order, values_of
 from tests.support.effort import tries
 
@@ -105,6 +105,27 @@ def test_a_message_does_not_change_once_it_has_begun(change, kind):
     changed = forged({"kind": kind, "slice": 5, "length": length, "payload": length, **change})
     cluster.receive(0, changed[:HEADER_BYTES] if kind == Kind.TRIMMED else changed)
     assert cluster.statistics(0).bad_message == 1
+
+
+@pytest.mark.parametrize("kind", [Kind.BITMAP, Kind.STOP])
+@pytest.mark.parametrize("length", [0, 1, 3])
+def test_an_answer_of_another_length_than_its_message_is_counted(kind, length):
+    cluster = Cluster(2)
+    cluster.filter = lambda source, to, header: False
+    cluster.submit(0, 0, 0, values_of(0, 0, 0, 320))
+    with pytest.raises(TimeoutError):
+        cluster.run(until=lambda: False, limit=1000)
+    cluster.receive(0, forged({"kind": kind, "message": 0xFFFFFF00, "slice": 0, "length": length, "payload": length}))
+    assert cluster.statistics(0).bad_length == 1
+
+
+@pytest.mark.parametrize(("to", "source", "flags"), [(2, 0, Flag.PULL), (2, 3, 0), (0, 2, 0)])
+def test_servers_push_nothing_and_workers_send_servers_no_results(to, source, flags):
+    cluster = Cluster(2, servers=2)
+    cluster.submit(0, 0, 0, values_of(0, 0, 0, 320))
+    cluster.receive(to, forged({"source": source, "message": (0xFFFFFF00 + source) & 0xFFFFFFFF, "flags": flags}))
+    assert cluster.statistics(to).bad_source == 1
+    assert not cluster.events[to]
 
 
 @pytest.mark.parametrize(("counter", "change"), FOREIGN_TRIMMED)
