@@ -4,13 +4,15 @@
 import asyncio
 import contextlib
 import os
+import select
 import socket
 import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,14 +90,21 @@ def test_certificates_authenticate_with_and_without_a_key(tmp_path: Path, key: s
 def test_wrong_certificates_are_named(tmp_path: Path) -> None:
     addresses = loopback(2)
     authority = Authority(tmp_path, "ca")
-    good = authority.issue("good", address=addresses[0])
-    for config, words in (
-        (authority.issue("misnamed", address="10.9.9.9"), "shows a certificate for 10.9.9.9; it must name"),
+    good = [authority.issue(f"good{rank}", address=address) for rank, address in enumerate(addresses)]
+    misnamed = authority.issue("misnamed", address="10.9.9.9")
+    file = job_file(tmp_path, addresses)
+    words = "shows a certificate for 10.9.9.9; it must name"
+    for config, expected in (
+        (misnamed, words),
         (None, "shows no certificate, but the other agent has [tls] in its file"),
     ):
-        with configured(tmp_path, addresses, [good, config]) as hosts:
-            said = what_both_say([job_file(tmp_path, addresses)] * 2, hosts)
-            assert any(words in text for text in said), said
+        with configured(tmp_path, addresses, [good[0], config]) as hosts:
+            said = what_both_say([file] * 2, hosts)
+            assert any(expected in text for text in said), said
+    with configured(tmp_path, addresses, [misnamed, good[1]]) as hosts, members(file, hosts) as joining:
+        op, said = joining[1].hear(2)
+        assert op == "error"
+        assert words in said
 
 
 @pytest.mark.parametrize("who", ["both", "the caller", "the listener"])
@@ -182,6 +191,73 @@ def test_who_stands_in_the_middle_gets_nowhere(tmp_path: Path) -> None:
     assert "does not know the key" in refused
 
 
+Answer = Callable[[Call, job.Job], Coroutine[Any, Any, None]]
+
+
+def introduced(parsed: job.Job, answer: Answer, rank: int = 1, to: int = 0) -> str:
+    """Why `rank` does not take who answers it for rank `to`; "": it does."""
+    credentials = Credentials(None)
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        call = Call(reader, writer, credentials)
+        await call.listen()
+        await answer(call, parsed)
+
+    async def call() -> str:
+        server = await asyncio.start_server(listen, "127.0.0.1", 0, ssl=credentials.listening)
+        port = server.sockets[0].getsockname()[1]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=credentials.calling)
+        try:
+            await asyncio.wait_for(handshake.introduce(reader, writer, parsed, rank, to, credentials), 60)
+        except Refused as error:
+            return str(error)
+        finally:
+            writer.close()
+            server.close()
+        return ""
+
+    return asyncio.run(call())
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, ""),
+        ({"proof": "0" * 64}, "does not know the key of job 'trial'"),
+        ({"proof": None}, "does not know the key of job 'trial'"),
+        ({"digest": "0"}, "has another job file for job 'trial'"),
+        ({"version": "9.1"}, "speaks version 9.1"),
+    ],
+)
+def test_a_caller_takes_nobody_who_does_not_know_the_key_and_the_job(
+    tmp_path: Path, changes: dict[str, Any], words: str
+) -> None:
+    async def answer(call: Call, parsed: job.Job) -> None:
+        honest = {"version": handshake.VERSION, "digest": parsed.digest}
+        proof = call._binding(0).proof(parsed, "listener")  # pyright: ignore[reportPrivateUsage]
+        handshake.write(call.writer, {**honest, "proof": proof, **changes})
+
+    said = introduced(job.load(job_file(tmp_path, loopback(2))), answer)
+    assert words in said
+    assert bool(said) == bool(words)
+
+
+def test_what_the_caller_has_proved_proves_nothing_of_a_listener(tmp_path: Path) -> None:
+    async def answer(call: Call, parsed: job.Job) -> None:
+        proof = call._hello["proof"]  # pyright: ignore[reportPrivateUsage]
+        handshake.write(call.writer, {"version": handshake.VERSION, "digest": parsed.digest, "proof": proof})
+
+    assert "does not know the key" in introduced(job.load(job_file(tmp_path, loopback(2))), answer)
+
+
+@pytest.mark.parametrize(("rank", "to"), [(0, 0), (2, 0), (1, 1)])
+def test_a_member_calls_lower_ranks_as_itself_alone(tmp_path: Path, rank: int, to: int) -> None:
+    async def answer(call: Call, parsed: job.Job) -> None:
+        await call.refuse(call.problem(parsed, 0) or "takes it")
+
+    assert "must not call rank 0" in introduced(job.load(job_file(tmp_path, loopback(2))), answer, rank, to)
+
+
 def test_control_connections_are_tls_1_3_alone(tmp_path: Path) -> None:
     addresses = loopback(1)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -198,6 +274,10 @@ def open_files(agent: Agent) -> int:
     return len(os.listdir(f"/proc/{agent.process.pid}/fd"))
 
 
+def hung_up(connection: socket.socket) -> bool:
+    return bool(select.select([connection], [], [], 0)[0])
+
+
 def test_neither_a_flood_nor_garbage_nor_slowness_keeps_a_job_out(tmp_path: Path) -> None:
     addresses = loopback(2)
     file = job_file(tmp_path, addresses)
@@ -210,12 +290,17 @@ def test_neither_a_flood_nor_garbage_nor_slowness_keeps_a_job_out(tmp_path: Path
         for number, connection in enumerate(flood):
             with contextlib.suppress(ConnectionError):  # the oldest have lost their places
                 connection.send([b"", b"\x16\x03", b"GET / HTTP/1.0\r\n\r\n", os.urandom(5000)][number % 4])
+        until(lambda: hosts[0].status()["control"]["calls_evicted"] >= 100)
+        until(lambda: all(hung_up(connection) for connection in flood[:100]))  # the oldest
+        assert not any(hung_up(connection) for connection in flood[-100::4])  # that say nothing
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             for port in (wire.UDP_PORT, wire.CONTROL_PORT):
                 for size in (0, 1, 36, 40, 1400):
                     sock.sendto(os.urandom(size), (addresses[0], port))
-        # An endless line inside TLS.
+        # An endless line inside TLS, and silence.
         context = Credentials(None).calling
+        for _ in range(5):
+            stack.enter_context(context.wrap_socket(stack.enter_context(socket.create_connection(target))))
         talker = stack.enter_context(context.wrap_socket(stack.enter_context(socket.create_connection(target))))
         with contextlib.suppress(OSError):
             for _ in range(100):
