@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gradlane._core import ffi
+from gradlane._core import ffi, lib
 
 from gradlane import AgentError, Communicator
 from tests.support import members
@@ -145,6 +145,15 @@ def told(c: Communicator, function: Callable[[Communicator], Any]) -> str:
     with contextlib.suppress(AgentError):
         c.close()
     return str(failure.value)
+
+
+def test_a_ring_that_claims_more_commands_than_fit_fails_the_job(hosts: list[Agent], tmp_path: Path) -> None:
+    ranks = join(job_file(tmp_path, 2), hosts, 2)
+    head = np.frombuffer(ranks[0].connection.link.completions._channel.map, np.uint32, 1)
+    head[0] += lib.GL_SLOTS
+    del head
+    for outcome in each(ranks, lambda c: told(c, bad({"kind": 1}) if c.rank == 0 else Communicator.barrier)):
+        assert "its command ring makes no sense" in outcome
 
 
 def test_random_bytes_in_the_ring_fail_the_job_and_nothing_else(hosts: list[Agent], tmp_path: Path) -> None:

@@ -137,6 +137,7 @@ def test_a_ring_that_makes_no_sense_is_refused(channel: Channel) -> None:
     commands = lib.gl_channel_bytes() - lib.GL_SLOTS * ffi.sizeof("gl_command")
     second = ffi.cast("gl_command *", channel.pointer + commands) + 1
     second.slot = lib.GL_SLOTS
+    lib.gl_channel_complete(channel.agent, 0, 1)
     head[0] = 2
     assert channel.take() == -1
 

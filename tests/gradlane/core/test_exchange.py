@@ -16,6 +16,7 @@ from gradlane._core import ffi, lib
 
 from gradlane.wire import HEADER_BYTES, Flag, Header, Kind
 from tests.gradlane.core.protocol.network import TOKEN
+from tests.support.agents import until
 
 SLICE = 64
 PATIENCE = 30.0
@@ -184,6 +185,33 @@ def test_servers_are_told_of_critical_phases(window: int) -> None:
         header, _ = rank_0.receive(Kind.DATA)
         assert bool(header.flags & Flag.CRITICAL) == (window > 0)
         assert header.budget == (10 if window else 20)
+
+
+def test_what_is_in_flight_is_neither_released_nor_read_nor_begun_again() -> None:
+    ones = np.ones(SLICE, np.float32)
+    with host(workers=2, loss=(300_000, 0)) as rank_0:
+        rank_0.thread.start()
+        with rank_0.locked():
+            region = ffi.from_buffer("uint8_t[]", ones)
+            assert lib.gl_exchange_region(rank_0.exchange, 0, 0, region, ones.nbytes) == 0
+            hosts, members = ffi.new("uint16_t[]", [0, 1]), ffi.new("uint16_t[]", [0])
+            group = {"id": 0, "host_count": 2, "member_count": 1, "hosts": hosts, "members": members,
+                     "algorithms": [lib.GL_DIRECT] * lib.GL_SIZE_CLASSES}  # fmt: skip
+            assert lib.gl_exchange_group(rank_0.exchange, ffi.new("gl_group *", group)) == 0
+        rank_0.tensor(np.ones(SLICE, np.float32), (300_000, 0))
+        rank_0.submit(kind=lib.GL_COMMAND_TENSOR, target=0)
+        rank_0.submit(
+            kind=lib.GL_COMMAND_COLLECTIVE, target=0, collective=lib.GL_ALL_REDUCE, element_type=1,
+            reduction=lib.GL_SUM, elements=SLICE,
+        )  # fmt: skip
+        until(lambda: lib.gl_exchange_under_way(rank_0.exchange) == 2)
+        with rank_0.locked():
+            assert lib.gl_exchange_release_region(rank_0.exchange, 0, 0) == -1
+            assert lib.gl_exchange_release_tensor(rank_0.exchange, 0) == ffi.NULL
+            assert lib.gl_exchange_residual(rank_0.exchange, 0, 0, ffi.new("uint8_t[]", ones.nbytes), False) == -1
+        rank_0.submit(kind=lib.GL_COMMAND_TENSOR, target=0)
+        until(rank_0.failure)
+        assert rank_0.failure() == "submitted while it is in flight"
 
 
 def test_a_neighbour_has_its_turn_after_a_few_mebibytes() -> None:

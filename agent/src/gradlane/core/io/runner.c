@@ -228,7 +228,7 @@ static void serve_watched(gl_runner *r) {
     for (int i = 0; i < count; i++) {
         /* An earlier one's callback may have taken it away. */
         const source s = r->sources[events[i].data.u32];
-        if (s.fd >= 0 && s.ready) s.ready(s.context, gl_now());
+        if (s.ready) s.ready(s.context, gl_now());
     }
 }
 
