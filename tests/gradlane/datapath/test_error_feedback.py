@@ -55,6 +55,11 @@ def test_the_sum_over_all_steps_is_that_of_all_contributions_less_what_is_owed(t
     np.testing.assert_allclose(got + owed, given, rtol=0, atol=0.01)
 
 
+def results_lost(ranks: Ranks) -> int:
+    """Slices, at all hosts: what is lost of a push is kept."""
+    return sum(c.statistics()["slices_lost"] - c.statistics()["kept_slices"] for c in ranks)
+
+
 class Account:
     """What all hosts have given, and what became of it, counted by the arrays alone.
 
@@ -66,8 +71,8 @@ class Account:
         self.owed = [np.zeros(ELEMENTS, np.float32) for _ in range(HOSTS)]
         self.missed = self.both = 0
 
-    def step(self, ranks: Ranks, number: int) -> None:
-        random = [np.random.default_rng([rank, number]) for rank in range(HOSTS)]
+    def step(self, ranks: Ranks, number: int, slice_bytes: int) -> None:
+        before, random = results_lost(ranks), [np.random.default_rng([rank, number]) for rank in range(HOSTS)]
         gradients = [it.integers(1, 8, ELEMENTS).astype(np.float32) * 12 for it in random]
         self.given += sum(gradients)
         results = each(ranks, lambda c: c.all_reduce(gradients[c.rank], name="w"))
@@ -76,12 +81,15 @@ class Account:
         counted = [np.where(owed != 0, 0, own) for owed, own in zip(self.owed, contributions, strict=True)]
         mean = sum(counted) / np.float32(HOSTS)
         self.applied += mean * HOSTS
+        slices = 0
         for result, own, owed in zip(results, contributions, self.owed, strict=True):
             missed = result != mean
+            slices += np.unique(missed.nonzero()[0] * 4 // slice_bytes).size
             both = missed & (owed != 0)
             # Without the mean a worker goes on with its own gradient, unless that is owed to the next step anyway.
             np.testing.assert_array_equal(result[missed], np.where(both, 0, own)[missed])
             self.missed, self.both = self.missed + missed.sum(), self.both + both.sum()
+        assert slices == results_lost(ranks) - before, "where a result came, something else was applied"
 
     def check(self) -> None:
         np.testing.assert_array_equal(self.applied + sum(self.owed), self.given)
@@ -116,8 +124,9 @@ def test_no_gradient_is_lost_with_results_that_are_nor_by_registering_anew_nor_b
         account = Account()
         with lan.agents(tmp_path) as agents:
             ranks = join(file, agents, HOSTS)
+            slice_bytes = agents[0].status()["jobs"]["trial"]["slice_bytes"]
             for number in range(STEPS):
-                account.step(ranks, number)
+                account.step(ranks, number, slice_bytes)
                 account.check()
                 if number % 3 == 0:
                     registered_anew(ranks)
