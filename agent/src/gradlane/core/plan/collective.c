@@ -8,97 +8,16 @@
 
 #include "arithmetic/types.h"
 #include "job/losses.h"
-#include "plan/plan.h"
-
-enum { PUSH = false, PULL = true };
-
-typedef struct {
-    const gl_config *c;
-    plan *plan; /* what is made */
-    const uint16_t *group; /* NULL: all workers */
-    unsigned size, me;     /* members of the group; this rank's place among them */
-    unsigned reduction;
-    unsigned meeting;      /* streams that meet at the busiest port on the path */
-    bool exact;            /* a message holds sums of many: nothing of it may be lost */
-    bool failed;           /* memory is out, or a message is too long */
-} builder;
-
-/* Consecutive slices of a block of elements. `before`: slices of the blocks before it, as layers and magnitudes count. */
-typedef struct {
-    uint32_t first, slices, last_length, before;
-} range;
-
-static unsigned rank_of(const builder *p, unsigned member) { return p->group ? p->group[member] : member; }
+#include "plan/builder.h"
 
 static range whole(const gl_config *c, uint64_t bytes) {
     const uint32_t stride = c->slice_bytes, slices = (uint32_t)((bytes + stride - 1) / stride);
     return (range){.slices = slices, .last_length = (uint32_t)(bytes - (uint64_t)(slices - 1) * stride)};
 }
 
-/* The part of a range that falls to one of several. */
-static range shard(const builder *p, range r, unsigned index, unsigned parts) {
-    const uint32_t first = gl_shard_start(r.slices, index, parts), end = gl_shard_start(r.slices, index + 1, parts);
-    return (range){first, end - first, end == r.slices ? r.last_length : p->c->slice_bytes, 0};
-}
-
 static range block(range r, unsigned index) {
     r.before = index * r.slices;
     return r;
-}
-
-/* `own` and `out` are where the range's block begins. The caller sees to it that the range is not empty. */
-static node *add(builder *p, range r, const uint8_t *own, uint8_t *out) {
-    node *n = calloc(1, sizeof *n), **nodes = realloc(p->plan->nodes, (p->plan->node_count + 1) * sizeof *nodes);
-    if (nodes) p->plan->nodes = nodes;
-    if (!n || !nodes) return free(n), p->failed = true, NULL;
-    nodes[p->plan->node_count++] = n;
-    const uint64_t stride = p->c->slice_bytes, offset = r.first * stride;
-    n->plan = p->plan;
-    n->first = r.before + r.first, n->slices = r.slices, n->last_length = r.last_length;
-    n->bytes = (r.slices - 1) * stride + r.last_length;
-    n->own = own ? own + offset : NULL;
-    n->out = out ? out + offset : NULL;
-    n->divisor = 1;
-    return n;
-}
-
-/* What it reduces is the operation's result: all of the group's contributions, or those that arrived. */
-static void result(const builder *p, node *n, bool counted) {
-    if (!n || (p->reduction != GL_MEAN && p->reduction != GL_MEAN_OF_ARRIVED)) return;
-    n->divisor = counted && p->reduction == GL_MEAN_OF_ARRIVED ? 0 : p->size;
-}
-
-static link *link_of(builder *p, link **list, unsigned rank, bool pull) {
-    while (*list && ((*list)->rank != rank || (*list)->pull != pull)) list = &(*list)->next;
-    if (*list || !(*list = calloc(1, sizeof **list))) return *list;
-    (*list)->rank = (uint16_t)rank, (*list)->pull = pull, (*list)->exact = p->exact;
-    (*list)->meeting = (uint16_t)p->meeting;
-    return *list;
-}
-
-static void join(builder *p, node *n, link **list, unsigned rank, bool pull, edge **edges, unsigned *count) {
-    link *l = n ? link_of(p, list, rank, pull) : NULL;
-    segment *segments = l ? realloc(l->segments, (l->count + 1) * sizeof *segments) : NULL;
-    if (segments) l->segments = segments;
-    edge *more = segments ? realloc(*edges, (*count + 1) * sizeof *more) : NULL;
-    if (more) *edges = more;
-    if (!more || l->slices + n->slices > GL_MAX_SLICES) {
-        p->failed = true;
-        return;
-    }
-    segments[l->count++] = (segment){n, l->slices};
-    unsigned at = (*count)++;
-    for (; at && more[at - 1].link->rank > rank; at--) more[at] = more[at - 1];
-    more[at] = (edge){l, l->slices};
-    l->slices += n->slices;
-}
-
-static void from(builder *p, node *n, unsigned rank, bool pull) {
-    if (n) join(p, n, &p->plan->incoming, rank, pull, &n->from, &n->from_count);
-}
-
-static void to(builder *p, node *n, unsigned rank, bool pull) {
-    if (n) join(p, n, &p->plan->outgoing, rank, pull, &n->to, &n->to_count);
 }
 
 static void from_all(builder *p, node *n) {
