@@ -140,7 +140,7 @@ class Cluster:
         self.engines = []
         self.kept: list[object] = []
         self.events: list[list[Event]] = [[] for _ in range(self.ranks)]
-        self.filter = lambda source, to, header: True
+        self.filter: Callable[[int, int, Header], bool] = lambda source, to, header: True
         self.way: Callable[[int, int], list[dict[str, int]]] = lambda source, to: []  # records of the switches passed
         self.tags: list[tuple[Header, int]] = []  # of every datagram, by the host that sent it
         self.cut: Counter[int] = Counter()  # slices trimmed within the budget, by message

@@ -52,7 +52,10 @@ def encode(values: np.ndarray, element_type: ElementType) -> np.ndarray:
 
 @dataclass
 class Case:
-    """A collective among the members of a group. Values are small whole numbers, so that any order gives the same."""
+    """A collective among the members of a group. Values are small whole numbers, so that any order gives the same.
+
+    `root` is the straggler of an all-reduce by StragglAR.
+    """
 
     collective: int
     algorithm: int
@@ -118,11 +121,13 @@ def cases(draw: st.DrawFn) -> tuple[int, int, Case]:
         group = list(range(workers))
     element_type = draw(st.sampled_from(list(ElementType)))
     reductions = [r for r in REDUCTIONS if element_type in FLOATS or r not in MEANS]
+    collective = draw(
+        st.sampled_from([lib.GL_ALL_REDUCE, lib.GL_REDUCE_SCATTER, lib.GL_ALL_GATHER, *ROOTED, lib.GL_ALL_TO_ALL])
+    )
+    algorithms = [lib.GL_DIRECT, lib.GL_RING] + [lib.GL_STRAGGLAR] * (collective == lib.GL_ALL_REDUCE)
     case = Case(
-        draw(
-            st.sampled_from([lib.GL_ALL_REDUCE, lib.GL_REDUCE_SCATTER, lib.GL_ALL_GATHER, *ROOTED, lib.GL_ALL_TO_ALL])
-        ),
-        draw(st.sampled_from([lib.GL_DIRECT, lib.GL_RING])),
+        collective,
+        draw(st.sampled_from(algorithms)),
         element_type,
         draw(st.sampled_from(reductions)),
         group,

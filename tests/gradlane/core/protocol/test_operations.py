@@ -26,7 +26,7 @@ def oldest(cluster: Cluster, rank: int) -> tuple[int, int, int, int] | None:
 REFUSED = {
     "no elements": {"elements": 0},
     "an unknown collective": {"collective": 9},
-    "an unknown algorithm": {"algorithm": 3},
+    "an unknown algorithm": {"algorithm": 4},
     "an unknown type": {"element_type": 9},
     "a reduction that is none": {"reduction": 7},
     "no reduction": {"reduction": 0},
@@ -43,6 +43,9 @@ REFUSED = {
     "more loss of results than is tolerated": {"loss": (0, 1)},
     "too many slices": {"elements": 16 * (3 * 8192) + 1, "group": [0, 1, 2]},
     "too many slices for a ring": {"elements": 16 * 3 * 8192, "group": [0, 1, 2], "algorithm": lib.GL_RING},
+    "too many slices for StragglAR": {"elements": 16 * 2 * 8193, "group": [0, 1, 2], "algorithm": lib.GL_STRAGGLAR},
+    "StragglAR for another collective": {"collective": lib.GL_REDUCE_SCATTER, "algorithm": lib.GL_STRAGGLAR},
+    "a straggler outside of the group": {"group": [0, 2], "root": 1, "algorithm": lib.GL_STRAGGLAR},
 }
 
 
@@ -239,3 +242,13 @@ def test_steps_and_message_numbers_wrap() -> None:
     numbers = {header.message: header.source for header, _ in cluster.tags if header.kind == Kind.DATA}
     assert len({(number - 0xFFFFFFFF + 300) % 8 for number in numbers}) == 5
     assert min(numbers) < 1000 < 0xFFFFFF00 < max(numbers)
+
+
+def test_stragglar_takes_a_word_of_members() -> None:
+    most = lib.GL_STRAGGLAR_MOST
+    assert [
+        Cluster(ranks).start(
+            0, 1, 1, lib.GL_ALL_REDUCE, ones(), ones(), 64, algorithm=lib.GL_STRAGGLAR, reduction=lib.GL_SUM
+        )
+        for ranks in (most, most + 1)
+    ] == [0, -1]

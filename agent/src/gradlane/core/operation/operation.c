@@ -40,6 +40,9 @@ static unsigned contributions(const gl_config *c, const node *n, uint32_t i, con
     return count;
 }
 
+/* Counts down what a slice still waits for; returns whether that was the last. */
+static bool last_awaited(node *n, uint32_t i) { return !n->awaited || !--n->awaited[i]; }
+
 /* Nothing more is awaited for a slice: it is reduced and passed on. `lost`: it came from one rank alone, and did not arrive. */
 static void finish(operations *all, node *n, uint32_t i, const rx_message *fresh, const uint8_t *payload, bool lost) {
     operation *o = operation_of(n->plan);
@@ -68,14 +71,12 @@ static void finish(operations *all, node *n, uint32_t i, const rx_message *fresh
     for (unsigned k = 0; k < n->from_count; k++) rx_drop(j, n->from[k].link->received, n->from[k].start + i);
     for (unsigned k = 0; k < n->to_count; k++)
         if (n->to[k].link->sent) tx_ready(all->tx, n->to[k].link->sent, n->to[k].start + i);
+    if (n->then && last_awaited(n->then, i)) finish(all, n->then, i, NULL, NULL, false);
     while (n->awaited && n->floor < n->slices && !n->awaited[n->floor]) n->floor++;
     if (++n->done < n->slices) return;
     o->open--;
     maybe_over(all, o);
 }
-
-/* Counts down what a slice still waits for; returns whether that was the last. */
-static bool last_awaited(node *n, uint32_t i) { return !n->awaited || !--n->awaited[i]; }
 
 static void on_arrived(void *above, rx_message *m, uint32_t slice, uint16_t layer, const uint8_t *payload,
                        uint32_t length) {
@@ -188,9 +189,10 @@ static bool nodes_begin(operation *o) {
             continue;
         }
         o->open++;
-        if (n->from_count > 1) {
+        const unsigned awaited = n->from_count + n->waits;
+        if (awaited > 1) {
             if (!(n->awaited = malloc(n->slices * sizeof *n->awaited))) return false;
-            for (uint32_t i = 0; i < n->slices; i++) n->awaited[i] = (uint16_t)n->from_count;
+            for (uint32_t i = 0; i < n->slices; i++) n->awaited[i] = (uint16_t)awaited;
         }
         if (!n->to_count) continue;
         n->results = calloc(n->slices, sizeof *n->results);
@@ -216,6 +218,7 @@ static bool begin(operations *all, operation *o, uint64_t now) {
     }
     if (!fits) return !(all->job->failed = true); /* others may send to what is only half there */
     for (link *l = o->plan.outgoing; l; l = l->next) tx_begin(all->tx, l->sent);
+    tx_turn(all->tx, &o->plan);
     rx_message *m = o->early;
     o->early = NULL;
     for (rx_message *next; m; m = next) {

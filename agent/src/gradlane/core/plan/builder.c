@@ -51,7 +51,7 @@ static void join(builder *p, node *n, link **list, unsigned rank, bool pull, edg
         p->failed = true;
         return;
     }
-    segments[l->count++] = (segment){n, l->slices};
+    segments[l->count++] = (segment){n, l->slices, 0};
     unsigned at = (*count)++;
     for (; at && more[at - 1].link->rank > rank; at--) more[at] = more[at - 1];
     more[at] = (edge){l, l->slices};

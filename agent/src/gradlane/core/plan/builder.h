@@ -38,4 +38,7 @@ link *link_of(builder *p, link **list, unsigned rank, bool pull);
 void from(builder *p, node *n, unsigned rank, bool pull);
 void to(builder *p, node *n, unsigned rank, bool pull);
 
+/* An all-reduce of `bytes` by StragglAR. */
+void stragglar(builder *p, const gl_submission *s, range r, uint64_t bytes);
+
 #endif

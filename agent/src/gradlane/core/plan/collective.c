@@ -162,6 +162,8 @@ static void make(builder *p, const gl_submission *s, uint64_t bytes) {
     case GL_ALL_REDUCE:
         if (rings)
             ring(p, s, r, 0, true, true);
+        else if (s->algorithm == GL_STRAGGLAR)
+            stragglar(p, s, r, bytes);
         else
             all_reduce(p, s, r);
         break;
@@ -251,5 +253,5 @@ void plan_free(plan *p) {
         node *n = p->nodes[i];
         free(n->from), free(n->to), free(n->awaited), free(n->results), free(n->empty), free(n);
     }
-    free(p->nodes), free(p->layers), free(p->magnitudes);
+    free(p->nodes), free(p->layers), free(p->magnitudes), free(p->copy), free(p->turns);
 }

@@ -23,6 +23,7 @@ typedef struct node node;
 typedef struct {
     node *node;
     uint32_t start; /* the node's first slice in the message */
+    unsigned turn;  /* of the plan's, in which it is sent; 0: as soon as it can be */
 } segment;
 
 typedef struct link {
@@ -37,6 +38,16 @@ typedef struct link {
     struct rx_message *received; /* NULL: nothing has come yet */
 } link;
 
+/* The order in which a rank sends, one segment after the other; turn 0 is all that has no place in it. */
+typedef struct {
+    unsigned turn, count; /* under way; all but turn 0 */
+    uint32_t unsent;      /* slices of this turn */
+    struct {
+        link *link;
+        unsigned segment;
+    } of[];               /* by turn, less one */
+} turns;
+
 /* Between a node and a link. */
 typedef struct {
     link *link;
@@ -44,7 +55,8 @@ typedef struct {
 } edge;
 
 /* What this rank does with a range of an operation's slices: it reduces what it receives from `from` together with its `own`
- * contribution; the result goes to `out` and is sent on to `to`. Without `from`, `own` is sent as it is. */
+ * contribution; the result goes to `out` and is sent on to `to`. Without `from`, `own` is sent as it is. `then`: another node,
+ * of the same slices, whose own contribution is this one's result. */
 struct node {
     struct plan *plan;
     uint32_t first, slices; /* of the operation's slices, for layers and magnitudes */
@@ -54,6 +66,8 @@ struct node {
     unsigned divisor;       /* of the result; 0: the number of contributions that arrived */
     unsigned from_count, to_count;
     edge *from, *to;        /* from: by rank */
+    node *then;
+    bool waits;             /* it is another one's `then` */
     uint64_t bytes;
     /* While it is in flight: */
     uint16_t *awaited;      /* by slice: contributions that have neither come nor been given up; NULL: there is one */
@@ -71,6 +85,8 @@ typedef struct plan {
     uint32_t loss_class, push_loss, pull_loss;
     uint16_t *layers;    /* by slice */
     uint8_t *magnitudes; /* NULL: all 255 */
+    uint8_t *copy;       /* of the contribution, where results replace what has yet to be sent; or NULL */
+    turns *turns;        /* NULL: everything is sent as soon as it can be */
     node **nodes;
     unsigned node_count;
     link *outgoing, *incoming;

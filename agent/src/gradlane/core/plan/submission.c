@@ -4,6 +4,7 @@
  */
 #include "arithmetic/types.h"
 #include "plan/plan.h"
+#include "plan/schedule.h"
 
 uint32_t gl_shard_start(uint32_t slices, uint32_t index, uint32_t parts) {
     return (uint32_t)((uint64_t)slices * index / parts);
@@ -29,13 +30,15 @@ bool submission_is_valid(const gl_config *c, const gl_submission *s) {
     if (s->elements > UINT64_MAX / 8 || s->elements * gl_element_bytes(s->element_type) / c->slice_bytes > UINT32_MAX / 2)
         return false;
     if (collective < GL_ALL_REDUCE || collective > GL_RECEIVE) return false;
-    if (s->algorithm != GL_DIRECT && s->algorithm != GL_RING) return false;
+    if (s->algorithm < GL_DIRECT || s->algorithm > GL_STRAGGLAR) return false;
     if (reduces && (s->reduction < GL_MEAN_OF_ARRIVED || s->reduction > GL_PRODUCT)) return false;
     if (reduces && s->reduction <= GL_MEAN && !gl_element_is_float(s->element_type)) return false;
     for (unsigned k = 0; s->group && k < s->group_size; k++)
         if (s->group[k] >= c->workers || (k && s->group[k] <= s->group[k - 1])) return false;
     if (!is_member(c, s, rank)) return false;
-    if ((rooted || pair) && !is_member(c, s, s->root)) return false;
+    const bool straggles = s->algorithm == GL_STRAGGLAR;
+    if (straggles && (collective != GL_ALL_REDUCE || (s->group ? s->group_size : c->workers) > GL_STRAGGLAR_MOST)) return false;
+    if ((rooted || pair || straggles) && !is_member(c, s, s->root)) return false;
     if (pair && s->root == rank) return false;
     const bool receives = collective != GL_SEND && (collective != GL_REDUCE || s->root == rank);
     const bool sends = collective != GL_RECEIVE && (collective != GL_BROADCAST || s->root == rank);

@@ -13,8 +13,9 @@
 enum {
     GL_ALL_REDUCE = 1, GL_REDUCE_SCATTER, GL_ALL_GATHER, GL_BROADCAST, GL_REDUCE, GL_ALL_TO_ALL, GL_SEND, GL_RECEIVE
 };
-/* DIRECT: every member of the group, or every server, has a part of the elements that it reduces. */
-enum { GL_DIRECT = 1, GL_RING };
+/* DIRECT: every member of the group, or every server, has a part of the elements that it reduces. STRAGGLAR: an all-reduce
+ * that goes on without one of them, the straggler, as far as it can. */
+enum { GL_DIRECT = 1, GL_RING, GL_STRAGGLAR };
 
 /* A worker's part in a collective operation. `elements`: all-reduce, broadcast, reduce, send, receive: of `in` and `out`;
  * reduce-scatter: of `out`; all-gather: of `in`; all-to-all: of each block of both. `in` and `out` live until it is
@@ -24,7 +25,7 @@ typedef struct {
     uint16_t tensor; /* with the step unique among what is in flight */
     uint8_t collective, algorithm, element_type, reduction;
     uint8_t critical; /* the phase of the training, for servers; the losses below are this rank's in that phase */
-    uint16_t root;   /* BROADCAST, REDUCE: rank; SEND, RECEIVE: the other side */
+    uint16_t root;   /* BROADCAST, REDUCE: rank; SEND, RECEIVE: the other side; STRAGGLAR: the straggler */
     uint16_t group_size;
     const uint16_t *group; /* ranks of workers, ascending; NULL: all of them */
     uint64_t elements;

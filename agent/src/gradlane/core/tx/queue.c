@@ -20,6 +20,7 @@ tx_message *tx_message_new(tx *x, const plan *p, link *l) {
         *(l->segments[k].node->from_count ? &waits : &m->reads_own) = true;
     m->sent_at = calloc(m->slices, sizeof *m->sent_at);
     m->flow_sequence = calloc(m->slices, sizeof *m->flow_sequence);
+    waits |= p->turns != NULL;
     m->queue = waits ? calloc(m->slices, sizeof *m->queue) : NULL;
     if (!m->sent_at || !m->flow_sequence || (waits && !m->queue)) return tx_message_free(x, m), NULL;
     for (unsigned rank = 0; m->targets < targets; rank++) {
@@ -113,14 +114,29 @@ void tx_begin(tx *x, tx_message *m) {
     if (!m->reads_own) return;
     for (unsigned k = 0; k < m->link->count; k++) {
         const segment *s = &m->link->segments[k];
-        if (s->node->from_count) continue;
+        if (s->node->from_count || s->turn) continue;
         for (uint32_t i = 0; m->queue && i < s->node->slices; i++) m->queue[m->ready + i] = (uint16_t)(s->start + i);
         m->ready += s->node->slices;
     }
-    start(x, m);
+    if (m->ready) start(x, m);
+}
+
+static bool is_ready(const node *n, uint32_t i) { return !n->from_count || n->results[i] || test_bit(n->empty, i); }
+
+void tx_turn(tx *x, const plan *p) {
+    turns *t = p->turns;
+    while (t && !t->unsent && t->turn < t->count) {
+        const link *l = t->of[t->turn].link;
+        const segment *s = &l->segments[t->of[t->turn++].segment];
+        if (!l->sent) continue;
+        t->unsent = s->node->slices;
+        for (uint32_t i = 0; i < s->node->slices; i++)
+            if (is_ready(s->node, i)) tx_ready(x, l->sent, s->start + i);
+    }
 }
 
 void tx_ready(tx *x, tx_message *m, uint32_t slice) {
+    if (m->plan->turns && find_segment(m->link, slice)->turn > m->plan->turns->turn) return;
     m->queue[m->ready++] = (uint16_t)slice;
     if (!m->started) {
         start(x, m);

@@ -93,6 +93,7 @@ static void send_first_pass(tx *x, gl_batch *b, lane *l, unsigned limit, uint64_
         if (traced) trace_send(x, m, slice);
         m->sent++;
         next_turn(x, m);
+        if (m->plan->turns && !--m->plan->turns->unsent) tx_turn(x, m->plan);
         /* In a ring what comes next may depend on these slices. */
         if (m->sent == m->slices || (m->link->exact && m->sent == m->ready))
             for (unsigned i = 0; i < m->targets; i++)
