@@ -94,6 +94,25 @@ def test_the_mean_is_exact_and_one_job_follows_another(
             assert server.wait(PATIENCE) == 0
 
 
+def test_stragglar_adds_exactly_whoever_is_late(hosts: list[Agent], tmp_path: Path) -> None:
+    elements = 1_500_000  # two partitions
+    file = job_file(tmp_path, 4, transport='collective = "stragglar"\nstraggler = 1')
+    connections = join([file] * 4, hosts)
+    shared = [c.tensor("w", elements, "float32", [(0, 0)], "sum") for c in connections]
+    for late in (1, 3):
+        for rank, tensor in enumerate(shared):
+            tensor.contribution[:] = np.arange(elements) % 1000 + rank
+        handles = [tensor.submit() for rank, tensor in enumerate(shared) if rank != late]
+        assert not any(handle.done() for handle in handles)
+        for handle in [*handles, shared[late].submit()]:
+            handle.wait(PATIENCE)
+        for tensor in shared:
+            np.testing.assert_array_equal(tensor.result, np.arange(elements) % 1000 * 4 + 6)
+    # Only the straggler has no part in what the others reduce among themselves.
+    received = [int(c["slices_expected"]) for c in close(connections)]
+    assert [rank for rank in range(4) if received[rank] == min(received)] == [1]
+
+
 def test_another_job_file_is_refused_and_named(hosts: list[Agent], tmp_path: Path) -> None:
     good = job_file(tmp_path, 2)
     for name, changes, words in (

@@ -209,8 +209,10 @@ def test_load_names_a_file_that_is_missing(tmp_path: Path) -> None:
         ('"239.1.0.1"', '"10.1.0.1"', "transport.multicast", "224.0.1.0 to 239.255.255.255"),
         ('"239.1.0.1"', '"224.0.0.9"', "transport.multicast", "224.0.1.0 to 239.255.255.255"),
         ("slice_bytes = 1432", 'slice_bytes = "large"', "transport.slice_bytes", "must be 'auto' or an integer"),
-        ("slice_bytes = 1432", 'collective = "tree"', "transport.collective", "'auto', 'direct', 'ring'"),
+        ("slice_bytes = 1432", 'collective = "tree"', "transport.collective", "'auto', 'direct', 'ring', 'stragglar'"),
         ("slice_bytes = 1432", 'collective = "ring"', "transport.collective", "has servers"),
+        ("slice_bytes = 1432", 'collective = "stragglar"', "transport.collective", "has servers"),
+        ("slice_bytes = 1432", "straggler = 1", "transport.straggler", "goes with collective = 'stragglar'"),
         ('host = "h2"', 'host = "h2"\nprocesses = 0', "worker[1].processes", "from 1 to 64"),
         ('host = "h2"', 'host = "h2"\nprocesses = 2', "", "ranks 0 and 1 have 1 and 2 processes"),
         ('host = "h3"', 'host = "h3"\nprocesses = 2', "server[0].processes", "is not known here"),
@@ -275,13 +277,26 @@ def test_a_rank_that_does_not_exist_is_named() -> None:
         job.parse(GOOD, "j.toml").member(3)
 
 
-def test_a_job_has_no_more_ranks_than_the_core_takes() -> None:
-    def ranks(count: int) -> str:
-        members = (
-            f'[[worker]]\nrank = {k}\nhost = "h{k}"\naddress = "10.0.{k >> 8}.{k & 255}"\n' for k in range(count)
-        )
-        return '[job]\nname = "wide"\nid = 1\n[transport]\nrate = "1gbit"\n' + "".join(members)
+def ranks(count: int, transport: str = "") -> str:
+    """A job of so many workers."""
+    members = (f'[[worker]]\nrank = {k}\nhost = "h{k}"\naddress = "10.0.{k >> 8}.{k & 255}"\n' for k in range(count))
+    return f'[job]\nname = "wide"\nid = 1\n[transport]\nrate = "1gbit"\n{transport}\n' + "".join(members)
 
+
+def test_stragglar_needs_a_straggler_and_not_too_many_workers() -> None:
+    assert job.parse(ranks(3, 'collective = "ring"'), "j.toml").transport.straggler is None
+    most, late = lib.GL_STRAGGLAR_MOST, 'collective = "stragglar"\nstraggler = 2'
+    assert job.parse(ranks(most, late), "j.toml").transport.straggler == 2
+    for text, reason in (
+        (ranks(most + 1, late), f"with {most + 1} workers; it takes up to {most}"),
+        (ranks(2, late), "transport.straggler: is 2; it must be an integer from 0 to 1"),
+        (ranks(3, 'collective = "stragglar"'), "transport.straggler: is missing"),
+    ):
+        with pytest.raises(JobError, match=reason):
+            job.parse(text, "j.toml")
+
+
+def test_a_job_has_no_more_ranks_than_the_core_takes() -> None:
     assert len(job.parse(ranks(lib.GL_MAX_RANKS), "job.toml").workers) == lib.GL_MAX_RANKS
     with pytest.raises(JobError, match=f"has {lib.GL_MAX_RANKS + 1} ranks; at most {lib.GL_MAX_RANKS}"):
         job.parse(ranks(lib.GL_MAX_RANKS + 1), "job.toml")

@@ -83,6 +83,7 @@ class Exchange:
                 "servers": len(job.servers),
                 "processes": job.processes,
                 "slice_bytes": agreement.slice_bytes,
+                "straggler": job.transport.straggler or 0,
                 "critical": adaptive.critical if adaptive else 1.0,
                 "threshold": adaptive.threshold if adaptive else 0.0,
                 "window": adaptive.window if adaptive else 0,

@@ -54,7 +54,7 @@ class Groups:
                 "pair": pair,
                 "from": ranks[0],
                 "to": ranks[-1],
-                "algorithms": [direct if pair else site.algorithm(1 << size, len(hosts), 0.0) for size in sizes],
+                "algorithms": [direct if pair else site.algorithm(1 << size, hosts, 0.0) for size in sizes],
             },
         )
         with site.engine.locked():

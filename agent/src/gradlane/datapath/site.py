@@ -3,7 +3,7 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,9 @@ from gradlane.errors import AgentError
 from gradlane.ipc import memory
 from gradlane.job import Job, costs
 from gradlane.job.agreement import Agreement
+
+# By their names in the job file.
+ALGORITHMS = {"direct": int(lib.GL_DIRECT), "ring": int(lib.GL_RING), "stragglar": int(lib.GL_STRAGGLAR)}
 
 
 @dataclass
@@ -96,19 +99,22 @@ class Site:
             raise AgentError(str(answer["error"]))
         return int(answer["id"])
 
-    def algorithm(self, nbytes: int, hosts: int, tolerance: float) -> int:
-        """GL_RING or GL_DIRECT for an all-reduce, alike at all ranks. `tolerance`: the fraction that may be lost."""
+    def algorithm(self, nbytes: int, hosts: Sequence[int], tolerance: float) -> int:
+        """The GL_ number of the algorithm of an all-reduce among these workers' ranks, alike at all of them.
+
+        `tolerance`: the fraction that may be lost.
+        """
         name = self.job.transport.collective
-        if name == "auto":
+        if name == "auto" or (name == "stragglar" and self.job.transport.straggler not in hosts):
             name = costs.choose(
                 nbytes,
-                hosts,
+                len(hosts),
                 self.agreement.conditions,
                 processes=self.job.processes,
                 servers=len(self.job.servers),
                 tolerance=tolerance,
             ).algorithm
-        return int(lib.GL_RING if name == "ring" else lib.GL_DIRECT)
+        return ALGORITHMS[name]
 
 
 def _make(what: str, nbytes: int) -> tuple[int, memory.Memory]:

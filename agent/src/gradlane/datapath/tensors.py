@@ -69,11 +69,12 @@ class Tensors:
         item, slice_bytes = elements.bytes_of(dtype), site.agreement.slice_bytes
         may_lose = not shape["exact"] and dtype in elements.FLOATS and shape["reduction"] in ("mean", "sum")
         loss = job.loss if may_lose else None
-        algorithm = site.algorithm(count * item, len(job.workers), _most_lost(loss))
-        if algorithm == lib.GL_RING:
-            loss = None  # a partial sum is worth many gradients: a ring loses nothing
+        algorithm = site.algorithm(count * item, range(len(job.workers)), _most_lost(loss))
+        sums = algorithm != lib.GL_DIRECT
+        if sums:
+            loss = None  # a partial sum is worth many gradients: none is lost
         owners = len(job.aggregators)
-        parts = partition.divide(spans, count, loss, slice_bytes // item, slice_bytes, owners, algorithm == lib.GL_RING)
+        parts = partition.divide(spans, count, loss, slice_bytes // item, slice_bytes, owners, sums)
         number = await site.agree("tensor", name, shape)
         lossy = any(part.push or part.pull for part in parts)
         # In place where nothing is lost: a lost contribution must be known until it is added to the next one.

@@ -28,6 +28,7 @@ DEFAULT_BUFFER = "64kB"
 DEFAULT_TRACE_EVERY, MAX_TRACE_EVERY = 64, 1_000_000
 MAX_PROCESSES = 64  # GL_MAX_PROCESSES of core/exchange/exchange.h
 MAX_RANKS = 256  # GL_MAX_RANKS of core/job/config.h
+MAX_STRAGGLAR = 64  # GL_STRAGGLAR_MOST of core/plan/schedule.h
 DEFAULT_PATIENCE = 60  # s
 MIN_PATIENCE, MAX_PATIENCE = 10, 86_400
 WIRE_TYPES = ("float32", "float16", "bfloat16")
@@ -59,8 +60,9 @@ class Transport:
     `slice_bytes` is the payload of a datagram; None: the most that every path carries, found when the job is joined.
     `buffer` is what a port of the fabric can hold, in bytes: the rate control lets queues grow to half of it.
 
-    `wire` is the type of elements on the wire. `collective` is the algorithm of all-reduces: "direct", "ring", or
-    "auto", by the cost model.
+    `wire` is the type of elements on the wire. `collective` is the algorithm of all-reduces: "direct", "ring",
+    "stragglar", or "auto", by the cost model. `straggler`: the worker's rank that StragglAR does not wait for; None
+    with any other.
 
     `multicast` is the address to which aggregator 0 sends its results; aggregator k sends to `multicast` + k.
     None: aggregators send to each worker.
@@ -74,6 +76,7 @@ class Transport:
     slice_bytes: int | None
     wire: str
     collective: str
+    straggler: int | None
     multicast: IPv4Address | None
     tagging: str
     trace_every: int
@@ -186,7 +189,7 @@ def parse(text: str, file_name: str) -> Job:
         patience=head.integer("patience", MIN_PATIENCE, MAX_PATIENCE, DEFAULT_PATIENCE),
         workers=workers,
         servers=servers,
-        transport=_transport(root.table("transport"), len(servers or workers), workers[0].address.version, servers),
+        transport=_transport(root.table("transport"), workers, servers),
         loss=loss.parse(root.table("loss")),
         policy=policy.parse(root.table("policy")),
         slots=_slots(root.table("slots")),
@@ -286,25 +289,38 @@ def _check_together(root: Table, members: Sequence[Member], workers: int) -> Non
             raise root.error("", f"ranks {other} and {member.rank} both have address {member.address}; one each")
 
 
-def _transport(table: Table, aggregators: int, family: int, servers: Sequence[Member]) -> Transport:
+def _transport(table: Table, workers: Sequence[Member], servers: Sequence[Member]) -> Transport:
+    family, aggregators = workers[0].address.version, len(servers or workers)
     multicast = table.multicast_address("multicast", aggregators) if table.has("multicast") else None
     if multicast is not None and family == 6:
         raise table.error("multicast", "goes with IPv4 addresses alone; with IPv6 members leave it out")
-    collective = table.choice("collective", ("auto", "direct", "ring"), "auto")
-    if collective == "ring" and servers:
-        raise table.error("collective", "is 'ring', but the job has servers; it must be 'direct' or 'auto'")
+    collective = table.choice("collective", ("auto", "direct", "ring", "stragglar"), "auto")
+    if collective not in ("auto", "direct") and servers:
+        raise table.error("collective", f"is {collective!r}, but the job has servers; it must be 'direct' or 'auto'")
+    straggler = _straggler(table, collective, workers)
     transport = Transport(
         rate=table.quantity("rate", parse_rate),
         buffer=table.quantity("buffer", parse_size, DEFAULT_BUFFER),
         slice_bytes=_slice_bytes(table, family),
         wire=table.choice("wire", WIRE_TYPES, "float32"),
         collective=collective,
+        straggler=straggler,
         multicast=multicast,
         tagging=table.choice("tagging", ("switch", "host"), "switch"),
         trace_every=table.integer("trace_every", 0, MAX_TRACE_EVERY, DEFAULT_TRACE_EVERY),
     )
     table.finish()
     return transport
+
+
+def _straggler(table: Table, collective: str, workers: Sequence[Member]) -> int | None:
+    if collective != "stragglar":
+        if table.has("straggler"):
+            raise table.error("straggler", f"goes with collective = 'stragglar'; it is {collective!r}")
+        return None
+    if len(workers) > MAX_STRAGGLAR:
+        raise table.error("collective", f"is 'stragglar' with {len(workers)} workers; it takes up to {MAX_STRAGGLAR}")
+    return table.integer("straggler", 0, len(workers) - 1)
 
 
 def _slice_bytes(table: Table, family: int) -> int | None:

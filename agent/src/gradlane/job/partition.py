@@ -66,14 +66,15 @@ def _segments(spans: Spans, elements: int, loss: Loss | None) -> list[Partition]
 
 
 def divide(
-    spans: Spans, elements: int, loss: Loss | None, per_slice: int, slice_bytes: int, owners: int, ring: bool
+    spans: Spans, elements: int, loss: Loss | None, per_slice: int, slice_bytes: int, owners: int, sums: bool
 ) -> list[Partition]:
     """The partitions of a tensor, ascending. `per_slice`: elements in a slice; `owners`: who reduces a part each.
+    `sums`: partial sums travel, so a message may hold all of a partition.
 
     Raises ValueError if it has too many elements, or changes its loss class too often.
     """
     segments = _segments(spans, elements, loss)
-    most = wire.MAX_SLICES * (1 if ring else owners)  # of a ring all slices are one message
+    most = wire.MAX_SLICES * (1 if sums else owners)
     wanted = min(max(PARTITION_BYTES // slice_bytes, LEAST_SLICES_PER_MESSAGE * owners), most)
     while True:
         counts = [-(-segment.elements // (wanted * per_slice)) for segment in segments]

@@ -25,6 +25,7 @@ enum {
 typedef struct {
     uint16_t host, hosts, servers, processes; /* own rank, workers, servers, local processes */
     uint16_t slice_bytes;
+    uint16_t straggler; /* the host that is one where an all-reduce is by GL_STRAGGLAR */
     double critical, threshold; /* adaptive tolerance, see tolerance.h; window 0: off */
     uint32_t window;
 } gl_exchange_config;

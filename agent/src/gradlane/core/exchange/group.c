@@ -141,7 +141,7 @@ static unsigned size_class(uint64_t bytes) {
 }
 
 /* Elements of a block that one submission may carry: a message of it has at most GL_MAX_SLICES slices (of a ring all slices
- * are one message; otherwise of an all-reduce each aggregator has a part of its own), and it takes no longer than a turn. */
+ * are one message, of StragglAR several chunks; otherwise of an all-reduce each aggregator has a part of its own), and it takes no longer than a turn. */
 static uint64_t most_elements(const gl_exchange *x, const group *g, const joint *j, unsigned algorithm) {
     const unsigned aggregators = x->config.servers ? x->config.servers : g->host_count;
     const unsigned parts = j->collective == GL_ALL_REDUCE && algorithm == GL_DIRECT ? aggregators : 1;
@@ -170,12 +170,12 @@ static uint64_t submit_next(gl_exchange *x, joint *j, uint64_t now) {
     const group *g = j->group;
     const uint32_t item = gl_element_bytes(j->element_type);
     const uint64_t first = j->submitted * j->most, elements = j->block - first < j->most ? j->block - first : j->most;
-    const bool sends = j->collective == GL_SEND;
+    const unsigned root = !g->pair ? j->root : j->collective == GL_SEND ? g->to : g->from;
     const gl_submission s = {
         .step = j->step + j->submitted, .tensor = (uint16_t)(GL_FIRST_GROUP + g->id),
         .collective = j->collective, .element_type = j->element_type, .reduction = j->reduction,
         .algorithm = j->algorithm,
-        .root = (uint16_t)((g->pair ? (sends ? g->to : g->from) : j->root) / x->config.processes),
+        .root = j->algorithm == GL_STRAGGLAR ? x->config.straggler : (uint16_t)(root / x->config.processes),
         .group_size = g->host_count, .group = g->hosts, .elements = elements,
         .stride = j->block * item, .in = j->in ? j->in + first * item : NULL, .out = j->out ? j->out + first * item : NULL};
     if (++j->submitted == j->steps) unqueue(x); /* before it can be completed */

@@ -184,7 +184,7 @@ static void submit_partition(gl_exchange *x, tensor *t, unsigned index, uint64_t
     const gl_submission s = {
         .step = t->step, .tensor = (uint16_t)(t->id * GL_MAX_PARTITIONS + index),
         .collective = GL_ALL_REDUCE, .algorithm = p->is.algorithm, .critical = x->tolerance.critical, .element_type = t->element_type,
-        .reduction = p->reduction, .elements = p->is.elements, .in = t->gathered + offset,
+        .reduction = p->reduction, .root = x->config.straggler, .elements = p->is.elements, .in = t->gathered + offset,
         .out = t->result + offset, .layers = p->layers, .magnitudes = p->lossy ? t->magnitudes : NULL,
         .push_loss = p->lossy ? gl_tolerance_loss(&x->tolerance, p->is.push_loss) : 0,
         .pull_loss = p->lossy ? gl_tolerance_loss(&x->tolerance, p->is.pull_loss) : 0};
