@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The choice of an algorithm: what the model says at its ends, and that it is the same everywhere."""
 
+import math
+
 import pytest
 
-from gradlane.job.costs import Conditions, choose
+from gradlane.job.costs import Conditions, choose, stragglar
 
 FAST = Conditions(rate=10e9, latency=50e-6)
 
@@ -58,3 +60,34 @@ def test_every_size_has_a_choice_and_more_bytes_never_cost_less() -> None:
 def test_numbers_that_make_no_sense_are_named(nbytes: int, workers: int, conditions: Conditions, named: str) -> None:
     with pytest.raises(ValueError, match=named):
         choose(nbytes, workers, conditions)
+
+
+@pytest.mark.parametrize(
+    ("workers", "break_even", "speed_up"), [(4, 0.50, 1.13), (8, 0.39, 1.36), (16, 0.26, 1.56), (64, 0.10, 1.82)]
+)
+def test_stragglar_pays_from_the_delay_that_the_paper_gives(workers: int, break_even: float, speed_up: float) -> None:
+    wire = 1000.0  # s for the bytes, so that latency and messages do not count
+    times = stragglar(int(wire * 125_000_000), workers, Conditions(rate=1e9, latency=0.0))
+    ring = 2 * (workers - 1) / workers * wire
+    assert times.break_even / wire == pytest.approx(break_even, abs=0.006)
+    assert ring / times.merge == pytest.approx(speed_up, abs=0.006)
+    # At the break-even they end at the same time.
+    assert max(times.break_even, times.reduce) + times.merge == pytest.approx(times.break_even + ring, rel=1e-3)
+
+
+def test_stragglar_never_pays_where_rounds_cost_more_than_bytes() -> None:
+    assert stragglar(4096, 8, FAST).break_even == math.inf
+    assert stragglar(256 << 20, 8, FAST).break_even < math.inf
+    times = stragglar(0, 8, FAST)
+    assert times.merge == pytest.approx(9 * (FAST.latency + 10e-6))
+    assert times.reduce == pytest.approx(FAST.latency + 6 * 10e-6)
+
+
+def test_stragglar_between_two_hosts_is_one_swap() -> None:
+    times = stragglar(1 << 30, 2, FAST)
+    assert (times.reduce, times.break_even) == (0.0, 0.0)
+    assert times.merge == pytest.approx((1 << 30) * 8 / FAST.rate, rel=1e-3)
+    with pytest.raises(ValueError, match="at least 2"):
+        stragglar(1, 1, FAST)
+    with pytest.raises(ValueError, match="nbytes"):
+        stragglar(-1, 2, FAST)

@@ -16,8 +16,17 @@ job with servers uses them, and one that tolerates loss uses what has a budget: 
 With S servers, whose pushes and pulls cross the wire in opposite directions:
 
     servers  2 alpha + 2 max(n, S) gamma + max(1, n / S) s beta / eta
+
+StragglAR (arXiv 2505.23523) depends on how late the straggler is. The others reduce meanwhile, directly; the rounds
+that follow are one hop and one chunk each:
+
+    reduce   alpha + (n - 2) gamma + (n - 2) / (n - 1) s beta
+    merge    (n - 2 + ceil(log2 n)) (alpha + gamma + s beta / (n - 1))
+
+It ends max(delay, reduce) + merge after the others are ready; any other algorithm, delay + its own time.
 """
 
+import math
 from dataclasses import dataclass
 
 # Of a host's time for each message: its state, its answers. About what two engines spend on a message of one slice.
@@ -61,6 +70,44 @@ def _ring(nbytes: int, workers: int, conditions: Conditions) -> float:
     return rounds * (conditions.latency + MESSAGE_SECONDS) + rounds / workers * nbytes * 8 / conditions.rate
 
 
+def _check(nbytes: int, workers: int, conditions: Conditions, processes: int = 1) -> None:
+    for name, value, least in (("nbytes", nbytes, 0), ("workers", workers, 1), ("processes", processes, 1)):
+        if value < least:
+            raise ValueError(f"{name} is {value}, it must be at least {least}")
+    if conditions.rate <= 0 or conditions.latency < 0:
+        raise ValueError(f"rate {conditions.rate} bit/s and latency {conditions.latency} s: it must be > 0 and >= 0")
+
+
+@dataclass(frozen=True)
+class StragglarTimes:
+    """Seconds that StragglAR takes: until the others have reduced, and from there, or from the straggler's arrival, on.
+
+    `break_even`: how late a straggler must be for it to end before ring and direct do; infinite where it never does.
+    """
+
+    reduce: float
+    merge: float
+    break_even: float
+
+
+def stragglar(nbytes: int, workers: int, conditions: Conditions) -> StragglarTimes:
+    """What the model expects of StragglAR for an all-reduce of `nbytes`.
+
+    Raises ValueError where a number is out of range; `workers` is at least 2.
+    """
+    _check(nbytes, workers, conditions)
+    if workers < 2:
+        raise ValueError(f"workers is {workers}, it must be at least 2")
+    wire, others = nbytes * 8 / conditions.rate, workers - 1
+    rounds = workers - 2 + math.ceil(math.log2(workers))
+    reduce = 0.0
+    if others > 1:
+        reduce = conditions.latency + (others - 1) * (MESSAGE_SECONDS + wire / others)
+    merge = rounds * (conditions.latency + MESSAGE_SECONDS + wire / others)
+    best = min(_direct(nbytes, workers, 0, conditions), _ring(nbytes, workers, conditions))
+    return StragglarTimes(reduce, merge, max(0.0, reduce + merge - best) if merge < best else math.inf)
+
+
 def choose(
     nbytes: int, workers: int, conditions: Conditions, *, processes: int = 1, servers: int = 0, tolerance: float = 0.0
 ) -> Choice:
@@ -70,11 +117,7 @@ def choose(
     fraction of a message that may be lost; only the direct algorithm has a budget. Raises ValueError where a number is
     out of range.
     """
-    for name, value, least in (("nbytes", nbytes, 0), ("workers", workers, 1), ("processes", processes, 1)):
-        if value < least:
-            raise ValueError(f"{name} is {value}, it must be at least {least}")
-    if conditions.rate <= 0 or conditions.latency < 0:
-        raise ValueError(f"rate {conditions.rate} bit/s and latency {conditions.latency} s: it must be > 0 and >= 0")
+    _check(nbytes, workers, conditions, processes)
     inside = f"after {processes} processes of each host in shared memory, " if processes > 1 else ""
     if workers == 1:
         return Choice("direct", f"{inside}nothing to send: one host", 0.0)
