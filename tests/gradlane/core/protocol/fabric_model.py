@@ -122,6 +122,8 @@ class Job:
     push: float  # tolerated loss
     pull: float
     collective: int
+    algorithm: int = lib.GL_DIRECT
+    straggler: int = 0  # of GL_STRAGGLAR
     running: bool = False
     step: int = 0
     completed: dict[int, int] = field(default_factory=dict)
@@ -178,9 +180,11 @@ class Model:
         push: float = 0.0,
         pull: float = 0.0,
         collective: int = lib.GL_ALL_REDUCE,
+        algorithm: int = lib.GL_DIRECT,
+        straggler: int = 0,
     ) -> Job:
         """A job on these hosts; it rests until it is started."""
-        job = Job(len(self.jobs) + 1, members, elements, slice_bytes, push, pull, collective)
+        job = Job(len(self.jobs) + 1, members, elements, slice_bytes, push, pull, collective, algorithm, straggler)
         losses = ffi.new("gl_loss[]", [(0, 65535, round(push * 1e6), round(pull * 1e6))])
         for rank, host in enumerate(members):
             config = ffi.new(
@@ -222,6 +226,17 @@ class Model:
             self.run(200)
         return job.times[-1] - begin
 
+    def late(self, job: Job, delay: int) -> int:
+        """One step of a job that rests, whose straggler begins so many us later: how many us it takes from there."""
+        before = len(job.times)
+        self._submit(job, [engine for engine in job.engines if engine.rank != job.straggler])
+        self.run(delay)
+        begin = self.now
+        self._begin(job, job.engines[job.straggler])
+        while len(job.times) == before:
+            self.run(200)
+        return job.times[-1] - begin
+
     def start(self, job: Job) -> None:
         """It repeats its steps, two at a time, until it is stopped."""
         job.running = True
@@ -232,25 +247,27 @@ class Model:
         """It ends with the steps that are in flight."""
         job.running = False
 
-    def _submit(self, job: Job) -> None:
+    def _submit(self, job: Job, engines: Sequence[Engine] | None = None) -> None:
         job.step += 1
+        job.kept[job.step] = []
+        job.completed[job.step] = 0
+        for engine in job.engines if engines is None else engines:
+            self._begin(job, engine)
+
+    def _begin(self, job: Job, engine: Engine) -> None:
         slices = -(-job.elements * 4 // job.slice_bytes)
         layers, magnitudes = np.zeros(slices, np.uint16), np.full(slices, 255, np.uint8)
-        kept = [layers, magnitudes]
-        for engine in job.engines:
-            values, result = np.ones(job.elements, np.float32), np.empty(job.elements, np.float32)
-            kept += [values, result]
-            submission = {
-                "step": job.step, "tensor": 0, "collective": job.collective, "algorithm": lib.GL_DIRECT,
-                "element_type": 1, "reduction": lib.GL_MEAN_OF_ARRIVED, "elements": job.elements,
-                "in": ffi.from_buffer("uint8_t[]", values), "out": ffi.from_buffer("uint8_t[]", result, True),
-                "layers": ffi.from_buffer("uint16_t[]", layers), "magnitudes": ffi.from_buffer("uint8_t[]", magnitudes),
-                "push_loss": round(job.push * 1e6), "pull_loss": round(job.pull * 1e6),
-            }  # fmt: skip
-            assert lib.gl_submit(engine.handle, ffi.new("gl_submission *", submission), self.now) == 0
-            engine.deadline = 0
-        job.kept[job.step] = kept
-        job.completed[job.step] = 0
+        values, result = np.ones(job.elements, np.float32), np.empty(job.elements, np.float32)
+        job.kept[job.step] += [layers, magnitudes, values, result]
+        submission = {
+            "step": job.step, "tensor": 0, "collective": job.collective, "algorithm": job.algorithm,
+            "element_type": 1, "reduction": lib.GL_MEAN_OF_ARRIVED, "elements": job.elements, "root": job.straggler,
+            "in": ffi.from_buffer("uint8_t[]", values), "out": ffi.from_buffer("uint8_t[]", result, True),
+            "layers": ffi.from_buffer("uint16_t[]", layers), "magnitudes": ffi.from_buffer("uint8_t[]", magnitudes),
+            "push_loss": round(job.push * 1e6), "pull_loss": round(job.pull * 1e6),
+        }  # fmt: skip
+        assert lib.gl_submit(engine.handle, ffi.new("gl_submission *", submission), self.now) == 0
+        engine.deadline = 0
 
     def _send(self, engine: Engine) -> bool:
         b = self._batch

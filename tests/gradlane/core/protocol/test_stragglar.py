@@ -9,8 +9,10 @@ from gradlane._core import lib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gradlane.job import costs
 from gradlane.wire import ElementType, Flag, Header, Kind
 from tests.gradlane.core import schedules
+from tests.gradlane.core.protocol.fabric_model import Model
 from tests.gradlane.core.protocol.network import Cluster, Impairment
 from tests.support.effort import tries
 
@@ -98,7 +100,8 @@ def test_the_others_have_reduced_before_the_straggler_comes_and_its_port_carries
         if rank != straggler:
             submit(cluster, rank, straggler, values[rank])
     wait(cluster, 100_000)
-    early = [(source, to) for source, to, header in sent if header.kind == Kind.DATA and to != straggler]
+    early = [(source, to) for source, to, header in sent if header.kind == Kind.DATA]
+    assert all(to != straggler for _, to in early)
     assert all(early.count(pair) == 12 for pair in set(early))
     assert len(set(early)) == (ranks - 1) * (ranks - 2)
     sent.clear()
@@ -106,9 +109,9 @@ def test_the_others_have_reduced_before_the_straggler_comes_and_its_port_carries
     cluster.run(until=lambda: all(cluster.completed(rank) for rank in range(ranks)))
     data = [(source, to, header) for source, to, header in sent if header.kind == Kind.DATA]
     by_source, by_receiver = Counter(source for source, _, _ in data), Counter(to for _, to, _ in data)
-    # Its contribution, and the last chunk in each of the rounds after the last swap.
+    # Its contribution, and a chunk in some of the rounds after the last swap; what it is swapped for.
     assert slices <= by_source[straggler] <= slices + 12 * 3
-    assert by_receiver[straggler] <= slices
+    assert by_receiver[straggler] == slices
     assert all(header.budget == 0 for _, _, header in data)
 
 
@@ -132,3 +135,13 @@ def test_a_rank_sends_one_chunk_after_the_other_in_the_order_of_the_schedule(ran
         transfers_of = [(to, number != part) for number, source, to, part in transfers if source == rank]
         merge = sent[rank][chunk * (ranks - 2) if rank != ranks - 1 else 0 :]
         assert merge == [transfer for transfer in transfers_of for _ in range(chunk)]
+
+
+@pytest.mark.parametrize("ranks", [4, 8])
+def test_from_the_stragglers_arrival_on_it_takes_little_more_than_the_ports_need(ranks: int) -> None:
+    model, elements = Model(ranks, buffer=256_000), 1_000_000
+    on_the_wire = elements * 4 * (1432 + 36 + 42) // 1432
+    times = costs.stragglar(on_the_wire, ranks, costs.Conditions(rate=1e9, latency=20e-6))
+    job = model.job(list(range(ranks)), elements, algorithm=lib.GL_STRAGGLAR, straggler=1)
+    assert model.late(job, int(1.5e6 * times.reduce)) < 1.06e6 * times.merge
+    assert not any(port.dropped for port in model.downlinks)

@@ -43,6 +43,11 @@ static unsigned contributions(const gl_config *c, const node *n, uint32_t i, con
 /* Counts down what a slice still waits for; returns whether that was the last. */
 static bool last_awaited(node *n, uint32_t i) { return !n->awaited || !--n->awaited[i]; }
 
+static void send_on(operations *all, const node *n, uint32_t i) {
+    for (unsigned k = 0; k < n->to_count; k++)
+        if (n->to[k].link->sent) tx_ready(all->tx, n->to[k].link->sent, n->to[k].start + i);
+}
+
 /* Nothing more is awaited for a slice: it is reduced and passed on. `lost`: it came from one rank alone, and did not arrive. */
 static void finish(operations *all, node *n, uint32_t i, const rx_message *fresh, const uint8_t *payload, bool lost) {
     operation *o = operation_of(n->plan);
@@ -69,11 +74,14 @@ static void finish(operations *all, node *n, uint32_t i, const rx_message *fresh
             memset(out, 0, length);
     }
     for (unsigned k = 0; k < n->from_count; k++) rx_drop(j, n->from[k].link->received, n->from[k].start + i);
-    for (unsigned k = 0; k < n->to_count; k++)
-        if (n->to[k].link->sent) tx_ready(all->tx, n->to[k].link->sent, n->to[k].start + i);
-    if (n->then && last_awaited(n->then, i)) finish(all, n->then, i, NULL, NULL, false);
+    if (!n->final) send_on(all, n, i);
+    if (n->partial) send_on(all, n->partial, i);
+    if (n->final && last_awaited(n->final, i)) finish(all, n->final, i, NULL, NULL, false);
     while (n->awaited && n->floor < n->slices && !n->awaited[n->floor]) n->floor++;
     if (++n->done < n->slices) return;
+    for (unsigned k = 0; o->plan.turns && k < n->from_count; k++)
+        if (n->from[k].link->meeting == 1) share_end(&j->tenant, n->from[k].link->rank);
+    tx_turn(all->tx, &o->plan);
     o->open--;
     maybe_over(all, o);
 }
@@ -176,7 +184,7 @@ static void expect_streams(operations *all, const rx_message *first, uint64_t no
         if (l->pull == pull && l->received && l->received != first) return;
     for (unsigned rank = 0; !o->planned && rank < all->job->config.workers; rank++) share_expect(t, rank, multicast, now);
     for (const link *l = o->plan.incoming; l; l = l->next)
-        if (l->pull == pull) share_expect(t, l->rank, multicast, now);
+        if (l->pull == pull && l->meeting > 1) share_expect(t, l->rank, multicast, now);
     share_grow(t, now);
 }
 
@@ -189,7 +197,7 @@ static bool nodes_begin(operation *o) {
             continue;
         }
         o->open++;
-        const unsigned awaited = n->from_count + n->waits;
+        const unsigned awaited = n->from_count + (n->partial != NULL);
         if (awaited > 1) {
             if (!(n->awaited = malloc(n->slices * sizeof *n->awaited))) return false;
             for (uint32_t i = 0; i < n->slices; i++) n->awaited[i] = (uint16_t)awaited;

@@ -38,13 +38,15 @@ typedef struct link {
     struct rx_message *received; /* NULL: nothing has come yet */
 } link;
 
-/* The order in which a rank sends, one segment after the other; turn 0 is all that has no place in it. */
+/* The order in which a rank sends, one segment after the other, each when a node is done, so that all ranks go through the
+ * rounds of a schedule together; turn 0 is all that has no place in it. */
 typedef struct {
     unsigned turn, count; /* under way; all but turn 0 */
     uint32_t unsent;      /* slices of this turn */
     struct {
         link *link;
         unsigned segment;
+        const node *after; /* NULL: any */
     } of[];               /* by turn, less one */
 } turns;
 
@@ -55,8 +57,9 @@ typedef struct {
 } edge;
 
 /* What this rank does with a range of an operation's slices: it reduces what it receives from `from` together with its `own`
- * contribution; the result goes to `out` and is sent on to `to`. Without `from`, `own` is sent as it is. `then`: another node,
- * of the same slices, whose own contribution is this one's result. */
+ * contribution; the result goes to `out` and is sent on to `to`. Without `from`, `own` is sent as it is. A swap is two nodes of
+ * the same slices: the result of the `partial` one is the own contribution of the `final` one, and is sent on, slice by slice,
+ * when what it is swapped for has come. */
 struct node {
     struct plan *plan;
     uint32_t first, slices; /* of the operation's slices, for layers and magnitudes */
@@ -66,8 +69,7 @@ struct node {
     unsigned divisor;       /* of the result; 0: the number of contributions that arrived */
     unsigned from_count, to_count;
     edge *from, *to;        /* from: by rank */
-    node *then;
-    bool waits;             /* it is another one's `then` */
+    node *partial, *final;  /* the other one of a swap; NULL: there is none */
     uint64_t bytes;
     /* While it is in flight: */
     uint16_t *awaited;      /* by slice: contributions that have neither come nor been given up; NULL: there is one */

@@ -10,13 +10,13 @@
 #include "plan/builder.h"
 #include "plan/schedule.h"
 
-/* As `to`, but after all that was said to be sent in turn before. */
-static void in_turn(builder *p, node *n, unsigned rank, bool pull) {
+/* As `to`, but when `after` is done, and after all that was said to be sent in turn before. */
+static void in_turn(builder *p, node *n, unsigned rank, bool pull, const node *after) {
     turns *t = p->plan->turns;
     to(p, n, rank, pull);
     if (p->failed) return;
     link *l = link_of(p, &p->plan->outgoing, rank, pull);
-    t->of[t->count].link = l, t->of[t->count].segment = l->count - 1;
+    t->of[t->count].link = l, t->of[t->count].segment = l->count - 1, t->of[t->count].after = after;
     l->segments[l->count - 1].turn = ++t->count;
 }
 
@@ -31,7 +31,7 @@ static chunk_nodes chunk_of(builder *p, const gl_submission *s, const uint8_t *i
     chunk_nodes of = {.partial = add(p, its, in, reduces ? s->out : NULL)};
     of.final = add(p, its, !swaps ? NULL : reduces ? s->out : in, s->out);
     if (swaps) result(p, of.final, false);
-    if (reduces && of.partial && of.final) of.partial->then = of.final, of.final->waits = true;
+    if (reduces && of.partial && of.final) of.partial->final = of.final, of.final->partial = of.partial;
     return of;
 }
 
@@ -76,11 +76,17 @@ void stragglar(builder *p, const gl_submission *s, range r, uint64_t bytes) {
         t->unsent += its.slices;
     }
     p->meeting = 1;
+    const node *received = NULL, *before = NULL; /* in the latest round in which this rank receives; before it */
+    unsigned latest = 0;
     for (const gl_transfer *of = known.transfers; of < known.transfers + n * (n - 1) && !p->failed; of++) {
         const chunk_nodes its = chunks[of->chunk];
         const bool swap = of->round == of->chunk;
         if (!its.final) continue;
-        if (of->from == place) in_turn(p, swap ? its.partial : its.final, ranks[of->to], swap ? PUSH : PULL);
-        if (of->to == place) from(p, its.final, ranks[of->from], swap ? PUSH : PULL);
+        if (of->from == place)
+            in_turn(p, swap ? its.partial : its.final, ranks[of->to], swap ? PUSH : PULL,
+                    of->round > latest ? received : before);
+        if (of->to != place) continue;
+        from(p, its.final, ranks[of->from], swap ? PUSH : PULL);
+        before = received, received = its.final, latest = of->round;
     }
 }

@@ -42,6 +42,12 @@ void share_expect(tenant *t, unsigned rank, bool multicast, uint64_t now) {
     if (rank != t->rank && *until < now + STREAM_IDLE) *until = now + STREAM_IDLE;
 }
 
+void share_end(tenant *t, unsigned rank) {
+    uint64_t *until = &t->sharers[rank].active_until[false];
+    if (*until && t->streams > 1) t->streams--, tell_all(t);
+    *until = 0;
+}
+
 /* The weight of the jobs that something comes in of; their `streams` are counted anew. */
 static double count_jobs(gl_port *port, uint64_t now) {
     double weight = 0;

@@ -55,6 +55,8 @@ void port_spend(gl_port *port, double bytes, uint64_t now); /* sent without wait
 /* A rank is going to send. share_grow comes after all of them. */
 void share_expect(tenant *t, unsigned rank, bool multicast, uint64_t now);
 void share_grow(tenant *t, uint64_t now);
+/* What a rank sent is over, as the order of sending tells: its part is free at once. */
+void share_end(tenant *t, unsigned rank);
 /* A slice has come in; `bytes`: on the link. `end`: it is the last of its message. */
 void share_count(tenant *t, unsigned rank, bool multicast, bool end, uint32_t bytes, uint64_t now);
 /* What each stream of a job may have, bytes per us; and the bytes that it may have in flight, so that all of them fit into the

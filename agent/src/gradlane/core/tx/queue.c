@@ -121,11 +121,15 @@ void tx_begin(tx *x, tx_message *m) {
     if (m->ready) start(x, m);
 }
 
-static bool is_ready(const node *n, uint32_t i) { return !n->from_count || n->results[i] || test_bit(n->empty, i); }
+static bool is_ready(const node *n, uint32_t i) {
+    return !n->from_count || (n->final ? !n->final->awaited[i] : n->results[i] || test_bit(n->empty, i));
+}
 
 void tx_turn(tx *x, const plan *p) {
     turns *t = p->turns;
     while (t && !t->unsent && t->turn < t->count) {
+        const node *after = t->of[t->turn].after;
+        if (after && after->done < after->slices) return;
         const link *l = t->of[t->turn].link;
         const segment *s = &l->segments[t->of[t->turn++].segment];
         if (!l->sent) continue;

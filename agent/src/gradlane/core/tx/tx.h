@@ -72,7 +72,7 @@ tx_message *tx_message_new(tx *x, const plan *p, link *l);
 void tx_message_free(tx *x, tx_message *m);
 void tx_begin(tx *x, tx_message *m);                 /* with what it has of its own */
 void tx_ready(tx *x, tx_message *m, uint32_t slice); /* may be sent now, or in its turn; starts the message */
-void tx_turn(tx *x, const plan *p);                  /* once all of a plan's turn has been sent: the next one */
+void tx_turn(tx *x, const plan *p);                  /* the plan's next one, if it may begin */
 
 /* Datagrams to send now, or 0. */
 int tx_transmit(tx *x, gl_batch *b, uint64_t now);
