@@ -196,8 +196,9 @@ unsigned long exhaust_processes(void);
 
 int main(void) {
     unsigned long total = exhaust_processes();
-    for (unsigned servers = 0; servers < 2; servers++) {
-        const unsigned algorithm = servers ? GL_DIRECT : GL_RING;
+    static const unsigned algorithms[] = {GL_RING, GL_STRAGGLAR, GL_DIRECT};
+    for (unsigned k = 0; k < 3; k++) {
+        const unsigned algorithm = algorithms[k], servers = algorithm == GL_DIRECT;
         unsigned long n = 1;
         while (attempt(servers, algorithm, n, false)) n++;
         for (unsigned long first = 1; first < n; first += 11) attempt(servers, algorithm, first, true);
