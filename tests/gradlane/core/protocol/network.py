@@ -3,6 +3,7 @@
 
 import functools
 import heapq
+import itertools
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -23,6 +24,11 @@ MEAN_FLOAT32 = ElementType.FLOAT32 | lib.GL_MEAN_OF_ARRIVED << 4
 def values_of(rank: int, step: int, tensor: int, size: int, dtype=np.float32) -> np.ndarray:
     """What a rank contributes: pseudo-random values, the same in every run."""
     return np.random.default_rng([rank, step, tensor]).standard_normal(size).astype(dtype)
+
+
+def added_up(weights: Sequence[int]) -> list[int]:
+    """Shares of owners as gl_submission takes them."""
+    return [0, *itertools.accumulate(weights)]
 
 
 def mean_in_rank_order(contributions: list[np.ndarray]) -> np.ndarray:
@@ -129,9 +135,11 @@ class Cluster:
         classes: Sequence[tuple[int, int, int, int, int]] | None = None,
         precedences: Sequence[tuple[int, int, int, int, int]] = (),
         losses: Sequence[tuple[int, int, int, int]] | None = None,
+        weights: Sequence[int] | None = None,
     ) -> None:
+        """`weights`: of the owners' shares in what `submit` submits."""
         self.workers, self.servers, self.ranks = workers, servers, workers + servers
-        self.slice_bytes, self.impairment = slice_bytes, impairment
+        self.slice_bytes, self.impairment, self.weights = slice_bytes, impairment, weights
         self.dtype = np.float32 if element_type == ElementType.FLOAT32 else np.float16
         self.random = random.Random(seed)
         self.now = 1_000_000
@@ -187,7 +195,7 @@ class Cluster:
         self.kept += [source, result]
         code = self.start(
             rank, step, tensor, lib.GL_ALL_REDUCE, source, result, source.size, reduction=self.reduction,
-            element_type=self.element_type, loss=self.loss, layers=layers, magnitudes=magnitudes,
+            element_type=self.element_type, loss=self.loss, layers=layers, magnitudes=magnitudes, weights=self.weights,
         )  # fmt: skip
         assert code == 0
         return result
@@ -212,10 +220,12 @@ class Cluster:
         layers: np.ndarray | None = None,
         magnitudes: np.ndarray | None = None,
         critical: bool = False,
+        weights: Sequence[int] | None = None,
     ) -> int:
         """Submits any operation, as gl_submission describes it; returns what gl_submit does."""
         self.kept += [source, result]
         ranks = ffi.new("uint16_t[]", list(group or ()))
+        shares = ffi.NULL if weights is None else ffi.new("uint32_t[]", added_up(weights))
         submission = {
             "step": step, "tensor": tensor, "collective": collective, "algorithm": algorithm,
             "element_type": element_type, "reduction": reduction, "root": root, "group_size": len(group or ()),
@@ -224,7 +234,7 @@ class Cluster:
             "out": ffi.NULL if result is None else ffi.from_buffer("uint8_t[]", result, True),
             "layers": ffi.NULL if layers is None else ffi.from_buffer("uint16_t[]", layers),
             "magnitudes": ffi.NULL if magnitudes is None else ffi.from_buffer("uint8_t[]", magnitudes),
-            "push_loss": loss[0], "pull_loss": loss[1], "critical": critical,
+            "push_loss": loss[0], "pull_loss": loss[1], "critical": critical, "shares": shares,
         }  # fmt: skip
         return lib.gl_submit(self.engines[rank], ffi.new("gl_submission *", submission), self.now)
 

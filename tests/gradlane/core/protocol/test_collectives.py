@@ -64,6 +64,7 @@ class Case:
     group: list[int]
     elements: int
     root: int
+    weights: list[int] | None = None
 
     def blocks(self, collective: int) -> int:
         """How many blocks of `elements` there are in `in`."""
@@ -107,8 +108,15 @@ class Case:
             rank, step, 7, self.collective, source, result, self.elements, algorithm=self.algorithm,
             reduction=self.reduction if self.collective in REDUCING else 0, element_type=self.element_type,
             group=None if len(self.group) == cluster.workers else self.group, root=self.root,
+            weights=self.weights,
         )  # fmt: skip
         assert code == 0
+
+
+def shares(owners: int) -> st.SearchStrategy[list[int]]:
+    """Weights of owners, many of whom own nothing."""
+    weight = st.sampled_from([0, 0, 1]) | st.integers(0, 1000)
+    return st.lists(weight, min_size=owners, max_size=owners).filter(any)
 
 
 @st.composite
@@ -120,6 +128,7 @@ def cases(draw: st.DrawFn) -> tuple[int, int, Case]:
     if draw(st.booleans()):
         group = list(range(workers))
     element_type = draw(st.sampled_from(list(ElementType)))
+    owners = servers if servers and len(group) == workers else len(group)
     reductions = [r for r in REDUCTIONS if element_type in FLOATS or r not in MEANS]
     collective = draw(
         st.sampled_from([lib.GL_ALL_REDUCE, lib.GL_REDUCE_SCATTER, lib.GL_ALL_GATHER, *ROOTED, lib.GL_ALL_TO_ALL])
@@ -133,6 +142,7 @@ def cases(draw: st.DrawFn) -> tuple[int, int, Case]:
         group,
         draw(st.integers(1, 400)),
         draw(st.sampled_from(group)),
+        draw(st.none() | shares(owners)),
     )
     return workers, servers, case
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.gradlane.core.protocol.network import Cluster, Impairment
+from tests.gradlane.core.protocol.test_collectives import shares
 from tests.support.effort import tries
 
 SLICE = 64  # bytes
@@ -80,9 +81,10 @@ class Training:
         means, found = np.zeros(self.elements, np.float32), np.zeros(self.elements, bool)
         per_slice, aggregators = SLICE // 4, self.cluster.aggregators
         slices = -(-self.elements // per_slice)
+        weights = self.cluster.weights or [1] * len(aggregators)
         for index, owner in enumerate(aggregators):
-            first = lib.gl_shard_start(slices, index, len(aggregators))
-            end = min(lib.gl_shard_start(slices, index + 1, len(aggregators)) * per_slice, self.elements)
+            first = slices * sum(weights[:index]) // sum(weights)
+            end = min(slices * sum(weights[: index + 1]) // sum(weights) * per_slice, self.elements)
             if owner < self.cluster.workers:
                 means[first * per_slice : end] = results[owner][first * per_slice : end]
                 found[first * per_slice : end] = True
@@ -112,6 +114,7 @@ class Training:
     tolerance=st.floats(0, 0.9),
     pull=st.sampled_from([0.0, 0.0, 0.3]),
     multicast=st.booleans(),
+    data=st.data(),
     loss=st.floats(0, 0.5),
     mean_of_arrived=st.booleans(),
     jitter=st.sampled_from([0, 3000]),
@@ -125,6 +128,7 @@ def test_what_is_applied_and_what_is_owed_are_all_that_was_given(
     tolerance: float,
     pull: float,
     multicast: bool,
+    data: st.DataObject,
     loss: float,
     mean_of_arrived: bool,
     jitter: int,
@@ -135,7 +139,7 @@ def test_what_is_applied_and_what_is_owed_are_all_that_was_given(
     impairment = Impairment(loss=loss, duplicate=0.05, jitter=jitter)
     cluster = Cluster(
         workers, servers, tolerance, pull, multicast, mean_of_arrived=mean_of_arrived and not pull,
-        impairment=impairment, seed=seed,
+        impairment=impairment, seed=seed, weights=data.draw(st.none() | shares(servers or workers)),
     )  # fmt: skip
     training = Training(cluster, elements, seed)
     for number in range(steps):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gradlane.wire import Header, Kind
 from tests.gradlane.core.protocol.network import JOB, TOKEN, Cluster, Impairment
+from tests.gradlane.core.protocol.test_collectives import shares
 from tests.support.effort import tries
 
 RUNS = tries(700)
@@ -104,13 +105,15 @@ tolerances = st.sampled_from([0.0, 0.0, 0.05, 0.3])
     trim=st.sampled_from([0.0, 0.0, 0.5]),
     push_loss=tolerances,
     size=st.integers(1, 500),
+    data=st.data(),
     seed=st.integers(0, 2**32),
 )
 def test_any_loss_duplication_reordering_and_corruption(
-    topology, loss, duplicate, corrupt, delay, jitter, trim, push_loss, size, seed
+    topology, loss, duplicate, corrupt, delay, jitter, trim, push_loss, size, data, seed
 ):
     impairment = Impairment(loss, duplicate, corrupt, delay, jitter, trim=trim)
-    cluster = Cluster(*topology, push_loss, impairment=impairment, seed=seed)
+    weights = data.draw(st.none() | shares(topology[1] or topology[0]))
+    cluster = Cluster(*topology, push_loss, impairment=impairment, seed=seed, weights=weights)
     inputs = contributions(topology[0], size, seed)
     check_result(cluster, inputs, all_reduce(cluster, inputs), push_loss)
 

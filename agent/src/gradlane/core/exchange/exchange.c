@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "exchange/joint.h"
+#include "exchange/ownership.h"
 #include "exchange/state.h"
 #include "exchange/tensor.h"
 
@@ -92,6 +93,7 @@ void gl_exchange_free(gl_exchange *x) {
     close(x->again);
     for (unsigned i = 0; i < GL_MAX_TENSORS; i++) tensor_free(x->tensors[i]);
     for (unsigned i = 0; i < GL_MAX_GROUPS; i++) group_free(x->groups[i]);
+    ownership_free(&x->ownership);
     free(x);
 }
 

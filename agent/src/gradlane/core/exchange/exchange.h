@@ -108,6 +108,17 @@ void gl_tensor_free(void *released);
  * after it, -1 if the tensor is in flight, or there is none. */
 int gl_exchange_residual(gl_exchange *exchange, unsigned id, unsigned partition, uint8_t *values, int import);
 
+/* From step `first` of every tensor on, owner k (a server, or without servers a host) has the share weights[k] of what is
+ * reduced directly; before that, what held before: equal shares at first. All ranks are told the same. -1 if memory is out,
+ * the weights are all 0 or their sum is above 2^32 - 1, a step from `first` on has begun, or others hold from there on. */
+int gl_exchange_shares(gl_exchange *exchange, uint32_t first, const uint32_t *weights);
+/* From now on only steps up to the returned one begin: `ahead` more than the highest that has. */
+uint32_t gl_exchange_hold(gl_exchange *exchange, uint32_t ahead);
+/* All may begin. */
+void gl_exchange_release(gl_exchange *exchange);
+/* Whether a step waits for gl_exchange_release. */
+int gl_exchange_is_held(const gl_exchange *exchange);
+
 /* The engine's drain (io.h). */
 void gl_exchange_drain(void *exchange, gl_engine *engine, uint64_t now);
 

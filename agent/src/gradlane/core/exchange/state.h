@@ -14,6 +14,7 @@
 typedef struct tensor tensor;
 typedef struct group group;
 typedef struct joint joint;
+typedef struct shares shares;
 
 /* Bytes. What is done before the network and other jobs are served again, about a millisecond; of that at a time; what one
  * submission is counted for; and the most that it may have, as the engine takes it at once. */
@@ -33,6 +34,15 @@ typedef struct {
     region *regions; /* GL_MAX_REGIONS of them; NULL: none yet */
 } process;
 
+/* See ownership.h. */
+typedef struct {
+    shares *latest;      /* NULL: equal ones */
+    uint32_t begun;      /* the highest step of any tensor that has begun */
+    uint32_t limit;      /* while `held`: the highest that may begin */
+    bool held;
+    tensor *waiting;     /* for that */
+} ownership;
+
 struct gl_exchange {
     gl_exchange_config config;
     gl_runner *runner;
@@ -44,6 +54,7 @@ struct gl_exchange {
     tensor *work; /* tensors whose partitions are to be prepared and submitted */
     joint *moving, **moving_tail; /* with bytes to move, or to be submitted */
     uint32_t steps[GL_MAX_TENSORS]; /* of tensors that have been released: of the next one of their number */
+    ownership ownership;
     gl_tolerance tolerance;
     gl_failure failure;
     gl_exchange_statistics statistics;

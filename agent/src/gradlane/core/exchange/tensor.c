@@ -12,6 +12,7 @@
 
 #include "arithmetic/magnitude.h"
 #include "arithmetic/types.h"
+#include "exchange/ownership.h"
 #include "wire.h"
 
 void tensor_free(tensor *t) {
@@ -120,13 +121,14 @@ static void partition_done(gl_exchange *x, tensor *t) {
     if (--t->open == 0) finish(x, t);
 }
 
-/* The quantile of each slice within its message: a message carries what one aggregator reduces. */
-static void rank_slices(const gl_exchange *x, const partition *p, const float *means, uint8_t *magnitudes) {
-    const unsigned aggregators = x->config.servers ? x->config.servers : x->config.hosts;
-    for (unsigned k = 0; k < aggregators; k++) {
-        const uint32_t first = gl_shard_start(p->slices, k, aggregators);
-        const uint32_t count = gl_shard_start(p->slices, k + 1, aggregators) - first;
-        if (count) gl_quantiles(means + first, count, magnitudes + first);
+/* The quantile of each slice within its message: a message carries what one owner reduces. */
+static void rank_slices(const gl_exchange *x, const tensor *t, const partition *p) {
+    const uint32_t *shares = shares_at(x, t->step);
+    const unsigned owners = owners_of(x);
+    for (unsigned k = 0; k < owners; k++) {
+        const uint32_t first = gl_shard_start(p->slices, shares, k, owners);
+        const uint32_t count = gl_shard_start(p->slices, shares, k + 1, owners) - first;
+        if (count) gl_quantiles(t->means + first, count, t->magnitudes + first);
     }
 }
 
@@ -174,7 +176,7 @@ static void submit_partition(gl_exchange *x, tensor *t, unsigned index, uint64_t
     const partition *p = &t->partitions[index];
     const uint64_t offset = p->is.first * gl_element_bytes(t->element_type);
     if (p->lossy) {
-        rank_slices(x, p, t->means, t->magnitudes);
+        rank_slices(x, t, p);
         gl_tolerance_observe(&x->tolerance, t->step, t->squares);
     }
     if (alone(x)) {
@@ -187,7 +189,8 @@ static void submit_partition(gl_exchange *x, tensor *t, unsigned index, uint64_t
         .reduction = p->reduction, .root = x->config.straggler, .elements = p->is.elements, .in = t->gathered + offset,
         .out = t->result + offset, .layers = p->layers, .magnitudes = p->lossy ? t->magnitudes : NULL,
         .push_loss = p->lossy ? gl_tolerance_loss(&x->tolerance, p->is.push_loss) : 0,
-        .pull_loss = p->lossy ? gl_tolerance_loss(&x->tolerance, p->is.pull_loss) : 0};
+        .pull_loss = p->lossy ? gl_tolerance_loss(&x->tolerance, p->is.pull_loss) : 0,
+        .shares = shares_at(x, t->step)};
     submit(x, &s, now);
 }
 
@@ -239,8 +242,7 @@ void tensor_command(gl_exchange *x, process *p, const gl_command *c, uint64_t no
     t->step++;
     if (t->step > x->statistics.step) x->statistics.step = t->step;
     t->begun = 0, t->done = 0, t->open = t->count;
-    t->next = x->work;
-    x->work = t;
+    step_begin(x, t);
 }
 
 /* Where a result was lost the own contribution is in its place; but what is owed is not to count twice. */

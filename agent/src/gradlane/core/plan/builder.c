@@ -8,8 +8,9 @@
 
 unsigned rank_of(const builder *p, unsigned member) { return p->group ? p->group[member] : member; }
 
-range shard(const builder *p, range r, unsigned index, unsigned parts) {
-    const uint32_t first = gl_shard_start(r.slices, index, parts), end = gl_shard_start(r.slices, index + 1, parts);
+range shard(const builder *p, range r, const uint32_t *shares, unsigned index, unsigned parts) {
+    const uint32_t first = gl_shard_start(r.slices, shares, index, parts);
+    const uint32_t end = gl_shard_start(r.slices, shares, index + 1, parts);
     return (range){first, end - first, end == r.slices ? r.last_length : p->c->slice_bytes, 0};
 }
 

@@ -27,7 +27,7 @@ typedef struct {
 
 unsigned rank_of(const builder *p, unsigned member);
 /* The part of a range that falls to one of several. */
-range shard(const builder *p, range r, unsigned index, unsigned parts);
+range shard(const builder *p, range r, const uint32_t *shares, unsigned index, unsigned parts);
 /* A node of a range that is not empty. `own` and `out` are where the range's block begins. NULL: memory is out. */
 node *add(builder *p, range r, const uint8_t *own, uint8_t *out);
 /* What it reduces is the operation's result: all of the group's contributions, or those that arrived. */

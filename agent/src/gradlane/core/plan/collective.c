@@ -39,14 +39,14 @@ static void to_all(builder *p, node *n) {
 }
 
 /* Every owner of a part receives all contributions to it, and sends the result to all. Each rank begins with the part after
- * its own, so that not all fall on the same owner first. */
+ * its own, so that not all fall on the same owner first. Who has no share owns nothing, and no message goes there. */
 static void all_reduce(builder *p, const gl_submission *s, range r) {
     const gl_config *c = p->c;
+    const unsigned parts = owners_among(c, p->size);
     const bool servers = c->servers && p->size == c->workers;
-    const unsigned parts = servers ? c->servers : p->size;
     for (unsigned k = 1; k <= parts; k++) {
         const unsigned part = (p->me + k) % parts, owner = servers ? c->workers + part : rank_of(p, part);
-        const range its = shard(p, r, part, parts);
+        const range its = shard(p, r, s->shares, part, parts);
         if (!its.slices) continue;
         /* A pair's pushes and pulls are one stream, but for multicast pulls. */
         p->meeting = servers ? p->size : (p->size - 1) * (multicasts(p) ? 2 : 1);
@@ -108,7 +108,7 @@ static void ring(builder *p, const gl_submission *s, range r, uint64_t stride, b
     p->exact = true;
     for (unsigned k = 1; reduces && k <= p->size; k++) {
         const unsigned part = (p->me + k) % p->size;
-        const range its = shared ? shard(p, r, part, p->size) : block(r, part);
+        const range its = shared ? shard(p, r, NULL, part, p->size) : block(r, part);
         const bool final = part == p->me;
         if (!its.slices) continue;
         node *n = add(p, its, s->in + (shared ? 0 : part * stride), final ? s->out : NULL);
@@ -122,7 +122,7 @@ static void ring(builder *p, const gl_submission *s, range r, uint64_t stride, b
     }
     for (unsigned k = 0; gathers && k < p->size; k++) {
         const unsigned part = (p->me + k) % p->size;
-        const range its = shared ? shard(p, r, part, p->size) : r;
+        const range its = shared ? shard(p, r, NULL, part, p->size) : r;
         if (!its.slices || (reduces && part == p->me)) continue;
         uint8_t *out = s->out + (shared ? 0 : part * stride);
         node *n = add(p, its, part == p->me ? s->in : NULL, out);

@@ -105,6 +105,11 @@ void plan_free(plan *p);
 /* Whether the submission makes sense; everything that depends on its bytes comes later. */
 bool submission_is_valid(const gl_config *c, const gl_submission *s);
 
+/* How many own the parts of a direct all-reduce among `size` workers. */
+static inline unsigned owners_among(const gl_config *c, unsigned size) {
+    return c->servers && size == c->workers ? c->servers : size;
+}
+
 /* Where a slice of a message belongs. */
 static inline const segment *find_segment(const link *l, uint32_t slice) {
     unsigned low = 0, high = l->count;

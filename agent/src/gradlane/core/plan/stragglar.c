@@ -65,7 +65,7 @@ void stragglar(builder *p, const gl_submission *s, range r, uint64_t bytes) {
     chunk_nodes chunks[GL_STRAGGLAR_MOST] = {0};
     for (unsigned k = 1; k <= others; k++) {
         const unsigned owner = (place + k) % others;
-        const range its = shard(p, r, owner, others);
+        const range its = shard(p, r, NULL, owner, others);
         if (!its.slices) continue;
         const chunk_nodes of = chunks[owner] = chunk_of(p, s, in, its, place, owner);
         p->meeting = others > 1 ? others - 1 : 1;

@@ -5,9 +5,29 @@
 #include "arithmetic/types.h"
 #include "plan/plan.h"
 #include "plan/schedule.h"
+#include "wire.h"
 
-uint32_t gl_shard_start(uint32_t slices, uint32_t index, uint32_t parts) {
+static uint32_t start_of(uint32_t slices, const uint32_t *shares, uint32_t index, uint32_t parts) {
+    return (uint32_t)((uint64_t)slices * shares[index] / shares[parts]);
+}
+
+static bool fit(uint32_t slices, const uint32_t *shares, uint32_t parts) {
+    for (uint32_t k = 0; k < parts; k++)
+        if (start_of(slices, shares, k + 1, parts) - start_of(slices, shares, k, parts) > GL_MAX_SLICES) return false;
+    return true;
+}
+
+uint32_t gl_shard_start(uint32_t slices, const uint32_t *shares, uint32_t index, uint32_t parts) {
+    if (shares && (slices <= GL_MAX_SLICES || fit(slices, shares, parts))) return start_of(slices, shares, index, parts);
     return (uint32_t)((uint64_t)slices * index / parts);
+}
+
+/* Of owners: the servers, or the members of the group. */
+static bool are_shares(const gl_config *c, const gl_submission *s) {
+    const unsigned size = s->group ? s->group_size : c->workers, parts = owners_among(c, size);
+    for (unsigned k = 0; k < parts; k++)
+        if (s->shares[k + 1] < s->shares[k]) return false;
+    return !s->shares[0] && s->shares[parts];
 }
 
 static bool is_member(const gl_config *c, const gl_submission *s, unsigned rank) {
@@ -40,6 +60,7 @@ bool submission_is_valid(const gl_config *c, const gl_submission *s) {
     if (straggles && (collective != GL_ALL_REDUCE || (s->group ? s->group_size : c->workers) > GL_STRAGGLAR_MOST)) return false;
     if ((rooted || pair || straggles) && !is_member(c, s, s->root)) return false;
     if (pair && s->root == rank) return false;
+    if (s->shares && !are_shares(c, s)) return false;
     const bool receives = collective != GL_SEND && (collective != GL_REDUCE || s->root == rank);
     const bool sends = collective != GL_RECEIVE && (collective != GL_BROADCAST || s->root == rank);
     return (s->in || !sends) && (s->out || !receives);

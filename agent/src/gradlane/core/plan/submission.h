@@ -35,11 +35,14 @@ typedef struct {
     const uint16_t *layers;      /* per slice of `in`, all of one loss class; NULL: layer 0 */
     const uint8_t *magnitudes;   /* per slice of `in`; NULL: 255 */
     uint32_t push_loss, pull_loss; /* parts per million, at most what the class tolerates */
+    const uint32_t *shares; /* of who owns the parts of a direct ALL_REDUCE, see gl_shard_start; NULL: equal ones */
 } gl_submission;
 
 /* Whether a collective reduces. */
 int gl_is_reduction(unsigned collective);
-/* First slice of part `index` of a tensor of `slices` slices that is shared among `parts` ranks. */
-uint32_t gl_shard_start(uint32_t slices, uint32_t index, uint32_t parts);
+/* First slice of part `index` of a tensor of `slices` slices that is shared among `parts` ranks. `shares`: what the owners
+ * have, added up: parts + 1 numbers that ascend from 0, so that owner k has shares[k + 1] - shares[k] of shares[parts], which
+ * may be nothing. NULL: equal ones; so they are where a part of one would be too long for a message. */
+uint32_t gl_shard_start(uint32_t slices, const uint32_t *shares, uint32_t index, uint32_t parts);
 
 #endif

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Who owns how much of the tensors, by step, and until when no further step begins. All ranks must divide a tensor's step
+ * alike; how they agree on it is above the core (control/ownership.py).
+ */
+#ifndef GRADLANE_OWNERSHIP_H
+#define GRADLANE_OWNERSHIP_H
+
+#include "exchange/state.h"
+
+/* Of who reduces a tensor's parts: the servers, or the hosts. */
+static inline unsigned owners_of(const gl_exchange *x) { return x->config.servers ? x->config.servers : x->config.hosts; }
+
+/* What a step's submissions have as `shares`. */
+const uint32_t *shares_at(const gl_exchange *x, uint32_t step);
+/* A tensor's step, for which all processes have come, is to be worked on, as soon as it may begin. */
+void step_begin(gl_exchange *x, tensor *t);
+void ownership_free(ownership *o);
+
+#endif

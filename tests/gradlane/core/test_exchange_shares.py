@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shares of owners at a host's exchange: from which step they hold, and how steps wait until they are known."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from gradlane._core import ffi, lib
+
+from gradlane.wire import Flag, Header, Kind
+from tests.gradlane.core.protocol.network import TOKEN
+from tests.gradlane.core.test_exchange import SLICE, Host, host
+
+LOSS = (500_000, 0)
+VALUES = np.repeat(np.array([3, 1, 2, 4], dtype=np.float32), SLICE // 4)  # of four slices
+NUMBERS = itertools.count()
+
+
+def shares(rank_0: Host, first: int, weights: Sequence[int]) -> int:
+    with rank_0.locked():
+        return lib.gl_exchange_shares(rank_0.exchange, first, ffi.new("uint32_t[]", list(weights)))
+
+
+def submit(rank_0: Host) -> int:
+    return rank_0.submit(kind=lib.GL_COMMAND_TENSOR, target=0)
+
+
+def push_of(rank_0: Host) -> list[Header]:
+    """Of its next push to rank 1, the header of each slice."""
+    first, _ = rank_0.receive(Kind.DATA)
+    return [first, *(rank_0.receive(Kind.DATA)[0] for _ in range(first.slices - 1))]
+
+
+def own_all(rank_0: Host, push: list[Header]) -> None:
+    """Rank 1 answers a push of the whole tensor with the result."""
+    assert len(push) == 4
+    rank_0.send(replace(push[0], kind=Kind.STOP, flags=0), b"\x0f")
+    message = 1 + 2 * next(NUMBERS)
+    for k, header in enumerate(push):
+        flags = Flag.PULL | (Flag.END if k == 3 else 0)
+        pull = Header(kind=Kind.DATA, job=3, source=1, message=message, token=TOKEN, step=header.step, slice=k, slices=4,
+                      element_type=header.element_type, flags=flags, magnitude=255)  # fmt: skip
+        rank_0.send(pull, bytes(SLICE))
+
+
+def worth(first: int) -> list[int]:
+    """What slices from the first one on are worth beside each other."""
+    means = np.ascontiguousarray(VALUES[:: SLICE // 4][first:])
+    magnitudes = np.zeros(means.size, np.uint8)
+    lib.gl_quantiles(
+        ffi.from_buffer("float[]", means), means.size, ffi.from_buffer("uint8_t[]", magnitudes, require_writable=True)
+    )
+    return magnitudes.tolist()
+
+
+def test_shares_hold_from_their_step_on_for_parts_and_for_what_slices_are_worth() -> None:
+    with host(workers=2, loss=LOSS) as rank_0:
+        rank_0.thread.start()
+        rank_0.tensor(VALUES, LOSS)
+        assert shares(rank_0, 1, [0, 7]) == 0
+        assert shares(rank_0, 3, [1, 3]) == 0
+        for step in (1, 2):
+            slot = submit(rank_0)
+            push = push_of(rank_0)
+            assert [(h.step, h.magnitude) for h in sorted(push, key=lambda h: h.slice)] == [(step, m) for m in worth(0)]
+            own_all(rank_0, push)
+            rank_0.wait(slot)
+        submit(rank_0)
+        push = push_of(rank_0)
+        assert [(h.step, h.magnitude) for h in sorted(push, key=lambda h: h.slice)] == [(3, m) for m in worth(1)]
+
+
+def test_without_shares_parts_are_equal() -> None:
+    with host(workers=2, loss=LOSS) as rank_0:
+        rank_0.thread.start()
+        rank_0.tensor(VALUES, LOSS)
+        submit(rank_0)
+        assert [h.magnitude for h in sorted(push_of(rank_0), key=lambda h: h.slice)] == worth(2)
+
+
+@pytest.mark.parametrize("weights", [[0, 0], [2**32 - 1, 1]])
+def test_shares_that_make_no_sense_are_refused(weights: list[int]) -> None:
+    with host(workers=2) as rank_0:
+        rank_0.thread.start()
+        assert shares(rank_0, 1, weights) == -1
+
+
+def test_shares_of_steps_that_have_begun_are_refused() -> None:
+    with host(workers=2) as rank_0:
+        rank_0.thread.start()
+        rank_0.tensor(VALUES)
+        submit(rank_0)
+        push_of(rank_0)
+        assert shares(rank_0, 1, [0, 1]) == -1
+        assert shares(rank_0, 3, [0, 1]) == 0
+        assert shares(rank_0, 3, [1, 0]) == -1
+        assert shares(rank_0, 2, [1, 0]) == -1
+
+
+def test_no_step_beyond_the_promised_one_begins_before_the_release() -> None:
+    """What waits begins then, by the shares that have been decided meanwhile."""
+    with host(workers=2) as rank_0:
+        rank_0.thread.start()
+        result = rank_0.tensor(VALUES)
+        assert shares(rank_0, 1, [0, 1]) == 0
+        with rank_0.locked():
+            assert lib.gl_exchange_hold(rank_0.exchange, 1) == 1
+        slot = submit(rank_0)
+        own_all(rank_0, push_of(rank_0))
+        rank_0.wait(slot)
+        with rank_0.locked():
+            assert lib.gl_exchange_is_held(rank_0.exchange) == 0
+            assert lib.gl_exchange_hold(rank_0.exchange, 0) == 1
+        submit(rank_0)
+        rank_0.other.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            rank_0.receive(Kind.DATA)
+        with rank_0.locked():
+            assert lib.gl_exchange_is_held(rank_0.exchange) == 1
+        assert shares(rank_0, 2, [3, 1]) == 0
+        with rank_0.locked():
+            lib.gl_exchange_release(rank_0.exchange)
+        rank_0.other.settimeout(30)
+        push = push_of(rank_0)
+        assert [(h.step, h.slices) for h in push] == [(2, 1)]
+        with rank_0.locked():
+            assert lib.gl_exchange_is_held(rank_0.exchange) == 0
+        assert not result.any()
