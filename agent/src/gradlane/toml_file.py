@@ -152,6 +152,18 @@ class Table:
             raise wrong
         return first, last
 
+    def choice_or_integers(
+        self, key: str, allowed: Sequence[str], default: str, count: int, most: int
+    ) -> str | tuple[int, ...]:
+        """One of a few words, or `count` numbers from 0 to `most`, not all 0."""
+        if not isinstance(self._values.get(key), list):
+            return self.choice(key, allowed, default)
+        values = cast(list[object], self._take(key, None))
+        numbers = tuple(value for value in values if _is_integer(value) and 0 <= value <= most)
+        if len(numbers) != len(values) or len(numbers) != count or not any(numbers):
+            raise self.error(key, f"is {values!r}; it must be a list of {count} number(s) from 0 to {most}, not all 0")
+        return numbers
+
     def quantity(self, key: str, parse: Callable[[str], int], default: str | None = None) -> int:
         """What `parse` (of `gradlane.units`) makes of a string such as "100mbit" or "64kB"."""
         value = self._take(key, default)

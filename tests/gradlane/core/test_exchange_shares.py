@@ -10,7 +10,6 @@ import pytest
 from gradlane._core import ffi, lib
 
 from gradlane.wire import Flag, Header, Kind
-from tests.gradlane.core.protocol.network import TOKEN
 from tests.gradlane.core.test_exchange import SLICE, Host, host
 
 LOSS = (500_000, 0)
@@ -40,8 +39,7 @@ def own_all(rank_0: Host, push: list[Header]) -> None:
     message = 1 + 2 * next(NUMBERS)
     for k, header in enumerate(push):
         flags = Flag.PULL | (Flag.END if k == 3 else 0)
-        pull = Header(kind=Kind.DATA, job=3, source=1, message=message, token=TOKEN, step=header.step, slice=k, slices=4,
-                      element_type=header.element_type, flags=flags, magnitude=255)  # fmt: skip
+        pull = replace(header, message=message, slice=k, flags=flags, magnitude=255, budget=0)
         rank_0.send(pull, bytes(SLICE))
 
 

@@ -28,6 +28,12 @@ def test_what_may_be_lost_needs_a_budget() -> None:
     assert "1.0%" in tolerant.reason
 
 
+def test_unequal_shares_need_the_direct_algorithm() -> None:
+    choice = choose(64 << 20, 4, Conditions(rate=1e9, latency=50e-6), uneven=True)
+    assert choice.algorithm == "direct"
+    assert "a ring has equal shares only" in choice.reason
+
+
 def test_servers_are_used_and_more_of_them_cost_less() -> None:
     one, four = (choose(16 << 20, 8, FAST, servers=servers) for servers in (1, 4))
     assert one.algorithm == four.algorithm == "direct"

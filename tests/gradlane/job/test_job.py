@@ -209,6 +209,11 @@ def test_load_names_a_file_that_is_missing(tmp_path: Path) -> None:
         ('"239.1.0.1"', '"10.1.0.1"', "transport.multicast", "224.0.1.0 to 239.255.255.255"),
         ('"239.1.0.1"', '"224.0.0.9"', "transport.multicast", "224.0.1.0 to 239.255.255.255"),
         ("slice_bytes = 1432", 'slice_bytes = "large"', "transport.slice_bytes", "must be 'auto' or an integer"),
+        ("slice_bytes = 1432", 'ownership = "odd"', "transport.ownership", "'even'"),
+        ("slice_bytes = 1432", "ownership = [1, 1]", "transport.ownership", "a list of 1 number(s) from 0 to 10000"),
+        ("slice_bytes = 1432", "ownership = [0]", "transport.ownership", "not all 0"),
+        ("slice_bytes = 1432", "ownership = [10001]", "transport.ownership", "from 0 to 10000"),
+        ("slice_bytes = 1432", "ownership = [true]", "transport.ownership", "number(s)"),
         ("slice_bytes = 1432", 'collective = "tree"', "transport.collective", "'auto', 'direct', 'ring', 'stragglar'"),
         ("slice_bytes = 1432", 'collective = "ring"', "transport.collective", "has servers"),
         ("slice_bytes = 1432", 'collective = "stragglar"', "transport.collective", "has servers"),
@@ -326,3 +331,12 @@ def test_what_fills_a_template_gets_into_no_other_key(worker: Any) -> None:
     assert job.parse(job.fill(template, [("a", "10.0.1.2", 1)]), "j.toml").loss.push == 0
     with pytest.raises(JobError, match=r"worker\[0\]|not valid TOML"):
         job.parse(job.fill(template, [worker]), "j.toml")
+
+
+def test_shares_of_owners_are_read_and_do_not_go_with_a_ring() -> None:
+    assert job.parse(MINIMAL, "j").transport.ownership == "even"
+    changed = MINIMAL.replace("[transport]", "[transport]\nownership = [3]")
+    assert job.parse(changed, "j").transport.ownership == (3,)
+    assert job.parse(changed, "j").digest != job.parse(MINIMAL, "j").digest
+    with pytest.raises(JobError, match="collective is 'ring'"):
+        job.parse(changed.replace("ownership", 'collective = "ring"\nownership'), "j")

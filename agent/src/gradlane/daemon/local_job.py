@@ -202,6 +202,7 @@ class LocalJob:
                 processes=self.job.processes,
                 servers=len(self.job.servers),
                 tolerance=self.job.loss.push,
+                uneven=self.job.transport.ownership != "even",
             )
             log.info("%s: all-reduce of %s: %s", self.name, size, choice.reason, extra=self._context())
 

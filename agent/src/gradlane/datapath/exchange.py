@@ -7,7 +7,7 @@ between the processes and the transport's thread (core/exchange/).
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -93,6 +93,8 @@ class Exchange:
         if self._pointer == ffi.NULL:
             os.close(self._notify)
             raise AgentError(f"job {job.name!r}: out of memory or file descriptors")
+        if not isinstance(job.transport.ownership, str):
+            self._set_shares(1, job.transport.ownership)
         self._site = Site(job, rank, engine, agreement, failed, ask, self._pointer, shared)
         self._tensors, self._groups = Tensors(self._site), Groups(self._site)
         asyncio.get_running_loop().add_reader(self._notify, self._news)
@@ -148,6 +150,10 @@ class Exchange:
     def assign(self, rank: int, question: dict[str, Any]) -> dict[str, Any]:
         """At rank 0: the answer to another rank's question, see Names.assign."""
         return self._names.assign(self._site.name(rank), question)
+
+    def _set_shares(self, first: int, weights: Sequence[int]) -> bool:
+        with self._engine.locked():
+            return not lib.gl_exchange_shares(self._pointer, first, ffi.new("uint32_t[]", list(weights)))
 
     @property
     def step(self) -> int:

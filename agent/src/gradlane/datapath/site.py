@@ -99,10 +99,10 @@ class Site:
             raise AgentError(str(answer["error"]))
         return int(answer["id"])
 
-    def algorithm(self, nbytes: int, hosts: Sequence[int], tolerance: float) -> int:
+    def algorithm(self, nbytes: int, hosts: Sequence[int], tolerance: float, uneven: bool = False) -> int:
         """The GL_ number of the algorithm of an all-reduce among these workers' ranks, alike at all of them.
 
-        `tolerance`: the fraction that may be lost.
+        `tolerance`: the fraction that may be lost; `uneven`: it may have unequal shares.
         """
         name = self.job.transport.collective
         if name == "auto" or (name == "stragglar" and self.job.transport.straggler not in hosts):
@@ -113,6 +113,7 @@ class Site:
                 processes=self.job.processes,
                 servers=len(self.job.servers),
                 tolerance=tolerance,
+                uneven=uneven and self.job.transport.ownership != "even",
             ).algorithm
         return ALGORITHMS[name]
 

@@ -69,7 +69,7 @@ class Tensors:
         item, slice_bytes = elements.bytes_of(dtype), site.agreement.slice_bytes
         may_lose = not shape["exact"] and dtype in elements.FLOATS and shape["reduction"] in ("mean", "sum")
         loss = job.loss if may_lose else None
-        algorithm = site.algorithm(count * item, range(len(job.workers)), _most_lost(loss))
+        algorithm = site.algorithm(count * item, range(len(job.workers)), _most_lost(loss), uneven=True)
         sums = algorithm != lib.GL_DIRECT
         if sums:
             loss = None  # a partial sum is worth many gradients: none is lost

@@ -109,13 +109,20 @@ def stragglar(nbytes: int, workers: int, conditions: Conditions) -> StragglarTim
 
 
 def choose(
-    nbytes: int, workers: int, conditions: Conditions, *, processes: int = 1, servers: int = 0, tolerance: float = 0.0
+    nbytes: int,
+    workers: int,
+    conditions: Conditions,
+    *,
+    processes: int = 1,
+    servers: int = 0,
+    tolerance: float = 0.0,
+    uneven: bool = False,
 ) -> Choice:
     """The algorithm for an all-reduce of `nbytes` among `workers` hosts, with `servers` dedicated ones or none.
 
     `processes` per host reduce in shared memory before anything is sent, whichever algorithm follows. `tolerance`: the
-    fraction of a message that may be lost; only the direct algorithm has a budget. Raises ValueError where a number is
-    out of range.
+    fraction of a message that may be lost; only the direct algorithm has a budget. `uneven`: owners may have unequal
+    shares, as in a ring they can't; the model counts with equal ones. Raises ValueError where a number is out of range.
     """
     _check(nbytes, workers, conditions, processes)
     inside = f"after {processes} processes of each host in shared memory, " if processes > 1 else ""
@@ -131,6 +138,8 @@ def choose(
         return Choice(
             "direct", f"{inside}direct: up to {tolerance:.1%} may be lost, in a ring nothing ({compared})", direct
         )
+    if uneven:
+        return Choice("direct", f"{inside}direct: a ring has equal shares only ({compared})", direct)
     if ring < direct:
         return Choice("ring", f"{inside}ring: {compared}", ring)
     return Choice("direct", f"{inside}direct: {compared}", direct)

@@ -29,6 +29,7 @@ DEFAULT_TRACE_EVERY, MAX_TRACE_EVERY = 64, 1_000_000
 MAX_PROCESSES = 64  # GL_MAX_PROCESSES of core/exchange/exchange.h
 MAX_RANKS = 256  # GL_MAX_RANKS of core/job/config.h
 MAX_STRAGGLAR = 64  # GL_STRAGGLAR_MOST of core/plan/schedule.h
+MAX_SHARE = 10_000
 DEFAULT_PATIENCE = 60  # s
 MIN_PATIENCE, MAX_PATIENCE = 10, 86_400
 WIRE_TYPES = ("float32", "float16", "bfloat16")
@@ -69,6 +70,8 @@ class Transport:
 
     `tagging` says who writes DSCP and ECN: "switch", the first one by its tables, or "host", the agent, by `[policy]`,
     for a fabric of switches without P4. `trace_every`: messages of a path from one trace to the next, 0 for none.
+
+    `ownership` says which shares of a tensor the aggregators reduce: "even", or their weights.
     """
 
     rate: int
@@ -80,6 +83,7 @@ class Transport:
     multicast: IPv4Address | None
     tagging: str
     trace_every: int
+    ownership: str | tuple[int, ...] = "even"
 
 
 @dataclass(frozen=True)
@@ -298,6 +302,9 @@ def _transport(table: Table, workers: Sequence[Member], servers: Sequence[Member
     if collective not in ("auto", "direct") and servers:
         raise table.error("collective", f"is {collective!r}, but the job has servers; it must be 'direct' or 'auto'")
     straggler = _straggler(table, collective, workers)
+    ownership = table.choice_or_integers("ownership", ("even",), "even", aggregators, MAX_SHARE)
+    if collective not in ("auto", "direct") and ownership != "even":
+        raise table.error("ownership", f"is not 'even', but collective is {collective!r}, which has shares of its own")
     transport = Transport(
         rate=table.quantity("rate", parse_rate),
         buffer=table.quantity("buffer", parse_size, DEFAULT_BUFFER),
@@ -308,6 +315,7 @@ def _transport(table: Table, workers: Sequence[Member], servers: Sequence[Member
         multicast=multicast,
         tagging=table.choice("tagging", ("switch", "host"), "switch"),
         trace_every=table.integer("trace_every", 0, MAX_TRACE_EVERY, DEFAULT_TRACE_EVERY),
+        ownership=ownership,
     )
     table.finish()
     return transport
