@@ -182,6 +182,12 @@ int gl_class_statistics(const gl_engine *e, uint32_t loss_class, gl_counts *coun
 
 uint64_t gl_heard(const gl_engine *e, uint16_t rank) { return rank < e->job.ranks ? e->heard[rank] : 0; }
 
+int gl_engine_lateness(const gl_engine *e, uint16_t rank, gl_lateness *lateness) {
+    if (rank >= e->job.config.workers) return -1;
+    arrivals_of(&e->operations.arrivals, rank, lateness);
+    return 0;
+}
+
 void gl_flow_state(const gl_engine *e, uint16_t rank, uint64_t *rate, uint32_t *srtt) {
     *rate = rank < e->job.ranks ? (uint64_t)(e->tx.lanes[rank].flow.rate * 8e6) : 0;
     *srtt = rank < e->job.ranks ? e->job.rtts[rank].srtt : 0;

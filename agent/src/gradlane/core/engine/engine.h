@@ -13,6 +13,7 @@
 #include "job/config.h"
 #include "job/statistics.h"
 #include "operation/events.h"
+#include "operation/lateness.h"
 #include "plan/submission.h"
 #include "tx/path.h"
 
@@ -50,6 +51,8 @@ int gl_peer_statistics(const gl_engine *engine, uint16_t rank, gl_counts *counts
 int gl_class_statistics(const gl_engine *engine, uint32_t loss_class, gl_counts *counts);
 /* When a rank was last heard: a datagram of it with the job's token; 0: never. */
 uint64_t gl_heard(const gl_engine *engine, uint16_t rank);
+/* How late a worker's contributions have come, as far as this rank owns parts. -1 if there is no such worker. */
+int gl_engine_lateness(const gl_engine *engine, uint16_t rank, gl_lateness *lateness);
 /* Current pacing rate (bit/s) and smoothed round-trip time (us) towards a rank. */
 void gl_flow_state(const gl_engine *engine, uint16_t rank, uint64_t *rate, uint32_t *srtt);
 /* The paths that traces to a rank have taken, the latest first; at most GL_PATHS are known. Returns their number. */

@@ -17,7 +17,6 @@ enum {
     GL_MAX_REGIONS = 4096, /* of a process */
     GL_MAX_TENSORS = 3840,
     GL_MAX_PARTITIONS = 16,  /* wire tensor = tensor * GL_MAX_PARTITIONS + partition */
-    GL_FIRST_GROUP = 0xF000, /* wire tensor of a group's collectives = GL_FIRST_GROUP + group */
     GL_MAX_GROUPS = 4096,
     GL_SIZE_CLASSES = 48,    /* of an operation, by the logarithm of its bytes */
 };

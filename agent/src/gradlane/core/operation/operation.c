@@ -17,6 +17,7 @@
 /* An operation without anything left to do is told, and gone once nobody may ask for a repair of it. */
 static void maybe_over(operations *all, operation *o) {
     if (o->open) return;
+    if (!o->told) arrivals_note(&all->arrivals, &all->job->config, &o->plan, o->since);
     if (o->local && !o->told) add_event(all, GL_EVENT_COMPLETED, o, 0);
     o->told = true;
     if (!o->unstopped) operation_free(all, o);

@@ -6,6 +6,7 @@
 #define GRADLANE_OPERATION_H
 
 #include "job/job.h"
+#include "operation/arrivals.h"
 #include "operation/events.h"
 #include "plan/plan.h"
 #include "rx/rx.h"
@@ -33,6 +34,7 @@ typedef struct {
     rx *rx;
     operation *buckets[OPERATIONS];
     gl_event *events, **events_tail;
+    arrivals arrivals;
     gl_event *failed; /* what is told when memory is out; NULL: it has been */
 } operations;
 

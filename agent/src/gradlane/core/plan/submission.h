@@ -13,6 +13,8 @@
 enum {
     GL_ALL_REDUCE = 1, GL_REDUCE_SCATTER, GL_ALL_GATHER, GL_BROADCAST, GL_REDUCE, GL_ALL_TO_ALL, GL_SEND, GL_RECEIVE
 };
+/* Wire tensors from here on are not steps of the training: they are the collectives of group `tensor - GL_FIRST_GROUP`. */
+enum { GL_FIRST_GROUP = 0xF000 };
 /* DIRECT: every member of the group, or every server, has a part of the elements that it reduces. STRAGGLAR: an all-reduce
  * that goes on without one of them, the straggler, as far as it can. */
 enum { GL_DIRECT = 1, GL_RING, GL_STRAGGLAR };

@@ -23,6 +23,7 @@ struct rx_message {
     uint32_t loss_class;
     bool complete, end_seen, refused; /* refused: there was no memory for some slice */
     uint8_t in_vain; /* BITMAPs since something that one asked for came */
+    uint64_t began;  /* when the first of it came, us */
     uint64_t *arrived;
     uint64_t *cut;   /* the trimmed ones; NULL: none yet */
     slot **kept;     /* by slice: contributions that wait for others; NULL: none yet */

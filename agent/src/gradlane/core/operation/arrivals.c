@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A worker is late if the others wait for it, so its time is taken against the median of all: neither one that is early nor
+ * one that is late moves that.
+ */
+#include "operation/arrivals.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "job/losses.h"
+#include "rx/rx.h"
+
+static int earlier(const void *a, const void *b) {
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The slot of a step; NULL: it is older than what is remembered. A step of 0 is none: tensors' count from 1. */
+static uint32_t *late_in(arrivals *a, uint32_t step) {
+    const unsigned slot = step % GL_LATE_STEPS;
+    if (step < a->step[slot] || !step) return NULL;
+    if (step > a->step[slot]) memset(a->late[slot], 0, sizeof a->late[slot]);
+    a->step[slot] = step;
+    return a->late[slot];
+}
+
+void arrivals_note(arrivals *a, const gl_config *c, const plan *p, uint64_t since) {
+    uint64_t came[GL_MAX_RANKS], sorted[GL_MAX_RANKS];
+    unsigned count = 0;
+    if (p->tensor >= GL_FIRST_GROUP) return; /* these count steps of their own */
+    for (const link *l = p->incoming; l; l = l->next)
+        if (!l->pull && l->received) came[l->rank] = l->received->began, count++;
+    if (!is_server(c)) came[c->rank] = since, count++;
+    if (count < c->workers || count < 2) return; /* it is somebody else's, or a ring: one neighbour tells of no other */
+    uint32_t *late = late_in(a, p->step);
+    if (!late) return;
+    memcpy(sorted, came, c->workers * sizeof *sorted);
+    qsort(sorted, c->workers, sizeof *sorted, earlier);
+    const uint64_t median = sorted[(c->workers - 1) / 2];
+    for (unsigned rank = 0; rank < c->workers; rank++) {
+        const uint64_t by = came[rank] > median ? came[rank] - median : 0;
+        if (by > late[rank]) late[rank] = by < UINT32_MAX ? (uint32_t)by : UINT32_MAX;
+    }
+}
+
+void arrivals_of(const arrivals *a, unsigned rank, gl_lateness *lateness) {
+    *lateness = (gl_lateness){0};
+    for (unsigned slot = 0; slot < GL_LATE_STEPS; slot++)
+        if (a->step[slot] > lateness->step) lateness->step = a->step[slot];
+    for (uint32_t back = 0; back < GL_LATE_STEPS && back < lateness->step; back++) {
+        const uint32_t step = lateness->step - back, slot = step % GL_LATE_STEPS;
+        if (a->step[slot] == step) lateness->late[lateness->steps++] = a->late[slot][rank];
+    }
+}

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Owners know how late each worker came, in which steps."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from gradlane._core import ffi, lib
+
+from tests.gradlane.core.protocol.network import Cluster, Impairment, values_of
+
+STEPS = int(lib.GL_LATE_STEPS)
+MS = 1000
+NETWORK = 2 * MS  # more than datagrams of a step take, with what queues before them
+
+
+def late(cluster: Cluster, owner: int, rank: int) -> tuple[int, list[int]]:
+    """The latest step that an owner knows, and how late a worker was in it and in those before."""
+    found = ffi.new("gl_lateness *")
+    assert lib.gl_engine_lateness(cluster.engines[owner], rank, found) == 0
+    return found.step, list(found.late[0 : found.steps])
+
+
+def step(cluster: Cluster, number: int, delays: Sequence[int], tensor: int = 0) -> None:
+    """An all-reduce that the workers submit so many us after its begin."""
+    begin, done = cluster.now, len(cluster.completed(0))
+    for rank in sorted(range(cluster.workers), key=delays.__getitem__):
+        if cluster.now < begin + delays[rank]:
+            with pytest.raises(TimeoutError):
+                cluster.run(until=lambda: False, limit=begin + delays[rank] - cluster.now)
+            cluster.now = begin + delays[rank]
+        cluster.submit(rank, number, tensor, values_of(rank, number, tensor, 160))
+    cluster.run(until=lambda: cluster.all_completed(done + 1))
+
+
+@pytest.mark.parametrize("servers", [0, 2])
+@pytest.mark.parametrize("loss", [0.0, 0.1])
+def test_every_owner_knows_who_was_late_and_by_how_much(servers: int, loss: float) -> None:
+    cluster = Cluster(4, servers, impairment=Impairment(loss))
+    slow = NETWORK if not loss else 100 * MS  # what was lost is repaired later
+    delays = [[0, 0, 300 * MS, 0], [0, 500 * MS, 500 * MS, 0], [0, 0, 0, 0]]
+    for number, of in enumerate(delays, 1):
+        step(cluster, number, of)
+    cluster.run()
+    for owner in cluster.aggregators:
+        for rank in range(4):
+            latest, values = late(cluster, owner, rank)
+            assert (latest, len(values)) == (3, 3)
+            np.testing.assert_allclose(values[::-1], [of[rank] for of in delays], atol=slow)
+
+
+def test_who_owns_nothing_knows_nothing_and_its_own_lateness_is_known_to_others() -> None:
+    cluster = Cluster(3, weights=[1, 1, 0])
+    step(cluster, 1, [0, 0, 200 * MS])
+    assert late(cluster, 2, 2) == (0, [])
+    for owner in (0, 1):
+        assert late(cluster, owner, 2)[1] == pytest.approx([200 * MS], abs=NETWORK)
+        assert late(cluster, owner, owner)[1] == pytest.approx([0], abs=NETWORK)
+
+
+def test_an_owner_that_is_late_itself_knows_that() -> None:
+    cluster = Cluster(3)
+    step(cluster, 1, [0, 0, 200 * MS])
+    assert late(cluster, 2, 2)[1] == pytest.approx([200 * MS], abs=NETWORK)
+
+
+def test_of_several_tensors_of_a_step_the_latest_counts() -> None:
+    cluster = Cluster(3)
+    for tensor, delay in enumerate([50 * MS, 200 * MS, 100 * MS]):
+        step(cluster, 1, [0, delay, 0], tensor)
+    assert late(cluster, 0, 1)[1] == pytest.approx([200 * MS], abs=NETWORK)
+
+
+def test_the_latest_steps_are_remembered_and_groups_have_steps_of_their_own() -> None:
+    cluster = Cluster(2)
+    for number in range(1, STEPS + 4):
+        step(cluster, number, [0, 10 * number * MS])
+    step(cluster, 1, [0, 0])  # a tensor that is new
+    step(cluster, 1000, [0, 0], tensor=lib.GL_FIRST_GROUP)
+    latest, values = late(cluster, 0, 1)
+    assert latest == STEPS + 3
+    np.testing.assert_allclose(values, [10 * (latest - k) * MS for k in range(STEPS)], atol=NETWORK)
+
+
+def test_there_is_none_of_servers() -> None:
+    cluster = Cluster(2, 1)
+    assert lib.gl_engine_lateness(cluster.engines[0], 2, ffi.new("gl_lateness *")) == -1
