@@ -103,7 +103,7 @@ class Job:
         max_size=120,
     ),
 )
-def test_no_two_ranks_divide_a_step_unlike_whatever_comes_when(count, actions) -> None:
+def test_no_two_ranks_divide_a_step_unlike_whatever_comes_when(count: int, actions: list[tuple[str, int, int]]) -> None:
     job = Job(count)
     for action, any_rank, number in actions:
         rank = any_rank % count

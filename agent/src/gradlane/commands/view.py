@@ -200,6 +200,16 @@ def job_lines(
         )
     if late := job.get("late"):
         yield Line(f"  {late}", "warning")
+    for straggler in job.get("stragglers", []):
+        low, median, high = (f"{straggler[key] * 1e3:.0f}" for key in ("low", "median", "high"))
+        yield Line(
+            f"  {straggler['name']} was late by {median} ms ({low} to {high}) in {straggler['late_steps']} of the last "
+            f"{straggler['steps']} steps" + (": a straggler" if straggler["straggler"] else ""),
+            "warning" if straggler["straggler"] else "",
+        )
+    if (ownership := job.get("ownership")) and ownership["reason"]:
+        shares = ", ".join(f"rank {r} {s:.0%}" for r, s in zip(ownership["ranks"], ownership["shares"], strict=True))
+        yield Line(f"  owners from step {ownership['first']} on: {shares} ({ownership['reason']})")
     peers, classes, total = flows(job, before, seconds)
     yield from _table("peer", [*_sorted(peers, sort), total])
     if classes:

@@ -63,7 +63,7 @@ class Peers:
     `answer` answers the questions of other ranks, at rank 0: (rank, question) -> answer. `notice` tells of what may
     still end well. `waiting` goes to the others with each heartbeat. TCP holds heartbeats back behind whatever is lost,
     so datagrams are signs of life too: `beat` sends one to a rank, `silence` gives the seconds since one of the
-    transport came from it.
+    transport came from it. `ownership` takes what is told of that topic, which goes on all the time: (rank, content).
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class Peers:
         self.job = job
         self.rank = rank
         self.waiting: str | None = None
+        self.ownership: Callable[[int, Any], None] | None = None
         self.silence: Callable[[int], float] = _never_heard
         self.beat: Callable[[int], None] | None = None  # until the token is known
         self._caller = Caller(job, rank, credentials)
@@ -225,7 +226,7 @@ class Peers:
             raise AgentError(f"after {timeout:g} s these have not reached the stage {stage.name}: {missing}")
 
     def tell(self, topic: str, content: Any, ranks: list[int] | None = None) -> None:
-        """Sends `content` to those ranks (None: to all others), where `told` returns it."""
+        """Sends `content` to those ranks (None: to all others), where `told` returns it, or `ownership` takes it."""
         for rank in self._others if ranks is None else ranks:
             self._peers[rank].send({"topic": topic, "content": content})
 
@@ -342,6 +343,8 @@ class Peers:
             peer.stage = Stage(message["stage"])
         elif message.get("topic") in _TOPICS:
             self._told.setdefault(message["topic"], {})[peer.rank] = message["content"]
+        elif message.get("topic") == "ownership" and self.ownership is not None:
+            self.ownership(peer.rank, message["content"])
         elif "question" in message:
             peer.send({"answer": message["ask"], "content": self._answer(peer.rank, message["question"])})
         elif "answer" in message and (question := self._questions.pop(message["answer"], None)) is not None:

@@ -15,6 +15,7 @@ from gradlane.control.listener import Listener
 from gradlane.control.peers import Peers, Stage
 from gradlane.control.probing import Prober
 from gradlane.daemon import job_status, liveness
+from gradlane.daemon.ownership import Ownership
 from gradlane.datapath.engine import Engine
 from gradlane.datapath.exchange import Exchange
 from gradlane.datapath.transport import Transport
@@ -72,6 +73,7 @@ class LocalJob:
         self._agreement: Agreement | None = None
         self._engine: Engine | None = None
         self._exchange: Exchange | None = None
+        self._ownership: Ownership | None = None
         self._stopped = liveness.Stopped()
         self._progress = liveness.Progress()
         self._late = ""  # who is, as it has been reported
@@ -146,6 +148,8 @@ class LocalJob:
         self._exchange = exchange = Exchange(
             self.job, self.rank, self._engine, agreement, self.fail, self.peers.ask, services.shared
         )
+        self._ownership = Ownership(self.job, self.rank, self._engine, exchange, self.peers, agreement.conditions.rate)
+        self.peers.ownership = self._ownership.hear
         await self.peers.reach(Stage.READY, patience)
         for process, client in self._clients.items():
             if self.over.is_set():
@@ -304,6 +308,8 @@ class LocalJob:
                 )
                 return
             self._check_progress(now)
+            if self._ownership is not None and not self.over.is_set():
+                self._ownership.look(now)
 
     def _check_progress(self, now: float) -> None:
         if self._exchange is None or self._engine is None:
@@ -313,7 +319,7 @@ class LocalJob:
         counts = self._engine.statistics()
         idle = self._progress.idle((self.peers.waiting, counts["datagrams_received"]), now)
         found = None
-        if waiting is not None:
+        if waiting is not None and not self._exchange.held:  # what is held waits for no worker
             workers = [member.rank for member in self.job.workers if member.rank != self.rank]
             waits_for = {rank: self.peers.waits_for(rank) for rank in workers}
             left = [rank for rank in workers if self.peers.has_left(rank)]
@@ -360,6 +366,9 @@ class LocalJob:
             status["memory"] = {"used": counts["memory_used"], "limit": self._services.memory}
         if self._late:
             status["late"] = self._late
+        if self._ownership is not None:
+            status["stragglers"] = self._ownership.stragglers()
+            status["ownership"] = self._ownership.shares()
         if self._agreement is not None:
             status["slice_bytes"] = self._agreement.slice_bytes
             status["conditions"] = asdict(self._agreement.conditions)

@@ -127,6 +127,7 @@ def families(status: AgentStatus) -> Iterator[Metric]:
     """All metrics of a status."""
     yield from _of_agent(status)
     yield from _of_jobs(status["jobs"])
+    yield from _of_stragglers(status["jobs"])
     yield from _of_peers(status["jobs"])
     yield from _of_classes(status["jobs"])
 
@@ -158,6 +159,24 @@ def _of_jobs(jobs: Jobs) -> Iterator[Metric]:
         ((name, reason), job["counts"].get(key)) for name, job in jobs.items() for key, reason in REFUSED.items()
     ]
     yield _counter("datagrams_refused", "Datagrams refused, by the first check that failed", ("job", "reason"), refused)
+
+
+def _of_stragglers(jobs: Jobs) -> Iterator[Metric]:
+    late = [((name, str(it["rank"])), it) for name, job in jobs.items() for it in job.get("stragglers", [])]
+    labels = ("job", "worker")
+    seconds = [(at, it["median"]) for at, it in late]
+    steps = [(at, it["late_steps"] / it["steps"]) for at, it in late]
+    yield _gauge(
+        "worker_late_seconds", "How late a worker comes to a step, the median of the last ones", labels, seconds
+    )
+    yield _gauge("worker_late_steps_ratio", "Of the last steps, those that a worker came late to", labels, steps)
+    shares = [
+        ((name, str(rank)), share)
+        for name, job in jobs.items()
+        if (owners := job.get("ownership"))
+        for rank, share in zip(owners["ranks"], owners["shares"], strict=True)
+    ]
+    yield _gauge("owner_share_ratio", "What of every tensor a rank reduces", ("job", "owner"), shares)
 
 
 def _of_peers(jobs: Jobs) -> Iterator[Metric]:

@@ -207,6 +207,14 @@ class Engine:
             heard = int(lib.gl_heard(engine, rank))
         return (int(lib.gl_now()) - heard) / 1e6 if heard else math.inf
 
+    def lateness(self, rank: int) -> tuple[int, list[float]]:
+        """The latest step of which all contributions came here, and how late a worker's came in that and in those
+        before it, in s; nothing where this rank owns nothing."""
+        found = ffi.new("gl_lateness *")
+        with self.locked() as engine:
+            lib.gl_engine_lateness(engine, rank, found)
+        return int(found.step), [late / 1e6 for late in found.late[0 : found.steps]]
+
     def paths(self, rank: int) -> list[FabricPath]:
         """The paths that traces to a rank have taken, the latest first; those seen longest ago are forgotten."""
         found = ffi.new("gl_path[]", lib.GL_PATHS)

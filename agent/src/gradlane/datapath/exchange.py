@@ -94,7 +94,7 @@ class Exchange:
             os.close(self._notify)
             raise AgentError(f"job {job.name!r}: out of memory or file descriptors")
         if not isinstance(job.transport.ownership, str):
-            self._set_shares(1, job.transport.ownership)
+            self.set_shares(1, job.transport.ownership)
         self._site = Site(job, rank, engine, agreement, failed, ask, self._pointer, shared)
         self._tensors, self._groups = Tensors(self._site), Groups(self._site)
         asyncio.get_running_loop().add_reader(self._notify, self._news)
@@ -151,9 +151,31 @@ class Exchange:
         """At rank 0: the answer to another rank's question, see Names.assign."""
         return self._names.assign(self._site.name(rank), question)
 
-    def _set_shares(self, first: int, weights: Sequence[int]) -> bool:
+    def set_shares(self, first: int, weights: Sequence[int]) -> bool:
+        """From that step on the aggregators have these shares of tensors. False if such a step has begun."""
         with self._engine.locked():
             return not lib.gl_exchange_shares(self._pointer, first, ffi.new("uint32_t[]", list(weights)))
+
+    def hold(self, ahead: int) -> int:
+        """Until `release` no step begins that is more than so many ahead; the last that may."""
+        with self._engine.locked():
+            return int(lib.gl_exchange_hold(self._pointer, ahead))
+
+    def release(self) -> None:
+        """All steps may begin."""
+        with self._engine.locked():
+            lib.gl_exchange_release(self._pointer)
+
+    @property
+    def held(self) -> bool:
+        """Whether a step waits for `release`."""
+        with self._engine.locked():
+            return bool(lib.gl_exchange_is_held(self._pointer))
+
+    @property
+    def step_bytes(self) -> int:
+        """Of all tensors: what a host contributes in a step."""
+        return self._tensors.nbytes
 
     @property
     def step(self) -> int:

@@ -112,6 +112,12 @@ class Tensors:
         site.numbers[number] = f"the all-reduce of tensor {name!r}"
         return tensor
 
+    @property
+    def nbytes(self) -> int:
+        """Of what a host contributes, all tensors together."""
+        done = [task for task in self._known.values() if task.done() and not task.cancelled() and not task.exception()]
+        return sum(task.result().nbytes for task in done)
+
     def forget(self, process: int, name: str) -> None:
         """A process needs the tensor no longer. Raises ValueError if it has none, or uses it."""
         tensor = self._of(process, name)

@@ -62,6 +62,31 @@ class MemoryStatus(TypedDict):
     limit: int
 
 
+class StragglerStatus(TypedDict):
+    """A worker that has been late: in `late_steps` of the latest `steps`, by quartiles of its lateness in s.
+
+    `straggler`: so often that it is called one.
+    """
+
+    rank: int
+    name: str
+    straggler: bool
+    steps: int
+    late_steps: int
+    low: float
+    median: float
+    high: float
+
+
+class OwnershipStatus(TypedDict):
+    """Which share of every tensor these ranks reduce, from step `first` on, and why."""
+
+    ranks: list[int]
+    shares: list[float]
+    first: int
+    reason: str
+
+
 class _Job(TypedDict):
     id: int
     rank: int
@@ -84,6 +109,8 @@ class JobStatus(_Job, total=False):
     slice_bytes: int
     conditions: dict[str, float]
     memory: MemoryStatus
+    stragglers: list[StragglerStatus]
+    ownership: OwnershipStatus
     classes: list[ClassStatus]
 
 

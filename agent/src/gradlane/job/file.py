@@ -71,7 +71,8 @@ class Transport:
     `tagging` says who writes DSCP and ECN: "switch", the first one by its tables, or "host", the agent, by `[policy]`,
     for a fabric of switches without P4. `trace_every`: messages of a path from one trace to the next, 0 for none.
 
-    `ownership` says which shares of a tensor the aggregators reduce: "even", or their weights.
+    `ownership` says which shares of a tensor the aggregators reduce: "even", or their weights; "adaptive": what suits
+    late workers best.
     """
 
     rate: int
@@ -302,7 +303,7 @@ def _transport(table: Table, workers: Sequence[Member], servers: Sequence[Member
     if collective not in ("auto", "direct") and servers:
         raise table.error("collective", f"is {collective!r}, but the job has servers; it must be 'direct' or 'auto'")
     straggler = _straggler(table, collective, workers)
-    ownership = table.choice_or_integers("ownership", ("even",), "even", aggregators, MAX_SHARE)
+    ownership = table.choice_or_integers("ownership", ("even", "adaptive"), "even", aggregators, MAX_SHARE)
     if collective not in ("auto", "direct") and ownership != "even":
         raise table.error("ownership", f"is not 'even', but collective is {collective!r}, which has shares of its own")
     transport = Transport(
