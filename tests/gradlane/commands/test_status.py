@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gradlane.commands import view
-from gradlane.ipc.status import AgentStatus
+from gradlane.ipc.status import AgentStatus, StragglerStatus
 from tests.support.agents import GRADLANE, agents, command, loopback
 from tests.support.communicators import training
 from tests.support.members import job_file
@@ -101,18 +101,17 @@ def test_who_is_late_silent_or_not_there_is_told() -> None:
 def test_stragglers_are_named_with_the_evidence_and_so_is_who_owns_what() -> None:
     status = status_of({"1": COUNTS})
     job = status["jobs"]["trial"]
-    evidence = {"steps": 32, "late_steps": 30, "low": 0.29, "median": 0.3, "high": 0.31}
-    job["stragglers"] = [
-        {"rank": 1, "name": "rank 1 (h1, 10.0.2.2)", "straggler": True, **evidence},
-        {"rank": 2, "name": "rank 2 (h2, 10.0.3.2)", "straggler": False, **evidence, "late_steps": 3},
-    ]
+    first: StragglerStatus = {
+        "rank": 1, "name": "rank 1 (h1, 10.0.2.2)", "straggler": True,
+        "steps": 32, "late_steps": 30, "low": 0.29, "median": 0.3, "high": 0.31,
+    }  # fmt: skip
+    second: StragglerStatus = {**first, "name": "rank 2 (h2, 10.0.3.2)", "straggler": False, "late_steps": 3}
+    job["stragglers"] = [first, second]
     job["ownership"] = {"ranks": [0, 1, 2], "shares": [0.5, 0, 0.5], "first": 40, "reason": "rank 1 is late"}
     found = {line.text: line.look for line in view.agent_lines(status, None, 1000.0)}
-    assert (
-        found["  rank 1 (h1, 10.0.2.2) was late by 300 ms (290 to 310) in 30 of the last 32 steps: a straggler"]
-        == "warning"
-    )
-    assert found["  rank 2 (h2, 10.0.3.2) was late by 300 ms (290 to 310) in 3 of the last 32 steps"] == ""
+    by = "was late by 300 ms (290 to 310) in"
+    assert found[f"  rank 1 (h1, 10.0.2.2) {by} 30 of the last 32 steps: a straggler"] == "warning"
+    assert found[f"  rank 2 (h2, 10.0.3.2) {by} 3 of the last 32 steps"] == ""
     assert "  owners from step 40 on: rank 0 50%, rank 1 0%, rank 2 50% (rank 1 is late)" in found
     job["ownership"]["reason"] = ""
     assert not any("owners" in line.text for line in view.agent_lines(status, None, 1000.0))

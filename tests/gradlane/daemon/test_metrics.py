@@ -60,7 +60,7 @@ def test_a_running_jobs_metrics_are_named_and_labelled_as_prometheus_wants(tmp_p
         assert family.name.startswith("gradlane_")
         assert family.documentation
         labels = {key for sample in family.samples for key in sample.labels}
-        known = {"job", "peer", "layer_class", "reason", "outcome"}
+        known = {"job", "peer", "layer_class", "reason", "outcome", "worker", "owner"}
         assert labels <= known or family.name.endswith("_info"), family.name
         for sample in family.samples:
             assert sample.name.endswith("_total") == (family.type == "counter"), sample.name
@@ -87,6 +87,26 @@ def test_a_scrape_without_jobs_and_hostile_names_stay_parseable() -> None:
     found = {f.name: f for f in text_string_to_metric_families(generate_latest(registry).decode())}
     assert [s.value for s in found["gradlane_agent_jobs_finished"].samples] == [3, 1]
     assert found["gradlane_slices_sent"].samples == []
+
+
+def test_stragglers_and_shares_are_there_by_rank() -> None:
+    late = {"rank": 3, "name": "", "straggler": True, "steps": 32, "late_steps": 24, "low": 0, "median": 0.3, "high": 1}
+    job = {
+        "id": 1, "rank": 0, "state": "running", "since": 1.0, "counts": {}, "peers": {}, "stragglers": [late],
+        "ownership": {"ranks": [4, 5], "shares": [0.25, 0.75], "first": 1, "reason": ""},
+    }  # fmt: skip
+    status = {
+        "version": "1", "addresses": ["10.0.1.2"], "started": 1.0, "clients": 0, "ended": 0, "failed": 0,
+        "log_lines_lost": 0, "pid": 1, "limits": {}, "jobs": {"trial": job},
+    }  # fmt: skip
+    found = {
+        (sample.name.removeprefix("gradlane_"), *sample.labels.values()): sample.value
+        for family in metrics.families(status)  # pyright: ignore[reportArgumentType]
+        for sample in family.samples
+    }
+    assert found["worker_late_seconds", "trial", "3"] == 0.3
+    assert found["worker_late_steps_ratio", "trial", "3"] == 0.75
+    assert [found["owner_share_ratio", "trial", rank] for rank in "45"] == [0.25, 0.75]
 
 
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
