@@ -95,6 +95,10 @@ study: $(VENV)/.ready ## Accuracy by tolerated loss, against DDP (root; STUDY="-
 bench-agent: $(VENV)/.ready ## All-reduce against Gloo, 2 and 4 hosts, 64 KiB to 64 MiB -> out/bench/agent.json (root)
 	$(BIN)/python -m bench.agent.all_reduce
 
+.PHONY: bench-stragglers
+bench-stragglers: $(VENV)/.ready ## What a late worker costs, by who owns how much -> out/bench/stragglers.json (root)
+	$(BIN)/python -m bench.agent.stragglers
+
 .PHONY: bench-switch
 bench-switch: $(VENV)/.ready ## Packets per second of gradlane-switch, BMv2 and bare copy loops (root)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.switch.packet_rate

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import tomli_w
 
@@ -90,9 +91,10 @@ class Hosts(Namespaces):
         number: int = 1,
         hosts: Sequence[int] | None = None,
         tolerance: float | None = None,
+        transport: Mapping[str, Any] | None = None,
     ) -> Path:
         """Writes the job file of workers on all hosts, or on those given; the rest as job.document takes it."""
         members = [(f"h{host}", self.address(host)) for host in (range(self.count) if hosts is None else hosts)]
-        document = job.document(f"bench{number}", number, members, rate, buffer, tolerance)
+        document = job.document(f"bench{number}", number, members, rate, buffer, tolerance, transport)
         path.write_text(tomli_w.dumps(document), encoding="utf-8")
         return path
