@@ -13,6 +13,7 @@ enum { UNTOUCHED = 0xa5, MOST_SLICES = 40 };
 typedef struct {
     gl_submission is;      /* as all call it */
     uint16_t group[MOST_RANKS];
+    uint32_t shares[MOST_RANKS + 1];
     unsigned size;         /* of the group */
     bool pair, shared;     /* shared: `in` is `out` */
     uint16_t *layers;
@@ -139,6 +140,13 @@ static void choose_group(call *c) {
     s->group = c->group, s->group_size = (uint16_t)c->size;
 }
 
+static void choose_shares(call *c) {
+    const unsigned owners = fuzz_world.servers && c->size == fuzz_world.workers ? fuzz_world.servers : c->size;
+    if (c->is.collective != GL_ALL_REDUCE || fuzz_below(2)) return;
+    for (unsigned k = 0; k < owners; k++) c->shares[k + 1] = c->shares[k] + fuzz_below(4);
+    if (c->shares[owners]) c->is.shares = c->shares;
+}
+
 static void choose_facts(call *c) {
     gl_submission *s = &c->is;
     const uint64_t bytes = s->elements * item_of(c);
@@ -171,6 +179,7 @@ static call *new_call(void) {
     s->reduction = (uint8_t)(GL_MEAN_OF_ARRIVED + fuzz_below(6));
     if (s->reduction <= GL_MEAN && !is_float(s->element_type)) s->reduction = GL_SUM;
     choose_group(c);
+    choose_shares(c);
     const unsigned of_slice = fuzz_world.slice_bytes / item_of(c);
     s->elements = 1 + fuzz_number() % (MOST_SLICES * of_slice);
     s->stride = fuzz_below(4) == 3 ? (s->elements + 3) * item_of(c) : 0;
@@ -200,6 +209,7 @@ static void submit_at(call *c, unsigned rank) {
         s.algorithm ^= fuzz_byte() & 3;
         s.reduction = (uint8_t)(s.reduction + fuzz_below(2));
         s.root = (uint16_t)(fuzz_below(8) ? s.root : fuzz_byte());
+        s.shares = fuzz_below(2) ? s.shares : NULL;
     }
     c->called[rank] = true;
     const int refused = gl_submit(fuzz_world.engines[rank], &s, fuzz_world.now);

@@ -52,7 +52,9 @@ static bool set_up(host *h) {
                          .elements = ELEMENTS, .contributions = contributions, .result = (uint8_t *)h->result,
                          .partition_count = 1, .partitions = partitions, .layers = layers};
     const gl_group g = {.host_count = 1, .member_count = PROCESSES, .hosts = hosts, .members = members};
-    return !gl_exchange_tensor(h->exchange, &t) && !gl_exchange_group(h->exchange, &g);
+    const uint32_t weights[] = {1};
+    return !gl_exchange_tensor(h->exchange, &t) && !gl_exchange_group(h->exchange, &g) &&
+           !gl_exchange_shares(h->exchange, 1, weights);
 }
 
 static void command(host *h, unsigned process) {

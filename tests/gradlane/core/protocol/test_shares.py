@@ -87,6 +87,8 @@ def test_a_share_that_is_too_long_for_a_message_makes_all_equal() -> None:
     equal = [slices * k // 3 for k in range(4)]
     assert [lib.gl_shard_start(slices, sums, k, 3) for k in range(4)] == equal
     assert [lib.gl_shard_start(slices, ffi.NULL, k, 3) for k in range(4)] == equal
+    longest = ffi.new("uint32_t[]", [0, 1, slices, slices])
+    assert [lib.gl_shard_start(slices, longest, k, 3) for k in range(4)] == [0, 1, slices, slices]
     half = ffi.new("uint32_t[]", [0, 1, 2, 2])  # these fit
     assert [lib.gl_shard_start(slices, half, k, 3) for k in range(4)] == [0, slices // 2, slices, slices]
 
