@@ -36,6 +36,8 @@ class Member:
             first, weights = int(message["decide"]), [int(weight) for weight in message["weights"]]
             if not self._apply(first, weights):
                 raise ValueError(f"shares {weights} can't hold from step {first} on")
+        elif "withdraw" not in message:
+            raise ValueError(f"the leader says {str(message)[:100]!r}")
         self._release()
         return None
 

@@ -42,7 +42,7 @@ class Ownership:
         self._member = Member(exchange.hold, self._apply, exchange.release)
         self._leader = Leader([member.rank for member in job.workers], self._tell)
         self._proposed = -math.inf
-        self._seen = (0, 0.0)  # a step, and when it was the latest
+        self._seen: tuple[int, float] | None = None  # a step, and when it was the latest
         self._context = {"job": job.name, "rank": rank}
 
     # What is known
@@ -104,7 +104,7 @@ class Ownership:
     # Shares
 
     def _lead(self, now: float) -> None:
-        step, (before, then) = self._exchange.step, self._seen
+        step, seen = self._exchange.step, self._seen
         self._seen = step, now
         if self._leader.open:
             if now - self._proposed > PROPOSAL_SECONDS:
@@ -112,7 +112,7 @@ class Ownership:
                 log.info("job %s: other shares were not agreed on: %s did not answer in %g s",
                          self._job.name, listed(missing), PROPOSAL_SECONDS, extra=self._context)  # fmt: skip
             return
-        if now - self._proposed < REST_SECONDS or step < stragglers.LEAST_STEPS or step <= before:
+        if now - self._proposed < REST_SECONDS or step < stragglers.LEAST_STEPS or seen is None or step <= seen[0]:
             return
         better = stragglers.better(self._case(), self._weights)
         if better is None:
@@ -123,7 +123,8 @@ class Ownership:
             f"{'; '.join(late) or 'no worker is late'}; once the last has come, the all-reduce is expected to be "
             f"{better.times:.2f} times as fast"
         )
-        ahead = max(1, math.ceil((step - before) / (now - then) * AHEAD_SECONDS))
+        steps, elapsed = step - seen[0], now - seen[1]
+        ahead = max(1, math.ceil(steps / elapsed * AHEAD_SECONDS))
         self._leader.propose(better.weights, ahead, {"reason": reason})
 
     def _case(self) -> Case:
