@@ -109,10 +109,13 @@ def test_stragglers_are_named_with_the_evidence_and_so_is_who_owns_what() -> Non
     job["stragglers"] = [first, second]
     job["ownership"] = {"ranks": [0, 1, 2], "shares": [0.5, 0, 0.5], "first": 40, "reason": "rank 1 is late"}
     found = {line.text: line.look for line in view.agent_lines(status, None, 1000.0)}
-    by = "was late by 300 ms (290 to 310) in"
-    assert found[f"  rank 1 (h1, 10.0.2.2) {by} 30 of the last 32 steps: a straggler"] == "warning"
-    assert found[f"  rank 2 (h2, 10.0.3.2) {by} 3 of the last 32 steps"] == ""
-    assert "  owners from step 40 on: rank 0 50%, rank 1 0%, rank 2 50% (rank 1 is late)" in found
+    by = "by 300 ms (290 to 310) in"
+    assert found[f"  late: rank 1 (h1, 10.0.2.2), {by} 30 of the last 32 steps: a straggler"] == "warning"
+    assert found[f"  late: rank 2 (h2, 10.0.3.2), {by} 3 of the last 32 steps"] == ""
+    assert "  owners from step 40 on: rank 1 0%, all others 50% each (rank 1 is late)" in found
+    job["ownership"]["shares"] = [0.33, 0.33, 0.33]
+    lines = [line.text for line in view.agent_lines(status, None, 1000.0)]
+    assert "  owners from step 40 on: 33% each (rank 1 is late)" in lines
     job["ownership"]["reason"] = ""
     assert not any("owners" in line.text for line in view.agent_lines(status, None, 1000.0))
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gradlane.ipc.status import AgentStatus, Counts, JobStatus, PeerStatus
+from gradlane.ipc.status import AgentStatus, Counts, JobStatus, OwnershipStatus, PeerStatus
 from gradlane.units import format_rate
 
 # From this part of the loss budget on, more loss soon costs repairs.
@@ -183,6 +183,14 @@ def size(count: float) -> str:
     return f"{count:.3g} TB"
 
 
+def _shares(ownership: OwnershipStatus) -> str:
+    """Who has another share than most."""
+    texts = [f"{share:.0%}" for share in ownership["shares"]]
+    usual = max(texts, key=texts.count)
+    others = [f"rank {rank} {text}" for rank, text in zip(ownership["ranks"], texts, strict=True) if text != usual]
+    return ", ".join([*others, f"all others {usual} each" if others else f"{usual} each"])
+
+
 def job_lines(
     name: str, job: JobStatus, before: JobStatus | None, now: float, seconds: float, sort: str = "name"
 ) -> Iterable[Line]:
@@ -203,13 +211,12 @@ def job_lines(
     for straggler in job.get("stragglers", []):
         low, median, high = (f"{straggler[key] * 1e3:.0f}" for key in ("low", "median", "high"))
         yield Line(
-            f"  {straggler['name']} was late by {median} ms ({low} to {high}) in {straggler['late_steps']} of the last "
+            f"  late: {straggler['name']}, by {median} ms ({low} to {high}) in {straggler['late_steps']} of the last "
             f"{straggler['steps']} steps" + (": a straggler" if straggler["straggler"] else ""),
             "warning" if straggler["straggler"] else "",
         )
     if (ownership := job.get("ownership")) and ownership["reason"]:
-        shares = ", ".join(f"rank {r} {s:.0%}" for r, s in zip(ownership["ranks"], ownership["shares"], strict=True))
-        yield Line(f"  owners from step {ownership['first']} on: {shares} ({ownership['reason']})")
+        yield Line(f"  owners from step {ownership['first']} on: {_shares(ownership)} ({ownership['reason']})")
     peers, classes, total = flows(job, before, seconds)
     yield from _table("peer", [*_sorted(peers, sort), total])
     if classes:
