@@ -85,3 +85,10 @@ def test_the_latest_steps_are_remembered_and_groups_have_steps_of_their_own() ->
 def test_there_is_none_of_servers() -> None:
     cluster = Cluster(2, 1)
     assert lib.gl_engine_lateness(cluster.engines[0], 2, ffi.new("gl_lateness *")) == -1
+
+
+def test_a_step_does_not_inherit_from_the_one_whose_place_it_takes() -> None:
+    cluster = Cluster(2)
+    step(cluster, 1, [0, 200 * MS])
+    step(cluster, 1 + STEPS, [0, 0])
+    assert late(cluster, 0, 1) == (1 + STEPS, [pytest.approx(0, abs=NETWORK)])
