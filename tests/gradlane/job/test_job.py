@@ -12,6 +12,7 @@ from gradlane import job
 from gradlane.job import JobError, Member
 from gradlane.job.loss import Adaptive, LossClass
 from gradlane.job.policy import DropPrecedence, QueueClass
+from gradlane.job.sync import Sync
 
 GOOD = """
 [job]
@@ -102,10 +103,26 @@ def test_defaults_lose_nothing_and_aggregate_in_shards() -> None:
     assert it.multicast_address(0) is None
     assert (it.transport.slice_bytes, it.transport.collective, it.processes, it.family) == (None, "auto", 1, 4)
     assert (it.loss.error_feedback, it.loss.classes, it.loss.adaptive) == (True, (), None)
+    assert it.sync is None
     assert it.policy.priority
     assert it.policy.queue_classes == ()
     assert it.policy.drop_precedences == ()
     assert (it.slots.base, it.slots.mask) == (0, 4095)
+
+
+@pytest.mark.parametrize(
+    ("lines", "scheme", "options"),
+    [
+        ('scheme = "ds-sync"', "ds-sync", {"schedule": "grid"}),
+        ('scheme = "ds-sync"\nschedule = "pairs"', "ds-sync", {"schedule": "pairs"}),
+        ('scheme = "local-sgd"', "local-sgd", {"every": 8}),
+        ('scheme = "diloco"\nevery = 7', "diloco", {"every": 7, "outer_rate": 0.7, "outer_momentum": 0.9}),
+    ],
+)
+def test_a_scheme_has_all_its_options(lines: str, scheme: str, options: dict[str, Any]) -> None:
+    it = job.parse(f"{MINIMAL}[sync]\n{lines}\n", "j.toml")
+    assert it.sync == Sync(scheme, options)
+    assert it.digest != job.parse(MINIMAL, "j.toml").digest, "the agents would not notice that files differ"
 
 
 IPV6 = (
@@ -185,6 +202,13 @@ def test_load_names_a_file_that_is_missing(tmp_path: Path) -> None:
         ("id = 1\n", "id = 0\n", "job.id", "from 1 to 65535"),
         ("id = 1\n", "id = 65536\n", "job.id", "from 1 to 65535"),
         ("id = 1\n", "id = true\n", "job.id", "integer"),
+        ("[slots]", "[sync]\n[slots]", "sync.scheme", "is missing"),
+        ("[slots]", '[sync]\nscheme = "gossip"\n[slots]', "sync.scheme", "one of 'ds-sync', 'local-sgd', 'diloco'"),
+        ("[slots]", '[sync]\nscheme = "ds-sync"\nschedule = "ring"\n[slots]', "sync.schedule", "'grid', 'pairs'"),
+        ("[slots]", '[sync]\nscheme = "ds-sync"\nevery = 3\n[slots]', "sync.every", "known: schedule, scheme"),
+        ("[slots]", '[sync]\nscheme = "local-sgd"\nevery = 0\n[slots]', "sync.every", "from 1 to 1000000"),
+        ("[slots]", '[sync]\nscheme = "diloco"\nouter_momentum = 1\n[slots]', "sync.outer_momentum", "below 1"),
+        ("[slots]", '[sync]\nscheme = "diloco"\nouter_rate = 0\n[slots]', "sync.outer_rate", "above 0"),
         ("id = 1\n", "id = 1\npatience = 9\n", "job.patience", "from 10 to 86400"),
         ("id = 1\n", "id = 1\npatience = 90000\n", "job.patience", "from 10 to 86400"),
         ("id = 1\n", 'id = 1\npatience = "2 min"\n', "job.patience", "must be an integer"),

@@ -58,24 +58,26 @@ class Gradient:
             if not self._last.done():
                 raise AgentError(f"{self.tensor.name!r} is in flight: wait for it before you reduce it again")
             self._last.wait()  # its result is still to be taken out of the memory that is used again now
-        self._take_in(array)
+        self.take_in(array)
         result = np.empty(self._shape, self._dtype) if out is None else out
-        self._last = Pending(self.tensor.submit(), lambda: self._give_out(result))
+        self._last = Pending(self.tensor.submit(), lambda: self.give_out(result))
         return self._last
 
-    def _take_in(self, array: Array) -> None:
+    def take_in(self, array: Array) -> None:
+        """Makes `array` the contribution, as the type that travels."""
         if self.converts:
             own, wire = self._types
             source = np.ascontiguousarray(array)
-            _convert(self.tensor.contribution, wire, source, own)
+            convert(self.tensor.contribution, wire, source, own)
         elif array.ctypes.data != self.tensor.contribution.ctypes.data:
             np.copyto(self.contribution, array)
 
-    def _give_out(self, result: Array) -> Array:
+    def give_out(self, result: Array) -> Array:
+        """Fills `result` with what the tensor's operation gave."""
         if self.converts:
             own, wire = self._types
             target = result if result.flags.c_contiguous else np.empty(self._shape, self._dtype)
-            _convert(target, own, self.tensor.result, wire)
+            convert(target, own, self.tensor.result, wire)
             if target is not result:
                 np.copyto(result, target)
         elif result.ctypes.data != self.tensor.result.ctypes.data:
@@ -83,7 +85,8 @@ class Gradient:
         return result
 
 
-def _convert(target: Array, target_type: int, source: Array, source_type: int) -> None:
+def convert(target: Array, target_type: int, source: Array, source_type: int) -> None:
+    """Fills `target` with the values of `source`; types are numbers of `elements.CODES`. Both are contiguous."""
     lib.gl_convert(
         ffi.from_buffer("uint8_t[]", target, require_writable=True),
         target_type,

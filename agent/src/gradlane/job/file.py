@@ -14,9 +14,10 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 from gradlane import toml_file, wire
-from gradlane.job import loss, policy
+from gradlane.job import loss, policy, sync
 from gradlane.job.loss import Loss
 from gradlane.job.policy import Policy
+from gradlane.job.sync import Sync
 from gradlane.toml_file import Address, FileError, Table
 from gradlane.units import parse_rate, parse_size
 
@@ -106,6 +107,7 @@ class Job:
 
     `key` is the secret that the agents' control connections are authenticated with; b"": by certificates alone.
     `patience`: seconds that the job waits for a worker that is late, to join it or in an operation.
+    `sync`: the scheme of `gradlane.sync`, if the job has one.
     `text` is what the job was parsed from.
     """
 
@@ -120,6 +122,7 @@ class Job:
     loss: Loss
     policy: Policy
     slots: Slots
+    sync: Sync | None
     text: str = field(repr=False, compare=False)
 
     @property
@@ -145,7 +148,8 @@ class Job:
     @functools.cached_property
     def digest(self) -> str:
         """Of what the agents of a job must agree on, whatever their files look like."""
-        shared: list[object] = [self.name, self.id, self.patience, self.members, self.transport, self.loss, self.slots]
+        shared: list[object] = [self.name, self.id, self.patience, self.members]
+        shared += [self.transport, self.loss, self.slots, self.sync]
         if self.transport.tagging == "host":
             shared.append(self.policy)  # otherwise it is the controller's alone, and may change
         return hashlib.sha256(repr(shared).encode()).hexdigest()
@@ -198,6 +202,7 @@ def parse(text: str, file_name: str) -> Job:
         loss=loss.parse(root.table("loss")),
         policy=policy.parse(root.table("policy")),
         slots=_slots(root.table("slots")),
+        sync=sync.parse(root.table("sync")) if root.has("sync") else None,
         text=text,
     )
     head.finish()

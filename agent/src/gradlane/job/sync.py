@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`[sync]` of a job file: which scheme of `gradlane.sync` the workers follow, and its options."""
+
+from dataclasses import dataclass
+
+from gradlane.toml_file import Table
+
+SCHEMES = ("ds-sync", "local-sgd", "diloco")
+MAX_EVERY = 1_000_000
+
+
+@dataclass(frozen=True)
+class Sync:
+    """`options`: of the scheme, all of them, by the names that `gradlane.sync` has for them."""
+
+    scheme: str
+    options: dict[str, str | int | float]
+
+
+def parse(table: Table) -> Sync:
+    """Takes the table apart. Raises the table's error."""
+    scheme = table.choice("scheme", SCHEMES)
+    options: dict[str, str | int | float] = {}
+    if scheme == "ds-sync":
+        options["schedule"] = table.choice("schedule", ("grid", "pairs"), "grid")
+    else:
+        options["every"] = table.integer("every", 1, MAX_EVERY, 8 if scheme == "local-sgd" else 500)
+    if scheme == "diloco":
+        options["outer_rate"] = table.number("outer_rate", 0.0, 10.0, 0.7)
+        options["outer_momentum"] = table.fraction("outer_momentum", 0.9)
+    table.finish()
+    return Sync(scheme, options)

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DS-Sync (arXiv 2007.03298): disjoint groups average their parameters, and are others in the next step."""
+
+import functools
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradlane.sync.schedule import SCHEDULES, Group, Schedule
+from gradlane.sync.scheme import Scheme, What
+
+
+@dataclass(frozen=True)
+class DsSync(Scheme):
+    """Divide and shuffle. `schedule`: "grid" (rows and columns) or "pairs".
+
+    Volume: in each step a worker sends and receives 2(g - 1)/g times its parameters in a group of g: once in pairs,
+    and about 2 - 2/sqrt(n) times in a grid of n workers, where an all-reduce takes 2 - 2/n times. It waits for g - 1
+    others.
+    """
+
+    what: ClassVar[What] = What.PARAMETERS
+    schedule: str = "grid"
+
+    def __post_init__(self) -> None:
+        if self.schedule not in SCHEDULES:
+            raise ValueError(f"no schedule {self.schedule!r}: there are {', '.join(SCHEDULES)}")
+
+    def group(self, step: int, place: int, size: int) -> Group | None:
+        """That of the schedule, in every step."""
+        return _schedule(self.schedule, size).group(step, place)
+
+    def groups(self, place: int, size: int) -> list[Group]:
+        """All of the schedule."""
+        return _schedule(self.schedule, size).groups(place)
+
+
+@functools.lru_cache(maxsize=8)
+def _schedule(name: str, size: int) -> Schedule:
+    return SCHEDULES[name](size)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Synchronisation of parameters that are numpy arrays."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradlane.client.communicator import Communicator
+from gradlane.client.handle import Handle
+from gradlane.sync.block import Block
+from gradlane.sync.scheme import Array, Scheme
+from gradlane.sync.schemes import scheme_of
+from gradlane.sync.worker import Worker
+
+
+class Synchroniser:
+    """Keeps the parameters of a job's processes together, by the scheme of its `[sync]`.
+
+    with gradlane.Communicator("job.toml") as comm:
+        synchroniser = gradlane.sync.Synchroniser(comm, weights)
+        for batch in batches:
+            update(weights, batch)  # a local step, in place
+            synchroniser.step()
+    """
+
+    def __init__(
+        self,
+        communicator: Communicator,
+        arrays: Sequence[Array],
+        scheme: Scheme | str | None = None,
+        name: str = "sync",
+    ) -> None:
+        """`arrays`: of floats, the same shapes at all processes, which begin with rank 0's values. `scheme`: in place
+        of the job file's. `name`: another one for each model of the job. Raises ValueError, JobError, AgentError."""
+        for array in arrays:
+            if array.dtype.kind != "f" or not array.flags.writeable:
+                raise ValueError(f"an array of {array.dtype} can't be averaged in place: writable floats can")
+            communicator.broadcast(array)
+        self._arrays = list(arrays)
+        self._worker = Worker(communicator.connection, scheme_of(communicator.connection.job, scheme), name)
+        self._parts: list[tuple[Block, list[Array]]] = []
+        for dtype in ("float32", "float64"):
+            members = [array for array in arrays if array.size and _travels_as(array) == dtype]
+            if members:
+                block = self._worker.block(sum(array.size for array in members), dtype)
+                self._parts.append((block, members))
+        self._fill()
+        for block, _ in self._parts:
+            block.begin()
+
+    @property
+    def scheme(self) -> Scheme:
+        """What it follows."""
+        return self._worker.scheme
+
+    def step(self) -> None:
+        """After a local step: exchanges what the scheme says, and leaves the result in the arrays.
+
+        Raises ValueError if the workers follow different schemes; AgentError.
+        """
+        group = self._worker.next()
+        if group is None:
+            return
+        self._fill()
+        self._wait([block.start(group) for block, _ in self._parts])
+        for block, _ in self._parts:
+            block.finish()
+        self._take()
+
+    def average(self) -> None:
+        """Gives all processes the exact mean of their parameters: for one checkpoint, an evaluation, or the end. All
+        call it. Raises AgentError."""
+        self._fill()
+        self._wait([block.average(self._worker.everyone()) for block, _ in self._parts])
+        self._take()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint needs beside the arrays: the step, and arrays of the scheme's own. Raises AgentError."""
+        return self._worker.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Puts back what `state_dict` gave. Raises ValueError if it is of another model or scheme."""
+        self._worker.load_state_dict(state)
+
+    def _wait(self, handles: list[Handle]) -> None:
+        for handle in handles:
+            handle.wait()
+
+    def _fill(self) -> None:
+        for block, arrays in self._parts:
+            for array, part in zip(arrays, _cut(block.values, arrays), strict=True):
+                part[:] = array
+
+    def _take(self) -> None:
+        for block, arrays in self._parts:
+            for array, part in zip(arrays, _cut(block.values, arrays), strict=True):
+                array[...] = part
+
+
+def _travels_as(array: Array) -> str:
+    return "float64" if array.dtype == np.float64 else "float32"
+
+
+def _cut(values: Array, arrays: Sequence[Array]) -> list[Array]:
+    ends = np.cumsum([array.size for array in arrays])
+    return [values[end - array.size : end].reshape(array.shape) for array, end in zip(arrays, ends, strict=True)]

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A worker's part in a scheme: at which step it is, and with whom it exchanges."""
+
+import zlib
+from typing import Any
+
+import numpy as np
+
+from gradlane.client.connection import Connection, Group
+from gradlane.client.gradient import Layers
+from gradlane.sync.block import OWED, Block
+from gradlane.sync.scheme import Scheme, State, What
+
+_LABEL = "gradlane.sync"  # groups of these are no other part of the program's
+
+
+class Worker:
+    """Not thread-safe. All processes of a job make the same ones with the same blocks, in the same order."""
+
+    def __init__(self, connection: Connection, scheme: Scheme, name: str = "sync") -> None:
+        """`name`: another one for each model of a job. Raises AgentError."""
+        self.scheme = scheme
+        self.step = 0
+        self._connection = connection
+        self._name = name
+        self._hosts = len(connection.job.workers)
+        self._blocks: list[Block] = []
+        self._agreed = False
+        for group in scheme.groups(connection.rank, self._hosts):
+            self._group(group)
+
+    def block(self, count: int, dtype: str, layers: Layers = 0, plain: bool = False) -> Block:
+        """For `count` values of type `dtype`, "float32" or "float64".
+
+        `layers`: as in Communicator.all_reduce. `plain`: they are averaged exactly with the others, but the scheme does
+        not mix them. Raises AgentError.
+        """
+        lossy = self.scheme.what is What.CHANGES and not plain
+        name = f"{self._name}.{len(self._blocks)}" if lossy else None
+        block = Block(self._connection, None if plain else self.scheme, name, count, dtype, layers)
+        self._blocks.append(block)
+        return block
+
+    def next(self) -> Group | None:
+        """Counts a local step. Returns with whom each block is to `start` an exchange then; None: with nobody.
+
+        Raises ValueError if the workers follow different schemes, or are at different steps; AgentError.
+        """
+        if not self._agreed:
+            self._agree()
+        places = self.scheme.group(self.step, self._connection.rank, self._hosts)
+        self.step += 1
+        group = None if places is None else self._group(places)
+        return group if group is not None and len(group.ranks) > 1 else None
+
+    def everyone(self) -> Group:
+        """All processes of the job, for `Block.average`."""
+        return self._group(tuple(range(self._hosts)))
+
+    def state_dict(self) -> dict[str, Any]:
+        """The step, and for each type of values what the scheme keeps beside all blocks of it, one after the other.
+
+        For a checkpoint; of each process its own. Raises AgentError.
+        """
+        arrays: dict[str, State] = {}
+        for dtype in self._dtypes():
+            saved = [block.saved() for block in self._of(dtype)]
+            arrays[dtype] = {name: np.concatenate([state[name] for state in saved]) for name in saved[0]}
+        return {"scheme": repr(self.scheme), "step": self.step, "arrays": arrays}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Puts back what `state_dict` gave, also with other blocks. Raises ValueError if it is of another model or
+        scheme."""
+        if state["scheme"] != repr(self.scheme):
+            raise ValueError(f"this state is of {state['scheme']}, and the scheme is {self.scheme}")
+        for dtype in self._dtypes():
+            saved = state["arrays"].get(dtype, {})
+            blocks = self._of(dtype)
+            count = sum(block.values.size for block in blocks)
+            expected = set(blocks[0].state)
+            if set(saved) - {OWED} != expected or any(array.shape != (count,) for array in saved.values()):
+                shapes = {name: array.shape for name, array in saved.items()}
+                raise ValueError(f"this state has {shapes} of {dtype}: here are {count} values with {sorted(expected)}")
+        for dtype in self._dtypes():
+            start = 0
+            for block in self._of(dtype):
+                end = start + block.values.size
+                block.restore({name: array[start:end] for name, array in state["arrays"].get(dtype, {}).items()})
+                start = end
+        self.step = int(state["step"])
+        self._agreed = False
+
+    def close(self) -> None:
+        """Gives the memory back; nothing may be in flight."""
+        for block in self._blocks:
+            block.close()
+        self._blocks = []
+
+    def _dtypes(self) -> list[str]:
+        return sorted({block.dtype for block in self._blocks if not block.plain})
+
+    def _of(self, dtype: str) -> list[Block]:
+        return [block for block in self._blocks if block.dtype == dtype and not block.plain]
+
+    def _group(self, places: tuple[int, ...]) -> Group:
+        """All processes of the hosts at these places."""
+        processes = self._connection.processes
+        ranks = [place * processes + process for place in places for process in range(processes)]
+        return self._connection.group(ranks, _LABEL)
+
+    def _agree(self) -> None:
+        """Once, and after a state was loaded: workers that differ would wait for one another in vain."""
+        sizes = [(block.values.size, block.dtype) for block in self._blocks]
+        mine = [zlib.crc32(repr(self.scheme).encode()), zlib.crc32(repr(sizes).encode()), self.step]
+        source = self._connection.empty(len(mine), "int64")
+        target = self._connection.empty((self._connection.world_size, len(mine)), "int64")
+        source[:] = mine
+        self._connection.collective("all_gather", source, target, group=self.everyone()).wait()
+        for kind, column in zip(("schemes", "models", "steps"), target.T, strict=True):
+            others = np.flatnonzero(column != column[0]).tolist()
+            if others:
+                raise ValueError(
+                    f"the workers are not alike: rank 0 and ranks {others} have different {kind}; rank "
+                    f"{self._connection.world_rank} has {self.scheme} at step {self.step}"
+                )
+        self._agreed = True
