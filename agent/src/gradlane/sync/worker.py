@@ -36,7 +36,7 @@ class Worker:
         not mix them. Raises AgentError.
         """
         lossy = self.scheme.what is What.CHANGES and not plain
-        name = f"{self._name}.{len(self._blocks)}" if lossy else None
+        name = f"{self._name}.{len(self._blocks)}.{count}.{dtype}" if lossy else None
         block = Block(self._connection, None if plain else self.scheme, name, count, dtype, layers)
         self._blocks.append(block)
         return block

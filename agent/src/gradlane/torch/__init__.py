@@ -7,15 +7,27 @@ model = DistributedDataParallel(model)                            # either
 model.register_comm_hook(session, gradlane.torch.allreduce_hook)
 
 optimizer = gradlane.torch.overlap(model, optimizer, session)     # or
+
+optimizer = gradlane.torch.synchronise(model, optimizer, session)  # or: by a scheme that needs no global step
 """
 
 import torch.distributed as _dist
 
 from gradlane.torch.overlapped import OverlappedOptimizer, overlap
 from gradlane.torch.session import Session, allreduce_hook, connect
+from gradlane.torch.synchronised import SynchronisedOptimizer, synchronise
 from gradlane.torch.world import create as _create
 from gradlane.torch.world import default_session
 
 _dist.Backend.register_backend("gradlane", _create, extended_api=True, devices=["cpu", "cuda"])
 
-__all__ = ["OverlappedOptimizer", "Session", "allreduce_hook", "connect", "default_session", "overlap"]
+__all__ = [
+    "OverlappedOptimizer",
+    "Session",
+    "SynchronisedOptimizer",
+    "allreduce_hook",
+    "connect",
+    "default_session",
+    "overlap",
+    "synchronise",
+]

@@ -9,7 +9,6 @@ gradient when the next forward pass comes to it, and is updated just then.
 
 import contextlib
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
 
 import torch
 
@@ -18,6 +17,7 @@ from gradlane.torch.buffers import Buffers
 from gradlane.torch.portion import Portion, neighbours
 from gradlane.torch.session import Session
 from gradlane.torch.staging import Operation
+from gradlane.torch.wrapped import WrappedOptimizer
 
 BUCKET_BYTES = 1 << 20
 
@@ -45,7 +45,7 @@ class _Used:
         return bool(self._tensor.result[self._index[parameter]])
 
 
-class OverlappedOptimizer(torch.optim.Optimizer):
+class OverlappedOptimizer(WrappedOptimizer):
     """An optimizer whose updates happen layer by layer in the next forward pass. Made by `overlap`."""
 
     def __init__(
@@ -57,23 +57,11 @@ class OverlappedOptimizer(torch.optim.Optimizer):
         unused_parameters: bool,
         broadcast_buffers: bool,
     ) -> None:
-        # Everything that an optimizer has is the inner one's; torch's own __init__ would make a second set of it.
-        for name, value in vars(inner).items():
-            if name.startswith("_optimizer_"):
-                setattr(self, name, value)  # registries of hooks
-        self._inner = inner
+        super().__init__(model, inner)
         self._session = session
         self._paused = False
         self._averaged = False  # synchronize() has been called between backward and step()
-        self._names = {parameter: name for name, parameter in model.named_parameters()}
-        self._group_of = {p: k for k, group in enumerate(inner.param_groups) for p in group["params"]}
-        strangers = [p for p in self._group_of if p not in self._names]
-        if strangers:
-            raise ValueError(
-                f"the optimizer has {len(strangers)} parameters that are not the model's: nothing would show when they "
-                "are used; put their module into the model"
-            )
-        parameters = [p for p in self._names if p in self._group_of and p.requires_grad]
+        parameters = self._trained()
         session.watch(model)
         session.broadcast([*parameters, *model.buffers()])
         self._portions = [Portion(session.bucket(members)) for members in neighbours(parameters, bucket_bytes)]
@@ -86,37 +74,6 @@ class OverlappedOptimizer(torch.optim.Optimizer):
         self._ends.append(inner.register_state_dict_pre_hook(lambda _: self._settle()).remove)
         self._ends.append(uses.watch(model, self._use, self._use_buffer))
         session.before_close(self.synchronize)
-
-    # What others read of an optimizer.
-
-    @property
-    def param_groups(self) -> list[dict[str, Any]]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The inner optimizer's."""
-        return self._inner.param_groups
-
-    @property
-    def state(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The inner optimizer's, after the updates that are due."""
-        self._settle()
-        return self._inner.state
-
-    @property
-    def defaults(self) -> dict[str, Any]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """The inner optimizer's."""
-        return self._inner.defaults
-
-    def state_dict(self) -> dict[str, Any]:
-        """The inner optimizer's, after the updates that are due."""
-        return self._inner.state_dict()
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Into the inner optimizer, after the updates that are due."""
-        self._settle()
-        self._inner.load_state_dict(state_dict)
-
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Raises ValueError: the buckets are made once."""
-        raise ValueError("call close(), add the group to the inner optimizer, and overlap() again")
 
     # The training loop.
 
@@ -263,7 +220,6 @@ class OverlappedOptimizer(torch.optim.Optimizer):
             self._buffers.use(buffer)
 
     def _settle(self) -> None:
-        """Does all updates that are due."""
         for portion in self._portions:
             if portion.options is not None:
                 self._update(portion)

@@ -123,9 +123,19 @@ class Session:
         bucket.close()
         self._own = [other for other in self._own if other is not bucket]
 
+    def layers(self, parameters: Sequence[torch.nn.Parameter]) -> list[int]:
+        """Of each parameter of a watched model, counted from the input."""
+        return [self._place(parameter)[1] for parameter in parameters]
+
+    def name(self, kind: str, parameters: Sequence[torch.nn.Parameter]) -> str:
+        """The name of a tensor for these parameters: another one if they are others, or in another order."""
+        places = [self._place(parameter) for parameter in parameters]
+        (model, first), digest = places[0], zlib.crc32(str(places).encode())
+        return f"{kind}.{model}.{first}.{len(places)}.{digest:08x}"
+
     def exact(self, kind: str, parameters: Sequence[torch.nn.Parameter], count: int, op: str) -> Tensor:
         """A tensor of `count` bytes that belongs to these parameters; it loses nothing. Raises AgentError."""
-        return self.connection.tensor(self._name(kind, parameters), count, "uint8", [(0, 0)], op=op, exact=True)
+        return self.connection.tensor(self.name(kind, parameters), count, "uint8", [(0, 0)], op=op, exact=True)
 
     def staging(self, device: torch.device) -> Staging | None:
         """What copies between that device and shared memory; None for the CPU."""
@@ -204,16 +214,9 @@ class Session:
             raise AgentError("the session does not know this model: call session.watch(model) before it is wrapped")
         return self._places[parameter]
 
-    def _name(self, kind: str, parameters: Sequence[torch.nn.Parameter]) -> str:
-        """The name of a tensor for these parameters: another one if they are others, or in another order."""
-        places = [self._place(parameter) for parameter in parameters]
-        (model, first), digest = places[0], zlib.crc32(str(places).encode())
-        return f"{kind}.{model}.{first}.{len(places)}.{digest:08x}"
-
     def _make(self, kind: str, parameters: Sequence[torch.nn.Parameter]) -> Bucket:
-        name = self._name(kind, parameters)
-        layers = [self._places[parameter][1] for parameter in parameters]
-        bucket = Bucket(self.connection, name, parameters, layers, self.staging(parameters[0].device))
+        name = self.name(kind, parameters)
+        bucket = Bucket(self.connection, name, parameters, self.layers(parameters), self.staging(parameters[0].device))
         if any(self._places[parameter] in self._residuals for parameter in parameters):
             self._load_residuals(bucket)
         return bucket

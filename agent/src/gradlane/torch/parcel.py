@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors that are exchanged together by a scheme of synchronisation."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from gradlane.client.connection import Group
+from gradlane.client.handle import Handle
+from gradlane.sync.block import Block
+from gradlane.torch.shared import as_tensor
+from gradlane.torch.staging import Operation, Staging
+
+
+def travels_as(dtype: torch.dtype) -> str:
+    """The type in which values of that one are averaged. Raises ValueError if there is none."""
+    if dtype == torch.float64:
+        return "float64"
+    if dtype in (torch.float32, torch.float16, torch.bfloat16):
+        return "float32"
+    raise ValueError(f"parameters of type {dtype} can't be averaged: float32, float16, bfloat16 and float64 can")
+
+
+class Parcel:
+    """A block of shared memory, and the tensors whose values it takes."""
+
+    def __init__(
+        self, block: Block, tensors: Callable[[], Sequence[torch.Tensor]], staging: Staging | None = None
+    ) -> None:
+        """`tensors`: gives them, always of the same sizes. `staging`: for tensors on an accelerator."""
+        self.block = block
+        self._tensors = tensors
+        self._staging = staging
+        self._memory = as_tensor(block.values, block.dtype)
+        self.due: Operation | None = None
+
+    def begin(self) -> None:
+        """The tensors have what the training begins with."""
+        for tensor, part in self._pieces():
+            part.copy_(tensor)
+        self.block.begin()
+
+    def start(self, group: Group) -> Operation:
+        """Starts what a step exchanges; nothing may be due. Raises AgentError."""
+        self.due = self._run(lambda: self.block.start(group))
+        return self.due
+
+    def settle(self) -> None:
+        """Waits for what is due, and gives it to the tensors. Raises AgentError."""
+        due, self.due = self.due, None
+        if due is not None:
+            due.wait()
+            self.block.finish()
+            self._deliver()
+
+    def average(self, group: Group) -> None:
+        """Makes the tensors the group's mean, whatever the scheme. Raises AgentError."""
+        self._run(lambda: self.block.average(group)).wait()
+        self._deliver()
+
+    def _run(self, start: Callable[[], Handle]) -> Operation:
+        if self._staging is not None:
+            return self._staging.fetch(self._pieces(), start)
+        for tensor, part in self._pieces():
+            part.copy_(tensor)
+        return start()
+
+    def _deliver(self) -> None:
+        for tensor, part in self._pieces():
+            tensor.copy_(part)
+
+    def _pieces(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        tensors = [tensor.detach() for tensor in self._tensors()]
+        sizes = [tensor.numel() for tensor in tensors]
+        if sum(sizes) != self._memory.numel():
+            raise RuntimeError(f"the model's buffers had {self._memory.numel()} floats, and now have {sum(sizes)}")
+        return [(t, part.view(t.shape)) for t, part in zip(tensors, self._memory.split(sizes), strict=True)]

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training by a scheme of gradlane.sync: local steps, and averages of parameters without a global step.
+
+optimizer = gradlane.torch.synchronise(model, torch.optim.SGD(model.parameters(), lr=0.1), session)
+
+`optimizer.step()` is a local one, and starts the exchange that the scheme wants after it. Each layer waits for its own
+part when the next forward pass comes to it.
+"""
+
+import contextlib
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from gradlane.sync.scheme import Scheme
+from gradlane.sync.schemes import scheme_of
+from gradlane.sync.worker import Worker
+from gradlane.torch import uses
+from gradlane.torch.parcel import Parcel, travels_as
+from gradlane.torch.portion import neighbours
+from gradlane.torch.session import Session
+from gradlane.torch.wrapped import WrappedOptimizer
+
+BUCKET_BYTES = 4 << 20
+STATE = "synchronisation"  # in the optimizer's state_dict
+
+
+class SynchronisedOptimizer(WrappedOptimizer):
+    """A local optimizer whose parameters are exchanged by a scheme. Made by `synchronise`."""
+
+    _step_supports_amp_scaling = True  # so that GradScaler calls step() even where it is not to be taken
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        inner: torch.optim.Optimizer,
+        session: Session,
+        scheme: Scheme | str | None,
+        bucket_bytes: int,
+        average_buffers: bool,
+    ) -> None:
+        super().__init__(model, inner)
+        parameters = [p for p in self._trained() if p.numel()]
+        _check(model, parameters)
+        chosen = scheme_of(session.connection.job, scheme)
+        session.watch(model)
+        session.broadcast([*model.parameters(), *model.buffers()])
+        device = parameters[0].device
+        staging = session.staging(device)
+        self._model = model
+        self._session = session
+        self._worker = Worker(session.connection, chosen, session.name("sync", parameters))
+        self._parcels: list[Parcel] = []
+        self._parcel_of: dict[torch.Tensor, Parcel] = {}
+        for members in neighbours(parameters, bucket_bytes):
+            parcel = self._parcel(members, staging)
+            self._parcels.append(parcel)
+            self._parcel_of.update(dict.fromkeys(members, parcel))
+        self._buffers: Parcel | None = None
+        count = sum(buffer.numel() for buffer in self._statistics())
+        if average_buffers and count:
+            block = self._worker.block(count, "float32", plain=True)
+            self._buffers = Parcel(block, self._statistics, staging)
+            self._parcels.append(self._buffers)
+        with torch.no_grad():
+            for parcel in self._parcels:
+                parcel.begin()
+        self._ends: list[Callable[[], None]] = [
+            parameter.register_post_accumulate_grad_hook(self._accumulated).remove for parameter in parameters
+        ]
+        self._ends.append(inner.register_state_dict_pre_hook(lambda _: self._settle()).remove)
+        self._ends.append(uses.watch(model, self._use, self._use_buffer))
+        session.before_close(self._settle)
+
+    @property
+    def scheme(self) -> Scheme:
+        """What it follows."""
+        return self._worker.scheme
+
+    def step(self, closure: Any = None) -> Any:
+        """A local step, and the start of the exchange after it; it does not wait. Returns what the inner one does.
+
+        Raises ValueError if the workers follow different schemes; gradlane.AgentError.
+        """
+        if not self._ends:
+            raise RuntimeError("this optimizer was closed: go on with the inner one, or call synchronise() again")
+        self._settle()  # layers that this step did not use
+        result = self._local_step(closure)
+        group = self._worker.next()
+        if group is not None:
+            with torch.no_grad():
+                for parcel in self._parcels:  # the front layers first, which the next forward pass needs first
+                    self._session.timed(parcel.start(group))
+        return result
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """As in torch."""
+        self._inner.zero_grad(set_to_none)
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Generator[None]:
+        """For loops that have it: gradients are added up anyhow, because they stay at each worker."""
+        yield
+
+    def synchronize(self) -> None:
+        """Waits for the exchange in flight, so that the parameters may be read other than through the model."""
+        self._settle()
+
+    def average(self) -> None:
+        """Gives all workers the exact mean of their parameters and statistics: for one checkpoint or evaluation, and
+        at the end. All workers call it. Raises gradlane.AgentError."""
+        self._settle()
+        with torch.no_grad():
+            for parcel in self._parcels:
+                parcel.average(self._worker.everyone())
+
+    def state_dict(self) -> dict[str, Any]:
+        """The inner optimizer's, with what the scheme keeps: of each worker its own."""
+        return {**self._inner.state_dict(), STATE: _converted(self._worker.state_dict(), torch.from_numpy)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Puts back what `state_dict` gave, here or of the inner optimizer alone: the scheme then goes on where it is.
+
+        Raises ValueError if it is of another model or scheme.
+        """
+        self._settle()
+        if STATE in state_dict:
+            self._worker.load_state_dict(_converted(state_dict[STATE], torch.Tensor.numpy))
+        self._inner.load_state_dict({name: value for name, value in state_dict.items() if name != STATE})
+
+    def close(self) -> None:
+        """Gives model and optimizer back as they were, each worker with its own parameters."""
+        self._settle()
+        while self._ends:
+            self._ends.pop()()
+        self._worker.close()
+        self._parcels = []
+
+    def _local_step(self, closure: Any) -> Any:
+        # What GradScaler sets for a step. A worker whose gradients are not finite takes no local step, but its part in
+        # the exchange, or its group would wait for it.
+        found: torch.Tensor | None = getattr(self, "found_inf", None)
+        scale: torch.Tensor | None = getattr(self, "grad_scale", None)
+        if found is not None and found.item():
+            return None
+        if scale is not None:
+            for parameter in self._group_of:
+                if parameter.grad is not None:
+                    parameter.grad.mul_(scale.double().reciprocal().to(parameter.grad.device, parameter.grad.dtype))
+        return self._inner.step(closure)
+
+    def _parcel(self, members: Sequence[torch.nn.Parameter], staging: Any) -> Parcel:
+        spans: list[tuple[int, int]] = []
+        start = 0
+        for parameter, layer in zip(members, self._session.layers(members), strict=True):
+            spans.append((start, layer))
+            start += parameter.numel()
+        block = self._worker.block(start, travels_as(members[0].dtype), spans)
+        return Parcel(block, lambda: members, staging)
+
+    def _statistics(self) -> list[torch.Tensor]:
+        """The buffers that are floats; each time, because a model may have put others in their place."""
+        return [buffer for buffer in self._model.buffers() if buffer.is_floating_point()]
+
+    def _accumulated(self, parameter: torch.Tensor) -> None:
+        """The backward pass has made a gradient."""
+        if self._parcel_of[parameter].due is not None:
+            name = self._names[parameter]  # pyright: ignore[reportArgumentType]: it is one of the parameters
+            raise RuntimeError(
+                f"parameter {name} was used before its exchange was over: call optimizer.synchronize() before "
+                "parameters are used other than through the model"
+            )
+
+    def _use(self, parameter: torch.Tensor) -> None:
+        self._deliver(self._parcel_of.get(parameter))
+
+    def _use_buffer(self, _: torch.Tensor) -> None:
+        self._deliver(self._buffers)
+
+    def _settle(self) -> None:
+        for parcel in self._parcels:
+            self._deliver(parcel)
+
+    def _deliver(self, parcel: Parcel | None) -> None:
+        if parcel is not None and parcel.due is not None:
+            # A forward pass without gradients must not make tensors that a later one can't change.
+            with torch.inference_mode(False), torch.no_grad():
+                parcel.settle()
+
+
+def _check(model: torch.nn.Module, parameters: Sequence[torch.nn.Parameter]) -> None:
+    """Raises ValueError for what no scheme can exchange."""
+    if isinstance(model, DistributedDataParallel):
+        raise ValueError("the model is wrapped in DistributedDataParallel, which averages gradients: pass its module")
+    if not parameters:
+        raise ValueError("the optimizer has no parameters that need gradients")
+    sharded = [parameter for parameter in parameters if hasattr(parameter, "device_mesh")]
+    if sharded:
+        raise ValueError("the model's parameters are sharded (FSDP, DTensor): each worker must have a whole model")
+    devices = sorted({str(parameter.device) for parameter in parameters})
+    if len(devices) > 1:
+        raise ValueError(f"the model's parameters are on {', '.join(devices)}: a scheme needs them on one device")
+
+
+def _converted(state: dict[str, Any], convert: Callable[[Any], Any]) -> dict[str, Any]:
+    """The state of a Worker, with each array converted."""
+    arrays = {
+        dtype: {name: convert(array) for name, array in arrays.items()} for dtype, arrays in state["arrays"].items()
+    }
+    return {**state, "arrays": arrays}
+
+
+def synchronise(
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    session: Session,
+    scheme: Scheme | str | None = None,
+    *,
+    bucket_bytes: int = BUCKET_BYTES,
+    average_buffers: bool = True,
+) -> SynchronisedOptimizer:
+    """Takes the place of DistributedDataParallel and of the optimizer; model and training loop stay as they are.
+
+    `scheme`: a scheme, its name, or None for that of the job file's [sync]. All workers begin with rank 0's parameters
+    and buffers, and then have parameters of their own. `bucket_bytes`: neighbouring parameters travel together up to
+    this size; a layer waits for its whole bucket. `average_buffers`: whether buffers of floats (the statistics of
+    BatchNorm) are averaged with the parameters; others stay each worker's own. Raises ValueError for what can't be
+    exchanged, gradlane.job.JobError for the scheme, gradlane.AgentError.
+    """
+    return SynchronisedOptimizer(model, optimizer, session, scheme, bucket_bytes, average_buffers)

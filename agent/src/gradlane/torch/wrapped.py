@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An optimizer around another one, whose parameters may lag behind: what others read of it is the inner one's."""
+
+from typing import Any
+
+import torch
+
+
+class WrappedOptimizer(torch.optim.Optimizer):
+    """Learning rate schedulers, checkpoints and gradient scalers take it for the inner optimizer."""
+
+    def __init__(self, model: torch.nn.Module, inner: torch.optim.Optimizer) -> None:
+        """Raises ValueError if the optimizer has parameters that are not the model's, or is wrapped already."""
+        # Everything that an optimizer has is the inner one's; torch's own __init__ would make a second set of it.
+        for name, value in vars(inner).items():
+            if name.startswith("_optimizer_"):
+                setattr(self, name, value)  # registries of hooks
+        if isinstance(inner, WrappedOptimizer):
+            raise ValueError(f"the optimizer is a {type(inner).__name__} already: close() it, or wrap its inner one")
+        self._inner = inner
+        self._names = {parameter: name for name, parameter in model.named_parameters()}
+        self._group_of = {p: k for k, group in enumerate(inner.param_groups) for p in group["params"]}
+        strangers = [p for p in self._group_of if p not in self._names]
+        if strangers:
+            raise ValueError(
+                f"the optimizer has {len(strangers)} parameters that are not the model's: nothing would show when they "
+                "are used; put their module into the model"
+            )
+
+    def _trained(self) -> list[torch.nn.Parameter]:
+        """The parameters that the inner optimizer updates, in the order of the model."""
+        return [p for p in self._names if p in self._group_of and p.requires_grad]
+
+    def _settle(self) -> None:
+        """Does all updates that are due."""
+        raise NotImplementedError
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The inner optimizer's."""
+        return self._inner.param_groups
+
+    @property
+    def state(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The inner optimizer's, after the updates that are due."""
+        self._settle()
+        return self._inner.state
+
+    @property
+    def defaults(self) -> dict[str, Any]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The inner optimizer's."""
+        return self._inner.defaults
+
+    def state_dict(self) -> dict[str, Any]:
+        """The inner optimizer's, after the updates that are due."""
+        return self._inner.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Into the inner optimizer, after the updates that are due."""
+        self._settle()
+        self._inner.load_state_dict(state_dict)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Raises ValueError: what travels together is chosen once."""
+        raise ValueError("call close(), add the group to the inner optimizer, and wrap it again")
