@@ -31,7 +31,7 @@ class Waiting:
     seconds: float = 0.0
 
 
-HERE, ELSEWHERE = "the all-reduce", None
+HERE, OTHER, ELSEWHERE = "the all-reduce", "another one", None
 PATIENCE = 40.0
 
 
@@ -44,6 +44,11 @@ PATIENCE = 40.0
         # What is missing may wait for another, whom somebody else can name.
         (Waiting(ranks=[1], direct=False), SILENT_SECONDS, {1: HERE, 2: HERE}, None, ""),
         (Waiting(ranks=[1], direct=False), SILENT_SECONDS + INDIRECT_SECONDS, {1: HERE, 2: HERE}, [1], "do not get"),
+        # ... or is known to wait for another.
+        (Waiting(ranks=[1], direct=False), SILENT_SECONDS + INDIRECT_SECONDS, {1: HERE, 2: ELSEWHERE}, None, ""),
+        (Waiting(ranks=[1], direct=False), LATE_SECONDS, {1: HERE, 2: ELSEWHERE}, [2], "did not start"),
+        # Its own contribution waits for nobody.
+        (Waiting(ranks=[1]), SILENT_SECONDS, {1: HERE, 2: ELSEWHERE}, [1], "do not get through"),
         # A server, which submits nothing itself, and waits for workers.
         (Waiting(ranks=[4]), SILENT_SECONDS, {1: HERE}, [4], "do not get through"),
         (Waiting(ranks=[4]), SILENT_SECONDS, {1: ELSEWHERE, 2: HERE}, None, ""),
@@ -52,6 +57,8 @@ PATIENCE = 40.0
         (Waiting(ranks=[1]), SILENT_SECONDS, {1: ELSEWHERE, 2: HERE}, None, ""),
         (Waiting(ranks=[1, 2]), LATE_SECONDS, {1: ELSEWHERE, 2: HERE}, [1], "did not start"),
         (Waiting(), LATE_SECONDS, {1: HERE, 2: ELSEWHERE}, [2], "the job waits 40 s"),
+        # It waits in another group, for whoever is late there.
+        (Waiting(ranks=[1]), LATE_SECONDS, {1: OTHER}, [1], "as it waits itself (another one); the job waits 80 s"),
         # A process of this host has not.
         (Waiting(processes=[1]), SILENT_SECONDS, {1: HERE}, None, ""),
         (Waiting(processes=[1]), LATE_SECONDS, {1: HERE}, [], "did not start"),
@@ -68,9 +75,17 @@ def test_who_is_named(
 
 
 def test_who_is_late_ends_the_job_when_its_patience_is_over_and_the_network_at_once() -> None:
-    late, here = {1: ELSEWHERE}, {1: HERE}
-    for idle, waits_for, over in ((PATIENCE - 1, late, False), (PATIENCE, late, True), (SILENT_SECONDS, here, True)):
-        found = stall(Waiting(ranks=[1]), idle, waits_for, PATIENCE)
+    late, here, held_up = {1: ELSEWHERE}, {1: HERE}, {1: OTHER}
+    cases: list[tuple[float, dict[int, str | None], bool]] = [
+        (PATIENCE - 1, late, False),
+        (PATIENCE, late, True),
+        (SILENT_SECONDS, here, True),
+        (2 * PATIENCE - 1, held_up, False),
+        (2 * PATIENCE, held_up, True),
+        (PATIENCE, {**held_up, 2: ELSEWHERE}, True),
+    ]
+    for idle, waits_for, over in cases:
+        found = stall(Waiting(ranks=list(waits_for)), idle, waits_for, PATIENCE)
         assert found is not None
         assert found.over == over
 

@@ -78,17 +78,26 @@ def stall(
 ) -> Stall | None:
     """What is wrong with an operation that has made no progress for `idle` seconds, if that is known by now.
 
-    `waits_for`: the other workers' oldest operations; `patience`: how long the job waits for a late worker, in s.
-    `left`: workers that have left the job.
+    `waits_for`: what the operation's other workers wait for themselves; `patience`: how long the job waits for a late
+    worker, in s. `left`: workers that have left the job.
     A worker that has not submitted the operation is late; one that has left will not. If it says that it has, and
-    nothing comes from it, datagrams do not get through. Servers wait for workers.
+    nothing comes from it, datagrams do not get through. Servers wait for workers, and so do ranks whose partial sums or
+    results are missing. A worker that is late because it waits elsewhere, in another group, has whoever is late there
+    as the cause: that is reported there, and before the job's patience with this one is over.
     """
-    suspects: Iterable[int] = [rank for rank in waiting.ranks if rank in waits_for] or waits_for
+    suspects: Iterable[int] = waits_for
+    if waiting.direct:
+        suspects = [rank for rank in waiting.ranks if rank in waits_for] or waits_for
     late = [rank for rank in suspects if waits_for[rank] != waiting.what]
     if (gone := [rank for rank in late if rank in left]) and idle >= SILENT_SECONDS:
         return Stall(gone, "left the job before it was done", True)
     if late or waiting.processes:
+        elsewhere = {what for rank in late if (what := waits_for[rank]) is not None}
         how = f"did not start it; the job waits {patience:g} s for late workers (job.patience)"
+        if not waiting.processes and all(waits_for[rank] is not None for rank in late):
+            patience *= 2
+            where = ", ".join(sorted(elsewhere))
+            how = f"did not start it, as it waits itself ({where}); the job waits {patience:g} s (twice job.patience)"
         return Stall(late, how, idle >= patience) if idle >= LATE_SECONDS else None
     if idle < SILENT_SECONDS + (0 if waiting.direct else INDIRECT_SECONDS):
         return None

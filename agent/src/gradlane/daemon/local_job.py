@@ -320,7 +320,7 @@ class LocalJob:
         idle = self._progress.idle((self.peers.waiting, counts["datagrams_received"]), now)
         found = None
         if waiting is not None and not self._exchange.held:  # what is held waits for no worker
-            workers = [member.rank for member in self.job.workers if member.rank != self.rank]
+            workers = [rank for rank in waiting.workers if rank != self.rank]
             waits_for = {rank: self.peers.waits_for(rank) for rank in workers}
             left = [rank for rank in workers if self.peers.has_left(rank)]
             found = liveness.stall(waiting, idle, waits_for, self.job.patience, left)

@@ -32,7 +32,7 @@ class Waiting:
     """The oldest operation in flight, and what it waits for.
 
     `ranks`: those of which something is missing ([]: not known), `direct` if it is their own contribution, which waits
-    for no other rank; `processes`: local processes that have not called it.
+    for no other rank; `processes`: local processes that have not called it; `workers`: the ranks that take part in it.
     """
 
     seconds: float
@@ -40,6 +40,7 @@ class Waiting:
     ranks: list[int]
     direct: bool
     processes: list[int]
+    workers: list[int]
 
 
 @dataclass
@@ -207,9 +208,9 @@ class Exchange:
         processes = [k for k in range(self._job.processes) if oldest.missing >> k & 1]
         members = range(len(self._job.members))
         ranks = [] if processes else [rank for rank in members if remote.missing[rank // 64] >> (rank % 64) & 1]
-        return Waiting(
-            oldest.age / 1e6, self._site.what(oldest.tensor, oldest.step), ranks, bool(remote.direct), processes
-        )
+        what = self._site.what(oldest.tensor, oldest.step)
+        workers = self._site.hosts.get(oldest.tensor) or [member.rank for member in self._job.workers]
+        return Waiting(oldest.age / 1e6, what, ranks, bool(remote.direct), processes, workers)
 
     def stop(self) -> None:
         """Takes no commands any more, and no events of the engine."""

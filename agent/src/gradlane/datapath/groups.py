@@ -61,6 +61,7 @@ class Groups:
             if lib.gl_exchange_group(site.exchange, description):
                 raise AgentError(f"{name}: out of memory")
         site.numbers[int(lib.GL_FIRST_GROUP) + number] = f"a collective of {name}"
+        site.hosts[int(lib.GL_FIRST_GROUP) + number] = hosts
         return number
 
 

@@ -23,7 +23,8 @@ class Site:
     """A job at one of its hosts. `exchange`: the gl_exchange, for calls while the engine is `locked`.
 
     `failed` ends the job; `ask` brings a question to rank 0. `shared`: bytes that `create` may make, of which `taken`
-    are in use. `numbers`: what numbers on the wire stand for, in errors. `tasks` are cancelled when the job ends.
+    are in use. `numbers`: what numbers on the wire stand for, in errors; `hosts`: who takes part in those that not all
+    do. `tasks` are cancelled when the job ends.
     """
 
     job: Job
@@ -36,6 +37,7 @@ class Site:
     shared: int
     taken: int = 0
     numbers: dict[int, str] = field(default_factory=dict[int, str])
+    hosts: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
     tasks: set["asyncio.Task[Any]"] = field(default_factory=set["asyncio.Task[Any]"])
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
