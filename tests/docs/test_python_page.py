@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples of docs/python.md, each as a program of two processes."""
+"""The examples with numpy of docs/python.md and docs/sync.md, each as a program of two processes."""
 
 import os
 import re
@@ -13,11 +13,15 @@ from tests.support.agents import agents, loopback
 from tests.support.members import job_file
 from tests.support.paths import DOCS
 
-EXAMPLES = re.findall(r"^```python\n(.*?)^```", (DOCS / "python.md").read_text(), flags=re.M | re.S)
+EXAMPLES = [
+    example
+    for page in ("python.md", "sync.md")
+    for example in re.findall(r"^```python\n(import numpy.*?)^```", (DOCS / page).read_text(), flags=re.M | re.S)
+]
 
 
-def test_every_example_of_the_page_runs(tmp_path: Path) -> None:
-    assert len(EXAMPLES) >= 6
+def test_every_example_of_the_pages_runs(tmp_path: Path) -> None:
+    assert len(EXAMPLES) >= 7
     addresses = loopback(2)
     job_file(tmp_path, addresses, lines="[loss]\npush = 0.05\n")
     with agents(tmp_path, addresses) as running:
