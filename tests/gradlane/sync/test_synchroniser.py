@@ -12,8 +12,8 @@ import pytest
 
 from gradlane import AgentError, Communicator
 from gradlane.job import JobError
-from gradlane.sync import DsSync, LocalSgd, Scheme, Synchroniser
-from gradlane.sync.schedule import SCHEDULES, mixing_matrix
+from gradlane.sync import AdPsgd, DsSync, LocalSgd, Scheme, Synchroniser
+from gradlane.sync.schedule import SCHEDULES, mixing_matrix, random_pairs
 from tests.support.agents import Agent, until
 from tests.support.communicators import Ranks, each, job_file, joined
 
@@ -152,7 +152,57 @@ def test_changes_may_be_lost_within_the_tolerance_and_are_made_up_for(hosts: lis
         np.testing.assert_array_equal(own[0], np.float32(1 - 0.25))
 
 
-@pytest.mark.parametrize("scheme", [DsSync("pairs"), LocalSgd(3, 0.7, 0.9)])
+def test_ad_psgd_averages_behind_the_computation_of_the_next_gradient(hosts: list[Agent], tmp_path: Path) -> None:
+    """x becomes the mean of a pair's x less the step from x; at the end the mean of what both have then."""
+    weights = [[np.full(TRUTH.size, float(rank))] for rank in range(3)]
+    plan = random_pairs(3, 5)
+    expected = np.zeros((3, TRUTH.size))
+    with joined(hosts, job_file(tmp_path, 3), 3) as ranks:
+        synchronisers = made(ranks, weights, AdPsgd(5))
+
+        def train(it: tuple[int, Synchroniser]) -> None:
+            for step in range(9):
+                local_step(it[0], step, weights[it[0]])
+                it[1].step()
+            it[1].settle()
+
+        each(list(enumerate(synchronisers)), train)
+        for step in range(9):
+            mixed = mixing_matrix(plan.partitions[step - 1], 3) @ expected if step else expected.copy()
+            for rank in range(3):
+                own = expected[rank].copy()
+                local_step(rank, step, [own])
+                mixed[rank] += own - expected[rank]
+            expected = mixed
+        expected = mixing_matrix(plan.partitions[8], 3) @ expected
+        np.testing.assert_allclose(np.stack([own[0] for own in weights]), expected, atol=1e-12)
+        each(list(enumerate(synchronisers)), train)
+        each(synchronisers, Synchroniser.average)
+        assert distance(weights) == 0
+
+
+def test_with_ad_psgd_a_worker_goes_on_while_its_partner_is_late(hosts: list[Agent], tmp_path: Path) -> None:
+    """By one step, and not by two."""
+    weights = [[np.zeros(1000)] for _ in range(2)]
+    with joined(hosts, job_file(tmp_path, 2), 2) as ranks, ThreadPoolExecutor(1) as pool:
+        first, second = made(ranks, weights, "ad-psgd")
+        beginning = pool.submit(second.step)
+        first.step()
+        beginning.result(60)
+        weights[0][0] += 4
+        ahead = pool.submit(lambda: [first.step() for _ in range(2)])
+        time.sleep(0.5)
+        assert not ahead.done()
+        assert (weights[0][0] == 4).all()
+        second.step()
+        ahead.result(60)
+        assert (weights[0][0] == 2).all()
+        second.step()
+        each([first, second], Synchroniser.settle)
+    assert all((own[0] == 2).all() for own in weights)
+
+
+@pytest.mark.parametrize("scheme", [DsSync("pairs"), LocalSgd(3, 0.7, 0.9), AdPsgd()])
 def test_a_restored_run_equals_an_uninterrupted_one(hosts: list[Agent], tmp_path: Path, scheme: Scheme) -> None:
     weights = [zeros(rank) for rank in range(3)]
 
@@ -172,7 +222,10 @@ def test_a_restored_run_equals_an_uninterrupted_one(hosts: list[Agent], tmp_path
 
     file = job_file(tmp_path, 3)
     with joined(hosts, file, 3) as ranks:
-        train(begin(ranks), range(11))
+        synchronisers = begin(ranks)
+        train(synchronisers, range(5))
+        each(synchronisers, Synchroniser.state_dict)  # which settles
+        train(synchronisers, range(5, 11))
     expected = [[array.copy() for array in own] for own in weights]
     with joined(hosts, file, 3) as ranks:
         synchronisers = begin(ranks)
@@ -228,6 +281,31 @@ def test_a_group_waits_for_its_members_alone(hosts: list[Agent], tmp_path: Path)
         assert (own[0] == 1.5).all()
 
 
+@pytest.mark.parametrize(
+    ("machines", "scheme", "steps", "volume"),
+    [
+        (4, DsSync("grid"), 2, 2 * 1.0),
+        (3, DsSync("pairs"), 2, 2 * 2 * 2 / 3),
+        (4, DsSync("pairs"), 2, 2 * 1.0),
+        (4, AdPsgd(), 2, 2 * 1.0),
+        (4, LocalSgd(3), 6, 2 * 2 * 3 / 4),
+    ],
+)
+def test_a_worker_sends_what_the_scheme_says(
+    hosts: list[Agent], tmp_path: Path, machines: int, scheme: Scheme, steps: int, volume: float
+) -> None:
+    """In multiples of its parameters."""
+    weights = [[np.zeros(500_000, np.float32)] for _ in range(machines)]
+    with joined(hosts, job_file(tmp_path, machines, transport="slice_bytes = 8000"), machines) as ranks:
+        synchronisers = made(ranks, weights, scheme)
+        each(ranks, Communicator.barrier)
+        before = [c.statistics()["slices_sent"] for c in ranks]
+        each(synchronisers, lambda s: [s.step() for _ in range(steps)])
+        each(synchronisers, Synchroniser.settle)
+        for c, was in zip(ranks, before, strict=True):
+            assert (c.statistics()["slices_sent"] - was) * 8000 == pytest.approx(volume * 2_000_000, rel=0.05)
+
+
 def test_workers_that_are_not_alike_are_told_so(hosts: list[Agent], tmp_path: Path) -> None:
     with joined(hosts, job_file(tmp_path, 2), 2) as ranks:
 
@@ -252,10 +330,16 @@ def test_the_scheme_comes_from_the_job_file_or_an_argument(hosts: list[Agent], t
         assert Synchroniser(c, [np.zeros(1)], name="a").scheme == LocalSgd(30, 0.5, 0.9)
         assert Synchroniser(c, [np.zeros(1)], "ds-sync", "b").scheme == DsSync("grid")
         assert Synchroniser(c, [np.zeros(1)], "local-sgd", "c").scheme == LocalSgd(8, 1.0, 0.0)
+        assert Synchroniser(c, [np.zeros(1)], "ad-psgd", "f").scheme == AdPsgd(0)
         alone = Synchroniser(c, [np.ones(1)], DsSync("pairs"), "d")
         alone.step()
+        submitted = c.statistics()["submitted"]
+        alone.step()
+        assert c.statistics()["submitted"] == submitted, "it averages with nobody"
         alone.average()
-        with pytest.raises(JobError, match=r"scheme: is 'gossip'; it must be one of 'ds-sync', 'local-sgd', 'diloco'"):
+        with pytest.raises(
+            JobError, match=r"scheme: is 'gossip'; it must be one of 'ds-sync', 'local-sgd', 'diloco', 'ad-psgd'"
+        ):
             Synchroniser(c, [np.zeros(1)], "gossip", "e")
         with pytest.raises(ValueError, match="int64 can't be averaged"):
             Synchroniser(c, [np.zeros(1, np.int64)], "ds-sync", "e")

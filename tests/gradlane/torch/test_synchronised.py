@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import gradlane.torch
 from gradlane.job import JobError
-from gradlane.sync import DsSync, LocalSgd, Scheme
+from gradlane.sync import AdPsgd, DsSync, LocalSgd, Scheme
 from gradlane.sync.worker import Worker
 from gradlane.torch import SynchronisedOptimizer
 from gradlane.torch.session import Session
@@ -169,6 +169,31 @@ def test_whoever_reads_model_or_optimizer_gets_them_up_to_date(pair: Workers, st
             torch.testing.assert_close(found, before - 1.0)
 
 
+def test_with_ad_psgd_a_whole_step_runs_while_the_partner_is_late(pair: Workers) -> None:
+    """Forward and backward pass, with statistics of BatchNorm; the step after waits."""
+    pair.use(lambda: nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)))
+    pair.synchronise("ad-psgd")
+    late = threading.Event()
+
+    def act(rank: int) -> torch.Tensor:
+        model, optimizer = pair.models[rank], pair.optimizers[rank]
+        for step in range(2):
+            if rank and step:
+                assert late.wait(PATIENCE), "the other one waits"
+            model(torch.full((4, 2), float(rank)) + torch.eye(4)[:, :2]).square().sum().backward()
+            optimizer.step()
+        if not rank:
+            own = [value.clone() for value in model.state_dict().values()]
+            model(torch.eye(4)[:, :2]).sum().backward()
+            assert all(torch.equal(a, b) for a, b in zip(own[:2], model.state_dict().values(), strict=False))
+            late.set()
+        optimizer.synchronize()
+        return model[0].weight.detach().clone()
+
+    first, second = pair.all(act)
+    torch.testing.assert_close(first, second)
+
+
 def test_a_worker_whose_gradients_are_not_finite_takes_part_in_the_exchange(pair: Workers) -> None:
     """With a gradient scaler, whose scales then differ."""
     pair.use(lambda: nn.Linear(3, 1, bias=False))
@@ -252,16 +277,17 @@ def test_an_optimizer_that_evaluates_several_times_is_as_good_as_another(pair: W
     assert pair.all(act) == pytest.approx([3.5, 3.5], abs=0.1)
 
 
-@pytest.mark.parametrize("scheme", [DsSync(), LocalSgd(3, 0.7, 0.9)])
+@pytest.mark.parametrize("scheme", [DsSync(), LocalSgd(3, 0.7, 0.9), AdPsgd()])
 def test_a_restored_run_equals_an_uninterrupted_one(agents: list[Agent], tmp_path: Path, scheme: Scheme) -> None:
     file = job_file(tmp_path / "job.toml", agents[:3])
 
-    def training(first: range, then: range | None = None) -> list[list[torch.Tensor]]:
+    def training(restored: bool) -> list[list[torch.Tensor]]:
         torch.manual_seed(1)
         workers = connect(agents[:3], file)
         workers.synchronise(scheme, bucket_bytes=80)
-        workers.train(first)
-        if then is not None:
+        workers.train(range(4))
+        workers.all(lambda rank: workers.optimizers[rank].synchronize())
+        if restored:
             saved = workers.all(lambda r: (workers.models[r].state_dict(), workers.optimizers[r].state_dict()))
             torch.save(saved, tmp_path / "saved")
             saved = torch.load(tmp_path / "saved")
@@ -271,13 +297,13 @@ def test_a_restored_run_equals_an_uninterrupted_one(agents: list[Agent], tmp_pat
             for rank, (model, optimizer) in enumerate(saved):
                 workers.models[rank].load_state_dict(model)
                 workers.optimizers[rank].load_state_dict(optimizer)
-            workers.train(then)
+        workers.train(range(4, 10))
+        workers.all(lambda rank: workers.optimizers[rank].synchronize())
         result = workers.parameters()
         workers.all(lambda rank: workers.sessions[rank].close())
         return result
 
-    uninterrupted, restored = training(range(10)), training(range(4), range(4, 10))
-    for expected, found in zip(uninterrupted, restored, strict=True):
+    for expected, found in zip(training(False), training(True), strict=True):
         assert all(torch.equal(a, b) for a, b in zip(expected, found, strict=True))
 
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from gradlane.toml_file import Table
 
-SCHEMES = ("ds-sync", "local-sgd", "diloco")
+SCHEMES = ("ds-sync", "local-sgd", "diloco", "ad-psgd")
 MAX_EVERY = 1_000_000
+MAX_SEED = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ def parse(table: Table) -> Sync:
     options: dict[str, str | int | float] = {}
     if scheme == "ds-sync":
         options["schedule"] = table.choice("schedule", ("grid", "pairs"), "grid")
+    elif scheme == "ad-psgd":
+        options["seed"] = table.integer("seed", 0, MAX_SEED, 0)
     else:
         options["every"] = table.integer("every", 1, MAX_EVERY, 8 if scheme == "local-sgd" else 500)
     if scheme == "diloco":

@@ -92,6 +92,19 @@ def pairs(size: int) -> Schedule:
     return _schedule(size, matchings)
 
 
+def random_pairs(size: int, seed: int, matchings: int = 16) -> Schedule:
+    """So many perfect matchings, drawn by chance, the same ones everywhere. Of an odd number one rests in each step.
+
+    Their number bounds that of the groups in a job.
+    """
+    random = np.random.default_rng([seed, size])
+    partitions: list[list[list[int]]] = []
+    for _ in range(matchings):
+        order: list[int] = random.permutation(size).tolist()
+        partitions.append([order[start : start + 2] for start in range(0, size, 2)])
+    return _schedule(size, partitions)
+
+
 def _schedule(size: int, partitions: Iterable[Iterable[Iterable[int]]]) -> Schedule:
     made = (tuple(tuple(sorted(group)) for group in partition) for partition in partitions)
     return Schedule(size, tuple(made))

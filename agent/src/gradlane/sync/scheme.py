@@ -30,6 +30,8 @@ class Scheme(ABC):
     """
 
     what: ClassVar[What]
+    # Whether the next gradient is computed meanwhile, of the parameters before the exchange.
+    behind: ClassVar[bool] = False
 
     @abstractmethod
     def group(self, step: int, place: int, size: int) -> Group | None:

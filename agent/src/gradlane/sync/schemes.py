@@ -6,11 +6,12 @@ from typing import Any
 from gradlane import toml_file
 from gradlane.job import Job, JobError
 from gradlane.job import sync as settings
+from gradlane.sync.ad_psgd import AdPsgd
 from gradlane.sync.ds_sync import DsSync
 from gradlane.sync.local_sgd import LocalSgd
 from gradlane.sync.scheme import Scheme
 
-_MADE: dict[str, Any] = {"ds-sync": DsSync, "local-sgd": LocalSgd, "diloco": LocalSgd}
+_MADE: dict[str, Any] = {"ds-sync": DsSync, "local-sgd": LocalSgd, "diloco": LocalSgd, "ad-psgd": AdPsgd}
 
 
 def scheme_of(job: Job, scheme: Scheme | str | None) -> Scheme:

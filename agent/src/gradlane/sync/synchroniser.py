@@ -40,6 +40,7 @@ class Synchroniser:
         self._arrays = list(arrays)
         self._worker = Worker(communicator.connection, scheme_of(communicator.connection.job, scheme), name)
         self._parts: list[tuple[Block, list[Array]]] = []
+        self._due: list[tuple[Handle, Array]] = []  # of each part: the exchange in flight, and what was sent
         for dtype in ("float32", "float64"):
             members = [array for array in arrays if array.size and _travels_as(array) == dtype]
             if members:
@@ -55,47 +56,63 @@ class Synchroniser:
         return self._worker.scheme
 
     def step(self) -> None:
-        """After a local step: exchanges what the scheme says, and leaves the result in the arrays.
+        """After a local step: exchanges what the scheme says, and leaves the result in the arrays; with a scheme that
+        works behind the computation, in the next step, or when `settle` is called.
 
         Raises ValueError if the workers follow different schemes; AgentError.
         """
         group = self._worker.next()
+        self.settle()
         if group is None:
             return
         self._fill()
-        self._wait([block.start(group) for block, _ in self._parts])
         for block, _ in self._parts:
+            sent = block.values.copy() if self.scheme.behind else block.values
+            self._due.append((block.start(group), sent))
+        if not self.scheme.behind:
+            self.settle()
+
+    def settle(self) -> None:
+        """Waits for the exchange in flight, and brings its result to the arrays. Raises AgentError."""
+        due, self._due = self._due, []
+        for (handle, sent), (block, arrays) in zip(due, self._parts, strict=False):
+            handle.wait()
             block.finish()
-        self._take()
+            if self.scheme.behind:  # the arrays have changed since
+                for array, change in zip(arrays, _cut(block.values - sent, arrays), strict=True):
+                    array[...] += change.astype(array.dtype)
+            else:
+                self._take(block, arrays)
 
     def average(self) -> None:
         """Gives all processes the exact mean of their parameters: for one checkpoint, an evaluation, or the end. All
         call it. Raises AgentError."""
+        self.settle()
         self._fill()
-        self._wait([block.average(self._worker.everyone()) for block, _ in self._parts])
-        self._take()
+        for handle in [block.average(self._worker.everyone()) for block, _ in self._parts]:
+            handle.wait()
+        for block, arrays in self._parts:
+            self._take(block, arrays)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint needs beside the arrays: the step, and arrays of the scheme's own. Raises AgentError."""
+        """What a checkpoint needs beside the arrays: the step, and arrays of the scheme's own. It settles, so save the
+        arrays after it. Raises AgentError."""
+        self.settle()
         return self._worker.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Puts back what `state_dict` gave. Raises ValueError if it is of another model or scheme."""
+        self.settle()
         self._worker.load_state_dict(state)
-
-    def _wait(self, handles: list[Handle]) -> None:
-        for handle in handles:
-            handle.wait()
 
     def _fill(self) -> None:
         for block, arrays in self._parts:
             for array, part in zip(arrays, _cut(block.values, arrays), strict=True):
                 part[:] = array
 
-    def _take(self) -> None:
-        for block, arrays in self._parts:
-            for array, part in zip(arrays, _cut(block.values, arrays), strict=True):
-                array[...] = part
+    def _take(self, block: Block, arrays: Sequence[Array]) -> None:
+        for array, part in zip(arrays, _cut(block.values, arrays), strict=True):
+            array[...] = part
 
 
 def _travels_as(array: Array) -> str:

@@ -25,13 +25,20 @@ class Parcel:
     """A block of shared memory, and the tensors whose values it takes."""
 
     def __init__(
-        self, block: Block, tensors: Callable[[], Sequence[torch.Tensor]], staging: Staging | None = None
+        self,
+        block: Block,
+        tensors: Callable[[], Sequence[torch.Tensor]],
+        staging: Staging | None = None,
+        moving: bool = False,
     ) -> None:
-        """`tensors`: gives them, always of the same sizes. `staging`: for tensors on an accelerator."""
+        """`tensors`: gives them, always of the same sizes. `staging`: for tensors on an accelerator. `moving`: they
+        change while they are exchanged, so what the exchange changes is added."""
         self.block = block
         self._tensors = tensors
         self._staging = staging
         self._memory = as_tensor(block.values, block.dtype)
+        self._moving = moving
+        self._sent: torch.Tensor | None = None
         self.due: Operation | None = None
 
     def begin(self) -> None:
@@ -42,6 +49,8 @@ class Parcel:
 
     def start(self, group: Group) -> Operation:
         """Starts what a step exchanges; nothing may be due. Raises AgentError."""
+        if self._moving:
+            self._sent = torch.cat([tensor.flatten().to(self._memory) for tensor, _ in self._pieces()])
         self.due = self._run(lambda: self.block.start(group))
         return self.due
 
@@ -51,6 +60,10 @@ class Parcel:
         if due is not None:
             due.wait()
             self.block.finish()
+            if self._sent is not None:
+                self._memory += torch.cat([tensor.flatten().to(self._memory) for tensor, _ in self._pieces()])
+                self._memory -= self._sent
+                self._sent = None
             self._deliver()
 
     def average(self, group: Group) -> None:

@@ -62,7 +62,7 @@ class SynchronisedOptimizer(WrappedOptimizer):
         count = sum(buffer.numel() for buffer in self._statistics())
         if average_buffers and count:
             block = self._worker.block(count, "float32", plain=True)
-            self._buffers = Parcel(block, self._statistics, staging)
+            self._buffers = Parcel(block, self._statistics, staging, moving=chosen.behind)
             self._parcels.append(self._buffers)
         with torch.no_grad():
             for parcel in self._parcels:
@@ -80,7 +80,8 @@ class SynchronisedOptimizer(WrappedOptimizer):
         return self._worker.scheme
 
     def step(self, closure: Any = None) -> Any:
-        """A local step, and the start of the exchange after it; it does not wait. Returns what the inner one does.
+        """A local step, and the start of the exchange after it, for which it does not wait; of a scheme that works
+        behind the computation it waits for the exchange before. Returns what the inner optimizer does.
 
         Raises ValueError if the workers follow different schemes; gradlane.AgentError.
         """
@@ -166,7 +167,7 @@ class SynchronisedOptimizer(WrappedOptimizer):
 
     def _accumulated(self, parameter: torch.Tensor) -> None:
         """The backward pass has made a gradient."""
-        if self._parcel_of[parameter].due is not None:
+        if self._parcel_of[parameter].due is not None and not self.scheme.behind:
             name = self._names[parameter]  # pyright: ignore[reportArgumentType]: it is one of the parameters
             raise RuntimeError(
                 f"parameter {name} was used before its exchange was over: call optimizer.synchronize() before "
@@ -174,10 +175,12 @@ class SynchronisedOptimizer(WrappedOptimizer):
             )
 
     def _use(self, parameter: torch.Tensor) -> None:
-        self._deliver(self._parcel_of.get(parameter))
+        if not self.scheme.behind:
+            self._deliver(self._parcel_of.get(parameter))
 
     def _use_buffer(self, _: torch.Tensor) -> None:
-        self._deliver(self._buffers)
+        if not self.scheme.behind:
+            self._deliver(self._buffers)
 
     def _settle(self) -> None:
         for parcel in self._parcels:

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""AD-PSGD (arXiv 1710.06952): pairs drawn by chance average their parameters while the next gradient is computed."""
+
+import functools
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradlane.sync.schedule import Group, Schedule, random_pairs
+from gradlane.sync.scheme import Scheme, What
+
+
+@dataclass(frozen=True)
+class AdPsgd(Scheme):
+    """x becomes (x + y) / 2 - rate * gradient(x), where y is the partner's x: the gradient does not wait for y.
+
+    The pairs of a step are a perfect matching that all workers draw from the same `seed`, so there is no deadlock.
+
+    Volume: a worker sends and receives its parameters once in each step, hidden behind the computation of the next
+    one. It waits for one other, if that is late by more than it computes itself; of an odd number one rests.
+    """
+
+    what: ClassVar[What] = What.PARAMETERS
+    behind: ClassVar[bool] = True
+    seed: int = 0
+
+    def group(self, step: int, place: int, size: int) -> Group | None:
+        """The pair of the step, or the worker alone."""
+        return _schedule(self.seed, size).group(step, place)
+
+    def groups(self, place: int, size: int) -> list[Group]:
+        """All pairs that will be drawn."""
+        return _schedule(self.seed, size).groups(place)
+
+
+@functools.lru_cache(maxsize=8)
+def _schedule(seed: int, size: int) -> Schedule:
+    return random_pairs(size, seed)
