@@ -31,7 +31,7 @@ def test_it_is_what_the_scheme_is_defined_as(agents: list[Agent], tmp_path: Path
     run(worker_synchronised.by_itself, agents, job_file(tmp_path / "job.toml", agents))
 
 
-@pytest.mark.parametrize("scheme", ['"ds-sync"', '"ds-sync"\nschedule = "pairs"', '"diloco"\nevery = 5'])
+@pytest.mark.parametrize("scheme", ['"ds-sync"', '"ds-sync"\nschedule = "pairs"', '"diloco"\nevery = 5', '"ripples"'])
 def test_a_model_learns_by_the_job_files_scheme(agents: list[Agent], tmp_path: Path, scheme: str) -> None:
     job = job_file(tmp_path / "job.toml", agents[:3], loss=f"[sync]\nscheme = {scheme}\n")
     results = [result[0] for result in run(worker_synchronised.learns, agents[:3], job)]
@@ -233,7 +233,8 @@ def test_statistics_of_batch_norm_are_averaged_and_counts_stay(pair: Workers) ->
 
     for averaged in (True, False):
         pair.use(lambda: nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)))
-        pair.synchronise("local-sgd" if not averaged else "ds-sync", average_buffers=averaged)
+        # The outer optimizer would go half the way.
+        pair.synchronise(LocalSgd(1, 0.5), average_buffers=averaged)
         (first, count), (second, other) = pair.all(act)
         assert (count, other) == (1, 6)
         assert not torch.equal(first, second)
@@ -342,6 +343,16 @@ def test_closed_it_leaves_an_ordinary_model(pair: Workers) -> None:
         optimizer._inner.step()
     pair.synchronise("diloco")
     pair.train(range(2))
+
+
+def test_the_sessions_end_finishes_what_is_due(agents: list[Agent], tmp_path: Path) -> None:
+    workers = connect(agents[:2], job_file(tmp_path / "job.toml", agents[:2]))
+    workers.synchronise()
+    workers.train(range(1))
+    workers.all(lambda rank: workers.sessions[rank].close())
+    first, second = workers.parameters()
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    workers.models[0](torch.ones(1, 4)).sum().backward()
 
 
 def test_what_can_not_be_done_is_refused_by_name(pair: Workers) -> None:

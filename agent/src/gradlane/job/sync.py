@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from gradlane.toml_file import Table
 
-SCHEMES = ("ds-sync", "local-sgd", "diloco", "ad-psgd")
+SCHEMES = ("ds-sync", "local-sgd", "diloco", "ad-psgd", "ripples")
 MAX_EVERY = 1_000_000
+MAX_MEMBERS = 256
 MAX_SEED = 2**63 - 1
 
 
@@ -26,6 +27,9 @@ def parse(table: Table) -> Sync:
         options["schedule"] = table.choice("schedule", ("grid", "pairs"), "grid")
     elif scheme == "ad-psgd":
         options["seed"] = table.integer("seed", 0, MAX_SEED, 0)
+    elif scheme == "ripples":
+        options["members"] = table.integer("members", 2, MAX_MEMBERS, 3)
+        options["slack"] = table.integer("slack", 0, MAX_EVERY, 2)
     else:
         options["every"] = table.integer("every", 1, MAX_EVERY, 8 if scheme == "local-sgd" else 500)
     if scheme == "diloco":

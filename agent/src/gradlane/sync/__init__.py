@@ -4,7 +4,8 @@
 from gradlane.sync.ad_psgd import AdPsgd
 from gradlane.sync.ds_sync import DsSync
 from gradlane.sync.local_sgd import LocalSgd
+from gradlane.sync.ripples import Ripples
 from gradlane.sync.scheme import Scheme, What
 from gradlane.sync.synchroniser import Synchroniser
 
-__all__ = ["AdPsgd", "DsSync", "LocalSgd", "Scheme", "Synchroniser", "What"]
+__all__ = ["AdPsgd", "DsSync", "LocalSgd", "Ripples", "Scheme", "Synchroniser", "What"]

@@ -32,6 +32,7 @@ class Scheme(ABC):
     what: ClassVar[What]
     # Whether the next gradient is computed meanwhile, of the parameters before the exchange.
     behind: ClassVar[bool] = False
+    lockstep: ClassVar[bool] = True  # all workers take equally many steps
 
     @abstractmethod
     def group(self, step: int, place: int, size: int) -> Group | None:

@@ -9,9 +9,16 @@ from gradlane.job import sync as settings
 from gradlane.sync.ad_psgd import AdPsgd
 from gradlane.sync.ds_sync import DsSync
 from gradlane.sync.local_sgd import LocalSgd
+from gradlane.sync.ripples import Ripples
 from gradlane.sync.scheme import Scheme
 
-_MADE: dict[str, Any] = {"ds-sync": DsSync, "local-sgd": LocalSgd, "diloco": LocalSgd, "ad-psgd": AdPsgd}
+_MADE: dict[str, Any] = {
+    "ds-sync": DsSync,
+    "local-sgd": LocalSgd,
+    "diloco": LocalSgd,
+    "ad-psgd": AdPsgd,
+    "ripples": Ripples,
+}
 
 
 def scheme_of(job: Job, scheme: Scheme | str | None) -> Scheme:

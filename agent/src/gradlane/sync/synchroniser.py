@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradlane.client.communicator import Communicator
+from gradlane.client.connection import Group
 from gradlane.client.handle import Handle
 from gradlane.sync.block import Block
 from gradlane.sync.scheme import Array, Scheme
@@ -61,7 +62,9 @@ class Synchroniser:
 
         Raises ValueError if the workers follow different schemes; AgentError.
         """
-        group = self._worker.next()
+        self._exchange(self._worker.next())
+
+    def _exchange(self, group: Group | None) -> None:
         self.settle()
         if group is None:
             return
@@ -87,7 +90,7 @@ class Synchroniser:
     def average(self) -> None:
         """Gives all processes the exact mean of their parameters: for one checkpoint, an evaluation, or the end. All
         call it. Raises AgentError."""
-        self.settle()
+        self._pause()
         self._fill()
         for handle in [block.average(self._worker.everyone()) for block, _ in self._parts]:
             handle.wait()
@@ -104,6 +107,18 @@ class Synchroniser:
         """Puts back what `state_dict` gave. Raises ValueError if it is of another model or scheme."""
         self.settle()
         self._worker.load_state_dict(state)
+
+    def close(self) -> None:
+        """The last call; at rank 0 it may wait for that of the others. Raises AgentError."""
+        self._pause()
+        self._worker.close()
+
+    def _pause(self) -> None:
+        """Does what others expect of this worker before it waits for all, or ends."""
+        self.settle()
+        while (group := self._worker.pause()) is not None:
+            self._exchange(group)
+            self.settle()
 
     def _fill(self) -> None:
         for block, arrays in self._parts:

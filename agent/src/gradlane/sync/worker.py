@@ -9,6 +9,7 @@ import numpy as np
 from gradlane.client.connection import Connection, Group
 from gradlane.client.gradient import Layers
 from gradlane.sync.block import OWED, Block
+from gradlane.sync.plan import plan_of
 from gradlane.sync.scheme import Scheme, State, What
 
 _LABEL = "gradlane.sync"  # groups of these are no other part of the program's
@@ -26,6 +27,7 @@ class Worker:
         self._hosts = len(connection.job.workers)
         self._blocks: list[Block] = []
         self._agreed = False
+        self._plan = plan_of(scheme, connection, name)
         for group in scheme.groups(connection.rank, self._hosts):
             self._group(group)
 
@@ -48,10 +50,14 @@ class Worker:
         """
         if not self._agreed:
             self._agree()
-        places = self.scheme.group(self.step, self._connection.rank, self._hosts)
+        places = self._plan.group(self.step)
         self.step += 1
-        group = None if places is None else self._group(places)
-        return group if group is not None and len(group.ranks) > 1 else None
+        return self._several(places)
+
+    def pause(self) -> Group | None:
+        """Between steps: with whom each block is to `start` an exchange that has been decided already, again and again
+        until it is None. Then others may wait for this worker in vain until it goes on with `next`."""
+        return self._several(self._plan.pause())
 
     def everyone(self) -> Group:
         """All processes of the job, for `Block.average`."""
@@ -91,7 +97,8 @@ class Worker:
         self._agreed = False
 
     def close(self) -> None:
-        """Gives the memory back; nothing may be in flight."""
+        """Gives the memory back; nothing may be in flight, and all that was decided is done. Raises AgentError."""
+        self._plan.close()
         for block in self._blocks:
             block.close()
         self._blocks = []
@@ -102,6 +109,10 @@ class Worker:
     def _of(self, dtype: str) -> list[Block]:
         return [block for block in self._blocks if block.dtype == dtype and not block.plain]
 
+    def _several(self, places: tuple[int, ...] | None) -> Group | None:
+        group = None if places is None else self._group(places)
+        return group if group is not None and len(group.ranks) > 1 else None
+
     def _group(self, places: tuple[int, ...]) -> Group:
         """All processes of the hosts at these places."""
         processes = self._connection.processes
@@ -111,7 +122,8 @@ class Worker:
     def _agree(self) -> None:
         """Once, and after a state was loaded: workers that differ would wait for one another in vain."""
         sizes = [(block.values.size, block.dtype) for block in self._blocks]
-        mine = [zlib.crc32(repr(self.scheme).encode()), zlib.crc32(repr(sizes).encode()), self.step]
+        step = self.step if self.scheme.lockstep else 0
+        mine = [zlib.crc32(repr(self.scheme).encode()), zlib.crc32(repr(sizes).encode()), step]
         source = self._connection.empty(len(mine), "int64")
         target = self._connection.empty((self._connection.world_size, len(mine)), "int64")
         source[:] = mine

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from gradlane.client.connection import Group
 from gradlane.sync.scheme import Scheme
 from gradlane.sync.schemes import scheme_of
 from gradlane.sync.worker import Worker
@@ -72,7 +73,7 @@ class SynchronisedOptimizer(WrappedOptimizer):
         ]
         self._ends.append(inner.register_state_dict_pre_hook(lambda _: self._settle()).remove)
         self._ends.append(uses.watch(model, self._use, self._use_buffer))
-        session.before_close(self._settle)
+        session.before_close(self.close)
 
     @property
     def scheme(self) -> Scheme:
@@ -91,9 +92,7 @@ class SynchronisedOptimizer(WrappedOptimizer):
         result = self._local_step(closure)
         group = self._worker.next()
         if group is not None:
-            with torch.no_grad():
-                for parcel in self._parcels:  # the front layers first, which the next forward pass needs first
-                    self._session.timed(parcel.start(group))
+            self._exchange(group)
         return result
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -112,7 +111,7 @@ class SynchronisedOptimizer(WrappedOptimizer):
     def average(self) -> None:
         """Gives all workers the exact mean of their parameters and statistics: for one checkpoint or evaluation, and
         at the end. All workers call it. Raises gradlane.AgentError."""
-        self._settle()
+        self._pause()
         with torch.no_grad():
             for parcel in self._parcels:
                 parcel.average(self._worker.everyone())
@@ -132,12 +131,27 @@ class SynchronisedOptimizer(WrappedOptimizer):
         self._inner.load_state_dict({name: value for name, value in state_dict.items() if name != STATE})
 
     def close(self) -> None:
-        """Gives model and optimizer back as they were, each worker with its own parameters."""
-        self._settle()
+        """Gives model and optimizer back as they were, each worker with its own parameters. The session's end does so,
+        too."""
+        if not self._ends:
+            return
+        self._pause()
         while self._ends:
             self._ends.pop()()
         self._worker.close()
         self._parcels = []
+
+    def _exchange(self, group: Group) -> None:
+        with torch.no_grad():
+            for parcel in self._parcels:  # the front layers first, which the next forward pass needs first
+                self._session.timed(parcel.start(group))
+
+    def _pause(self) -> None:
+        """Does what others expect of this worker before it waits for all, or ends."""
+        self._settle()
+        while (group := self._worker.pause()) is not None:
+            self._exchange(group)
+            self._settle()
 
     def _local_step(self, closure: Any) -> Any:
         # What GradScaler sets for a step. A worker whose gradients are not finite takes no local step, but its part in

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ripples, also called Prague (arXiv 1909.08029): partial all-reduces of groups that are decided on the way."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradlane.sync.schedule import Group
+from gradlane.sync.scheme import Scheme, What
+
+
+@dataclass(frozen=True)
+class Ripples(Scheme):
+    """After each local step a worker averages its parameters with a group that a generator at rank 0 has decided on.
+
+    Workers may take different numbers of steps. Who is more than `slack` steps behind is not waited for.
+
+    Volume: in each step a worker sends and receives 2(g - 1)/g times its parameters in a group of g, at most `members`,
+    and two messages of a few bytes from and to rank 0. It waits for g - 1 others.
+    """
+
+    what: ClassVar[What] = What.PARAMETERS
+    lockstep: ClassVar[bool] = False
+    members: int = 3
+    slack: int = 2
+
+    def __post_init__(self) -> None:
+        if self.members < 2 or self.slack < 0:
+            raise ValueError(f"{self}: members are at least 2, slack at least 0")
+
+    def group(self, step: int, place: int, size: int) -> Group | None:
+        """Nobody knows it before."""
+        raise NotImplementedError("the generator decides on groups")

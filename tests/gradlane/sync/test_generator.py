@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The group generator: a model of workers that ask, wait and pause at any time, and what each rule is good for."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gradlane.sync.generator import Generator
+from gradlane.sync.schedule import Group
+from tests.support.effort import tries
+
+
+class Workers:
+    """Each computes, asks, waits in its group until all members have come, and computes again; or pauses."""
+
+    def __init__(self, size: int, members: int, slack: int) -> None:
+        self.generator = Generator(size, members, slack)
+        self.size, self.members, self.slack = size, members, slack
+        self.steps = [0] * size
+        self.waits: list[Group | None] = [None] * size
+        self.pausing = [False] * size
+        self.paused = [False] * size
+        self.averaged = 0
+
+    def may_go(self) -> list[int]:
+        """Who does not wait for another."""
+        return [worker for worker in range(self.size) if self.waits[worker] is None and not self.paused[worker]]
+
+    def go(self, worker: int) -> None:
+        """The worker's next question."""
+        if self.pausing[worker]:
+            group = self.generator.pause(worker)
+            self.paused[worker] = group is None
+        else:
+            group = self.generator.ask(worker, self.steps[worker])
+            self.steps[worker] += 1
+        if group is None or group == (worker,):
+            return
+        assert worker in group
+        assert 2 <= len(group) <= self.members
+        assert list(group) == sorted(set(group))
+        self.waits[worker] = group
+        if all(self.waits[member] == group for member in group):
+            self.averaged += 1
+            for member in group:
+                self.waits[member] = None
+
+
+@settings(max_examples=tries(60), deadline=None)
+@given(st.data())
+def test_whoever_is_slow_or_stops_no_worker_waits_for_ever(data: st.DataObject) -> None:
+    size = data.draw(st.integers(1, 9))
+    workers = Workers(size, data.draw(st.integers(2, 5)), data.draw(st.integers(0, 3)))
+    for _ in range(data.draw(st.integers(0, 60))):
+        able = workers.may_go()
+        if not able:
+            break
+        worker = data.draw(st.sampled_from(able))
+        if data.draw(st.integers(0, 9)) == 0:
+            workers.pausing[worker] = True
+        workers.go(worker)
+    # Then all pause; each question is answered, in whatever order, until nobody has anything left to do.
+    workers.pausing = [True] * size
+    while able := workers.may_go():
+        workers.go(data.draw(st.sampled_from(able)))
+    assert workers.waits == [None] * size, "a deadlock"
+    assert all(workers.paused)
+
+
+def test_a_question_divides_all_who_have_nothing_to_do() -> None:
+    generator = Generator(7, 3, 0)
+    first = generator.ask(4, 0)
+    decided = {worker: generator.pause(worker) for worker in range(7) if worker != 4}
+    groups = {first, *filter(None, decided.values())}
+    members = [worker for group in groups for worker in group]
+    assert [len(group) for group in groups] == [3, 3]
+    assert len(set(members)) == 6
+    for worker, group in decided.items():
+        assert group is None if worker not in members else group is not None and worker in group
+
+
+def test_who_lags_is_not_waited_for_and_comes_in_by_itself() -> None:
+    generator = Generator(4, 2, 2)
+    for step in range(20):
+        for worker in range(3):
+            group = generator.ask(worker, step)
+            if step > 3:
+                assert 3 not in group, "it is at step 0"
+    while generator.pause(3) is not None:
+        pass  # what was decided before it lagged
+    slow = generator.ask(3, 1)
+    assert len(slow) == 2
+    partner = next(worker for worker in slow if worker != 3)
+    assert slow in [generator.ask(partner, 20) for _ in range(2)], "the next, or what follows one decided before"
+
+
+def test_who_pauses_gets_what_was_decided_and_no_more() -> None:
+    generator = Generator(2, 2, 5)
+    assert generator.ask(0, 0) == (0, 1)
+    assert generator.pause(1) == (0, 1)
+    assert generator.pause(1) is None
+    assert generator.ask(0, 1) == (0,)
+    assert generator.ask(1, 1) == (0, 1)
+    assert generator.ask(0, 2) == (0, 1)

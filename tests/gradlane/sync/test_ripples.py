@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ripples over real agents: groups that a generator decides on, among workers of different speed."""
+
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradlane.sync import Ripples, Synchroniser
+from gradlane.sync.plan import Asked
+from tests.support.agents import Agent
+from tests.support.communicators import each, job_file, joined
+
+COUNT = 500
+TARGETS = np.random.default_rng(3).standard_normal((4, COUNT))
+
+
+def test_workers_of_different_speed_take_different_numbers_of_steps(hosts: list[Agent], tmp_path: Path) -> None:
+    """Worker 3 computes ten times as long as the others; with a step of all it would take as many."""
+    weights = [np.zeros(COUNT) for _ in range(4)]
+    steps, done = [0] * 4, threading.Event()
+
+    def train(it: tuple[int, Synchroniser]) -> int:
+        rank, synchroniser = it
+        while not done.is_set():
+            time.sleep(0.4 if rank == 3 else 0.04)  # the computation
+            weights[rank] += 0.1 * (TARGETS[rank] - weights[rank])
+            synchroniser.step()
+            steps[rank] += 1
+            if steps[rank] == 40:
+                done.set()
+        taken = steps[rank]
+        synchroniser.average()
+        synchroniser.close()
+        return taken
+
+    with joined(hosts, job_file(tmp_path, 4), 4) as ranks:
+        synchronisers = each(ranks, lambda c: Synchroniser(c, [weights[c.rank]], Ripples(2, 1)))
+        taken = each(list(enumerate(synchronisers)), train)
+    assert sum(taken[:3]) / 3 > 2 * taken[3] > 0
+    for own in weights:
+        np.testing.assert_array_equal(own, weights[0])
+        assert np.abs(own - TARGETS.mean(axis=0)).mean() < 0.6
+
+
+def test_averages_keep_the_mean_and_bring_workers_together(hosts: list[Agent], tmp_path: Path) -> None:
+    weights = [np.zeros(COUNT) for _ in range(4)]
+
+    def train(it: tuple[int, Synchroniser]) -> np.ndarray:
+        rank, synchroniser = it
+        for _ in range(10):
+            synchroniser.step()
+        synchroniser.close()
+        return weights[rank].copy()
+
+    with joined(hosts, job_file(tmp_path, 4), 4) as ranks:
+        synchronisers = each(ranks, lambda c: Synchroniser(c, [weights[c.rank]], Ripples(3)))
+        for own, target in zip(weights, TARGETS, strict=True):
+            own[:] = target
+        found = each(list(enumerate(synchronisers)), train)
+    np.testing.assert_allclose(np.mean(found, axis=0), TARGETS.mean(axis=0), atol=1e-12)
+    assert np.std(found, axis=0).max() < 0.2 * np.std(TARGETS, axis=0).max()
+
+
+def test_what_ripples_can_not_do_is_refused(hosts: list[Agent], tmp_path: Path) -> None:
+    with joined(hosts, job_file(tmp_path, 1, 2), 1, 2) as ranks:
+
+        def refused(c: object) -> None:
+            with pytest.raises(ValueError, match="one process on each host"):
+                Synchroniser(c, [np.zeros(1)], "ripples")  # pyright: ignore[reportArgumentType]
+
+        each(ranks, refused)
+    large: Any = SimpleNamespace(processes=1, rank=1, job=SimpleNamespace(workers=[None] * 30))
+    with pytest.raises(ValueError, match=r"4495 groups of 30 hosts, and a job has 4035 .* fewer members than 3"):
+        Asked(Ripples(3), large, "sync")
+    with pytest.raises(ValueError, match="members are at least 2"):
+        Ripples(members=1)
