@@ -18,13 +18,11 @@ from gradlane.job import JobError
 from gradlane.sync import AdPsgd, DsSync, LocalSgd, Scheme
 from gradlane.sync.worker import Worker
 from gradlane.torch import SynchronisedOptimizer
-from gradlane.torch.session import Session
 from gradlane.torch.staging import Staging
 from tests.gradlane.torch import worker_synchronised
 from tests.gradlane.torch.ranks import job_file, run
+from tests.gradlane.torch.synchronised_workers import PATIENCE, Workers, connect
 from tests.support.agents import Agent
-
-PATIENCE = 30.0
 
 
 def test_it_is_what_the_scheme_is_defined_as(agents: list[Agent], tmp_path: Path) -> None:
@@ -38,50 +36,6 @@ def test_a_model_learns_by_the_job_files_scheme(agents: list[Agent], tmp_path: P
     for wrong, parameters in results:
         assert wrong < 0.2
         assert parameters == results[0][1]
-
-
-class Workers:
-    """Of a job, in this process: a session and a model each."""
-
-    def __init__(self, sessions: list[Session]) -> None:
-        self.sessions = sessions
-        self.use(lambda: nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 4)))
-
-    def use(self, make: Callable[[], nn.Module]) -> None:
-        self.models: list[Any] = [make() for _ in self.sessions]
-
-    def synchronise(self, scheme: Scheme | str = "ds-sync", lr: float = 0.1, **options: Any) -> None:
-        def make(rank: int) -> SynchronisedOptimizer:
-            inner = torch.optim.SGD(self.models[rank].parameters(), lr=lr, momentum=0.5)
-            return gradlane.torch.synchronise(self.models[rank], inner, self.sessions[rank], scheme, **options)
-
-        self.optimizers = self.all(make)
-
-    def all(self, act: Callable[[int], Any]) -> list[Any]:
-        """`act(rank)` at the same time; raises what the first has raised."""
-        with ThreadPoolExecutor(len(self.sessions)) as pool:
-            return [f.result(PATIENCE) for f in [pool.submit(act, rank) for rank in range(len(self.sessions))]]
-
-    def train(self, steps: range) -> None:
-        """On inputs that are each rank's and step's own."""
-
-        def act(rank: int) -> None:
-            for step in steps:
-                inputs = torch.randn(8, 4, generator=torch.Generator().manual_seed(100 * rank + step))
-                self.optimizers[rank].zero_grad()
-                self.models[rank](inputs).square().sum().mul(0.01).backward()
-                self.optimizers[rank].step()
-
-        self.all(act)
-
-    def parameters(self) -> list[list[torch.Tensor]]:
-        return [[value.clone() for value in model.state_dict().values()] for model in self.models]
-
-
-def connect(agents: list[Agent], file: Path) -> Workers:
-    with ThreadPoolExecutor(len(agents)) as pool:
-        ranks = range(len(agents))
-        return Workers(list(pool.map(lambda rank: gradlane.torch.connect(file, rank, agents[rank].socket), ranks)))
 
 
 @pytest.fixture
