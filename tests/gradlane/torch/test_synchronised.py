@@ -304,6 +304,7 @@ def test_the_sessions_end_finishes_what_is_due(agents: list[Agent], tmp_path: Pa
     workers.synchronise()
     workers.train(range(1))
     workers.all(lambda rank: workers.sessions[rank].close())
+    assert all(type(model[2]._parameters) is dict for model in workers.models), "reading them would wait"
     first, second = workers.parameters()
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
     workers.models[0](torch.ones(1, 4)).sum().backward()
