@@ -3,6 +3,7 @@
 
 import contextlib
 import json
+import signal
 import socket
 import ssl
 import time
@@ -14,7 +15,7 @@ import pytest
 
 from gradlane import wire
 from gradlane.control import handshake
-from gradlane.control.listener import PARK_SECONDS
+from gradlane.control.listener import MAX_PENDING_OF_ONE, PARK_SECONDS
 from gradlane.control.security import Credentials
 from tests.support.agents import Agent, loopback, until
 from tests.support.members import Member, job_file
@@ -140,3 +141,22 @@ def test_who_is_refused_and_stays_keeps_no_connection(hosts: list[Agent]) -> Non
         began = time.monotonic()
         until(lambda: pending() == 0 and descriptors(pid) <= before)
         assert time.monotonic() - began < 10
+
+
+def test_calls_that_came_while_the_agent_was_busy_are_taken_one_by_one(hosts: list[Agent]) -> None:
+    """Not all that wait before anything else: as many descriptors, and as long a turn."""
+    process = hosts[0].process
+    before, most = descriptors(process.pid), 0
+    broken = hosts[0].status()["control"]["calls_broken"]
+    process.send_signal(signal.SIGSTOP)
+    try:
+        for _ in range(MAX_PENDING_OF_ONE * 4):
+            with connect(*loopback(2)) as plain:
+                plain.sendall(b"\n" * 4096)
+    finally:
+        process.send_signal(signal.SIGCONT)
+    deadline = time.monotonic() + 2
+    while time.monotonic() < deadline:
+        most = max(most, descriptors(process.pid) - before)
+    assert hosts[0].status()["control"]["calls_broken"] > broken
+    assert most <= 2 * MAX_PENDING_OF_ONE

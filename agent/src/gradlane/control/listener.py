@@ -99,6 +99,7 @@ class Listener:
             task = loop.create_task(self._take(sock, address))
             self._pending[task] = address
             task.add_done_callback(lambda task: self._pending.pop(task, None))
+            await asyncio.sleep(0)  # sock_accept takes what waits at once: all of a flood before anything else
 
     def _evict(self, task: asyncio.Task[None]) -> None:
         task.cancel()
