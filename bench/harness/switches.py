@@ -190,10 +190,11 @@ class Entries:
         return entities
 
     def senders(self, ports: Iterable[int]) -> list[Any]:
-        """Hosts at these ports that may send what `wires.frame` makes."""
+        """Hosts at these ports that may send what `wires.frame` makes, and ARP."""
         return [
-            self._entry("sources", self._exact(bytes([port]), SENDER_MAC, b"\xff\xff" + SENDER), "known", b"\0")
+            self._entry("sources", self._exact(bytes([port]), SENDER_MAC, source), "known", b"\0")
             for port in ports
+            for source in (b"\xff\xff" + SENDER, b"\0")
         ]
 
     def route(self, address: bytes, length: int, port: int) -> Any:

@@ -23,7 +23,7 @@ from finsy.proto import p4r
 
 from bench.harness import benchmark
 from bench.harness.switches import GRADLANE, Client, Entries, RunningSwitch
-from bench.harness.wires import HEADERS, Wires, compiled, frame
+from bench.harness.wires import HEADERS, SENDER_MAC, Wires, compiled, frame
 from bench.harness.worker import Worker
 from gradlane import wire
 from lab.report.console import make_console, present
@@ -64,7 +64,7 @@ def floods() -> dict[str, tuple[bytes, int]]:
     payload = _FRAME - HEADERS - wire.HEADER_BYTES
     header = wire.Header(kind=wire.Kind.DATA, job=1, source=0, message=0, token=0, length=payload)
     refused = bytes(gradient[:HEADERS]) + header.pack() + bytes(payload)
-    arp = bytes.fromhex("ffffffffffff0200000000010806").ljust(_FRAME, b"\0")
+    arp = (b"\xff" * 6 + SENDER_MAC + b"\x08\x06").ljust(_FRAME, b"\0")
     return {"punts": (arp, -1), "refused, one job": (refused, -1), "refused, many jobs": (refused, _job())}
 
 
@@ -97,7 +97,8 @@ class Setup:
             made = Entries()
             [digest] = GRADLANE.info().digests
             wanted = p4r.Entity(digest_entry=p4r.DigestEntry(digest_id=digest.preamble.id, config=_VIOLATION))
-            self._client.write(p4r.Update.INSERT, [wanted, *made.next_hops([2])])
+            senders = made.senders(range(1, _PORTS + 1))
+            self._client.write(p4r.Update.INSERT, [wanted, *senders, *made.next_hops([2])])
             routes = [made.route(bytes([11, *n.to_bytes(2, "big"), 0]), 24, 2) for n in range(self._entries)]
             self._client.write(p4r.Update.INSERT, routes)
             self._route = routes[len(routes) // 2]
