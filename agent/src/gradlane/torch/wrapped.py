@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """An optimizer around another one, whose parameters may lag behind: what others read of it is the inner one's."""
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
 
 
-class WrappedOptimizer(torch.optim.Optimizer):
+class WrappedOptimizer(torch.optim.Optimizer, ABC):
     """Learning rate schedulers, checkpoints and gradient scalers take it for the inner optimizer."""
 
     def __init__(self, model: torch.nn.Module, inner: torch.optim.Optimizer) -> None:
@@ -31,9 +32,9 @@ class WrappedOptimizer(torch.optim.Optimizer):
         """The parameters that the inner optimizer updates, in the order of the model."""
         return [p for p in self._names if p in self._group_of and p.requires_grad]
 
+    @abstractmethod
     def _settle(self) -> None:
         """Does all updates that are due."""
-        raise NotImplementedError
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:  # pyright: ignore[reportIncompatibleVariableOverride]
