@@ -281,7 +281,7 @@ def soak(options: argparse.Namespace, stack: ExitStack) -> Report:
         stack.enter_context(Worker("strangers", network.fabric.inside(host.name, argv), asked=False))
     frames = attacks(host, members[0], 1)
     disturbances = _disturbances(network, doomed, members[4])
-    # Every attack meets every disturbance, as their numbers have no common divisor.
+    # In the long run every attack meets every disturbance, as their numbers have no common divisor.
     for (attack, frame), (name, disturb) in zip(cycle(frames.items()), cycle(disturbances.items()), strict=False):
         window = Window(attack, name)
         with tenant.flood(window, frame):
