@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples with numpy of docs/python.md and docs/sync.md, each as a program of two processes."""
+"""The examples with numpy of docs/python.md and docs/sync/README.md, each as a program of two processes."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from tests.support.paths import DOCS
 
 EXAMPLES = [
     example
-    for page in ("python.md", "sync.md")
+    for page in ("python.md", "sync/README.md")
     for example in re.findall(r"^```python\n(import numpy.*?)^```", (DOCS / page).read_text(), flags=re.M | re.S)
 ]
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradlane.sync.generator import Generator
-from gradlane.sync.schedule import Group
+from gradlane.sync.schedule import Places
 from tests.support.effort import tries
 
 
@@ -16,7 +16,7 @@ class Workers:
         self.generator = Generator(size, members, slack)
         self.size, self.members, self.slack = size, members, slack
         self.steps = [0] * size
-        self.waits: list[Group | None] = [None] * size
+        self.waits: list[Places | None] = [None] * size
         self.pausing = [False] * size
         self.paused = [False] * size
         self.averaged = 0

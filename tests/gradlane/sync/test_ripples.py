@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from gradlane.sync import Ripples, Synchroniser
-from gradlane.sync.plan import Asked
 from tests.support.agents import Agent
 from tests.support.communicators import each, job_file, joined
 
@@ -77,6 +76,6 @@ def test_what_ripples_can_not_do_is_refused(hosts: list[Agent], tmp_path: Path) 
         each(ranks, refused)
     large: Any = SimpleNamespace(processes=1, rank=1, job=SimpleNamespace(workers=[None] * 30))
     with pytest.raises(ValueError, match=r"4495 groups of 30 hosts, and a job has 4035 .* fewer members than 3"):
-        Asked(Ripples(3), large, "sync")
+        Ripples(3).plan(large, "sync")
     with pytest.raises(ValueError, match="members are at least 2"):
         Ripples(members=1)

@@ -57,14 +57,14 @@ def test_a_layers_forward_runs_before_later_layers_have_been_averaged(pair: Work
         session.broadcast(list(model.parameters()))
         worker = Worker(session.connection, DsSync(), session.name("sync", list(model.parameters())))
         blocks = [worker.block(20, "float32") for _ in model]
-        group = worker.next()
-        assert group is not None
-        for number, block in enumerate(blocks):
+        exchanges = worker.next()
+        assert [block for block, _ in exchanges] == blocks
+        for number, (block, start) in enumerate(exchanges):
             if number:
                 assert forward[number - 1].wait(PATIENCE), f"layer {number - 1} waits for {number}"
             events.append(f"sent {number}")
             block.values[:] = 7
-            block.start(group).wait()
+            start().wait()
 
     with ThreadPoolExecutor(1) as pool:
         other = pool.submit(other_worker)

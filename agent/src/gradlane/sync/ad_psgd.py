@@ -5,12 +5,12 @@ import functools
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradlane.sync.schedule import Group, Schedule, random_pairs
-from gradlane.sync.scheme import Scheme, What
+from gradlane.sync.averaging import Averaging
+from gradlane.sync.schedule import Places, Schedule, random_pairs
 
 
 @dataclass(frozen=True)
-class AdPsgd(Scheme):
+class AdPsgd(Averaging):
     """x becomes (x + y) / 2 - rate * gradient(x), where y is the partner's x: the gradient does not wait for y.
 
     The pairs of a step are a perfect matching that all workers draw from the same `seed`, so there is no deadlock.
@@ -19,15 +19,14 @@ class AdPsgd(Scheme):
     one. It waits for one other, if that is late by more than it computes itself; of an odd number one rests.
     """
 
-    what: ClassVar[What] = What.PARAMETERS
     behind: ClassVar[bool] = True
     seed: int = 0
 
-    def group(self, step: int, place: int, size: int) -> Group | None:
+    def group(self, step: int, place: int, size: int) -> Places | None:
         """The pair of the step, or the worker alone."""
         return _schedule(self.seed, size).group(step, place)
 
-    def groups(self, place: int, size: int) -> list[Group]:
+    def groups(self, place: int, size: int) -> list[Places]:
         """All pairs that will be drawn."""
         return _schedule(self.seed, size).groups(place)
 

@@ -3,14 +3,13 @@
 
 import functools
 from dataclasses import dataclass
-from typing import ClassVar
 
-from gradlane.sync.schedule import SCHEDULES, Group, Schedule
-from gradlane.sync.scheme import Scheme, What
+from gradlane.sync.averaging import Averaging
+from gradlane.sync.schedule import SCHEDULES, Places, Schedule
 
 
 @dataclass(frozen=True)
-class DsSync(Scheme):
+class DsSync(Averaging):
     """Divide and shuffle. `schedule`: "grid" (rows and columns) or "pairs".
 
     Volume: in each step a worker sends and receives 2(g - 1)/g times its parameters in a group of g: once in pairs,
@@ -18,18 +17,17 @@ class DsSync(Scheme):
     others.
     """
 
-    what: ClassVar[What] = What.PARAMETERS
     schedule: str = "grid"
 
     def __post_init__(self) -> None:
         if self.schedule not in SCHEDULES:
             raise ValueError(f"no schedule {self.schedule!r}: there are {', '.join(SCHEDULES)}")
 
-    def group(self, step: int, place: int, size: int) -> Group | None:
+    def group(self, step: int, place: int, size: int) -> Places | None:
         """That of the schedule, in every step."""
         return _schedule(self.schedule, size).group(step, place)
 
-    def groups(self, place: int, size: int) -> list[Group]:
+    def groups(self, place: int, size: int) -> list[Places]:
         """All of the schedule."""
         return _schedule(self.schedule, size).groups(place)
 

@@ -5,7 +5,7 @@ from collections import deque
 
 import numpy as np
 
-from gradlane.sync.schedule import Group
+from gradlane.sync.schedule import Places
 
 
 class Generator:
@@ -20,12 +20,12 @@ class Generator:
         out: it comes into a group when it asks itself, and so keeps nobody waiting."""
         self._members = members
         self._slack = slack
-        self._buffers: list[deque[Group]] = [deque() for _ in range(size)]
+        self._buffers: list[deque[Places]] = [deque() for _ in range(size)]
         self._steps = [0] * size
         self._paused = [False] * size
         self._random = np.random.default_rng(size)
 
-    def ask(self, worker: int, step: int) -> Group:
+    def ask(self, worker: int, step: int) -> Places:
         """The group of a worker that has done its local step number `step`; itself alone if nobody is there."""
         self._paused[worker] = False
         self._steps[worker] = step
@@ -33,7 +33,7 @@ class Generator:
             self._divide(worker)
         return self._buffers[worker].popleft()
 
-    def pause(self, worker: int) -> Group | None:
+    def pause(self, worker: int) -> Places | None:
         """The next group that has been decided for a worker that takes no steps; None: it gets no others until it asks
         again."""
         self._paused[worker] = True

@@ -2,16 +2,15 @@
 """Local SGD (arXiv 1805.09767) and DiLoCo (arXiv 2311.08105): many local steps, then one of all workers."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from gradlane.sync.schedule import Group
-from gradlane.sync.scheme import Array, Scheme, State, What
+from gradlane.sync.block import Array, State
+from gradlane.sync.outer import Outer
 
 
 @dataclass(frozen=True)
-class LocalSgd(Scheme):
+class LocalSgd(Outer):
     """After `every` local steps, the mean of what all workers have changed is a gradient for an outer optimizer.
 
     It is SGD with Nesterov momentum: with a rate of 1 and no momentum the parameters become the workers' mean (local
@@ -21,7 +20,6 @@ class LocalSgd(Scheme):
     tolerance of loss, as floats of `transport.wire`. Only that step waits, for all others.
     """
 
-    what: ClassVar[What] = What.CHANGES
     every: int
     outer_rate: float = 1.0
     outer_momentum: float = 0.0
@@ -30,9 +28,9 @@ class LocalSgd(Scheme):
         if self.every < 1 or self.outer_rate <= 0 or not 0 <= self.outer_momentum < 1:
             raise ValueError(f"{self}: every is at least 1, outer_rate above 0, outer_momentum in [0, 1)")
 
-    def group(self, step: int, place: int, size: int) -> Group | None:
-        """All, at the end of a round."""
-        return None if (step + 1) % self.every else tuple(range(size))
+    def ends(self, step: int) -> bool:
+        """At the end of a round."""
+        return (step + 1) % self.every == 0
 
     def state(self, values: Array) -> State:
         """Where the round began, at all workers alike, and the outer optimizer's momentum."""

@@ -4,8 +4,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradlane.sync.schedule import Group
-from gradlane.sync.scheme import Scheme, What
+from gradlane.client.connection import Connection
+from gradlane.sync.asked import Asked
+from gradlane.sync.scheme import Scheme
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,6 @@ class Ripples(Scheme):
     and two messages of a few bytes from and to rank 0. It waits for g - 1 others.
     """
 
-    what: ClassVar[What] = What.PARAMETERS
     lockstep: ClassVar[bool] = False
     members: int = 3
     slack: int = 2
@@ -27,6 +27,6 @@ class Ripples(Scheme):
         if self.members < 2 or self.slack < 0:
             raise ValueError(f"{self}: members are at least 2, slack at least 0")
 
-    def group(self, step: int, place: int, size: int) -> Group | None:
-        """Nobody knows it before."""
-        raise NotImplementedError("the generator decides on groups")
+    def plan(self, connection: Connection, name: str) -> Asked:
+        """See Scheme."""
+        return Asked(connection, name, self.members, self.slack)

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-Group = tuple[int, ...]
-Partition = tuple[Group, ...]  # disjoint groups that cover all workers, each ascending
+Places = tuple[int, ...]  # of workers, ascending
+Partition = tuple[Places, ...]  # disjoint groups that cover all workers
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,11 @@ class Schedule:
     size: int
     partitions: tuple[Partition, ...]
 
-    def group(self, step: int, worker: int) -> Group:
+    def group(self, step: int, worker: int) -> Places:
         """With whom a worker averages in a step; alone with itself where it has no partner."""
         return self._groups[step % len(self.partitions)][worker]
 
-    def groups(self, worker: int) -> list[Group]:
+    def groups(self, worker: int) -> list[Places]:
         """Every group that a worker is ever in, without that of itself alone."""
         found = {groups[worker] for groups in self._groups}
         return sorted(group for group in found if len(group) > 1)
@@ -45,7 +45,7 @@ class Schedule:
         raise ValueError("some workers never hear of one another")
 
     @cached_property
-    def _groups(self) -> list[dict[int, Group]]:
+    def _groups(self) -> list[dict[int, Places]]:
         return [{worker: group for group in partition for worker in group} for partition in self.partitions]
 
 

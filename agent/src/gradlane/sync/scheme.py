@@ -1,58 +1,71 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a scheme of synchronisation is."""
+"""What a scheme of synchronisation is, and one worker's part in it."""
 
 from abc import ABC, abstractmethod
-from enum import Enum
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar
 
-import numpy.typing as npt
+from gradlane.client.connection import Connection, Group
+from gradlane.client.gradient import Layers
+from gradlane.client.handle import Handle
+from gradlane.sync.block import Block
+from gradlane.sync.schedule import Places
 
-from gradlane.sync.schedule import Group
+Exchange = tuple[Block, Callable[[], Handle]]  # what starts once the block's values are filled
 
-Array = npt.NDArray[Any]
-State = dict[str, Array]
-
-
-class What(Enum):
-    """What workers average after a local step."""
-
-    PARAMETERS = 1  # of a group, exactly: a lost part of an average could not be made up for later
-    # By how much they have changed since the last time, of all workers. It is a gradient of several steps, so the job's
-    # tolerance of loss holds, and error feedback makes up for what was lost.
-    CHANGES = 2
+_LABEL = "gradlane.sync"  # groups of these are no other part of the program's
 
 
 class Scheme(ABC):
     """Which workers exchange what, when, and how it is mixed in. All workers of a job have an equal one.
 
     A worker is a host, by its place among the job's hosts: the processes of one host are always in the same group. A
-    scheme is a frozen dataclass; what changes during the training is in the `state` of each array of parameters.
+    scheme is a frozen dataclass of one kind: `Averaging` (averaging.py), `Outer` (outer.py), or one of its own. What
+    changes during the training is in its plan, and in the blocks that this makes.
     """
 
-    what: ClassVar[What]
     # Whether the next gradient is computed meanwhile, of the parameters before the exchange.
     behind: ClassVar[bool] = False
     lockstep: ClassVar[bool] = True  # all workers take equally many steps
 
     @abstractmethod
-    def group(self, step: int, place: int, size: int) -> Group | None:
-        """With whom the worker at `place` of `size` averages after its local step number `step`, from 0: places,
-        ascending, itself among them; None: nobody. All members of a group name the same one. CHANGES are everyone's."""
+    def plan(self, connection: Connection, name: str) -> "Plan":
+        """A worker's part in it. `name`: another one for each model. Raises ValueError for a job that it can't be
+        followed in; AgentError."""
 
-    def groups(self, place: int, size: int) -> list[Group]:
-        """Groups in which the worker will average parameters, so that they are made before the training begins."""
+
+class Plan(ABC):
+    """One worker's part in a scheme, as long as a training runs. Not thread-safe."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._place = connection.rank
+        self._size = len(connection.job.workers)
+
+    def block(self, name: str, count: int, dtype: str, layers: Layers, plain: bool) -> Block:
+        """Memory for `count` values, see `Worker.block`. `name`: of this one alone in the job. Raises AgentError."""
+        return Block(self._connection, count, dtype, plain)
+
+    @abstractmethod
+    def next(self, step: int, blocks: Sequence[Block]) -> list[Exchange]:
+        """What is exchanged after the worker's local step number `step`, from 0. Raises AgentError."""
+
+    def pause(self, blocks: Sequence[Block]) -> list[Exchange]:
+        """What others expect of this worker before it takes no step for a while; empty: nothing more. Raises
+        AgentError."""
         return []
 
-    def state(self, values: Array) -> State:
-        """What the scheme keeps beside an array of parameters, which begins with `values`; saved in checkpoints."""
-        return {}
+    def close(self, blocks: Sequence[Block]) -> None:
+        """The worker takes no step any more. Raises AgentError."""
+        for block in blocks:
+            block.close()
 
-    def change(self, values: Array, state: State) -> Array:
-        """What is exchanged as CHANGES, in a new array."""
-        raise NotImplementedError
+    def group(self, places: Places) -> Group:
+        """All processes of the hosts at these places. Raises AgentError."""
+        processes = self._connection.processes
+        ranks = [place * processes + process for place in places for process in range(processes)]
+        return self._connection.group(ranks, _LABEL)
 
-    def mix(self, values: Array, average: Array, state: State) -> None:
-        """Turns a worker's values into those that it goes on with, in place. `average`: of what was exchanged; of
-        PARAMETERS it is `values` itself."""
-        if average is not values:
-            values[:] = average
+    def everyone(self) -> Group:
+        """All processes of the job. Raises AgentError."""
+        return self.group(tuple(range(self._size)))

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from gradlane.client.communicator import Communicator
-from gradlane.client.connection import Group
 from gradlane.client.handle import Handle
-from gradlane.sync.block import Block
-from gradlane.sync.scheme import Array, Scheme
+from gradlane.sync.block import Array, Block
+from gradlane.sync.scheme import Exchange, Scheme
 from gradlane.sync.schemes import scheme_of
 from gradlane.sync.worker import Worker
 
@@ -40,15 +39,15 @@ class Synchroniser:
             communicator.broadcast(array)
         self._arrays = list(arrays)
         self._worker = Worker(communicator.connection, scheme_of(communicator.connection.job, scheme), name)
-        self._parts: list[tuple[Block, list[Array]]] = []
-        self._due: list[tuple[Handle, Array]] = []  # of each part: the exchange in flight, and what was sent
+        self._parts: dict[Block, list[Array]] = {}
+        self._due: list[tuple[Block, Handle, Array]] = []  # exchanges in flight, and what was sent
         for dtype in ("float32", "float64"):
             members = [array for array in arrays if array.size and _travels_as(array) == dtype]
             if members:
                 block = self._worker.block(sum(array.size for array in members), dtype)
-                self._parts.append((block, members))
-        self._fill()
-        for block, _ in self._parts:
+                self._parts[block] = members
+        for block in self._parts:
+            self._fill(block)
             block.begin()
 
     @property
@@ -64,38 +63,38 @@ class Synchroniser:
         """
         self._exchange(self._worker.next())
 
-    def _exchange(self, group: Group | None) -> None:
+    def _exchange(self, exchanges: Sequence[Exchange]) -> None:
         self.settle()
-        if group is None:
-            return
-        self._fill()
-        for block, _ in self._parts:
+        for block, start in exchanges:
+            self._fill(block)
             sent = block.values.copy() if self.scheme.behind else block.values
-            self._due.append((block.start(group), sent))
+            self._due.append((block, start(), sent))
         if not self.scheme.behind:
             self.settle()
 
     def settle(self) -> None:
         """Waits for the exchange in flight, and brings its result to the arrays. Raises AgentError."""
         due, self._due = self._due, []
-        for (handle, sent), (block, arrays) in zip(due, self._parts, strict=False):
+        for block, handle, sent in due:
             handle.wait()
             block.finish()
             if self.scheme.behind:  # the arrays have changed since
+                arrays = self._parts[block]
                 for array, change in zip(arrays, _cut(block.values - sent, arrays), strict=True):
                     array[...] += change.astype(array.dtype)
             else:
-                self._take(block, arrays)
+                self._take(block)
 
     def average(self) -> None:
         """Gives all processes the exact mean of their parameters: for one checkpoint, an evaluation, or the end. All
         call it. Raises AgentError."""
         self._pause()
-        self._fill()
-        for handle in [block.average(self._worker.everyone()) for block, _ in self._parts]:
+        for block in self._parts:
+            self._fill(block)
+        for handle in [block.average(self._worker.everyone()) for block in self._parts]:
             handle.wait()
-        for block, arrays in self._parts:
-            self._take(block, arrays)
+        for block in self._parts:
+            self._take(block)
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint needs beside the arrays: the step, and arrays of the scheme's own. It settles, so save the
@@ -116,16 +115,17 @@ class Synchroniser:
     def _pause(self) -> None:
         """Does what others expect of this worker before it waits for all, or ends."""
         self.settle()
-        while (group := self._worker.pause()) is not None:
-            self._exchange(group)
+        while exchanges := self._worker.pause():
+            self._exchange(exchanges)
             self.settle()
 
-    def _fill(self) -> None:
-        for block, arrays in self._parts:
-            for array, part in zip(arrays, _cut(block.values, arrays), strict=True):
-                part[:] = array
+    def _fill(self, block: Block) -> None:
+        arrays = self._parts[block]
+        for array, part in zip(arrays, _cut(block.values, arrays), strict=True):
+            part[:] = array
 
-    def _take(self, block: Block, arrays: Sequence[Array]) -> None:
+    def _take(self, block: Block) -> None:
+        arrays = self._parts[block]
         for array, part in zip(arrays, _cut(block.values, arrays), strict=True):
             array[...] = part
 

@@ -8,11 +8,8 @@ import numpy as np
 
 from gradlane.client.connection import Connection, Group
 from gradlane.client.gradient import Layers
-from gradlane.sync.block import OWED, Block
-from gradlane.sync.plan import plan_of
-from gradlane.sync.scheme import Scheme, State, What
-
-_LABEL = "gradlane.sync"  # groups of these are no other part of the program's
+from gradlane.sync.block import Block, State
+from gradlane.sync.scheme import Exchange, Scheme
 
 
 class Worker:
@@ -24,44 +21,41 @@ class Worker:
         self.step = 0
         self._connection = connection
         self._name = name
-        self._hosts = len(connection.job.workers)
         self._blocks: list[Block] = []
         self._agreed = False
-        self._plan = plan_of(scheme, connection, name)
-        for group in scheme.groups(connection.rank, self._hosts):
-            self._group(group)
+        self._plan = scheme.plan(connection, name)
 
     def block(self, count: int, dtype: str, layers: Layers = 0, plain: bool = False) -> Block:
         """For `count` values of type `dtype`, "float32" or "float64".
 
-        `layers`: as in Communicator.all_reduce. `plain`: they are averaged exactly with the others, but the scheme does
-        not mix them. Raises AgentError.
+        `layers`: as in Communicator.all_reduce. `plain`: they are no parameters, but go along with them. Raises
+        AgentError.
         """
-        lossy = self.scheme.what is What.CHANGES and not plain
-        name = f"{self._name}.{len(self._blocks)}.{count}.{dtype}" if lossy else None
-        block = Block(self._connection, None if plain else self.scheme, name, count, dtype, layers)
+        name = f"{self._name}.{len(self._blocks)}.{count}.{dtype}"
+        block = self._plan.block(name, count, dtype, layers, plain)
         self._blocks.append(block)
         return block
 
-    def next(self) -> Group | None:
-        """Counts a local step. Returns with whom each block is to `start` an exchange then; None: with nobody.
+    def next(self) -> list[Exchange]:
+        """Counts a local step. Returns which blocks are exchanged then, in the order in which they were made: fill each
+        and start it, wait for the handle, and `finish` it.
 
         Raises ValueError if the workers follow different schemes, or are at different steps; AgentError.
         """
         if not self._agreed:
             self._agree()
-        places = self._plan.group(self.step)
+        exchanges = self._plan.next(self.step, self._blocks)
         self.step += 1
-        return self._several(places)
+        return exchanges
 
-    def pause(self) -> Group | None:
-        """Between steps: with whom each block is to `start` an exchange that has been decided already, again and again
-        until it is None. Then others may wait for this worker in vain until it goes on with `next`."""
-        return self._several(self._plan.pause())
+    def pause(self) -> list[Exchange]:
+        """Between steps: exchanges that have been decided already, again and again until there is none. Then others
+        may wait for this worker in vain until it goes on with `next`. Raises AgentError."""
+        return self._plan.pause(self._blocks)
 
     def everyone(self) -> Group:
         """All processes of the job, for `Block.average`."""
-        return self._group(tuple(range(self._hosts)))
+        return self._plan.everyone()
 
     def state_dict(self) -> dict[str, Any]:
         """The step, and for each type of values what the scheme keeps beside all blocks of it, one after the other.
@@ -84,7 +78,7 @@ class Worker:
             blocks = self._of(dtype)
             count = sum(block.values.size for block in blocks)
             expected = set(blocks[0].state)
-            if set(saved) - {OWED} != expected or any(array.shape != (count,) for array in saved.values()):
+            if not expected <= set(saved) or any(array.shape != (count,) for array in saved.values()):
                 shapes = {name: array.shape for name, array in saved.items()}
                 raise ValueError(f"this state has {shapes} of {dtype}: here are {count} values with {sorted(expected)}")
         for dtype in self._dtypes():
@@ -98,9 +92,7 @@ class Worker:
 
     def close(self) -> None:
         """Gives the memory back; nothing may be in flight, and all that was decided is done. Raises AgentError."""
-        self._plan.close()
-        for block in self._blocks:
-            block.close()
+        self._plan.close(self._blocks)
         self._blocks = []
 
     def _dtypes(self) -> list[str]:
@@ -108,16 +100,6 @@ class Worker:
 
     def _of(self, dtype: str) -> list[Block]:
         return [block for block in self._blocks if block.dtype == dtype and not block.plain]
-
-    def _several(self, places: tuple[int, ...] | None) -> Group | None:
-        group = None if places is None else self._group(places)
-        return group if group is not None and len(group.ranks) > 1 else None
-
-    def _group(self, places: tuple[int, ...]) -> Group:
-        """All processes of the hosts at these places."""
-        processes = self._connection.processes
-        ranks = [place * processes + process for place in places for process in range(processes)]
-        return self._connection.group(ranks, _LABEL)
 
     def _agree(self) -> None:
         """Once, and after a state was loaded: workers that differ would wait for one another in vain."""

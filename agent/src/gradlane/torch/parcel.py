@@ -47,11 +47,11 @@ class Parcel:
             part.copy_(tensor)
         self.block.begin()
 
-    def start(self, group: Group) -> Operation:
-        """Starts what a step exchanges; nothing may be due. Raises AgentError."""
+    def start(self, exchange: Callable[[], Handle]) -> Operation:
+        """Starts an exchange of the block once it has the tensors' values; nothing may be due. Raises AgentError."""
         if self._moving:
             self._sent = torch.cat([tensor.flatten().to(self._memory) for tensor, _ in self._pieces()])
-        self.due = self._run(lambda: self.block.start(group))
+        self.due = self._run(exchange)
         return self.due
 
     def settle(self) -> None:

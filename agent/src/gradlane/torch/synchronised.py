@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from gradlane.client.connection import Group
-from gradlane.sync.scheme import Scheme
+from gradlane.sync.block import Block
+from gradlane.sync.scheme import Exchange, Scheme
 from gradlane.sync.schemes import scheme_of
 from gradlane.sync.worker import Worker
 from gradlane.torch import uses
@@ -53,20 +53,20 @@ class SynchronisedOptimizer(WrappedOptimizer):
         self._model = model
         self._session = session
         self._worker = Worker(session.connection, chosen, session.name("sync", parameters))
-        self._parcels: list[Parcel] = []
+        self._parcels: dict[Block, Parcel] = {}
         self._parcel_of: dict[torch.Tensor, Parcel] = {}
         for members in neighbours(parameters, bucket_bytes):
             parcel = self._parcel(members, staging)
-            self._parcels.append(parcel)
+            self._parcels[parcel.block] = parcel
             self._parcel_of.update(dict.fromkeys(members, parcel))
         self._buffers: Parcel | None = None
         count = sum(buffer.numel() for buffer in self._statistics())
         if average_buffers and count:
             block = self._worker.block(count, "float32", plain=True)
             self._buffers = Parcel(block, self._statistics, staging, moving=chosen.behind)
-            self._parcels.append(self._buffers)
+            self._parcels[block] = self._buffers
         with torch.no_grad():
-            for parcel in self._parcels:
+            for parcel in self._parcels.values():
                 parcel.begin()
         self._ends: list[Callable[[], None]] = [
             parameter.register_post_accumulate_grad_hook(self._accumulated).remove for parameter in parameters
@@ -90,9 +90,7 @@ class SynchronisedOptimizer(WrappedOptimizer):
             raise RuntimeError("this optimizer was closed: go on with the inner one, or call synchronise() again")
         self._settle()  # layers that this step did not use
         result = self._local_step(closure)
-        group = self._worker.next()
-        if group is not None:
-            self._exchange(group)
+        self._exchange(self._worker.next())
         return result
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -113,7 +111,7 @@ class SynchronisedOptimizer(WrappedOptimizer):
         at the end. All workers call it. Raises gradlane.AgentError."""
         self._pause()
         with torch.no_grad():
-            for parcel in self._parcels:
+            for parcel in self._parcels.values():
                 parcel.average(self._worker.everyone())
 
     def state_dict(self) -> dict[str, Any]:
@@ -139,18 +137,18 @@ class SynchronisedOptimizer(WrappedOptimizer):
         while self._ends:
             self._ends.pop()()
         self._worker.close()
-        self._parcels = []
+        self._parcels = {}
 
-    def _exchange(self, group: Group) -> None:
+    def _exchange(self, exchanges: Sequence[Exchange]) -> None:
         with torch.no_grad():
-            for parcel in self._parcels:  # the front layers first, which the next forward pass needs first
-                self._session.timed(parcel.start(group))
+            for block, start in exchanges:  # the front layers first, which the next forward pass needs first
+                self._session.timed(self._parcels[block].start(start))
 
     def _pause(self) -> None:
         """Does what others expect of this worker before it waits for all, or ends."""
         self._settle()
-        while (group := self._worker.pause()) is not None:
-            self._exchange(group)
+        while exchanges := self._worker.pause():
+            self._exchange(exchanges)
             self._settle()
 
     def _local_step(self, closure: Any) -> Any:
@@ -197,7 +195,7 @@ class SynchronisedOptimizer(WrappedOptimizer):
             self._deliver(self._buffers)
 
     def _settle(self) -> None:
-        for parcel in self._parcels:
+        for parcel in self._parcels.values():
             self._deliver(parcel)
 
     def _deliver(self, parcel: Parcel | None) -> None:

@@ -1,51 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a worker finds out about its next group: from the scheme itself, or from a generator at rank 0."""
+"""Groups that average parameters, as a generator at rank 0 decides while the training runs."""
 
 import math
 import threading
 import zlib
+from collections.abc import Sequence
 
 from gradlane._core import lib
 from gradlane.client.connection import Connection
 from gradlane.client.handle import Handle
 from gradlane.errors import AgentError
+from gradlane.sync.averaging import InGroups
+from gradlane.sync.block import Array, Block
 from gradlane.sync.generator import Generator
-from gradlane.sync.ripples import Ripples
-from gradlane.sync.schedule import Group
-from gradlane.sync.scheme import Array, Scheme
+from gradlane.sync.schedule import Places
+from gradlane.sync.scheme import Exchange
 
 _ASK, _PAUSE, _LEAVE = range(3)
 
 
-class Fixed:
-    """Groups that each worker knows by itself."""
-
-    def __init__(self, scheme: Scheme, place: int, size: int) -> None:
-        self._scheme, self._place, self._size = scheme, place, size
-
-    def group(self, step: int) -> Group | None:
-        """That of a step."""
-        return self._scheme.group(step, self._place, self._size)
-
-    def pause(self) -> Group | None:
-        """A group that has been decided already, and waits for this worker; None: there is none."""
-        return None
-
-    def close(self) -> None:
-        """The worker takes no step any more."""
-
-
-class Asked:
+class Asked(InGroups):
     """Groups of a generator in the process of rank 0, which the others ask with messages."""
 
-    def __init__(self, scheme: Ripples, connection: Connection, name: str) -> None:
-        """Raises ValueError if the job has several processes on a host, or too many hosts; AgentError."""
+    def __init__(self, connection: Connection, name: str, members: int, slack: int) -> None:
+        """`members`, `slack`: see Generator. Raises ValueError if the job has several processes on a host, or too many
+        hosts; AgentError."""
         if connection.processes > 1:
             raise ValueError("ripples needs jobs with one process on each host (worker.processes)")
-        self._connection = connection
-        self._place = connection.rank
-        self._size = len(connection.job.workers)
-        self._members = min(scheme.members, self._size)
+        super().__init__(connection)
+        self._members = min(members, self._size)
         groups = sum(math.comb(self._size, members) for members in range(2, self._members + 1))
         others = 2 * self._size + 1  # a pair to and from rank 0, and all
         if groups + others > int(lib.GL_MAX_GROUPS):
@@ -57,21 +40,22 @@ class Asked:
         self._lock = threading.Lock()
         self._left = threading.Semaphore(0)
         self._replies: dict[int, Handle] = {}
-        self._generator = Generator(self._size, self._members, scheme.slack) if self._place == 0 else None
+        self._generator = Generator(self._size, self._members, slack) if self._place == 0 else None
         if self._generator is not None:
             for worker in range(1, self._size):
                 self._listen(worker, connection.empty(2, "int64"))
 
-    def group(self, step: int) -> Group | None:
-        """What the generator has decided for this worker. Raises AgentError."""
-        return self._ask(_ASK, step)
+    def next(self, step: int, blocks: Sequence[Block]) -> list[Exchange]:
+        """See Plan."""
+        return self.among(self._ask(_ASK, step), blocks)
 
-    def pause(self) -> Group | None:
-        """See Fixed."""
-        return self._ask(_PAUSE, 0)
+    def pause(self, blocks: Sequence[Block]) -> list[Exchange]:
+        """See Plan: groups that have been decided already."""
+        return self.among(self._ask(_PAUSE, 0), blocks)
 
-    def close(self) -> None:
+    def close(self, blocks: Sequence[Block]) -> None:
         """At rank 0 it returns when all have called it."""
+        super().close(blocks)
         if self._generator is None:
             self._send([_LEAVE, 0], 0).wait()
             return
@@ -79,7 +63,7 @@ class Asked:
             self._left.acquire()
             self._connection.link.check()
 
-    def _ask(self, what: int, step: int) -> Group | None:
+    def _ask(self, what: int, step: int) -> Places | None:
         if self._generator is not None:
             return self._decide(0, what, step)
         reply = self._connection.empty(1 + self._members, "int64")
@@ -88,7 +72,7 @@ class Asked:
         answered.wait()
         return tuple(reply[1 : 1 + reply[0]].tolist()) or None
 
-    def _decide(self, worker: int, what: int, step: int) -> Group | None:
+    def _decide(self, worker: int, what: int, step: int) -> Places | None:
         assert self._generator is not None
         with self._lock:
             return self._generator.ask(worker, step) if what == _ASK else self._generator.pause(worker)
@@ -115,13 +99,3 @@ class Asked:
 
         handle = self._connection.collective("receive", None, question, root=worker, tag=self._tag)
         handle.add_done_callback(answer)
-
-
-Plan = Fixed | Asked
-
-
-def plan_of(scheme: Scheme, connection: Connection, name: str) -> Plan:
-    """Raises ValueError, AgentError."""
-    if isinstance(scheme, Ripples):
-        return Asked(scheme, connection, name)
-    return Fixed(scheme, connection.rank, len(connection.job.workers))

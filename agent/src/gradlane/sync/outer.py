@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Schemes in which all workers average what they have changed, as the gradient of an outer optimizer's step."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from gradlane.client.connection import Connection
+from gradlane.client.gradient import Gradient, Layers, convert
+from gradlane.client.handle import Handle
+from gradlane.job import elements
+from gradlane.sync.block import Array, Block, State
+from gradlane.sync.scheme import Exchange, Plan, Scheme
+
+OWED = "owed"  # in a saved state: what was lost of earlier changes
+
+
+class Outer(Scheme):
+    """What is exchanged is a gradient of several steps: the job's tolerance of loss holds for it, and error feedback
+    makes up for what was lost."""
+
+    @abstractmethod
+    def ends(self, step: int) -> bool:
+        """Whether the local step number `step`, from 0, is followed by an outer one."""
+
+    @abstractmethod
+    def state(self, values: Array) -> State:
+        """What is kept beside an array of parameters, which begins with `values`; saved in checkpoints."""
+
+    @abstractmethod
+    def change(self, values: Array, state: State) -> Array:
+        """What is averaged, in a new array."""
+
+    @abstractmethod
+    def mix(self, values: Array, average: Array, state: State) -> None:
+        """The outer step: turns a worker's values into those that it goes on with, in place."""
+
+    def plan(self, connection: Connection, name: str) -> "Rounds":
+        """See Scheme."""
+        return Rounds(self, connection)
+
+
+class Rounds(Plan):
+    """Several local steps, then one of all."""
+
+    def __init__(self, scheme: Outer, connection: Connection) -> None:
+        super().__init__(connection)
+        self._scheme = scheme
+
+    def block(self, name: str, count: int, dtype: str, layers: Layers, plain: bool) -> Block:
+        """See Plan."""
+        if plain:
+            return Block(self._connection, count, dtype, plain)
+        return Changes(self._connection, self._scheme, name, count, dtype, layers)
+
+    def next(self, step: int, blocks: Sequence[Block]) -> list[Exchange]:
+        """See Plan."""
+        if not self._scheme.ends(step):
+            return []
+        group = self.everyone()
+        return [
+            (block, block.start if isinstance(block, Changes) else partial(block.average, group)) for block in blocks
+        ]
+
+
+class Changes(Block):
+    """Parameters of which the changes travel, under a gradient's name."""
+
+    def __init__(
+        self, connection: Connection, scheme: Outer, name: str, count: int, dtype: str, layers: Layers
+    ) -> None:
+        super().__init__(connection, count, dtype)
+        self._scheme = scheme
+        self._gradient = Gradient(connection, name, (count,), np.dtype(dtype), "mean", layers)
+
+    def begin(self) -> None:
+        """See Block."""
+        self.state = self._scheme.state(self.values)
+
+    def start(self) -> Handle:
+        """Starts the average of all workers' changes. Raises AgentError."""
+        self._gradient.take_in(self._scheme.change(self.values, self.state))
+        return self._gradient.tensor.submit()
+
+    def finish(self) -> None:
+        """See Block."""
+        average = self._gradient.give_out(np.empty_like(self.values))
+        self._scheme.mix(self.values, average, self.state)
+
+    def saved(self) -> State:
+        """With what the network owes to later changes of this host."""
+        state = super().saved()
+        if self._connection.process == 0:
+            state[OWED] = np.empty_like(self.values)
+            own, wire = self._types()
+            convert(state[OWED], own, self._gradient.tensor.residual(), wire)
+        return state
+
+    def restore(self, state: State) -> None:
+        """See Block."""
+        super().restore(state)
+        if OWED in state:
+            residual = np.empty_like(self._gradient.tensor.result)
+            own, wire = self._types()
+            convert(residual, wire, state[OWED], own)
+            self._gradient.tensor.load_residual(residual)
+
+    def close(self) -> None:
+        """See Block."""
+        self._gradient.tensor.close()
+
+    def _types(self) -> tuple[int, int]:
+        return elements.CODES[self.dtype], elements.CODES[self._gradient.tensor.dtype]
