@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What training without the barrier brings: DistributedDataParallel, with the hook and without, against overlap().
+"""What training without the barrier brings: DistributedDataParallel, with the hook and without, DeAR, and overlap().
 
 Each host is a network namespace behind a port of limited rate. The model is a few wide linear layers whose computation
 is a pause, as long as an accelerator might take: so hosts that share a machine's cores take no time from one another.
@@ -26,6 +26,7 @@ from lab.report.tables import TextTable
 
 METHODS = {
     "gloo": "DDP, Gloo",
+    "dear": "DeAR, Gloo",
     "hook": "DDP, the hook",
     "reversed": "overlap(), last layer first",
     "overlap": "overlap()",

@@ -19,6 +19,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import gradlane.torch
+from bench.agent.dear import Dear
 from bench.harness.worker import serve
 
 _PORT = 29401
@@ -69,14 +70,15 @@ class Worker:
         self._rank, self._job, self._socket = rank, job, socket
 
     def measure(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Trains a new model. Methods: "gloo", "hook", "overlap", and "reversed": overlap with the last layer first."""
+        """Trains a new model. Methods: "gloo" and "hook" of DistributedDataParallel, "dear", "overlap", and "reversed":
+        overlap with the last layer first."""
         torch.manual_seed(1)
         shape = request["width"], request["forward"], request["backward"]
         layers = [_Layer(*shape) for _ in range(request["layers"])]
         model = nn.Sequential(*layers)
-        optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+        optimizer: torch.optim.Optimizer | Dear = _sgd(list(model.parameters()))
         method, session, parallel = request["method"], None, model
-        if method != "gloo":
+        if method not in ("gloo", "dear"):
             session = gradlane.torch.connect(self._job, self._rank, self._socket)
             # The order of the parameters numbers the layers.
             parameters = list(model.parameters())
@@ -88,16 +90,24 @@ class Worker:
                 parallel.register_comm_hook(session, gradlane.torch.allreduce_hook)
         elif session is not None:
             optimizer = gradlane.torch.overlap(model, optimizer, session)
+        else:
+            optimizer = Dear(model, _sgd)
         answer = _train(parallel, layers, optimizer, request["steps"])
+        if isinstance(optimizer, Dear):
+            optimizer.close()
         if session is not None:
             session.close()
         return answer
 
 
+def _sgd(parameters: list[nn.Parameter]) -> torch.optim.SGD:
+    return torch.optim.SGD(parameters, lr=1e-3)
+
+
 def _train(
     model: nn.Module,
     layers: list[_Layer],
-    optimizer: torch.optim.Optimizer,
+    optimizer: torch.optim.Optimizer | Dear,
     steps: int,
 ) -> dict[str, Any]:
     inputs = torch.randn(_BATCH, layers[0].linear.in_features)
