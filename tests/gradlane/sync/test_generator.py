@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The group generator: a model of workers that ask, wait and pause at any time, and what each rule is good for."""
 
+import heapq
+
+import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +17,8 @@ class Workers:
     """Each computes, asks, waits in its group until all members have come, and computes again; or pauses."""
 
     def __init__(self, size: int, members: int, slack: int) -> None:
-        self.generator = Generator(size, members, slack)
+        self.now = 0.0
+        self.generator = Generator(size, members, slack, lambda: self.now)
         self.size, self.members, self.slack = size, members, slack
         self.steps = [0] * size
         self.waits: list[Places | None] = [None] * size
@@ -57,6 +62,7 @@ def test_whoever_is_slow_or_stops_no_worker_waits_for_ever(data: st.DataObject) 
         worker = data.draw(st.sampled_from(able))
         if data.draw(st.integers(0, 9)) == 0:
             workers.pausing[worker] = True
+        workers.now += data.draw(st.floats(0, 5))
         workers.go(worker)
     # Then all pause; each question is answered, in whatever order, until nobody has anything left to do.
     workers.pausing = [True] * size
@@ -101,3 +107,23 @@ def test_who_pauses_gets_what_was_decided_and_no_more() -> None:
     assert generator.ask(0, 1) == (0,)
     assert generator.ask(1, 1) == (0, 1)
     assert generator.ask(0, 2) == (0, 1)
+
+
+@pytest.mark.parametrize("size", [4, 8, 16])
+@pytest.mark.parametrize("members", [2, 3])
+@pytest.mark.parametrize("slow", [1, 2, 5])
+def test_a_slow_worker_holds_up_nobody(size: int, members: int, slow: int) -> None:
+    """An exchange takes no time here; each computes for about 1, by chance, the last one `slow` times as long."""
+    workers, random, steps = Workers(size, members, 2), np.random.default_rng(size), 200
+    alone = [1.0] * (size - 1) + [float(slow)]
+    asks = [(alone[worker], worker) for worker in range(size)]
+    while workers.now < steps:
+        workers.now, worker = heapq.heappop(asks)
+        waited = [other for other in range(size) if workers.waits[other] is not None]
+        workers.go(worker)
+        for other in {worker, *waited}:
+            if workers.waits[other] is None:
+                heapq.heappush(asks, (workers.now + alone[other] * random.uniform(0.9, 1.1), other))
+    for worker, taken in enumerate(workers.steps):
+        assert taken > 0.7 * steps / alone[worker]
+    assert workers.averaged * members / sum(workers.steps) > 0.5, "they do not go on alone instead"
