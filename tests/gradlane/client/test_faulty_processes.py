@@ -54,6 +54,8 @@ BAD_COMMANDS = {
     "memory is missing": {**COLLECTIVE, "in_region": 4095},
     "half overlapping": {**COLLECTIVE, "in": 0, "out": 8},
     "send and receive need a pair": {**COLLECTIVE, "collective": 7},
+    "only send and receive may lose": {**COLLECTIVE, "loss": 1},
+    "only a receive is standing": {**COLLECTIVE, "standing": 1},
     "the root is not in the group": {**COLLECTIVE, "collective": 4, "root": 60000},
 }
 

@@ -29,7 +29,7 @@ REDUCTIONS = {
 Array = npt.NDArray[Any]
 
 
-def check(kind: str, op: str, dtype: str) -> None:
+def check(kind: str, op: str, dtype: str, tolerance: float = 0.0, standing: bool = False) -> None:
     """Raises ValueError if there is no such collective, or no such reduction of that type."""
     if kind not in COLLECTIVES:
         raise ValueError(f"no collective {kind!r}: there are {', '.join(COLLECTIVES)}, barrier")
@@ -37,6 +37,10 @@ def check(kind: str, op: str, dtype: str) -> None:
         raise ValueError(f"no reduction {op!r}: there are {', '.join(REDUCTIONS)}")
     if op == "mean" and not elements.is_float(dtype):
         raise ValueError(f"there is the mean of floats only, not of {dtype}: use another op")
+    if not 0 <= tolerance <= (1 if kind in ("send", "receive") else 0):
+        raise ValueError(f"a tolerance of {tolerance:g} for {kind}: send and receive have one, from 0 to 1")
+    if standing and kind != "receive":
+        raise ValueError(f"{kind} can't be standing: receive can")
 
 
 def collective(
@@ -48,6 +52,8 @@ def collective(
     dtype: str,
     group: int,
     members: int,
+    tolerance: float,
+    standing: bool,
     locate: Callable[[Array], tuple[int, int] | None],
 ) -> Any:
     """The gl_command of a collective that `check` has passed.
@@ -60,6 +66,7 @@ def collective(
     made.kind, made.target, made.root = lib.GL_COMMAND_COLLECTIVE, group, root
     made.collective, made.element_type = COLLECTIVES[kind], elements.CODES[dtype]
     made.reduction, made.elements = REDUCTIONS[op], count
+    made.loss, made.standing = round(tolerance * 1e6), standing
     for array, prefix in ((source, "in"), (target, "out")):
         place = None
         if array is not None:

@@ -153,6 +153,8 @@ class Connection:
         group: Group | None = None,
         dtype: str | None = None,
         tag: int = 0,
+        tolerance: float = 0.0,
+        standing: bool = False,
     ) -> Handle:
         """Starts an exact collective on arrays that `empty` made, or contiguous parts of them; they belong to the agent
         until the handle is done.
@@ -161,8 +163,10 @@ class Connection:
         "broadcast", "reduce", "all_to_all" (both have), "send", "receive", "barrier". `root`: the rank in the whole job
         of who broadcasts or gets the result; of the other side for send and receive. Arrays that a rank does not need
         are None; all_reduce, reduce and broadcast may have the same array as both. The members of a group call its
-        collectives in the same order; sends and receives are matched by sender, receiver and `tag`, in order. Raises
-        ValueError, AgentError.
+        collectives in the same order; sends and receives are matched by sender, receiver and `tag`, in order.
+        `tolerance`, of send and receive: what of the message need not arrive, from 0 to 1. Elements that do not come stay
+        as they were in `target`, and with 1 nothing is sent twice. The sender's is at most the receiver's. `standing`: a
+        receive of what may never be sent, so that nobody is late with it. Raises ValueError, AgentError.
         """
         if kind == "barrier":
             kind, source = "all_reduce", self.empty(1, "uint8")
@@ -171,14 +175,16 @@ class Connection:
         if not arrays:
             raise ValueError(f"{kind} needs an array")
         name = dtype or elements.name_of(arrays[0].dtype)
-        command.check(kind, op, name)
+        command.check(kind, op, name, tolerance, standing)
         if kind in ("send", "receive"):
             ends = (self.world_rank, root) if kind == "send" else (root, self.world_rank)
             group = self._group(ends, str(tag), True)
         elif group is None:
             group = self.group()
         members = len(group.ranks)
-        made = command.collective(kind, source, target, op, root, name, group.number, members, self._locate)
+        made = command.collective(
+            kind, source, target, op, root, name, group.number, members, tolerance, standing, self._locate
+        )
         return self.link.submit(made, (source, target))
 
     def statistics(self) -> dict[str, Any]:

@@ -21,11 +21,13 @@ enum { GL_COMMAND_TENSOR = 1, GL_COMMAND_COLLECTIVE };
 enum { GL_NO_REGION = 65535 };
 
 /* TENSOR: `target` is the tensor; nothing else is used. COLLECTIVE: `target` is the group, `root` a process's rank in the
- * job, `elements` as in gl_submission, `in` and `out` bytes from the beginning of the process's region. */
+ * job, `elements` as in gl_submission, `in` and `out` bytes from the beginning of the process's region. `loss`: of a SEND or
+ * RECEIVE, what of it need not arrive, parts per million. `standing`: a RECEIVE of what may never be sent; nobody is late. */
 typedef struct {
     uint16_t kind, slot, target, root;
-    uint8_t collective, element_type, reduction, reserved;
+    uint8_t collective, element_type, reduction, standing;
     uint16_t in_region, out_region;
+    uint32_t loss, reserved;
     uint64_t elements, in, out;
 } gl_command;
 

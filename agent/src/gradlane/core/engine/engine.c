@@ -55,7 +55,7 @@ int gl_submit(gl_engine *e, const gl_submission *s, uint64_t now) {
 
 /* Of a message that a header speaks of, parts per million. */
 static uint32_t most_lost(const gl_config *c, const uint8_t *h) {
-    return tolerated(c, class_of(c, get16(h + GL_AT_LAYER)), h[GL_AT_FLAGS] & GL_FLAG_PULL);
+    return tolerated_of(c, get16(h + GL_AT_TENSOR), class_of(c, get16(h + GL_AT_LAYER)), h[GL_AT_FLAGS] & GL_FLAG_PULL);
 }
 
 void gl_receive(gl_engine *e, const uint8_t *h, uint32_t bytes, int congested, uint64_t now) {

@@ -161,28 +161,31 @@ void gl_exchange_counts(const gl_exchange *x, gl_exchange_statistics *s) {
 
 unsigned gl_exchange_under_way(const gl_exchange *x) { return x->under_way; }
 
-static void consider(gl_oldest_operation *oldest, uint64_t age, uint32_t tensor, uint32_t step, uint64_t missing) {
+static int consider(gl_oldest_operation *oldest, uint64_t age, uint32_t tensor, uint32_t step, uint64_t missing) {
     if (age >= oldest->age) *oldest = (gl_oldest_operation){age, tensor, step, missing};
+    return 1;
 }
 
 int gl_exchange_oldest(const gl_exchange *x, gl_oldest_operation *oldest, uint64_t now) {
     const unsigned processes = x->config.processes;
     const uint64_t all = processes == 64 ? UINT64_MAX : (1ull << processes) - 1;
+    int found = 0;
     *oldest = (gl_oldest_operation){0};
     for (unsigned i = 0; i < GL_MAX_TENSORS; i++) {
         const tensor *t = x->tensors[i];
         if (!t || !t->present) continue;
         const uint64_t missing = all & ~t->present;
-        consider(oldest, now - t->since, t->id * GL_MAX_PARTITIONS, missing ? t->step + 1 : t->step, missing);
+        found = consider(oldest, now - t->since, t->id * GL_MAX_PARTITIONS, missing ? t->step + 1 : t->step, missing);
     }
     for (unsigned i = 0; i < GL_MAX_GROUPS; i++) {
         const group *g = x->groups[i];
         for (const joint *j = g ? g->joints : NULL; j; j = j->next) {
             uint64_t missing = 0;
+            if (j->standing) continue;
             for (unsigned k = 0; k < processes; k++)
                 if (g->member_of[k] >= 0 && !j->parts[g->member_of[k]].present) missing |= 1ull << k;
-            consider(oldest, now - j->since, GL_FIRST_GROUP + g->id, j->sequence, missing);
+            found = consider(oldest, now - j->since, GL_FIRST_GROUP + g->id, j->sequence, missing);
         }
     }
-    return x->under_way > 0;
+    return found;
 }

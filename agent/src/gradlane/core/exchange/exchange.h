@@ -124,7 +124,7 @@ void gl_exchange_drain(void *exchange, gl_engine *engine, uint64_t now);
 const gl_failure *gl_exchange_failure(const gl_exchange *exchange);
 void gl_exchange_counts(const gl_exchange *exchange, gl_exchange_statistics *statistics);
 unsigned gl_exchange_under_way(const gl_exchange *exchange);
-/* 1, or 0 if nothing is in flight. */
+/* 1, or 0 if nothing is in flight but standing RECEIVEs. */
 int gl_exchange_oldest(const gl_exchange *exchange, gl_oldest_operation *oldest, uint64_t now);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collectives of groups of processes, all exact. Where a host has one member, the engine works on its memory. Where it has
- * several, the k-th command of each is brought together: they become one operation between hosts (hierarchical), and its
- * result is copied to each.
+ * Collectives of groups of processes, all exact but for sends and receives that say otherwise. Where a host has one member,
+ * the engine works on its memory. Where it has several, the k-th command of each is brought together: they become one
+ * operation between hosts (hierarchical), and its result is copied to each.
  */
 #include "exchange/group.h"
 
@@ -84,6 +84,8 @@ static const char *wrong(const gl_exchange *x, const group *g, const process *p,
     if (pair != g->pair) return "send and receive need a pair, all else a group";
     const uint32_t rank = (uint32_t)x->config.host * x->config.processes + p->number;
     if (pair && rank != (c->collective == GL_SEND ? g->from : g->to)) return "it is not that end of the pair";
+    if (c->loss > (pair ? 1000000 : 0)) return "only send and receive may lose, and no more than all";
+    if (c->standing > (c->collective == GL_RECEIVE)) return "only a receive is standing";
     if ((c->collective == GL_BROADCAST || c->collective == GL_REDUCE) && !has_member(x, g, c->root))
         return "the root is not in the group";
     return NULL;
@@ -177,7 +179,8 @@ static uint64_t submit_next(gl_exchange *x, joint *j, uint64_t now) {
         .algorithm = j->algorithm,
         .root = j->algorithm == GL_STRAGGLAR ? x->config.straggler : (uint16_t)(root / x->config.processes),
         .group_size = g->host_count, .group = g->hosts, .elements = elements,
-        .stride = j->block * item, .in = j->in ? j->in + first * item : NULL, .out = j->out ? j->out + first * item : NULL};
+        .stride = j->block * item, .push_loss = j->loss, .standing = j->standing,
+        .in = j->in ? j->in + first * item : NULL, .out = j->out ? j->out + first * item : NULL};
     if (++j->submitted == j->steps) unqueue(x); /* before it can be completed */
     submit(x, &s, now);
     return elements * item;
@@ -214,7 +217,7 @@ static joint *joint_new(gl_exchange *x, group *g, const gl_command *c, uint64_t 
     if (!j) return NULL;
     j->since = now, j->sequence = g->sequence++, j->collective = c->collective, j->element_type = c->element_type;
     j->reduction = gl_is_reduction(c->collective) ? c->reduction : GL_SUM;
-    j->root = c->root, j->elements = c->elements, j->group = g;
+    j->root = c->root, j->elements = c->elements, j->group = g, j->loss = c->loss, j->standing = c->standing;
     j->before = g->last;
     *(g->last ? &g->last->next : &g->joints) = j;
     g->last = j;

@@ -25,7 +25,9 @@ struct joint {
     uint64_t since;
     uint32_t sequence, step; /* step: of its first submission */
     uint8_t collective, element_type, reduction, algorithm, stage;
+    bool standing;
     uint16_t root;
+    uint32_t loss;
     uint64_t elements;
     uint64_t block, most; /* elements of a host's block, and those that one submission takes */
     unsigned arrived, submitted, open, steps; /* submissions: done, not yet completed, all */

@@ -25,7 +25,7 @@ typedef struct gl_event {
     uint8_t lost[];
 } gl_event;
 
-/* The operation that was submitted longest ago, and whom it waits for: bit r of `missing` is rank r. Those whose
+/* The operation that was submitted longest ago, but for standing ones, and whom it waits for: bit r of `missing` is rank r. Those whose
  * contribution has not begun to come; if there are none, those of whom the rest is missing; else those who owe a result. */
 typedef struct {
     uint64_t age; /* us */

@@ -143,7 +143,8 @@ static void mismatch(operations *all, operation *o, const rx_message *m) {
 static bool take_link(operations *all, operation *o, rx_message *m) {
     link *l = o->plan.incoming;
     while (l && (l->rank != m->source || l->pull != !!(m->flags & GL_FLAG_PULL))) l = l->next;
-    if (!l || l->received || l->slices != m->slices || o->plan.encoding != m->encoding) {
+    if (!l || l->received || l->slices != m->slices || o->plan.encoding != m->encoding ||
+        (m->tensor >= GL_FIRST_GROUP && m->budget > budget_of(loss_of(l, &o->plan), m->slices))) {
         mismatch(all, o, m);
         return false;
     }
@@ -256,7 +257,7 @@ int operation_submit(operations *all, const gl_submission *s, uint64_t now) {
     if (!submission_is_valid(c, s) || (early && early->planned)) return -1;
     operation *o = operation_new(s->step, s->tensor);
     if (!o) return -1;
-    o->local = true;
+    o->local = true, o->standing = s->standing;
     if (!plan_worker(&o->plan, c, s)) return operation_free(all, o), -1;
     if (early) replace(all, early, o);
     return begin(all, o, now) ? 0 : -1;

@@ -21,6 +21,7 @@ struct operation {
     operation *next; /* of its bucket */
     plan plan;
     bool planned, local, told; /* local: a worker's; told: it is COMPLETED */
+    bool standing;             /* nobody is late with it */
     uint64_t since;
     rx_message *early;
     uint32_t open;       /* nodes that are not done, and messages that read from `own` */

@@ -96,7 +96,7 @@ int operation_oldest(const operations *all, uint64_t now, gl_waiting *waiting) {
     const operation *oldest = NULL;
     for (unsigned i = 0; i < OPERATIONS; i++)
         for (const operation *o = all->buckets[i]; o; o = o->next)
-            if (o->local && !o->told && (!oldest || o->since < oldest->since)) oldest = o;
+            if (o->local && !o->told && !o->standing && (!oldest || o->since < oldest->since)) oldest = o;
     if (!oldest) return 0;
     *waiting = (gl_waiting){.age = now - oldest->since, .step = oldest->plan.step, .tensor = oldest->plan.tensor};
     /* A result may wait for somebody else, and so may the rest of a message: who has sent nothing of his own comes first. */

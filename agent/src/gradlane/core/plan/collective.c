@@ -199,7 +199,11 @@ static void make(builder *p, const gl_submission *s, uint64_t bytes) {
         break;
     case GL_ALL_TO_ALL: all_to_all(p, s, r, stride); break;
     case GL_SEND: to(p, add(p, r, s->in, NULL), s->root, PUSH); break;
-    case GL_RECEIVE: from(p, add(p, r, NULL, s->out), s->root, PUSH); break;
+    case GL_RECEIVE: {
+        node *n = add(p, r, NULL, s->out);
+        if (n) n->instead = s->out; /* what is lost stays as it was */
+        from(p, n, s->root, PUSH);
+    }
     }
 }
 
@@ -216,7 +220,8 @@ static bool take_facts(plan *to, const gl_config *c, const gl_submission *s, uin
     for (uint32_t i = 1; i < slices; i++)
         if (to->layers[i] != to->layers[i - 1] && class_of(c, to->layers[i]) != to->loss_class) return false;
     to->push_loss = s->push_loss, to->pull_loss = s->pull_loss;
-    return s->push_loss <= tolerated(c, to->loss_class, false) && s->pull_loss <= tolerated(c, to->loss_class, true);
+    return s->push_loss <= tolerated_of(c, s->tensor, to->loss_class, false) &&
+           s->pull_loss <= tolerated_of(c, s->tensor, to->loss_class, true);
 }
 
 bool plan_worker(plan *to, const gl_config *c, const gl_submission *s) {

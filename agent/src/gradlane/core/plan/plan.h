@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "base/pool.h"
-#include "job/config.h"
+#include "job/losses.h"
 #include "plan/submission.h"
 
 struct tx_message;
@@ -109,6 +109,14 @@ bool submission_is_valid(const gl_config *c, const gl_submission *s);
 static inline unsigned owners_among(const gl_config *c, unsigned size) {
     return c->servers && size == c->workers ? c->servers : size;
 }
+
+/* The most that may be lost of a message of a wire tensor, parts per million. Of a group's it is for those to say who call its
+ * collectives: a message with more of a budget than its receiver's part of the operation is refused there. */
+static inline uint32_t tolerated_of(const gl_config *c, uint16_t tensor, uint32_t loss_class, bool pull) {
+    return tensor < GL_FIRST_GROUP ? tolerated(c, loss_class, pull) : 1000000;
+}
+/* What the plan of an operation says of that. */
+static inline uint32_t loss_of(const link *l, const plan *p) { return l->exact ? 0 : l->pull ? p->pull_loss : p->push_loss; }
 
 /* Where a slice of a message belongs. */
 static inline const segment *find_segment(const link *l, uint32_t slice) {

@@ -27,6 +27,7 @@ typedef struct {
     uint16_t tensor; /* with the step unique among what is in flight */
     uint8_t collective, algorithm, element_type, reduction;
     uint8_t critical; /* the phase of the training, for servers; the losses below are this rank's in that phase */
+    uint8_t standing; /* a RECEIVE of what may never be sent: nobody is late with it */
     uint16_t root;   /* BROADCAST, REDUCE: rank; SEND, RECEIVE: the other side; STRAGGLAR: the straggler */
     uint16_t group_size;
     const uint16_t *group; /* ranks of workers, ascending; NULL: all of them */
@@ -36,7 +37,9 @@ typedef struct {
     uint8_t *out;
     const uint16_t *layers;      /* per slice of `in`, all of one loss class; NULL: layer 0 */
     const uint8_t *magnitudes;   /* per slice of `in`; NULL: 255 */
-    uint32_t push_loss, pull_loss; /* parts per million, at most what the class tolerates */
+    /* Parts per million, at most what the class tolerates; of a group's SEND and RECEIVE anything. What does not come of a
+     * RECEIVE stays in `out` as it was. */
+    uint32_t push_loss, pull_loss;
     const uint32_t *shares; /* of who owns the parts of a direct ALL_REDUCE, see gl_shard_start; NULL: equal ones */
 } gl_submission;
 

@@ -43,7 +43,9 @@ static void first_pass_over(rx *x, rx_message *m) {
 static void complete(rx *x, rx_message *m) {
     job *j = x->job;
     const uint32_t missing = m->slices - m->received;
-    const uint32_t budget = budget_of(tolerated(&j->config, m->loss_class, m->flags & GL_FLAG_PULL), m->slices);
+    const uint32_t loss = m->link && m->tensor >= GL_FIRST_GROUP ? loss_of(m->link, m->link->segments[0].node->plan)
+                          : tolerated_of(&j->config, m->tensor, m->loss_class, m->flags & GL_FLAG_PULL);
+    const uint32_t budget = budget_of(loss, m->slices);
     m->complete = true;
     timer_stop(j, &m->check);
     j->statistics.messages_received++;

@@ -102,7 +102,7 @@ static void start(tx *x, tx_message *m) {
     const link *l = m->link;
     m->started = true;
     /* A server knows only now in which phase its workers are. */
-    m->budget = l->exact ? 0 : budget_of(l->pull ? m->plan->pull_loss : m->plan->push_loss, l->slices);
+    m->budget = budget_of(loss_of(l, m->plan), l->slices);
     put16(m->header + GL_AT_BUDGET, (uint16_t)m->budget);
     m->order = x->order++;
     x->unstopped++;
