@@ -8,7 +8,7 @@ all-gather are rings of isend and irecv: Gloo's own reduce_scatter is an all-red
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -20,10 +20,10 @@ Make = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
 
 
 class _Part:
-    """Parameters of a module whose gradients travel together, in as many chunks as there are ranks."""
+    """A layer whose gradients travel together, in as many chunks as there are ranks."""
 
-    def __init__(self, module: nn.Module, make: Make) -> None:
-        self.parameters = [p for p in module.parameters(recurse=False) if p.requires_grad]
+    def __init__(self, layer: nn.Module, make: Make) -> None:
+        self.parameters = list(layer.parameters())
         self.optimizer = make(self.parameters)
         self.missing = len(self.parameters)  # gradients that the backward pass has not made yet
         self.due: Future[None] | None = None
@@ -45,8 +45,10 @@ class _Part:
             self._chunk(self._rank - step - 1).add_(self._arriving)
         self._chunk(self._rank).div_(self._size)
 
-    def all_gather(self) -> None:
-        """Makes the other chunks those of the ranks that own them."""
+    def all_gather(self, reduced: Future[None] | None) -> None:
+        """Makes the other chunks those of the ranks that own them, after `reduce_scatter`."""
+        assert reduced is not None, "the backward pass did not use this layer"
+        reduced.result()
         for step in range(self._size - 1):
             self._exchange(self._rank - step, self._chunk(self._rank - step - 1))
 
@@ -74,25 +76,22 @@ class _Part:
 
 
 class Dear:
-    """Takes the place of DistributedDataParallel and of the optimizer; every module with parameters is a part.
+    """Takes the place of DistributedDataParallel and of the optimizer.
 
     Nothing else may use torch.distributed between `step` and `close`. Every step uses all parameters once.
     """
 
-    def __init__(self, model: nn.Module, make: Make) -> None:
-        """`make`: an optimizer for some of the parameters, float32 on the CPU."""
-        for tensor in [*model.parameters(), *model.buffers()]:
-            dist.broadcast(tensor.detach(), 0)
+    def __init__(self, layers: Sequence[nn.Module], make: Make) -> None:
+        """`layers`: from the input on; a layer's forward pass begins when its parameters are up to date, float32 on the
+        CPU. `make`: an optimizer for some of the parameters."""
         self._thread = ThreadPoolExecutor(1)  # one task after the other, in an order that is the same at all ranks
-        self._parts: list[_Part] = []
+        self._parts = [_Part(layer, make) for layer in layers]
         self._ends: list[Any] = []
-        for module in model.modules():
-            if any(p.requires_grad for p in module.parameters(recurse=False)):
-                part = _Part(module, make)
-                self._parts.append(part)
-                self._ends.append(module.register_forward_pre_hook(self._forward(part)))
-                for parameter in part.parameters:
-                    self._ends.append(parameter.register_post_accumulate_grad_hook(self._backward(part)))
+        for layer, part in zip(layers, self._parts, strict=True):
+            self._ends.append(layer.register_forward_pre_hook(self._forward(part)))
+            for parameter in part.parameters:
+                dist.broadcast(parameter.detach(), 0)
+                self._ends.append(parameter.register_post_accumulate_grad_hook(self._backward(part)))
 
     def zero_grad(self) -> None:
         """As in torch."""
@@ -102,7 +101,7 @@ class Dear:
     def step(self) -> None:
         """All that was reduced is gathered, the front layers first; it does not wait."""
         for part in self._parts:
-            part.due = self._thread.submit(part.all_gather)
+            part.due = self._thread.submit(part.all_gather, part.due)
 
     def synchronize(self) -> None:
         """Does all updates that are due."""
@@ -121,6 +120,8 @@ class Dear:
 
     def _backward(self, part: _Part) -> Callable[[torch.Tensor], None]:
         def made(_: torch.Tensor) -> None:
+            if part.due is not None:
+                raise RuntimeError("a layer was used before its update was done")
             part.missing -= 1
             if not part.missing:
                 part.missing = len(part.parameters)

@@ -91,7 +91,7 @@ class Worker:
         elif session is not None:
             optimizer = gradlane.torch.overlap(model, optimizer, session)
         else:
-            optimizer = Dear(model, _sgd)
+            optimizer = Dear(layers, _sgd)
         answer = _train(parallel, layers, optimizer, request["steps"])
         if isinstance(optimizer, Dear):
             optimizer.close()

@@ -24,6 +24,7 @@ def test_every_method_trains_and_ddp_does_not_wait_in_its_forward_pass(tmp_path:
     for run in runs.values():
         assert run["step"] >= 0.06
         assert len(run["waits"]) == 3
+    assert runs["dear"]["waits"][0] > 0, "it is updated in the forward pass"
     for method in ("gloo", "hook"):
         assert sum(runs[method]["waits"]) < sum(runs["reversed"]["waits"]) / 2
 

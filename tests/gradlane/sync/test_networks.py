@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every scheme of a job file on networks that lose frames by chance, and behind a congested port.
+
+It ends, learns as much as without, and its workers agree after the last average.
+"""
+
+import contextlib
+import functools
+import shlex
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gradlane import Communicator, toml_file
+from gradlane.job import JobError
+from gradlane.job import sync as settings
+from gradlane.sync import Synchroniser
+from lab.net.interfaces import lossy
+from tests.support.agents import Agent
+from tests.support.communicators import each, join
+from tests.support.lan import Lan
+from tests.support.members import job_file
+from tests.support.namespaces import socket_in
+
+HOSTS = 4  # and one more, from which other traffic comes
+COUNT = 20_000
+TRUTH = np.linspace(-1, 1, COUNT, dtype=np.float32)
+STEPS = 80
+
+
+class Laboratory:
+    """A network, agents on it, and how well each scheme learns there while nothing is wrong."""
+
+    def __init__(self, lan: Lan, hosts: list[Agent], folder: Path) -> None:
+        self.lan, self._hosts, self._folder = lan, hosts, folder
+        self.undisturbed = functools.cache(lambda scheme: self.train(scheme)[0])
+
+    def train(self, scheme: str) -> tuple[float, int]:
+        """The error of what the workers have after the last average, all of them the same; and how many slices were
+        sent again or lost. Gradients have noise of their own."""
+        chosen = settings.parse(toml_file.Table(JobError, "the test", "", {"scheme": scheme}))
+        every = "every = 2\n" if "every" in chosen.options else ""  # of hundreds of steps, else
+        lines = f'[loss]\npush = 0.1\n[sync]\nscheme = "{scheme}"\n{every}'
+        file = job_file(self._folder, self.lan.addresses[:HOSTS], lines=lines)
+        ranks = join(file, self._hosts, HOSTS)
+
+        def train(c: Communicator) -> np.ndarray:
+            random, weights = np.random.default_rng(c.rank), np.zeros(COUNT, np.float32)
+            synchroniser = Synchroniser(c, [weights])
+            for _ in range(STEPS):
+                weights -= 0.1 * (weights - TRUTH + 0.3 * random.standard_normal(COUNT, np.float32))
+                synchroniser.step()
+            synchroniser.average()
+            synchroniser.close()
+            return weights
+
+        found = each(ranks, train)
+        counts = [rank.statistics() for rank in ranks]
+        each(ranks, Communicator.close)
+        for weights in found:
+            np.testing.assert_array_equal(weights, found[0])
+        missed = sum(count["slices_repaired"] + count["slices_lost"] for count in counts)
+        return float(np.sqrt(np.square(found[0] - TRUTH).mean())), missed
+
+
+@pytest.fixture(scope="module")
+def laboratory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laboratory]:
+    folder = tmp_path_factory.mktemp("networks")
+    with Lan(HOSTS + 1) as lan, lan.agents(folder) as hosts:
+        yield Laboratory(lan, hosts, folder)
+
+
+def tc(lan: Lan, namespace: str, interface: str, command: str) -> None:
+    lan.run(namespace, "tc", *(interface if word == "IF" else word for word in shlex.split(command)))
+
+
+@contextlib.contextmanager
+def losing(lan: Lan, probability: float) -> Iterator[None]:
+    """Every host loses frames of both directions."""
+    spaces = [lan.space(host) for host in range(HOSTS)]
+    for space in spaces:
+        for command in lossy(probability).commands:
+            tc(lan, space, "eth0", command)
+    try:
+        yield
+    finally:
+        for space in spaces:
+            tc(lan, space, "eth0", "qdisc del dev IF clsact")
+
+
+@contextlib.contextmanager
+def congested(lan: Lan, host: int) -> Iterator[None]:
+    """The port to a host is slower than the job believes, shallow, and half full of traffic that does not yield."""
+    over = threading.Event()
+    sender = socket_in(lan.space(HOSTS), socket.AF_INET, socket.SOCK_DGRAM)
+
+    def flood() -> None:
+        while not over.wait(0.004):
+            for _ in range(9):  # 25 Mbit/s
+                with contextlib.suppress(ConnectionError):  # nobody listens there
+                    sender.sendto(bytes(1400), (lan.addresses[host], 9))
+
+    tc(lan, lan.bridge, f"p{host}", "qdisc add dev IF root tbf rate 50mbit burst 4kb limit 30kb")
+    thread = threading.Thread(target=flood)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        sender.close()
+        tc(lan, lan.bridge, f"p{host}", "qdisc del dev IF root")
+
+
+def learns_as_much(laboratory: Laboratory, scheme: str) -> None:
+    found, missed = laboratory.train(scheme)
+    assert missed > 0, "the network did it no harm"
+    assert found < 0.12
+    assert found < 1.2 * laboratory.undisturbed(scheme)
+
+
+@pytest.mark.parametrize("probability", [0.01, 0.05])
+@pytest.mark.parametrize("scheme", settings.SCHEMES)
+def test_every_scheme_learns_as_much_where_frames_are_lost(
+    laboratory: Laboratory, scheme: str, probability: float, request: pytest.FixtureRequest
+) -> None:
+    if probability < 0.05 and not request.config.getoption("--thorough"):
+        pytest.skip("less loss than in the other case; --thorough runs it")
+    with losing(laboratory.lan, probability):
+        learns_as_much(laboratory, scheme)
+
+
+@pytest.mark.parametrize("scheme", settings.SCHEMES)
+def test_every_scheme_learns_as_much_behind_a_congested_port(laboratory: Laboratory, scheme: str) -> None:
+    with congested(laboratory.lan, 1):
+        learns_as_much(laboratory, scheme)
