@@ -64,8 +64,9 @@ class _Part:
 
     def _exchange(self, number: int, arriving: torch.Tensor) -> None:
         """Sends a chunk to the next rank, and receives one from the rank before."""
-        sending = dist.isend(self._chunk(number), (self._rank + 1) % self._size)
+        # In this order, or Gloo sends and receives one after the other.
         receiving = dist.irecv(arriving, (self._rank - 1) % self._size)
+        sending = dist.isend(self._chunk(number), (self._rank + 1) % self._size)
         assert sending is not None
         assert receiving is not None
         receiving.wait()
