@@ -117,8 +117,12 @@ def test_defaults_lose_nothing_and_aggregate_in_shards() -> None:
         ('scheme = "ds-sync"\nschedule = "pairs"', "ds-sync", {"schedule": "pairs"}),
         ('scheme = "ad-psgd"', "ad-psgd", {"seed": 0}),
         ('scheme = "ripples"\nslack = 0', "ripples", {"members": 3, "slack": 0}),
-        ('scheme = "local-sgd"', "local-sgd", {"every": 8}),
-        ('scheme = "diloco"\nevery = 7', "diloco", {"every": 7, "outer_rate": 0.7, "outer_momentum": 0.9}),
+        ('scheme = "local-sgd"', "local-sgd", {"every": 8, "fragments": 1, "delay": 0, "alpha": 0.0}),
+        (
+            'scheme = "diloco"\nevery = 7\nfragments = 3\ndelay = 6\nalpha = 0.5',
+            "diloco",
+            {"every": 7, "fragments": 3, "delay": 6, "alpha": 0.5, "outer_rate": 0.7, "outer_momentum": 0.9},
+        ),
     ],
 )
 def test_a_scheme_has_all_its_options(lines: str, scheme: str, options: dict[str, Any]) -> None:

@@ -202,7 +202,7 @@ def test_with_ad_psgd_a_worker_goes_on_while_its_partner_is_late(hosts: list[Age
     assert all((own[0] == 2).all() for own in weights)
 
 
-@pytest.mark.parametrize("scheme", [DsSync("pairs"), LocalSgd(3, 0.7, 0.9), AdPsgd()])
+@pytest.mark.parametrize("scheme", [DsSync("pairs"), LocalSgd(3, 0.7, 0.9), LocalSgd(4, 0.7, 0.9, 2, 2, 0.5), AdPsgd()])
 def test_a_restored_run_equals_an_uninterrupted_one(hosts: list[Agent], tmp_path: Path, scheme: Scheme) -> None:
     weights = [zeros(rank) for rank in range(3)]
 

@@ -29,7 +29,16 @@ def test_it_is_what_the_scheme_is_defined_as(agents: list[Agent], tmp_path: Path
     run(worker_synchronised.by_itself, agents, job_file(tmp_path / "job.toml", agents))
 
 
-@pytest.mark.parametrize("scheme", ['"ds-sync"', '"ds-sync"\nschedule = "pairs"', '"diloco"\nevery = 5', '"ripples"'])
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        '"ds-sync"',
+        '"ds-sync"\nschedule = "pairs"',
+        '"diloco"\nevery = 5',
+        '"diloco"\nevery = 5\nfragments = 3\ndelay = 2\nalpha = 0.5',
+        '"ripples"',
+    ],
+)
 def test_a_model_learns_by_the_job_files_scheme(agents: list[Agent], tmp_path: Path, scheme: str) -> None:
     job = job_file(tmp_path / "job.toml", agents[:3], loss=f"[sync]\nscheme = {scheme}\n")
     results = [result[0] for result in run(worker_synchronised.learns, agents[:3], job)]
@@ -148,6 +157,43 @@ def test_with_ad_psgd_a_whole_step_runs_while_the_partner_is_late(pair: Workers)
     torch.testing.assert_close(first, second)
 
 
+def test_fragments_are_mixed_in_when_their_delay_is_over(pair: Workers) -> None:
+    """Layer by layer, against the definition."""
+    pair.use(lambda: nn.Sequential(*(nn.Linear(3, 1, bias=False) for _ in range(2))))
+    pair.synchronise(LocalSgd(4, 0.7, 0.9, fragments=2, delay=1, alpha=0.25), bucket_bytes=12)
+    common = [pair.models[0][layer].weight.detach().clone() for layer in range(2)]
+    momentum = [torch.zeros(1, 3) for _ in range(2)]
+    expected = [[value.clone() for value in common] for _ in range(2)]
+    late: dict[int, tuple[int, torch.Tensor]] = {}
+    for step in range(1, 12):
+
+        def act(rank: int, step: int = step) -> list[torch.Tensor]:
+            model, optimizer = pair.models[rank], pair.optimizers[rank]
+            optimizer.param_groups[0].update(momentum=0.0, lr=1.0)
+            optimizer.zero_grad()
+            for layer in range(2):
+                model[layer].weight.grad = torch.full((1, 3), float(rank + step + layer))
+            optimizer.step()
+            return [model[layer].weight.detach().clone() for layer in range(2)]
+
+        found = pair.all(act)
+        for rank in range(2):
+            for layer in range(2):
+                expected[rank][layer] = expected[rank][layer] - float(rank + step + layer)
+        if step in late:
+            layer, gradient = late.pop(step)
+            momentum[layer] = 0.9 * momentum[layer] + gradient
+            common[layer] = common[layer] - 0.7 * (gradient + 0.9 * momentum[layer])
+            for own in expected:
+                own[layer] = 0.25 * own[layer] + 0.75 * common[layer]
+        if step % 2 == 0:
+            layer = 0 if step % 4 == 2 else 1
+            late[step + 1] = layer, common[layer] - (expected[0][layer] + expected[1][layer]) / 2
+        for rank in range(2):
+            for layer in range(2):
+                torch.testing.assert_close(found[rank][layer], expected[rank][layer], rtol=1e-4, atol=1e-4)
+
+
 def test_a_worker_whose_gradients_are_not_finite_takes_part_in_the_exchange(pair: Workers) -> None:
     """With a gradient scaler, whose scales then differ."""
     pair.use(lambda: nn.Linear(3, 1, bias=False))
@@ -232,7 +278,7 @@ def test_an_optimizer_that_evaluates_several_times_is_as_good_as_another(pair: W
     assert pair.all(act) == pytest.approx([3.5, 3.5], abs=0.1)
 
 
-@pytest.mark.parametrize("scheme", [DsSync(), LocalSgd(3, 0.7, 0.9), AdPsgd()])
+@pytest.mark.parametrize("scheme", [DsSync(), LocalSgd(3, 0.7, 0.9), LocalSgd(4, 0.7, 0.9, 2, 2, 0.5), AdPsgd()])
 def test_a_restored_run_equals_an_uninterrupted_one(agents: list[Agent], tmp_path: Path, scheme: Scheme) -> None:
     file = job_file(tmp_path / "job.toml", agents[:3])
 

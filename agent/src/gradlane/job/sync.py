@@ -31,7 +31,10 @@ def parse(table: Table) -> Sync:
         options["members"] = table.integer("members", 2, MAX_MEMBERS, 3)
         options["slack"] = table.integer("slack", 0, MAX_EVERY, 2)
     else:
-        options["every"] = table.integer("every", 1, MAX_EVERY, 8 if scheme == "local-sgd" else 500)
+        options["every"] = every = table.integer("every", 1, MAX_EVERY, 8 if scheme == "local-sgd" else 500)
+        options["fragments"] = table.integer("fragments", 1, every, 1)
+        options["delay"] = table.integer("delay", 0, every - 1, 0)
+        options["alpha"] = table.fraction("alpha", 0.0)
     if scheme == "diloco":
         options["outer_rate"] = table.number("outer_rate", 0.0, 10.0, 0.7)
         options["outer_momentum"] = table.fraction("outer_momentum", 0.9)

@@ -3,7 +3,6 @@
 
 import functools
 from dataclasses import dataclass
-from typing import ClassVar
 
 from gradlane.sync.averaging import Averaging
 from gradlane.sync.schedule import Places, Schedule, random_pairs
@@ -19,8 +18,12 @@ class AdPsgd(Averaging):
     one. It waits for one other, if that is late by more than it computes itself; of an odd number one rests.
     """
 
-    behind: ClassVar[bool] = True
     seed: int = 0
+
+    @property
+    def behind(self) -> int:
+        """The next gradient is computed meanwhile."""
+        return 1
 
     def group(self, step: int, place: int, size: int) -> Places | None:
         """The pair of the step, or the worker alone."""

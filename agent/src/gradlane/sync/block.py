@@ -35,8 +35,11 @@ class Block:
         """Makes the values the group's exact mean, whatever the scheme. Raises AgentError."""
         return self._connection.collective("all_reduce", self.values, self.values, "mean", group=group)
 
-    def finish(self) -> None:
-        """After the exchange's handle is done: makes the values those that the worker goes on with."""
+    def finish(self, since: Array | None = None) -> None:
+        """After the exchange's handle is done: makes the values those that the worker goes on with. `since`: by how
+        much its own have changed since it was started."""
+        if since is not None:
+            self.values += since
 
     def saved(self) -> State:
         """Copies of all that a checkpoint needs beside the values."""

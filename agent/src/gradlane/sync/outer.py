@@ -22,8 +22,9 @@ class Outer(Scheme):
     makes up for what was lost."""
 
     @abstractmethod
-    def ends(self, step: int) -> bool:
-        """Whether the local step number `step`, from 0, is followed by an outer one."""
+    def exchanged(self, step: int, sizes: Sequence[int]) -> list[int]:
+        """The numbers of the blocks, of so many values each, of which an outer step begins after the local step number
+        `step`, from 0."""
 
     @abstractmethod
     def state(self, values: Array) -> State:
@@ -57,11 +58,10 @@ class Rounds(Plan):
 
     def next(self, step: int, blocks: Sequence[Block]) -> list[Exchange]:
         """See Plan."""
-        if not self._scheme.ends(step):
-            return []
-        group = self.everyone()
+        chosen = [blocks[k] for k in self._scheme.exchanged(step, [block.values.size for block in blocks])]
         return [
-            (block, block.start if isinstance(block, Changes) else partial(block.average, group)) for block in blocks
+            (block, block.start if isinstance(block, Changes) else partial(block.average, self.everyone()))
+            for block in chosen
         ]
 
 
@@ -84,8 +84,9 @@ class Changes(Block):
         self._gradient.take_in(self._scheme.change(self.values, self.state))
         return self._gradient.tensor.submit()
 
-    def finish(self) -> None:
+    def finish(self, since: Array | None = None) -> None:
         """See Block."""
+        super().finish(since)
         average = self._gradient.give_out(np.empty_like(self.values))
         self._scheme.mix(self.values, average, self.state)
 

@@ -24,9 +24,17 @@ class Scheme(ABC):
     changes during the training is in its plan, and in the blocks that this makes.
     """
 
-    # Whether the next gradient is computed meanwhile, of the parameters before the exchange.
-    behind: ClassVar[bool] = False
     lockstep: ClassVar[bool] = True  # all workers take equally many steps
+
+    @property
+    def behind(self) -> int:
+        """How many more local steps a worker takes before the result of an exchange is mixed in; 0: none."""
+        return 0
+
+    @property
+    def pieces(self) -> int:
+        """Into how many blocks of about the same size the parameters are cut, at least."""
+        return 1
 
     @abstractmethod
     def plan(self, connection: Connection, name: str) -> "Plan":

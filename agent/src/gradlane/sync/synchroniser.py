@@ -2,6 +2,7 @@
 """Synchronisation of parameters that are numpy arrays."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,16 @@ from gradlane.sync.block import Array, Block
 from gradlane.sync.scheme import Exchange, Scheme
 from gradlane.sync.schemes import scheme_of
 from gradlane.sync.worker import Worker
+
+
+@dataclass(frozen=True)
+class _Due:
+    """An exchange in flight. `sent`: the values, if the arrays change meanwhile; `step`: before which it is over."""
+
+    block: Block
+    handle: Handle
+    sent: Array | None
+    step: int
 
 
 class Synchroniser:
@@ -40,12 +51,12 @@ class Synchroniser:
         self._arrays = list(arrays)
         self._worker = Worker(communicator.connection, scheme_of(communicator.connection.job, scheme), name)
         self._parts: dict[Block, list[Array]] = {}
-        self._due: list[tuple[Block, Handle, Array]] = []  # exchanges in flight, and what was sent
+        self._due: list[_Due] = []
         for dtype in ("float32", "float64"):
             members = [array for array in arrays if array.size and _travels_as(array) == dtype]
-            if members:
-                block = self._worker.block(sum(array.size for array in members), dtype)
-                self._parts[block] = members
+            for pieces in _cut_evenly(members, self.scheme.pieces):
+                block = self._worker.block(sum(piece.size for piece in pieces), dtype)
+                self._parts[block] = pieces
         for block in self._parts:
             self._fill(block)
             block.begin()
@@ -57,33 +68,31 @@ class Synchroniser:
 
     def step(self) -> None:
         """After a local step: exchanges what the scheme says, and leaves the result in the arrays; with a scheme that
-        works behind the computation, in the next step, or when `settle` is called.
+        works behind the computation, in a later step, or when `settle` is called.
 
         Raises ValueError if the workers follow different schemes; AgentError.
         """
         self._exchange(self._worker.next())
 
     def _exchange(self, exchanges: Sequence[Exchange]) -> None:
-        self.settle()
+        self._settle(self._worker.step)
         for block, start in exchanges:
             self._fill(block)
-            sent = block.values.copy() if self.scheme.behind else block.values
-            self._due.append((block, start(), sent))
-        if not self.scheme.behind:
-            self.settle()
+            sent = block.values.copy() if self.scheme.behind else None
+            self._due.append(_Due(block, start(), sent, self._worker.step + self.scheme.behind))
+        self._settle(self._worker.step)
 
     def settle(self) -> None:
-        """Waits for the exchange in flight, and brings its result to the arrays. Raises AgentError."""
-        due, self._due = self._due, []
-        for block, handle, sent in due:
-            handle.wait()
-            block.finish()
-            if self.scheme.behind:  # the arrays have changed since
-                arrays = self._parts[block]
-                for array, change in zip(arrays, _cut(block.values - sent, arrays), strict=True):
-                    array[...] += change.astype(array.dtype)
-            else:
-                self._take(block)
+        """Waits for the exchanges in flight, and brings their results to the arrays. Raises AgentError."""
+        self._settle(self._worker.step + self.scheme.behind)
+
+    def _settle(self, step: int) -> None:
+        """Those whose results are mixed in before that step."""
+        while self._due and self._due[0].step <= step:
+            due = self._due.pop(0)
+            due.handle.wait()
+            due.block.finish(None if due.sent is None else self._flat(due.block) - due.sent)
+            self._take(due.block)
 
     def average(self) -> None:
         """Gives all processes the exact mean of their parameters: for one checkpoint, an evaluation, or the end. All
@@ -124,6 +133,9 @@ class Synchroniser:
         for array, part in zip(arrays, _cut(block.values, arrays), strict=True):
             part[:] = array
 
+    def _flat(self, block: Block) -> Array:
+        return np.concatenate([array.ravel() for array in self._parts[block]], dtype=block.dtype)
+
     def _take(self, block: Block) -> None:
         arrays = self._parts[block]
         for array, part in zip(arrays, _cut(block.values, arrays), strict=True):
@@ -132,6 +144,23 @@ class Synchroniser:
 
 def _travels_as(array: Array) -> str:
     return "float64" if array.dtype == np.float64 else "float32"
+
+
+def _cut_evenly(arrays: Sequence[Array], pieces: int) -> list[list[Array]]:
+    """Views of the arrays in so many groups of the same size; an array whose memory is not in one piece stays whole."""
+    most = max(1, -(-sum(array.size for array in arrays) // pieces))
+    groups: list[list[Array]] = []
+    room = 0
+    for array in arrays:
+        rest = array.reshape(-1) if array.flags.c_contiguous else array
+        while rest.size:
+            if room <= 0:
+                groups.append([])
+                room = most
+            taken, rest = (rest[:room], rest[room:]) if rest.flags.c_contiguous else (rest, rest[:0])
+            groups[-1].append(taken)
+            room -= taken.size
+    return groups
 
 
 def _cut(values: Array, arrays: Sequence[Array]) -> list[Array]:

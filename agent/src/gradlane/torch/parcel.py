@@ -32,7 +32,7 @@ class Parcel:
         moving: bool = False,
     ) -> None:
         """`tensors`: gives them, always of the same sizes. `staging`: for tensors on an accelerator. `moving`: they
-        change while they are exchanged, so what the exchange changes is added."""
+        change while they are exchanged."""
         self.block = block
         self._tensors = tensors
         self._staging = staging
@@ -40,6 +40,7 @@ class Parcel:
         self._moving = moving
         self._sent: torch.Tensor | None = None
         self.due: Operation | None = None
+        self.step = 0  # of the worker, before which the tensors get what is due
 
     def begin(self) -> None:
         """The tensors have what the training begins with."""
@@ -47,10 +48,12 @@ class Parcel:
             part.copy_(tensor)
         self.block.begin()
 
-    def start(self, exchange: Callable[[], Handle]) -> Operation:
-        """Starts an exchange of the block once it has the tensors' values; nothing may be due. Raises AgentError."""
+    def start(self, exchange: Callable[[], Handle], step: int) -> Operation:
+        """Starts an exchange of the block once it has the tensors' values, which is over before that step; nothing may
+        be due. Raises AgentError."""
+        self.step = step
         if self._moving:
-            self._sent = torch.cat([tensor.flatten().to(self._memory) for tensor, _ in self._pieces()])
+            self._sent = self._flat()
         self.due = self._run(exchange)
         return self.due
 
@@ -59,11 +62,8 @@ class Parcel:
         due, self.due = self.due, None
         if due is not None:
             due.wait()
-            self.block.finish()
-            if self._sent is not None:
-                self._memory += torch.cat([tensor.flatten().to(self._memory) for tensor, _ in self._pieces()])
-                self._memory -= self._sent
-                self._sent = None
+            sent, self._sent = self._sent, None
+            self.block.finish(None if sent is None else (self._flat() - sent).numpy())
             self._deliver()
 
     def average(self, group: Group) -> None:
@@ -77,6 +77,9 @@ class Parcel:
         for tensor, part in self._pieces():
             part.copy_(tensor)
         return start()
+
+    def _flat(self) -> torch.Tensor:
+        return torch.cat([tensor.flatten().to(self._memory) for tensor, _ in self._pieces()])
 
     def _deliver(self) -> None:
         for tensor, part in self._pieces():

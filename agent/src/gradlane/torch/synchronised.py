@@ -55,7 +55,8 @@ class SynchronisedOptimizer(WrappedOptimizer):
         self._worker = Worker(session.connection, chosen, session.name("sync", parameters))
         self._parcels: dict[Block, Parcel] = {}
         self._parcel_of: dict[torch.Tensor, Parcel] = {}
-        for members in neighbours(parameters, bucket_bytes):
+        most = min(bucket_bytes, sum(p.nbytes for p in parameters) // chosen.pieces)
+        for members in neighbours(parameters, most):
             parcel = self._parcel(members, staging)
             self._parcels[parcel.block] = parcel
             self._parcel_of.update(dict.fromkeys(members, parcel))
@@ -63,7 +64,7 @@ class SynchronisedOptimizer(WrappedOptimizer):
         count = sum(buffer.numel() for buffer in self._statistics())
         if average_buffers and count:
             block = self._worker.block(count, "float32", plain=True)
-            self._buffers = Parcel(block, self._statistics, staging, moving=chosen.behind)
+            self._buffers = Parcel(block, self._statistics, staging, moving=chosen.behind > 0)
             self._parcels[block] = self._buffers
         with torch.no_grad():
             for parcel in self._parcels.values():
@@ -81,14 +82,14 @@ class SynchronisedOptimizer(WrappedOptimizer):
         return self._worker.scheme
 
     def step(self, closure: Any = None) -> Any:
-        """A local step, and the start of the exchange after it, for which it does not wait; of a scheme that works
-        behind the computation it waits for the exchange before. Returns what the inner optimizer does.
+        """A local step, and the start of the exchange after it, for which it does not wait. Returns what the inner
+        optimizer does.
 
         Raises ValueError if the workers follow different schemes; gradlane.AgentError.
         """
         if not self._ends:
             raise RuntimeError("this optimizer was closed: go on with the inner one, or call synchronise() again")
-        self._settle()  # layers that this step did not use
+        self._settle(self._worker.step)  # layers that this step did not use
         result = self._local_step(closure)
         self._exchange(self._worker.next())
         return result
@@ -142,7 +143,8 @@ class SynchronisedOptimizer(WrappedOptimizer):
     def _exchange(self, exchanges: Sequence[Exchange]) -> None:
         with torch.no_grad():
             for block, start in exchanges:  # the front layers first, which the next forward pass needs first
-                self._session.timed(self._parcels[block].start(start))
+                self._deliver(self._parcels[block])
+                self._session.timed(self._parcels[block].start(start, self._worker.step + self.scheme.behind))
 
     def _pause(self) -> None:
         """Does what others expect of this worker before it waits for all, or ends."""
@@ -171,7 +173,7 @@ class SynchronisedOptimizer(WrappedOptimizer):
             spans.append((start, layer))
             start += parameter.numel()
         block = self._worker.block(start, travels_as(members[0].dtype), spans)
-        return Parcel(block, lambda: members, staging)
+        return Parcel(block, lambda: members, staging, moving=self.scheme.behind > 0)
 
     def _statistics(self) -> list[torch.Tensor]:
         """The buffers that are floats; each time, because a model may have put others in their place."""
@@ -179,7 +181,8 @@ class SynchronisedOptimizer(WrappedOptimizer):
 
     def _accumulated(self, parameter: torch.Tensor) -> None:
         """The backward pass has made a gradient."""
-        if self._parcel_of[parameter].due is not None and not self.scheme.behind:
+        parcel = self._parcel_of[parameter]
+        if parcel.due is not None and parcel.step <= self._worker.step:
             name = self._names[parameter]  # pyright: ignore[reportArgumentType]: it is one of the parameters
             raise RuntimeError(
                 f"parameter {name} was used before its exchange was over: call optimizer.synchronize() before "
@@ -187,19 +190,18 @@ class SynchronisedOptimizer(WrappedOptimizer):
             )
 
     def _use(self, parameter: torch.Tensor) -> None:
-        if not self.scheme.behind:
-            self._deliver(self._parcel_of.get(parameter))
+        self._deliver(self._parcel_of.get(parameter), self._worker.step)
 
     def _use_buffer(self, _: torch.Tensor) -> None:
-        if not self.scheme.behind:
-            self._deliver(self._buffers)
+        self._deliver(self._buffers, self._worker.step)
 
-    def _settle(self) -> None:
+    def _settle(self, step: int | None = None) -> None:
         for parcel in self._parcels.values():
-            self._deliver(parcel)
+            self._deliver(parcel, step)
 
-    def _deliver(self, parcel: Parcel | None) -> None:
-        if parcel is not None and parcel.due is not None:
+    def _deliver(self, parcel: Parcel | None, step: int | None = None) -> None:
+        """Gives the tensors what is due before that step, or anything that is."""
+        if parcel is not None and parcel.due is not None and (step is None or parcel.step <= step):
             # A forward pass without gradients must not make tensors that a later one can't change.
             with torch.inference_mode(False), torch.no_grad():
                 parcel.settle()
