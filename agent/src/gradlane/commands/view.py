@@ -215,6 +215,12 @@ def job_lines(
             f"{straggler['steps']} steps" + (": a straggler" if straggler["straggler"] else ""),
             "warning" if straggler["straggler"] else "",
         )
+    for it in job.get("left_out", []):
+        yield Line(
+            f"  left out: {it['name']}, of {it['steps']} steps, {it['recent']} of the last {it['window']} "
+            f"(at most {it['budget']})",
+            "warning" if it["recent"] >= it["budget"] else "",
+        )
     if (ownership := job.get("ownership")) and ownership["reason"]:
         yield Line(f"  owners from step {ownership['first']} on: {_shares(ownership)} ({ownership['reason']})")
     peers, classes, total = flows(job, before, seconds)

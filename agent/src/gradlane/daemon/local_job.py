@@ -15,6 +15,7 @@ from gradlane.control.listener import Listener
 from gradlane.control.peers import Peers, Stage
 from gradlane.control.probing import Prober
 from gradlane.daemon import job_status, liveness
+from gradlane.daemon.left_out import LeftOut
 from gradlane.daemon.ownership import Ownership
 from gradlane.datapath.engine import Engine
 from gradlane.datapath.exchange import Exchange
@@ -74,6 +75,7 @@ class LocalJob:
         self._engine: Engine | None = None
         self._exchange: Exchange | None = None
         self._ownership: Ownership | None = None
+        self._left_out: LeftOut | None = None
         self._stopped = liveness.Stopped()
         self._progress = liveness.Progress()
         self._late = ""  # who is, as it has been reported
@@ -150,6 +152,7 @@ class LocalJob:
         )
         self._ownership = Ownership(self.job, self.rank, self._engine, exchange, self.peers, agreement.conditions.rate)
         self.peers.ownership = self._ownership.hear
+        self._left_out = LeftOut(self.job, self.rank, self._engine)
         await self.peers.reach(Stage.READY, patience)
         for process, client in self._clients.items():
             if self.over.is_set():
@@ -207,6 +210,7 @@ class LocalJob:
                 servers=len(self.job.servers),
                 tolerance=self.job.loss.push,
                 uneven=self.job.transport.ownership != "even",
+                late=self.job.loss.late is not None,
             )
             log.info("%s: all-reduce of %s: %s", self.name, size, choice.reason, extra=self._context())
 
@@ -310,6 +314,8 @@ class LocalJob:
             self._check_progress(now)
             if self._ownership is not None and not self.over.is_set():
                 self._ownership.look(now)
+            if self._left_out is not None and not self.over.is_set():
+                self._left_out.look()
 
     def _check_progress(self, now: float) -> None:
         if self._exchange is None or self._engine is None:
@@ -363,6 +369,8 @@ class LocalJob:
         }
         if self._engine is not None:
             status["classes"] = job_status.classes(self.job.loss, self._engine)
+            if self._left_out is not None:
+                status["left_out"] = self._left_out.status()
             status["memory"] = {"used": counts["memory_used"], "limit": self._services.memory}
         if self._late:
             status["late"] = self._late

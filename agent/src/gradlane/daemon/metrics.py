@@ -170,6 +170,11 @@ def _of_stragglers(jobs: Jobs) -> Iterator[Metric]:
         "worker_late_seconds", "How late a worker comes to a step, the median of the last ones", labels, seconds
     )
     yield _gauge("worker_late_steps_ratio", "Of the last steps, those that a worker came late to", labels, steps)
+    left = [((name, str(it["rank"])), it) for name, job in jobs.items() for it in job.get("left_out", [])]
+    out = [(at, it["steps"]) for at, it in left]
+    used = [(at, it["recent"] / it["budget"]) for at, it in left]
+    yield _counter("worker_left_out_steps", "Steps that went on here without a late worker", labels, out)
+    yield _gauge("worker_left_out_budget_ratio", "What of its budget of such steps a worker has used", labels, used)
     shares = [
         ((name, str(rank)), share)
         for name, job in jobs.items()

@@ -67,6 +67,7 @@ def _configuration(job: Job, rank: int, agreement: Agreement, memory: int, port:
     rows = [(*row.layers, row.push, row.pull) for row in job.loss.classes]
     rows.append((0, MAX_LAYER, job.loss.push, job.loss.pull))
     losses = ffi.new("gl_loss[]", [(first, last, round(a * 1e6), round(b * 1e6)) for first, last, a, b in rows])
+    late = job.loss.late
     aggregates = any(member.rank == rank for member in job.aggregators)
     config = ffi.new(
         "gl_config *",
@@ -88,6 +89,9 @@ def _configuration(job: Job, rank: int, agreement: Agreement, memory: int, port:
             "port": port,
             "multicast": aggregates and job.transport.multicast is not None,
             "memory": memory,
+            "late_after": round(late.after * 1e6) if late else 0,
+            "late_steps": late.steps if late else 0,
+            "late_window": late.window if late else 0,
             "trace_every": job.transport.trace_every,
             "tag": job.transport.tagging == "host",
             "class_count": len(classes),
@@ -214,6 +218,13 @@ class Engine:
         with self.locked() as engine:
             lib.gl_engine_lateness(engine, rank, found)
         return int(found.step), [late / 1e6 for late in found.late[0 : found.steps]]
+
+    def left_out(self, rank: int) -> tuple[int, int]:
+        """Steps that something was reduced in here without a worker: since the job began, and of the latest window."""
+        found = ffi.new("gl_left_out *")
+        with self.locked() as engine:
+            lib.gl_engine_left_out(engine, rank, found)
+        return int(found.steps), int(found.recent)
 
     def paths(self, rank: int) -> list[FabricPath]:
         """The paths that traces to a rank have taken, the latest first; those seen longest ago are forgotten."""

@@ -88,6 +88,7 @@ class Exchange:
                 "critical": adaptive.critical if adaptive else 1.0,
                 "threshold": adaptive.threshold if adaptive else 0.0,
                 "window": adaptive.window if adaptive else 0,
+                "late_window": job.loss.late.window if job.loss.late else 0,
             },
         )
         self._pointer = lib.gl_exchange_new(engine.runner, engine.pointer, config, self._notify)

@@ -101,10 +101,12 @@ class Site:
             raise AgentError(str(answer["error"]))
         return int(answer["id"])
 
-    def algorithm(self, nbytes: int, hosts: Sequence[int], tolerance: float, uneven: bool = False) -> int:
+    def algorithm(
+        self, nbytes: int, hosts: Sequence[int], tolerance: float, uneven: bool = False, late: bool = False
+    ) -> int:
         """The GL_ number of the algorithm of an all-reduce among these workers' ranks, alike at all of them.
 
-        `tolerance`: the fraction that may be lost; `uneven`: it may have unequal shares.
+        `tolerance`: the fraction that may be lost; `uneven`: it may have unequal shares; `late`: and leave out workers.
         """
         name = self.job.transport.collective
         if name == "auto" or (name == "stragglar" and self.job.transport.straggler not in hosts):
@@ -116,6 +118,7 @@ class Site:
                 servers=len(self.job.servers),
                 tolerance=tolerance,
                 uneven=uneven and self.job.transport.ownership != "even",
+                late=late,
             ).algorithm
         return ALGORITHMS[name]
 

@@ -69,14 +69,15 @@ class Tensors:
         item, slice_bytes = elements.bytes_of(dtype), site.agreement.slice_bytes
         may_lose = not shape["exact"] and dtype in elements.FLOATS and shape["reduction"] in ("mean", "sum")
         loss = job.loss if may_lose else None
-        algorithm = site.algorithm(count * item, range(len(job.workers)), _most_lost(loss), uneven=True)
+        late = loss is not None and loss.late is not None and shape["reduction"] == "mean"
+        algorithm = site.algorithm(count * item, range(len(job.workers)), _most_lost(loss), uneven=True, late=late)
         sums = algorithm != lib.GL_DIRECT
         if sums:
             loss = None  # a partial sum is worth many gradients: none is lost
         owners = len(job.aggregators)
         parts = partition.divide(spans, count, loss, slice_bytes // item, slice_bytes, owners, sums)
         number = await site.agree("tensor", name, shape)
-        lossy = any(part.push or part.pull for part in parts)
+        lossy = late or any(part.push or part.pull for part in parts)
         # In place where nothing is lost: a lost contribution must be known until it is added to the next one.
         copies = job.processes + (1 if lossy or job.processes > 1 else 0)
         stride = memory.aligned(count * item, memory.PAGE)
@@ -85,7 +86,7 @@ class Tensors:
         tensor = _Tensor(number, name, shape, descriptor, shared, offsets, set())
         op = str(shape["reduction"])
         contributions = ffi.new("uint8_t *[]", [shared.pointer + offset for offset in offsets[: job.processes]])
-        rows = [(p.first, p.elements, round(p.push * 1e6), round(p.pull * 1e6), algorithm) for p in parts]
+        rows = [(p.first, p.elements, round(p.push * 1e6), round(p.pull * 1e6), algorithm, late) for p in parts]
         partitions = ffi.new("gl_partition[]", rows)
         layers = partition.layers(spans, parts, slice_bytes // item)
         description = ffi.new(

@@ -78,6 +78,18 @@ class StragglerStatus(TypedDict):
     high: float
 
 
+class LeftOutStatus(TypedDict):
+    """A worker that steps went on without: so many since the job began, and `recent` of the last `window`, in which
+    `budget` are allowed. As one owner of parts knows it."""
+
+    rank: int
+    name: str
+    steps: int
+    recent: int
+    budget: int
+    window: int
+
+
 class OwnershipStatus(TypedDict):
     """Which share of every tensor these ranks reduce, from step `first` on, and why."""
 
@@ -111,6 +123,7 @@ class JobStatus(_Job, total=False):
     memory: MemoryStatus
     stragglers: list[StragglerStatus]
     ownership: OwnershipStatus
+    left_out: list[LeftOutStatus]
     classes: list[ClassStatus]
 
 

@@ -117,12 +117,14 @@ def choose(
     servers: int = 0,
     tolerance: float = 0.0,
     uneven: bool = False,
+    late: bool = False,
 ) -> Choice:
     """The algorithm for an all-reduce of `nbytes` among `workers` hosts, with `servers` dedicated ones or none.
 
     `processes` per host reduce in shared memory before anything is sent, whichever algorithm follows. `tolerance`: the
     fraction of a message that may be lost; only the direct algorithm has a budget. `uneven`: owners may have unequal
-    shares, as in a ring they can't; the model counts with equal ones. Raises ValueError where a number is out of range.
+    shares, as in a ring they can't; the model counts with equal ones. `late`: it need not wait for all workers, as a
+    ring must. Raises ValueError where a number is out of range.
     """
     _check(nbytes, workers, conditions, processes)
     inside = f"after {processes} processes of each host in shared memory, " if processes > 1 else ""
@@ -138,6 +140,8 @@ def choose(
         return Choice(
             "direct", f"{inside}direct: up to {tolerance:.1%} may be lost, in a ring nothing ({compared})", direct
         )
+    if late:
+        return Choice("direct", f"{inside}direct: a ring leaves nobody out ({compared})", direct)
     if uneven:
         return Choice("direct", f"{inside}direct: a ring has equal shares only ({compared})", direct)
     if ring < direct:

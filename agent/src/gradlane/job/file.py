@@ -190,6 +190,7 @@ def parse(text: str, file_name: str) -> Job:
         )
     servers = _members(root.tables("server"), "server", len(workers))
     _check_together(root, workers + servers, len(workers))
+    transport = _transport(root.table("transport"), workers, servers)
     job = Job(
         file=file_name,
         name=head.name("name"),
@@ -198,8 +199,8 @@ def parse(text: str, file_name: str) -> Job:
         patience=head.integer("patience", MIN_PATIENCE, MAX_PATIENCE, DEFAULT_PATIENCE),
         workers=workers,
         servers=servers,
-        transport=_transport(root.table("transport"), workers, servers),
-        loss=loss.parse(root.table("loss")),
+        transport=transport,
+        loss=_loss(root, transport, workers),
         policy=policy.parse(root.table("policy")),
         slots=_slots(root.table("slots")),
         sync=sync.parse(root.table("sync")) if root.has("sync") else None,
@@ -335,6 +336,22 @@ def _straggler(table: Table, collective: str, workers: Sequence[Member]) -> int 
     if len(workers) > MAX_STRAGGLAR:
         raise table.error("collective", f"is 'stragglar' with {len(workers)} workers; it takes up to {MAX_STRAGGLAR}")
     return table.integer("straggler", 0, len(workers) - 1)
+
+
+def _loss(root: Table, transport: Transport, workers: Sequence[Member]) -> Loss:
+    table = root.table("loss")
+    parsed = loss.parse(table)
+    if parsed.late is None:
+        return parsed
+    if len(workers) == 1:
+        raise table.error("late", "needs others that go on: the job has one worker")
+    if transport.collective not in ("auto", "direct"):
+        raise table.error(
+            "late", f"can't be with collective = {transport.collective!r}, whose partial sums need every worker"
+        )
+    if root.has("sync"):
+        raise table.error("late", "can't be with [sync], whose schemes have rules of their own for late workers")
+    return parsed
 
 
 def _slice_bytes(table: Table, family: int) -> int | None:

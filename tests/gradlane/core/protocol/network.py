@@ -85,9 +85,10 @@ class Event:
 class Ledger:
     """The guarantee of budgets, counted from the datagrams alone: at every STOP, what its message lacks."""
 
-    def __init__(self, tolerated: Callable[[Header], int]) -> None:
-        """`tolerated`: parts per million of a message that may be lost, by its header."""
-        self._tolerated = tolerated
+    def __init__(self, tolerated: Callable[[Header], int], leaves_out: bool = False) -> None:
+        """`tolerated`: parts per million of a message that may be lost, by its header; `leaves_out`: or all of a
+        push."""
+        self._tolerated, self._leaves_out = tolerated, leaves_out
         self._came: defaultdict[tuple[int, int], set[int]] = defaultdict(set)  # by receiver and message
         self.results: dict[tuple[int, int, int], bytes] = {}  # by step, owner and slice: what was sent of them
 
@@ -107,6 +108,8 @@ class Ledger:
         bits = np.unpackbits(np.frombuffer(datagram[HEADER_BYTES:], np.uint8), bitorder="little")
         claimed = {int(k) for k in np.flatnonzero(bits[: header.slices])}
         assert claimed <= self._came[source, header.message], f"{header} says that more has come than has"
+        if self._leaves_out and not claimed and not header.flags & Flag.PULL:
+            return
         most = self._tolerated(header) * header.slices // 1_000_000
         assert header.slices - len(claimed) <= most, f"{header} ends with more than {most} slices missing"
 
@@ -136,8 +139,10 @@ class Cluster:
         precedences: Sequence[tuple[int, int, int, int, int]] = (),
         losses: Sequence[tuple[int, int, int, int]] | None = None,
         weights: Sequence[int] | None = None,
+        late: tuple[int, int, int] | None = None,
     ) -> None:
-        """`weights`: of the owners' shares in what `submit` submits."""
+        """`weights`: of the owners' shares in what `submit` submits. `late`: after how many us, and of how many steps
+        of any so many, a worker may be left out."""
         self.workers, self.servers, self.ranks = workers, servers, workers + servers
         self.slice_bytes, self.impairment, self.weights = slice_bytes, impairment, weights
         self.dtype = np.float32 if element_type == ElementType.FLOAT32 else np.float16
@@ -158,8 +163,10 @@ class Cluster:
         self.ledger = Ledger(
             lambda header: next(
                 (row[3 if header.flags & Flag.PULL else 2] for row in rows if row[0] <= header.layer <= row[1]), 0
-            )
+            ),
+            leaves_out=late is not None,
         )
+        after, steps, self.window = late or (0, 0, 0)
         self.element_type, self.reduction = element_type, 1 if mean_of_arrived else 2
         class_ranges, precedence_ranges = (ffi.new("gl_range[]", list(rows or ())) for rows in (classes, precedences))
         for rank in range(self.ranks):
@@ -170,6 +177,7 @@ class Cluster:
                     "token": TOKEN, "message_base": base, "window": window, "rate": rate,
                     "loss_count": len(rows), "losses": loss_rows, "memory": memory, "critical": CRITICAL,
                     "multicast": multicast and rank in self.aggregators,
+                    "late_after": after, "late_steps": steps, "late_window": self.window,
                     "buffer": buffer, "trace_every": trace_every, "tag": classes is not None,
                     "class_count": len(classes or ()), "precedence_count": len(precedences),
                     "classes": class_ranges, "precedences": precedence_ranges,
@@ -196,9 +204,18 @@ class Cluster:
         code = self.start(
             rank, step, tensor, lib.GL_ALL_REDUCE, source, result, source.size, reduction=self.reduction,
             element_type=self.element_type, loss=self.loss, layers=layers, magnitudes=magnitudes, weights=self.weights,
+            late=self.window > 0,
         )  # fmt: skip
         assert code == 0
         return result
+
+    def begin_without(self, rank: int, step: int, tensor: int, elements: int) -> int:
+        """Starts an all-reduce at a worker that is late, for the part it owns; returns what gl_submit does."""
+        return self.start(
+            rank, step, tensor, lib.GL_ALL_REDUCE, None, None, elements, reduction=self.reduction, loss=self.loss,
+            element_type=self.element_type, layers=np.arange(elements, dtype=np.uint16), weights=self.weights,
+            late=True,
+        )  # fmt: skip
 
     def start(
         self,
@@ -221,6 +238,7 @@ class Cluster:
         magnitudes: np.ndarray | None = None,
         critical: bool = False,
         weights: Sequence[int] | None = None,
+        late: bool = False,
     ) -> int:
         """Submits any operation, as gl_submission describes it; returns what gl_submit does."""
         self.kept += [source, result]
@@ -235,6 +253,7 @@ class Cluster:
             "layers": ffi.NULL if layers is None else ffi.from_buffer("uint16_t[]", layers),
             "magnitudes": ffi.NULL if magnitudes is None else ffi.from_buffer("uint8_t[]", magnitudes),
             "push_loss": loss[0], "pull_loss": loss[1], "critical": critical, "shares": shares,
+            "late": late,
         }  # fmt: skip
         return lib.gl_submit(self.engines[rank], ffi.new("gl_submission *", submission), self.now)
 

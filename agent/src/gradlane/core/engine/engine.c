@@ -27,7 +27,7 @@ struct gl_engine {
 gl_engine *gl_engine_new(const gl_config *config) {
     gl_engine *e = calloc(1, sizeof *e);
     if (!e) return NULL;
-    if (!operations_new(&e->operations, &e->job, &e->tx, &e->rx) ||
+    if (!operations_new(&e->operations, &e->job, &e->tx, &e->rx, config) ||
         !job_new(&e->job, config, &operation_upcalls, &e->operations) || !tx_new(&e->tx, &e->job) || !rx_new(&e->rx, &e->job))
         return gl_engine_free(e), NULL;
     return e;
@@ -122,10 +122,11 @@ static void run_timers(gl_engine *e, uint64_t now) {
     for (unsigned n = 0; n < TIMERS && (first = heap_first(&e->job.timers)) && first->key <= now && !e->job.failed; n++) {
         timer *t = container_of(first, timer, item);
         timer_stop(&e->job, t);
-        if (t->received)
-            on_check_due(&e->rx, container_of(t, rx_message, check), now);
-        else
-            on_probe_due(&e->tx, container_of(t, target, probe), now);
+        switch (t->of) {
+        case OF_TARGET: on_probe_due(&e->tx, container_of(t, target, probe), now); break;
+        case OF_RECEIVED: on_check_due(&e->rx, container_of(t, rx_message, check), now); break;
+        case OF_OPERATION: on_deadline(&e->operations, container_of(t, operation, deadline), now); break;
+        }
     }
 }
 
@@ -185,6 +186,12 @@ uint64_t gl_heard(const gl_engine *e, uint16_t rank) { return rank < e->job.rank
 int gl_engine_lateness(const gl_engine *e, uint16_t rank, gl_lateness *lateness) {
     if (rank >= e->job.config.workers) return -1;
     arrivals_of(&e->operations.arrivals, rank, lateness);
+    return 0;
+}
+
+int gl_engine_left_out(const gl_engine *e, uint16_t rank, gl_left_out *found) {
+    if (rank >= e->job.config.workers) return -1;
+    left_out_of(&e->operations.leaving, rank, found);
     return 0;
 }
 

@@ -14,6 +14,7 @@
 #include "job/statistics.h"
 #include "operation/events.h"
 #include "operation/lateness.h"
+#include "operation/left_out.h"
 #include "plan/submission.h"
 #include "tx/path.h"
 
@@ -26,8 +27,10 @@ void gl_engine_leave(gl_engine *engine);
 void gl_engine_free(gl_engine *engine);
 uint16_t gl_engine_job(const gl_engine *engine);
 
-/* Starts an operation; what the submission points to but `in` and `out` is copied. 0, or -1 if it makes no sense, one of
- * its step and tensor is already in flight, a message would have more than GL_MAX_SLICES slices, or memory is out. */
+/* Starts an operation; what the submission points to but `in` and `out` is copied. One that may do without late workers
+ * (`late`) starts without this one's if both are NULL, for the part that it owns; the same with both completes it later,
+ * and of its contribution nothing counts to that part. 0, or -1 if it makes no sense, this worker may not be left out of the
+ * step, one of its step and tensor is already in flight, a message would have more than GL_MAX_SLICES slices, or memory is out. */
 int gl_submit(gl_engine *engine, const gl_submission *submission, uint64_t now);
 
 void gl_receive(gl_engine *engine, const uint8_t *datagram, uint32_t length, int congested, uint64_t now);
@@ -53,6 +56,8 @@ int gl_class_statistics(const gl_engine *engine, uint32_t loss_class, gl_counts 
 uint64_t gl_heard(const gl_engine *engine, uint16_t rank);
 /* How late a worker's contributions have come, as far as this rank owns parts. -1 if there is no such worker. */
 int gl_engine_lateness(const gl_engine *engine, uint16_t rank, gl_lateness *lateness);
+/* How often a worker was left out of a step here. -1 if there is no such worker. */
+int gl_engine_left_out(const gl_engine *engine, uint16_t rank, gl_left_out *found);
 /* Current pacing rate (bit/s) and smoothed round-trip time (us) towards a rank. */
 void gl_flow_state(const gl_engine *engine, uint16_t rank, uint64_t *rate, uint32_t *srtt);
 /* The paths that traces to a rank have taken, the latest first; at most GL_PATHS are known. Returns their number. */

@@ -139,7 +139,7 @@ void gl_exchange_drain(void *context, gl_engine *engine, uint64_t now) {
         else if (event->kind == GL_EVENT_MISMATCH)
             fail(x, GL_FAILURE_MISMATCH, event->source, event->tensor, event->step, "%u slices", event->slices);
         else if (event->tensor < GL_FIRST_GROUP)
-            tensor_event(x, event);
+            tensor_event(x, event, now);
         else
             group_event(x, event);
         gl_event_free(event);

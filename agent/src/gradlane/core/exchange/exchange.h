@@ -27,13 +27,15 @@ typedef struct {
     uint16_t straggler; /* the host that is one where an all-reduce is by GL_STRAGGLAR */
     double critical, threshold; /* adaptive tolerance, see tolerance.h; window 0: off */
     uint32_t window;
+    uint32_t late_window; /* of gl_config */
 } gl_exchange_config;
 
-/* A part of a tensor that is an operation of the engine by itself. Losses in ppm: what the job tolerates. */
+/* A part of a tensor that is an operation of the engine by itself. Losses in ppm: what the job tolerates. `late`: a mean may
+ * leave out workers that are late. */
 typedef struct {
     uint64_t first, elements;
     uint32_t push_loss, pull_loss;
-    uint8_t algorithm;
+    uint8_t algorithm, late;
 } gl_partition;
 
 /* `contributions`: one per local process; `result`: the only contribution, if nothing may be lost, or other memory.
@@ -64,6 +66,7 @@ typedef struct {
     uint64_t elements;                  /* of completed operations */
     uint64_t copied_bytes;              /* between local processes */
     uint64_t residual_slices, kept_slices; /* owed at present; kept since the beginning */
+    uint64_t left_out;                  /* steps in which a part of some tensor was reduced without this host */
     uint64_t windows, critical_windows; /* of adaptive tolerance */
     uint32_t step, critical;            /* highest step submitted; whether the phase is critical */
 } gl_exchange_statistics;

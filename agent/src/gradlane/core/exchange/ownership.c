@@ -21,6 +21,19 @@ const uint32_t *shares_at(const gl_exchange *x, uint32_t step) {
     return s ? s->sums : NULL;
 }
 
+bool shares_are_settled(const gl_exchange *x, uint32_t step) {
+    const shares *s = x->ownership.latest;
+    while (s && step < s->first) s = s->before;
+    return !s || s->first <= 1 || step - s->first >= x->config.late_window - 1;
+}
+
+bool step_begins_without(gl_exchange *x, uint32_t step) {
+    ownership *o = &x->ownership;
+    if (o->held && step > o->limit) return false;
+    if (step > o->begun) o->begun = step;
+    return true;
+}
+
 void step_begin(gl_exchange *x, tensor *t) {
     ownership *o = &x->ownership;
     const bool waits = o->held && t->step > o->limit;

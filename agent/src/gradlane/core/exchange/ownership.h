@@ -13,6 +13,10 @@ static inline unsigned owners_of(const gl_exchange *x) { return x->config.server
 
 /* What a step's submissions have as `shares`. */
 const uint32_t *shares_at(const gl_exchange *x, uint32_t step);
+/* Whether an element may be left out of a step: its owner must know how often it was of late. */
+bool shares_are_settled(const gl_exchange *x, uint32_t step);
+/* Whether a step may begin here before its processes have come; it has then. */
+bool step_begins_without(gl_exchange *x, uint32_t step);
 /* A tensor's step, for which all processes have come, is to be worked on, as soon as it may begin. */
 void step_begin(gl_exchange *x, tensor *t);
 void ownership_free(ownership *o);

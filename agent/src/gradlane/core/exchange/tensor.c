@@ -26,7 +26,7 @@ void tensor_free(tensor *t) {
 }
 
 static bool lossy(const gl_tensor *like, const gl_partition *p) {
-    return (p->push_loss || p->pull_loss) && like->element_type != GL_TYPE_FLOAT64;
+    return (p->push_loss || p->pull_loss || p->late) && like->element_type != GL_TYPE_FLOAT64;
 }
 
 static bool partition_new(const gl_exchange *x, const tensor *t, partition *p, const gl_tensor *like,
@@ -35,8 +35,9 @@ static bool partition_new(const gl_exchange *x, const tensor *t, partition *p, c
     const bool owes = lossy(like, is) && t->feedback;
     p->is = *is;
     p->lossy = lossy(like, is);
-    /* A worker without the result could not tell what of the mean of what arrived stands for what it has lost. */
-    p->reduction = owes && is->pull_loss && t->reduction == GL_MEAN_OF_ARRIVED ? GL_MEAN : t->reduction;
+    /* What all arrive for is the mean of all, and who is late is waited for. A worker without the result could not tell what of the mean of what arrived stands for what it has lost. */
+    const bool whole = !p->lossy || (owes && is->pull_loss);
+    p->reduction = whole && t->reduction == GL_MEAN_OF_ARRIVED ? GL_MEAN : t->reduction;
     p->slices = (uint32_t)((bytes + x->config.slice_bytes - 1) / x->config.slice_bytes);
     p->layers = malloc(p->slices * sizeof *p->layers);
     if (!p->layers) return false;
@@ -171,6 +172,19 @@ static uint64_t contribute(gl_exchange *x, tensor *t, partition *p) {
     return (t->done - from) * processes;
 }
 
+/* What a submission of a partition says of it, all but what is contributed. */
+static gl_submission of_partition(const gl_exchange *x, const tensor *t, const partition *p, uint32_t step) {
+    return (gl_submission){
+        .step = step, .tensor = (uint16_t)(t->id * GL_MAX_PARTITIONS + (p - t->partitions)),
+        .collective = GL_ALL_REDUCE, .algorithm = p->is.algorithm, .critical = x->tolerance.critical,
+        .element_type = t->element_type, .reduction = p->reduction, .root = x->config.straggler, .elements = p->is.elements,
+        .layers = p->layers,
+        .push_loss = p->lossy ? gl_tolerance_loss(&x->tolerance, p->is.push_loss) : 0,
+        .pull_loss = p->lossy ? gl_tolerance_loss(&x->tolerance, p->is.pull_loss) : 0,
+        .late = p->is.late && p->reduction == GL_MEAN_OF_ARRIVED && shares_are_settled(x, step),
+        .shares = shares_at(x, step)};
+}
+
 /* Of a partition that is prepared. */
 static void submit_partition(gl_exchange *x, tensor *t, unsigned index, uint64_t now) {
     const partition *p = &t->partitions[index];
@@ -183,14 +197,9 @@ static void submit_partition(gl_exchange *x, tensor *t, unsigned index, uint64_t
         partition_done(x, t);
         return;
     }
-    const gl_submission s = {
-        .step = t->step, .tensor = (uint16_t)(t->id * GL_MAX_PARTITIONS + index),
-        .collective = GL_ALL_REDUCE, .algorithm = p->is.algorithm, .critical = x->tolerance.critical, .element_type = t->element_type,
-        .reduction = p->reduction, .root = x->config.straggler, .elements = p->is.elements, .in = t->gathered + offset,
-        .out = t->result + offset, .layers = p->layers, .magnitudes = p->lossy ? t->magnitudes : NULL,
-        .push_loss = p->lossy ? gl_tolerance_loss(&x->tolerance, p->is.push_loss) : 0,
-        .pull_loss = p->lossy ? gl_tolerance_loss(&x->tolerance, p->is.pull_loss) : 0,
-        .shares = shares_at(x, t->step)};
+    gl_submission s = of_partition(x, t, p, t->step);
+    s.in = t->gathered + offset, s.out = t->result + offset;
+    s.magnitudes = p->lossy ? t->magnitudes : NULL;
     submit(x, &s, now);
 }
 
@@ -256,13 +265,21 @@ static void apply_nothing(const gl_exchange *x, partition *p, uint8_t *result, u
     }
 }
 
-void tensor_event(gl_exchange *x, const gl_event *event) {
+/* Others wait for what this host owns of a step that its processes have not come to. */
+static void begin_without(gl_exchange *x, const tensor *t, const partition *p, uint32_t step, uint64_t now) {
+    const gl_submission s = of_partition(x, t, p, step);
+    if (step > t->step && s.late && step_begins_without(x, step)) gl_submit(x->engine, &s, now); /* or they wait on */
+}
+
+void tensor_event(gl_exchange *x, const gl_event *event, uint64_t now) {
     tensor *t = x->tensors[event->tensor / GL_MAX_PARTITIONS];
     const unsigned index = event->tensor % GL_MAX_PARTITIONS;
     if (!t || index >= t->count) return; /* of nothing that was submitted here */
     partition *p = &t->partitions[index];
     const uint64_t offset = p->is.first * gl_element_bytes(t->element_type);
-    if (event->kind == GL_EVENT_COMPLETED) {
+    if (event->kind == GL_EVENT_LATE) {
+        begin_without(x, t, p, event->step, now);
+    } else if (event->kind == GL_EVENT_COMPLETED) {
         if (p->missed) apply_nothing(x, p, t->result + offset, p->is.elements * gl_element_bytes(t->element_type));
         /* The mean of what arrived stood for what did not: only the difference is owed. */
         if (p->reduction == GL_MEAN_OF_ARRIVED) gl_residual_subtract(&p->residual, t->result + offset, t->element_type);
@@ -273,5 +290,8 @@ void tensor_event(gl_exchange *x, const gl_event *event) {
     } else if (event->kind == GL_EVENT_LOST && p->residual.slices) {
         gl_residual_keep(&p->residual, t->gathered + offset, event->first_slice, event->slices, event->lost);
         x->statistics.kept_slices += event->lost_slices;
+        /* No budget is as large as a message. */
+        if (event->lost_slices == event->slices && event->step > x->left_out)
+            x->left_out = event->step, x->statistics.left_out++;
     }
 }

@@ -43,7 +43,7 @@ struct tensor {
 void tensor_command(gl_exchange *x, process *p, const gl_command *c, uint64_t now);
 /* A piece of what the most urgent tensor has left. Returns about how many bytes it took. */
 uint64_t tensor_work(gl_exchange *x, uint64_t now);
-void tensor_event(gl_exchange *x, const gl_event *event);
+void tensor_event(gl_exchange *x, const gl_event *event, uint64_t now);
 void tensor_free(tensor *t);
 
 #endif

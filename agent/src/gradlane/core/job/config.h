@@ -38,6 +38,9 @@ typedef struct {
     gl_port *port;                        /* that this host's jobs share; NULL: one of its own */
     uint32_t weight;                      /* of this job beside others at a port; 0: 1 */
     uint64_t memory;                      /* bytes for contributions that wait for aggregation */
+    /* A worker that is this late (us) after the median of all may be left out of a step, of `late_steps` of any `late_window`
+     * consecutive ones of a tensor: fewer than that; 0: of none. */
+    uint32_t late_after, late_steps, late_window;
     uint32_t trace_every;                 /* messages of a flow from one TRACE to the next; 0: none */
     uint8_t tag;                          /* DSCP and ECN are written here, by these ranges; otherwise by the switch */
     uint32_t class_count, precedence_count;

@@ -25,7 +25,7 @@ static const gl_loss *losses_copy(const gl_loss *losses, unsigned count) {
 static bool is_sound(const gl_config *c) {
     const unsigned ranks = ranks_of(c);
     return c->workers && ranks <= GL_MAX_RANKS && c->rank < ranks && c->rate && c->window && c->window <= RING / 2 &&
-           c->slice_bytes >= 8 && c->slice_bytes % 8 == 0;
+           c->slice_bytes >= 8 && c->slice_bytes % 8 == 0 && (!c->late_steps || c->late_steps < c->late_window);
 }
 
 static bool join(job *j) {

@@ -18,10 +18,11 @@
 
 enum { RING = 4096 }; /* messages of one source that are remembered, so that a late PROBE gets its STOP */
 
-/* A moment at which a message is looked at: of one that is sent (a target), or one that is received. */
+/* A moment at which something is looked at: a message that is sent (a target), one that is received, or an operation. */
+typedef enum { OF_TARGET = 0, OF_RECEIVED, OF_OPERATION } timed;
 typedef struct {
     heap_item item;
-    bool received;
+    timed of;
 } timer;
 
 typedef struct control control;

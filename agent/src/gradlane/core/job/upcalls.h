@@ -15,7 +15,8 @@ struct tx_message;
 typedef struct {
     /* All receivers have stopped a message; `received` has a bit for each slice that arrived. The message may be freed. */
     void (*stopped)(void *above, struct tx_message *m, const uint8_t *received);
-    /* A message begins to come: it gets the link that it is of, or none yet. False: it is refused, which has been counted. */
+    /* A message begins to come: it gets the link that it is of, or none yet, or is left out. False: it is refused, which has been
+     * counted. */
     bool (*attach)(void *above, struct rx_message *m, uint64_t now);
     /* A slice that was awaited has arrived; a message is over, and what has not arrived of it is lost for good. Both may end the
      * operation, and the message's part in it. */

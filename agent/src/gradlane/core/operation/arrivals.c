@@ -30,7 +30,7 @@ void arrivals_note(arrivals *a, const gl_config *c, const plan *p, uint64_t sinc
     unsigned count = 0;
     if (p->tensor >= GL_FIRST_GROUP) return; /* these count steps of their own */
     for (const link *l = p->incoming; l; l = l->next)
-        if (!l->pull && l->received) came[l->rank] = l->received->began, count++;
+        if (!l->pull && (l->received || l->left_at)) came[l->rank] = l->received ? l->received->began : l->left_at, count++;
     if (!is_server(c)) came[c->rank] = since, count++;
     if (count < c->workers || count < 2) return; /* it is somebody else's, or a ring: one neighbour tells of no other */
     uint32_t *late = late_in(a, p->step);

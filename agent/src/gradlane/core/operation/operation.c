@@ -12,11 +12,15 @@
 #include "arithmetic/reduce.h"
 #include "arithmetic/types.h"
 #include "base/bits.h"
+#include "operation/streams.h"
 #include "operation/table.h"
+
+enum { HELD_UP = 5000 }; /* us; who notices a deadline so late was held up itself, and others may have come meanwhile */
 
 /* An operation without anything left to do is told, and gone once nobody may ask for a repair of it. */
 static void maybe_over(operations *all, operation *o) {
     if (o->open) return;
+    timer_stop(all->job, &o->deadline);
     if (!o->told) arrivals_note(&all->arrivals, &all->job->config, &o->plan, o->since);
     if (o->local && !o->told) add_event(all, GL_EVENT_COMPLETED, o, 0);
     o->told = true;
@@ -31,6 +35,7 @@ static unsigned contributions(const gl_config *c, const node *n, uint32_t i, con
     for (unsigned k = 0; k < n->from_count; k++) {
         const link *l = n->from[k].link;
         const rx_message *m = l->received;
+        if (!m) continue; /* left out */
         if (own && l->rank > c->rank) sources[count++] = own, own = NULL;
         if (m == fresh) {
             if (payload) sources[count++] = payload;
@@ -74,7 +79,8 @@ static void finish(operations *all, node *n, uint32_t i, const rx_message *fresh
         else if (out)
             memset(out, 0, length);
     }
-    for (unsigned k = 0; k < n->from_count; k++) rx_drop(j, n->from[k].link->received, n->from[k].start + i);
+    for (unsigned k = 0; k < n->from_count; k++)
+        if (n->from[k].link->received) rx_drop(j, n->from[k].link->received, n->from[k].start + i);
     if (!n->final) send_on(all, n, i);
     if (n->partial) send_on(all, n->partial, i);
     if (n->final && last_awaited(n->final, i)) finish(all, n->final, i, NULL, NULL, false);
@@ -105,24 +111,13 @@ static void on_arrived(void *above, rx_message *m, uint32_t slice, uint16_t laye
         rx_keep(all->job, m, slice, payload, length);
 }
 
-/* What did not count of a worker's contribution, or did not come of a result. `received`: a bit for each slice. */
-static void tell_lost(operations *all, const operation *o, const link *l, const uint8_t *received) {
-    uint32_t arrived = 0;
-    for (uint32_t i = 0; i < l->slices; i++) arrived += received[i >> 3] >> (i & 7) & 1;
-    if (arrived == l->slices || !o->local) return;
-    gl_event *event = add_event(all, l->pull ? GL_EVENT_MISSED : GL_EVENT_LOST, o, l->slices);
-    if (!event) return;
-    event->first_slice = l->segments[0].node->first;
-    event->lost_slices = l->slices - arrived;
-    for (uint32_t i = 0; i < l->slices; i++)
-        if (!(received[i >> 3] >> (i & 7) & 1)) event->lost[i >> 3] |= (uint8_t)(1 << (i & 7));
-}
+static uint32_t first_of(const link *l) { return l->segments[0].node->first; }
 
 /* Its words as bytes: hosts are little-endian, as elements on the wire are. */
 static const uint8_t *arrived_of(const rx_message *m) { return (const uint8_t *)m->arrived; }
 
 static void on_lost(void *above, rx_message *m) {
-    if (m->link->pull) tell_lost(above, m->operation, m->link, arrived_of(m));
+    if (m->link->pull) tell_lost(above, m->operation, GL_EVENT_MISSED, first_of(m->link), m->slices, arrived_of(m));
     for (uint32_t slice = 0; m->link && slice < m->slices; slice++) {
         if (test_bit(m->arrived, slice)) continue;
         const segment *s = find_segment(m->link, slice);
@@ -159,7 +154,7 @@ static void take_early(operations *all, operation *o, rx_message *m) {
         rx_detach(all->job, m);
         return;
     }
-    if (m->complete && m->link->pull) tell_lost(all, o, m->link, arrived_of(m));
+    if (m->complete && m->link->pull) tell_lost(all, o, GL_EVENT_MISSED, first_of(m->link), m->slices, arrived_of(m));
     for (uint32_t slice = 0; slice < m->slices; slice++) {
         const segment *s = find_segment(m->link, slice);
         node *n = s->node;
@@ -174,26 +169,11 @@ static void take_early(operations *all, operation *o, rx_message *m) {
     }
 }
 
-/* The streams of a message's phase, as its first one comes: the operation tells who is going to send; before it is submitted
- * here, it may be everybody. */
-static void expect_streams(operations *all, const rx_message *first, uint64_t now) {
-    const operation *o = first->operation;
-    const bool multicast = first->flags & GL_FLAG_MULTICAST, pull = first->flags & GL_FLAG_PULL;
-    tenant *t = &all->job->tenant;
-    for (const rx_message *m = o->early; m; m = m->next_early)
-        if (m != first && !(m->flags & GL_FLAG_PULL) == !pull) return;
-    for (const link *l = o->plan.incoming; l; l = l->next)
-        if (l->pull == pull && l->received && l->received != first) return;
-    for (unsigned rank = 0; !o->planned && rank < all->job->config.workers; rank++) share_expect(t, rank, multicast, now);
-    for (const link *l = o->plan.incoming; l; l = l->next)
-        if (l->pull == pull && l->meeting > 1) share_expect(t, l->rank, multicast, now);
-    share_grow(t, now);
-}
-
-static bool nodes_begin(operation *o) {
-    for (unsigned k = 0; k < o->plan.node_count; k++) {
+/* From the `first` one on. */
+static bool nodes_begin(operation *o, unsigned first) {
+    for (unsigned k = first; k < o->plan.node_count; k++) {
         node *n = o->plan.nodes[k];
-        n->unsent = n->to_count;
+        n->unsent = n->to_count + o->absent; /* the results wait for this rank, too */
         if (!n->from_count) {
             if (n->out && n->out != n->own) memmove(n->out, n->own, n->bytes);
             continue;
@@ -212,13 +192,48 @@ static bool nodes_begin(operation *o) {
     return true;
 }
 
-/* Of an operation that has its nodes. False: memory is out. */
-static bool begin(operations *all, operation *o, uint64_t now) {
-    operation_insert(all, o);
+/* Contributions of one more worker begin to come. From the first half on the others have a time for it. */
+static void count_in(operations *all, operation *o, uint64_t now) {
+    leaving *l = &all->leaving;
+    if (!l->steps || o->plan.tensor >= GL_FIRST_GROUP) return;
+    if (o->plan.step > l->latest) l->latest = o->plan.step;
+    if (++o->begun == (all->job->config.workers + 1) / 2) timer_set(all->job, &o->deadline, now + l->after);
+}
+
+/* Goes on without the workers that have not come, as far as they may be left out: as if all that they send had been lost. */
+static void leave_late(operations *all, operation *o, uint64_t now) {
+    o->open++;
+    for (link *l = o->plan.incoming; l && o->plan.late; l = l->next) {
+        if (l->pull || l->received || !leave_out(&all->leaving, o->plan.tensor, l->rank, o->plan.step)) continue;
+        l->left_at = now;
+        for (uint32_t slice = 0; slice < l->slices; slice++) {
+            const segment *s = find_segment(l, slice);
+            if (last_awaited(s->node, slice - s->start)) finish(all, s->node, slice - s->start, NULL, NULL, false);
+        }
+    }
+    o->open--;
+    maybe_over(all, o);
+}
+
+void on_deadline(operations *all, operation *o, uint64_t now) {
+    if (now > o->deadline.item.key + HELD_UP) {
+        timer_set(all->job, &o->deadline, now + all->leaving.after);
+        return;
+    }
+    o->overdue = true;
+    if (o->planned)
+        leave_late(all, o, now);
+    else if (may_leave_out(&all->leaving, o->plan.tensor, all->job->config.rank, o->plan.step))
+        add_event(all, GL_EVENT_LATE, o, 0);
+}
+
+/* Of an operation that has its nodes; those from `first` on, and the messages from `outgoing` on, are new. False: memory is
+ * out. */
+static bool go(operations *all, operation *o, unsigned first, link *outgoing, uint64_t now) {
     o->planned = true, o->since = now;
-    o->open = 1; /* one more until all of it is in flight */
-    bool fits = nodes_begin(o);
-    for (link *l = o->plan.outgoing; l && fits; l = l->next) {
+    o->open++; /* one more until all of it is in flight */
+    bool fits = nodes_begin(o, first);
+    for (link *l = outgoing; l && fits; l = l->next) {
         if (!(l->sent = tx_message_new(all->tx, &o->plan, l))) {
             fits = false;
             break;
@@ -227,25 +242,59 @@ static bool begin(operations *all, operation *o, uint64_t now) {
         o->open += l->sent->reads_own;
     }
     if (!fits) return !(all->job->failed = true); /* others may send to what is only half there */
-    for (link *l = o->plan.outgoing; l; l = l->next) tx_begin(all->tx, l->sent);
+    for (link *l = outgoing; l; l = l->next) tx_begin(all->tx, l->sent);
     tx_turn(all->tx, &o->plan);
+    if (o->local) count_in(all, o, now);
     rx_message *m = o->early;
     o->early = NULL;
     for (rx_message *next; m; m = next) {
         next = m->next_early;
+        if (o->absent && m->flags & GL_FLAG_PULL) {
+            m->next_early = o->early, o->early = m;
+            continue;
+        }
         take_early(all, o, m);
         if (!m->link || m->complete) continue;
         expect_streams(all, m, now);
         rx_resume(all->rx, m, now);
     }
     o->open--;
-    maybe_over(all, o);
+    if (o->overdue)
+        leave_late(all, o, now);
+    else
+        maybe_over(all, o);
     return true;
+}
+
+static bool begin(operations *all, operation *o, uint64_t now) {
+    operation_insert(all, o);
+    return go(all, o, 0, o->plan.outgoing, now);
+}
+
+/* This rank comes to an operation that began without it: nothing of what it has for its own part counts. */
+static bool join(operations *all, operation *o, const gl_submission *s, uint64_t now) {
+    const unsigned first = o->plan.node_count;
+    node *owned = o->plan.nodes[0];
+    link **outgoing = &o->plan.outgoing;
+    while (*outgoing) outgoing = &(*outgoing)->next;
+    if (!s->late || !plan_worker(&o->plan, &all->job->config, s)) return !(all->job->failed = true);
+    o->local = true, o->absent = false, o->open--;
+    owned->out = s->out + (uint64_t)owned->first * all->job->config.slice_bytes;
+    tell_lost(all, o, GL_EVENT_LOST, owned->first, owned->slices, NULL);
+    for (uint32_t i = 0; i < owned->slices; i++) {
+        uint8_t *out = owned->out + (uint64_t)i * all->job->config.slice_bytes;
+        const uint32_t length = length_of(&all->job->config, owned, i);
+        if (owned->results[i]) memcpy(out, owned->results[i]->bytes, length);
+        if (test_bit(owned->empty, i)) memset(out, 0, length);
+    }
+    if (!--owned->unsent) results_free(all->job, owned);
+    return go(all, o, first, *outgoing, now);
 }
 
 /* Takes over what has come of an operation before it was submitted. */
 static void replace(operations *all, operation *early, operation *o) {
-    o->early = early->early;
+    o->early = early->early, o->begun = early->begun, o->overdue = early->overdue;
+    if (is_set(&early->deadline)) timer_set(all->job, &o->deadline, early->deadline.item.key);
     early->early = NULL;
     for (rx_message *m = o->early; m; m = m->next_early) m->operation = o;
     operation_free(all, early);
@@ -254,11 +303,15 @@ static void replace(operations *all, operation *early, operation *o) {
 int operation_submit(operations *all, const gl_submission *s, uint64_t now) {
     const gl_config *c = &all->job->config;
     operation *early = find_operation(all, s->step, s->tensor);
-    if (!submission_is_valid(c, s) || (early && early->planned)) return -1;
+    const bool absent = s->late && !s->in;
+    if (!submission_is_valid(c, s)) return -1;
+    if (early && early->planned) return early->absent && !absent && join(all, early, s, now) ? 0 : -1;
     operation *o = operation_new(s->step, s->tensor);
     if (!o) return -1;
-    o->local = true, o->standing = s->standing;
-    if (!plan_worker(&o->plan, c, s)) return operation_free(all, o), -1;
+    o->local = !absent, o->absent = absent, o->standing = s->standing;
+    o->open = absent; /* it is not over before this rank has come */
+    if (!plan_worker(&o->plan, c, s) || (absent && !leave_out(&all->leaving, s->tensor, c->rank, s->step)))
+        return operation_free(all, o), -1;
     if (early) replace(all, early, o);
     return begin(all, o, now) ? 0 : -1;
 }
@@ -281,6 +334,7 @@ static bool on_attach(void *above, rx_message *m, uint64_t now) {
     gl_statistics *s = &all->job->statistics;
     const bool pull = m->flags & GL_FLAG_PULL;
     if (is_server(c) ? pull || m->source >= c->workers : !pull && m->source >= c->workers) return s->bad_source++, false;
+    if (!pull && was_left_out(&all->leaving, m->tensor, m->source, m->step)) return m->left_out = true;
     operation *o = find_operation(all, m->step, m->tensor);
     if (!o && is_server(c)) {
         if (!(o = operation_of_server(all, m, now))) return s->bad_header++, false;
@@ -288,7 +342,7 @@ static bool on_attach(void *above, rx_message *m, uint64_t now) {
         if (!(o = operation_new(m->step, m->tensor))) return s->no_memory++, false;
         operation_insert(all, o);
     }
-    if (o->planned) {
+    if (o->planned && !(o->absent && pull)) {
         if (!take_link(all, o, m)) return s->bad_range++, false;
         if (is_server(c) && m->flags & GL_FLAG_CRITICAL) /* of the workers, the most cautious counts */
             o->plan.pull_loss = tolerated_critical(c, tolerated(c, o->plan.loss_class, true));
@@ -298,6 +352,7 @@ static bool on_attach(void *above, rx_message *m, uint64_t now) {
         o->early = m;
     }
     expect_streams(all, m, now);
+    if (!pull) count_in(all, o, now);
     return true;
 }
 
@@ -306,7 +361,7 @@ static void on_stopped(void *above, tx_message *m, const uint8_t *received) {
     link *l = m->link;
     operation *o = operation_of(m->plan);
     const bool reads_own = m->reads_own;
-    if (!l->pull) tell_lost(all, o, l, received);
+    if (!l->pull) tell_lost(all, o, GL_EVENT_LOST, first_of(l), l->slices, received);
     l->sent = NULL;
     tx_message_free(all->tx, m);
     for (unsigned k = 0; k < l->count; k++)

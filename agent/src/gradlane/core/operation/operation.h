@@ -8,6 +8,7 @@
 #include "job/job.h"
 #include "operation/arrivals.h"
 #include "operation/events.h"
+#include "operation/leaving.h"
 #include "plan/plan.h"
 #include "rx/rx.h"
 #include "tx/tx.h"
@@ -22,6 +23,10 @@ struct operation {
     plan plan;
     bool planned, local, told; /* local: a worker's; told: it is COMPLETED */
     bool standing;             /* nobody is late with it */
+    bool absent;               /* it began without this rank, which has yet to come; `early` has results for it */
+    bool overdue;              /* whoever has not come by now is left out, as far as it may be */
+    uint16_t begun;            /* workers whose contribution has */
+    timer deadline;
     uint64_t since;
     rx_message *early;
     uint32_t open;       /* nodes that are not done, and messages that read from `own` */
@@ -36,17 +41,20 @@ typedef struct {
     operation *buckets[OPERATIONS];
     gl_event *events, **events_tail;
     arrivals arrivals;
+    leaving leaving;
     gl_event *failed; /* what is told when memory is out; NULL: it has been */
 } operations;
 
 /* What the sender and the receiver call, with `operations`. */
 extern const upcalls operation_upcalls;
 
-bool operations_new(operations *all, job *j, tx *x, rx *r); /* false: memory is out; operations_free is called in any case */
+/* False: memory is out; operations_free is called in any case. */
+bool operations_new(operations *all, job *j, tx *x, rx *r, const gl_config *config);
 void operations_free(operations *all);
 
 /* As gl_submit (engine.h). */
 int operation_submit(operations *all, const gl_submission *s, uint64_t now);
+void on_deadline(operations *all, operation *o, uint64_t now);
 gl_event *next_event(operations *all);
 bool has_event(const operations *all);
 int operation_oldest(const operations *all, uint64_t now, gl_waiting *waiting);

@@ -18,7 +18,7 @@ operation *find_operation(const operations *all, uint32_t step, uint16_t tensor)
 
 operation *operation_new(uint32_t step, uint16_t tensor) {
     operation *o = calloc(1, sizeof *o);
-    if (o) o->plan.step = step, o->plan.tensor = tensor;
+    if (o) o->plan.step = step, o->plan.tensor = tensor, o->deadline.of = OF_OPERATION;
     return o;
 }
 
@@ -46,6 +46,7 @@ void operation_free(operations *all, operation *o) {
     operation **at = bucket_of(all, o->plan.step, o->plan.tensor);
     while (*at && *at != o) at = &(*at)->next;
     if (*at) *at = o->next;
+    timer_stop(all->job, &o->deadline);
     for (rx_message *m = o->early, *next; m; m = next) next = m->next_early, rx_detach(all->job, m);
     leave_links(all, o->plan.outgoing), leave_links(all, o->plan.incoming);
     for (unsigned i = 0; i < o->plan.node_count; i++) results_free(all->job, o->plan.nodes[i]);
@@ -53,12 +54,12 @@ void operation_free(operations *all, operation *o) {
     free(o);
 }
 
-bool operations_new(operations *all, job *j, tx *x, rx *r) {
+bool operations_new(operations *all, job *j, tx *x, rx *r, const gl_config *config) {
     all->job = j, all->tx = x, all->rx = r;
     all->events_tail = &all->events;
     all->failed = calloc(1, sizeof *all->failed);
     if (all->failed) all->failed->kind = GL_EVENT_FAILED;
-    return all->failed;
+    return leaving_new(&all->leaving, config) && all->failed;
 }
 
 void operations_free(operations *all) {
@@ -66,6 +67,7 @@ void operations_free(operations *all) {
         while (all->buckets[i]) operation_free(all, all->buckets[i]);
     for (gl_event *event; (event = next_event(all));) gl_event_free(event);
     gl_event_free(all->failed);
+    leaving_free(&all->leaving);
 }
 
 gl_event *add_event(operations *all, uint32_t kind, const operation *o, uint32_t slices) {
@@ -78,6 +80,18 @@ gl_event *add_event(operations *all, uint32_t kind, const operation *o, uint32_t
     *all->events_tail = event;
     all->events_tail = &event->next;
     return event;
+}
+
+void tell_lost(operations *all, const operation *o, uint32_t kind, uint32_t first, uint32_t slices, const uint8_t *received) {
+    uint32_t arrived = 0;
+    for (uint32_t i = 0; received && i < slices; i++) arrived += received[i >> 3] >> (i & 7) & 1;
+    if (arrived == slices || !o->local) return;
+    gl_event *event = add_event(all, kind, o, slices);
+    if (!event) return;
+    event->first_slice = first;
+    event->lost_slices = slices - arrived;
+    for (uint32_t i = 0; i < slices; i++)
+        if (!received || !(received[i >> 3] >> (i & 7) & 1)) event->lost[i >> 3] |= (uint8_t)(1 << (i & 7));
 }
 
 bool has_event(const operations *all) { return all->events || (all->job->failed && all->failed); }
@@ -102,7 +116,7 @@ int operation_oldest(const operations *all, uint64_t now, gl_waiting *waiting) {
     /* A result may wait for somebody else, and so may the rest of a message: who has sent nothing of his own comes first. */
     for (int kind = 0, found = 0; kind < 3 && !found; kind++)
         for (const link *l = oldest->plan.incoming; l; l = l->next) {
-            if ((l->received && l->received->complete) || (l->pull ? 2 : l->received ? 1 : 0) != kind) continue;
+            if (l->left_at || (l->received && l->received->complete) || (l->pull ? 2 : l->received ? 1 : 0) != kind) continue;
             waiting->missing[l->rank >> 6] |= 1ull << (l->rank & 63);
             found = 1;
             waiting->direct = kind == 0;

@@ -18,6 +18,7 @@ typedef struct {
     unsigned meeting;      /* streams that meet at the busiest port on the path */
     bool exact;            /* a message holds sums of many: nothing of it may be lost */
     bool failed;           /* memory is out, or a message is too long */
+    enum { ALL, OWNED, OTHERS } parts; /* of an all-reduce, that are written down */
 } builder;
 
 /* Consecutive slices of a block of elements. `before`: slices of the blocks before it, as layers and magnitudes count. */

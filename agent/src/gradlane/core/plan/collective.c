@@ -38,6 +38,12 @@ static void to_all(builder *p, node *n) {
     }
 }
 
+/* Whether the rest of a plan, whose owned part has begun before, divides the tensor as that part was. */
+static bool goes_with(const plan *to, range its) {
+    const node *owned = to->nodes[0];
+    return owned->first == its.first && owned->slices == its.slices && owned->last_length == its.last_length;
+}
+
 /* Every owner of a part receives all contributions to it, and sends the result to all. Each rank begins with the part after
  * its own, so that not all fall on the same owner first. Who has no share owns nothing, and no message goes there. */
 static void all_reduce(builder *p, const gl_submission *s, range r) {
@@ -51,11 +57,16 @@ static void all_reduce(builder *p, const gl_submission *s, range r) {
         /* A pair's pushes and pulls are one stream, but for multicast pulls. */
         p->meeting = servers ? p->size : (p->size - 1) * (multicasts(p) ? 2 : 1);
         if (owner == c->rank) {
+            if (p->parts == OTHERS) {
+                if (!goes_with(p->plan, its)) p->failed = true;
+                continue;
+            }
             node *n = add(p, its, s->in, s->out);
             result(p, n, true);
             from_all(p, n), to_all(p, n);
             continue;
         }
+        if (p->parts == OWNED) continue;
         to(p, add(p, its, s->in, NULL), owner, PUSH);
         node *n = add(p, its, NULL, s->out);
         if (n) n->instead = s->in + (uint64_t)its.first * c->slice_bytes; /* a lost result keeps the own gradient */
@@ -211,6 +222,7 @@ static bool has_blocks(unsigned collective) { return collective == GL_REDUCE_SCA
 
 /* What a submission points to, and the tolerance that its layers have. */
 static bool take_facts(plan *to, const gl_config *c, const gl_submission *s, uint32_t slices) {
+    free(to->layers), free(to->magnitudes);
     to->layers = calloc(slices, sizeof *to->layers);
     to->magnitudes = s->magnitudes ? malloc(slices) : NULL;
     if (!to->layers || (s->magnitudes && !to->magnitudes)) return false;
@@ -227,13 +239,16 @@ static bool take_facts(plan *to, const gl_config *c, const gl_submission *s, uin
 bool plan_worker(plan *to, const gl_config *c, const gl_submission *s) {
     const uint64_t bytes = s->elements * gl_element_bytes(s->element_type);
     builder p = {.c = c, .plan = to, .group = s->group, .size = s->group ? s->group_size : c->workers};
+    if (s->late && (to->node_count || !s->in)) p.parts = to->node_count ? OTHERS : OWNED;
     while (rank_of(&p, p.me) != c->rank) p.me++;
     p.reduction = gl_is_reduction(s->collective) ? s->reduction : 0;
-    to->step = s->step, to->tensor = s->tensor, to->critical = s->critical;
-    to->encoding = (uint8_t)(s->element_type | p.reduction << 4);
+    const uint8_t encoding = (uint8_t)(s->element_type | p.reduction << 4);
+    if (to->node_count && encoding != to->encoding) return false;
+    to->step = s->step, to->tensor = s->tensor, to->critical = s->critical, to->late = s->late;
+    to->encoding = encoding;
     if (!take_facts(to, c, s, whole(c, bytes).slices * (has_blocks(s->collective) ? p.size : 1))) return false;
     make(&p, s, bytes);
-    return !p.failed;
+    return !p.failed && (p.parts != OWNED || to->node_count);
 }
 
 bool plan_server(plan *to, const gl_config *c, uint32_t slices) {
@@ -241,6 +256,7 @@ bool plan_server(plan *to, const gl_config *c, uint32_t slices) {
     /* Without multicast a server's own link carries a copy for every worker. */
     p.meeting = multicasts(&p) ? c->servers : p.size;
     to->pull_loss = tolerated(c, to->loss_class, true);
+    to->late = c->late_steps && p.reduction == GL_MEAN_OF_ARRIVED && to->tensor < GL_FIRST_GROUP;
     to->layers = calloc(slices, sizeof *to->layers);
     node *n = add(&p, (range){.slices = slices}, NULL, NULL);
     result(&p, n, true);

@@ -36,6 +36,7 @@ typedef struct link {
     segment *segments;
     struct tx_message *sent;     /* NULL: it is over */
     struct rx_message *received; /* NULL: nothing has come yet */
+    uint64_t left_at;            /* when its rank was left out, us; 0: it was not */
 } link;
 
 /* The order in which a rank sends, one segment after the other, each when a node is done, so that all ranks go through the
@@ -83,6 +84,7 @@ typedef struct plan {
     uint32_t step;
     uint16_t tensor;
     uint8_t encoding;    /* the header's element_type */
+    bool late;           /* it may be reduced without workers that are late */
     bool critical;       /* pushes say that the training is in a critical phase */
     uint32_t loss_class, push_loss, pull_loss;
     uint16_t *layers;    /* by slice */
@@ -94,7 +96,7 @@ typedef struct plan {
     link *outgoing, *incoming;
 } plan;
 
-/* A worker's plan. False: memory is out, a message is too long, or the layers are not of one loss
+/* A worker's plan; without `in` of the submission only of the part that it owns, and later of the rest. False: memory is out, a message is too long, or the layers are not of one loss
  * class that tolerates what the submission does; what has been made is freed by plan_free. */
 bool plan_worker(plan *p, const gl_config *c, const gl_submission *s);
 /* A server's, of a push of `slices` slices whose step, tensor, encoding and loss class are in the plan. */

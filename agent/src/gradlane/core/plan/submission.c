@@ -61,6 +61,10 @@ bool submission_is_valid(const gl_config *c, const gl_submission *s) {
     if ((rooted || pair || straggles) && !is_member(c, s, s->root)) return false;
     if (pair && s->root == rank) return false;
     if (s->shares && !are_shares(c, s)) return false;
+    if (s->late && (!c->late_steps || collective != GL_ALL_REDUCE || s->algorithm != GL_DIRECT || s->group || s->pull_loss ||
+                    s->reduction != GL_MEAN_OF_ARRIVED || s->tensor >= GL_FIRST_GROUP))
+        return false;
+    if (s->late && !s->in && !s->out) return true;
     const bool receives = collective != GL_SEND && (collective != GL_REDUCE || s->root == rank);
     const bool sends = collective != GL_RECEIVE && (collective != GL_BROADCAST || s->root == rank);
     return (s->in || !sends) && (s->out || !receives);

@@ -40,6 +40,7 @@ typedef struct {
     /* Parts per million, at most what the class tolerates; of a group's SEND and RECEIVE anything. What does not come of a
      * RECEIVE stays in `out` as it was. */
     uint32_t push_loss, pull_loss;
+    uint8_t late; /* a direct ALL_REDUCE to GL_MEAN_OF_ARRIVED may leave out workers that are late (gl_config) */
     const uint32_t *shares; /* of who owns the parts of a direct ALL_REDUCE, see gl_shard_start; NULL: equal ones */
 } gl_submission;
 

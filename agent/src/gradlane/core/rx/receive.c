@@ -123,12 +123,14 @@ static rx_message *find_message(rx *x, unsigned source, const uint8_t *h, uint64
     m->step = get32(h + GL_AT_STEP), m->tensor = get16(h + GL_AT_TENSOR);
     m->slices = get16(h + GL_AT_SLICES), m->budget = get16(h + GL_AT_BUDGET);
     m->encoding = h[GL_AT_ELEMENT_TYPE], m->layer = get16(h + GL_AT_LAYER);
-    m->loss_class = loss_class, m->began = now, m->check.received = true;
+    m->loss_class = loss_class, m->began = now, m->check.of = OF_RECEIVED;
     m->arrived = calloc(words(m->slices), sizeof *m->arrived);
     if (!m->arrived) j->statistics.no_memory++;
     if (!m->arrived || !j->up->attach(j->above, m, now)) return rx_message_free(j, m), NULL;
     rx_message_free(j, *slot);
-    return *slot = m;
+    *slot = m;
+    if (m->left_out) m->complete = true, answer(x, m, GL_KIND_STOP, m->arrived);
+    return m;
 }
 
 /* After a slice's arrival or its loss became known. Once all have been seen there is nothing to wait for; `news`: that may

@@ -22,6 +22,7 @@ struct rx_message {
     uint8_t flags, encoding;
     uint32_t loss_class;
     bool complete, end_seen, refused; /* refused: there was no memory for some slice */
+    bool left_out;   /* it comes too late: nothing of it counts */
     uint8_t in_vain; /* BITMAPs since something that one asked for came */
     uint64_t began;  /* when the first of it came, us */
     uint64_t *arrived;

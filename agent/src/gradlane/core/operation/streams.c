@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which streams are going to come.
+ */
+#include "operation/streams.h"
+
+void expect_streams(operations *all, const rx_message *first, uint64_t now) {
+    const operation *o = first->operation;
+    const bool multicast = first->flags & GL_FLAG_MULTICAST, pull = first->flags & GL_FLAG_PULL;
+    tenant *t = &all->job->tenant;
+    for (const rx_message *m = o->early; m; m = m->next_early)
+        if (m != first && !(m->flags & GL_FLAG_PULL) == !pull) return;
+    for (const link *l = o->plan.incoming; l; l = l->next)
+        if (l->pull == pull && l->received && l->received != first) return;
+    for (unsigned rank = 0; !o->planned && rank < all->job->config.workers; rank++) share_expect(t, rank, multicast, now);
+    for (const link *l = o->plan.incoming; l; l = l->next)
+        if (l->pull == pull && l->meeting > 1) share_expect(t, l->rank, multicast, now);
+    share_grow(t, now);
+}

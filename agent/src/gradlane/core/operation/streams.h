@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which streams are going to come.
+ */
+#ifndef GRADLANE_STREAMS_H
+#define GRADLANE_STREAMS_H
+
+#include "operation/operation.h"
+
+/* The streams of a message's phase, as its first one comes: the operation tells who is going to send; before it is submitted
+ * here, it may be everybody. */
+void expect_streams(operations *all, const rx_message *first, uint64_t now);
+
+#endif

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workers that steps went on without (`[loss.late]` of the job file): how often, as far as this rank owns parts."""
+
+import logging
+from typing import NamedTuple
+
+from gradlane.datapath.engine import Engine
+from gradlane.ipc.status import LeftOutStatus
+from gradlane.job import Job
+
+log = logging.getLogger("gradlane")
+
+
+class _Told(NamedTuple):
+    """Steps that a worker had been left out of; whether it could be left out of no more."""
+
+    steps: int
+    used_up: bool
+
+
+class LeftOut:
+    """At one rank. `look` is called now and then."""
+
+    def __init__(self, job: Job, rank: int, engine: Engine) -> None:
+        self._job, self._rank, self._engine = job, rank, engine
+        self._told: dict[int, _Told] = {}  # by rank
+
+    def look(self) -> None:
+        """Logs who has been left out anew, when that begins and when its budget is used up."""
+        for it in self.status():
+            before = self._told.get(it["rank"], _Told(0, False))
+            self._told[it["rank"]] = told = _Told(it["steps"], it["recent"] >= it["budget"])
+            begins = it["steps"] > before.steps and it["steps"] - before.steps == it["recent"]
+            if not begins and (before.used_up or not told.used_up):
+                continue
+            text = f"left out of {it['steps']} steps so far, of {it['recent']} of the last {it['window']}"
+            more = ": as many as it may be, so the others wait for it" if told.used_up else ""
+            log.warning(
+                "job %s: %s was late, and has been %s%s", self._job.name, it["name"], text, more,
+                extra={"job": self._job.name, "rank": self._rank},
+            )  # fmt: skip
+
+    def status(self) -> list[LeftOutStatus]:
+        """Who has been left out here."""
+        late = self._job.loss.late
+        if late is None:
+            return []
+        found: list[LeftOutStatus] = []
+        for member in self._job.workers:
+            steps, recent = self._engine.left_out(member.rank)
+            if steps:
+                found.append(
+                    {
+                        "rank": member.rank, "name": self._job.name_of(member.rank), "steps": steps, "recent": recent,
+                        "budget": late.steps, "window": late.window,
+                    }
+                )  # fmt: skip
+        return found
