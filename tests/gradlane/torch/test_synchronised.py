@@ -55,6 +55,14 @@ def pair(agents: list[Agent], tmp_path: Path) -> Iterator[Workers]:
     workers.all(lambda rank: workers.sessions[rank].close())
 
 
+@pytest.mark.parametrize(("scheme", "groups"), [(LocalSgd(2), [(), (0, 1)]), (DsSync(), [(0, 1), (0, 1)])])
+def test_it_says_who_averages_with_whom(pair: Workers, scheme: Scheme, groups: list[tuple[int, ...]]) -> None:
+    pair.synchronise(scheme)
+    for step in range(4):
+        pair.train(range(step, step + 1))
+        assert [optimizer.group for optimizer in pair.optimizers] == [groups[step % 2]] * 2
+
+
 def test_a_layers_forward_runs_before_later_layers_have_been_averaged(pair: Workers) -> None:
     """By the order of events: the other worker sends a layer when the one before has gone forward."""
     events: list[str] = []

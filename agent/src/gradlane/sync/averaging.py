@@ -33,10 +33,12 @@ class InGroups(Plan):
 
     def among(self, places: Places | None, blocks: Sequence[Block]) -> list[Exchange]:
         """What a group averages; nothing if it is None, or this worker alone."""
-        if places is None:
+        group = None if places is None else self.group(places)
+        if group is None or len(group.ranks) == 1:
+            self.ranks = ()
             return []
-        group = self.group(places)
-        return [(block, partial(block.average, group)) for block in blocks] if len(group.ranks) > 1 else []
+        self.ranks = group.ranks
+        return [(block, partial(block.average, group)) for block in blocks]
 
 
 class Known(InGroups):

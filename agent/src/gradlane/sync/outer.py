@@ -59,9 +59,10 @@ class Rounds(Plan):
     def next(self, step: int, blocks: Sequence[Block]) -> list[Exchange]:
         """See Plan."""
         chosen = [blocks[k] for k in self._scheme.exchanged(step, [block.values.size for block in blocks])]
+        everyone = self.everyone()
+        self.ranks = everyone.ranks if chosen else ()
         return [
-            (block, block.start if isinstance(block, Changes) else partial(block.average, self.everyone()))
-            for block in chosen
+            (block, block.start if isinstance(block, Changes) else partial(block.average, everyone)) for block in chosen
         ]
 
 

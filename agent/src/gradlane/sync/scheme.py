@@ -49,6 +49,7 @@ class Plan(ABC):
         self._connection = connection
         self._place = connection.rank
         self._size = len(connection.job.workers)
+        self.ranks: tuple[int, ...] = ()  # that average with one another in the latest exchange, if there was one
 
     def block(self, name: str, count: int, dtype: str, layers: Layers, plain: bool) -> Block:
         """Memory for `count` values, see `Worker.block`. `name`: of this one alone in the job. Raises AgentError."""

@@ -36,6 +36,12 @@ class Worker:
         self._blocks.append(block)
         return block
 
+    @property
+    def group(self) -> tuple[int, ...]:
+        """The ranks that average with one another in the latest exchange, this one among them; empty: there was none
+        after the latest step."""
+        return self._plan.ranks
+
     def next(self) -> list[Exchange]:
         """Counts a local step. Returns which blocks are exchanged then, in the order in which they were made: fill each
         and start it, wait for the handle, and `finish` it.

@@ -81,6 +81,12 @@ class SynchronisedOptimizer(WrappedOptimizer):
         """What it follows."""
         return self._worker.scheme
 
+    @property
+    def group(self) -> tuple[int, ...]:
+        """The ranks that average with one another after the latest step, this one among them; empty: it was a local
+        step alone."""
+        return self._worker.group
+
     def step(self, closure: Any = None) -> Any:
         """A local step, and the start of the exchange after it, for which it does not wait. Returns what the inner
         optimizer does.
