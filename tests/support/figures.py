@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 
 from lab.model.results import ArmResult, Decision, Distribution, MapCell, Point, SwitchFigures, TailDrops, Transport
+from lab.model.waiting import Exchange
 
 
 def arm_result(
@@ -17,6 +18,7 @@ def arm_result(
     policy_drops: int = 0,
     budget: int = 5000,
     step_seconds: Sequence[float] = (0.1, 0.1, 0.2, 0.4),
+    exchanges: tuple[Exchange, ...] = (),
 ) -> ArmResult:
     """A plausible result; Gradlane's arms have a transport, baselines do not."""
     gradlane = not arm.startswith(("ddp", "ps-"))
@@ -37,6 +39,8 @@ def arm_result(
         step_seconds=tuple(step_seconds),
         step=step,
         allreduce=step,
+        batches=(len(step_seconds),) * 2,
+        exchanges=exchanges,
         step_ends=tuple(sum(step_seconds[: n + 1]) for n in range(len(step_seconds))),
         transport=Transport(100_000, 100_000, 98_000, 2000, 600, 3, 0, budget, violations) if gradlane else None,
         switch=SwitchFigures(

@@ -114,12 +114,33 @@ class ArmRun:
         after = after.completed_by(self._last_reading.of_switch(self.failed_switch))
         name = self._scenario.name
         switch = after.since(before)
-        return arm_result(name, self._arm.name, self._seed, self._files, self._statistics, switch, self._failed, links)
+        return arm_result(
+            name,
+            self._arm.name,
+            self._seed,
+            self._files,
+            self._statistics,
+            switch,
+            self._failed,
+            links,
+            with_exchanges=self._scenario.slow is not None,
+        )
 
     def _make_config(self, task: Task) -> Config:
         plan = self._plan
         hosts = plan.of_role("worker") + (plan.of_role("server") if self._arm.servers else ())
-        nodes = tuple(Node(rank, h.name, h.address, h.interface, agent_socket(h)) for rank, h in enumerate(hosts))
+        slow = self._scenario.slow
+        nodes = tuple(
+            Node(
+                rank,
+                host.name,
+                host.address,
+                host.interface,
+                agent_socket(host),
+                slow.milliseconds(rank, plan.workers) if slow and rank < plan.workers else 0,
+            )
+            for rank, host in enumerate(hosts)
+        )
         return Config(
             arm=self._arm.name,
             seed=self._seed,
@@ -219,7 +240,8 @@ class ArmRun:
                     self._raise_if_dead()
                     raise ArmError(f"{problem}; during arm {self._arm.name}, {self._positions()}") from None
                 dropped = self._last_reading.policy_drops - before.policy_drops
-                report(progress(self._arm.name, self._config.steps, self._files, dropped))
+                slow = self._scenario.slow is not None
+                report(progress(self._arm.name, self._config.steps, self._files, dropped, by_worker=slow))
         self._raise_if_dead()
         self._read_records()
 

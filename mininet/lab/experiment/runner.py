@@ -101,6 +101,7 @@ def settings_of(scenario: Scenario, switch: str, model: str, seeds: Sequence[int
         "loss on the first worker's link": f"{scenario.loss:g}",
         "bursts": _describe_bursts(scenario),
         "failure": _describe_failure(scenario),
+        "slow worker": _describe_slowness(scenario),
         "seeds": ", ".join(map(str, seeds)),
     }
 
@@ -108,6 +109,13 @@ def settings_of(scenario: Scenario, switch: str, model: str, seeds: Sequence[int
 def _describe_failure(scenario: Scenario) -> str:
     failure = scenario.failure
     return f"{failure.switch} after {failure.share:.0%} of the steps" if failure else "none"
+
+
+def _describe_slowness(scenario: Scenario) -> str:
+    slow = scenario.slow
+    if slow is None:
+        return "none"
+    return f"the last: a step's computation takes {slow.factor} x {slow.computation_ms} ms, with a pause"
 
 
 def _describe_bursts(scenario: Scenario) -> str:

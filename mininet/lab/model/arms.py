@@ -22,7 +22,8 @@ class Arm:
     servers: whether the arm needs parameter-server hosts.
     dscp: DSCP of the workers' TCP sockets, 0-63.
     overlap: training without the barrier at the end of the backward pass; only for `gradlane`.
-    job: what the arm changes in the job file, by TOML section; only for `gradlane`.
+    job: what the arm changes in the job file, by TOML section; only for `gradlane`. With a section `sync` the workers
+    train by that scheme of gradlane.sync: they average parameters after local steps, not gradients.
     bucket_bytes: size of a DDP bucket: the best of those measured for this kind of arm.
     congestion_control: of the arm's TCP sockets, a name that the kernel knows; the best of those measured.
     min_rto_ms: lower bound of the retransmission timeout of the arm's TCP sockets; 0 for the kernel's own, 200 ms.
@@ -39,6 +40,11 @@ class Arm:
     bucket_bytes: int = parse_size("256KiB")
     congestion_control: str = "cubic"
     min_rto_ms: int = 0
+
+    @property
+    def by_scheme(self) -> bool:
+        """Whether it averages parameters by a scheme, not gradients."""
+        return "sync" in self.job
 
 
 # The tolerance of DLCP's own evaluation (arXiv 2008.08445). What is lost is made up for in the next step.
@@ -170,6 +176,32 @@ ARMS: Mapping[str, Arm] = {
             "ablation: no loss tolerated, so the result is the exact mean",
             wire="float16",
             job={"loss": {"push": 0.0, "pull": 0.0}},
+        ),
+        Arm(
+            "gradlane-adaptive",
+            "gradlane",
+            "as gradlane, and a worker that is always late reduces nothing",
+            wire="float16",
+            job={"transport": {"ownership": "adaptive"}},
+        ),
+        Arm(
+            "ripples",
+            "gradlane",
+            "no global step: float32 parameters averaged by pairs that are decided on the way",
+            job={"sync": {"scheme": "ripples", "members": 2}},
+        ),
+        Arm(
+            "ds-sync",
+            "gradlane",
+            "float32 parameters averaged by groups that change in each step; equally many steps for all",
+            job={"sync": {"scheme": "ds-sync"}},
+        ),
+        Arm(
+            "local-sgd",
+            "gradlane",
+            "float16 changes of the parameters, averaged by all after 8 local steps",
+            wire="float16",
+            job={"sync": {"scheme": "local-sgd"}},
         ),
     )
 }

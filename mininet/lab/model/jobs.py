@@ -49,7 +49,7 @@ def document(arm_name: str, plan: FabricPlan, seed: int) -> dict[str, Any]:
     if arm.servers:
         job["server"] = members[plan.workers :]
     for section, values in arm.job.items():
-        job[section] |= values
+        job[section] = job.get(section, {}) | values
     return job
 
 

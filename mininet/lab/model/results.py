@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.model.arms import ARMS
+from lab.model.waiting import Awaited, Exchange, most_awaited, waited
 
 SCHEMA = 2
 POLICY_DROPS = ("dropped_yellow", "dropped_red", "trimmed_yellow", "trimmed_red")
@@ -121,7 +122,11 @@ class ArmResult:
     seconds: duration of the training. curve: the metric on the test set over time. seconds_to_target: None if the
     target was not reached in the steps of the run. transport: None for arms that do not use Gradlane. step_ends: when
     each step ended at its slowest worker, in seconds after the start. failed_at: the same for the failure of a switch;
-    None without one. links: bytes that each end of each link between switches ("switch:port") has sent.
+    None without one. links: bytes that each end of each link between switches ("switch:port") has sent. batches: how
+    many each worker has taken. exchanges: of all workers, where one of them is slow; else none.
+
+    In lockstep a step is as long as its slowest worker's. Where workers take different numbers of steps, it is the time
+    in which the job took one batch for each worker.
     """
 
     scenario: str
@@ -140,6 +145,18 @@ class ArmResult:
     step_ends: tuple[float, ...] = ()
     failed_at: float | None = None
     links: Mapping[str, int] = field(default_factory=dict[str, int])
+    batches: tuple[int, ...] = ()
+    exchanges: tuple[Exchange, ...] = ()
+
+    @property
+    def waited(self) -> list[list[float]]:
+        """Seconds that each worker (row) has waited for each other one (column)."""
+        return waited(self.exchanges, len(self.batches))
+
+    @property
+    def most_awaited(self) -> Awaited | None:
+        """The worker for which the others waited most."""
+        return most_awaited(self.exchanges, len(self.batches), self.seconds)
 
     @property
     def step_before_failure(self) -> float | None:
@@ -230,6 +247,13 @@ def speed_up(results: Sequence[ArmResult], of: ArmResult) -> float | None:
     return baseline.time_or_bound / of.seconds_to_target
 
 
+def same_work(results: Sequence[ArmResult], of: ArmResult) -> float | None:
+    """How many times as fast as the fastest baseline with the same scenario and seed it did all steps; None without
+    one."""
+    same = [r.seconds for r in results if r.is_baseline and (r.scenario, r.seed) == (of.scenario, of.seed)]
+    return min(same) / of.seconds if same else None
+
+
 def machine() -> dict[str, Any]:
     """Where the figures were measured."""
     return {
@@ -259,6 +283,7 @@ def _run(result: ArmResult, results: Sequence[ArmResult]) -> dict[str, Any]:
         "policy_drops": result.switch.policy_drops,
         "budget_violations": result.budget_violations,
         "recovery_seconds": result.recovery_seconds,
+        "waited": result.waited,
     }
 
 

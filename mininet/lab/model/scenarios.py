@@ -47,6 +47,23 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class Slowness:
+    """The last worker computes more slowly than the others, in every step of every arm.
+
+    computation_ms: what a step's computation takes the others. It really takes less, and a pause makes up the rest: so
+    the workers of a machine with few cores are like hosts with processors of their own. factor: how many times as long
+    the last worker takes.
+    """
+
+    computation_ms: int
+    factor: int
+
+    def milliseconds(self, rank: int, workers: int) -> int:
+        """What a step's computation takes that worker."""
+        return self.computation_ms * (self.factor if rank == workers - 1 else 1)
+
+
+@dataclass(frozen=True)
 class Scenario:
     """One scenario. `arms` are compared on the same fabric; the first is the one that the others are measured against.
     `further_arms` are those that only the benchmark adds: baselines with settings that few users make.
@@ -70,6 +87,7 @@ class Scenario:
     loss: float = 0.0
     bursts: Bursts | None = None
     failure: Failure | None = None
+    slow: Slowness | None = None
     further_arms: tuple[str, ...] = ()
     thresholds: tuple[float, float] | None = None
     bmv2_scale: float = 0.25
@@ -214,6 +232,16 @@ SCENARIOS: Mapping[str, Scenario] = {
             name="spine-failure",
             summary="one of two spines dies in the middle of the training, with all its links",
             failure=Failure("spine1", share=0.4),
+        ),
+        dataclasses.replace(
+            _BASE,
+            name="straggler",
+            summary="one of the workers takes three times as long to compute as each of the others",
+            arms=("ripples", "gradlane", "ddp-gloo-fp16"),
+            # The network is no bottleneck, so that what is left is waiting.
+            rate=parse_rate("200mbit"),
+            steps=80,
+            slow=Slowness(computation_ms=300, factor=3),
         ),
     )
 }

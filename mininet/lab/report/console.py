@@ -69,6 +69,10 @@ def describe(progress: Progress) -> str:
         parts.append(f"loss {progress.loss:6.3f}")
     if progress.step == progress.steps:
         parts.append("evaluating")
+    if progress.steps_of:
+        parts.append("of the workers " + " ".join(map(str, progress.steps_of)))
+    if progress.awaited is not None:
+        parts.append(f"waiting for worker {progress.awaited.worker}: {progress.awaited.share:.0%} of the others' time")
     if progress.delivered:
         parts.append(
             f"slices: {progress.delivered:,} delivered, {progress.dropped:,} dropped by the switch, "

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lab.model import waiting
 from lab.model.errors import RecordsError
 from lab.model.results import ArmResult, Distribution, Point, SwitchFigures, Transport
+from lab.model.waiting import Awaited, Exchange, Part, most_awaited
 
 Record = dict[str, Any]
 
@@ -56,7 +58,10 @@ class RecordFile:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where an arm is. Slices are those of all agents so far."""
+    """Where an arm is. Slices are those of all agents so far.
+
+    steps_of: those of each worker, where one is slow; awaited: for whom the others have waited most.
+    """
 
     arm: str
     step: int
@@ -66,21 +71,29 @@ class Progress:
     delivered: int
     repaired: int
     dropped: int
+    steps_of: tuple[int, ...] = ()
+    awaited: Awaited | None = None
 
 
-def progress(arm: str, steps: int, files: Sequence[RecordFile], dropped: int) -> Progress:
-    """The state of an arm by what its workers (rank 0 first) have recorded; `dropped` is the switch's count."""
+def progress(arm: str, steps: int, files: Sequence[RecordFile], dropped: int, by_worker: bool = False) -> Progress:
+    """The state of an arm by what its workers (rank 0 first) have recorded; `dropped` is the switch's count.
+    `by_worker`: also how far each worker is."""
     latest = files[0].last("step")
     known = [record["statistics"] for file in files if (record := file.last("statistics"))]
+    steps_of = tuple(record["step"] + 1 if (record := file.last("step")) else 0 for file in files)
+    start = files[0].last("start")
+    lockstep = start is None or start["lockstep"]
     return Progress(
         arm=arm,
-        step=latest["step"] + 1 if latest else 0,
+        step=steps_of[0] if lockstep else sum(steps_of) // len(files),
         steps=steps,
         seconds=latest["t"] if latest else 0.0,
         loss=latest["loss"] if latest else None,
         delivered=sum(statistics["slices_delivered"] for statistics in known),
         repaired=sum(statistics["slices_repaired"] for statistics in known),
         dropped=dropped,
+        steps_of=steps_of if by_worker else (),
+        awaited=most_awaited(exchanges(files), len(files), latest["t"]) if by_worker and latest else None,
     )
 
 
@@ -93,15 +106,16 @@ def arm_result(
     switch: SwitchFigures,
     failed: float | None = None,
     links: Mapping[str, int] | None = None,
+    with_exchanges: bool = False,
 ) -> ArmResult:
     """The figures of a finished arm. `workers` are the records in rank order, `statistics` those of every agent (of
     workers and servers), none for an arm without agents; `failed` is the CLOCK_MONOTONIC time of a switch's failure,
-    `links` the bytes that the ends of links have sent.
+    `links` the bytes that the ends of links have sent. With or without the exchanges of each worker.
 
-    A step is as long as its slowest worker's; so is an all-reduce. Raises RecordsError.
+    Raises RecordsError.
     """
     start, final = workers[0].need("start"), workers[0].need("final")
-    step_seconds = _slowest(workers, "step_seconds")
+    step_ends, step_seconds = _steps(workers, start["lockstep"])
     step = Distribution.of(step_seconds)
     if step is None:
         raise RecordsError(f"{workers[0].path} has no step")
@@ -116,12 +130,21 @@ def arm_result(
         seconds_to_target=final["seconds_to_target"],
         step_seconds=tuple(step_seconds),
         step=step,
-        allreduce=Distribution.of(_slowest(workers, "allreduce_seconds")),
+        allreduce=Distribution.of(_allreduces(workers, start["lockstep"])),
         transport=transport(statistics),
         switch=switch,
-        step_ends=tuple(_slowest(workers, "t")),
+        step_ends=tuple(step_ends),
         failed_at=None if failed is None else failed - start["start"],
         links=links or {},
+        batches=tuple(len(file.all("step")) for file in workers),
+        exchanges=exchanges(workers) if with_exchanges else (),
+    )
+
+
+def exchanges(workers: Sequence[RecordFile]) -> tuple[Exchange, ...]:
+    """Those of all workers so far."""
+    return waiting.exchanges(
+        [[Part(tuple(r["group"]), r["ready"], r["done"]) for r in file.all("exchange")] for file in workers]
     )
 
 
@@ -147,7 +170,23 @@ def _is_count(statistics: Iterable[Record], key: str) -> bool:
     return all(isinstance(record[key], int) for record in statistics)
 
 
-def _slowest(workers: Sequence[RecordFile], key: str) -> list[float]:
-    """Per step the largest value over the workers."""
-    columns = [[record[key] for record in file.all("step")] for file in workers]
-    return [max(values) for values in zip(*columns, strict=True)]
+def _steps(workers: Sequence[RecordFile], lockstep: bool) -> tuple[list[float], list[float]]:
+    """When each step ended, and how long it took."""
+    if lockstep:
+        columns = [file.all("step") for file in workers]
+        return _slowest(columns, "t"), _slowest(columns, "step_seconds")
+    ends = sorted(record["t"] for file in workers for record in file.all("step"))[len(workers) - 1 :: len(workers)]
+    return ends, [end - began for began, end in zip([0.0, *ends], ends, strict=False)]
+
+
+def _allreduces(workers: Sequence[RecordFile], lockstep: bool) -> list[float]:
+    """How long each took: of all workers in lockstep at the slowest of them."""
+    columns = [file.all("exchange") for file in workers]
+    if lockstep:  # without a barrier a worker may lack the last one
+        return _slowest([column[: min(map(len, columns))] for column in columns], "seconds")
+    return [record["seconds"] for column in columns for record in column]
+
+
+def _slowest(columns: Sequence[Sequence[Record]], key: str) -> list[float]:
+    """Of records that belong together the largest value over the workers."""
+    return [max(record[key] for record in records) for records in zip(*columns, strict=True)]

@@ -22,13 +22,15 @@ class ConfigError(FileError):
 
 @dataclass(frozen=True)
 class Node:
-    """One rank. `interface` is the device of `address`; `socket` the path of the host's agent, for `gradlane` arms."""
+    """One rank. `interface` is the device of `address`; `socket` the path of the host's agent, for `gradlane` arms;
+    `computation_ms` what a step's computation takes a worker, with a pause that makes up the rest; 0 for no pause."""
 
     rank: int
     host: str
     address: str
     interface: str
     socket: str = ""
+    computation_ms: int = 0
 
     def __str__(self) -> str:
         return f"rank {self.rank} ({self.host}, {self.address})"
@@ -172,6 +174,7 @@ def _nodes(tables: list[Table], first_rank: int, gradlane: bool) -> tuple[Node, 
             address=table.text("address"),
             interface=table.text("interface"),
             socket=table.text("socket") if gradlane else _optional_text(table, "socket"),
+            computation_ms=table.integer("computation_ms", 0, 60_000, 0),
         )
         if node.rank != rank:
             raise table.error("rank", f"is {node.rank}; it must be {rank}: ranks count up, workers first, then servers")

@@ -1,41 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How each kind of arm synchronises gradients: a DDP communication hook, and what goes with it."""
+"""How each kind of arm keeps its workers' models together."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 from torch.distributed import GradBucket  # pyright: ignore[reportPrivateImportUsage]
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.futures import Future
+from torch.nn.parallel import DistributedDataParallel
 
+from lab.training.clock import ExchangeClock, Hook
 from lab.training.config import Config
 from lab.training.ps_client import Client
 from lab.training.ps_wire import PeerError
 
-Hook = Callable[[Any, GradBucket], Future[torch.Tensor]]
-Observer = Callable[[float, float], None]
-Overlap = Callable[[torch.nn.Module, torch.optim.Optimizer, Observer], torch.optim.Optimizer]
+
+@dataclass(frozen=True)
+class Joint:
+    """Model and optimizer as they train together with the other workers'.
+
+    lockstep: whether all workers take equally many steps. group: the ranks with which this one exchanges in the step
+    that it takes, or after the one that it has taken; empty without an exchange. average: gives all workers the mean of
+    their parameters after the last step; None where they are the same anyway.
+    """
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    group: Callable[[], Sequence[int]]
+    lockstep: bool = True
+    average: Callable[[], None] | None = None
+
+
+Join = Callable[[nn.Module, torch.optim.Optimizer, ExchangeClock], Joint]
 
 
 @dataclass(frozen=True)
 class GradientSync:
-    """`hook` and its `state`, as DistributedDataParallel.register_comm_hook takes them.
+    """`join` makes model and optimizer train together, once; the clock notes the exchanges.
 
     statistics: the transport's own figures so far; empty where it has none. close: leaves; returns the last of them.
-    overlap: makes model and optimizer train without a barrier, in place of DistributedDataParallel, and calls the
-    observer with the start and the end of each all-reduce, in CLOCK_MONOTONIC seconds. None for arms with the barrier.
     """
 
-    hook: Hook
-    state: Any
+    join: Join
     statistics: Callable[[], dict[str, Any]]
     close: Callable[[], dict[str, Any]]
-    overlap: Overlap | None = None
 
 
-def connect(config: Config, rank: int, model: torch.nn.Module) -> GradientSync:
+def connect(config: Config, rank: int, model: nn.Module) -> GradientSync:
     """Joins what the arm needs. Raises GradlaneError that names the culprit."""
     arm = config.effective_arm
     if arm.kind == "gradlane":
@@ -48,23 +62,49 @@ def connect(config: Config, rank: int, model: torch.nn.Module) -> GradientSync:
             client.close()
             return {}
 
-        return GradientSync(hook, client, _no_statistics, close)
+        return GradientSync(_with_hook(config, hook, client), _no_statistics, close)
     hook = default_hooks.fp16_compress_hook if arm.wire == "float16" else default_hooks.allreduce_hook
-    return GradientSync(hook, None, _no_statistics, _no_statistics)
+    return GradientSync(_with_hook(config, hook, None), _no_statistics, _no_statistics)
 
 
-def _gradlane(config: Config, rank: int, model: torch.nn.Module) -> GradientSync:
+def _with_hook(config: Config, hook: Hook, state: Any) -> Join:
+    """DistributedDataParallel with a communication hook: a barrier at the end of the backward pass."""
+
+    def join(model: nn.Module, optimizer: torch.optim.Optimizer, clock: ExchangeClock) -> Joint:
+        size = config.effective_arm.bucket_bytes / 2**20
+        parallel = DistributedDataParallel(model, bucket_cap_mb=size, gradient_as_bucket_view=True)
+        parallel.register_comm_hook(state, clock.around(hook))
+        return Joint(parallel, optimizer, lambda: _all(config))
+
+    return join
+
+
+def _gradlane(config: Config, rank: int, model: nn.Module) -> GradientSync:
     import gradlane.torch  # only here: a baseline's process has nothing of Gradlane in it
 
     session = gradlane.torch.connect(config.job, rank, config.worker(rank).socket, model)
     arm = config.effective_arm
 
-    def overlap(model: torch.nn.Module, optimizer: torch.optim.Optimizer, observer: Observer) -> torch.optim.Optimizer:
-        session.observe(observer)
-        return gradlane.torch.overlap(model, optimizer, session, bucket_bytes=arm.bucket_bytes)
+    def overlap(model: nn.Module, optimizer: torch.optim.Optimizer, clock: ExchangeClock) -> Joint:
+        session.observe(clock.observe)
+        overlapped = gradlane.torch.overlap(model, optimizer, session, bucket_bytes=arm.bucket_bytes)
+        return Joint(model, overlapped, lambda: _all(config))
 
-    hook = gradlane.torch.allreduce_hook
-    return GradientSync(hook, session, session.statistics, session.close, overlap if arm.overlap else None)
+    def synchronise(model: nn.Module, optimizer: torch.optim.Optimizer, clock: ExchangeClock) -> Joint:
+        session.observe(clock.observe)
+        local = gradlane.torch.synchronise(model, optimizer, session)
+        return Joint(model, local, lambda: local.group or (rank,), local.scheme.lockstep, local.average)
+
+    join = _with_hook(config, gradlane.torch.allreduce_hook, session)
+    if arm.by_scheme:
+        join = synchronise
+    elif arm.overlap:
+        join = overlap
+    return GradientSync(join, session.statistics, session.close)
+
+
+def _all(config: Config) -> Sequence[int]:
+    return range(len(config.workers))
 
 
 def _push_pull(client: Client, bucket: GradBucket) -> Future[torch.Tensor]:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One worker: trains its model, synchronises gradients as its arm says, and records each step."""
+"""One worker: trains its model together with the others' as its arm says, and records each step."""
 
 import copy
 import hashlib
 import os
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -14,15 +15,13 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed import GradBucket  # pyright: ignore[reportPrivateImportUsage]
-from torch.futures import Future
-from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from lab.training import bursts, gradient_sync
+from lab.training.clock import Exchange, ExchangeClock
 from lab.training.config import Config
 from lab.training.data import Dataset, Sampler
-from lab.training.gradient_sync import GradientSync, Hook
+from lab.training.gradient_sync import GradientSync, Joint
 from lab.training.models import TASKS, Task
 from lab.training.records import Records
 from lab.training.sockets import check_congestion_control, tune_process
@@ -30,46 +29,9 @@ from lab.training.sockets import check_congestion_control, tune_process
 _STATISTICS_INTERVAL = 0.5  # seconds
 
 
-class AllReduceClock:
-    """Measures how long the all-reduces of a step take, around every arm's hook alike.
-
-    From the first bucket's hand-over to the hook until the last bucket's future is done: it overlaps with the rest of
-    the backward pass, as the all-reduces themselves do.
-    """
-
-    def __init__(self, inner: Hook) -> None:
-        self._inner = inner
-        self._first = 0.0
-        self._last = 0.0
-
-    def take(self) -> float:
-        """Seconds of the all-reduces that have ended since the last call: those of a step.
-
-        Without a barrier these are of the step before, in part or all of them, and none at times.
-        """
-        seconds = self._last - self._first
-        self._first = self._last = 0.0
-        return seconds
-
-    def hook(self, state: Any, bucket: GradBucket) -> Future[torch.Tensor]:
-        """The communication hook."""
-        started = time.monotonic()
-
-        def done(future: Future[torch.Tensor]) -> torch.Tensor:
-            self.observe(started, time.monotonic())
-            return future.value()
-
-        return self._inner(state, bucket).then(done)
-
-    def observe(self, started: float, ended: float) -> None:
-        """An all-reduce is over."""
-        self._first = min(self._first or started, started)
-        self._last = max(self._last, ended)
-
-
 @dataclass(frozen=True)
 class Snapshot:
-    """The flat parameters after `step` steps, `t` seconds after the start."""
+    """The flat parameters when the job has taken `step` batches for each worker, `t` seconds after the start."""
 
     step: int
     t: float
@@ -89,20 +51,10 @@ def run(config: Config, rank: int, records: Records) -> None:
     torch.manual_seed(config.seed)
     model = task.build(config.width)
     _warm_up(task, model, dataset, config)
-    _join(config, rank)
+    store = _join(config, rank)
     sync = gradient_sync.connect(config, rank, model)
-    clock = AllReduceClock(sync.hook)
-    optimizer: torch.optim.Optimizer = torch.optim.Adam(model.parameters(), lr=task.learning_rate)
-    if sync.overlap is None:
-        parallel = DistributedDataParallel(
-            model,
-            bucket_cap_mb=arm.bucket_bytes / 2**20,
-            gradient_as_bucket_view=True,
-        )
-        parallel.register_comm_hook(sync.state, clock.hook)
-    else:
-        parallel = model
-        optimizer = sync.overlap(model, optimizer, clock.observe)
+    clock = ExchangeClock()
+    joint = sync.join(model, torch.optim.Adam(model.parameters(), lr=task.learning_rate), clock)
     dist.barrier()  # every connection exists now, so that they all can be tuned
     if not tune_process(node.address, arm) and len(config.workers) > 1:
         raise RuntimeError(f"no TCP connection of this process is bound to {node.address}: is it {node.interface}'s?")
@@ -119,10 +71,11 @@ def run(config: Config, rank: int, records: Records) -> None:
         gradient_bytes=4 * size,
         metric=task.metric,
         target=task.target,
+        lockstep=joint.lockstep,
         torch=torch.__version__,
     )
-    snapshots = _train(config, rank, task, parallel, optimizer, dataset, start, clock, sync, records)
-    dist.barrier()  # nobody closes a connection that a slower rank still needs
+    numbers = _numbers(config, rank, joint.lockstep, store)
+    snapshots = _train(config, rank, task, joint, dataset, numbers, start, clock, sync, records)
     statistics = sync.close()
     dist.destroy_process_group()
     if sink is not None:
@@ -147,8 +100,11 @@ def _warm_up(task: Task, model: nn.Module, dataset: Dataset, config: Config) -> 
     task.loss(twin, inputs, targets).backward()
 
 
-def _join(config: Config, rank: int) -> None:
-    """Makes the process group. Raises RuntimeError that names who does not come within the run's join_timeout."""
+def _join(config: Config, rank: int) -> Any:
+    """Makes the process group; returns the store by which the workers have met.
+
+    Raises RuntimeError that names who does not come within the run's join_timeout.
+    """
     os.environ["GLOO_SOCKET_IFNAME"] = config.worker(rank).interface
     # A file, because the ranks share one machine: a TCPStore asks the resolver for its peers' names, and in a fabric
     # without a name server that takes tens of seconds.
@@ -163,6 +119,7 @@ def _join(config: Config, rank: int) -> None:
     # From here on silence means that a peer is dead.
     timeout = timedelta(seconds=config.timeout)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=len(config.workers), timeout=timeout)
+    return store
 
 
 def _agree_on_start(config: Config) -> float:
@@ -172,50 +129,89 @@ def _agree_on_start(config: Config) -> float:
     return float(start)
 
 
+def _numbers(config: Config, rank: int, lockstep: bool, store: Any) -> Iterator[int]:
+    """The batches that a worker takes, one for each of its steps, as numbers in one order for all workers.
+
+    The job takes `steps` for each worker, all in all. In lockstep each takes as many. Else who is ready takes the next:
+    so all arms do the same work on the same examples, whoever does how much of it.
+    """
+    world = len(config.workers)
+    if lockstep:
+        yield from range(rank, config.steps * world, world)
+    else:
+        while (number := store.add("batches", 1) - 1) < config.steps * world:
+            yield number
+
+
 def _train(
     config: Config,
     rank: int,
     task: Task,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    joint: Joint,
     dataset: Dataset,
+    numbers: Iterator[int],
     start: float,
-    clock: AllReduceClock,
+    clock: ExchangeClock,
     sync: GradientSync,
     records: Records,
 ) -> list[Snapshot]:
-    """All steps; returns snapshots for the evaluation after the run, so that no arm's clock contains evaluation."""
-    sampler = Sampler(len(dataset.train_inputs), config.batch, rank, len(config.workers), config.seed)
+    """All steps; returns snapshots for the evaluation after the run, so that no arm's clock contains evaluation.
+
+    They are of this worker's own model, the last one of the model that all workers have in the end.
+    """
+    world = len(config.workers)
+    sampler = Sampler(len(dataset.train_inputs), config.batch, 0, 1, config.seed)
+    computation = config.worker(rank).computation_ms / 1000
     snapshots: list[Snapshot] = []
     next_statistics = start + _STATISTICS_INTERVAL
+    group = joint.group()
+    ended = start
+    computed = 0.0  # seconds of the processor in the last step
+
     time.sleep(max(0.0, start - time.monotonic()))
-    for step in range(config.steps):
-        began = time.monotonic()
-        for group in optimizer.param_groups:
-            group["lr"] = task.rate(step, config.steps)
-        optimizer.zero_grad()
-        loss = task.loss(model, *_examples(dataset, sampler.indices(step)))
+    for step, number in enumerate(numbers):
+        began, before = time.monotonic(), time.thread_time()
+        taken = number // world
+        for param_group in joint.optimizer.param_groups:
+            param_group["lr"] = task.rate(taken, config.steps)
+        joint.optimizer.zero_grad()
+        loss = task.loss(joint.model, *_examples(dataset, sampler.indices(number)))
+        time.sleep(max(0.0, computation - computed))
         loss.backward()
-        optimizer.step()
+        _record(clock.take(), group, start, records)  # this step's; without a barrier that before, over by now
+        joint.optimizer.step()
+        group = joint.group()
         ended = time.monotonic()
-        records.write(
-            "step",
-            step=step,
-            t=ended - start,
-            loss=loss.item(),
-            step_seconds=ended - began,
-            allreduce_seconds=clock.take(),
-        )
-        last = step == config.steps - 1
-        if last or (rank == 0 and (step + 1) % config.evaluate_every == 0):
-            snapshots.append(Snapshot(step + 1, ended - start, parameters_to_vector(model.parameters()).detach()))
+        computed = time.thread_time() - before
+        records.write("step", step=step, t=ended - start, loss=loss.item(), step_seconds=ended - began)
+        if rank == 0 and (step + 1) % config.evaluate_every == 0:
+            snapshots.append(_snapshot(joint, taken + 1, ended - start))
         if ended >= next_statistics:
             next_statistics += _STATISTICS_INTERVAL
             if statistics := sync.statistics():
                 records.write("statistics", t=ended - start, statistics=statistics)
             if rank == 0:
-                print(f"step {step + 1} of {config.steps}, loss {loss.item():.3f}", file=sys.stderr)
-    return snapshots
+                print(f"step {taken + 1} of {config.steps}, loss {loss.item():.3f}", file=sys.stderr)
+    last = ended
+    if joint.average is not None:
+        joint.average()
+        ended = time.monotonic()
+    final = _snapshot(joint, config.steps, ended - start)
+    dist.barrier()  # nobody closes a connection that a slower rank still needs
+    _record(clock.take(before=last), group, start, records)
+    if joint.average is not None:
+        _record(Exchange(last, last, ended), range(world), start, records)
+    return [*(snapshot for snapshot in snapshots if snapshot.step < config.steps), final]
+
+
+def _snapshot(joint: Joint, step: int, t: float) -> Snapshot:
+    return Snapshot(step, t, parameters_to_vector(joint.model.parameters()).detach())
+
+
+def _record(exchange: Exchange | None, group: Sequence[int], start: float, records: Records) -> None:
+    if exchange is not None:
+        ready, done, seconds = exchange.ready - start, exchange.done - start, exchange.done - exchange.began
+        records.write("exchange", group=list(group), ready=ready, done=done, seconds=seconds)
 
 
 def _examples(dataset: Dataset, indices: np.ndarray[Any, Any]) -> tuple[torch.Tensor, torch.Tensor]:

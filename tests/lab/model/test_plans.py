@@ -56,6 +56,13 @@ def test_every_arm_has_a_valid_job(arm: str) -> None:
     assert job.transport.rate == plan.rate
 
 
+def test_the_last_worker_is_the_slow_one() -> None:
+    slow = SCENARIOS["straggler"].slow
+    assert slow is not None
+    assert [slow.milliseconds(rank, 3) for rank in range(3)] == [300, 300, 900]
+    assert all(scenario.slow is None for name, scenario in SCENARIOS.items() if name != "straggler")
+
+
 def test_keys_differ_by_arm_and_seed() -> None:
     plan = FabricPlan.of(SCENARIOS["clean"])
     cases = [("gradlane", 1), ("gradlane", 2), ("no-drop", 1)]

@@ -30,15 +30,20 @@ def write(path: Path, *records: dict[str, Any]) -> RecordFile:
     return file
 
 
-def worker(path: Path, step_seconds: list[float], reached: float | None = 0.4) -> RecordFile:
+def worker(path: Path, step_seconds: list[float], reached: float | None = 0.4, lockstep: bool = True) -> RecordFile:
     steps = [
-        {"event": "step", "step": i, "t": 0.1 * (i + 1), "loss": 2.0 - i, "step_seconds": s, "allreduce_seconds": s / 2}
+        {"event": "step", "step": i, "t": 0.1 * (i + 1), "loss": 2.0 - i, "step_seconds": s}
+        for i, s in enumerate(step_seconds)
+    ]
+    exchanges = [
+        {"event": "exchange", "group": [0, 1], "ready": 0.1 * i, "done": 0.1 * i + 0.05, "seconds": s / 2}
         for i, s in enumerate(step_seconds)
     ]
     return write(
         path,
-        {"event": "start", "start": 100.0, "metric": "accuracy", "target": 0.95},
+        {"event": "start", "start": 100.0, "metric": "accuracy", "target": 0.95, "lockstep": lockstep},
         *steps,
+        *exchanges,
         {"event": "evaluation", "step": 2, "t": 0.2, "value": 0.5},
         {"event": "evaluation", "step": 4, "t": 0.4, "value": 0.96},
         {"event": "final", "seconds": 0.4, "seconds_to_target": reached, "statistics": statistics(10)},
@@ -61,6 +66,29 @@ def test_a_step_is_as_long_as_its_slowest_worker(tmp_path: Path) -> None:
 def test_workers_that_differ_in_their_number_of_steps_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="shorter"):
         arm_result("clean", "ddp-gloo", 1, [worker(tmp_path / "0", [1, 1]), worker(tmp_path / "1", [1])], [], NOTHING)
+
+
+def test_without_lockstep_a_step_is_a_batch_for_each_worker(tmp_path: Path) -> None:
+    # They end at 0.1, 0.1, 0.2, 0.2, 0.3 and 0.4 s.
+    files = [
+        worker(tmp_path / "0", [0.1] * 4, lockstep=False),
+        worker(tmp_path / "1", [0.3] * 2, lockstep=False),
+    ]
+    result = arm_result("straggler", "ripples", 1, files, [statistics(1)], NOTHING)
+    assert result.step_ends == pytest.approx([0.1, 0.2, 0.4])
+    assert result.step_seconds == pytest.approx([0.1, 0.1, 0.2])
+    assert result.batches == (4, 2)
+    assert result.allreduce == Distribution(6, pytest.approx(0.25 / 3), 0.05, 0.15)
+    assert result.exchanges == ()
+    assert progress("ripples", 3, files, 0).step == 3
+
+
+def test_progress_says_how_far_each_worker_is_and_who_is_waited_for(tmp_path: Path) -> None:
+    files = [worker(tmp_path / "0", [1.0]), worker(tmp_path / "1", [1.0, 1.0])]
+    assert progress("gradlane", 9, files, 0).steps_of == ()
+    state = progress("gradlane", 9, files, 0, by_worker=True)
+    assert state.steps_of == (1, 2)
+    assert state.awaited is None  # all were ready at the same time
 
 
 def test_a_half_written_line_waits_for_its_end(tmp_path: Path) -> None:

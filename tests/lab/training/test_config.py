@@ -15,7 +15,7 @@ from lab.model.arms import ARMS
 from lab.training import config
 from lab.training.config import Config, ConfigError, Node
 
-NODES = tuple(Node(r, f"h{r + 1}", f"10.0.{r + 1}.2", f"h{r + 1}-eth0", f"/run/h{r}") for r in range(3))
+NODES = tuple(Node(r, f"h{r + 1}", f"10.0.{r + 1}.2", f"h{r + 1}-eth0", f"/run/h{r}", 150 * r) for r in range(3))
 
 
 def make(arm: str = "ps-tcp") -> Config:
@@ -56,6 +56,11 @@ def test_each_saved_run_has_a_rendezvous_of_its_own(tmp_path: Path) -> None:
         ({"chunk_bytes": 1026}, "chunk_bytes", "multiple of 4"),
         ({"workers": [{"rank": 1, "host": "h1", "address": "10.0.1.2", "interface": "e"}]}, "workers[0].rank", "be 0"),
         ({"arm": "gradlane", "job": None}, "job", "is missing"),
+        (
+            {"workers": [{"rank": 0, "host": "h", "address": "a", "interface": "e", "computation_ms": -1}]},
+            "workers[0].computation_ms",
+            "from 0 to",
+        ),
     ],
 )
 def test_a_wrong_run_file_is_refused_by_name(tmp_path: Path, changes: dict[str, Any], key: str, reason: str) -> None:
@@ -97,7 +102,7 @@ def test_what_an_arm_changes_in_the_job_file_is_valid_there(name: str) -> None:
     }
     unchanged = job.parse(tomli_w.dumps(document), "job.toml")
     for section, values in ARMS[name].job.items():
-        document[section] = document[section] | values
+        document[section] = document.get(section, {}) | values
     changed = job.parse(tomli_w.dumps(document), "job.toml")
     assert (changed == unchanged) == (not ARMS[name].job)
 

@@ -77,7 +77,11 @@ def test_arms_train_the_same_model_alike(tmp_path: Path, started: list[Process])
         steps = of("step", lines[0])
         losses[arm] = [step["loss"] for step in steps]
         assert [step["step"] for step in steps] == list(range(8))
-        assert all(0 < step["allreduce_seconds"] <= step["step_seconds"] for step in steps)
+        exchanges = of("exchange", lines[0])
+        assert [exchange["group"] for exchange in exchanges] == [[0, 1]] * 8
+        for step, exchange in zip(steps, exchanges, strict=True):
+            assert 0 < exchange["seconds"] <= step["step_seconds"]
+            assert step["t"] - step["step_seconds"] < exchange["ready"] < exchange["done"] < step["t"]
         assert steps[-1]["t"] == finals[0]["seconds"]
         assert [line["step"] for line in of("evaluation", lines[0])] == [4, 8]
         assert not of("evaluation", lines[1])
