@@ -4,11 +4,12 @@
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 
-from lab.model.results import ArmResult, Claim
+from lab.model.results import ArmResult, Claim, same_work
 
 INCAST_SPEED_UP = 1.84  # what DLCP (arXiv:2008.08445) reports at best: 84.3 % faster
 BURST_SPEED_UP = 1.5
 GRAY_SLOW_DOWN = 1.05
+STRAGGLER_SPEED_UP = 1.8
 ACCURACY_POINTS = 0.5
 LOSS_FRACTION = 0.01
 SEEDS_FOR_ACCURACY = 3  # one seed's final accuracy is noise of about the goal's size
@@ -48,6 +49,14 @@ def _against_all(results: Sequence[ArmResult]) -> Iterator[Claim]:
     yield from _faster(results, "gradlane", baselines, 1.0)
 
 
+def _straggler(results: Sequence[ArmResult]) -> Iterator[Claim]:
+    """Of the same work: when one run reaches the target depends on its last few steps as much as on the arm."""
+    ratios = [ratio for it in results if it.arm == "ripples" and (ratio := same_work(results, it)) is not None]
+    if ratios:
+        name = "straggler: ripples's speed-up in time for all steps over the best baseline"
+        yield Claim(name, statistics.geometric_mean(ratios), ">=", STRAGGLER_SPEED_UP)
+
+
 def _no_claims(results: Sequence[ArmResult]) -> Iterator[Claim]:
     del results
     yield from ()
@@ -58,6 +67,7 @@ _CLAIMS: dict[str, Callable[[Sequence[ArmResult]], Iterator[Claim]]] = {
     "burst": _burst,
     "gray": _against_all,
     "clean": _against_all,
+    "straggler": _straggler,
 }
 
 

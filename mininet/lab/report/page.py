@@ -8,8 +8,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from lab.model.arms import ARMS
-from lab.model.results import ArmResult, Claim, best_baseline, speed_up
-from lab.report import plots, tables
+from lab.model.results import ArmResult, Claim, best_baseline, same_work, speed_up
+from lab.report import plots, tables, waiting_plots
 
 _PAGES = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined)
 
@@ -21,11 +21,16 @@ def render(
     subject = results[0]
     color = plots.colors(results)
     dropped = next((result for result in results if result.switch.drop_map), None)
+    waits = any(result.exchanges for result in results)
     return _PAGES.get_template("report.html.j2").render(
         scenario=scenario,
         summary=summary[0].upper() + summary[1:] + ".",
-        headline=_headline(results),
-        figures=_key_figures(results),
+        headline=_headline_of_work(results) if waits else _headline(results),
+        figures=_figures_of_work(results) if waits else _key_figures(results),
+        waiting_timeline=waiting_plots.timeline(results) if waits else "",
+        waiting_shares=waiting_plots.shares(results) if waits else "",
+        work_columns=tables.WORK,
+        work_rows=tables.work(results) if waits else [],
         metric=subject.metric,
         metric_plot=plots.metric_over_time(results, color),
         step_plot=plots.step_times(results, color),
@@ -58,6 +63,25 @@ def _headline(results: Sequence[ArmResult]) -> str:
         return f"{subject.arm} reached {target} {subject.metric} in {subject.seconds_to_target:.1f} seconds"
     least = "at least " if baseline.seconds_to_target is None else ""
     return f"{subject.arm} reached {target} {subject.metric} {least}{ratio:.2f} times as fast as {baseline.arm}"
+
+
+def _headline_of_work(results: Sequence[ArmResult]) -> str:
+    subject = results[0]
+    ratio = same_work(results, subject)
+    if ratio is None:
+        return f"{subject.arm} did all steps in {subject.seconds:.1f} seconds"
+    baseline = min((result for result in results if result.is_baseline), key=lambda result: result.seconds)
+    return f"{subject.arm} did the same work {ratio:.2f} times as fast as {baseline.arm}"
+
+
+def _figures_of_work(results: Sequence[ArmResult]) -> list[dict[str, str]]:
+    return [
+        {
+            "value": f"{result.seconds:.1f} s",
+            "label": f"for all steps, {result.arm}; final {result.metric} {tables.metric(result.metric, result.final)}",
+        }
+        for result in results
+    ]
 
 
 def _key_figures(results: Sequence[ArmResult]) -> list[dict[str, str]]:

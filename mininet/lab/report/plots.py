@@ -32,7 +32,8 @@ def colors(results: Sequence[ArmResult]) -> dict[str, str]:
     return chosen
 
 
-def _svg(figure: Any) -> str:
+def svg(figure: Any) -> str:
+    """The figure as the text of an SVG element; closes it."""
     text = io.StringIO()
     figure.savefig(text, format="svg", bbox_inches="tight", metadata={"Date": None}, transparent=True)
     plt.close(figure)
@@ -75,7 +76,7 @@ def metric_over_time(results: Sequence[ArmResult], color: Mapping[str, str]) -> 
         if results[0].metric == "accuracy":
             axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         axes.legend(loc="lower right" if results[0].metric == "accuracy" else "upper right")
-        return _svg(figure)
+        return svg(figure)
 
 
 def step_times(results: Sequence[ArmResult], color: Mapping[str, str]) -> str:
@@ -95,7 +96,7 @@ def step_times(results: Sequence[ArmResult], color: Mapping[str, str]) -> str:
         axes.set_xlabel("step time, milliseconds (log scale)")
         axes.set_ylabel("steps that took at most that")
         axes.legend(loc="lower right")
-        return _svg(figure)
+        return svg(figure)
 
 
 def step_durations(results: Sequence[ArmResult]) -> str:
@@ -124,7 +125,7 @@ def step_durations(results: Sequence[ArmResult]) -> str:
             axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=9)
         panels[-1, 0].set_xlabel("training time, seconds (dashed: a spine fails)")
         figure.tight_layout()
-        return _svg(figure)
+        return svg(figure)
 
 
 def drop_map(result: ArmResult) -> str:
@@ -143,7 +144,7 @@ def drop_map(result: ArmResult) -> str:
         bar = figure.colorbar(image, ax=axes, pad=0.02)
         bar.set_label("packets dropped", color=MUTED)
         bar.outline.set_visible(False)
-        return _svg(figure)
+        return svg(figure)
 
 
 def _plain_number(value: float, _position: int) -> str:

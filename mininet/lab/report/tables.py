@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, geometric_mean
 
-from lab.model.results import ArmResult, Claim, Distribution, speed_up
+from lab.model.results import ArmResult, Claim, Distribution, same_work, speed_up
 
 FIGURES = (
     "arm",
@@ -21,6 +21,7 @@ FIGURES = (
 DROPS = ("arm", "queue class", "drop precedence", "packets", "kB", "offered", "dropped")
 
 
+WORK = ("arm", "all steps", "final", "speed-up", "batches of each worker", "most waited for")
 SUMMARY = ("scenario", "arm", "step p50, ms", "to target", "reached", "final", "policy drops", "speed-up")
 GOALS = ("goal", "measured", "wanted", "")
 
@@ -37,6 +38,8 @@ class TextTable:
 def of_runs(results: Sequence[ArmResult], claims: Sequence[Claim]) -> list[TextTable]:
     """The tables of a few runs: their figures, what was dropped, and the goals."""
     shown = [TextTable("Figures", FIGURES, figures(results))]
+    if any(result.exchanges for result in results):
+        shown.append(TextTable("The same work", WORK, work(results)))
     if dropped := drops(results):
         shown.append(TextTable("Dropped by the gradient policy", DROPS, dropped))
     return [*shown, TextTable("Goals", GOALS, goals(claims))]
@@ -93,6 +96,24 @@ def figures(results: Sequence[ArmResult]) -> list[list[str]]:
                 f"{result.switch.policy_drops:,}" if result.transport else "-",
                 f"{result.budget_violations}" if result.transport else "-",
                 f"{ratio:.2f}x" if ratio is not None else "-",
+            ]
+        )
+    return rows
+
+
+def work(results: Sequence[ArmResult]) -> list[list[str]]:
+    """One row per run, under the heads of WORK: how long the same number of batches took, and who was waited for."""
+    rows: list[list[str]] = []
+    for result in results:
+        ratio, worst = same_work(results, result), result.most_awaited
+        rows.append(
+            [
+                result.arm,
+                f"{result.seconds:.1f} s",
+                metric(result.metric, result.final),
+                f"{ratio:.2f}x" if ratio is not None else "-",
+                " ".join(map(str, result.batches)),
+                f"worker {worst.worker}: {worst.share:.0%} of the others' time" if worst else "-",
             ]
         )
     return rows

@@ -67,6 +67,27 @@ def test_a_training_outlives_a_spine(switch: str, tmp_path: Path, request: pytes
         assert run["links"]["leaf1:3"] > 100_000
 
 
+@needs_root
+@needs_mininet
+def test_a_slow_worker_is_waited_for_in_lockstep_and_not_without_it(tmp_path: Path) -> None:
+    options = ["--scenario", "straggler", "--workers", "3", "--steps", "16", "--arms", "ripples,gradlane"]
+    done = demo(*options, "--json", "--out", str(tmp_path), prefix=ISOLATED)
+    assert done.returncode == 0, done.stderr
+    read = json.loads(done.stdout)
+    assert read["settings"]["slow worker"].startswith("the last: a step's computation takes 3 x 300 ms")
+    ripples, lockstep = read["runs"]
+    assert lockstep["batches"] == [16, 16, 16]
+    assert sum(ripples["batches"]) == 3 * 16
+    assert ripples["batches"][2] < min(ripples["batches"][:2])
+    assert ripples["step"]["count"] == lockstep["step"]["count"] == 16
+    for waiter in (0, 1):  # by 600 ms in each step, so in the most part of the run
+        assert lockstep["waited"][waiter][2] > 0.4 * lockstep["seconds"]
+        assert ripples["waited"][waiter][2] < 0.3 * ripples["seconds"]
+    assert ripples["seconds"] < lockstep["seconds"]
+    assert "waiting for worker 2: " in done.stderr  # live
+    assert "Who waited for whom" in (tmp_path / "report.html").read_text()
+
+
 @pytest.fixture
 def running_demo(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
     """A demonstration in the middle of an arm."""

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether the goals are met is decided by the figures, and can go either way."""
 
+import dataclasses
+
 import pytest
 
 from lab.model.results import ArmResult, Claim, speed_up
@@ -52,6 +54,17 @@ def test_gray_is_compared_with_its_own_clean_time(gray: float, met: bool) -> Non
         arm_result("gradlane", scenario="gray", to_target=gray),
     ]
     assert claim(results, "own under clean").met == met
+
+
+@pytest.mark.parametrize(("ripples", "met"), [(8.3, True), (8.4, False)])
+def test_a_straggler_is_judged_by_the_time_for_the_same_work(ripples: float, met: bool) -> None:
+    results = [
+        dataclasses.replace(arm_result(arm, scenario="straggler", to_target=target), seconds=seconds)
+        for arm, target, seconds in (("ripples", 14.0, ripples), ("gradlane", 1.0, 14.0), ("ddp-gloo-fp16", 14.0, 15.0))
+    ]
+    it = claim(results, "ripples's speed-up")
+    assert it.value == pytest.approx(15 / ripples)
+    assert it.met == met
 
 
 def test_one_violation_misses_the_goal() -> None:

@@ -7,7 +7,8 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
-from lab.model import results
+from lab.model import results, waiting
+from lab.model.waiting import Part
 from lab.report import page, tables
 from lab.report.claims import evaluate
 from tests.support.figures import arm_result
@@ -41,6 +42,20 @@ def test_the_report_is_self_contained_and_escapes() -> None:
     assert "<traffic>" not in page
     assert "gradlane reached 95 % accuracy 3.10 times as fast as ddp-gloo" in page
     assert not re.search(r"@import|url\(http", page)
+
+
+def test_the_report_of_a_straggler_shows_who_waited_for_whom() -> None:
+    seen = waiting.exchanges([[Part((0, 1), 1.0, 4.0)], [Part((0, 1), 3.0, 4.0)]])
+    runs = [
+        dataclasses.replace(arm_result("ripples", exchanges=seen, final=0.961), seconds=10.0),
+        dataclasses.replace(arm_result("ddp-gloo-fp16", exchanges=seen, final=0.973), seconds=20.0),
+    ]
+    page = render(*runs)
+    assert page.count("<svg") == 5 - 1  # no drops
+    assert "ripples did the same work 2.00 times as fast as ddp-gloo-fp16" in page
+    assert "for all steps, ripples; final accuracy 96.10%" in page
+    assert tables.work(runs)[0] == ["ripples", "10.0 s", "96.10%", "2.00x", "4 4", "worker 1: 20% of the others' time"]
+    assert "Who waited for whom" not in render(arm_result("gradlane"), arm_result("ddp-gloo"))
 
 
 def test_the_report_of_a_run_without_drops_and_without_the_target() -> None:
