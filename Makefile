@@ -24,6 +24,8 @@ SPINES ?=
 HOSTS ?=
 # Options of `make study`, e.g. STUDY="--models cnn --seeds 1 --p 0,10".
 STUDY ?=
+# Options of `make bench-sync`, e.g. SYNC="--cases slow5,tail3 --arms all --seeds 1,2,3,4,5".
+SYNC ?=
 # How long `make fuzz`, `make soak` and `make soak-fabric` run, in s; empty means their own.
 SECONDS ?=
 
@@ -98,6 +100,11 @@ bench-agent: $(VENV)/.ready ## All-reduce against Gloo, 2 and 4 hosts, 64 KiB to
 .PHONY: bench-stragglers
 bench-stragglers: $(VENV)/.ready ## What a late worker costs, by who owns how much -> out/bench/stragglers.json (root)
 	$(BIN)/python -m bench.agent.stragglers
+
+.PHONY: bench-sync
+bench-sync: $(VENV)/.ready ## Time to accuracy by scheme, with slow workers and links -> out/bench/sync.json (root; SYNC="--cases slow5 --arms all")
+	$(BIN)/python -m bench.sync.training $(SYNC)
+	$(BIN)/python -m bench.sync.communication
 
 .PHONY: bench-switch
 bench-switch: $(VENV)/.ready ## Packets per second of gradlane-switch, BMv2 and bare copy loops (root)

@@ -9,6 +9,7 @@ import itertools
 import os
 import sys
 import time
+from functools import partial
 from typing import Any
 
 os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # it warns that hosts have no names
@@ -20,26 +21,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 import gradlane.torch
 from bench.agent.dear import Dear
+from bench.harness.pause import paused
 from bench.harness.worker import serve
 
 _PORT = 29401
 _WARM = 3  # steps: after the first one DDP rebuilds its buckets
 _BATCH = 4  # of so few examples that what counts is the pauses
-
-
-class _Pause(torch.autograd.Function):
-    """Takes the time that an accelerator would: hosts that share a few cores don't take it from each other."""
-
-    @staticmethod
-    def forward(ctx: Any, *args: Any) -> torch.Tensor:
-        inputs, forward, ctx.seconds = args
-        time.sleep(forward)
-        return inputs.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: torch.Tensor) -> Any:
-        time.sleep(ctx.seconds)
-        return grad_outputs[0], None, None
 
 
 class _Layer(nn.Module):
@@ -48,14 +35,13 @@ class _Layer(nn.Module):
     def __init__(self, width: int, forward: float, backward: float) -> None:
         super().__init__()
         self.linear = nn.Linear(width, width, bias=False)
-        self._seconds = forward, backward
+        self._pauses = partial(time.sleep, forward), partial(time.sleep, backward)
         self.began = self.ended = 0.0
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         weight = self.linear.weight  # waits for its update
         self.began = time.perf_counter()
-        outputs = _Pause.apply(nn.functional.linear(inputs, weight), *self._seconds)
-        assert isinstance(outputs, torch.Tensor)
+        outputs = paused(nn.functional.linear(inputs, weight), *self._pauses)
         self.ended = time.perf_counter()
         return outputs
 

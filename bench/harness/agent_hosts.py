@@ -61,8 +61,12 @@ class Hosts(Namespaces):
         run("ip", "-n", namespace, "addr", "add", f"{self.address(host)}/24", "dev", "eth0")
         run("ip", "-n", namespace, "link", "set", "eth0", "mtu", str(self._mtu), "up")
         if self._rate is not None:
-            bucket = ("tbf", "rate", f"{self._rate}bit", "burst", str(_BURST), "limit", str(_BUFFER))
-            run("tc", "-n", self._bridge, "qdisc", "add", "dev", port, "root", *bucket)
+            self.limit(host, self._rate)
+
+    def limit(self, host: int, rate: int) -> None:
+        """From now on the bridge's port towards the host has this rate, in bit/s. Raises FabricError."""
+        bucket = ("tbf", "rate", f"{rate}bit", "burst", str(_BURST), "limit", str(_BUFFER))
+        run("tc", "-n", self._bridge, "qdisc", "replace", "dev", f"port{host}", "root", *bucket)
 
     def start(
         self, stack: ExitStack, host: int, name: str, *command: str, asked: bool = True, logs: bool = False
@@ -92,9 +96,10 @@ class Hosts(Namespaces):
         hosts: Sequence[int] | None = None,
         tolerance: float | None = None,
         transport: Mapping[str, Any] | None = None,
+        sync: Mapping[str, Any] | None = None,
     ) -> Path:
         """Writes the job file of workers on all hosts, or on those given; the rest as job.document takes it."""
         members = [(f"h{host}", self.address(host)) for host in (range(self.count) if hosts is None else hosts)]
-        document = job.document(f"bench{number}", number, members, rate, buffer, tolerance, transport)
+        document = job.document(f"bench{number}", number, members, rate, buffer, tolerance, transport, sync)
         path.write_text(tomli_w.dumps(document), encoding="utf-8")
         return path
