@@ -68,9 +68,11 @@ ARMS: Mapping[str, Arm] = {
     "adaptive": Arm("overlap(), fp16, adaptive", "overlap", 0.05, {**_HALF, "ownership": "adaptive"}, bsp=True),
     "grid": _scheme("ds-sync, grid", 0.05, "ds-sync", schedule="grid"),
     "pairs": _scheme("ds-sync, pairs", 0.025, "ds-sync", schedule="pairs"),
+    "pairs-late": _scheme("ds-sync, pairs, delay 1", 0.05, "ds-sync", schedule="pairs", delay=1),
     "ad-psgd": _scheme("ad-psgd", 0.05, "ad-psgd"),
     "ripples": _scheme("ripples, groups of 3", 0.05, "ripples"),
     "ripples-2": _scheme("ripples, pairs", 0.05, "ripples", members=2),
+    "ripples-late": _scheme("ripples, pairs, delay 1", 0.05, "ripples", members=2, delay=1),
     "local-sgd": _scheme("local-sgd, every 8", 0.05, "local-sgd"),
     "diloco": _scheme("diloco, every 8", 0.025, "diloco", every=8),
 }

@@ -113,10 +113,10 @@ def test_defaults_lose_nothing_and_aggregate_in_shards() -> None:
 @pytest.mark.parametrize(
     ("lines", "scheme", "options"),
     [
-        ('scheme = "ds-sync"', "ds-sync", {"schedule": "grid"}),
-        ('scheme = "ds-sync"\nschedule = "pairs"', "ds-sync", {"schedule": "pairs"}),
+        ('scheme = "ds-sync"', "ds-sync", {"schedule": "grid", "delay": 0}),
+        ('scheme = "ds-sync"\nschedule = "pairs"\ndelay = 1', "ds-sync", {"schedule": "pairs", "delay": 1}),
         ('scheme = "ad-psgd"', "ad-psgd", {"seed": 0}),
-        ('scheme = "ripples"\nslack = 0', "ripples", {"members": 3, "slack": 0}),
+        ('scheme = "ripples"\nslack = 0', "ripples", {"members": 3, "slack": 0, "delay": 0}),
         ('scheme = "local-sgd"', "local-sgd", {"every": 8, "fragments": 1, "delay": 0, "alpha": 0.0}),
         (
             'scheme = "diloco"\nevery = 7\nfragments = 3\ndelay = 6\nalpha = 0.5',
@@ -216,7 +216,8 @@ def test_load_names_a_file_that_is_missing(tmp_path: Path) -> None:
             "one of 'ds-sync', 'local-sgd', 'diloco', 'ad-psgd', 'ripples'",
         ),
         ("[slots]", '[sync]\nscheme = "ds-sync"\nschedule = "ring"\n[slots]', "sync.schedule", "'grid', 'pairs'"),
-        ("[slots]", '[sync]\nscheme = "ds-sync"\nevery = 3\n[slots]', "sync.every", "known: schedule, scheme"),
+        ("[slots]", '[sync]\nscheme = "ds-sync"\nevery = 3\n[slots]', "sync.every", "known: delay, schedule, scheme"),
+        ("[slots]", '[sync]\nscheme = "ds-sync"\ndelay = 2\n[slots]', "sync.delay", "from 0 to 1"),
         ("[slots]", '[sync]\nscheme = "ad-psgd"\nseed = -1\n[slots]', "sync.seed", "from 0 to"),
         ("[slots]", '[sync]\nscheme = "ripples"\nmembers = 1\n[slots]', "sync.members", "from 2 to 256"),
         ("[slots]", '[sync]\nscheme = "ripples"\nslack = -1\n[slots]', "sync.slack", "from 0 to"),

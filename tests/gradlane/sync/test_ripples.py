@@ -47,7 +47,8 @@ def test_workers_of_different_speed_take_different_numbers_of_steps(hosts: list[
         assert np.abs(own - TARGETS.mean(axis=0)).mean() < 0.6
 
 
-def test_averages_keep_the_mean_and_bring_workers_together(hosts: list[Agent], tmp_path: Path) -> None:
+@pytest.mark.parametrize("delay", [0, 1])
+def test_averages_keep_the_mean_and_bring_workers_together(hosts: list[Agent], tmp_path: Path, delay: int) -> None:
     weights = [np.zeros(COUNT) for _ in range(4)]
 
     def train(it: tuple[int, Synchroniser]) -> np.ndarray:
@@ -58,7 +59,7 @@ def test_averages_keep_the_mean_and_bring_workers_together(hosts: list[Agent], t
         return weights[rank].copy()
 
     with joined(hosts, job_file(tmp_path, 4), 4) as ranks:
-        synchronisers = each(ranks, lambda c: Synchroniser(c, [weights[c.rank]], Ripples(3)))
+        synchronisers = each(ranks, lambda c: Synchroniser(c, [weights[c.rank]], Ripples(3, delay=delay)))
         for own, target in zip(weights, TARGETS, strict=True):
             own[:] = target
         found = each(list(enumerate(synchronisers)), train)
@@ -79,3 +80,5 @@ def test_what_ripples_can_not_do_is_refused(hosts: list[Agent], tmp_path: Path) 
         Ripples(3).plan(large, "sync")
     with pytest.raises(ValueError, match="members are at least 2"):
         Ripples(members=1)
+    with pytest.raises(ValueError, match="delay is 0 or 1"):
+        Ripples(delay=2)

@@ -13,7 +13,7 @@ import pytest
 from gradlane import AgentError, Communicator
 from gradlane.job import JobError
 from gradlane.sync import AdPsgd, DsSync, LocalSgd, Scheme, Synchroniser
-from gradlane.sync.schedule import SCHEDULES, mixing_matrix, random_pairs
+from gradlane.sync.schedule import SCHEDULES, Schedule, mixing_matrix, pairs, random_pairs
 from tests.support.agents import Agent, until
 from tests.support.communicators import Ranks, each, job_file, joined
 
@@ -152,13 +152,16 @@ def test_changes_may_be_lost_within_the_tolerance_and_are_made_up_for(hosts: lis
         np.testing.assert_array_equal(own[0], np.float32(1 - 0.25))
 
 
-def test_ad_psgd_averages_behind_the_computation_of_the_next_gradient(hosts: list[Agent], tmp_path: Path) -> None:
-    """x becomes the mean of a pair's x less the step from x; at the end the mean of what both have then."""
+@pytest.mark.parametrize(("scheme", "plan"), [(AdPsgd(5), random_pairs(3, 5)), (DsSync("pairs", 1), pairs(3))])
+def test_an_average_behind_the_computation_does_not_wait_for_the_next_gradient(
+    hosts: list[Agent], tmp_path: Path, scheme: Scheme, plan: Schedule
+) -> None:
+    """x becomes the mean of a group's x less the step from x; at the end the mean of what all have then."""
     weights = [[np.full(TRUTH.size, float(rank))] for rank in range(3)]
-    plan = random_pairs(3, 5)
+    partitions = [plan.partitions[step % len(plan.partitions)] for step in range(9)]
     expected = np.zeros((3, TRUTH.size))
     with joined(hosts, job_file(tmp_path, 3), 3) as ranks:
-        synchronisers = made(ranks, weights, AdPsgd(5))
+        synchronisers = made(ranks, weights, scheme)
 
         def train(it: tuple[int, Synchroniser]) -> None:
             for step in range(9):
@@ -168,13 +171,13 @@ def test_ad_psgd_averages_behind_the_computation_of_the_next_gradient(hosts: lis
 
         each(list(enumerate(synchronisers)), train)
         for step in range(9):
-            mixed = mixing_matrix(plan.partitions[step - 1], 3) @ expected if step else expected.copy()
+            mixed = mixing_matrix(partitions[step - 1], 3) @ expected if step else expected.copy()
             for rank in range(3):
                 own = expected[rank].copy()
                 local_step(rank, step, [own])
                 mixed[rank] += own - expected[rank]
             expected = mixed
-        expected = mixing_matrix(plan.partitions[8], 3) @ expected
+        expected = mixing_matrix(partitions[8], 3) @ expected
         np.testing.assert_allclose(np.stack([own[0] for own in weights]), expected, atol=1e-12)
         each(list(enumerate(synchronisers)), train)
         each(synchronisers, Synchroniser.average)
@@ -349,6 +352,8 @@ def test_the_scheme_comes_from_the_job_file_or_an_argument(hosts: list[Agent], t
             Synchroniser(c, [np.zeros(1)])
         with pytest.raises(ValueError, match="no schedule 'ring': there are grid, pairs"):
             DsSync("ring")
+        with pytest.raises(ValueError, match="delay is 0 or 1"):
+            DsSync(delay=2)
         with pytest.raises(ValueError, match="every is at least 1"):
             LocalSgd(0)
 

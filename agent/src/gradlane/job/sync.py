@@ -30,7 +30,9 @@ def parse(table: Table) -> Sync:
     elif scheme == "ripples":
         options["members"] = table.integer("members", 2, MAX_MEMBERS, 3)
         options["slack"] = table.integer("slack", 0, MAX_EVERY, 2)
-    else:
+    if scheme in ("ds-sync", "ripples"):
+        options["delay"] = table.integer("delay", 0, 1, 0)
+    if scheme in ("local-sgd", "diloco"):
         options["every"] = every = table.integer("every", 1, MAX_EVERY, 8 if scheme == "local-sgd" else 500)
         options["fragments"] = table.integer("fragments", 1, every, 1)
         options["delay"] = table.integer("delay", 0, every - 1, 0)

@@ -10,7 +10,8 @@ from gradlane.sync.schedule import SCHEDULES, Places, Schedule
 
 @dataclass(frozen=True)
 class DsSync(Averaging):
-    """Divide and shuffle. `schedule`: "grid" (rows and columns) or "pairs".
+    """Divide and shuffle. `schedule`: "grid" (rows and columns) or "pairs". `delay`: 1, if an average may take as long
+    as the next step computes; 0.
 
     Volume: in each step a worker sends and receives 2(g - 1)/g times its parameters in a group of g: once in pairs,
     and about 2 - 2/sqrt(n) times in a grid of n workers, where an all-reduce takes 2 - 2/n times. It waits for g - 1
@@ -18,10 +19,18 @@ class DsSync(Averaging):
     """
 
     schedule: str = "grid"
+    delay: int = 0
 
     def __post_init__(self) -> None:
+        if self.delay not in (0, 1):
+            raise ValueError(f"{self}: delay is 0 or 1")
         if self.schedule not in SCHEDULES:
             raise ValueError(f"no schedule {self.schedule!r}: there are {', '.join(SCHEDULES)}")
+
+    @property
+    def behind(self) -> int:
+        """With a delay the next gradient is computed meanwhile."""
+        return self.delay
 
     def group(self, step: int, place: int, size: int) -> Places | None:
         """That of the schedule, in every step."""

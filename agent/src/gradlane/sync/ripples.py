@@ -22,10 +22,16 @@ class Ripples(Scheme):
     lockstep: ClassVar[bool] = False
     members: int = 3
     slack: int = 2
+    delay: int = 0
 
     def __post_init__(self) -> None:
-        if self.members < 2 or self.slack < 0:
-            raise ValueError(f"{self}: members are at least 2, slack at least 0")
+        if self.members < 2 or self.slack < 0 or self.delay not in (0, 1):
+            raise ValueError(f"{self}: members are at least 2, slack at least 0, delay is 0 or 1")
+
+    @property
+    def behind(self) -> int:
+        """With a delay the next gradient is computed meanwhile."""
+        return self.delay
 
     def plan(self, connection: Connection, name: str) -> Asked:
         """See Scheme."""
