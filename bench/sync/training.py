@@ -32,7 +32,7 @@ from lab.report.console import make_console, present
 
 _MOST_FAILURES = 3  # after so many something is wrong in general
 _USUAL_COMPUTATION = 80.0  # ms, with which Case.seconds are
-_USUAL_CASES, _USUAL_ARMS = ("equal", "slow5"), ("ddp", "overlap", "pairs", "ripples", "local-sgd")
+_USUAL_CASES, _USUAL_ARMS = ("equal", "slow5"), ("ddp", "overlap", "pairs-late", "ripples-late", "local-sgd")
 _MOST_STEPS = 20_000  # of a worker
 _SNAPSHOTS = 150  # of a run
 _DISTURBED, _TRIES = 0.1, 3  # what a run may oversleep, or it is repeated; in all so many times
