@@ -2,8 +2,8 @@
 """What workers that stall now and then cost the others: time per step, with and without `[loss.late]`.
 
 Each host is a network namespace behind a port of limited rate. In a step a worker computes for some time, and takes
-part in the all-reduce of an array. In a part of the steps a worker stalls: one worker alone, or each at its own times. The
-stalls are the same in both arms. docs/stragglers.md has the figures.
+part in the all-reduce of an array. In a part of the steps a worker stalls: one worker alone, or each at its own times.
+The stalls are the same in both arms. docs/stragglers.md has the figures.
 """
 
 from __future__ import annotations

@@ -30,7 +30,14 @@ def address_of(sock: socket.socket) -> bytes:
 class Host:
     """Rank 0 with one process, and a socket in place of rank 1, if there is one."""
 
-    def __init__(self, workers: int = 1, servers: int = 0, loss: tuple[int, int] = (0, 0), window: int = 0) -> None:
+    def __init__(
+        self,
+        workers: int = 1,
+        servers: int = 0,
+        loss: tuple[int, int] = (0, 0),
+        window: int = 0,
+        late: tuple[int, int, int] = (0, 0, 0),
+    ) -> None:
         self.own, self.other = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
         for sock in (self.own, self.other):
             sock.bind(("127.0.0.1", 0))
@@ -42,7 +49,7 @@ class Host:
             {
                 "job": 3, "rank": 0, "workers": workers, "servers": servers, "slice_bytes": SLICE, "token": TOKEN,
                 "window": 64, "rate": 10**9, "buffer": 64_000, "loss_count": 1, "losses": self.rows, "memory": 1 << 20,
-                "critical": 500_000,
+                "critical": 500_000, "late_after": late[0], "late_steps": late[1], "late_window": late[2],
             },
         )  # fmt: skip
         self.engine = lib.gl_engine_new(config)
@@ -54,7 +61,7 @@ class Host:
         assert lib.gl_runner_add(self.runner, self.engine, self.own.fileno(), peers, 2, ffi.NULL, ffi.NULL) == 0
         self.notify = os.eventfd(0, os.EFD_NONBLOCK)
         settings = {"host": 0, "hosts": workers, "servers": servers, "processes": 1, "slice_bytes": SLICE,
-                    "critical": 0.5, "threshold": 0.5, "window": window}  # fmt: skip
+                    "critical": 0.5, "threshold": 0.5, "window": window, "late_window": late[2]}  # fmt: skip
         config = ffi.new("gl_exchange_config *", settings)
         self.exchange = lib.gl_exchange_new(self.runner, self.engine, config, self.notify)
         self.channel = mmap.mmap(-1, lib.gl_channel_bytes())
@@ -89,15 +96,17 @@ class Host:
         with self.locked():
             return ffi.string(lib.gl_exchange_failure(self.exchange).text).decode()
 
-    def tensor(self, values: np.ndarray, loss: tuple[int, int] = (0, 0)) -> np.ndarray:
-        """Registers tensor 0, the sum of `values`; returns where its result comes."""
+    def tensor(self, values: np.ndarray, loss: tuple[int, int] = (0, 0), late: bool = False) -> np.ndarray:
+        """Registers tensor 0, the sum of `values`, or their mean that may be without who is late; returns where its
+        result comes."""
+        reduction = lib.GL_MEAN_OF_ARRIVED if late else lib.GL_SUM
         result = np.zeros_like(values)
         slices = -(-values.nbytes // SLICE)
         fields = {
-            "id": 0, "element_type": 1, "reduction": lib.GL_SUM, "feedback": 1, "elements": values.size,
+            "id": 0, "element_type": 1, "reduction": reduction, "feedback": 1, "elements": values.size,
             "contributions": ffi.new("uint8_t *[]", [ffi.from_buffer("uint8_t[]", values)]),
             "result": ffi.from_buffer("uint8_t[]", result), "partition_count": 1,
-            "partitions": ffi.new("gl_partition[]", [(0, values.size, *loss, lib.GL_DIRECT)]),
+            "partitions": ffi.new("gl_partition[]", [(0, values.size, *loss, lib.GL_DIRECT, late)]),
             "layers": ffi.new("uint16_t[]", slices),
         }  # fmt: skip
         self.kept.append(fields)

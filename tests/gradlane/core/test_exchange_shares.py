@@ -10,6 +10,7 @@ import pytest
 from gradlane._core import ffi, lib
 
 from gradlane.wire import Flag, Header, Kind
+from tests.gradlane.core.protocol.network import TOKEN
 from tests.gradlane.core.test_exchange import SLICE, Host, host
 
 LOSS = (500_000, 0)
@@ -126,3 +127,31 @@ def test_no_step_beyond_the_promised_one_begins_before_the_release() -> None:
         with rank_0.locked():
             assert lib.gl_exchange_is_held(rank_0.exchange) == 0
         assert not result.any()
+
+
+def contribute(rank_0: Host, step: int, element_type: int) -> None:
+    """Rank 1's part in a step."""
+    message = 1 + 2 * next(NUMBERS)
+    for k in range(4):
+        flags = Flag.END if k == 3 else 0
+        header = Header(kind=Kind.DATA, job=3, source=1, token=TOKEN, message=message, step=step, slice=k, slices=4,
+                        element_type=element_type, flags=flags)  # fmt: skip
+        rank_0.send(header, np.ones(SLICE // 4, np.float32).tobytes())
+
+
+def test_nobody_is_left_out_while_the_budget_of_new_shares_is_not_known() -> None:
+    """Rank 0 owns all. In the window after the shares were set anew it does not know what others have left out."""
+    with host(workers=2, late=(20_000, 1, 3)) as rank_0:
+        rank_0.thread.start()
+        rank_0.tensor(VALUES, late=True)
+        assert shares(rank_0, 1, [1, 0]) == 0
+        assert shares(rank_0, 2, [2, 0]) == 0
+        rank_0.wait(submit(rank_0))
+        header, _ = rank_0.receive(Kind.DATA, pull=True)
+        assert header.step == 1
+        for step in (2, 3):
+            slot = submit(rank_0)
+            assert lib.gl_client_wait(rank_0.client, slot, 300_000) != lib.GL_DONE
+            contribute(rank_0, step, header.element_type)
+            rank_0.wait(slot)
+        rank_0.wait(submit(rank_0))

@@ -17,8 +17,8 @@ from tests.gradlane.daemon.test_agents import close, job_file, join
 from tests.support.agents import PATIENCE, Agent, command, until
 
 ELEMENTS = 300_000
-LATE = 1.0  # s, far above the deadline
-AFTER, BUDGET, WINDOW = 0.1, 2, 8
+AFTER, BUDGET, WINDOW = 0.5, 2, 8  # s; steps
+LATE = 3 * AFTER
 
 
 def late_file(folder: Path, workers: int = 3, servers: int = 0, **changes: str) -> Path:
@@ -36,12 +36,10 @@ class Workers:
         self.shared[rank].contribution[:] = gradient
         return self.shared[rank].submit()
 
-    def on_time(self, rank: int, gradients: Sequence[float]) -> float:
-        """All but one worker take a step; returns how long it took."""
-        begun = time.monotonic()
+    def without(self, rank: int, gradients: Sequence[float]) -> None:
+        """All but one worker take a step."""
         for handle in [self.submit(k, value) for k, value in enumerate(gradients) if k != rank]:
             handle.wait(PATIENCE)
-        return time.monotonic() - begun
 
     def results(self, ranks: Sequence[int], value: float) -> None:
         for rank in ranks:
@@ -60,15 +58,15 @@ def test_others_go_on_without_a_late_worker_until_its_budget_is_used_up_and_noth
     for handle in [workers.submit(rank, 3.0) for rank in range(3)]:
         handle.wait(PATIENCE)
     for _ in range(BUDGET):
-        assert AFTER <= workers.on_time(2, [1.0, 2.0, 0.0]) < LATE
+        begun = time.monotonic()
+        workers.without(2, [1.0, 2.0, 0.0])
+        assert time.monotonic() - begun >= AFTER
         workers.results([0, 1], 1.5)
     third = [workers.submit(rank, 6.0) for rank in (0, 1)]
     time.sleep(LATE)
     assert not any(handle.done() for handle in third), "the budget is used up"
     for _ in range(BUDGET):
-        begun = time.monotonic()
         workers.submit(2, 9.0).wait(PATIENCE)
-        assert time.monotonic() - begun < LATE
         workers.results([2], 1.5)
     # 9 - 1.5 is owed of the first step, and that, with 9 - 1.5, of the second: all of it counts in the third.
     for handle in [*third, workers.submit(2, 6.0)]:
@@ -77,7 +75,8 @@ def test_others_go_on_without_a_late_worker_until_its_budget_is_used_up_and_noth
     owner = hosts[3] if servers else hosts[0]
     (seen,) = owner.status()["jobs"]["trial"]["left_out"]
     assert (seen["rank"], seen["steps"], seen["recent"], seen["budget"]) == (2, BUDGET, BUDGET, BUDGET)
-    assert "as many as it may be" in owner.wait_for(f"rank 2 (h2, {hosts[2].address}) was late, and has been left out")
+    said = f"rank 2 (h2, {hosts[2].address}) was late, and has been left out: of 2 of the last {WINDOW} steps, 2 in all"
+    owner.wait_for(f"{said}: as many as it may be")
     shown = command("status", "--socket", owner.socket, check=True).stdout
     assert f"left out: rank 2 (h2, {hosts[2].address}), of 2 steps, 2 of the last {WINDOW} (at most {BUDGET})" in shown
     counts = close(connections)
@@ -95,10 +94,10 @@ def test_a_worker_that_never_comes_is_named_and_ends_the_job_after_its_patience(
     connections = join([file] * 3, hosts)
     workers = Workers(connections)
     for _ in range(BUDGET):
-        workers.on_time(2, [1.0, 2.0, 0.0])
+        workers.without(2, [1.0, 2.0, 0.0])
     begun = time.monotonic()
     with pytest.raises(AgentError, match=r"step 3 has made no progress for 1\d s: rank 2 .* did not start it"):
-        workers.on_time(2, [1.0, 2.0, 0.0])
+        workers.without(2, [1.0, 2.0, 0.0])
     assert time.monotonic() - begun < 20
 
 

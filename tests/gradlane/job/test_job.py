@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The job file: what a good one means, and that every mistake is named with its key and its remedy."""
 
+import re
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from gradlane._core import lib
 
 from gradlane import job
 from gradlane.job import JobError, Member
-from gradlane.job.loss import Adaptive, LossClass
+from gradlane.job.loss import Adaptive, Late, LossClass
 from gradlane.job.policy import DropPrecedence, QueueClass
 from gradlane.job.sync import Sync
 
@@ -102,7 +103,7 @@ def test_defaults_lose_nothing_and_aggregate_in_shards() -> None:
     assert it.aggregators == it.workers
     assert it.multicast_address(0) is None
     assert (it.transport.slice_bytes, it.transport.collective, it.processes, it.family) == (None, "auto", 1, 4)
-    assert (it.loss.error_feedback, it.loss.classes, it.loss.adaptive) == (True, (), None)
+    assert (it.loss.error_feedback, it.loss.classes, it.loss.adaptive, it.loss.late) == (True, (), None, None)
     assert it.sync is None
     assert it.policy.priority
     assert it.policy.queue_classes == ()
@@ -270,6 +271,12 @@ def test_load_names_a_file_that_is_missing(tmp_path: Path) -> None:
             "overlaps [0, 3]",
         ),
         ("pull = 0.0", "classes = [{ layers = [0, 3], push = 1 }]", "loss.classes[0].push", "below 1"),
+        ("pull = 0.0", "late = { steps = 2 }", "loss.late.after", "is missing"),
+        ("pull = 0.0", "late = { after = 0.1, steps = 0 }", "loss.late.steps", "from 1 to 64"),
+        ("pull = 0.0", "late = { after = 0.1, steps = 9, window = 9 }", "loss.late.steps", "from 1 to 8"),
+        ("pull = 0.0", "late = { after = 9, steps = 2 }", "loss.late.after", "at most 5"),
+        ("pull = 0.0", "pull = 0.1\nlate = { after = 0.1, steps = 2 }", "loss.late", "needs pull = 0"),
+        ("pull = 0.0", "error_feedback = false\nlate = { after = 0.1, steps = 2 }", "loss.late", "error_feedback"),
         ("pull = 0.0", "adaptive = { threshold = 0 }", "loss.adaptive.threshold", "above 0"),
         ("pull = 0.0", "adaptive = { critical = 1 }", "loss.adaptive.critical", "below 1"),
         ("pull = 0.0", "adaptive = { windows = 1 }", "loss.adaptive.windows", "known: critical, threshold, window"),
@@ -379,3 +386,30 @@ def test_shares_of_owners_are_read_and_do_not_go_with_a_ring() -> None:
     assert job.parse(changed, "j").digest != job.parse(MINIMAL, "j").digest
     with pytest.raises(JobError, match="collective is 'ring'"):
         job.parse(changed.replace("ownership", 'collective = "ring"\nownership'), "j")
+
+
+TWO = MINIMAL + '[[worker]]\nrank = 1\nhost = "b"\naddress = "10.0.1.3"\n'
+LATE = "\n[loss.late]\nafter = 0.05\nsteps = 4\n"
+
+
+def test_who_is_late_may_be_left_out_and_all_agree_on_it() -> None:
+    it = job.parse(TWO + LATE, "j.toml")
+    assert it.loss.late == Late(0.05, 4, 100)
+    assert it.digest != job.parse(TWO, "j.toml").digest
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ("", "the job has one worker"),
+        ('[sync]\nscheme = "ds-sync"\n', "can't be with [sync]"),
+        ('[transport]\ncollective = "ring"\n', "partial sums need every worker"),
+        ('[transport]\ncollective = "stragglar"\nstraggler = 0\n', "partial sums need every worker"),
+    ],
+)
+def test_what_needs_every_worker_leaves_nobody_out(more: str, reason: str) -> None:
+    table = more.split("\n", 1)[0]
+    text = (TWO if more else MINIMAL) + LATE
+    text = text.replace(f"{table}\n", more) if table and table in text else text + more
+    with pytest.raises(JobError, match=re.escape(reason)):
+        job.parse(text, "j.toml")

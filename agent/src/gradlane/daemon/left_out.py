@@ -33,10 +33,10 @@ class LeftOut:
             begins = it["steps"] > before.steps and it["steps"] - before.steps == it["recent"]
             if not begins and (before.used_up or not told.used_up):
                 continue
-            text = f"left out of {it['steps']} steps so far, of {it['recent']} of the last {it['window']}"
             more = ": as many as it may be, so the others wait for it" if told.used_up else ""
             log.warning(
-                "job %s: %s was late, and has been %s%s", self._job.name, it["name"], text, more,
+                "job %s: %s was late, and has been left out: of %d of the last %d steps, %d in all%s",
+                *(self._job.name, it["name"], it["recent"], it["window"], it["steps"], more),
                 extra={"job": self._job.name, "rank": self._rank},
             )  # fmt: skip
 
