@@ -21,6 +21,7 @@ from statistics import mean, median
 
 from bench.harness import benchmark
 from bench.harness.agent_hosts import Hosts
+from bench.harness.worker import Worker
 from gradlane.units import checked, parse_rate, parse_size
 from lab.report.console import make_console, present
 from lab.report.tables import TextTable
@@ -61,7 +62,7 @@ def _measure(hosts: Hosts, arm: str, who: str, stall: float, options: argparse.N
             rule = _RULE.format(after=options.after / 1e3, steps=options.allowed)
             job.write_text(job.read_text(encoding="utf-8") + rule, encoding="utf-8")
         plan = stalls(who, hosts.count, options.steps, stall, options.share, options.seed)
-        workers = []
+        workers: list[Worker] = []
         for host in range(hosts.count):
             _, socket = hosts.start_agent(stack, host, folder)
             words = ("-m", "bench.agent.late_steps_worker", str(host), str(job), str(socket), str(options.size // 4))
