@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a late worker costs: the time from its arrival to the end of the all-reduce, by who owns how much.
+"""What late workers and slow links cost: the time from the last worker's arrival to the end of the all-reduce.
 
-Each host is a network namespace behind a port of limited rate. The last one comes late, or nobody does. Arms: Gloo over
-TCP, and Gradlane's ring, direct with equal shares, and direct with `ownership = "adaptive"`, after it has adapted. The
-least that can be is the time in which one contribution crosses a port. All processes have the same real-time priority.
+Each host is a network namespace behind a port of limited rate. Cases: nobody is late; the last host, or the last two,
+come later than the others by a multiple of the time of a reduce-scatter; the last host's link carries half. Arms: Gloo
+over TCP, and Gradlane's ring, direct with equal shares, StragglAR, and what `ownership = "adaptive"` chooses, after it
+has adapted. Each is compared with what its theory says. All processes have the same real-time priority.
 docs/measurements/stragglers.md has the figures.
 """
 
@@ -15,7 +16,7 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,120 +27,171 @@ from bench.harness import benchmark
 from bench.harness.agent_hosts import MTU, Hosts
 from bench.harness.worker import Worker
 from gradlane.client import agent_socket
+from gradlane.job import ownership
+from gradlane.job.ownership import Owner
 from gradlane.units import checked, parse_rate, parse_size
 from lab.command_line import several
-from lab.model.errors import ProcessError
 from lab.report.console import make_console, present
 from lab.report.tables import TextTable
 
-ARMS: dict[str, dict[str, Any]] = {
-    "gloo": {},
-    "ring": {"collective": "ring"},
-    "even": {"collective": "direct"},
-    "adaptive": {"ownership": "adaptive"},
-}
+CASES = ("late", "two-late", "slow-link")
 _WORKER = ("-m", "bench.agent.stragglers_worker")
 _BUFFER = 200_000  # bytes of a port, half of what it holds
 _SLICE, _FRAME = MTU - 68, 14 + 20 + 8 + 40  # bytes of payload; in front of it
 _NOTICE = 0.1  # s from a request to its beginning
-_PATIENCE = 60  # all-reduces until it has adapted
+_SETTLED, _PATIENCE = 13.0, 90.0  # s without another plan, until it counts as adapted; at most
+
+
+def arms(hosts: int) -> dict[str, dict[str, Any]]:
+    """`transport` of each arm's job file."""
+    return {
+        "gloo": {},
+        "ring": {"collective": "ring"},
+        "even": {"collective": "direct"},
+        "stragglar": {"collective": "stragglar", "straggler": hosts - 1},
+        "adaptive": {"ownership": "adaptive"},
+    }
+
+
+@dataclass(frozen=True)
+class Case:
+    """So many of the last hosts come late by `delay` times a reduce-scatter; the last one's link has `link` of the
+    rate."""
+
+    name: str
+    hosts: int
+    late: int = 0
+    delay: float = 0.0
+    link: float = 1.0
 
 
 @dataclass(frozen=True)
 class Result:
-    """Medians over `repeats`, seconds. `late`: of the last host; `seconds`: from its arrival to the end.
+    """Medians over `repeats`, seconds. `delay`: of the late hosts; `seconds`: from the last one's arrival to the end.
 
-    `theory`: what crosses the busiest port from then on, at the rate of its payload; `least`: one contribution.
+    `theory`: what the arm should take by the bytes at the ports; `least`: one contribution at a port; `plan`: what an
+    adaptive job has chosen.
     """
 
+    case: str
     arm: str
     hosts: int
-    late: float
+    delay: float
     repeats: int
     seconds: float
     fastest: float
     slowest: float
     theory: float
     least: float
+    plan: str = ""
 
 
-def crossing(arm: str, hosts: int, late: bool) -> float:
-    """Contributions that cross the busiest port after the last worker has come, if the others had time for theirs."""
-    if arm == "adaptive" and late:
-        return 1.0
-    return 2 * (hosts - 1) / hosts
-
-
-def stragglar(hosts: int) -> float:
-    """The same of StragglAR's schedule, for a power of two."""
-    return (hosts - 2 + math.log2(hosts)) / (hosts - 1)
+def theory(arm: str, case: Case) -> float:
+    """Contributions that cross the busiest port after the last worker has come, at the full rate."""
+    n, delay = case.hosts, case.delay * (case.hosts - 1) / case.hosts if case.late else 0.0
+    if arm == "adaptive" and (case.late or case.link < 1):
+        last = n - max(1, case.late)
+        owners = [Owner(case.link if k == n - 1 else 1.0, delay if k >= last else 0.0) for k in range(n)]
+        whole = ownership.Case(10**9, n, tuple(Owner(o.rate * 8e9, o.late) for o in owners), delay)
+        return ownership.seconds(whole, ownership.best(whole)) - delay
+    if arm == "stragglar":
+        reduce = (n - 2) / (n - 1) - (delay if case.late == 1 else 0.0)
+        return (max(0.0, reduce) + (n - 2 + math.ceil(math.log2(n))) / (n - 1)) / case.link
+    return 2 * (n - 1) / n / case.link
 
 
 class Team:
     """The processes of all arms on all hosts, ready. Raises ProcessError."""
 
     def __init__(self, hosts: Hosts, folder: Path, stack: ExitStack, options: argparse.Namespace) -> None:
+        self.arms = arms(hosts.count)
         jobs = {
             arm: hosts.write_job(folder / f"{arm}.toml", options.rate, _BUFFER, number=number, transport=transport)
-            for number, (arm, transport) in enumerate(ARMS.items(), 1)
+            for number, (arm, transport) in enumerate(self.arms.items(), 1)
             if transport
         }
-        self._ids = {arm: f"bench{number}" for number, arm in enumerate(ARMS, 1)}
-        self._workers: dict[str, list[Worker]] = {arm: [] for arm in ARMS}
+        self.adaptive = f"bench{1 + list(self.arms).index('adaptive')}"  # the job's name
+        self.sockets: list[Path] = []
+        self._workers: dict[str, list[Worker]] = {arm: [] for arm in self.arms}
         for host in range(hosts.count):
-            _, self._socket = hosts.start_agent(stack, host, folder)
+            _, socket = hosts.start_agent(stack, host, folder)
+            self.sockets.append(socket)
             first = (*_WORKER, f"{host}", f"{hosts.count}", f"{options.size // 4}")
             named = [f"{arm}={job}" for arm, job in jobs.items()]
             gloo = hosts.start(stack, host, "gloo", *first, "gloo", hosts.address(0))
-            gradlane = hosts.start(stack, host, "gradlane", *first, str(self._socket), *named)
-            for arm in ARMS:
+            gradlane = hosts.start(stack, host, "gradlane", *first, str(socket), *named)
+            for arm in self.arms:
                 self._workers[arm].append(gloo if arm == "gloo" else gradlane)
         for arm in ("gloo", "even"):
             for worker in self._workers[arm]:
                 worker.wait_for("ready")
 
-    def run(self, arm: str, late: float) -> float:
-        """Seconds from the last worker's arrival to the end of an all-reduce."""
+    def run(self, arm: str, late: int, seconds: float) -> float:
+        """Seconds from the last worker's arrival to the end of an all-reduce to which so many come late."""
         at = time.monotonic() + _NOTICE
         workers = self._workers[arm]
-        for worker in workers[:-1]:
-            worker.ask({"arm": arm, "at": at})
-        workers[-1].ask({"arm": arm, "at": at + late})
+        for k, worker in enumerate(workers):
+            worker.ask({"arm": arm, "at": at + (seconds if k >= len(workers) - late else 0.0)})
         answers = [json.loads(worker.hear()) for worker in workers]
         return max(a["done"] for a in answers) - max(a["begun"] for a in answers)
 
-    def adapt(self, late: float) -> None:
-        """All-reduces until the late host owns nothing, or, if it is not late, as much as any."""
-        for _ in range(_PATIENCE):
-            job = agent_socket.status(self._socket)["jobs"][self._ids["adaptive"]]
-            assert "ownership" in job
-            assert "step" in job
-            shares, first = job["ownership"]["shares"], job["ownership"]["first"]
-            if shares[-1] == (0 if late else shares[0]) and job["step"] >= first:
-                return
-            self.run("adaptive", late)
-        raise ProcessError(f"after {_PATIENCE} all-reduces the late host still has a share")
+    def _plan(self) -> Any:
+        job = agent_socket.status(self.sockets[0])["jobs"][self.adaptive]
+        assert "ownership" in job
+        return job["ownership"]
+
+    def adapt(self, late: int, seconds: float) -> None:
+        """All-reduces until the adaptive job has no other plan for some time."""
+        began = changed = time.monotonic()
+        plan = self._plan()
+        while time.monotonic() < changed + _SETTLED and time.monotonic() < began + _PATIENCE:
+            self.run("adaptive", late, seconds)
+            if (now := self._plan())["first"] != plan["first"]:
+                plan, changed = now, time.monotonic()
+
+    def chosen(self) -> str:
+        """The adaptive job's plan."""
+        plan = self._plan()
+        shares = ":".join(f"{100 * share:.0f}" for share in plan["shares"])
+        return plan["algorithm"] if plan["algorithm"] == "ring" else f"{plan['algorithm']} {shares}"
+
+
+def cases(hosts: int, options: argparse.Namespace) -> Iterator[Case]:
+    """What is measured with so many hosts."""
+    if "late" in options.cases:
+        for delay in options.delays:
+            yield Case("late" if delay else "in time", hosts, int(delay > 0), delay)
+    if "two-late" in options.cases:
+        for delay in options.delays:
+            if delay:
+                yield Case("two late", hosts, 2, delay)
+    if "slow-link" in options.cases:
+        yield Case("slow link", hosts, link=0.5)
 
 
 def measure(hosts: Hosts, options: argparse.Namespace) -> list[Result]:
-    """The arms in turn, `repeats` times, for each lateness. Raises ExperimentError."""
+    """The arms in turn, `repeats` times, for each case. Raises ExperimentError."""
     results: list[Result] = []
     one = 8 * options.size / (options.rate * _SLICE / (_SLICE + _FRAME))
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         team = Team(hosts, Path(folder), stack, options)
-        for late in (0.0, options.late / 1e3):
-            found: dict[str, list[float]] = {arm: [] for arm in ARMS}
-            for arm in ARMS:
-                team.run(arm, late)
-            team.adapt(late)
+        for case in cases(hosts.count, options):
+            late = case.delay * one * (case.hosts - 1) / case.hosts
+            if case.link < 1:
+                hosts.limit_both_ways(case.hosts - 1, round(case.link * options.rate))
+            found: dict[str, list[float]] = {arm: [] for arm in options.arms}
+            for arm in found:
+                team.run(arm, case.late, late)
+            if "adaptive" in found:
+                team.adapt(case.late, late)
             for _ in range(options.repeats):
                 for arm, runs in found.items():
-                    runs.append(team.run(arm, late))
+                    runs.append(team.run(arm, case.late, late))
             for arm, runs in found.items():
-                theory = crossing(arm, hosts.count, late > 0) * one
-                results.append(
-                    Result(arm, hosts.count, late, options.repeats, median(runs), min(runs), max(runs), theory, one)
-                )
+                plan = team.chosen() if arm == "adaptive" else ""
+                expected = theory(arm, case) * one
+                times = median(runs), min(runs), max(runs)
+                results.append(Result(case.name, arm, case.hosts, late, options.repeats, *times, expected, one, plan))
     return results
 
 
@@ -147,37 +199,49 @@ def tables(results: Sequence[Result]) -> list[TextTable]:
     """One for all."""
     rows: list[list[str]] = []
     for r in results:
-        gloo = next(o for o in results if (o.arm, o.hosts, o.late) == ("gloo", r.hosts, r.late))
-        row = [str(r.hosts), f"{r.late * 1e3:.0f}", r.arm, f"{r.seconds * 1e3:.1f}"]
+        gloo = [o for o in results if (o.arm, o.hosts, o.case, o.delay) == ("gloo", r.hosts, r.case, r.delay)]
+        row = [str(r.hosts), r.case, f"{r.delay * 1e3:.0f}", r.arm, f"{r.seconds * 1e3:.1f}"]
         row += [f"{r.fastest * 1e3:.1f} - {r.slowest * 1e3:.1f}", f"{r.theory * 1e3:.1f}"]
-        row += [f"{r.seconds / r.least:.3f}", f"{gloo.seconds / r.seconds:.2f}"]
-        row += [f"{stragglar(r.hosts) * r.least / r.seconds:.2f}" if r.late else "-"]
-        rows.append(row)
-    columns = ["hosts", "late, ms", "arm", "ms", "min - max", "port's bytes, ms", "of one contribution's"]
-    columns += ["times Gloo", "times StragglAR's theory"]
+        row += [f"{r.seconds / r.theory:.3f}", f"{r.seconds / r.least:.3f}"]
+        rows.append([*row, f"{gloo[0].seconds / r.seconds:.2f}" if gloo else "-", r.plan])
+    columns = ["hosts", "case", "late, ms", "arm", "ms", "min - max", "theory, ms", "of theory"]
+    columns += ["of one contribution's", "times Gloo", "plan"]
     return [TextTable("From the last worker's arrival to the end", columns, rows)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmark; the exit status."""
-    parser = benchmark.parser("agent.stragglers", __doc__, "--hosts 4 --late 500 --repeats 3")
+    parser = benchmark.parser("agent.stragglers", __doc__, "--hosts 4 --cases late --delays 0,0.5,1,1.5 --repeats 3")
     add = parser.add_argument
     add("--hosts", type=several(int), default=(4, 8), metavar="A,B", help="(default: 4,8)")
+    add("--cases", type=several(str), default=("late", "slow-link"), metavar="A,B",
+        help=f"of {', '.join(CASES)} (default: late,slow-link)")  # fmt: skip
+    add(
+        "--arms",
+        type=several(str),
+        default=tuple(arms(1)),
+        metavar="A,B",
+        help=f"of {', '.join(arms(1))} (default: all)",
+    )
+    add("--delays", type=several(float), default=(0.0, 1.5), metavar="A,B",
+        help="of late hosts, in times of a reduce-scatter (default: 0,1.5)")  # fmt: skip
     add("--size", type=checked(parse_size), default="2MiB", metavar="S", help="of the array (default: %(default)s)")
     add("--rate", type=checked(parse_rate), default="100mbit", metavar="R", help="of a port (default: %(default)s)")
-    add("--late", type=int, default=300, metavar="MS", help="that the last host comes late (default: %(default)s)")
-    add("--repeats", type=int, default=15, metavar="N", help="of every measurement (default: %(default)s)")
+    add("--repeats", type=int, default=9, metavar="N", help="of every measurement (default: %(default)s)")
     return benchmark.run(parser, _run, arguments)
 
 
 def _run(options: argparse.Namespace) -> int:
+    for word, known in ((options.cases, CASES), (options.arms, tuple(arms(1)))):
+        if unknown := sorted(set(word) - set(known)):
+            raise SystemExit(f"{', '.join(unknown)}: there are {', '.join(known)}")
     console = make_console(to_stderr=options.json)
     benchmark.take_priority()
     results: list[Result] = []
     for count in options.hosts:
         with Hosts(count, rate=options.rate) as hosts:
             results += measure(hosts, options)
-    settings = benchmark.chosen(options, "size", "rate", "late")
+    settings = benchmark.chosen(options, "size", "rate", "cases", "delays")
     present(console, options, "stragglers.json", benchmark.document(settings, results), tables(results))
     return 0
 

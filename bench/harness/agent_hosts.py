@@ -65,8 +65,16 @@ class Hosts(Namespaces):
 
     def limit(self, host: int, rate: int) -> None:
         """From now on the bridge's port towards the host has this rate, in bit/s. Raises FabricError."""
+        self._limit(self._bridge, f"port{host}", rate)
+
+    def limit_both_ways(self, host: int, rate: int) -> None:
+        """The same, and that of the host towards the bridge. Raises FabricError."""
+        self.limit(host, rate)
+        self._limit(self.namespace(host), "eth0", rate)
+
+    def _limit(self, namespace: str, device: str, rate: int) -> None:
         bucket = ("tbf", "rate", f"{rate}bit", "burst", str(_BURST), "limit", str(_BUFFER))
-        run("tc", "-n", self._bridge, "qdisc", "replace", "dev", f"port{host}", "root", *bucket)
+        run("tc", "-n", namespace, "qdisc", "replace", "dev", device, "root", *bucket)
 
     def start(
         self, stack: ExitStack, host: int, name: str, *command: str, asked: bool = True, logs: bool = False

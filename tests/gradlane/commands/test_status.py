@@ -103,21 +103,33 @@ def test_stragglers_are_named_with_the_evidence_and_so_is_who_owns_what() -> Non
     job = status["jobs"]["trial"]
     first: StragglerStatus = {
         "rank": 1, "name": "rank 1 (h1, 10.0.2.2)", "straggler": True,
-        "steps": 32, "late_steps": 30, "low": 0.29, "median": 0.3, "high": 0.31,
+        "steps": 32, "late_steps": 30, "low": 0.29, "median": 0.3, "high": 0.31, "link": None,
     }  # fmt: skip
     second: StragglerStatus = {**first, "name": "rank 2 (h2, 10.0.3.2)", "straggler": False, "late_steps": 3}
     job["stragglers"] = [first, second]
-    job["ownership"] = {"ranks": [0, 1, 2], "shares": [0.5, 0, 0.5], "first": 40, "reason": "rank 1 is late"}
+    third: StragglerStatus = {**second, "name": "rank 0 (h0, 10.0.1.2)", "steps": 0, "late_steps": 0, "link": 48.66e6}
+    fourth: StragglerStatus = {**first, "name": "rank 5 (h5, 10.0.6.2)", "link": 1e6}
+    job["stragglers"] += [third, fourth]
+    job["ownership"] = {
+        "ranks": [0, 1, 2], "shares": [0.5, 0, 0.5], "first": 40, "reason": "rank 1 is late", "algorithm": "direct",
+        "straggler": None, "least": 0,
+    }  # fmt: skip
     found = {line.text: line.look for line in view.agent_lines(status, None, 1000.0)}
-    by = "by 300 ms (290 to 310) in"
-    assert found[f"  late: rank 1 (h1, 10.0.2.2), {by} 30 of the last 32 steps: a straggler"] == "warning"
-    assert found[f"  late: rank 2 (h2, 10.0.3.2), {by} 3 of the last 32 steps"] == ""
-    assert "  owners from step 40 on: rank 1 0%, all others 50% each (rank 1 is late)" in found
+    by = "late by 300 ms (290 to 310) in"
+    assert found[f"  rank 1 (h1, 10.0.2.2): {by} 30 of the last 32 steps: a straggler"] == "warning"
+    assert found[f"  rank 2 (h2, 10.0.3.2): {by} 3 of the last 32 steps"] == ""
+    assert found["  rank 0 (h0, 10.0.1.2): its link carries 48.7 Mbit/s"] == "warning"
+    assert f"  rank 5 (h5, 10.0.6.2): {by} 30 of the last 32 steps; its link carries 1 Mbit/s: a straggler" in found
+    assert "  plan from step 40 on: direct, owners rank 1 0%, all others 50% each (rank 1 is late)" in found
     job["ownership"]["shares"] = [0.33, 0.33, 0.33]
     lines = [line.text for line in view.agent_lines(status, None, 1000.0)]
-    assert "  owners from step 40 on: 33% each (rank 1 is late)" in lines
+    assert "  plan from step 40 on: direct, owners 33% each (rank 1 is late)" in lines
+    job["ownership"]["algorithm"], job["ownership"]["straggler"], job["ownership"]["least"] = "stragglar", 1, 12_000
+    lines = [line.text for line in view.agent_lines(status, None, 1000.0)]
+    start = "  plan from step 40 on: stragglar without rank 1 from 12 kB on, else direct, owners 33% each"
+    assert any(line.startswith(start) for line in lines)
     job["ownership"]["reason"] = ""
-    assert not any("owners" in line.text for line in view.agent_lines(status, None, 1000.0))
+    assert not any("plan from" in line.text for line in view.agent_lines(status, None, 1000.0))
 
 
 @pytest.mark.parametrize(

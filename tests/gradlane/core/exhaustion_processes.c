@@ -53,8 +53,9 @@ static bool set_up(host *h) {
                          .partition_count = 1, .partitions = partitions, .layers = layers};
     const gl_group g = {.host_count = 1, .member_count = PROCESSES, .hosts = hosts, .members = members};
     const uint32_t weights[] = {1};
+    const gl_step_plan plan = {.algorithm = GL_DIRECT, .weights = weights};
     return !gl_exchange_tensor(h->exchange, &t) && !gl_exchange_group(h->exchange, &g) &&
-           !gl_exchange_shares(h->exchange, 1, weights);
+           !gl_exchange_plan(h->exchange, 1, &plan);
 }
 
 static void command(host *h, unsigned process) {

@@ -96,7 +96,9 @@ class Host:
         with self.locked():
             return ffi.string(lib.gl_exchange_failure(self.exchange).text).decode()
 
-    def tensor(self, values: np.ndarray, loss: tuple[int, int] = (0, 0), late: bool = False) -> np.ndarray:
+    def tensor(
+        self, values: np.ndarray, loss: tuple[int, int] = (0, 0), algorithm: int = lib.GL_DIRECT, late: bool = False
+    ) -> np.ndarray:
         """Registers tensor 0, the sum of `values`, or their mean that may be without who is late; returns where its
         result comes."""
         reduction = lib.GL_MEAN_OF_ARRIVED if late else lib.GL_SUM
@@ -106,7 +108,7 @@ class Host:
             "id": 0, "element_type": 1, "reduction": reduction, "feedback": 1, "elements": values.size,
             "contributions": ffi.new("uint8_t *[]", [ffi.from_buffer("uint8_t[]", values)]),
             "result": ffi.from_buffer("uint8_t[]", result), "partition_count": 1,
-            "partitions": ffi.new("gl_partition[]", [(0, values.size, *loss, lib.GL_DIRECT, late)]),
+            "partitions": ffi.new("gl_partition[]", [(0, values.size, *loss, algorithm, late)]),
             "layers": ffi.new("uint16_t[]", slices),
         }  # fmt: skip
         self.kept.append(fields)

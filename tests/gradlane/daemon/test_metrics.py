@@ -90,10 +90,24 @@ def test_a_scrape_without_jobs_and_hostile_names_stay_parseable() -> None:
 
 
 def test_stragglers_and_shares_are_there_by_rank() -> None:
-    late = {"rank": 3, "name": "", "straggler": True, "steps": 32, "late_steps": 24, "low": 0, "median": 0.3, "high": 1}
+    late = {
+        "rank": 3,
+        "name": "",
+        "straggler": True,
+        "steps": 32,
+        "late_steps": 24,
+        "low": 0,
+        "median": 0.3,
+        "high": 1,
+        "link": None,
+    }
+    slow = {**late, "rank": 2, "steps": 0, "late_steps": 0, "link": 5e7}
     job = {
-        "id": 1, "rank": 0, "state": "running", "since": 1.0, "counts": {}, "peers": {}, "stragglers": [late],
-        "ownership": {"ranks": [4, 5], "shares": [0.25, 0.75], "first": 1, "reason": ""},
+        "id": 1, "rank": 0, "state": "running", "since": 1.0, "counts": {}, "peers": {}, "stragglers": [late, slow],
+        "ownership": {
+            "ranks": [4, 5], "shares": [0.25, 0.75], "first": 1, "reason": "", "algorithm": "stragglar", "straggler": 3,
+            "least": 0,
+        },
     }  # fmt: skip
     status = {
         "version": "1", "addresses": ["10.0.1.2"], "started": 1.0, "clients": 0, "ended": 0, "failed": 0,
@@ -106,6 +120,9 @@ def test_stragglers_and_shares_are_there_by_rank() -> None:
     }
     assert found["worker_late_seconds", "trial", "3"] == 0.3
     assert found["worker_late_steps_ratio", "trial", "3"] == 0.75
+    assert found["slow_link_bits_per_second", "trial", "2"] == 5e7
+    assert not {("worker_late_seconds", "trial", "2"), ("slow_link_bits_per_second", "trial", "3")} & found.keys()
+    assert found["plan_info", "trial", "stragglar", "3"] == 1
     assert [found["owner_share_ratio", "trial", rank] for rank in "45"] == [0.25, 0.75]
 
 

@@ -254,6 +254,7 @@ def test_load_names_a_file_that_is_missing(tmp_path: Path) -> None:
         ("slice_bytes = 1432", "ownership = [0]", "transport.ownership", "not all 0"),
         ("slice_bytes = 1432", "ownership = [10001]", "transport.ownership", "from 0 to 10000"),
         ("slice_bytes = 1432", "ownership = [true]", "transport.ownership", "number(s)"),
+        ("slice_bytes = 1432", "contention = 1.0", "transport.contention", "below 1"),
         ("slice_bytes = 1432", 'collective = "tree"', "transport.collective", "'auto', 'direct', 'ring', 'stragglar'"),
         ("slice_bytes = 1432", 'collective = "ring"', "transport.collective", "has servers"),
         ("slice_bytes = 1432", 'collective = "stragglar"', "transport.collective", "has servers"),
@@ -332,6 +333,27 @@ def ranks(count: int, transport: str = "") -> str:
     """A job of so many workers."""
     members = (f'[[worker]]\nrank = {k}\nhost = "h{k}"\naddress = "10.0.{k >> 8}.{k & 255}"\n' for k in range(count))
     return f'[job]\nname = "wide"\nid = 1\n[transport]\nrate = "1gbit"\n{transport}\n' + "".join(members)
+
+
+@pytest.mark.parametrize(
+    ("lines", "changes"),
+    [
+        ('ownership = "adaptive"', True),
+        ("", False),
+        ("ownership = [1, 1, 2]", False),
+        ('ownership = "adaptive"\ncollective = "direct"', False),
+        ('ownership = "adaptive"\nmulticast = "239.1.0.1"', False),
+    ],
+)
+def test_the_algorithm_changes_where_the_job_file_leaves_it_open(lines: str, changes: bool) -> None:
+    assert job.parse(ranks(3, lines), "j.toml").changes_algorithm == changes
+
+
+def test_what_is_lost_where_many_senders_meet_may_be_told() -> None:
+    assert job.parse(ranks(3, ""), "j.toml").transport.contention == 0.03
+    told = job.parse(ranks(3, "contention = 0.5"), "j.toml")
+    assert told.transport.contention == 0.5
+    assert told.digest != job.parse(ranks(3, ""), "j.toml").digest
 
 
 def test_stragglar_needs_a_straggler_and_not_too_many_workers() -> None:

@@ -1,13 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who counts as a straggler, and when shares change."""
+"""Who counts as a straggler."""
 
 import random
+from collections.abc import Sequence
 
 import pytest
 from gradlane._core import lib
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from gradlane.job.ownership import UNITS, Case, Owner
-from gradlane.job.stragglers import GAIN, LEAST_STEPS, REMEMBERED, Lateness, Report, better, merged, summary
+from gradlane.job.stragglers import (
+    LEAST_STEPS,
+    REMEMBERED,
+    Lateness,
+    Neighbour,
+    Report,
+    around,
+    merged,
+    summary,
+    worst,
+)
+from tests.support.effort import tries
 
 
 def late(seconds: list[float]) -> Lateness:
@@ -56,25 +69,61 @@ def test_the_core_remembers_as_many_steps() -> None:
     assert int(lib.GL_LATE_STEPS) == REMEMBERED
 
 
-def case(late: float, workers: int = 8) -> Case:
-    return Case(10**6, workers, (*[Owner(1e9)] * (workers - 1), Owner(1e9, late)), late)
+def ring(
+    came: Sequence[Sequence[float]], bias: float = 0.0, order: Sequence[int] | None = None
+) -> dict[int, Neighbour]:
+    """What the ranks of a ring know of the one behind them, if in step k rank r came at came[k - 1][r]."""
+    workers = len(came[0])
+    behind = [(rank + 1) % workers for rank in range(workers)] if order is None else order
+    return {
+        rank: Neighbour(up, {(step, 3): at[up] - at[rank] + bias for step, at in enumerate(came, 1)})
+        for rank, up in enumerate(behind)
+    }
 
 
-def test_shares_change_for_what_is_worth_it_and_back() -> None:
-    for workers in (4, 8):
-        found = better(case(0.3, workers), [1] * workers)
-        assert found is not None
-        assert found.weights[-1] == 0
-        assert sum(found.weights) == UNITS
-        assert found.times == pytest.approx(2 * (workers - 1) / workers, rel=1e-3)
-        assert better(case(0.3, workers), found.weights) is None
-        back = better(case(0.0, workers), found.weights)
-        assert back is not None
-        assert back.weights == [1] * workers
+@settings(max_examples=tries(100), deadline=None)
+@given(data=st.data(), workers=st.integers(3, 12), steps=st.integers(1, 32), bias=st.floats(0, 0.5))
+def test_what_all_know_of_their_neighbours_is_what_each_owner_would_know(
+    data: st.DataObject, workers: int, steps: int, bias: float
+) -> None:
+    """By the median of all arrivals, whatever slices wait behind at all ranks alike."""
+    at = st.sampled_from([0.0, 0.0, 0.001, 0.2, 0.7])
+    came = [data.draw(st.lists(at, min_size=workers, max_size=workers)) for _ in range(steps)]
+    expected: dict[int, Lateness] = {}
+    for rank in range(workers):
+        medians = [sorted(of)[(workers - 1) // 2] for of in came]
+        found = summary([max(0.0, of[rank] - median) for of, median in zip(came, medians, strict=True)])
+        if found is not None:
+            expected[rank] = found
+    found = around(ring(came, bias), workers)
+    assert set(found) == set(expected)
+    for rank, it in found.items():
+        assert (it.steps, it.late) == (steps, expected[rank].late)
+        assert (it.low, it.median, it.high) == pytest.approx(
+            (expected[rank].low, expected[rank].median, expected[rank].high), abs=1e-6
+        )
 
 
-def test_a_little_gain_is_none() -> None:
-    """Of a straggler among many that is only just late; and of two workers, of whom neither has more to send."""
-    assert better(case(0.0), [1] * 8) is None
-    assert better(case(0.0), [100, *[100 + int(90 * GAIN)] * 7]) is None
-    assert better(case(0.3, 2), [1, 1]) is None
+def test_only_steps_that_all_ranks_know_count_and_none_that_is_old() -> None:
+    came = [[0.0, 0.3, 0.0, 0.0]] * 20
+    known = ring(came)
+    some = {rank: Neighbour(it.rank, {m: v for m, v in it.later.items() if m[0] > rank}) for rank, it in known.items()}
+    assert around(some, 4)[1].steps == 17
+    assert around(known, 4, newest=10 + REMEMBERED)[1].steps == 10
+    assert around(known, 4, newest=20 + REMEMBERED) == {}
+    other = {**known, 2: Neighbour(3, {(step, 4): 0.0 for step in range(1, 21)})}
+    assert around(other, 4) == {}, "another tensor says nothing of this one"
+
+
+@pytest.mark.parametrize("order", [[1, 2, 3, 1], [1, 0, 3, 2], [0, 0, 0, 0], [1, 2, 3, 3]])
+def test_neighbours_that_are_no_ring_say_nothing(order: list[int]) -> None:
+    assert around(ring([[0.0, 0.3, 0.0, 0.0]] * 20, order=order), 4) == {}
+    whole = ring([[0.0, 0.3, 0.0, 0.0]] * 20)
+    assert around({rank: it for rank, it in whole.items() if rank != 2}, 4) == {}
+    assert around({}, 4) == {}
+
+
+def test_of_direct_all_reduces_and_rings_the_worse_counts() -> None:
+    a, b = late([0.1] * 8), late([0.2] * 8)
+    assert worst({1: a, 2: b}, {1: b, 3: a}) == {1: b, 2: b, 3: a}
+    assert worst({}, {}) == {}

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gradlane.ipc.status import AgentStatus, Counts, JobStatus, OwnershipStatus, PeerStatus
+from gradlane.ipc.status import AgentStatus, Counts, JobStatus, OwnershipStatus, PeerStatus, StragglerStatus
+from gradlane.job import links
 from gradlane.units import format_rate
 
 # From this part of the loss budget on, more loss soon costs repairs.
@@ -191,6 +192,27 @@ def _shares(ownership: OwnershipStatus) -> str:
     return ", ".join([*others, f"all others {usual} each" if others else f"{usual} each"])
 
 
+def _plan(ownership: OwnershipStatus) -> str:
+    """How steps are reduced."""
+    algorithm, straggler = ownership["algorithm"], ownership["straggler"]
+    if algorithm == "direct":
+        return f"direct, owners {_shares(ownership)}"
+    without = "" if straggler is None else f" without rank {straggler}"
+    return f"{algorithm}{without} from {size(ownership['least'])} on, else direct, owners {_shares(ownership)}"
+
+
+def _straggler(it: StragglerStatus) -> Line:
+    """Who is late or has a slow link, and the evidence."""
+    texts: list[str] = []
+    if it["late_steps"]:
+        low, median, high = (f"{it[key] * 1e3:.0f}" for key in ("low", "median", "high"))
+        texts.append(f"late by {median} ms ({low} to {high}) in {it['late_steps']} of the last {it['steps']} steps")
+    if it["link"] is not None:
+        texts.append(links.text(it["link"]))
+    named = ": a straggler" if it["straggler"] else ""
+    return Line(f"  {it['name']}: {'; '.join(texts)}{named}", "warning" if named or it["link"] is not None else "")
+
+
 def job_lines(
     name: str, job: JobStatus, before: JobStatus | None, now: float, seconds: float, sort: str = "name"
 ) -> Iterable[Line]:
@@ -209,12 +231,7 @@ def job_lines(
     if late := job.get("late"):
         yield Line(f"  {late}", "warning")
     for straggler in job.get("stragglers", []):
-        low, median, high = (f"{straggler[key] * 1e3:.0f}" for key in ("low", "median", "high"))
-        yield Line(
-            f"  late: {straggler['name']}, by {median} ms ({low} to {high}) in {straggler['late_steps']} of the last "
-            f"{straggler['steps']} steps" + (": a straggler" if straggler["straggler"] else ""),
-            "warning" if straggler["straggler"] else "",
-        )
+        yield _straggler(straggler)
     for it in job.get("left_out", []):
         yield Line(
             f"  left out: {it['name']}, of {it['steps']} steps, {it['recent']} of the last {it['window']} "
@@ -222,7 +239,7 @@ def job_lines(
             "warning" if it["recent"] >= it["budget"] else "",
         )
     if (ownership := job.get("ownership")) and ownership["reason"]:
-        yield Line(f"  owners from step {ownership['first']} on: {_shares(ownership)} ({ownership['reason']})")
+        yield Line(f"  plan from step {ownership['first']} on: {_plan(ownership)} ({ownership['reason']})")
     peers, classes, total = flows(job, before, seconds)
     yield from _table("peer", [*_sorted(peers, sort), total])
     if classes:

@@ -53,7 +53,7 @@ async def agree(job: Job, rank: int, peers: Peers, prober: Prober) -> Agreement:
         int(identity["token"]),
         int(identity["message_base"]),
         int(agreed["slice_bytes"]),
-        Conditions(float(agreed["rate"]), float(agreed["latency"])),
+        Conditions(float(agreed["rate"]), float(agreed["latency"]), job.transport.contention),
     )
 
 

@@ -150,7 +150,7 @@ class LocalJob:
         self._exchange = exchange = Exchange(
             self.job, self.rank, self._engine, agreement, self.fail, self.peers.ask, services.shared
         )
-        self._ownership = Ownership(self.job, self.rank, self._engine, exchange, self.peers, agreement.conditions.rate)
+        self._ownership = Ownership(self.job, self.rank, self._engine, exchange, self.peers, agreement.conditions)
         self.peers.ownership = self._ownership.hear
         self._left_out = LeftOut(self.job, self.rank, self._engine)
         await self.peers.reach(Stage.READY, patience)
@@ -209,7 +209,7 @@ class LocalJob:
                 processes=self.job.processes,
                 servers=len(self.job.servers),
                 tolerance=self.job.loss.push,
-                uneven=self.job.transport.ownership != "even",
+                uneven=self.job.transport.ownership != "even" and not self.job.changes_algorithm,
                 late=self.job.loss.late is not None,
             )
             log.info("%s: all-reduce of %s: %s", self.name, size, choice.reason, extra=self._context())

@@ -162,10 +162,12 @@ def _of_jobs(jobs: Jobs) -> Iterator[Metric]:
 
 
 def _of_stragglers(jobs: Jobs) -> Iterator[Metric]:
-    late = [((name, str(it["rank"])), it) for name, job in jobs.items() for it in job.get("stragglers", [])]
+    found = [((name, str(it["rank"])), it) for name, job in jobs.items() for it in job.get("stragglers", [])]
+    late = [(at, it) for at, it in found if it["steps"]]
     labels = ("job", "worker")
     seconds = [(at, it["median"]) for at, it in late]
     steps = [(at, it["late_steps"] / it["steps"]) for at, it in late]
+    slow = [(at, it["link"]) for at, it in found if it["link"] is not None]
     yield _gauge(
         "worker_late_seconds", "How late a worker comes to a step, the median of the last ones", labels, seconds
     )
@@ -175,6 +177,7 @@ def _of_stragglers(jobs: Jobs) -> Iterator[Metric]:
     used = [(at, it["recent"] / it["budget"]) for at, it in left]
     yield _counter("worker_left_out_steps", "Steps that went on here without a late worker", labels, out)
     yield _gauge("worker_left_out_budget_ratio", "What of its budget of such steps a worker has used", labels, used)
+    yield _gauge("slow_link_bits_per_second", "What a link carries that is slower than the job file says", labels, slow)
     shares = [
         ((name, str(rank)), share)
         for name, job in jobs.items()
@@ -182,6 +185,12 @@ def _of_stragglers(jobs: Jobs) -> Iterator[Metric]:
         for rank, share in zip(owners["ranks"], owners["shares"], strict=True)
     ]
     yield _gauge("owner_share_ratio", "What of every tensor a rank reduces", ("job", "owner"), shares)
+    plans = [
+        (name, owners["algorithm"], "" if owners["straggler"] is None else str(owners["straggler"]))
+        for name, job in jobs.items()
+        if (owners := job.get("ownership"))
+    ]
+    yield _info("plan", "How exact tensors are reduced", ("job", "algorithm", "straggler"), plans)
 
 
 def _of_peers(jobs: Jobs) -> Iterator[Metric]:

@@ -1,22 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stragglers and shares of a running job: what its owners know of late workers comes together at rank 0, which tells
-everybody, and where the job file lets it, proposes the shares that suit them (control/shares.py)."""
+"""The plan of a running job: what its ranks know of late workers and slow links comes together at rank 0 (evidence.py),
+which tells everybody, and where the job file lets it, proposes the plan that suits them (control/plans.py)."""
 
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import astuple
+from dataclasses import replace
 from typing import Any
 
 from gradlane.control.peers import Peers
-from gradlane.control.shares import Leader, Member
+from gradlane.control.plans import Leader, Member
+from gradlane.daemon import evidence
+from gradlane.daemon.evidence import Evidence, Known
 from gradlane.datapath.engine import Engine
 from gradlane.datapath.exchange import Exchange
 from gradlane.errors import listed
 from gradlane.ipc.status import OwnershipStatus, StragglerStatus
-from gradlane.job import Job, stragglers
-from gradlane.job.ownership import Case, Owner
-from gradlane.job.stragglers import Lateness, Report
+from gradlane.job import Job, plans, stragglers
+from gradlane.job.costs import Conditions
+from gradlane.job.plans import Plan, Situation
 
 log = logging.getLogger("gradlane")
 
@@ -28,80 +30,89 @@ _SHOWN = 16  # shares that a text names
 
 
 class Ownership:
-    """At one rank. `look` is called now and then, `hear` with what other ranks say of it. `rate`: of a link, bit/s."""
+    """At one rank. `look` is called now and then, `hear` with what other ranks say of it."""
 
-    def __init__(self, job: Job, rank: int, engine: Engine, exchange: Exchange, peers: Peers, rate: float) -> None:
-        self._job, self._rank, self._engine, self._exchange, self._peers = job, rank, engine, exchange, peers
-        self._rate = rate
+    def __init__(
+        self, job: Job, rank: int, engine: Engine, exchange: Exchange, peers: Peers, conditions: Conditions
+    ) -> None:
+        """`conditions`: as all ranks have agreed on them."""
+        self._job, self._rank, self._exchange, self._peers = job, rank, exchange, peers
+        self._evidence = Evidence(job, rank, engine)
+        self._situation = Situation(
+            conditions,
+            workers=len(job.workers),
+            servers=len(job.servers),
+            multicast=job.transport.multicast is not None,
+            choice=job.changes_algorithm,
+        )
+        self._plan, self._reason = Plan((1,) * len(job.aggregators)), ""
         given = job.transport.ownership
-        self._weights = [1] * len(job.aggregators) if isinstance(given, str) else list(given)
-        self._first, self._reason = 1, "the job file" if isinstance(given, tuple) else ""
-        self._known: dict[int, Lateness] = {}  # by rank: who has been late
-        self._named: set[int] = set()
-        self._reports: dict[int, Report] = {}  # at the leader, by owner
+        if not isinstance(given, str):
+            self._plan, self._reason = Plan(given), "the job file"
+        elif job.changes_algorithm:
+            self._plan, self._reason = plans.plain(self._situation), "as nobody is late, and no link slow"
+        self._first = 1
+        if self._plan != Plan((1,) * len(job.aggregators)):
+            exchange.set_plan(self._first, self._plan)
+        self._known = Known()
+        self._named: dict[int, str] = {}  # of whom the log has told what
         self._member = Member(exchange.hold, self._apply, exchange.release)
         self._leader = Leader([member.rank for member in job.workers], self._tell)
         self._proposed = -math.inf
         self._seen: tuple[int, float] | None = None  # a step, and when it was the latest
         self._context = {"job": job.name, "rank": rank}
+        self._now = 0.0
 
     # What is known
 
-    def _report(self) -> Report:
-        late: dict[int, Lateness] = {}
-        step, steps = 0, 0
-        for member in self._job.workers:
-            step, seconds = self._engine.lateness(member.rank)
-            steps = len(seconds)
-            if (found := stragglers.summary(seconds)) is not None:
-                late[member.rank] = found
-        return Report(step, steps, late)
-
     def look(self, now: float) -> None:
         """Tells the leader what this rank knows. At the leader: judges what all know. `now`: s, monotonic."""
-        report = self._report()
+        self._now = now
+        report = self._evidence.look()
         if self._rank != _LEADER:
-            if report.steps:
-                content = {"step": report.step, "steps": report.steps, "late": _packed(report.late)}
-                self._peers.tell("ownership", {"report": content}, [_LEADER])
+            if report:
+                self._peers.tell("ownership", {"report": report}, [_LEADER])
             return
-        self._reports[self._rank] = report
-        known = stragglers.merged(list(self._reports.values()))
+        self._evidence.hear(self._rank, report, now)
+        known = self._evidence.judge(now)
         if known or self._known:
             self._note(known)
-            self._peers.tell("ownership", {"known": _packed(known)})
+            self._peers.tell("ownership", {"known": known.packed()})
         if self._job.transport.ownership == "adaptive":
             self._lead(now)
 
     def hear(self, rank: int, message: Any) -> None:
         """What another rank says. Raises ValueError, TypeError or KeyError if it makes no sense."""
+        try:
+            self._hear(rank, message)
+        except AttributeError as error:
+            raise TypeError(f"rank {rank} says {str(message)[:100]!r}") from error
+
+    def _hear(self, rank: int, message: Any) -> None:
         if "report" in message:
-            report = message["report"]
-            self._reports[rank] = Report(int(report["step"]), int(report["steps"]), _unpacked(report["late"]))
+            self._evidence.hear(rank, message["report"], self._now)
         elif "bound" in message:
             self._leader.hear(rank, message)
         elif rank != _LEADER:
             raise ValueError(f"rank {rank} does not lead: {str(message)[:100]!r}")
         elif "known" in message:
-            self._note(_unpacked(message["known"]))
+            self._note(evidence.unpacked(message["known"], self._job))
         else:
             self._follow(message)
 
-    def _note(self, known: dict[int, Lateness]) -> None:
+    def _note(self, known: Known) -> None:
         self._known = known
-        named = {rank for rank, it in known.items() if it.persistent}
-        for rank in sorted(named - self._named):
-            log.warning(
-                "job %s: %s is a straggler: %s", self._job.name, self._job.name_of(rank), known[rank],
-                extra=self._context,
-            )  # fmt: skip
-        for rank in sorted(self._named - named):
-            log.info(
-                "job %s: %s is no straggler any more", self._job.name, self._job.name_of(rank), extra=self._context
-            )
+        named = {rank: "a straggler" for rank, it in known.late.items() if it.persistent}
+        named |= {rank: "a straggler, and slow" if rank in named else "slow" for rank in known.slow}
+        for rank in sorted(named.keys() | self._named.keys()):
+            name, now, before = self._job.name_of(rank), named.get(rank), self._named.get(rank)
+            if now is not None and now != before:
+                log.warning("job %s: %s is %s: %s", self._job.name, name, now, known.text(rank), extra=self._context)
+            elif now is None:
+                log.info("job %s: %s is no longer %s", self._job.name, name, before, extra=self._context)
         self._named = named
 
-    # Shares
+    # The plan
 
     def _lead(self, now: float) -> None:
         step, seen = self._exchange.step, self._seen
@@ -109,34 +120,41 @@ class Ownership:
         if self._leader.open:
             if now - self._proposed > PROPOSAL_SECONDS:
                 missing = [self._job.name_of(rank) for rank in self._leader.withdraw()]
-                log.info("job %s: other shares were not agreed on: %s did not answer in %g s",
+                log.info("job %s: another plan was not agreed on: %s did not answer in %g s",
                          self._job.name, listed(missing), PROPOSAL_SECONDS, extra=self._context)  # fmt: skip
             return
         if now - self._proposed < REST_SECONDS or step < stragglers.LEAST_STEPS or seen is None or step <= seen[0]:
             return
-        better = stragglers.better(self._case(), self._weights)
+        better = plans.better(self._now_situation(), self._plan)
         if better is None:
             return
         self._proposed = now
-        late = [f"{self._job.name_of(rank)} is {it}" for rank, it in self._known.items() if it.counted]
+        who = [rank for rank in sorted(self._known.late.keys() | self._known.slow.keys()) if self._counts(rank)]
+        said = [f"{self._job.name_of(rank)}: {self._known.text(rank)}" for rank in who]
         reason = (
-            f"{'; '.join(late) or 'no worker is late'}; once the last has come, the all-reduce is expected to be "
+            f"{'; '.join([*said, better.compared])}; once the last has come, the all-reduce is expected to be "
             f"{better.times:.2f} times as fast"
         )
         steps, elapsed = step - seen[0], now - seen[1]
         ahead = max(1, math.ceil(steps / elapsed * AHEAD_SECONDS))
-        self._leader.propose(better.weights, ahead, {"reason": reason})
+        self._leader.propose(better.plan.packed(), ahead, {"reason": reason})
 
-    def _case(self) -> Case:
-        late = {rank: it.counted for rank, it in self._known.items()}
-        servers = bool(self._job.servers)
-        return Case(
-            nbytes=max(1, self._exchange.step_bytes),
-            workers=len(self._job.workers),
-            owners=tuple(Owner(self._rate, 0.0 if servers else late.get(m.rank, 0.0)) for m in self._job.aggregators),
-            last=max(late.values(), default=0.0),
-            servers=servers,
-            multicast=self._job.transport.multicast is not None,
+    def _counts(self, rank: int) -> bool:
+        return rank in self._known.slow or (rank in self._known.late and self._known.late[rank].counted > 0)
+
+    def _now_situation(self) -> Situation:
+        fixed, free = self._exchange.step_bytes
+        owners = {member.rank for member in self._job.aggregators}
+        conditions = self._situation.conditions
+        if self._known.slow:  # what was measured at the join may be their rate: the others have that of the file
+            conditions = replace(conditions, rate=float(self._job.transport.rate))
+        return replace(
+            self._situation,
+            conditions=conditions,
+            fixed=fixed,
+            free=free,
+            late={rank: it.counted for rank, it in self._known.late.items() if it.counted},
+            rates={rank: rate for rank, rate in self._known.slow.items() if rank in owners},
         )
 
     def _tell(self, message: dict[str, Any]) -> None:
@@ -154,31 +172,48 @@ class Ownership:
         else:
             self._peers.tell("ownership", answer, [_LEADER])
 
-    def _apply(self, first: int, weights: Sequence[int]) -> bool:
-        if len(weights) != len(self._weights) or not self._exchange.set_shares(first, weights):
+    def _apply(self, first: int, content: Any) -> bool:
+        plan = plans.parse(content, len(self._job.aggregators), len(self._job.workers))
+        if plan.algorithm != "direct" and not self._job.changes_algorithm:
             return False
-        self._weights, self._first = list(weights), first
-        log.info("job %s: from step %d on the shares are %s: %s", self._job.name, first, shares_text(weights),
-                 self._reason, extra=self._context)  # fmt: skip
+        if not self._exchange.set_plan(first, plan):
+            return False
+        self._plan, self._first = plan, first
+        log.info("job %s: from step %d on %s: %s", self._job.name, first, self._text(), self._reason,
+                 extra=self._context)  # fmt: skip
         return True
+
+    def _text(self) -> str:
+        plan, shares = self._plan, f"the shares are {shares_text(self._plan.weights)}"
+        if plan.algorithm == "direct":
+            return f"all is direct and {shares}" if self._job.changes_algorithm else shares
+        without = f" without {self._job.name_of(plan.straggler)}" if plan.algorithm == "stragglar" else ""
+        return f"exact tensors from {plan.least} bytes on are by {plan.algorithm}{without}, of others {shares}"
 
     # For operators
 
     def stragglers(self) -> list[StragglerStatus]:
-        """Who is late, with the evidence."""
+        """Who is late or has a slow link, with the evidence."""
+        on_time = stragglers.Lateness(0, 0, 0.0, 0.0, 0.0)
         return [
             {
                 "rank": rank, "name": self._job.name_of(rank), "straggler": it.persistent, "steps": it.steps,
                 "late_steps": it.late, "low": it.low, "median": it.median, "high": it.high,
+                "link": self._known.slow.get(rank),
             }
-            for rank, it in self._known.items()
+            for rank in sorted(self._known.late.keys() | self._known.slow.keys())
+            for it in [self._known.late.get(rank, on_time)]
         ]  # fmt: skip
 
     def shares(self) -> OwnershipStatus:
-        """Who owns how much, and since when."""
+        """How steps are reduced, who owns how much, and since when."""
+        plan = self._plan
         return {
             "ranks": [member.rank for member in self._job.aggregators],
-            "shares": [weight / sum(self._weights) for weight in self._weights],
+            "shares": [weight / sum(plan.weights) for weight in plan.weights],
+            "algorithm": plan.algorithm,
+            "straggler": plan.straggler if plan.algorithm == "stragglar" else None,
+            "least": plan.least,
             "first": self._first,
             "reason": self._reason,
         }
@@ -189,14 +224,3 @@ def shares_text(weights: Sequence[int]) -> str:
     if len(weights) > _SHOWN:
         return f"of {len(weights)} owners, of whom {sum(weight == 0 for weight in weights)} own nothing"
     return ", ".join(f"{weight / sum(weights):.0%}" for weight in weights)
-
-
-def _packed(late: dict[int, Lateness] | Any) -> dict[str, list[float]]:
-    return {str(rank): [round(value, 4) for value in astuple(it)] for rank, it in late.items()}
-
-
-def _unpacked(late: dict[str, list[float]]) -> dict[int, Lateness]:
-    return {
-        int(rank): Lateness(int(steps), int(count), float(low), float(median), float(high))
-        for rank, (steps, count, low, median, high) in late.items()
-    }

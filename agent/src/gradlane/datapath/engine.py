@@ -16,6 +16,7 @@ from gradlane.ipc.status import Hop
 from gradlane.job import Job
 from gradlane.job.agreement import Agreement
 from gradlane.job.policy import MAX_LAYER, MAX_MAGNITUDE
+from gradlane.job.stragglers import Neighbour
 from gradlane.toml_file import Address
 
 # A sequence window of this many messages of one source is more than any model has in flight in a step.
@@ -225,6 +226,29 @@ class Engine:
         with self.locked() as engine:
             lib.gl_engine_left_out(engine, rank, found)
         return int(found.steps), int(found.recent)
+
+    def neighbour(self) -> Neighbour | None:
+        """What rings have shown of the one that sends to this rank; None: there was none."""
+        found = ffi.new("gl_neighbour *")
+        with self.locked() as engine:
+            lib.gl_engine_neighbour(engine, found)
+        later = {(int(found.step[k]), int(found.tensor[k])): found.later[k] / 1e6 for k in range(found.steps)}
+        return Neighbour(int(found.rank), later) if later else None
+
+    def link(self) -> tuple[list[float], list[float]]:
+        """What this host's link carried of the job, bit/s, in its latest windows: what came, what went."""
+        found = ffi.new("gl_link *")
+        with self.locked() as engine:
+            lib.gl_engine_link(engine, found)
+        windows = found.received[0 : found.received_count], found.sent[0 : found.sent_count]
+        return [rate * 8e6 for rate in windows[0]], [rate * 8e6 for rate in windows[1]]
+
+    def held(self, rank: int) -> tuple[int, int]:
+        """Slices to a rank that arrived; of them, those while congestion held the flow below its share."""
+        delivered, held = ffi.new("uint64_t *"), ffi.new("uint64_t *")
+        with self.locked() as engine:
+            lib.gl_flow_held(engine, rank, delivered, held)
+        return int(delivered[0]), int(held[0])
 
     def paths(self, rank: int) -> list[FabricPath]:
         """The paths that traces to a rank have taken, the latest first; those seen longest ago are forgotten."""

@@ -7,20 +7,21 @@ between the processes and the transport's thread (core/exchange/).
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
 from gradlane._core import ffi, lib
 from gradlane.datapath.engine import Engine
 from gradlane.datapath.groups import Groups
-from gradlane.datapath.site import Site
+from gradlane.datapath.site import ALGORITHMS, Site
 from gradlane.datapath.tensors import Tensors
 from gradlane.errors import AgentError
 from gradlane.ipc import memory
 from gradlane.ipc.messages import Message
 from gradlane.job import Job, names
 from gradlane.job.agreement import Agreement
+from gradlane.job.plans import Plan
 
 Tell = Callable[[Message, tuple[int, ...]], None]
 STATISTICS = [name for name, _ in ffi.typeof("gl_exchange_statistics").fields]
@@ -95,8 +96,6 @@ class Exchange:
         if self._pointer == ffi.NULL:
             os.close(self._notify)
             raise AgentError(f"job {job.name!r}: out of memory or file descriptors")
-        if not isinstance(job.transport.ownership, str):
-            self.set_shares(1, job.transport.ownership)
         self._site = Site(job, rank, engine, agreement, failed, ask, self._pointer, shared)
         self._tensors, self._groups = Tensors(self._site), Groups(self._site)
         asyncio.get_running_loop().add_reader(self._notify, self._news)
@@ -153,10 +152,12 @@ class Exchange:
         """At rank 0: the answer to another rank's question, see Names.assign."""
         return self._names.assign(self._site.name(rank), question)
 
-    def set_shares(self, first: int, weights: Sequence[int]) -> bool:
-        """From that step on the aggregators have these shares of tensors. False if such a step has begun."""
+    def set_plan(self, first: int, plan: Plan) -> bool:
+        """From that step on tensors are reduced so. False if such a step has begun."""
+        weights = ffi.new("uint32_t[]", list(plan.weights))
+        described = ffi.new("gl_step_plan *", (plan.least, plan.straggler, ALGORITHMS[plan.algorithm], weights))
         with self._engine.locked():
-            return not lib.gl_exchange_shares(self._pointer, first, ffi.new("uint32_t[]", list(weights)))
+            return not lib.gl_exchange_plan(self._pointer, first, described)
 
     def hold(self, ahead: int) -> int:
         """Until `release` no step begins that is more than so many ahead; the last that may."""
@@ -175,8 +176,8 @@ class Exchange:
             return bool(lib.gl_exchange_is_held(self._pointer))
 
     @property
-    def step_bytes(self) -> int:
-        """Of all tensors: what a host contributes in a step."""
+    def step_bytes(self) -> tuple[int, int]:
+        """Of all tensors, what a host contributes in a step: reduced as the job file says, and as the plan does."""
         return self._tensors.nbytes
 
     @property

@@ -16,6 +16,7 @@ from gradlane.job.agreement import Agreement
 
 # By their names in the job file.
 ALGORITHMS = {"direct": int(lib.GL_DIRECT), "ring": int(lib.GL_RING), "stragglar": int(lib.GL_STRAGGLAR)}
+BY_PLAN = 0  # a partition's algorithm: that of the plan of its step
 
 
 @dataclass
@@ -102,13 +103,16 @@ class Site:
         return int(answer["id"])
 
     def algorithm(
-        self, nbytes: int, hosts: Sequence[int], tolerance: float, uneven: bool = False, late: bool = False
+        self, nbytes: int, hosts: Sequence[int], tolerance: float, planned: bool = False, late: bool = False
     ) -> int:
         """The GL_ number of the algorithm of an all-reduce among these workers' ranks, alike at all of them.
 
-        `tolerance`: the fraction that may be lost; `uneven`: it may have unequal shares; `late`: and leave out workers.
+        `tolerance`: the fraction that may be lost; `planned`: plans are for it, so BY_PLAN is an answer; `late`: it may
+        leave out workers.
         """
-        name = self.job.transport.collective
+        name, ownership = self.job.transport.collective, self.job.transport.ownership
+        if planned and self.job.changes_algorithm and not tolerance and not late:
+            return BY_PLAN
         if name == "auto" or (name == "stragglar" and self.job.transport.straggler not in hosts):
             name = costs.choose(
                 nbytes,
@@ -117,7 +121,7 @@ class Site:
                 processes=self.job.processes,
                 servers=len(self.job.servers),
                 tolerance=tolerance,
-                uneven=uneven and self.job.transport.ownership != "even",
+                uneven=planned and ownership != "even",
                 late=late,
             ).algorithm
         return ALGORITHMS[name]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradlane._core import ffi, lib
-from gradlane.datapath.site import Site
+from gradlane.datapath.site import BY_PLAN, Site
 from gradlane.errors import AgentError
 from gradlane.ipc import memory
 from gradlane.ipc.messages import Message
@@ -30,6 +30,7 @@ class _Tensor:
     shared: memory.Memory
     offsets: list[int]
     users: set[int]
+    planned: bool
 
     @property
     def nbytes(self) -> int:
@@ -70,7 +71,7 @@ class Tensors:
         may_lose = not shape["exact"] and dtype in elements.FLOATS and shape["reduction"] in ("mean", "sum")
         loss = job.loss if may_lose else None
         late = loss is not None and loss.late is not None and shape["reduction"] == "mean"
-        algorithm = site.algorithm(count * item, range(len(job.workers)), _most_lost(loss), uneven=True, late=late)
+        algorithm = site.algorithm(count * item, range(len(job.workers)), _most_lost(loss), planned=True, late=late)
         sums = algorithm != lib.GL_DIRECT
         if sums:
             loss = None  # a partial sum is worth many gradients: none is lost
@@ -83,7 +84,7 @@ class Tensors:
         stride = memory.aligned(count * item, memory.PAGE)
         descriptor, shared = await site.create(f"tensor-{number}", copies * stride)
         offsets = [k * stride for k in range(job.processes)] + [(copies - 1) * stride]
-        tensor = _Tensor(number, name, shape, descriptor, shared, offsets, set())
+        tensor = _Tensor(number, name, shape, descriptor, shared, offsets, set(), algorithm == BY_PLAN)
         op = str(shape["reduction"])
         contributions = ffi.new("uint8_t *[]", [shared.pointer + offset for offset in offsets[: job.processes]])
         rows = [(p.first, p.elements, round(p.push * 1e6), round(p.pull * 1e6), algorithm, late) for p in parts]
@@ -114,10 +115,11 @@ class Tensors:
         return tensor
 
     @property
-    def nbytes(self) -> int:
-        """Of what a host contributes, all tensors together."""
+    def nbytes(self) -> tuple[int, int]:
+        """Of what a host contributes, all tensors together: whose algorithm is fixed, and whose is the plan's."""
         done = [task for task in self._known.values() if task.done() and not task.cancelled() and not task.exception()]
-        return sum(task.result().nbytes for task in done)
+        found = [task.result() for task in done]
+        return sum(t.nbytes for t in found if not t.planned), sum(t.nbytes for t in found if t.planned)
 
     def forget(self, process: int, name: str) -> None:
         """A process needs the tensor no longer. Raises ValueError if it has none, or uses it."""

@@ -63,9 +63,10 @@ class MemoryStatus(TypedDict):
 
 
 class StragglerStatus(TypedDict):
-    """A worker that has been late: in `late_steps` of the latest `steps`, by quartiles of its lateness in s.
+    """A worker that has been late: in `late_steps` of the latest `steps`, by quartiles of its lateness in s; or a host
+    whose link is slow.
 
-    `straggler`: so often that it is called one.
+    `straggler`: it is late so often that it is called one. `link`: what its slow link carries, bit/s; None: it is not.
     """
 
     rank: int
@@ -76,6 +77,7 @@ class StragglerStatus(TypedDict):
     low: float
     median: float
     high: float
+    link: float | None
 
 
 class LeftOutStatus(TypedDict):
@@ -91,10 +93,15 @@ class LeftOutStatus(TypedDict):
 
 
 class OwnershipStatus(TypedDict):
-    """Which share of every tensor these ranks reduce, from step `first` on, and why."""
+    """How steps are reduced from step `first` on, and why: which share of every tensor these ranks have, by which
+    `algorithm` exact ones of at least `least` bytes are reduced; `straggler`: whom StragglAR leaves out, or None.
+    """
 
     ranks: list[int]
     shares: list[float]
+    algorithm: str
+    straggler: int | None
+    least: int
     first: int
     reason: str
 

@@ -11,7 +11,7 @@ port efficiency eta (below):
     ring     2 (n - 1) (alpha + gamma) + 2 (n - 1) / n s beta
 
 Slices are pipelined, so each pays for its bytes once and for its latency once. In a ring a single stream comes in at
-each port; otherwise n - 1 senders meet there, whose rates never match quite: eta = 1 - CONTENTION (1 - 1 / (n - 1)). A
+each port; otherwise n - 1 senders meet there, whose rates never match quite: eta = 1 - contention (1 - 1 / (n - 1)). A
 job with servers uses them, and one that tolerates loss uses what has a budget: then the model only says what to expect.
 With S servers, whose pushes and pulls cross the wire in opposite directions:
 
@@ -20,7 +20,7 @@ With S servers, whose pushes and pulls cross the wire in opposite directions:
 StragglAR (arXiv 2505.23523) depends on how late the straggler is. The others reduce meanwhile, directly; the rounds
 that follow are one hop and one chunk each:
 
-    reduce   alpha + (n - 2) gamma + (n - 2) / (n - 1) s beta
+    reduce   alpha + (n - 2) gamma + (n - 2) / (n - 1) s beta / eta'        (eta' of n - 2 senders)
     merge    (n - 2 + ceil(log2 n)) (alpha + gamma + s beta / (n - 1))
 
 It ends max(delay, reduce) + merge after the others are ready; any other algorithm, delay + its own time.
@@ -31,16 +31,24 @@ from dataclasses import dataclass
 
 # Of a host's time for each message: its state, its answers. About what two engines spend on a message of one slice.
 MESSAGE_SECONDS = 10e-6
-# Part of a port that is lost when many senders meet there: an estimate, not a measurement.
+# Of transport.contention, the part of a port that is lost when many senders meet there: an estimate.
 CONTENTION = 0.03
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """What was measured between the hosts. `rate`: bit/s; `latency`: one-way delay in seconds."""
+    """What was measured between the hosts. `rate`: bit/s; `latency`: one-way delay in seconds.
+
+    `contention`: what the job file says is lost of a port where many senders meet, in [0, 1).
+    """
 
     rate: float
     latency: float
+    contention: float = CONTENTION
+
+    def efficiency(self, senders: int) -> float:
+        """Of a port where so many meet."""
+        return 1 - self.contention * (1 - 1 / max(1, senders))
 
 
 @dataclass(frozen=True)
@@ -52,20 +60,17 @@ class Choice:
     seconds: float
 
 
-def _efficiency(senders: int) -> float:
-    return 1 - CONTENTION * (1 - 1 / senders)
-
-
 def _direct(nbytes: int, workers: int, servers: int, conditions: Conditions) -> float:
     wire = nbytes * 8 / conditions.rate
     if servers:
         messages, share, senders = max(workers, servers), max(1.0, workers / servers), workers
     else:
         messages, share, senders = workers - 1, 2 * (workers - 1) / workers, workers - 1
-    return 2 * conditions.latency + 2 * messages * MESSAGE_SECONDS + share * wire / _efficiency(senders)
+    return 2 * conditions.latency + 2 * messages * MESSAGE_SECONDS + share * wire / conditions.efficiency(senders)
 
 
-def _ring(nbytes: int, workers: int, conditions: Conditions) -> float:
+def ring(nbytes: int, workers: int, conditions: Conditions) -> float:
+    """Seconds that a ring takes."""
     rounds = 2 * (workers - 1)
     return rounds * (conditions.latency + MESSAGE_SECONDS) + rounds / workers * nbytes * 8 / conditions.rate
 
@@ -102,9 +107,10 @@ def stragglar(nbytes: int, workers: int, conditions: Conditions) -> StragglarTim
     rounds = workers - 2 + math.ceil(math.log2(workers))
     reduce = 0.0
     if others > 1:
-        reduce = conditions.latency + (others - 1) * (MESSAGE_SECONDS + wire / others)
+        spread = wire / others / conditions.efficiency(others - 1)
+        reduce = conditions.latency + (others - 1) * (MESSAGE_SECONDS + spread)
     merge = rounds * (conditions.latency + MESSAGE_SECONDS + wire / others)
-    best = min(_direct(nbytes, workers, 0, conditions), _ring(nbytes, workers, conditions))
+    best = min(_direct(nbytes, workers, 0, conditions), ring(nbytes, workers, conditions))
     return StragglarTimes(reduce, merge, max(0.0, reduce + merge - best) if merge < best else math.inf)
 
 
@@ -130,10 +136,10 @@ def choose(
     inside = f"after {processes} processes of each host in shared memory, " if processes > 1 else ""
     if workers == 1:
         return Choice("direct", f"{inside}nothing to send: one host", 0.0)
-    direct, ring = _direct(nbytes, workers, servers, conditions), _ring(nbytes, workers, conditions)
+    direct, in_ring = _direct(nbytes, workers, servers, conditions), ring(nbytes, workers, conditions)
     if servers:
         return Choice("direct", f"{inside}the job's {servers} servers: {direct * 1e3:.2f} ms expected", direct)
-    compared = f"direct {direct * 1e3:.2f} ms, ring {ring * 1e3:.2f} ms for {nbytes} bytes among {workers} hosts"
+    compared = f"direct {direct * 1e3:.2f} ms, ring {in_ring * 1e3:.2f} ms for {nbytes} bytes among {workers} hosts"
     if workers == 2:
         return Choice("direct", f"{inside}direct: with two hosts a ring is the same ({compared})", direct)
     if tolerance > 0:
@@ -144,6 +150,6 @@ def choose(
         return Choice("direct", f"{inside}direct: a ring leaves nobody out ({compared})", direct)
     if uneven:
         return Choice("direct", f"{inside}direct: a ring has equal shares only ({compared})", direct)
-    if ring < direct:
-        return Choice("ring", f"{inside}ring: {compared}", ring)
+    if in_ring < direct:
+        return Choice("ring", f"{inside}ring: {compared}", in_ring)
     return Choice("direct", f"{inside}direct: {compared}", direct)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from gradlane import toml_file, wire
 from gradlane.job import loss, policy, sync
+from gradlane.job.costs import CONTENTION
 from gradlane.job.loss import Loss
 from gradlane.job.policy import Policy
 from gradlane.job.sync import Sync
@@ -73,7 +74,7 @@ class Transport:
     for a fabric of switches without P4. `trace_every`: messages of a path from one trace to the next, 0 for none.
 
     `ownership` says which shares of a tensor the aggregators reduce: "even", or their weights; "adaptive": what suits
-    late workers best.
+    late workers and slow links best. `contention`: the part of a port that is lost where many senders meet.
     """
 
     rate: int
@@ -86,6 +87,7 @@ class Transport:
     tagging: str
     trace_every: int
     ownership: str | tuple[int, ...] = "even"
+    contention: float = CONTENTION
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,13 @@ class Job:
     def aggregators(self) -> tuple[Member, ...]:
         """Who reduces: the servers, or without servers each worker its shard."""
         return self.servers or self.workers
+
+    @property
+    def changes_algorithm(self) -> bool:
+        """Whether the plan of a step says by which algorithm exact tensors are reduced."""
+        transport = self.transport
+        plans = transport.collective == "auto" and transport.ownership == "adaptive"
+        return plans and not self.servers and transport.multicast is None
 
     @functools.cached_property
     def digest(self) -> str:
@@ -323,6 +332,7 @@ def _transport(table: Table, workers: Sequence[Member], servers: Sequence[Member
         tagging=table.choice("tagging", ("switch", "host"), "switch"),
         trace_every=table.integer("trace_every", 0, MAX_TRACE_EVERY, DEFAULT_TRACE_EVERY),
         ownership=ownership,
+        contention=table.fraction("contention", CONTENTION),
     )
     table.finish()
     return transport

@@ -1,22 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is late, by which evidence, and which shares follow from that.
+"""Who is late, by which evidence.
 
 Each owner of parts knows how much later than the median worker each worker's contribution began to come in its latest
-steps. A worker is a straggler if it is noticeably late in at least half of them: one slow step makes nobody one. For
-the shares it counts as late by the lower quartile, what it is late by in three of four steps.
+steps. In a ring each rank knows that of one neighbour alone, against itself: all of them together tell. A worker is a
+straggler if it is noticeably late in at least half of the steps: one slow step makes nobody one. For the plan it counts
+as late by the lower quartile, what it is late by in three of four steps.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-from gradlane.job import ownership
-from gradlane.job.ownership import Case
 
 LEAST_STEPS = 8  # before anybody is called a straggler
 NOTICEABLE = 0.005  # s; less is what queues and schedulers do
 OFTEN = 1 / 2
 REMEMBERED = 32  # steps, GL_LATE_STEPS of core/operation/lateness.h
-GAIN = 0.05  # what other shares must save of the time after the last worker has come
 
 
 @dataclass(frozen=True)
@@ -76,16 +74,46 @@ def merged(reports: Sequence[Report]) -> dict[int, Lateness]:
     return {rank: it for rank, it in found.items() if it.late}
 
 
+def worst(*judgements: Mapping[int, Lateness]) -> dict[int, Lateness]:
+    """By rank the one by which it is latest: what direct all-reduces show, and what rings do."""
+    ranks = sorted({rank for judgement in judgements for rank in judgement})
+    return {
+        rank: max((j[rank] for j in judgements if rank in j), key=lambda it: (it.counted, it.median)) for rank in ranks
+    }
+
+
+Moment = tuple[int, int]  # a step, and the tensor of it that was looked at
+
+
 @dataclass(frozen=True)
-class Better:
-    """Weights of owners, and how many times as fast the all-reduce is with them, once the last worker has come."""
+class Neighbour:
+    """What a rank of a ring knows of the one that sends to it, `rank`: by how many seconds it came `later`, if not
+    negative."""
 
-    weights: list[int]
-    times: float
+    rank: int
+    later: Mapping[Moment, float]
 
 
-def better(case: Case, current: Sequence[int]) -> Better | None:
-    """Shares that save at least GAIN against the current ones, if there are any."""
-    found = ownership.weights(ownership.best(case))
-    now, then = (ownership.seconds(case, weights) - case.last for weights in (current, found))
-    return Better(found, now / then) if now > then * (1 + GAIN) else None
+def around(ring: Mapping[int, Neighbour], workers: int, newest: int = 0) -> dict[int, Lateness]:
+    """How late workers came to rings, from what all of them know of their neighbours; {} if one is missing.
+
+    What comes from a neighbour has waited behind the same slices at all ranks, so what the differences add up to around
+    the ring is none of any worker's doing, and is taken off. `newest`: the latest step that is known otherwise.
+    """
+    order = [0]
+    while (it := ring.get(order[-1])) is not None and it.rank not in order and len(order) < workers:
+        order.append(it.rank)
+    if len(order) < workers or order[-1] not in ring or ring[order[-1]].rank != 0:
+        return {}
+    moments = set.intersection(*(set(ring[rank].later) for rank in order))
+    newest = max((newest, *(step for of in ring.values() for step, _ in of.later)))
+    late: dict[int, list[float]] = {rank: [] for rank in order}
+    for moment in sorted(moment for moment in moments if moment[0] > newest - REMEMBERED):
+        later = [ring[rank].later[moment] for rank in order]
+        mean = sum(later) / workers
+        came = list(itertools.accumulate((it - mean for it in later[:-1]), initial=0.0))
+        median = sorted(came)[(workers - 1) // 2]
+        for rank, at in zip(order, came, strict=True):
+            late[rank].append(max(0.0, at - median))
+    found = {rank: summary(seconds) for rank, seconds in late.items()}
+    return {rank: it for rank, it in sorted(found.items()) if it is not None}

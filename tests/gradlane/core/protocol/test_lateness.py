@@ -21,7 +21,21 @@ def late(cluster: Cluster, owner: int, rank: int) -> tuple[int, list[int]]:
     return found.step, list(found.late[0 : found.steps])
 
 
-def step(cluster: Cluster, number: int, delays: Sequence[int], tensor: int = 0) -> None:
+def later(cluster: Cluster, rank: int) -> tuple[int, dict[tuple[int, int], int]]:
+    """Who sends to a rank of a ring, and how much later it came, by step and tensor."""
+    found = ffi.new("gl_neighbour *")
+    lib.gl_engine_neighbour(cluster.engines[rank], found)
+    return found.rank, {(found.step[k], found.tensor[k]): found.later[k] for k in range(found.steps)}
+
+
+def step(
+    cluster: Cluster,
+    number: int,
+    delays: Sequence[int],
+    tensor: int = 0,
+    algorithm: int = lib.GL_DIRECT,
+    straggler: int = 0,
+) -> None:
     """An all-reduce that the workers submit so many us after its begin."""
     begin, done = cluster.now, len(cluster.completed(0))
     for rank in sorted(range(cluster.workers), key=delays.__getitem__):
@@ -29,7 +43,12 @@ def step(cluster: Cluster, number: int, delays: Sequence[int], tensor: int = 0) 
             with pytest.raises(TimeoutError):
                 cluster.run(until=lambda: False, limit=begin + delays[rank] - cluster.now)
             cluster.now = begin + delays[rank]
-        cluster.submit(rank, number, tensor, values_of(rank, number, tensor, 160))
+        values = values_of(rank, number, tensor, 160)
+        if algorithm == lib.GL_DIRECT:
+            cluster.submit(rank, number, tensor, values)
+            continue
+        options = {"algorithm": algorithm, "reduction": lib.GL_SUM, "root": straggler}
+        assert cluster.start(rank, number, tensor, lib.GL_ALL_REDUCE, values, values.copy(), 160, **options) == 0
     cluster.run(until=lambda: cluster.all_completed(done + 1))
 
 
@@ -92,3 +111,47 @@ def test_a_step_does_not_inherit_from_the_one_whose_place_it_takes() -> None:
     step(cluster, 1, [0, 200 * MS])
     step(cluster, 1 + STEPS, [0, 0])
     assert late(cluster, 0, 1) == (1 + STEPS, [pytest.approx(0, abs=NETWORK)])
+
+
+@pytest.mark.parametrize("loss", [0.0, 0.1])
+def test_in_a_ring_each_knows_how_much_later_than_itself_its_neighbour_came(loss: float) -> None:
+    cluster = Cluster(4, impairment=Impairment(loss))
+    slow = NETWORK if not loss else 100 * MS
+    delays = [[0, 0, 300 * MS, 0], [0, 500 * MS, 500 * MS, 0], [0, 0, 0, 0]]
+    for number, of in enumerate(delays, 1):
+        step(cluster, number, of, algorithm=lib.GL_RING)
+    cluster.run()
+    for rank in range(4):
+        up = (rank + 1) % 4
+        neighbour, known = later(cluster, rank)
+        assert neighbour == up
+        assert set(known) == {(1, 0), (2, 0), (3, 0)}
+        for number, of in enumerate(delays, 1):
+            assert known[number, 0] == pytest.approx(of[up] - of[rank], abs=slow)
+        assert late(cluster, rank, 2) == (0, []), "one neighbour tells of no other"
+
+
+def test_of_several_tensors_of_a_ring_all_ranks_look_at_the_same() -> None:
+    cluster = Cluster(3)
+    for tensor, delay in ((2, 50 * MS), (5, 200 * MS), (3, 100 * MS)):
+        step(cluster, 1, [0, delay, 0], tensor, algorithm=lib.GL_RING)
+    assert [list(later(cluster, rank)[1]) for rank in range(3)] == [[(1, 5)]] * 3
+    assert later(cluster, 0)[1][1, 5] == pytest.approx(200 * MS, abs=NETWORK)
+    assert later(cluster, 1)[1][1, 5] == pytest.approx(-200 * MS, abs=NETWORK)
+
+
+@pytest.mark.parametrize("ranks", [3, 4, 7])
+@pytest.mark.parametrize("slow", [0, 1, -1])
+def test_by_stragglar_one_rank_knows_them_all_and_is_not_misled_by_the_rounds(ranks: int, slow: int) -> None:
+    """The owner of the chunk that is swapped first: what the others get from the straggler waits for that."""
+    cluster, straggler = Cluster(ranks), 1
+    delays = [0] * ranks
+    delays[slow] = 300 * MS
+    step(cluster, 1, delays, algorithm=lib.GL_STRAGGLAR, straggler=straggler)
+    step(cluster, 2, [0] * ranks, algorithm=lib.GL_STRAGGLAR, straggler=straggler)
+    cluster.run()
+    knowing = [rank for rank in range(ranks) if late(cluster, rank, 0)[0]]
+    assert knowing == [0]
+    for rank in range(ranks):
+        of = late(cluster, 0, rank)[1]
+        assert of == [pytest.approx(0, abs=NETWORK), pytest.approx(delays[rank], abs=NETWORK)]

@@ -195,6 +195,20 @@ int gl_engine_left_out(const gl_engine *e, uint16_t rank, gl_left_out *found) {
     return 0;
 }
 
+void gl_engine_neighbour(const gl_engine *e, gl_neighbour *neighbour) {
+    arrivals_neighbour(&e->operations.arrivals, neighbour);
+}
+
+void gl_engine_link(const gl_engine *e, gl_link *link) {
+    link->received_count = meter_read(&e->job.tenant.in, link->received);
+    link->sent_count = meter_read(&e->job.tenant.out, link->sent);
+}
+
+void gl_flow_held(const gl_engine *e, uint16_t rank, uint64_t *delivered, uint64_t *held) {
+    *delivered = rank < e->job.ranks ? e->tx.lanes[rank].flow.delivered : 0;
+    *held = rank < e->job.ranks ? e->tx.lanes[rank].flow.held : 0;
+}
+
 void gl_flow_state(const gl_engine *e, uint16_t rank, uint64_t *rate, uint32_t *srtt) {
     *rate = rank < e->job.ranks ? (uint64_t)(e->tx.lanes[rank].flow.rate * 8e6) : 0;
     *srtt = rank < e->job.ranks ? e->job.rtts[rank].srtt : 0;

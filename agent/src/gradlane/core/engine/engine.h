@@ -16,6 +16,7 @@
 #include "operation/lateness.h"
 #include "operation/left_out.h"
 #include "plan/submission.h"
+#include "rate/link.h"
 #include "tx/path.h"
 
 typedef struct gl_engine gl_engine;
@@ -58,6 +59,12 @@ uint64_t gl_heard(const gl_engine *engine, uint16_t rank);
 int gl_engine_lateness(const gl_engine *engine, uint16_t rank, gl_lateness *lateness);
 /* How often a worker was left out of a step here. -1 if there is no such worker. */
 int gl_engine_left_out(const gl_engine *engine, uint16_t rank, gl_left_out *found);
+/* The same in rings, of the one before this rank. */
+void gl_engine_neighbour(const gl_engine *engine, gl_neighbour *neighbour);
+/* What the host's link has carried of the job. */
+void gl_engine_link(const gl_engine *engine, gl_link *link);
+/* Slices to a rank that arrived, since the beginning; of them, those while congestion held the flow below its share. */
+void gl_flow_held(const gl_engine *engine, uint16_t rank, uint64_t *delivered, uint64_t *held);
 /* Current pacing rate (bit/s) and smoothed round-trip time (us) towards a rank. */
 void gl_flow_state(const gl_engine *engine, uint16_t rank, uint64_t *rate, uint32_t *srtt);
 /* The paths that traces to a rank have taken, the latest first; at most GL_PATHS are known. Returns their number. */

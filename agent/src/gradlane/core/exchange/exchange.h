@@ -35,7 +35,7 @@ typedef struct {
 typedef struct {
     uint64_t first, elements;
     uint32_t push_loss, pull_loss;
-    uint8_t algorithm, late;
+    uint8_t algorithm, late; /* algorithm: 0: that of the step's gl_step_plan */
 } gl_partition;
 
 /* `contributions`: one per local process; `result`: the only contribution, if nothing may be lost, or other memory.
@@ -50,6 +50,16 @@ typedef struct {
     const gl_partition *partitions;
     const uint16_t *layers;
 } gl_tensor;
+
+/* How tensors are reduced: those of at least `least` bytes whose partitions leave it open by `algorithm`, with this host as
+ * the straggler, all others directly. Of what is reduced directly owner k (a server, or without servers a host) has the
+ * share weights[k]. */
+typedef struct {
+    uint64_t least;
+    uint16_t straggler;
+    uint8_t algorithm;
+    const uint32_t *weights;
+} gl_step_plan;
 
 /* The processes of a group: `member_count` of them at each of its hosts. `members`: processes of this host, ascending.
  * A pair is the path from process `from` to process `to` (ranks in the job), for SEND and RECEIVE. */
@@ -110,10 +120,10 @@ void gl_tensor_free(void *released);
  * after it, -1 if the tensor is in flight, or there is none. */
 int gl_exchange_residual(gl_exchange *exchange, unsigned id, unsigned partition, uint8_t *values, int import);
 
-/* From step `first` of every tensor on, owner k (a server, or without servers a host) has the share weights[k] of what is
- * reduced directly; before that, what held before: equal shares at first. All ranks are told the same. -1 if memory is out,
- * the weights are all 0 or their sum is above 2^32 - 1, a step from `first` on has begun, or others hold from there on. */
-int gl_exchange_shares(gl_exchange *exchange, uint32_t first, const uint32_t *weights);
+/* The plan holds from step `first` of every tensor on; before that, what held before: at first all is direct, with equal
+ * shares. All ranks are told the same. -1 if memory is out, there is no such algorithm or straggler, the weights are all 0 or
+ * their sum is above 2^32 - 1, a step from `first` on has begun, or another plan holds from there on. */
+int gl_exchange_plan(gl_exchange *exchange, uint32_t first, const gl_step_plan *plan);
 /* From now on only steps up to the returned one begin: `ahead` more than the highest that has. */
 uint32_t gl_exchange_hold(gl_exchange *exchange, uint32_t ahead);
 /* All may begin. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shares that hold from a step on are kept to the end of the job: a tensor that is new, or seldom reduced, has old steps.
+ * Plans that hold from a step on are kept to the end of the job: a tensor that is new, or seldom reduced, has old steps.
  */
 #include "exchange/ownership.h"
 
@@ -9,22 +9,30 @@
 
 #include "exchange/tensor.h"
 
-struct shares {
-    struct shares *before; /* what held in earlier steps; NULL: equal shares */
-    uint32_t first;        /* step */
-    uint32_t sums[];       /* as gl_shard_start takes them */
+struct step_plan {
+    struct step_plan *before; /* what held in earlier steps */
+    uint64_t least;
+    uint32_t first;           /* step */
+    uint16_t straggler;
+    uint8_t algorithm;
+    uint32_t sums[];          /* of weights, as gl_shard_start takes them */
 };
 
-const uint32_t *shares_at(const gl_exchange *x, uint32_t step) {
-    const shares *s = x->ownership.latest;
-    while (s && step < s->first) s = s->before;
-    return s ? s->sums : NULL;
+const step_plan *plan_at(const gl_exchange *x, uint32_t step) {
+    const step_plan *p = x->ownership.latest;
+    while (p && step < p->first) p = p->before;
+    return p;
 }
 
+const uint32_t *shares_of(const step_plan *p) { return p ? p->sums : NULL; }
+
+uint8_t algorithm_of(const step_plan *p, uint64_t bytes) { return p && bytes >= p->least ? p->algorithm : GL_DIRECT; }
+
+uint16_t straggler_of(const step_plan *p) { return p ? p->straggler : 0; }
+
 bool shares_are_settled(const gl_exchange *x, uint32_t step) {
-    const shares *s = x->ownership.latest;
-    while (s && step < s->first) s = s->before;
-    return !s || s->first <= 1 || step - s->first >= x->config.late_window - 1;
+    const step_plan *p = plan_at(x, step);
+    return !p || p->first <= 1 || step - p->first >= x->config.late_window - 1;
 }
 
 bool step_begins_without(gl_exchange *x, uint32_t step) {
@@ -43,17 +51,19 @@ void step_begin(gl_exchange *x, tensor *t) {
     if (!waits && t->step > o->begun) o->begun = t->step;
 }
 
-int gl_exchange_shares(gl_exchange *x, uint32_t first, const uint32_t *weights) {
+int gl_exchange_plan(gl_exchange *x, uint32_t first, const gl_step_plan *like) {
     ownership *o = &x->ownership;
     const unsigned owners = owners_of(x);
     uint64_t sum = 0;
     if (first <= o->begun || (o->latest && first <= o->latest->first)) return -1;
-    shares *s = calloc(1, sizeof *s + (owners + 1) * sizeof *s->sums);
-    if (!s) return -1;
-    for (unsigned k = 0; k < owners; k++) s->sums[k + 1] = (uint32_t)(sum += weights[k]);
-    if (!sum || sum > UINT32_MAX) return free(s), -1;
-    s->first = first, s->before = o->latest;
-    o->latest = s;
+    if (like->algorithm < GL_DIRECT || like->algorithm > GL_STRAGGLAR || like->straggler >= x->config.hosts) return -1;
+    step_plan *p = calloc(1, sizeof *p + (owners + 1) * sizeof *p->sums);
+    if (!p) return -1;
+    for (unsigned k = 0; k < owners; k++) p->sums[k + 1] = (uint32_t)(sum += like->weights[k]);
+    if (!sum || sum > UINT32_MAX) return free(p), -1;
+    p->first = first, p->before = o->latest;
+    p->algorithm = like->algorithm, p->straggler = like->straggler, p->least = like->least;
+    o->latest = p;
     return 0;
 }
 
@@ -77,5 +87,5 @@ void gl_exchange_release(gl_exchange *x) {
 int gl_exchange_is_held(const gl_exchange *x) { return x->ownership.waiting != NULL; }
 
 void ownership_free(ownership *o) {
-    for (shares *s = o->latest, *before; s; s = before) before = s->before, free(s);
+    for (step_plan *p = o->latest, *before; p; p = before) before = p->before, free(p);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who owns how much of the tensors, by step, and until when no further step begins. All ranks must divide a tensor's step
- * alike; how they agree on it is above the core (control/ownership.py).
+ * How tensors are reduced and who owns how much of them, by step, and until when no further step begins. All ranks must
+ * reduce a tensor's step alike; how they agree on it is above the core (control/plans.py).
  */
 #ifndef GRADLANE_OWNERSHIP_H
 #define GRADLANE_OWNERSHIP_H
@@ -11,8 +11,12 @@
 /* Of who reduces a tensor's parts: the servers, or the hosts. */
 static inline unsigned owners_of(const gl_exchange *x) { return x->config.servers ? x->config.servers : x->config.hosts; }
 
-/* What a step's submissions have as `shares`. */
-const uint32_t *shares_at(const gl_exchange *x, uint32_t step);
+/* A step's plan. NULL: all is direct, with equal shares. */
+const step_plan *plan_at(const gl_exchange *x, uint32_t step);
+/* What its submissions have as `shares`, and as `algorithm` and `root` for a tensor of so many bytes. */
+const uint32_t *shares_of(const step_plan *plan);
+uint8_t algorithm_of(const step_plan *plan, uint64_t bytes);
+uint16_t straggler_of(const step_plan *plan);
 /* Whether an element may be left out of a step: its owner must know how often it was of late. */
 bool shares_are_settled(const gl_exchange *x, uint32_t step);
 /* Whether a step may begin here before its processes have come; it has then. */

@@ -14,7 +14,7 @@
 typedef struct tensor tensor;
 typedef struct group group;
 typedef struct joint joint;
-typedef struct shares shares;
+typedef struct step_plan step_plan;
 
 /* Bytes. What is done before the network and other jobs are served again, about a millisecond; of that at a time; what one
  * submission is counted for; and the most that it may have, as the engine takes it at once. */
@@ -36,7 +36,7 @@ typedef struct {
 
 /* See ownership.h. */
 typedef struct {
-    shares *latest;      /* NULL: equal ones */
+    step_plan *latest;   /* NULL: direct, with equal shares */
     uint32_t begun;      /* the highest step of any tensor that has begun */
     uint32_t limit;      /* while `held`: the highest that may begin */
     bool held;

@@ -124,7 +124,7 @@ static void partition_done(gl_exchange *x, tensor *t) {
 
 /* The quantile of each slice within its message: a message carries what one owner reduces. */
 static void rank_slices(const gl_exchange *x, const tensor *t, const partition *p) {
-    const uint32_t *shares = shares_at(x, t->step);
+    const uint32_t *shares = shares_of(plan_at(x, t->step));
     const unsigned owners = owners_of(x);
     for (unsigned k = 0; k < owners; k++) {
         const uint32_t first = gl_shard_start(p->slices, shares, k, owners);
@@ -174,15 +174,17 @@ static uint64_t contribute(gl_exchange *x, tensor *t, partition *p) {
 
 /* What a submission of a partition says of it, all but what is contributed. */
 static gl_submission of_partition(const gl_exchange *x, const tensor *t, const partition *p, uint32_t step) {
+    const step_plan *plan = plan_at(x, step);
+    const uint64_t bytes = t->elements * gl_element_bytes(t->element_type);
     return (gl_submission){
-        .step = step, .tensor = (uint16_t)(t->id * GL_MAX_PARTITIONS + (p - t->partitions)),
-        .collective = GL_ALL_REDUCE, .algorithm = p->is.algorithm, .critical = x->tolerance.critical,
-        .element_type = t->element_type, .reduction = p->reduction, .root = x->config.straggler, .elements = p->is.elements,
-        .layers = p->layers,
+        .step = step, .tensor = (uint16_t)(t->id * GL_MAX_PARTITIONS + (p - t->partitions)), .collective = GL_ALL_REDUCE,
+        .algorithm = p->is.algorithm ? p->is.algorithm : algorithm_of(plan, bytes),
+        .root = p->is.algorithm ? x->config.straggler : straggler_of(plan), .shares = shares_of(plan),
+        .critical = x->tolerance.critical, .element_type = t->element_type, .reduction = p->reduction,
+        .elements = p->is.elements, .layers = p->layers,
         .push_loss = p->lossy ? gl_tolerance_loss(&x->tolerance, p->is.push_loss) : 0,
         .pull_loss = p->lossy ? gl_tolerance_loss(&x->tolerance, p->is.pull_loss) : 0,
-        .late = p->is.late && p->reduction == GL_MEAN_OF_ARRIVED && shares_are_settled(x, step),
-        .shares = shares_at(x, step)};
+        .late = p->is.late && p->reduction == GL_MEAN_OF_ARRIVED && shares_are_settled(x, step)};
 }
 
 /* Of a partition that is prepared. */

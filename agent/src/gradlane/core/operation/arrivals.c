@@ -25,14 +25,24 @@ static uint32_t *late_in(arrivals *a, uint32_t step) {
     return a->late[slot];
 }
 
+static void note_neighbour(gl_neighbour *n, const plan *p, unsigned rank, int64_t later) {
+    const unsigned slot = p->step % GL_LATE_STEPS;
+    if (p->step < n->step[slot] || (p->step == n->step[slot] && p->tensor < n->tensor[slot])) return;
+    n->rank = rank;
+    n->step[slot] = p->step, n->tensor[slot] = p->tensor;
+    n->later[slot] = (int32_t)(later > INT32_MAX ? INT32_MAX : later < -INT32_MAX ? -INT32_MAX : later);
+}
+
 void arrivals_note(arrivals *a, const gl_config *c, const plan *p, uint64_t since) {
     uint64_t came[GL_MAX_RANKS], sorted[GL_MAX_RANKS];
-    unsigned count = 0;
+    unsigned count = 0, other = 0;
     if (p->tensor >= GL_FIRST_GROUP) return; /* these count steps of their own */
     for (const link *l = p->incoming; l; l = l->next)
-        if (!l->pull && (l->received || l->left_at)) came[l->rank] = l->received ? l->received->began : l->left_at, count++;
+        if (l->prompt && (l->received || l->left_at))
+            came[other = l->rank] = l->received ? l->received->began : l->left_at, count++;
     if (!is_server(c)) came[c->rank] = since, count++;
-    if (count < c->workers || count < 2) return; /* it is somebody else's, or a ring: one neighbour tells of no other */
+    if (count == 2 && c->workers > 2 && !is_server(c)) note_neighbour(&a->neighbour, p, other, (int64_t)(came[other] - since));
+    if (count < c->workers || count < 2) return;
     uint32_t *late = late_in(a, p->step);
     if (!late) return;
     memcpy(sorted, came, c->workers * sizeof *sorted);
@@ -51,5 +61,14 @@ void arrivals_of(const arrivals *a, unsigned rank, gl_lateness *lateness) {
     for (uint32_t back = 0; back < GL_LATE_STEPS && back < lateness->step; back++) {
         const uint32_t step = lateness->step - back, slot = step % GL_LATE_STEPS;
         if (a->step[slot] == step) lateness->late[lateness->steps++] = a->late[slot][rank];
+    }
+}
+
+void arrivals_neighbour(const arrivals *a, gl_neighbour *n) {
+    *n = (gl_neighbour){.rank = a->neighbour.rank};
+    for (unsigned slot = 0; slot < GL_LATE_STEPS; slot++) {
+        if (!a->neighbour.step[slot]) continue;
+        n->step[n->steps] = a->neighbour.step[slot], n->tensor[n->steps] = a->neighbour.tensor[slot];
+        n->later[n->steps++] = a->neighbour.later[slot];
     }
 }

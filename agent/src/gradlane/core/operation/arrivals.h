@@ -11,10 +11,13 @@
 typedef struct {
     uint32_t step[GL_LATE_STEPS]; /* by step modulo their number; 0: none yet */
     uint32_t late[GL_LATE_STEPS][GL_MAX_RANKS];
+    gl_neighbour neighbour; /* by step modulo their number; of step 0: none */
 } arrivals;
 
-/* Of a plan that is done: what came of every worker counts, if that was owned here. `since`: when this rank submitted it. */
+/* Of a plan that is done: when each worker began counts, if that shows here, or when the one before this one in a ring did.
+ * `since`: when this rank submitted it. */
 void arrivals_note(arrivals *a, const gl_config *c, const plan *p, uint64_t since);
 void arrivals_of(const arrivals *a, unsigned rank, gl_lateness *lateness);
+void arrivals_neighbour(const arrivals *a, gl_neighbour *neighbour);
 
 #endif

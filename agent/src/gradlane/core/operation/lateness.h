@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How late each worker's contributions come, step by step, at an owner of parts.
+ * How late each worker's contributions come, step by step: at an owner of parts, and in a ring.
  */
 #ifndef GRADLANE_LATENESS_H
 #define GRADLANE_LATENESS_H
@@ -15,5 +15,13 @@ typedef struct {
     uint32_t steps, step; /* how many are known; the latest */
     uint32_t late[GL_LATE_STEPS];
 } gl_lateness;
+
+/* What a rank of a ring knows, in no order: us by which the one that sends to it (`rank`) submitted a tensor of a step later
+ * than itself; negative: earlier. Of the tensors of a step it is that of the highest number, the same at all ranks. */
+typedef struct {
+    uint32_t steps, rank, step[GL_LATE_STEPS];
+    uint16_t tensor[GL_LATE_STEPS];
+    int32_t later[GL_LATE_STEPS];
+} gl_neighbour;
 
 #endif

@@ -63,6 +63,11 @@ void from(builder *p, node *n, unsigned rank, bool pull) {
     if (n) join(p, n, &p->plan->incoming, rank, pull, &n->from, &n->from_count);
 }
 
+void prompt(builder *p, unsigned rank) {
+    link *l = link_of(p, &p->plan->incoming, rank, PUSH);
+    if (l) l->prompt = true;
+}
+
 void to(builder *p, node *n, unsigned rank, bool pull) {
     if (n) join(p, n, &p->plan->outgoing, rank, pull, &n->to, &n->to_count);
 }

@@ -38,6 +38,8 @@ link *link_of(builder *p, link **list, unsigned rank, bool pull);
 /* What a node receives and sends, if there is one; in the order of these calls at both ends. */
 void from(builder *p, node *n, unsigned rank, bool pull);
 void to(builder *p, node *n, unsigned rank, bool pull);
+/* What a rank pushes begins with what depends on nothing but its submission, so it tells when that was. */
+void prompt(builder *p, unsigned rank);
 
 /* An all-reduce of `bytes` by StragglAR. */
 void stragglar(builder *p, const gl_submission *s, range r, uint64_t bytes);

@@ -22,7 +22,7 @@ static range block(range r, unsigned index) {
 
 static void from_all(builder *p, node *n) {
     for (unsigned k = 0; k < p->size; k++)
-        if (rank_of(p, k) != p->c->rank) from(p, n, rank_of(p, k), PUSH);
+        if (rank_of(p, k) != p->c->rank) from(p, n, rank_of(p, k), PUSH), prompt(p, rank_of(p, k));
 }
 
 static bool multicasts(const builder *p) { return p->c->multicast && p->size == p->c->workers; }
@@ -123,7 +123,7 @@ static void ring(builder *p, const gl_submission *s, range r, uint64_t stride, b
         const bool final = part == p->me;
         if (!its.slices) continue;
         node *n = add(p, its, s->in + (shared ? 0 : part * stride), final ? s->out : NULL);
-        if (part != next) from(p, n, up, PUSH);
+        if (part != next) from(p, n, up, PUSH), prompt(p, up); /* the first of them is its own */
         if (!final) {
             to(p, n, down, PUSH);
             continue;

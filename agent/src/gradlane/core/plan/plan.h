@@ -31,6 +31,7 @@ typedef struct link {
     uint16_t rank;     /* the other end; the number of ranks: the multicast group */
     uint16_t meeting;  /* streams that meet at the busiest port on the path, this one included */
     bool pull, exact;
+    bool prompt;       /* incoming: it begins with what depends on nothing but that rank's submission */
     uint32_t slices;
     unsigned count;
     segment *segments;

@@ -70,7 +70,7 @@ void stragglar(builder *p, const gl_submission *s, range r, uint64_t bytes) {
         const chunk_nodes of = chunks[owner] = chunk_of(p, s, in, its, place, owner);
         p->meeting = others > 1 ? others - 1 : 1;
         for (unsigned other = 0; place == owner && other < others; other++)
-            if (other != place) from(p, of.partial, ranks[other], PUSH);
+            if (other != place) from(p, of.partial, ranks[other], PUSH), prompt(p, ranks[other]);
         if (place == owner || place == others) continue;
         to(p, of.partial, ranks[owner], PUSH);
         t->unsent += its.slices;
@@ -87,6 +87,7 @@ void stragglar(builder *p, const gl_submission *s, range r, uint64_t bytes) {
                     of->round > latest ? received : before);
         if (of->to != place) continue;
         from(p, its.final, ranks[of->from], swap ? PUSH : PULL);
+        if (!of->round && of->from == others) prompt(p, s->root); /* later swaps wait for the ones before */
         before = received, received = its.final, latest = of->round;
     }
 }

@@ -11,6 +11,7 @@
 #include "rate/pacing.h"
 
 static const double BURST = 500;     /* us of a flow's rate that one batch may carry, if the queue time is not shorter */
+static const double HELD = 7.0 / 8;  /* of its share: a flow below that is held */
 static const uint64_t STALL = 25000; /* us, and the shortest round trip, without a REPORT: what is in flight is lost */
 
 bool flow_new(flow *f, const uplink *uplink, unsigned receivers) {
@@ -131,6 +132,8 @@ static uint32_t newly_missing(receiver *by, int32_t missing) {
 bool flow_report(flow *f, receiver *by, rtt *to, const report *r, uint64_t now) {
     const int32_t delivered = (int32_t)(r->received - by->received);
     if (delivered <= 0) return false; /* reordered: a newer report has been here */
+    f->delivered += (uint64_t)delivered;
+    if (f->rate < f->share * HELD) f->held += (uint64_t)delivered;
     progress p = {.delivered = (uint32_t)delivered, .marked = r->marked - by->marked, .queue = NO_QUEUE};
     if (r->known) {
         p.queue = rtt_sample(to, r->rtt, r->there, f->competes, now);

@@ -40,6 +40,7 @@ struct flow {
     uint64_t progress_at;         /* when `acknowledged` last rose, or there was nothing to acknowledge */
     uint32_t rtt;                 /* shortest to the receiver that last reported */
     double covered;               /* losses that budgets cover */
+    uint64_t delivered, held;     /* slices; of them, those while congestion held it well below its share */
     bool competes;                /* with flows that only losses slow down, whose queue hides how long the path is */
     void *state;                  /* the controller's */
 };

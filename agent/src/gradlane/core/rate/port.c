@@ -67,6 +67,7 @@ void port_spend(gl_port *port, double bytes, uint64_t now) {
 void port_sent(tenant *t, double bytes, uint64_t now) {
     gl_port *port = t->port;
     t->waits = false;
+    meter_count(&t->out, bytes, meter_window(t), now);
     port->sent_share = t->sent_share;
     t->sent_share += bytes / t->weight;
     port->next_send = due_after(port, bytes, now);

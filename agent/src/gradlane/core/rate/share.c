@@ -94,6 +94,7 @@ static bool count_stream(tenant *t, sharer *from, bool multicast, bool end, uint
 void share_count(tenant *t, unsigned rank, bool multicast, bool end, uint32_t bytes, uint64_t now) {
     gl_port *port = t->port;
     const double usable = USABLE * port->rate;
+    meter_count(&t->in, bytes, meter_window(t), now);
     if (count_stream(t, &t->sharers[rank], multicast, end, now)) {
         port->window_start = now, port->window_bytes = bytes;
         return;

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "rate/meter.h"
 #include "rate/port.h"
 
 static const double USABLE = 0.98; /* of a link, so that a queue that has grown drains again */
@@ -43,7 +44,15 @@ struct tenant {
     sharer *sharers;  /* by rank */
     unsigned streams; /* that come in at present */
     uint64_t heard;   /* when the last slice came */
+    meter in, out;    /* slices on the link */
 };
+
+/* us: of its meters, several times what a port takes to send all that it holds, and of many slices. */
+static inline uint64_t meter_window(const tenant *t) {
+    const double queues = 4 * t->queue_time, slices = 65536 / t->rate, least = 6000;
+    const double longer = queues > slices ? queues : slices;
+    return (uint64_t)(longer > least ? longer : least);
+}
 
 /* Of `t` the port, the link, the weight, the ranks and the sharers are set. */
 void port_join(tenant *t);

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agreement on shares, on a model with delays: no two ranks divide a step unlike, and nobody waits for ever."""
+"""The agreement on plans, on a model with delays: no two ranks reduce a step unlike, and nobody waits for ever."""
 
 from collections import deque
-from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradlane.control.shares import Leader, Member, Message
+from gradlane.control.plans import Leader, Member, Message
 from tests.support.effort import tries
 
 
@@ -29,7 +29,7 @@ class Rank:
         self.limit = self.begun + ahead
         return self.limit
 
-    def apply(self, first: int, weights: Sequence[int]) -> bool:
+    def apply(self, first: int, weights: Any) -> bool:
         if first <= self.begun or first <= self.epochs[-1][0]:
             return False
         self.epochs.append((first, tuple(weights)))
@@ -52,6 +52,7 @@ class Job:
         self.leader = Leader(range(count), self.tell)
         self.down: list[deque[Message]] = [deque() for _ in range(count)]
         self.up: list[deque[Message]] = [deque() for _ in range(count)]
+        self.answered: list[Message | None] = [None] * count  # the latest answer of each
         self.proposed: list[tuple[int, ...]] = [()]
         self.decided: list[Message] = []
 
@@ -68,6 +69,12 @@ class Job:
             answer = self.ranks[rank].member.hear(self.down[rank].popleft())
             if answer is not None:
                 self.up[rank].append(answer)
+                self.answered[rank] = answer
+
+    def repeat(self, rank: int) -> None:
+        """A rank that says everything twice, and late."""
+        if (answer := self.answered[rank]) is not None:
+            self.up[rank].append(answer)
 
     def propose(self, ahead: int) -> None:
         if not self.leader.open:
@@ -99,11 +106,12 @@ class Job:
             st.tuples(st.just("up"), st.integers(0, 4), st.just(0)),
             st.tuples(st.just("propose"), st.just(0), st.integers(0, 3)),
             st.tuples(st.just("withdraw"), st.just(0), st.just(0)),
+            st.tuples(st.just("repeat"), st.integers(0, 4), st.just(0)),
         ),
         max_size=120,
     ),
 )
-def test_no_two_ranks_divide_a_step_unlike_whatever_comes_when(count: int, actions: list[tuple[str, int, int]]) -> None:
+def test_no_two_ranks_reduce_a_step_unlike_whatever_comes_when(count: int, actions: list[tuple[str, int, int]]) -> None:
     job = Job(count)
     for action, any_rank, number in actions:
         rank = any_rank % count
@@ -114,6 +122,8 @@ def test_no_two_ranks_divide_a_step_unlike_whatever_comes_when(count: int, actio
             job.propose(number)
         elif action == "withdraw":
             job.withdraw()
+        elif action == "repeat":
+            job.repeat(rank)
         else:
             job.deliver(rank, action == "up")
         job.check()
@@ -125,7 +135,7 @@ def test_no_two_ranks_divide_a_step_unlike_whatever_comes_when(count: int, actio
             rank.begin()
         assert rank.begun >= far, "it waits for ever"
     job.check()
-    assert [tuple(m["weights"]) for m in job.decided] == [weights for _, weights in job.ranks[0].epochs[1:]]
+    assert [tuple(m["plan"]) for m in job.decided] == [weights for _, weights in job.ranks[0].epochs[1:]]
     assert all(m["why"] == "so" for m in job.decided)
 
 
@@ -151,4 +161,4 @@ def test_what_cannot_be_followed_is_an_error() -> None:
     for _ in range(5):
         rank.begin()
     with pytest.raises(ValueError, match="can't hold from step 5"):
-        rank.member.hear({"decide": 5, "weights": [1]})
+        rank.member.hear({"decide": 5, "plan": [1]})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shares of owners at a host's exchange: from which step they hold, and how steps wait until they are known."""
+"""Plans at a host's exchange: from which step they hold, and how steps wait until they are known."""
 
 import itertools
 from collections.abc import Sequence
@@ -18,9 +18,18 @@ VALUES = np.repeat(np.array([3, 1, 2, 4], dtype=np.float32), SLICE // 4)  # of f
 NUMBERS = itertools.count()
 
 
-def shares(rank_0: Host, first: int, weights: Sequence[int]) -> int:
+def shares(
+    rank_0: Host,
+    first: int,
+    weights: Sequence[int],
+    algorithm: int = lib.GL_DIRECT,
+    least: int = 0,
+    straggler: int = 0,
+) -> int:
+    kept = ffi.new("uint32_t[]", list(weights))
+    plan = ffi.new("gl_step_plan *", (least, straggler, algorithm, kept))
     with rank_0.locked():
-        return lib.gl_exchange_shares(rank_0.exchange, first, ffi.new("uint32_t[]", list(weights)))
+        return lib.gl_exchange_plan(rank_0.exchange, first, plan)
 
 
 def submit(rank_0: Host) -> int:
@@ -155,3 +164,40 @@ def test_nobody_is_left_out_while_the_budget_of_new_shares_is_not_known() -> Non
             contribute(rank_0, step, header.element_type)
             rank_0.wait(slot)
         rank_0.wait(submit(rank_0))
+
+
+@pytest.mark.parametrize(("algorithm", "straggler"), [(0, 0), (lib.GL_STRAGGLAR + 1, 0), (lib.GL_STRAGGLAR, 3)])
+def test_plans_that_make_no_sense_are_refused(algorithm: int, straggler: int) -> None:
+    with host(workers=3) as rank_0:
+        rank_0.thread.start()
+        assert shares(rank_0, 1, [1, 1, 1], algorithm, 0, straggler) == -1
+        assert shares(rank_0, 1, [1, 1, 1], lib.GL_STRAGGLAR, 0, 2) == 0
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "least", "slices"),
+    [
+        (lib.GL_DIRECT, 0, 3),  # by weight
+        (lib.GL_RING, 0, 2),  # in a ring parts are equal
+        (lib.GL_RING, VALUES.nbytes, 2),
+        (lib.GL_RING, VALUES.nbytes + 1, 3),  # the tensor is too small: direct
+        (lib.GL_STRAGGLAR, 0, 4),  # two hosts swap everything
+        (lib.GL_STRAGGLAR, VALUES.nbytes + 1, 3),
+    ],
+)
+def test_a_tensor_that_leaves_it_open_is_reduced_by_the_plan_of_its_step(
+    algorithm: int, least: int, slices: int
+) -> None:
+    """By the slices of the first push; a tensor with an algorithm of its own keeps to it."""
+    with host(workers=2) as rank_0:
+        rank_0.thread.start()
+        rank_0.tensor(VALUES, algorithm=0)
+        assert shares(rank_0, 1, [1, 3], algorithm, least) == 0
+        submit(rank_0)
+        assert rank_0.receive(Kind.DATA)[0].slices == slices
+    with host(workers=2) as rank_0:
+        rank_0.thread.start()
+        rank_0.tensor(VALUES, algorithm=lib.GL_DIRECT)
+        assert shares(rank_0, 1, [1, 3], algorithm, least) == 0
+        submit(rank_0)
+        assert rank_0.receive(Kind.DATA)[0].slices == 3

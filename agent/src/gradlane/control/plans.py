@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How workers agree on new shares of owners while they train: in two phases, so that no two ever divide a step unlike.
+"""How workers agree on a new plan while they train: in two phases, so that no two ever reduce a step unlike.
 
 1. The leader proposes. Each member answers with a bound: the last step that it will begin before it hears more.
-2. When all have answered, the leader decides that the new shares hold from the step after the highest bound on. Nobody
+2. When all have answered, the leader decides that the new plan holds from the step after the highest bound on. Nobody
    can have begun that step, however late the messages are. Or it withdraws the proposal. Either ends the promise.
 
 A bound lies some steps ahead, so that nobody has to wait as long as messages come in time. A member that dies ends the
@@ -17,13 +17,13 @@ Message = dict[str, Any]
 
 
 class Member:
-    """A worker's part. `hold` promises, and returns the bound for so many steps ahead; `apply` takes shares that hold
+    """A worker's part. `hold` promises, and returns the bound for so many steps ahead; `apply` takes a plan that holds
     from a step on, False if it can't; `release` ends the promise."""
 
     def __init__(
         self,
         hold: Callable[[int], int],
-        apply: Callable[[int, Sequence[int]], bool],
+        apply: Callable[[int, Any], bool],
         release: Callable[[], None],
     ) -> None:
         self._hold, self._apply, self._release = hold, apply, release
@@ -33,9 +33,9 @@ class Member:
         if "propose" in message:
             return {"bound": self._hold(int(message["ahead"])), "number": message["propose"]}
         if "decide" in message:
-            first, weights = int(message["decide"]), [int(weight) for weight in message["weights"]]
-            if not self._apply(first, weights):
-                raise ValueError(f"shares {weights} can't hold from step {first} on")
+            first = int(message["decide"])
+            if not self._apply(first, message["plan"]):
+                raise ValueError(f"the plan {str(message['plan'])[:100]} can't hold from step {first} on")
         elif "withdraw" not in message:
             raise ValueError(f"the leader says {str(message)[:100]!r}")
         self._release()
@@ -48,37 +48,37 @@ class Leader:
     def __init__(self, members: Sequence[int], tell: Callable[[Message], None]) -> None:
         self._members, self._tell = members, tell
         self._number = 0
-        self._first = 0  # step from which the latest shares hold
+        self._first = 0  # step from which the latest plan holds
         self._bounds: dict[int, int] = {}
-        self._weights: list[int] | None = None  # of the open proposal
+        self._plan: Any = None  # of the open proposal
         self._facts: Message = {}
 
     @property
     def open(self) -> bool:
         """Whether a proposal is neither decided nor withdrawn."""
-        return self._weights is not None
+        return self._plan is not None
 
-    def propose(self, weights: Sequence[int], ahead: int, facts: Message) -> None:
-        """Begins to agree on these weights, while nothing is open. `facts` go with the decision."""
+    def propose(self, plan: Any, ahead: int, facts: Message) -> None:
+        """Begins to agree on a plan (what JSON takes), while nothing is open. `facts` go with the decision."""
         self._number += 1
         self._bounds = {}
-        self._weights, self._facts = list(weights), facts
+        self._plan, self._facts = plan, facts
         self._tell({"propose": self._number, "ahead": ahead})
 
     def hear(self, member: int, message: Message) -> None:
         """A member's answer; of another proposal than the open one it counts for nothing."""
-        if self._weights is None or message["number"] != self._number:
+        if self._plan is None or message["number"] != self._number:
             return
         self._bounds[member] = int(message["bound"])
         if not all(rank in self._bounds for rank in self._members):
             return
         self._first = max(self._first, *self._bounds.values()) + 1
-        decided, self._weights = self._weights, None
-        self._tell({"decide": self._first, "weights": decided, **self._facts})
+        decided, self._plan = self._plan, None
+        self._tell({"decide": self._first, "plan": decided, **self._facts})
 
     def withdraw(self) -> list[int]:
         """Gives the open proposal up; the members that have not answered."""
         missing = [rank for rank in self._members if rank not in self._bounds]
-        self._weights = None
+        self._plan = None
         self._tell({"withdraw": self._number})
         return missing

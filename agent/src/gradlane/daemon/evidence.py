@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the ranks of a running job know of late workers and slow links: each tells rank 0, which judges."""
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, field
+from typing import Any
+
+from gradlane.datapath.engine import Engine
+from gradlane.job import Job, links, stragglers
+from gradlane.job.links import Links
+from gradlane.job.stragglers import Lateness, Neighbour, Report
+
+_LEAST_SLICES = 64  # of a flow from one report to the next, that it says something
+_LIFE = 3.5  # s that a report counts
+_MOST_SECONDS = 1e6  # that a worker can be late, or its neighbour
+
+
+@dataclass(frozen=True)
+class Known:
+    """By rank: how late workers come, and what slow links carry (bit/s)."""
+
+    late: Mapping[int, Lateness] = field(default_factory=dict[int, Lateness])
+    slow: Mapping[int, float] = field(default_factory=dict[int, float])
+
+    def __bool__(self) -> bool:
+        return bool(self.late or self.slow)
+
+    def packed(self) -> dict[str, Any]:
+        """As JSON takes it."""
+        return {"late": _packed(self.late), "slow": {str(rank): round(rate) for rank, rate in self.slow.items()}}
+
+    def text(self, rank: int) -> str:
+        """What there is to say of a rank."""
+        parts = [str(self.late[rank])] if rank in self.late else []
+        return "; ".join([*parts, links.text(self.slow[rank])] if rank in self.slow else parts)
+
+
+def unpacked(content: Mapping[str, Any], job: Job) -> Known:
+    """What `packed` gave. Raises ValueError, TypeError, KeyError or AttributeError if it makes no sense."""
+    slow = {_rank(rank, len(job.members)): links.checked(rate) for rank, rate in content["slow"].items()}
+    return Known(_unpacked(content["late"], job), {rank: rate for rank, rate in slow.items() if rate is not None})
+
+
+@dataclass
+class Evidence:
+    """At one rank. `look` is called now and then; at rank 0 `hear` takes what the others' `look` gave."""
+
+    job: Job
+    rank: int
+    engine: Engine
+    _counts: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])  # by rank, at the last look
+    _late: dict[int, Report] = field(default_factory=dict[int, Report])  # by owner
+    _rings: dict[int, Neighbour] = field(default_factory=dict[int, Neighbour])  # by rank
+    _links: dict[int, tuple[float, links.Report]] = field(default_factory=dict[int, tuple[float, links.Report]])
+    _fresh: set[int] = field(default_factory=set[int])
+
+    def __post_init__(self) -> None:
+        self._verdicts = Links(len(self.job.members), self.job.transport.rate)
+
+    def look(self) -> dict[str, Any]:
+        """What this rank knows now; {}: nothing."""
+        late, neighbour, link = self._lateness(), self.engine.neighbour(), self._link()
+        found: dict[str, Any] = {}
+        if late.steps:
+            found |= {"step": late.step, "steps": late.steps, "late": _packed(late.late)}
+        if neighbour is not None:
+            moments = [[*moment, round(later, 5)] for moment, later in neighbour.later.items()]
+            found["ring"] = {"rank": neighbour.rank, "later": moments}
+        if link.flows:
+            flows = {str(rank): held for rank, held in link.flows.items()}
+            found["link"] = {"receives": link.receives, "sends": link.sends, "flows": flows}
+        return found
+
+    def _lateness(self) -> Report:
+        late: dict[int, Lateness] = {}
+        step, steps = 0, 0
+        for member in self.job.workers:
+            step, seconds = self.engine.lateness(member.rank)
+            steps = len(seconds)
+            if (found := stragglers.summary(seconds)) is not None:
+                late[member.rank] = found
+        return Report(step, steps, late)
+
+    def _link(self) -> links.Report:
+        flows: dict[int, bool] = {}
+        for member in self.job.members:
+            if member.rank == self.rank:
+                continue
+            delivered, held = self.engine.held(member.rank)
+            before = self._counts.get(member.rank, (0, 0))
+            if delivered - before[0] < _LEAST_SLICES:
+                continue
+            self._counts[member.rank] = delivered, held
+            flows[member.rank] = 2 * (held - before[1]) >= delivered - before[0]
+        receives, sends = map(links.carried, self.engine.link())
+        return links.Report(receives, sends, flows)
+
+    # At rank 0
+
+    def hear(self, rank: int, report: Mapping[str, Any], now: float) -> None:
+        """What a rank knows. Raises ValueError, TypeError, KeyError or AttributeError if it makes no sense."""
+        if "late" in report:
+            step, steps = int(report["step"]), int(report["steps"])
+            self._late[rank] = Report(step, steps, _unpacked(report["late"], self.job))
+        if "ring" in report:
+            ring = report["ring"]
+            later = {
+                (int(step), int(tensor)): _seconds(later)
+                for step, tensor, later in itertools.islice(ring["later"], stragglers.REMEMBERED)
+            }
+            self._rings[rank] = Neighbour(_rank(ring["rank"], len(self.job.workers)), later)
+        if "link" in report:
+            link = report["link"]
+            flows = {_rank(to, len(self.job.members)): bool(held) for to, held in link["flows"].items()}
+            told = links.Report(links.checked(link["receives"]), links.checked(link["sends"]), flows)
+            self._links[rank] = now, told
+            self._fresh.add(rank)
+
+    def judge(self, now: float) -> Known:
+        """What all that has been heard comes to."""
+        direct = stragglers.merged(list(self._late.values()))
+        newest = max((report.step for report in self._late.values()), default=0)
+        late = stragglers.worst(direct, stragglers.around(self._rings, len(self.job.workers), newest))
+        reports = {rank: report for rank, (at, report) in self._links.items() if now - at < _LIFE}
+        self._verdicts.look(reports, self._fresh)
+        self._fresh = set()
+        return Known(late, self._verdicts.slow)
+
+
+def _rank(text: Any, ranks: int) -> int:
+    rank = int(text)
+    if not 0 <= rank < ranks:
+        raise ValueError(f"rank {rank} of {ranks}")
+    return rank
+
+
+def _seconds(value: Any) -> float:
+    seconds = float(value)
+    if not math.isfinite(seconds) or abs(seconds) > _MOST_SECONDS:
+        raise ValueError(f"late by {value!r} s")
+    return seconds
+
+
+def _packed(late: Mapping[int, Lateness]) -> dict[str, list[float]]:
+    return {str(rank): [round(value, 4) for value in astuple(it)] for rank, it in late.items()}
+
+
+def _unpacked(late: Mapping[str, Any], job: Job) -> dict[int, Lateness]:
+    return {
+        _rank(rank, len(job.workers)): Lateness(int(steps), int(count), _seconds(low), _seconds(median), _seconds(high))
+        for rank, (steps, count, low, median, high) in late.items()
+    }

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the steps of a job are reduced while it runs: by which algorithm, without whom, and who owns how much.
+
+A plan is chosen by the cost model (costs.py, ownership.py) from what is known of the workers at the time: how late they
+come, what their links carry, how many bytes there are. What counts is the time after the last worker has come:
+
+    direct      the slowest owner's line of ownership.py, at the port efficiency of n - 1 senders, and the latencies
+    ring        that of equal shares over the slowest link; what the others have done before is of little use
+    StragglAR   its rounds, and what is left of the others' reduction then
+
+What tolerates loss is reduced directly in any case, since only there a message has a budget: those are `fixed` bytes.
+A plan changes for what saves at least GAIN of that time, and back to the plain one when nothing speaks against it.
+"""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gradlane.job import costs, ownership
+from gradlane.job.costs import Conditions
+from gradlane.job.ownership import Case, Owner
+
+GAIN = 0.05  # of the time after the last worker has come
+MOST_WEIGHT = (1 << 32) - 1
+MOST_STRAGGLAR = 64  # GL_STRAGGLAR_MOST of core/plan/schedule.h
+_MOST_BYTES = 1 << 40
+ALGORITHMS = ("direct", "ring", "stragglar")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`weights`: of the owners' shares of what is reduced directly. That is all but exact tensors of at least `least`
+    bytes, for which `algorithm` is; `straggler`: whom StragglAR does not wait for."""
+
+    weights: tuple[int, ...]
+    algorithm: str = "direct"
+    straggler: int = 0
+    least: int = 0
+
+    def packed(self) -> dict[str, Any]:
+        """As JSON takes it."""
+        return {
+            "weights": list(self.weights),
+            "algorithm": self.algorithm,
+            "straggler": self.straggler,
+            "least": self.least,
+        }
+
+
+def parse(content: Mapping[str, Any], owners: int, workers: int) -> Plan:
+    """What `packed` gave. Raises ValueError, TypeError or KeyError if it makes no sense in a job of so many."""
+    weights = tuple(int(weight) for weight in content["weights"])
+    plan = Plan(weights, str(content["algorithm"]), int(content["straggler"]), int(content["least"]))
+    sound = (
+        len(weights) == owners
+        and min(weights) >= 0
+        and 0 < sum(weights) <= MOST_WEIGHT
+        and plan.algorithm in ALGORITHMS
+        and 0 <= plan.straggler < workers
+        and 0 <= plan.least <= _MOST_BYTES
+        and (plan.algorithm != "stragglar" or workers <= MOST_STRAGGLAR)
+    )
+    if not sound:
+        raise ValueError(f"a plan {str(content)[:100]!r} for {workers} workers with {owners} owners")
+    return plan
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What a plan is for. `fixed`, `free`: bytes of a contribution that have to be reduced directly, and others;
+    `late`: seconds, by worker; `rates`: bit/s of owners' links that are not as in `conditions`; `choice`: of
+    an algorithm."""
+
+    conditions: Conditions
+    workers: int
+    fixed: int = 0
+    free: int = 0
+    late: Mapping[int, float] | None = None
+    rates: Mapping[int, float] | None = None
+    servers: int = 0
+    multicast: bool = False
+    choice: bool = True
+
+    @property
+    def owners(self) -> int:
+        """How many there are."""
+        return self.servers or self.workers
+
+    @property
+    def uneven(self) -> bool:
+        """Whether somebody is late or slow."""
+        return bool(self.late or self.rates)
+
+    def _late(self, rank: int) -> float:
+        return (self.late or {}).get(rank, 0.0)
+
+    def _rate(self, owner: int) -> float:
+        return (self.rates or {}).get(owner + (self.workers if self.servers else 0), self.conditions.rate)
+
+    @property
+    def last(self) -> float:
+        """Seconds that the last worker comes after the first."""
+        return max((self.late or {}).values(), default=0.0)
+
+    def case(self, nbytes: int) -> Case:
+        """So many bytes of it, directly."""
+        efficiency = self.conditions.efficiency(self.workers if self.servers else self.workers - 1)
+        owners = tuple(
+            Owner(self._rate(k) * efficiency, 0.0 if self.servers else self._late(k)) for k in range(self.owners)
+        )
+        return Case(max(1, nbytes), self.workers, owners, self.last, bool(self.servers), self.multicast)
+
+    def direct(self, nbytes: int, weights: tuple[int, ...]) -> float:
+        """Seconds after the last worker has come."""
+        messages = max(self.workers, self.servers) if self.servers else self.workers - 1
+        overhead = 2 * (self.conditions.latency + messages * costs.MESSAGE_SECONDS)
+        return ownership.seconds(self.case(nbytes), weights) - self.last + overhead if nbytes else 0.0
+
+    def by(self, plan: Plan, nbytes: int) -> float:
+        """The same of a plan's algorithm."""
+        if plan.algorithm == "direct" or not nbytes:
+            return self.direct(nbytes, plan.weights)
+        slowest = replace(self.conditions, rate=min(self._rate(k) for k in range(self.workers)))
+        if plan.algorithm == "ring":
+            return costs.ring(nbytes, self.workers, slowest)
+        times = costs.stragglar(nbytes, self.workers, slowest)
+        others = max((self._late(k) for k in range(self.workers) if k != plan.straggler), default=0.0)
+        return max(self.last, others + times.reduce) + times.merge - self.last
+
+    def seconds(self, plan: Plan) -> float:
+        """What the step takes after the last worker has come."""
+        if plan.algorithm == "direct":
+            return self.direct(self.fixed + self.free, plan.weights)
+        return self.direct(self.fixed, plan.weights) + self.by(plan, self.free)
+
+    def plans(self) -> list[Plan]:
+        """Those that come into question."""
+        weights = tuple(ownership.weights(ownership.best(self.case(self.fixed + self.free))))
+        found = [Plan(weights)]
+        if not self.choice or self.workers < 3:
+            return found
+        others = [Plan(weights, "ring")]
+        if self.last and self.workers <= MOST_STRAGGLAR:
+            others.append(Plan(weights, "stragglar", max(self.late or {}, key=self._late)))
+        for plan in others:
+            if (least := self._least(plan)) is not None:
+                found.append(replace(plan, least=least))
+        return found
+
+    def _least(self, plan: Plan) -> int | None:
+        """From how many bytes on an algorithm is faster than direct; None: never."""
+        low, high = 0, _MOST_BYTES
+        if self.by(plan, high) >= self.direct(high, plan.weights):
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.by(plan, middle) < self.direct(middle, plan.weights):
+                high = middle
+            else:
+                low = middle
+        return high
+
+
+def plain(situation: Situation) -> Plan:
+    """The plan where nobody is late or slow, whatever the tensors."""
+    return _fastest(replace(situation, late=None, rates=None, fixed=0, free=_MOST_BYTES))
+
+
+@functools.lru_cache
+def _fastest(even: Situation) -> Plan:
+    return min(even.plans(), key=even.seconds)
+
+
+@dataclass(frozen=True)
+class Better:
+    """A plan, how many times as fast it is as the current one once the last worker has come, and what was compared."""
+
+    plan: Plan
+    times: float
+    compared: str
+
+
+def better(situation: Situation, current: Plan) -> Better | None:
+    """A plan that saves at least GAIN against the current one; the plain one again where nobody is late or slow."""
+    now = situation.seconds(current)
+    if not situation.uneven:
+        found = plain(situation)
+        if found == current:
+            return None
+        return Better(found, now / situation.seconds(found), "nobody is late, and no link slow")
+    candidates = situation.plans()
+    found = min(candidates, key=situation.seconds)
+    then = situation.seconds(found)
+    if now <= then * (1 + GAIN):
+        return None
+    times = ", ".join(f"{plan.algorithm} {situation.seconds(plan) * 1e3:.1f} ms" for plan in candidates)
+    return Better(found, now / then, f"{times} for {situation.fixed + situation.free} bytes")

@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What rank 0 makes of reports about late workers, and what the others do: without agents, at given times."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradlane import job
+from gradlane.daemon.ownership import PROPOSAL_SECONDS, REST_SECONDS, Ownership, shares_text
+from gradlane.job.costs import Conditions
+from gradlane.job.plans import Plan
+from gradlane.job.stragglers import Neighbour
+from tests.support.agents import loopback
+from tests.support.members import job_file
+
+WORKERS = 4
+RATE = 1e9
+STEP = 0.1  # s
+AUTO = 'ownership = "adaptive"'
+DIRECT = AUTO + '\ncollective = "direct"'
+EVEN = {"algorithm": "direct", "straggler": 0, "least": 0}
+
+
+class Engine:
+    """Knows of each worker how late it was, in s, in all of the latest steps."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+        self.late = [0.0] * WORKERS
+        self.ring: Neighbour | None = None
+        self.receives, self.slow = RATE, set[int]()  # of this host; to whom its flows are held
+        self.delivered = self.delivered_held = 0
+
+    def lateness(self, rank: int) -> tuple[int, list[float]]:
+        return self.exchange.step, [self.late[rank]] * min(32, self.exchange.step)
+
+    def neighbour(self) -> Neighbour | None:
+        return self.ring
+
+    def link(self) -> tuple[list[float], list[float]]:
+        return [self.receives] * 32, [RATE] * 32
+
+    def held(self, rank: int) -> tuple[int, int]:
+        return self.delivered, self.delivered_held * (rank in self.slow)
+
+
+class Exchange:
+    """Begins as many steps as it is told to."""
+
+    step_bytes = (1 << 20, 0)
+
+    def __init__(self) -> None:
+        self.step = 0
+        self.held = False
+        self.plans: list[tuple[int, Plan]] = []
+
+    def hold(self, ahead: int) -> int:
+        self.held = True
+        return self.step + ahead
+
+    def set_plan(self, first: int, plan: Plan) -> bool:
+        self.plans.append((first, plan))
+        return first > self.step
+
+    @property
+    def shares(self) -> list[tuple[int, list[int]]]:
+        return [(first, list(plan.weights)) for first, plan in self.plans]
+
+    def release(self) -> None:
+        self.held = False
+
+
+class Peers:
+    def __init__(self) -> None:
+        self.said: list[tuple[Any, list[int] | None]] = []
+
+    def tell(self, topic: str, content: Any, ranks: list[int] | None = None) -> None:
+        assert topic == "ownership"
+        self.said.append((content, ranks))
+
+    def last(self, key: str) -> Any:
+        return [content for content, _ in self.said if key in content][-1]
+
+
+class Rank:
+    """One of four workers."""
+
+    def __init__(self, folder: Path, rank: int, transport: str = DIRECT) -> None:
+        self.exchange, self.peers = Exchange(), Peers()
+        self.engine = Engine(self.exchange)
+        parsed = job.load(job_file(folder, loopback(WORKERS), lines=transport))
+        stands_in: Any = self.engine, self.exchange, self.peers
+        conditions = Conditions(RATE, 50e-6, parsed.transport.contention)
+        self.ownership = Ownership(parsed, rank, stands_in[0], stands_in[1], stands_in[2], conditions)
+        self.now = 100.0
+
+    def second(self, steps: int = int(1 / STEP)) -> None:
+        self.now += 1
+        self.exchange.step += steps
+        self.engine.delivered += 100 * steps
+        self.engine.delivered_held = self.engine.delivered
+        self.ownership.look(self.now)
+
+    def proposals(self) -> list[Any]:
+        return [content for content, _ in self.peers.said if "propose" in content]
+
+    def all_answer(self, bounds: Sequence[int] = (15, 21, 18)) -> None:
+        number = self.proposals()[-1]["propose"]
+        for rank, bound in enumerate(bounds, 1):
+            self.ownership.hear(rank, {"bound": bound, "number": number})
+
+
+def test_the_leader_proposes_once_decides_with_all_answers_and_rests(tmp_path: Path) -> None:
+    leader = Rank(tmp_path, 0)
+    leader.second()
+    assert leader.proposals() == [], "nobody is late"
+    leader.engine.late[3] = 0.3
+    leader.second()
+    (proposal,) = leader.proposals()
+    assert proposal["ahead"] == 5  # half a second of steps
+    assert leader.exchange.held
+    leader.all_answer((15, 21))
+    assert leader.exchange.shares == [], "one has not answered"
+    leader.all_answer((15, 26, 18))
+    weights = [3334, 3333, 3333, 0]
+    assert leader.exchange.shares == [(27, weights)]
+    assert not leader.exchange.held
+    decided = leader.peers.last("decide")
+    assert (decided["decide"], decided["plan"]) == (27, {**EVEN, "weights": weights})
+    assert "rank 3" in decided["reason"]
+    assert "late by 300 ms (300 to 300) in 20 of the last 20 steps" in decided["reason"]
+    assert leader.ownership.shares()["shares"] == [weight / 10_000 for weight in weights]
+    leader.engine.late[3] = 0.0
+    for _ in range(int(REST_SECONDS) - 1):
+        leader.second()
+    assert len(leader.proposals()) == 1, "it has just proposed"
+    leader.second()
+    assert len(leader.proposals()) == 2
+    leader.all_answer((200, 201, 202))
+    assert leader.exchange.shares[-1] == (203, [1, 1, 1, 1])
+    assert "nobody is late, and no link slow" in leader.peers.last("decide")["reason"]
+
+
+def test_who_does_not_answer_in_time_ends_the_proposal_and_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    leader = Rank(tmp_path, 0)
+    leader.engine.late[3] = 0.3
+    leader.second()
+    assert leader.proposals() == [], "it does not know yet how long steps are"
+    leader.second()
+    assert len(leader.proposals()) == 1
+    leader.ownership.hear(1, {"bound": 15, "number": 1})
+    for _ in range(int(PROPOSAL_SECONDS) + 1):
+        assert leader.exchange.held
+        leader.second()
+    assert not leader.exchange.held
+    assert leader.peers.last("withdraw") == {"withdraw": 1}
+    (line,) = [record.getMessage() for record in caplog.records if "was not agreed on" in record.getMessage()]
+    assert "rank 2" in line
+    assert "rank 1 " not in line
+    leader.all_answer()  # too late
+    assert leader.exchange.shares == []
+
+
+def test_no_shares_change_in_a_job_that_rests_or_has_them_in_its_file(tmp_path: Path) -> None:
+    for transport, steps in (("", 10), ("ownership = [1, 1, 1, 2]", 10), (DIRECT, 0)):
+        leader = Rank(tmp_path, 0, transport)
+        leader.exchange.step = 20
+        leader.engine.late[3] = 0.3
+        leader.second()
+        before = len(leader.proposals())
+        for _ in range(30):
+            leader.second(steps)
+        assert len(leader.proposals()) == before
+        assert leader.ownership.stragglers()[0]["rank"] == 3
+
+
+def test_workers_report_to_the_leader_and_show_what_it_says(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    worker, leader = Rank(tmp_path, 2), Rank(tmp_path, 0)
+    worker.engine.late[3] = leader.engine.late[3] = 0.3
+    worker.second(0)
+    assert worker.peers.said == [], "it owns nothing"
+    worker.second()
+    (report, to) = worker.peers.said[-1]
+    assert to == [0]
+    leader.engine.late[3] = 0.1
+    leader.exchange.step = 10
+    leader.ownership.hear(1, report)
+    leader.ownership.hear(2, report)
+    leader.ownership.look(0.0)
+    worker.ownership.hear(0, leader.peers.last("known"))
+    for at in (worker, leader):
+        (found,) = at.ownership.stragglers()
+        assert (found["rank"], found["straggler"], found["median"], found["late_steps"]) == (3, True, 0.3, 10)
+    assert sum("is a straggler: late by 300 ms" in record.getMessage() for record in caplog.records) == 2
+    worker.ownership.hear(0, {"known": {"late": {}, "slow": {}}})
+    assert worker.ownership.stragglers() == []
+    assert "is no longer a straggler" in caplog.records[-1].getMessage()
+
+
+def test_only_the_leader_decides_and_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    worker = Rank(tmp_path, 2)
+    with pytest.raises(ValueError, match="rank 1 does not lead"):
+        worker.ownership.hear(1, {"decide": 5, "plan": {**EVEN, "weights": [1, 1, 1, 0]}, "reason": ""})
+    with pytest.raises(ValueError, match="for 4 workers with 4 owners"):
+        worker.ownership.hear(0, {"decide": 5, "plan": {**EVEN, "weights": [1, 1]}, "reason": ""})
+    worker.exchange.step = 5
+    with pytest.raises(ValueError, match="can't hold from step 5"):
+        worker.ownership.hear(0, {"decide": 5, "plan": {**EVEN, "weights": [1, 1, 1, 0]}, "reason": ""})
+    worker.ownership.hear(0, {"propose": 1, "ahead": 3})
+    assert worker.peers.said == [({"bound": 8, "number": 1}, [0])]
+    sound = {"late": {}, "slow": {}}
+    for nonsense in (
+        {"report": 7}, {"report": {"late": {"1": [1]}}}, {"report": {"late": 7, "step": 1, "steps": 1}},
+        {"report": {"late": {"9": [8, 8, 1, 1, 1]}, "step": 1, "steps": 1}},
+        {"report": {"late": {"1": [8, 8, 1, 1, 1e400]}, "step": 1, "steps": 1}},
+        {"report": {"ring": {"rank": 4, "later": []}}}, {"report": {"ring": {"rank": 1, "later": [[1, 2]]}}},
+        {"report": {"ring": {"rank": 1, "later": [[1, 2, 1e9]]}}},
+        {"report": {"link": {"receives": -1, "sends": None, "flows": {}}}},
+        {"report": {"link": {"receives": None, "sends": "1", "flows": {}}}},
+        {"report": {"link": {"receives": None, "sends": None, "flows": {"-1": True}}}},
+        {"report": {"link": {"receives": None, "sends": None, "flows": 3}}},
+        {"known": {"a": [1]}}, {"known": {**sound, "slow": {"1": 0}}}, {"known": {**sound, "late": {"4": [1] * 5}}},
+        {}, 7, None, [],
+    ):  # fmt: skip
+        with pytest.raises((ValueError, TypeError, KeyError)):
+            worker.ownership.hear(0, nonsense)
+
+
+def test_where_the_algorithm_is_given_a_plan_of_another_is_refused(tmp_path: Path) -> None:
+    plan = {"weights": [1, 1, 1, 1], "algorithm": "ring", "straggler": 0, "least": 0}
+    with pytest.raises(ValueError, match="can't hold"):
+        Rank(tmp_path, 2).ownership.hear(0, {"decide": 5, "plan": plan, "reason": ""})
+    Rank(tmp_path, 2, AUTO).ownership.hear(0, {"decide": 5, "plan": plan, "reason": ""})
+
+
+def test_shares_as_text() -> None:
+    assert shares_text([1, 1, 2, 0]) == "25%, 25%, 50%, 0%"
+    assert shares_text([0, *[1] * 31]) == "of 32 owners, of whom 1 own nothing"
+
+
+def ring_of(rank: int, late: int, seconds: float, steps: int) -> Neighbour:
+    """What a rank of a ring knows of the one behind it, if one comes late."""
+    up = (rank + 1) % WORKERS
+    return Neighbour(up, {(step, 16): seconds * ((up == late) - (rank == late)) for step in range(1, steps + 1)})
+
+
+class Together:
+    """All four ranks, which hear each other at once."""
+
+    def __init__(self, folder: Path, transport: str = AUTO) -> None:
+        self.ranks = [Rank(folder, rank, transport) for rank in range(WORKERS)]
+        for rank in self.ranks:
+            rank.exchange.step_bytes = (0, 1 << 24)
+
+    def second(self) -> None:
+        for rank in self.ranks:
+            rank.second()
+        while any(rank.peers.said for rank in self.ranks):
+            for number, rank in enumerate(self.ranks):
+                said, rank.peers.said = rank.peers.said, []
+                for content, to in said:
+                    for other in range(WORKERS) if to is None else to:
+                        if other != number:
+                            self.ranks[other].ownership.hear(number, content)
+
+    def plan(self) -> Plan:
+        """The latest, the same at all."""
+        (latest,) = {rank.exchange.plans[-1] for rank in self.ranks}
+        return latest[1]
+
+
+def test_a_job_that_may_choose_begins_as_the_cost_model_says(tmp_path: Path) -> None:
+    plan = Together(tmp_path).plan()
+    assert (plan.algorithm, plan.weights) == ("ring", (1, 1, 1, 1))
+    for transport in (DIRECT, ""):
+        assert Together(tmp_path, transport).ranks[0].exchange.plans == []
+
+
+@pytest.mark.parametrize(("contention", "algorithm"), [("", "direct"), ("\ncontention = 0.5", "stragglar")])
+def test_a_straggler_in_a_ring_is_named_and_the_plan_changes_to_what_is_fastest(
+    tmp_path: Path, contention: str, algorithm: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    job = Together(tmp_path, AUTO + contention)
+    for number, rank in enumerate(job.ranks):
+        rank.engine.ring = ring_of(number, 2, 0.3, 20)
+    for _ in range(3):
+        job.second()
+    plan = job.plan()
+    assert plan.algorithm == algorithm
+    assert plan.weights[2] == 0
+    for rank in job.ranks:
+        (found,) = rank.ownership.stragglers()
+        assert (found["rank"], found["straggler"], found["median"]) == (2, True, 0.3)
+        status = rank.ownership.shares()
+        assert (status["algorithm"], status["straggler"]) == (algorithm, 2 if algorithm == "stragglar" else None)
+        assert "rank 2 (" in status["reason"]
+        assert "late by 300 ms" in status["reason"]
+        assert "ring " in status["reason"]
+        rank.engine.ring = None
+    assert sum(" is a straggler: late by 300 ms" in record.getMessage() for record in caplog.records) == WORKERS
+    for _ in range(15):
+        job.second()
+    assert job.plan().algorithm == "ring"
+    assert job.ranks[3].ownership.shares()["reason"].startswith("nobody is late, and no link slow")
+
+
+def test_a_slow_link_is_named_gets_its_share_and_is_sound_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    job = Together(tmp_path)
+    job.second()
+    for rank in job.ranks:
+        rank.engine.slow = {1}
+    job.ranks[1].engine.receives = RATE / 2
+    for _ in range(5):
+        job.second()
+    plan = job.plan()
+    assert plan.algorithm == "direct"
+    assert plan.weights == (3334, 0, 3333, 3333)
+    for rank in job.ranks:
+        (found,) = rank.ownership.stragglers()
+        assert (found["rank"], found["straggler"], found["link"], found["late_steps"]) == (1, False, RATE / 2, 0)
+        assert "its link carries 500 Mbit/s" in rank.ownership.shares()["reason"]
+        rank.engine.slow = set()
+    assert sum(" is slow: its link carries 500 Mbit/s" in record.getMessage() for record in caplog.records) == WORKERS
+    job.ranks[1].engine.receives = RATE
+    for _ in range(12):
+        job.second()
+    plan = job.plan()
+    assert (plan.algorithm, plan.weights) == ("ring", (1, 1, 1, 1))
+    assert all(rank.ownership.stragglers() == [] for rank in job.ranks)
