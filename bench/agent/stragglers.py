@@ -39,7 +39,8 @@ _WORKER = ("-m", "bench.agent.stragglers_worker")
 _BUFFER = 200_000  # bytes of a port, half of what it holds
 _SLICE, _FRAME = MTU - 68, 14 + 20 + 8 + 40  # bytes of payload; in front of it
 _NOTICE = 0.1  # s from a request to its beginning
-_SETTLED, _PATIENCE = 13.0, 90.0  # s without another plan, until it counts as adapted; at most
+_SETTLED, _RUNS = 13.0, 40  # s and all-reduces without another plan, until it counts as adapted
+_PATIENCE = 150.0  # s, at most
 
 
 def arms(hosts: int) -> dict[str, dict[str, Any]]:
@@ -143,11 +144,12 @@ class Team:
     def adapt(self, late: int, seconds: float) -> None:
         """All-reduces until the adaptive job has no other plan for some time."""
         began = changed = time.monotonic()
-        plan = self._plan()
-        while time.monotonic() < changed + _SETTLED and time.monotonic() < began + _PATIENCE:
+        plan, runs = self._plan(), 0
+        while (time.monotonic() < changed + _SETTLED or runs < _RUNS) and time.monotonic() < began + _PATIENCE:
             self.run("adaptive", late, seconds)
+            runs += 1
             if (now := self._plan())["first"] != plan["first"]:
-                plan, changed = now, time.monotonic()
+                plan, changed, runs = now, time.monotonic(), 0
 
     def chosen(self) -> str:
         """The adaptive job's plan."""

@@ -115,11 +115,13 @@ def test_stragglers_are_named_with_the_evidence_and_so_is_who_owns_what() -> Non
         "straggler": None, "least": 0,
     }  # fmt: skip
     found = {line.text: line.look for line in view.agent_lines(status, None, 1000.0)}
-    by = "late by 300 ms (290 to 310) in"
-    assert found[f"  rank 1 (h1, 10.0.2.2): {by} 30 of the last 32 steps: a straggler"] == "warning"
-    assert found[f"  rank 2 (h2, 10.0.3.2): {by} 3 of the last 32 steps"] == ""
-    assert found["  rank 0 (h0, 10.0.1.2): its link carries 48.7 Mbit/s"] == "warning"
-    assert f"  rank 5 (h5, 10.0.6.2): {by} 30 of the last 32 steps; its link carries 1 Mbit/s: a straggler" in found
+    by = "by 300 ms (290 to 310) in"
+    assert found[f"  late: rank 1 (h1, 10.0.2.2), {by} 30 of the last 32 steps: a straggler"] == "warning"
+    assert found[f"  late: rank 2 (h2, 10.0.3.2), {by} 3 of the last 32 steps"] == ""
+    assert found["  slow: rank 0 (h0, 10.0.1.2), its link carries 48.7 Mbit/s"] == "warning"
+    assert (
+        f"  late: rank 5 (h5, 10.0.6.2), {by} 30 of the last 32 steps; its link carries 1 Mbit/s: a straggler" in found
+    )
     assert "  plan from step 40 on: direct, owners rank 1 0%, all others 50% each (rank 1 is late)" in found
     job["ownership"]["shares"] = [0.33, 0.33, 0.33]
     lines = [line.text for line in view.agent_lines(status, None, 1000.0)]

@@ -203,7 +203,7 @@ def test_workers_report_to_the_leader_and_show_what_it_says(tmp_path: Path, capl
     assert sum("is a straggler: late by 300 ms" in record.getMessage() for record in caplog.records) == 2
     worker.ownership.hear(0, {"known": {"late": {}, "slow": {}}})
     assert worker.ownership.stragglers() == []
-    assert "is no longer a straggler" in caplog.records[-1].getMessage()
+    assert "is no straggler any more" in caplog.records[-1].getMessage()
 
 
 def test_only_the_leader_decides_and_what_makes_no_sense_is_refused(tmp_path: Path) -> None:

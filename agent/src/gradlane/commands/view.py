@@ -204,13 +204,16 @@ def _plan(ownership: OwnershipStatus) -> str:
 def _straggler(it: StragglerStatus) -> Line:
     """Who is late or has a slow link, and the evidence."""
     texts: list[str] = []
+    kind = "late" if it["late_steps"] else "slow"
     if it["late_steps"]:
         low, median, high = (f"{it[key] * 1e3:.0f}" for key in ("low", "median", "high"))
-        texts.append(f"late by {median} ms ({low} to {high}) in {it['late_steps']} of the last {it['steps']} steps")
+        texts.append(f"by {median} ms ({low} to {high}) in {it['late_steps']} of the last {it['steps']} steps")
     if it["link"] is not None:
         texts.append(links.text(it["link"]))
     named = ": a straggler" if it["straggler"] else ""
-    return Line(f"  {it['name']}: {'; '.join(texts)}{named}", "warning" if named or it["link"] is not None else "")
+    return Line(
+        f"  {kind}: {it['name']}, {'; '.join(texts)}{named}", "warning" if named or it["link"] is not None else ""
+    )
 
 
 def job_lines(

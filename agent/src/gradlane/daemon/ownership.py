@@ -16,7 +16,7 @@ from gradlane.datapath.engine import Engine
 from gradlane.datapath.exchange import Exchange
 from gradlane.errors import listed
 from gradlane.ipc.status import OwnershipStatus, StragglerStatus
-from gradlane.job import Job, plans, stragglers
+from gradlane.job import Job, links, plans, stragglers
 from gradlane.job.costs import Conditions
 from gradlane.job.plans import Plan, Situation
 
@@ -55,7 +55,7 @@ class Ownership:
         if self._plan != Plan((1,) * len(job.aggregators)):
             exchange.set_plan(self._first, self._plan)
         self._known = Known()
-        self._named: dict[int, str] = {}  # of whom the log has told what
+        self._named: tuple[set[int], set[int]] = set(), set()  # of whom the log has told: late, slow
         self._member = Member(exchange.hold, self._apply, exchange.release)
         self._leader = Leader([member.rank for member in job.workers], self._tell)
         self._proposed = -math.inf
@@ -101,16 +101,18 @@ class Ownership:
             self._follow(message)
 
     def _note(self, known: Known) -> None:
-        self._known = known
-        named = {rank: "a straggler" for rank, it in known.late.items() if it.persistent}
-        named |= {rank: "a straggler, and slow" if rank in named else "slow" for rank in known.slow}
-        for rank in sorted(named.keys() | self._named.keys()):
-            name, now, before = self._job.name_of(rank), named.get(rank), self._named.get(rank)
-            if now is not None and now != before:
-                log.warning("job %s: %s is %s: %s", self._job.name, name, now, known.text(rank), extra=self._context)
-            elif now is None:
-                log.info("job %s: %s is no longer %s", self._job.name, name, before, extra=self._context)
-        self._named = named
+        late, slow = {rank for rank, it in known.late.items() if it.persistent}, set(known.slow)
+        before, self._known = self._named, known
+        self._named = late, slow
+        name, job, extra = self._job.name_of, self._job.name, self._context
+        for rank in sorted(late - before[0]):
+            log.warning("job %s: %s is a straggler: %s", job, name(rank), known.late[rank], extra=extra)
+        for rank in sorted(slow - before[1]):
+            log.warning("job %s: %s is slow: %s", job, name(rank), links.text(known.slow[rank]), extra=extra)
+        for rank in sorted(before[0] - late):
+            log.info("job %s: %s is no straggler any more", job, name(rank), extra=extra)
+        for rank in sorted(before[1] - slow):
+            log.info("job %s: the link of %s is sound again", job, name(rank), extra=extra)
 
     # The plan
 
