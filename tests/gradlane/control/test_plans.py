@@ -162,3 +162,23 @@ def test_what_cannot_be_followed_is_an_error() -> None:
         rank.begin()
     with pytest.raises(ValueError, match="can't hold from step 5"):
         rank.member.hear({"decide": 5, "plan": [1]})
+
+
+def test_an_answer_to_a_proposal_that_is_over_counts_for_nothing() -> None:
+    """Its bound is none any more: the rank has begun further steps since."""
+    job = Job(2)
+    job.propose(0)
+    job.deliver(1, False)
+    job.withdraw()
+    job.deliver(1, False)
+    for _ in range(5):
+        job.ranks[1].begin()
+    job.propose(0)
+    job.deliver(1, True)  # the old answer
+    job.deliver(0, False)
+    job.deliver(0, False)
+    job.deliver(0, False)
+    job.deliver(0, True)
+    assert job.decided == []
+    job.settle()
+    assert [m["decide"] for m in job.decided] == [6]
