@@ -53,7 +53,7 @@ def test_commands_come_in_order_and_their_completions_are_seen(channel: Channel)
             assert channel.take() == 1
             assert (channel.command.target, channel.command.slot) == (target, slot)
             assert lib.gl_client_state(channel.client, slot) == lib.GL_PENDING
-            lib.gl_channel_complete(channel.agent, slot, round_ != 1)
+            lib.gl_channel_complete(channel.agent, slot, lib.GL_FAILED if round_ == 1 else lib.GL_DONE)
             assert lib.gl_client_state(channel.client, slot) == (lib.GL_FAILED if round_ == 1 else lib.GL_DONE)
             lib.gl_client_release(channel.client, slot)
         assert channel.take() == 0
@@ -80,14 +80,14 @@ def test_a_wait_ends_with_the_completion_or_after_its_time(channel: Channel) -> 
     with ThreadPoolExecutor(2) as pool:
         waits = [pool.submit(lib.gl_client_wait, channel.client, slot, 10_000_000) for _ in range(2)]
         assert channel.take() == 1
-        lib.gl_channel_complete(channel.agent, slot, 1)
+        lib.gl_channel_complete(channel.agent, slot, lib.GL_DONE)
         assert [wait.result(60) for wait in waits] == [lib.GL_DONE] * 2
 
 
 def test_of_as_many_commands_as_there_are_slots_one_has_to_be_done_before_the_next(channel: Channel) -> None:
     slots = [channel.submit() for _ in range(lib.GL_SLOTS)]
     assert channel.submit() == -1
-    lib.gl_channel_complete(channel.agent, slots[7], 1)
+    lib.gl_channel_complete(channel.agent, slots[7], lib.GL_DONE)
     lib.gl_client_release(channel.client, slots[7])
     assert channel.submit() == slots[7]
 
@@ -119,7 +119,7 @@ def test_a_listener_hears_of_every_completion(channel: Channel) -> None:
     for _ in range(rounds):
         slot = channel.submit()
         assert channel.take() == 1
-        lib.gl_channel_complete(channel.agent, slot, 1)
+        lib.gl_channel_complete(channel.agent, slot, lib.GL_DONE)
         lib.gl_client_release(channel.client, slot)
     assert heard.wait(60)
     thread.join()
@@ -137,7 +137,7 @@ def test_a_ring_that_makes_no_sense_is_refused(channel: Channel) -> None:
     commands = lib.gl_channel_bytes() - lib.GL_SLOTS * ffi.sizeof("gl_command")
     second = ffi.cast("gl_command *", channel.pointer + commands) + 1
     second.slot = lib.GL_SLOTS
-    lib.gl_channel_complete(channel.agent, 0, 1)
+    lib.gl_channel_complete(channel.agent, 0, lib.GL_DONE)
     head[0] = 2
     assert channel.take() == -1
 

@@ -83,9 +83,9 @@ int gl_channel_kicked(const gl_channel *c) {
     return read(c->kicks, kicks, sizeof kicks) == 0 ? -1 : 0;
 }
 
-void gl_channel_complete(gl_channel *c, unsigned slot, int ok) {
+void gl_channel_complete(gl_channel *c, unsigned slot, unsigned how) {
     c->busy[slot] = false;
-    finish(c->memory, slot, ok ? GL_DONE : GL_FAILED);
+    finish(c->memory, slot, how);
 }
 
 /* The client's end. */

@@ -31,7 +31,8 @@ typedef struct {
     uint64_t elements, in, out;
 } gl_command;
 
-enum { GL_PENDING = 0, GL_WAITED = 1, GL_DONE = 2, GL_FAILED = 3 }; /* values of a completion word */
+/* Values of a completion word. LOST: a host that takes part in it is dead; the others go on. */
+enum { GL_PENDING = 0, GL_WAITED = 1, GL_DONE = 2, GL_FAILED = 3, GL_LOST = 4 };
 
 size_t gl_channel_bytes(void);
 
@@ -44,7 +45,8 @@ void gl_channel_free(gl_channel *channel);
 int gl_channel_take(gl_channel *channel, gl_command *command);
 /* Reads the pipe empty. 0, or -1 if the client's end is closed. */
 int gl_channel_kicked(const gl_channel *channel);
-void gl_channel_complete(gl_channel *channel, unsigned slot, int ok);
+/* `how`: GL_DONE, GL_FAILED or GL_LOST. */
+void gl_channel_complete(gl_channel *channel, unsigned slot, unsigned how);
 
 /* The client's end; thread-safe. `kick`: the pipe's writing end, closed by gl_client_free. */
 typedef struct gl_client gl_client;

@@ -8,6 +8,7 @@
 
 #include "arithmetic/types.h"
 #include "base/bits.h"
+#include "job/controls.h"
 #include "job/job.h"
 #include "operation/operation.h"
 #include "rx/rx.h"
@@ -21,6 +22,7 @@ struct gl_engine {
     tx tx;
     rx rx;
     operations operations;
+    uint64_t dead[GL_MAX_RANKS / 64]; /* ranks */
     uint64_t heard[GL_MAX_RANKS]; /* when the last datagram with the job's token came; 0: none yet */
 };
 
@@ -53,6 +55,21 @@ int gl_submit(gl_engine *e, const gl_submission *s, uint64_t now) {
     return e->job.failed ? -1 : operation_submit(&e->operations, s, now);
 }
 
+void gl_engine_close(gl_engine *e, uint16_t tensor) { operations_close(&e->operations, tensor); }
+
+void gl_engine_drop(gl_engine *e, uint16_t rank) {
+    job *j = &e->job;
+    if (rank >= j->ranks || rank == j->config.rank) return;
+    set_bit(e->dead, rank);
+    operations_drop(&e->operations, rank);
+    rx_drop_source(&e->rx, rank);
+    for (control **at = &j->controls; *at;)
+        if ((*at)->to == rank)
+            free(take_control(j, at));
+        else
+            at = &(*at)->next;
+}
+
 /* Of a message that a header speaks of, parts per million. */
 static uint32_t most_lost(const gl_config *c, const uint8_t *h) {
     return tolerated_of(c, get16(h + GL_AT_TENSOR), class_of(c, get16(h + GL_AT_LAYER)), h[GL_AT_FLAGS] & GL_FLAG_PULL);
@@ -77,7 +94,7 @@ void gl_receive(gl_engine *e, const uint8_t *h, uint32_t bytes, int congested, u
         s->bad_token++;
         return;
     }
-    if (source >= j->ranks || source == j->config.rank) {
+    if (source >= j->ranks || source == j->config.rank || test_bit(e->dead, source)) {
         s->bad_source++;
         return;
     }

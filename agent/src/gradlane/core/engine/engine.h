@@ -34,6 +34,11 @@ uint16_t gl_engine_job(const gl_engine *engine);
  * step, one of its step and tensor is already in flight, a message would have more than GL_MAX_SLICES slices, or memory is out. */
 int gl_submit(gl_engine *engine, const gl_submission *submission, uint64_t now);
 
+/* The operations of that tensor are gone, without an event, and what comes of it is refused from now on. */
+void gl_engine_close(gl_engine *engine, uint16_t tensor);
+/* A rank is dead: so are the operations that it has a part in here, without an event, and what comes of it is refused. */
+void gl_engine_drop(gl_engine *engine, uint16_t rank);
+
 void gl_receive(gl_engine *engine, const uint8_t *datagram, uint32_t length, int congested, uint64_t now);
 /* Datagrams to send now, or 0. The batch's memory is valid until the next call of any function. */
 int gl_transmit(gl_engine *engine, gl_batch *batch, uint64_t now);

@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/bits.h"
 #include "exchange/joint.h"
 #include "exchange/ownership.h"
 #include "exchange/state.h"
@@ -128,12 +129,29 @@ int gl_exchange_release_region(gl_exchange *x, unsigned number, unsigned index) 
     return 0;
 }
 
+void gl_exchange_drop(gl_exchange *x, unsigned host) {
+    if (host >= GL_MAX_RANKS || host == x->config.host) return;
+    set_bit(x->dead, host);
+    for (unsigned i = 0; i < GL_MAX_GROUPS; i++)
+        if (x->groups[i]) group_drop(x, x->groups[i], host);
+    gl_engine_drop(x->engine, (uint16_t)host);
+}
+
+void gl_exchange_close(gl_exchange *x, unsigned id) {
+    if (id < GL_MAX_GROUPS && !x->groups[id]) gl_engine_close(x->engine, (uint16_t)(GL_FIRST_GROUP + id));
+}
+
+static bool is_closed(const gl_exchange *x, uint16_t tensor) {
+    const group *g = tensor < GL_FIRST_GROUP ? NULL : x->groups[tensor - GL_FIRST_GROUP];
+    return g && g->closed;
+}
+
 void gl_exchange_drain(void *context, gl_engine *engine, uint64_t now) {
     gl_exchange *x = context;
     gl_event *event;
     for (unsigned n = 0; n < EVENTS && (event = gl_next_event(engine)); n++) {
-        if (x->failure.kind) {
-            /* Nothing counts any more. */
+        if (x->failure.kind || is_closed(x, event->tensor)) {
+            /* Nothing of it counts any more. */
         } else if (event->kind == GL_EVENT_FAILED)
             fail(x, GL_FAILURE_MEMORY, 0, 0, 0, "memory is out");
         else if (event->kind == GL_EVENT_MISMATCH)

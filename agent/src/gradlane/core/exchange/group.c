@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "arithmetic/types.h"
+#include "base/bits.h"
 #include "exchange/joint.h"
 #include "wire.h"
 
@@ -35,6 +36,8 @@ int gl_exchange_group(gl_exchange *x, const gl_group *like) {
         g->member_of[like->members[i]] = (int16_t)i;
     }
     x->groups[like->id] = g;
+    for (unsigned i = 0; i < g->host_count && !g->closed; i++)
+        if (test_bit(x->dead, g->hosts[i])) group_drop(x, g, g->hosts[i]);
     return 0;
 }
 
@@ -120,19 +123,20 @@ static void unqueue(gl_exchange *x) {
     if (!(x->moving = x->moving->next_moving)) x->moving_tail = &x->moving;
 }
 
-static void joint_done(gl_exchange *x, joint *j) {
+/* `how`: GL_DONE or GL_LOST. */
+static void joint_end(gl_exchange *x, joint *j, unsigned how) {
     group *g = j->group;
     *(j->before ? &j->before->next : &g->joints) = j->next;
     *(j->next ? &j->next->before : &g->last) = j->before;
     x->under_way--;
-    x->statistics.completed++;
-    x->statistics.elements += j->elements;
+    x->statistics.completed += how == GL_DONE;
+    x->statistics.elements += how == GL_DONE ? j->elements : 0;
     for (unsigned k = 0; k < x->config.processes; k++) {
         if (g->member_of[k] < 0) continue;
         const part *of = &j->parts[g->member_of[k]];
         if (of->in_region) of->in_region->users--;
         if (of->out_region) of->out_region->users--;
-        completed(x, k, of->slot);
+        if (of->present) completed(x, k, of->slot, how);
     }
     joint_free(j);
 }
@@ -196,7 +200,7 @@ uint64_t group_work(gl_exchange *x, uint64_t now) {
         case SETTLING: j->stage = SCATTERING; break;
         default:
             unqueue(x);
-            joint_done(x, j);
+            joint_end(x, j, GL_DONE);
     }
     return 0;
 }
@@ -238,6 +242,10 @@ void group_command(gl_exchange *x, process *p, const gl_command *c, uint64_t now
              c->target, problem);
         return;
     }
+    if (g->closed) {
+        completed(x, p->number, c->slot, GL_LOST);
+        return;
+    }
     const int member = g->member_of[p->number];
     joint *j = g->next_of[member] ? g->next_of[member] : joint_new(x, g, c, now);
     if (!j) {
@@ -264,4 +272,21 @@ void group_event(gl_exchange *x, const gl_event *event) {
             if (--j->open == 0) queue(x, j, SCATTERING);
             return;
         }
+}
+
+void group_drop(gl_exchange *x, group *g, unsigned host) {
+    unsigned i = 0;
+    while (i < g->host_count && g->hosts[i] != host) i++;
+    if (g->closed || i == g->host_count) return;
+    g->closed = true;
+    gl_engine_close(x->engine, (uint16_t)(GL_FIRST_GROUP + g->id)); /* first: it works on their memory */
+    for (joint **at = &x->moving; *at;) {
+        if ((*at)->group == g)
+            *at = (*at)->next_moving;
+        else
+            at = &(*at)->next_moving;
+        if (!*at) x->moving_tail = at;
+    }
+    memset(g->next_of, 0, sizeof g->next_of);
+    while (g->joints) joint_end(x, g->joints, GL_LOST);
 }

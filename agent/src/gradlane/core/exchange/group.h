@@ -10,7 +10,7 @@
 struct group {
     uint16_t id, host_count, member_count;
     uint16_t *hosts;
-    bool pair;
+    bool pair, closed; /* closed: a host of it is dead */
     uint32_t from, to;
     uint8_t algorithms[GL_SIZE_CLASSES];
     int16_t member_of[GL_MAX_PROCESSES]; /* process -> its place among the local members, or -1 */
@@ -23,6 +23,8 @@ void group_command(gl_exchange *x, process *p, const gl_command *c, uint64_t now
 /* A piece of what the first of the joints has left. Returns about how many bytes it took. */
 uint64_t group_work(gl_exchange *x, uint64_t now);
 void group_event(gl_exchange *x, const gl_event *event);
+/* If that host is in the group: its operations are LOST, those in flight now, others as soon as they are called. */
+void group_drop(gl_exchange *x, group *g, unsigned host);
 void group_free(group *g);
 
 #endif

@@ -29,8 +29,8 @@ bool submit(gl_exchange *x, const gl_submission *s, uint64_t now) {
     return false;
 }
 
-void completed(gl_exchange *x, unsigned process, uint16_t slot) {
-    gl_channel_complete(x->processes[process].channel, slot, 1);
+void completed(gl_exchange *x, unsigned process, uint16_t slot, unsigned how) {
+    gl_channel_complete(x->processes[process].channel, slot, how);
 }
 
 void reduce_local(uint8_t *out, const uint8_t *const *sources, unsigned count, unsigned reduction, uint64_t elements,

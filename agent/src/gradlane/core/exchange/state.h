@@ -55,6 +55,7 @@ struct gl_exchange {
     joint *moving, **moving_tail; /* with bytes to move, or to be submitted */
     uint32_t steps[GL_MAX_TENSORS]; /* of tensors that have been released: of the next one of their number */
     ownership ownership;
+    uint64_t dead[GL_MAX_RANKS / 64]; /* hosts */
     gl_tolerance tolerance;
     gl_failure failure;
     gl_exchange_statistics statistics;
@@ -66,7 +67,8 @@ void fail(gl_exchange *x, unsigned kind, unsigned process, uint32_t tensor, uint
     __attribute__((format(printf, 6, 7)));
 /* Submits to the engine; fails the job if it can't. */
 bool submit(gl_exchange *x, const gl_submission *s, uint64_t now);
-void completed(gl_exchange *x, unsigned process, uint16_t slot);
+/* `how`: GL_DONE or GL_LOST. */
+void completed(gl_exchange *x, unsigned process, uint16_t slot, unsigned how);
 /* Whether there is nobody to talk to but local processes. */
 static inline bool alone(const gl_exchange *x) { return x->config.hosts == 1 && !x->config.servers; }
 /* Combines the contributions of `count` local processes, in their order; a mean is their mean. */

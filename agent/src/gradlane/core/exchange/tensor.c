@@ -115,7 +115,7 @@ static void finish(gl_exchange *x, tensor *t) {
     x->under_way--;
     x->statistics.completed++;
     x->statistics.elements += t->elements;
-    for (unsigned k = 0; k < x->config.processes; k++) completed(x, k, t->slots[k]);
+    for (unsigned k = 0; k < x->config.processes; k++) completed(x, k, t->slots[k], GL_DONE);
 }
 
 static void partition_done(gl_exchange *x, tensor *t) {

@@ -304,7 +304,7 @@ int operation_submit(operations *all, const gl_submission *s, uint64_t now) {
     const gl_config *c = &all->job->config;
     operation *early = find_operation(all, s->step, s->tensor);
     const bool absent = s->late && !s->in;
-    if (!submission_is_valid(c, s)) return -1;
+    if (!submission_is_valid(c, s) || test_bit(all->closed, s->tensor)) return -1;
     if (early && early->planned) return early->absent && !absent && join(all, early, s, now) ? 0 : -1;
     operation *o = operation_new(s->step, s->tensor);
     if (!o) return -1;
@@ -334,6 +334,7 @@ static bool on_attach(void *above, rx_message *m, uint64_t now) {
     gl_statistics *s = &all->job->statistics;
     const bool pull = m->flags & GL_FLAG_PULL;
     if (is_server(c) ? pull || m->source >= c->workers : !pull && m->source >= c->workers) return s->bad_source++, false;
+    if (test_bit(all->closed, m->tensor)) return s->slices_late++, false;
     if (!pull && was_left_out(&all->leaving, m->tensor, m->source, m->step)) return m->left_out = true;
     operation *o = find_operation(all, m->step, m->tensor);
     if (!o && is_server(c)) {

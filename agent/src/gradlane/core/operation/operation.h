@@ -39,6 +39,7 @@ typedef struct {
     tx *tx;
     rx *rx;
     operation *buckets[OPERATIONS];
+    uint64_t closed[(UINT16_MAX + 1) / 64]; /* tensors of which nothing begins any more */
     gl_event *events, **events_tail;
     arrivals arrivals;
     leaving leaving;
@@ -55,6 +56,9 @@ void operations_free(operations *all);
 /* As gl_submit (engine.h). */
 int operation_submit(operations *all, const gl_submission *s, uint64_t now);
 void on_deadline(operations *all, operation *o, uint64_t now);
+/* As gl_engine_close and gl_engine_drop. */
+void operations_close(operations *all, uint16_t tensor);
+void operations_drop(operations *all, unsigned rank);
 gl_event *next_event(operations *all);
 bool has_event(const operations *all);
 int operation_oldest(const operations *all, uint64_t now, gl_waiting *waiting);

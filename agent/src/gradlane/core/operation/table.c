@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 
+#include "base/bits.h"
+
 static operation **bucket_of(operations *all, uint32_t step, uint16_t tensor) {
     return &all->buckets[(step * 0x9e3779b1u ^ tensor * 0x85ebca6bu) / (UINT32_MAX / OPERATIONS + 1)];
 }
@@ -52,6 +54,55 @@ void operation_free(operations *all, operation *o) {
     for (unsigned i = 0; i < o->plan.node_count; i++) results_free(all->job, o->plan.nodes[i]);
     plan_free(&o->plan);
     free(o);
+}
+
+/* What has come of it is forgotten, so that it is refused should it come again. */
+static void abandon(operations *all, operation *o) {
+    for (rx_message *m = o->early, *next; m; m = next) next = m->next_early, rx_forget(all->rx, m);
+    o->early = NULL;
+    for (link *l = o->plan.incoming; l; l = l->next) {
+        if (l->received) rx_forget(all->rx, l->received);
+        l->received = NULL;
+    }
+    operation_free(all, o);
+}
+
+void operations_close(operations *all, uint16_t tensor) {
+    set_bit(all->closed, tensor);
+    for (unsigned i = 0; i < OPERATIONS; i++)
+        for (operation *o = all->buckets[i], *next; o; o = next) {
+            next = o->next;
+            if (o->plan.tensor == tensor) abandon(all, o);
+        }
+    activate(all->tx);
+}
+
+static bool has_link(const link *l, unsigned rank) {
+    while (l && l->rank != rank) l = l->next;
+    return l;
+}
+
+/* What came early of a rank. Returns whether something of others is left. */
+static bool drop_early(operations *all, operation *o, unsigned rank) {
+    for (rx_message **at = &o->early; *at;) {
+        rx_message *m = *at;
+        if (m->source == rank)
+            *at = m->next_early, rx_forget(all->rx, m);
+        else
+            at = &m->next_early;
+    }
+    return o->early;
+}
+
+void operations_drop(operations *all, unsigned rank) {
+    for (unsigned i = 0; i < OPERATIONS; i++)
+        for (operation *o = all->buckets[i], *next; o; o = next) {
+            next = o->next;
+            const bool lives = o->planned ? !has_link(o->plan.incoming, rank) && !has_link(o->plan.outgoing, rank)
+                                          : drop_early(all, o, rank);
+            if (!lives) abandon(all, o);
+        }
+    activate(all->tx);
 }
 
 bool operations_new(operations *all, job *j, tx *x, rx *r, const gl_config *config) {

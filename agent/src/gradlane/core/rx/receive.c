@@ -29,6 +29,21 @@ void rx_free(rx *x) {
     }
 }
 
+static rx_message **slot_of(rx *x, unsigned source, uint32_t distance) {
+    return &x->sources[source].ring[distance / x->job->stride % RING];
+}
+
+void rx_forget(rx *x, rx_message *m) {
+    *slot_of(x, m->source, m->id - x->job->config.message_base - m->source) = NULL;
+    rx_message_free(x->job, m);
+}
+
+void rx_drop_source(rx *x, unsigned rank) {
+    for (unsigned i = 0; i < RING; i++)
+        if (x->sources[rank].ring[i]) rx_forget(x, x->sources[rank].ring[i]);
+    x->sources[rank].incoming[0] = x->sources[rank].incoming[1] = (incoming){0};
+}
+
 static uint32_t reorder_delay(const rx *x, unsigned rank) {
     const uint32_t half = x->job->rtts[rank].srtt / 2;
     return half > REORDER_MIN ? half : REORDER_MIN;
@@ -105,7 +120,7 @@ static rx_message *find_message(rx *x, unsigned source, const uint8_t *h, uint64
     job *j = x->job;
     const uint32_t id = get32(h + GL_AT_MESSAGE), distance = id - j->config.message_base - source;
     if (distance % j->stride) return j->statistics.bad_message++, NULL;
-    rx_message **slot = &x->sources[source].ring[distance / j->stride % RING];
+    rx_message **slot = slot_of(x, source, distance);
     rx_message *m = *slot;
     const uint32_t loss_class = class_of(&j->config, get16(h + GL_AT_LAYER));
     if (m && m->id == id) {

@@ -72,5 +72,9 @@ static inline void rx_drop(job *j, rx_message *m, uint32_t slice) {
 }
 /* Its operation is over, or does not take it; what is kept of it is dropped. */
 void rx_detach(job *j, rx_message *m);
+/* Frees it: what still comes of it is as new. No operation may know it any more. */
+void rx_forget(rx *x, rx_message *m);
+/* The same of all that has come from a rank. */
+void rx_drop_source(rx *x, unsigned rank);
 
 #endif

@@ -7,8 +7,6 @@
 
 #include "tx/tx.h"
 
-/* Gives numbers to what waits for them, as far as there are any. */
-void activate(tx *x);
 /* NULL: it is not in flight; it does not go to that rank. */
 tx_message *find_sent(tx *x, uint32_t id);
 target *find_target(tx_message *m, unsigned rank);

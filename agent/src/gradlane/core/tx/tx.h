@@ -70,6 +70,7 @@ void tx_free(tx *x);
 /* What is to be sent on a link of a plan. NULL if memory is out. */
 tx_message *tx_message_new(tx *x, const plan *p, link *l);
 void tx_message_free(tx *x, tx_message *m);
+void activate(tx *x); /* gives numbers to what waits for them, as far as there are any; after messages were freed */
 void tx_begin(tx *x, tx_message *m);                 /* with what it has of its own */
 void tx_ready(tx *x, tx_message *m, uint32_t slice); /* may be sent now, or in its turn; starts the message */
 void tx_turn(tx *x, const plan *p);                  /* the plan's next one, if it may begin */
