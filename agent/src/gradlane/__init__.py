@@ -3,7 +3,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from gradlane.errors import AgentError, GradlaneError
+from gradlane.errors import AgentError, GradlaneError, PeerLost
 
 if TYPE_CHECKING:
     from gradlane.client.communicator import Communicator
@@ -18,4 +18,4 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-__all__ = ["AgentError", "Communicator", "GradlaneError"]
+__all__ = ["AgentError", "Communicator", "GradlaneError", "PeerLost"]

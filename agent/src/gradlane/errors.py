@@ -22,6 +22,17 @@ class AgentError(GradlaneError):
     """The agent refused or lost something; the message names the culprit (rank, address, file or key)."""
 
 
+class PeerLost(AgentError):
+    """Ranks that take part in an operation are dead, and it can't be done; the connection can be used as before.
+
+    `ranks`: those of them, ascending. What the operation was to write may be half written.
+    """
+
+    def __init__(self, message: str, ranks: Sequence[int]) -> None:
+        super().__init__(message)
+        self.ranks = tuple(ranks)
+
+
 def cannot_bind(place: str, error: OSError) -> AgentError:
     """Why a port can't be had. `place`: its protocol, number and address."""
     why = {

@@ -231,7 +231,12 @@ def test_load_names_a_file_that_is_missing(tmp_path: Path) -> None:
         ('"00112233445566ff00112233445566ff"', '"00000000000000000000000000000000"', "job.key", "not all zero"),
         ('"00112233445566ff00112233445566ff"', '"00112233445566ff"', "job.key", "32 to 128 hexadecimal digits"),
         ('"00112233445566ff00112233445566ff"', '"0x112233445566ff00112233445566ff"', "job.key", "hexadecimal digits"),
-        ('name = "demo"', 'name = "demo"\naggregation = "sum"', "job.aggregation", "known: id, key, name, patience"),
+        (
+            'name = "demo"',
+            'name = "demo"\naggregation = "sum"',
+            "job.aggregation",
+            "known: deaths, id, key, name, patience",
+        ),
         ("rank = 1", "rank = 5", "worker[1].rank", "must be 1: the workers' ranks count from 0"),
         ("rank = 2", "rank = 0", "server[0].rank", "must be 2: the servers' ranks count from 2, after the workers'"),
         ('"10.0.1.2"', '"10.0.1"', "worker[0].address", "dotted form"),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradlane.sync.generator import Generator
+from gradlane.sync.generator import Decision, Generator, Known
 from gradlane.sync.schedule import Places
 from tests.support.effort import tries
 
@@ -33,12 +33,12 @@ class Workers:
     def go(self, worker: int) -> None:
         """The worker's next question."""
         if self.pausing[worker]:
-            group = self.generator.pause(worker)
-            self.paused[worker] = group is None
+            group = self.generator.pause(worker).group
+            self.paused[worker] = group == (worker,)
         else:
-            group = self.generator.ask(worker, self.steps[worker])
+            group = self.generator.ask(worker, self.steps[worker]).group
             self.steps[worker] += 1
-        if group is None or group == (worker,):
+        if group == (worker,):
             return
         assert worker in group
         assert 2 <= len(group) <= self.members
@@ -74,39 +74,64 @@ def test_whoever_is_slow_or_stops_no_worker_waits_for_ever(data: st.DataObject) 
 
 def test_a_question_divides_all_who_have_nothing_to_do() -> None:
     generator = Generator(7, 3, 0)
-    first = generator.ask(4, 0)
-    decided = {worker: generator.pause(worker) for worker in range(7) if worker != 4}
-    groups = {first, *filter(None, decided.values())}
+    first = generator.ask(4, 0).group
+    decided = {worker: generator.pause(worker).group for worker in range(7) if worker != 4}
+    groups = {first, *(group for group in decided.values() if len(group) > 1)}
     members = [worker for group in groups for worker in group]
     assert [len(group) for group in groups] == [3, 3]
     assert len(set(members)) == 6
     for worker, group in decided.items():
-        assert group is None if worker not in members else group is not None and worker in group
+        assert worker in group
+        assert (worker in members) == (len(group) > 1)
 
 
 def test_who_lags_is_not_waited_for_and_comes_in_by_itself() -> None:
     generator = Generator(4, 2, 2)
     for step in range(20):
         for worker in range(3):
-            group = generator.ask(worker, step)
+            group = generator.ask(worker, step).group
             if step > 3:
                 assert 3 not in group, "it is at step 0"
-    while generator.pause(3) is not None:
+    while len(generator.pause(3).group) > 1:
         pass  # what was decided before it lagged
-    slow = generator.ask(3, 1)
+    slow = generator.ask(3, 1).group
     assert len(slow) == 2
     partner = next(worker for worker in slow if worker != 3)
-    assert slow in [generator.ask(partner, 20) for _ in range(2)], "the next, or what follows one decided before"
+    assert slow in [generator.ask(partner, 20).group for _ in range(2)], "the next, or what follows one decided before"
 
 
 def test_who_pauses_gets_what_was_decided_and_no_more() -> None:
     generator = Generator(2, 2, 5)
-    assert generator.ask(0, 0) == (0, 1)
-    assert generator.pause(1) == (0, 1)
-    assert generator.pause(1) is None
-    assert generator.ask(0, 1) == (0,)
-    assert generator.ask(1, 1) == (0, 1)
-    assert generator.ask(0, 2) == (0, 1)
+    assert generator.ask(0, 0) == Decision(1, (0, 1))
+    assert generator.pause(1) == Decision(1, (0, 1))
+    assert generator.pause(1) == Decision(1, (1,))
+    assert generator.ask(0, 1) == Decision(1, (0,))
+    assert generator.ask(1, 1) == Decision(2, (0, 1))
+    assert generator.ask(0, 2) == Decision(2, (0, 1))
+
+
+def test_of_a_dead_worker_nothing_is_left_in_any_buffer() -> None:
+    generator = Generator(3, 3, 5)
+    assert generator.ask(0, 0).group == (0, 1, 2)
+    generator.drop(2)
+    assert generator.ask(1, 0) == Decision(2, (0, 1)), "not the group that was decided with it"
+    assert generator.ask(0, 1) == Decision(2, (0, 1))
+
+
+def test_who_goes_on_in_its_place_decides_nothing_before_what_others_wait_in() -> None:
+    """Worker 2 has got nothing yet, 0 and 1 each wait for it; worker 3 has died with what it had."""
+    generator = Generator(5, 2, 9)
+    generator.drop(3)
+    nothing = Decision(0, (4,))
+    generator.restore({
+        1: Known(4, False, Decision(8, (1, 2))),
+        0: Known(3, False, Decision(7, (0, 2))),
+        2: Known(2, False, Decision(6, (2, 3))),
+        4: Known(0, True, nothing),
+    })  # fmt: skip
+    assert [generator.ask(2, 3) for _ in range(2)] == [Decision(7, (0, 2)), Decision(8, (1, 2))]
+    assert generator.pause(4) == nothing
+    assert generator.ask(0, 4).number == 9, "numbers go on, too"
 
 
 @pytest.mark.parametrize("size", [4, 8, 16])

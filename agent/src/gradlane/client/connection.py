@@ -185,7 +185,21 @@ class Connection:
         made = command.collective(
             kind, source, target, op, root, name, group.number, members, tolerance, standing, self._locate
         )
-        return self.link.submit(made, (source, target))
+        return self.link.submit(made, (source, target), [rank // self.processes for rank in group.ranks])
+
+    def next_group(self, name: str, members: int, slack: int, step: int, pause: bool) -> tuple[int, ...]:
+        """Which hosts' ranks a worker of `ripples` averages with next; its own alone: with nobody. Raises AgentError.
+
+        `name`: of the model; `step`: its local steps so far; `pause`: it takes none now, see sync/generator.py.
+        """
+        request = {"op": "next", "name": name, "members": members, "slack": slack, "step": step, "pause": pause}
+        return tuple(map(int, self.link.request(request, timeout=None)[0]["group"]))
+
+    def meet(self, name: str, number: int, agreed: bool) -> tuple[bool, tuple[int, ...]]:
+        """Returns when all hosts that live have come to meeting `number`, from 1, of that name: whether all agreed, and
+        the ranks of these hosts. All get the same. Raises AgentError."""
+        answer, _ = self.link.request({"op": "meet", "name": name, "number": number, "agreed": agreed}, timeout=None)
+        return bool(answer["agreed"]), tuple(map(int, answer["members"]))
 
     def statistics(self) -> dict[str, Any]:
         """Cumulative counts of the transport at this host, see docs/python.md. Raises AgentError."""

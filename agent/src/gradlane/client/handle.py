@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradlane._core import ffi, lib
@@ -24,14 +24,22 @@ Callback = Callable[[AgentError | None], None]
 class Completions:
     """Which operations of a connection are done; runs callbacks in a thread of its own, once there are any."""
 
-    def __init__(self, channel: Memory, kick: int, why: Callable[[], AgentError]) -> None:
-        """`channel`, `kick`: memory and pipe of the channel, this object's from now on; `why` says why it failed."""
+    def __init__(
+        self,
+        channel: Memory,
+        kick: int,
+        why: Callable[[], AgentError],
+        lost: Callable[[Sequence[int]], AgentError],
+    ) -> None:
+        """`channel`, `kick`: memory and pipe of the channel, this object's from now on; `why` says why it failed, and
+        `lost` why an operation of these ranks is lost."""
         self._channel = channel
         client = lib.gl_client_new(channel.pointer, kick)
         if client == ffi.NULL:
             raise MemoryError("a channel to the agent")
         self.client = ffi.gc(client, lib.gl_client_free)
         self.why = why
+        self.lost = lost
         self.lock = threading.RLock()  # of each handle's state and of the watched
         self._watched: set[Handle] = set()
         # Of operations that nobody waits for any more: their slots, and the arrays that the agent still works on.
@@ -39,8 +47,9 @@ class Completions:
         self._thread: threading.Thread | None = None
         self._closing = False
 
-    def submit(self, command: Any, arrays: tuple[Any, ...]) -> "Handle":
-        """Puts a gl_command into the ring; `arrays` live until it is done. Raises AgentError."""
+    def submit(self, command: Any, arrays: tuple[Any, ...], ranks: Sequence[int]) -> "Handle":
+        """Puts a gl_command into the ring; `arrays` live until it is done. `ranks`: who takes part. Raises
+        AgentError."""
         with contextlib.suppress(IndexError):  # another thread has looked through them
             for _ in range(len(self._abandoned)):
                 self.abandon(*self._abandoned.popleft())
@@ -49,7 +58,7 @@ class Completions:
             raise AgentError(f"{lib.GL_SLOTS} operations are in flight: wait for some of them")
         if slot < 0:
             raise self.why()
-        return Handle(self, slot, arrays)
+        return Handle(self, slot, arrays, ranks)
 
     def abandon(self, slot: int, arrays: tuple[Any, ...]) -> None:
         """Nobody waits for that operation any more: gives its slot and its arrays back once it is done."""
@@ -92,10 +101,11 @@ class Completions:
 class Handle:
     """An operation in flight."""
 
-    def __init__(self, completions: Completions, slot: int, arrays: tuple[Any, ...]) -> None:
+    def __init__(self, completions: Completions, slot: int, arrays: tuple[Any, ...], ranks: Sequence[int] = ()) -> None:
         self._completions = completions
         self._slot = slot
         self._arrays = arrays  # live until it is done
+        self._ranks = ranks
         self._state = 0
         self._callbacks: list[Callback] = []
 
@@ -106,15 +116,21 @@ class Handle:
         return self._state != 0
 
     def wait(self, timeout: float | None = None) -> None:
-        """Blocks until it is done, without the GIL. Raises AgentError that names the culprit, TimeoutError."""
+        """Blocks until it is done, without the GIL. Raises AgentError that names the culprit (PeerLost, if only this
+        operation is lost), TimeoutError."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while self._state == 0:
             left = _SLICE_SECONDS if deadline is None else min(_SLICE_SECONDS, deadline - time.monotonic())
             self._settle(lib.gl_client_wait(self._completions.client, self._slot, max(0, int(left * 1e6))))
             if self._state == 0 and deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(f"not done within {timeout:g} s")
-        if self._state == lib.GL_FAILED:
-            raise self._completions.why()
+        if (error := self._error()) is not None:
+            raise error
+
+    def _error(self) -> AgentError | None:
+        if self._state == lib.GL_LOST:
+            return self._completions.lost(self._ranks)
+        return self._completions.why() if self._state == lib.GL_FAILED else None
 
     def add_done_callback(self, callback: Callback) -> None:
         """Calls `callback(error)`, error None if all went well, in the connection's completion thread."""
@@ -124,7 +140,7 @@ class Handle:
 
     def call(self) -> None:
         """Runs the callbacks; of the completion thread."""
-        error = self._completions.why() if self._state == lib.GL_FAILED else None
+        error = self._error()
         with self._completions.lock:
             callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:

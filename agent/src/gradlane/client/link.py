@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 from gradlane._core import lib
 from gradlane.client import agent_socket
 from gradlane.client.handle import Completions, Handle
-from gradlane.errors import AgentError
+from gradlane.errors import AgentError, PeerLost, listed
 from gradlane.ipc import memory, messages
 
 log = logging.getLogger("gradlane")
@@ -35,6 +36,8 @@ class Link:
         self._requests: dict[int, Future[tuple[messages.Message, list[int]]]] = {}
         self._next_request = 0
         self._failure: AgentError | None = None
+        self._dead: dict[int, str] = {}  # hosts' ranks, and why
+        self._death = threading.Condition(self._lock)
         self._socket = agent_socket.connect(path)
         self._thread = threading.Thread(target=self._read, name="gradlane-client", daemon=True)
         self._thread.start()
@@ -47,16 +50,17 @@ class Link:
         finally:
             os.close(shared)
         with self._lock:
-            self.completions = Completions(channel, kick, self._why)
+            self.completions = Completions(channel, kick, self._why, self._lost)
             if self._failure is not None:
                 self.completions.fail()
 
-    def submit(self, command: Any, arrays: tuple[Any, ...]) -> Handle:
-        """Puts a gl_command into the ring; `arrays` are kept until it is done. Raises AgentError."""
+    def submit(self, command: Any, arrays: tuple[Any, ...], ranks: Sequence[int] = ()) -> Handle:
+        """Puts a gl_command into the ring; `arrays` are kept until it is done. `ranks`: the hosts that take part, if
+        they are not all. Raises AgentError."""
         self.check()
         if self.completions is None:
             raise AgentError("this rank is a server: it has nothing to contribute")
-        return self.completions.submit(command, arrays)
+        return self.completions.submit(command, arrays, ranks)
 
     def tell(self, message: messages.Message) -> None:
         """Sends a message that has no answer. Raises AgentError."""
@@ -120,6 +124,15 @@ class Link:
             self._thread.join(_REASON_SECONDS)
         return AgentError(str(self._failure or "the agent of this host is gone"))
 
+    def _lost(self, ranks: Sequence[int]) -> AgentError:
+        """Why an operation of these hosts is lost."""
+        with self._death:
+            # The completion word was faster than the socket.
+            self._death.wait_for(lambda: self._failure or self._dead.keys() & set(ranks), _REASON_SECONDS)
+            found = sorted(self._dead.keys() & set(ranks))
+            why = listed(list(dict.fromkeys(self._dead[rank] for rank in found)))
+        return self._why() if self._failure is not None else PeerLost(f"the operation is lost: {why}", found)
+
     def _read(self) -> None:
         try:
             while True:
@@ -129,6 +142,10 @@ class Link:
                     self._fail(AgentError(message["message"]))
                 elif op == "notice":
                     log.warning("%s", message["message"])
+                elif op == "dead":
+                    with self._death:
+                        self._dead[int(message["rank"])] = str(message["message"])
+                        self._death.notify_all()
                 elif op == "closed":
                     self.farewell.set_result(message)
                 else:
@@ -148,6 +165,7 @@ class Link:
                 return
             self._failure = error
             requests, self._requests = self._requests, {}
+            self._death.notify_all()
             if self.completions is not None:
                 self.completions.fail()
         for waiting in [*requests.values(), self.farewell]:

@@ -115,6 +115,8 @@ def _peer_flow(rank: str, peer: PeerStatus, before: PeerStatus | None, seconds: 
         about += f", silent for {peer.get('heard_seconds', 0.0):.0f} s"
     elif control == "none":
         about += ", not connected"
+    elif control == "dead":
+        about += ", dead"
     return replace(
         _flow(f"rank {rank}", about, counts, seconds),
         pace=peer.get("rate"),
@@ -231,6 +233,8 @@ def job_lines(
             f"  paths, as measured at the join: slices of {job['slice_bytes']} bytes, at least "
             f"{format_rate(conditions['rate'])}, one-way delay up to {conditions['latency'] * 1e6:.0f} us"
         )
+    for why in dict.fromkeys(job.get("dead", {}).values()):
+        yield Line(f"  goes on without: {why}", "warning")
     if late := job.get("late"):
         yield Line(f"  {late}", "warning")
     for straggler in job.get("stragglers", []):

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-from gradlane.control.peers import Peers, Stage
+from gradlane.control.peer import Stage
+from gradlane.control.peers import Peers
 from gradlane.control.probing import Path, Prober, Probes
 from gradlane.errors import AgentError
 from gradlane.job import MAX_PACKET, Job, headers, largest_slice

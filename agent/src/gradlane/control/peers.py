@@ -6,16 +6,17 @@ training waits for: the transport's own messages are datagrams in the top queue 
 """
 
 import asyncio
-import itertools
 import math
 import time
-from collections.abc import Callable, Coroutine
-from enum import IntEnum
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from gradlane.control import handshake
 from gradlane.control.calling import Caller
 from gradlane.control.handshake import Call, Message, Refused
+from gradlane.control.leading import Leading, Service
+from gradlane.control.membership import Membership
+from gradlane.control.peer import Peer, Stage
 from gradlane.control.security import Credentials
 from gradlane.errors import AgentError, listed
 from gradlane.job import Job, Member
@@ -27,43 +28,14 @@ MAX_REASON = 2000  # characters of why a job has failed; JSON may take 6 bytes f
 _TOPICS = ("session", "paths", "agreement")
 
 
-class Stage(IntEnum):
-    """How far a rank has come. All wait for all at each."""
-
-    CONNECTED = 0
-    TOKEN_KNOWN = 1  # it answers probes
-    READY = 2  # its engine takes datagrams
-    LEFT = 3
-    GONE = 4  # it knows that all have left, so it needs no connection any more
-
-
-class Peer:
-    """The connection to one rank. `waiting`: its oldest operation in flight, or None.
-
-    `heard`: the last sign of life; `beats`: how many heartbeats it has sent, one each HEARTBEAT_SECONDS that it runs.
-    """
-
-    def __init__(self, rank: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.rank = rank
-        self.reader = reader
-        self.writer = writer
-        self.heard = time.monotonic()
-        self.beats = 0
-        self.stage = Stage.CONNECTED
-        self.waiting: str | None = None
-
-    def send(self, message: Message) -> None:
-        """Queues one message."""
-        handshake.write(self.writer, message)
-
-
 class Peers:
     """All connections of one job at one rank. `failed` is called once, with the reason, when the job can't go on.
 
-    `answer` answers the questions of other ranks, at rank 0: (rank, question) -> answer. `notice` tells of what may
-    still end well. `waiting` goes to the others with each heartbeat. TCP holds heartbeats back behind whatever is lost,
-    so datagrams are signs of life too: `beat` sends one to a rank, `silence` gives the seconds since one of the
-    transport came from it. `ownership` takes what is told of that topic, which goes on all the time: (rank, content).
+    `service` answers the questions of all ranks, where this one leads. `notice` tells of what may still end well.
+    `dropped` is called with each rank that is dead, and why, in a job that outlives deaths. `waiting` goes to the
+    others with each heartbeat. TCP holds heartbeats back behind whatever is lost, so datagrams are signs of life too:
+    `beat` sends one to a rank, `silence` gives the seconds since one of the transport came from it. `ownership` takes
+    what is told of that topic, which goes on all the time: (rank, content).
     """
 
     def __init__(
@@ -72,8 +44,9 @@ class Peers:
         rank: int,
         credentials: Credentials,
         failed: Callable[[str], None],
-        answer: Callable[[int, Message], Message],
+        service: Service,
         notice: Callable[[str], None],
+        dropped: Callable[[int, str], None],
     ) -> None:
         self.job = job
         self.rank = rank
@@ -83,19 +56,20 @@ class Peers:
         self.beat: Callable[[int], None] | None = None  # until the token is known
         self._caller = Caller(job, rank, credentials)
         self._failed = failed
-        self._answer = answer
         self._notice = notice
+        self._dropped = dropped
         self._peers: dict[int, Peer] = {}
         self._stage = Stage.CONNECTED
         self._others = [member.rank for member in job.members if member.rank != rank]
         self._why: dict[int, str] = {}  # by rank: why it can't be reached
         self._suspected: set[int] = set()  # ranks of which it has been told
         self._told: dict[str, dict[int, Any]] = {}  # by topic and rank
-        self._questions: dict[int, asyncio.Future[Message]] = {}
-        self._numbers = itertools.count()
+        self.leading = Leading(rank, range(len(job.members)), service, self._send)
+        # Of a job that outlives deaths, when all have joined it.
+        self._membership: Membership | None = None
+        self._closed: Callable[[int], None] | None = None
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._lingering: set[asyncio.Task[None]] = set()
         self._closing = False
         self._refusal = ""
 
@@ -109,10 +83,11 @@ class Peers:
             self._spawn(self._call(rank))
         self._spawn(self._beat())
 
-    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
@@ -143,8 +118,10 @@ class Peers:
             else:
                 self.refused(call.address, problem)
             return problem
-        if call.rank in self._peers:
-            self._failed(f"{self.name(call.rank)} is gone: its agent was restarted, and calls again")
+        if why := self.dead.get(call.rank):
+            return f"goes on without rank {call.rank}, which died: {why}"
+        if peer := self._peers.get(call.rank):
+            self._lost(peer, "is gone: its agent was restarted, and calls again")
             raise ConnectionError(f"rank {call.rank} is connected already")
         call.accept(self.job, self.rank)
         self._adopt(call.rank, call.reader, call.writer)
@@ -180,7 +157,7 @@ class Peers:
             return
         self._peers[rank] = peer = Peer(rank, reader, writer)
         peer.send({"stage": self._stage})
-        self._spawn(self._listen(peer))
+        peer.listening = self._spawn(self._listen(peer))
         self._changed.set()
 
     # Agreeing
@@ -228,7 +205,11 @@ class Peers:
     def tell(self, topic: str, content: Any, ranks: list[int] | None = None) -> None:
         """Sends `content` to those ranks (None: to all others), where `told` returns it, or `ownership` takes it."""
         for rank in self._others if ranks is None else ranks:
-            self._peers[rank].send({"topic": topic, "content": content})
+            self._send(rank, {"topic": topic, "content": content})
+
+    def _send(self, rank: int, message: Message) -> None:
+        if rank in self._peers:
+            self._peers[rank].send(message)
 
     async def told(self, topic: str, ranks: list[int], timeout: float) -> list[Any]:
         """What those ranks have sent about the topic. Raises AgentError naming who has not after `timeout` seconds."""
@@ -238,20 +219,8 @@ class Peers:
             raise AgentError(f"after {timeout:g} s these have not sent the {topic}: {missing}")
         return [found[rank] for rank in ranks]
 
-    async def ask(self, question: Message) -> Message:
-        """Rank 0's answer. Raises AgentError if the job fails."""
-        if self.rank == 0:
-            return self._answer(0, question)
-        if self._closing:
-            raise AgentError("the job is over")
-        number = next(self._numbers)
-        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._questions[number] = future
-        self._peers[0].send({"ask": number, "question": question})
-        return await future
-
     async def workers_left(self) -> None:
-        """Returns when every worker has left (for a server, which ends with them)."""
+        """Returns when every worker has left: a server ends with them."""
         workers = len(self.job.workers)
         await self._wait(lambda: all(p.stage >= Stage.LEFT for p in self._peers.values() if p.rank < workers), None)
 
@@ -261,10 +230,7 @@ class Peers:
         """Tells the others why this rank gives up."""
         for peer in self._peers.values():
             peer.send({"failed": reason[:MAX_REASON]})
-        for question in self._questions.values():
-            if not question.done():
-                question.set_exception(AgentError(reason))
-        self._questions.clear()
+        self.leading.fail(reason)
 
     def close(self) -> None:
         """Ends all connections; what was queued is still sent."""
@@ -273,21 +239,15 @@ class Peers:
         for task in self._tasks:
             task.cancel()
         for peer in self._peers.values():
-            if peer.stage == Stage.GONE:
-                peer.writer.close()
-            else:
-                self._lingering.add(
-                    task := asyncio.get_running_loop().create_task(handshake.hang_up(peer.reader, peer.writer))
-                )
-                task.add_done_callback(self._lingering.discard)
+            peer.hang_up()
 
     # While it runs
 
     def state(self, rank: int) -> tuple[str, float | None]:
-        """Of the connection to a rank: "none", "connected" or "silent", and the seconds since it was heard."""
+        """Of the connection to a rank: "none", "connected", "silent" or "dead", and the seconds since it was heard."""
         peer = self._peers.get(rank)
         if peer is None:
-            return "none", None
+            return "dead" if rank in self.dead else "none", None
         age = self._age(peer)
         return "silent" if age > 3 * HEARTBEAT_SECONDS else "connected", age
 
@@ -303,7 +263,7 @@ class Peers:
     def _age(self, peer: Peer) -> float:
         """Seconds since the last sign of life."""
         age = time.monotonic() - peer.heard
-        return age if age < DEAD_SECONDS / 2 else min(age, self.silence(peer.rank))
+        return age if age < DEAD_SECONDS / 2 or age == math.inf else min(age, self.silence(peer.rank))
 
     def waits_for(self, rank: int) -> str | None:
         """The operation that a rank has waited for longest, by its last heartbeat."""
@@ -313,27 +273,40 @@ class Peers:
         """Whether a rank has left the job."""
         return self._peers[rank].stage >= Stage.LEFT
 
-    def _lost(self, peer: Peer, what: str) -> None:
+    def _lost(self, peer: Peer, what: str, certain: bool = True) -> None:
+        why = f"{self.name(peer.rank)} {what}"
         if self._stage == Stage.GONE:
             peer.stage = Stage.GONE
             self._changed.set()
-        elif not self._closing and peer.stage < Stage.LEFT:
-            self._failed(f"{self.name(peer.rank)} {what}")
+        elif self._closing or self._peers.get(peer.rank) is not peer:
+            pass
+        elif self._membership is None:
+            if peer.stage < Stage.LEFT:
+                self._failed(why)
+        elif not certain:
+            peer.heard = -math.inf  # nothing comes from it any more; whether it is dead nobody knows
+        elif peer.stage < Stage.GONE:
+            self._membership.lost(peer.rank, why)
 
     async def _listen(self, peer: Peer) -> None:
         try:
-            while True:
+            while self._peers.get(peer.rank) is peer:
                 message = await handshake.read(peer.reader)
                 peer.heard = time.monotonic()
-                if "failed" in message:
+                if "failed" not in message:
+                    self._handle(peer, message)
+                elif self._membership is not None:
+                    self._membership.lost(peer.rank, str(message["failed"])[:MAX_REASON])
+                else:
                     peer.stage = Stage.GONE
                     self._failed(str(message["failed"]))
                     return
-                self._handle(peer, message)
         except (EOFError, ConnectionError):
             self._lost(peer, "is gone: its agent closed the connection")
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            self._lost(peer, f"is out of reach: {error!r}")
+        except OSError as error:
+            self._lost(peer, f"is out of reach: {error!r}", certain=False)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            self._lost(peer, f"sent what makes no sense: {error!r}")
 
     def _handle(self, peer: Peer, message: Message) -> None:
         if "waiting" in message:
@@ -345,10 +318,14 @@ class Peers:
             self._told.setdefault(message["topic"], {})[peer.rank] = message["content"]
         elif message.get("topic") == "ownership" and self.ownership is not None:
             self.ownership(peer.rank, message["content"])
-        elif "question" in message:
-            peer.send({"answer": message["ask"], "content": self._answer(peer.rank, message["question"])})
-        elif "answer" in message and (question := self._questions.pop(message["answer"], None)) is not None:
-            question.set_result(message["content"])
+        elif message.get("topic") == "closed" and self._closed is not None:
+            self._closed(int(message["content"]))
+        elif "lost" in message or "dead" in message:
+            if self._membership is None:
+                raise ValueError("it says who is dead, in a job that ends with the first")
+            self._membership.hear(peer.rank, message)
+        elif "ask" in message or "answer" in message or "report" in message:
+            self.leading.hear(peer.rank, message)
         self._changed.set()
 
     async def _beat(self) -> None:
@@ -362,21 +339,61 @@ class Peers:
                 for peer in self._peers.values():
                     peer.heard = min(now, peer.heard + absent)
             last = now
-            others = [p for p in self._peers.values() if p.stage < Stage.LEFT]
-            silent = [p for p in others if self._age(p) > DEAD_SECONDS]
-            # Not all others fail at once: who has fallen silent meanwhile is behind the same link or switch.
-            if silent and len(others) > 1 and all(self._age(p) > DEAD_SECONDS / 2 for p in others):
-                self._failed(
-                    f"no agent of the job has answered for {DEAD_SECONDS:g} s: the switch or the link of "
-                    f"{self.name(self.rank)} is down"
-                )
-            elif silent:
-                who = listed([self.name(p.rank) for p in silent])
-                self._failed(f"{who}: no answer for {DEAD_SECONDS:g} s; the host, its agent or the network is down")
+            self._look_for_silent()
             for peer in self._peers.values():
                 peer.send({"waiting": self.waiting})
                 if self.beat is not None:
                     self.beat(peer.rank)
+
+    def _look_for_silent(self) -> None:
+        leaving = Stage.LEFT if self._membership is None else Stage.GONE
+        ages = {p.rank: self._age(p) for p in self._peers.values() if p.stage < leaving}
+        silent = [rank for rank, age in ages.items() if age > DEAD_SECONDS]
+        if not silent:
+            return
+        # Not all others fail at once: who has fallen silent meanwhile is behind the same link or switch.
+        quiet = [rank for rank, age in ages.items() if age > DEAD_SECONDS / 2]
+        who = listed(list(map(self.name, silent)))
+        why = f"{who}: no answer for {DEAD_SECONDS:g} s; the host, its agent or the network is down"
+        if len(ages) > 1 and len(quiet) == len(ages):
+            self._failed(
+                f"no agent of the job has answered for {DEAD_SECONDS:g} s: the switch or the link of "
+                f"{self.name(self.rank)} is down"
+            )
+        elif self._membership is None:
+            self._failed(why)
+        else:
+            doubtful = [rank for rank, age in ages.items() if age > 3 * HEARTBEAT_SECONDS]
+            self._membership.silent(silent, quiet, doubtful, why)
+
+    # Deaths that the job outlives
+
+    @property
+    def dead(self) -> dict[int, str]:
+        """The ranks that have died in a job that outlives it, and why."""
+        return {} if self._membership is None else self._membership.dead
+
+    def outlive(self, closed: Callable[[int], None]) -> None:
+        """From now on, when all have joined, ranks may die, and the others go on. `closed` takes the numbers of groups
+        that a dead rank is in, as others know first."""
+        ranks = [self.rank, *self._peers]
+        self._closed = closed
+        self._membership = Membership(self.rank, ranks, self._send, self._drop, self._failed)
+
+    def expel(self, ranks: Iterable[int], why: str) -> None:
+        """The others go on without ranks that live, but keep them waiting."""
+        for rank in ranks:
+            if self._membership is not None:
+                self._membership.lost(rank, why)
+
+    def _drop(self, rank: int, why: str) -> None:
+        peer = self._peers.pop(rank, None)
+        self._others.remove(rank)
+        if peer is not None and not self._closing:
+            peer.hang_up()
+        self._dropped(rank, why)
+        self.leading.drop(rank)
+        self._changed.set()
 
 
 def _never_heard(_: int) -> float:

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What operators see of a job's peers and layer classes: parts of its status."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from gradlane.control.peers import Peers
 from gradlane.datapath.engine import Engine
 from gradlane.ipc.status import ClassStatus, PeerStatus
-from gradlane.job import Job
+from gradlane.job import Job, costs
+from gradlane.job.agreement import Agreement
 from gradlane.job.loss import Loss
+
+_TYPICAL_SIZES = {"64 KiB": 64 << 10, "1 MiB": 1 << 20, "16 MiB": 16 << 20, "64 MiB": 64 << 20}
 
 
 def flow(engine: Engine, rank: int) -> dict[str, Any]:
@@ -47,3 +51,23 @@ def classes(loss: Loss, engine: Engine) -> list[ClassStatus]:
         for index, row in enumerate(loss.classes)
     ]
     return [*found, {"push": loss.push, "pull": loss.pull, "counts": engine.class_counts(len(found))}]
+
+
+def algorithms(job: Job, agreement: Agreement) -> Iterator[str]:
+    """Which algorithm all-reduces have, and why."""
+    forced = job.transport.collective
+    if forced != "auto":
+        yield f"all-reduces are {forced}, as the job file says"
+        return
+    for size, nbytes in _TYPICAL_SIZES.items():
+        choice = costs.choose(
+            nbytes,
+            len(job.workers),
+            agreement.conditions,
+            processes=job.processes,
+            servers=len(job.servers),
+            tolerance=job.loss.push,
+            uneven=job.transport.ownership != "even" and not job.changes_algorithm,
+            late=job.loss.late is not None,
+        )
+        yield f"all-reduce of {size}: {choice.reason}"

@@ -12,9 +12,11 @@ from typing import Any, Protocol
 
 from gradlane.control import joining
 from gradlane.control.listener import Listener
-from gradlane.control.peers import Peers, Stage
+from gradlane.control.peer import Stage
+from gradlane.control.peers import Peers
 from gradlane.control.probing import Prober
 from gradlane.daemon import job_status, liveness
+from gradlane.daemon.arbiter import Arbiter
 from gradlane.daemon.left_out import LeftOut
 from gradlane.daemon.ownership import Ownership
 from gradlane.datapath.engine import Engine
@@ -23,7 +25,7 @@ from gradlane.datapath.transport import Transport
 from gradlane.errors import AgentError, listed
 from gradlane.ipc.messages import Message
 from gradlane.ipc.status import JobStatus
-from gradlane.job import Job, costs
+from gradlane.job import Job
 from gradlane.job.agreement import Agreement
 from gradlane.toml_file import Address
 from gradlane.units import format_rate
@@ -31,7 +33,6 @@ from gradlane.units import format_rate
 log = logging.getLogger("gradlane")
 
 LEAVE_SECONDS = 5.0
-_TYPICAL_SIZES = {"64 KiB": 64 << 10, "1 MiB": 1 << 20, "16 MiB": 16 << 20, "64 MiB": 64 << 20}
 
 
 class Client(Protocol):
@@ -63,7 +64,10 @@ class LocalJob:
         self.rank = rank
         self.failure = ""
         self.over = asyncio.Event()
-        self.peers = Peers(job, rank, services.listener.credentials, self.fail, self._answer, self._notice)
+        self._arbiter = Arbiter(job)
+        self.peers = Peers(
+            job, rank, services.listener.credentials, self.fail, self._arbiter, self._notice, self._dropped
+        )
         self._services = services
         self._ended = ended
         self._clients: dict[int, Client] = {}  # by process
@@ -79,6 +83,7 @@ class LocalJob:
         self._stopped = liveness.Stopped()
         self._progress = liveness.Progress()
         self._late = ""  # who is, as it has been reported
+        self._missing: tuple[dict[str, list[int]], float] = {}, 0.0  # of meetings, since when
         self._since = time.time()
         self._last: dict[str, Any] = {"flows": {}}  # the statistics, when it is over
         services.listener.add(job.id, self.peers)
@@ -148,12 +153,14 @@ class LocalJob:
         self._engine = Engine(services.transport, self.job, self.rank, agreement, services.memory)
         self.peers.silence = self._engine.silence
         self._exchange = exchange = Exchange(
-            self.job, self.rank, self._engine, agreement, self.fail, self.peers.ask, services.shared
+            self.job, self.rank, self._engine, agreement, self.fail, self.peers.leading.ask, services.shared
         )
         self._ownership = Ownership(self.job, self.rank, self._engine, exchange, self.peers, agreement.conditions)
         self.peers.ownership = self._ownership.hear
         self._left_out = LeftOut(self.job, self.rank, self._engine)
         await self.peers.reach(Stage.READY, patience)
+        if self.job.survives:
+            self.peers.outlive(exchange.close_group)
         for process, client in self._clients.items():
             if self.over.is_set():
                 return  # the one before was gone already
@@ -166,7 +173,8 @@ class LocalJob:
             *(agreement.slice_bytes, format_rate(agreement.conditions.rate), agreement.conditions.latency * 1e6),
             extra=self._context(),
         )
-        self._tell_algorithms(agreement)
+        for line in job_status.algorithms(self.job, agreement):
+            log.info("%s: %s", self.name, line, extra=self._context())
         if not self.over.is_set():
             self._spawn(self._watch())
 
@@ -196,24 +204,6 @@ class LocalJob:
         for client in self._clients.values():
             client.tell({"op": "notice", "message": text})
 
-    def _tell_algorithms(self, agreement: Agreement) -> None:
-        forced = self.job.transport.collective
-        if forced != "auto":
-            log.info("%s: all-reduces are %s, as the job file says", self.name, forced, extra=self._context())
-            return
-        for size, nbytes in _TYPICAL_SIZES.items():
-            choice = costs.choose(
-                nbytes,
-                len(self.job.workers),
-                agreement.conditions,
-                processes=self.job.processes,
-                servers=len(self.job.servers),
-                tolerance=self.job.loss.push,
-                uneven=self.job.transport.ownership != "even" and not self.job.changes_algorithm,
-                late=self.job.loss.late is not None,
-            )
-            log.info("%s: all-reduce of %s: %s", self.name, size, choice.reason, extra=self._context())
-
     def _context(self) -> dict[str, Any]:
         return {"job": self.job.name, "rank": self.rank}
 
@@ -231,10 +221,14 @@ class LocalJob:
             raise ValueError(f"{message['op']!r} before the job has been joined")
         return self._exchange.handle(process, message)
 
-    def _answer(self, rank: int, question: Message) -> Message:
-        if self._exchange is None:
-            raise ValueError(f"rank {rank} asks {question!r} before the job has been joined")
-        return self._exchange.assign(rank, question)
+    def _dropped(self, rank: int, why: str) -> None:
+        """The job goes on without a rank. Processes hear of it before what they have in flight with it is lost."""
+        log.warning("%s goes on without rank %d: %s", self.name, rank, why, extra=self._context())
+        for client in self._clients.values():
+            client.tell({"op": "dead", "rank": rank, "message": why})
+        if self._exchange is not None and not self.over.is_set():
+            for number, hosts in self._exchange.drop(rank).items():
+                self.peers.tell("closed", number, [host for host in hosts if host not in (rank, self.rank)])
 
     # The end
 
@@ -312,6 +306,7 @@ class LocalJob:
                 )
                 return
             self._check_progress(now)
+            self._check_meetings(now)
             if self._ownership is not None and not self.over.is_set():
                 self._ownership.look(now)
             if self._left_out is not None and not self.over.is_set():
@@ -326,7 +321,7 @@ class LocalJob:
         idle = self._progress.idle((self.peers.waiting, counts["datagrams_received"]), now)
         found = None
         if waiting is not None and not self._exchange.held:  # what is held waits for no worker
-            workers = [rank for rank in waiting.workers if rank != self.rank]
+            workers = [rank for rank in waiting.workers if rank != self.rank and rank not in self.peers.dead]
             waits_for = {rank: self.peers.waits_for(rank) for rank in workers}
             left = [rank for rank in workers if self.peers.has_left(rank)]
             found = liveness.stall(waiting, idle, waits_for, self.job.patience, left)
@@ -336,10 +331,25 @@ class LocalJob:
         who = [self.peers.name(rank) for rank in found.ranks]
         who += [f"process {process} of {self.peers.name(self.rank)}" for process in waiting.processes]
         text = f"{waiting.what} has made no progress for {idle:.0f} s: {listed(who)} {found.how}"
-        if found.over:
+        if found.over and self.job.survives:
+            self.peers.expel(found.ranks, text)
+        elif found.over:
             self.fail(f"{text} (counts of {self.peers.name(self.rank)}: {json.dumps(counts)})")
         elif not self._late:
             self._notice(text)
+
+    def _check_meetings(self, now: float) -> None:
+        """Of a job that outlives deaths, where this rank leads: nobody waits for ever for who does not average."""
+        missing = self._arbiter.missing()
+        if missing != self._missing[0]:
+            self._missing = missing, now
+        waited = now - self._missing[1]
+        for name, ranks in missing.items():
+            left = [rank for rank in ranks if rank != self.rank and self.peers.has_left(rank)]
+            who = ranks if waited >= self.job.patience else left if waited >= liveness.SILENT_SECONDS else []
+            if who:
+                names = listed([self.peers.name(rank) for rank in who])
+                self.peers.expel(who, f"all have averaged {name!r} for {waited:.0f} s but {names}")
 
     def statistics(self) -> dict[str, Any]:
         """Cumulative counts of the transport, with the state of the flow to every rank."""
@@ -372,6 +382,8 @@ class LocalJob:
             if self._left_out is not None:
                 status["left_out"] = self._left_out.status()
             status["memory"] = {"used": counts["memory_used"], "limit": self._services.memory}
+        if self.peers.dead:
+            status["dead"] = {str(rank): why for rank, why in self.peers.dead.items()}
         if self._late:
             status["late"] = self._late
         if self._ownership is not None:

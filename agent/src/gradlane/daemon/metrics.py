@@ -246,9 +246,14 @@ def _connected(peer: PeerStatus) -> float | None:
     return float(peer["control"] == "connected") if "control" in peer else None
 
 
+def _dead(peer: PeerStatus) -> float | None:
+    return float(peer["control"] == "dead") if "control" in peer else None
+
+
 _PEER_GAUGES: tuple[tuple[str, str, Callable[[PeerStatus], float | None]], ...] = (
     ("pacing_rate_bytes_per_second", "Rate of what is sent to the peer", _pacing),
     ("round_trip_seconds", "Smoothed round-trip time", _round_trip),
+    ("dead", "1 if the job goes on without the peer", _dead),
     ("connected", "1 if the peer's agent is heard over the control connection", _connected),
 )
 

@@ -19,7 +19,7 @@ from gradlane.datapath.tensors import Tensors
 from gradlane.errors import AgentError
 from gradlane.ipc import memory
 from gradlane.ipc.messages import Message
-from gradlane.job import Job, names
+from gradlane.job import Job
 from gradlane.job.agreement import Agreement
 from gradlane.job.plans import Plan
 
@@ -68,12 +68,11 @@ class Exchange:
         ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]],
         shared: int,
     ) -> None:
-        """`failed` ends the job; `ask` brings a question to `assign` of rank 0; `shared`: bytes that the processes may
+        """`failed` ends the job; `ask` brings a question to the rank that leads; `shared`: bytes that the processes may
         have in common with the agent. Raises AgentError."""
         self._job = job
         self._rank = rank
         self._engine = engine
-        self._names = names.Names()
         self._processes: dict[int, _Process] = {}
         self._notify = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         adaptive = job.loss.adaptive
@@ -132,6 +131,8 @@ class Exchange:
             "tensor": self._tensor,
             "group": self._group,
             "residual": self._residual,
+            "next": self._lead,
+            "meet": self._lead,
         }
         op = message["op"]
         if process not in self._processes:
@@ -148,9 +149,22 @@ class Exchange:
             self._reply(process, message, {})
         return None
 
-    def assign(self, rank: int, question: dict[str, Any]) -> dict[str, Any]:
-        """At rank 0: the answer to another rank's question, see Names.assign."""
-        return self._names.assign(self._site.name(rank), question)
+    def drop(self, rank: int) -> dict[int, list[int]]:
+        """A host is dead: what its groups have in flight is lost, and all that is called of them later.
+
+        Returns these groups' numbers, with their hosts: these should be told, see `close_group`.
+        """
+        with self._engine.locked():
+            lib.gl_exchange_drop(self._pointer, rank)
+        first = int(lib.GL_FIRST_GROUP)
+        return {number - first: hosts for number, hosts in self._site.hosts.items() if rank in hosts}
+
+    def close_group(self, number: int) -> None:
+        """A group of which a host is dead, as others know, has perhaps not been called here: nothing comes of it."""
+        if not 0 <= number < lib.GL_MAX_GROUPS:
+            raise ValueError(f"there is no group {number}")
+        with self._engine.locked():
+            lib.gl_exchange_close(self._pointer, number)
 
     def set_plan(self, first: int, plan: Plan) -> bool:
         """From that step on tensors are reduced so. False if such a step has begun."""
@@ -294,6 +308,12 @@ class Exchange:
 
     async def _group(self, process: int, message: Message) -> None:
         self._reply(process, message, await self._groups.join(process, message))
+
+    async def _lead(self, process: int, message: Message) -> None:
+        """What the rank that leads the job knows."""
+        question = {name: value for name, value in message.items() if name not in ("op", "request")}
+        answer = await self._site.ask({"kind": message["op"], **question})
+        self._reply(process, message, answer)
 
     async def _residual(self, process: int, message: Message) -> None:
         descriptor = await self._tensors.residual(process, message["name"])

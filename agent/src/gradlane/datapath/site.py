@@ -23,9 +23,9 @@ BY_PLAN = 0  # a partition's algorithm: that of the plan of its step
 class Site:
     """A job at one of its hosts. `exchange`: the gl_exchange, for calls while the engine is `locked`.
 
-    `failed` ends the job; `ask` brings a question to rank 0. `shared`: bytes that `create` may make, of which `taken`
-    are in use. `numbers`: what numbers on the wire stand for, in errors; `hosts`: who takes part in those that not all
-    do. `tasks` are cancelled when the job ends.
+    `failed` ends the job; `ask` brings a question to the rank that leads. `shared`: bytes that `create` may make, of
+    which `taken` are in use. `numbers`: what numbers on the wire stand for, in errors; `hosts`: who takes part in those
+    that not all do. `tasks` are cancelled when the job ends.
     """
 
     job: Job

@@ -48,6 +48,11 @@ class Tensors:
         """What a process is answered, and a descriptor of the tensor's memory. Raises ValueError, AgentError."""
         name, dtype, op = message["name"], message["dtype"], message["reduction"]
         count, exact = message["elements"], message["exact"]
+        if self._site.job.survives:
+            raise ValueError(
+                f"tensor {name!r} is reduced by all ranks, and this job goes on without those that die (job.deaths = "
+                '"survive"): use exact collectives'
+            )
         spans = [(start, layer) for start, layer in message["layers"]]
         if not 1 <= count <= MAX_BYTES // elements.bytes_of(dtype):
             raise ValueError(f"tensor {name!r} of {count} elements: 1 to {MAX_BYTES} bytes")

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The messages between a training process and its host's agent: JSON on a Unix SEQPACKET socket.
 
-Client to agent: REQUESTS. Agent to client: joined, statistics, notice, closed, error; answer, to a message with the
-same "request". Every message is an object with the key "op". What a step of training waits for goes through shared
-memory, not here. Descriptors come from the agent alone: whoever reads another's file may wait for it for ever.
+Client to agent: REQUESTS. Agent to client: joined, statistics, notice, dead, closed, error; answer, to a message with
+the same "request". Every message is an object with the key "op". What every step of training waits for goes through
+shared memory, but for the next group of Ripples. Descriptors come from the agent alone: whoever reads another's file
+may wait for it for ever.
 """
 
 import json
@@ -33,6 +34,8 @@ REQUESTS: dict[str, dict[str, json_object.Shape]] = {
     "residual": {"name": str},
     "load": {"name": str, "region": int},
     "group": {"ranks": [int], "label": str, "pair": bool},
+    "next": {"name": str, "members": int, "slack": int, "step": int, "pause": bool},
+    "meet": {"name": str, "number": int, "agreed": bool},
 }
 # Characters of a text; lines are the job file's alone, as the others stand in logs.
 _LONGEST = {"job": 131_072, "file": 4096, "name": 256, "label": 256}

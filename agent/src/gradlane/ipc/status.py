@@ -118,13 +118,14 @@ class _Job(TypedDict):
 class JobStatus(_Job, total=False):
     """A job at this host. `since`: Unix time; `in_flight`: collectives that are not complete.
 
-    `late`: who holds it up, if anybody does. `conditions`: the paths' `rate` (bit/s) and `latency` (one-way delay, s),
-    measured when the job was joined.
+    `late`: who holds it up, if anybody does. `dead`: ranks without which the job goes on, and why.
+    `conditions`: the paths' `rate` (bit/s) and `latency` (one-way delay, s), measured when the job was joined.
     """
 
     step: int
     in_flight: int
     late: str
+    dead: dict[str, str]
     slice_bytes: int
     conditions: dict[str, float]
     memory: MemoryStatus

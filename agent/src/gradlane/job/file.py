@@ -32,6 +32,7 @@ MAX_PROCESSES = 64  # GL_MAX_PROCESSES of core/exchange/exchange.h
 MAX_RANKS = 256  # GL_MAX_RANKS of core/job/config.h
 MAX_STRAGGLAR = 64  # GL_STRAGGLAR_MOST of core/plan/schedule.h
 MAX_SHARE = 10_000
+DEATHS = ("end", "survive")
 DEFAULT_PATIENCE = 60  # s
 MIN_PATIENCE, MAX_PATIENCE = 10, 86_400
 WIRE_TYPES = ("float32", "float16", "bfloat16")
@@ -109,7 +110,7 @@ class Job:
 
     `key` is the secret that the agents' control connections are authenticated with; b"": by certificates alone.
     `patience`: seconds that the job waits for a worker that is late, to join it or in an operation.
-    `sync`: the scheme of `gradlane.sync`, if the job has one.
+    `survives`: whether the job goes on without a rank that dies. `sync`: the scheme of `gradlane.sync`, if it has one.
     `text` is what the job was parsed from.
     """
 
@@ -125,6 +126,7 @@ class Job:
     policy: Policy
     slots: Slots
     sync: Sync | None
+    survives: bool
     text: str = field(repr=False, compare=False)
 
     @property
@@ -158,7 +160,7 @@ class Job:
     def digest(self) -> str:
         """Of what the agents of a job must agree on, whatever their files look like."""
         shared: list[object] = [self.name, self.id, self.patience, self.members]
-        shared += [self.transport, self.loss, self.slots, self.sync]
+        shared += [self.transport, self.loss, self.slots, self.sync, self.survives]
         if self.transport.tagging == "host":
             shared.append(self.policy)  # otherwise it is the controller's alone, and may change
         return hashlib.sha256(repr(shared).encode()).hexdigest()
@@ -213,8 +215,10 @@ def parse(text: str, file_name: str) -> Job:
         policy=policy.parse(root.table("policy")),
         slots=_slots(root.table("slots")),
         sync=sync.parse(root.table("sync")) if root.has("sync") else None,
+        survives=head.choice("deaths", DEATHS, "end") == "survive",
         text=text,
     )
+    _check_survival(head, job)
     head.finish()
     root.finish()
     return job
@@ -307,6 +311,20 @@ def _check_together(root: Table, members: Sequence[Member], workers: int) -> Non
         other = by_address.setdefault(member.address, member.rank)
         if other != member.rank:
             raise root.error("", f"ranks {other} and {member.rank} both have address {member.address}; one each")
+
+
+def _check_survival(head: Table, job: Job) -> None:
+    """Only a scheme that forms its groups on the way can do without a rank."""
+    if not job.survives:
+        return
+    for wrong, what in (
+        (job.sync is None or job.sync.scheme not in sync.SURVIVING, f"sync.scheme = {' or '.join(sync.SURVIVING)}"),
+        (bool(job.servers), "no servers"),
+        (job.processes > 1, "one process on each host (worker.processes)"),
+        (job.transport.ownership == "adaptive", 'no transport.ownership = "adaptive"'),
+    ):
+        if wrong:
+            raise head.error("deaths", f'is "survive", which goes with {what}')
 
 
 def _transport(table: Table, workers: Sequence[Member], servers: Sequence[Member]) -> Transport:

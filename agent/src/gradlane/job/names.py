@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the ranks of a job agree on the numbers of tensors and groups: rank 0's agent assigns them, by name.
+"""How the ranks of a job agree on the numbers of tensors and groups: the agent that leads assigns them, by name.
 
 So names may come up in any order, at any rank, and no two of them share a number.
 """
@@ -13,7 +13,7 @@ LIMITS = {"tensor": int(lib.GL_MAX_TENSORS), "group": int(lib.GL_MAX_GROUPS)}
 
 
 class Names:
-    """What has been named in a job, at rank 0."""
+    """What has been named in a job, at the rank that leads."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], tuple[int, Any, str]] = {}
@@ -43,6 +43,14 @@ class Names:
                 f"{_describe(first)}; do they train the same model with the same bucket size?"
             }
         return {"id": number}
+
+    def restore(self, who: str, question: Mapping[str, Any], number: int) -> None:
+        """At another rank, which goes on in the place of the first: `who` was answered so."""
+        kind, name = str(question["kind"]), str(question["name"])
+        if not 0 <= number < LIMITS[kind]:
+            raise ValueError(f"{who} has {number} as the number of {kind} {name[:60]!r}")
+        self._known[kind, name] = number, question["shape"], who
+        self._counts[kind] = max(self._counts[kind], number + 1)
 
 
 def _describe(shape: Any) -> str:

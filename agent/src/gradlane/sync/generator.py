@@ -3,12 +3,31 @@
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from gradlane.sync.pace import Paces
 from gradlane.sync.schedule import Places
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The next group of a worker, itself alone if it gets none, and the number of the last group that it has got; in
+    the order of their numbers groups were decided."""
+
+    number: int
+    group: Places
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a worker knows: at which step it asked last, whether it takes no more, and the last group that it got."""
+
+    step: int
+    paused: bool
+    last: Decision
 
 
 class Generator:
@@ -19,18 +38,21 @@ class Generator:
     """
 
     def __init__(self, size: int, members: int, slack: int, clock: Callable[[], float] = time.monotonic) -> None:
-        """`size`: of the job, `members`: of a group. Who will not ask soon (Paces), or is more than `slack` steps behind
-        the worker that asks, is left out: it comes into a group when it asks itself, and so keeps nobody waiting."""
+        """`size`: of the job, `members`: of a group. Who will not ask soon (Paces), or is more than `slack` steps
+        behind the worker that asks, is left out: it comes into a group when it asks itself, and so keeps nobody
+        waiting."""
         self._members = members
         self._slack = slack
-        self._buffers: list[deque[Places]] = [deque() for _ in range(size)]
+        self._buffers: list[deque[Decision]] = [deque() for _ in range(size)]
         self._steps = [0] * size
         self._paused = [False] * size
+        self._taken = [0] * size
+        self._decided = 0
         self._paces = Paces(size)
         self._clock = clock
         self._random = np.random.default_rng(size)
 
-    def ask(self, worker: int, step: int) -> Places:
+    def ask(self, worker: int, step: int) -> Decision:
         """The group of a worker that has done its local step number `step`; itself alone if nobody is there."""
         self._paused[worker] = False
         self._steps[worker] = step
@@ -38,19 +60,50 @@ class Generator:
         self._paces.asked(worker, now)
         if not self._buffers[worker]:
             self._divide(worker, now)
-        return self._take(worker, now)
+        decision = self._take(worker)
+        self._paces.came(worker, decision.group, now)
+        return decision
 
-    def pause(self, worker: int) -> Places | None:
-        """The next group that has been decided for a worker that takes no steps; None: it gets no others until it asks
-        again."""
+    def pause(self, worker: int) -> Decision:
+        """The next group that has been decided for a worker that takes no steps; itself alone: it gets no others until
+        it asks again."""
         self._paused[worker] = True
         self._paces.left(worker)
-        return self._take(worker, self._clock()) if self._buffers[worker] else None
+        decision = self._take(worker)
+        if len(decision.group) > 1:
+            self._paces.came(worker, decision.group, self._clock())
+        return decision
 
-    def _take(self, worker: int, now: float) -> Places:
-        group = self._buffers[worker].popleft()
-        self._paces.came(worker, group, now)
-        return group
+    def drop(self, worker: int) -> None:
+        """A worker is dead: it comes into no group, and what was decided with it and not yet taken is taken back. Who
+        has taken it already waits in vain, and must be told by others."""
+        self._paused[worker] = True
+        self._paces.died(worker)
+        for k, buffer in enumerate(self._buffers):
+            kept = () if k == worker else (decision for decision in buffer if worker not in decision.group)
+            self._buffers[k] = deque(kept)
+
+    def restore(self, known: Mapping[int, Known]) -> None:
+        """A new one goes on where another one ended. `known`: by worker that lives; the others are `drop`ped before.
+
+        A group that some members have got comes into the buffers of the others, which may be waited for. What nobody
+        got is as if it had not been decided.
+        """
+        for worker, it in known.items():
+            self._steps[worker], self._paused[worker], self._taken[worker] = it.step, it.paused, it.last.number
+        self._decided = max((it.last.number for it in known.values()), default=0)
+        for last in sorted({it.last for it in known.values()}, key=lambda it: it.number):
+            if all(worker in known for worker in last.group):
+                for worker in last.group:
+                    if known[worker].last.number < last.number:
+                        self._buffers[worker].append(last)
+
+    def _take(self, worker: int) -> Decision:
+        if not self._buffers[worker]:
+            return Decision(self._taken[worker], (worker,))
+        decision = self._buffers[worker].popleft()
+        self._taken[worker] = decision.number
+        return decision
 
     def _divide(self, asking: int, now: float) -> None:
         least = self._steps[asking] - self._slack
@@ -66,6 +119,7 @@ class Generator:
         order = [asking, *(free[k] for k in self._random.permutation(len(free)).tolist())]
         for start in range(0, len(order), self._members):
             group = tuple(sorted(order[start : start + self._members]))
-            if len(group) > 1 or asking in group:
+            if len(group) > 1:
+                self._decided += 1
                 for worker in group:
-                    self._buffers[worker].append(group)
+                    self._buffers[worker].append(Decision(self._decided, group))

@@ -33,6 +33,12 @@ class Paces:
         """What a worker does now is no computation."""
         self._groups[worker], self._began[worker] = None, None
 
+    def died(self, worker: int) -> None:
+        """Who waits for that worker waits no longer."""
+        for k, group in enumerate(self._groups):
+            if group is not None and worker in group:
+                self.left(k)
+
     def came(self, worker: int, group: Places, now: float) -> None:
         """A worker was told its group, and waits in it for the others. All come to equal groups in the same order."""
         self._groups[worker] = group

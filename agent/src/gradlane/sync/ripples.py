@@ -11,15 +11,17 @@ from gradlane.sync.scheme import Scheme
 
 @dataclass(frozen=True)
 class Ripples(Scheme):
-    """After each local step a worker averages its parameters with a group that a generator at rank 0 has decided on.
+    """After each local step a worker averages its parameters with a group that a generator has decided on, at the agent
+    that leads the job.
 
     Workers may take different numbers of steps. Who is more than `slack` steps behind is not waited for.
 
     Volume: in each step a worker sends and receives 2(g - 1)/g times its parameters in a group of g, at most `members`,
-    and two messages of a few bytes from and to rank 0. It waits for g - 1 others.
+    and a question and an answer of a few bytes between its agent and the leader's. It waits for g - 1 others.
     """
 
     lockstep: ClassVar[bool] = False
+    survives: ClassVar[bool] = True
     members: int = 3
     slack: int = 2
     delay: int = 0

@@ -25,6 +25,7 @@ class Scheme(ABC):
     """
 
     lockstep: ClassVar[bool] = True  # all workers take equally many steps
+    survives: ClassVar[bool] = False  # it can go on without a worker that is dead
 
     @property
     def behind(self) -> int:

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from gradlane.client.communicator import Communicator
+from gradlane.client.connection import Group
 from gradlane.client.handle import Handle
+from gradlane.errors import PeerLost
 from gradlane.sync.block import Array, Block
 from gradlane.sync.scheme import Exchange, Scheme
 from gradlane.sync.schemes import scheme_of
@@ -90,7 +92,10 @@ class Synchroniser:
         """Those whose results are mixed in before that step."""
         while self._due and self._due[0].step <= step:
             due = self._due.pop(0)
-            due.handle.wait()
+            try:
+                due.handle.wait()
+            except PeerLost:
+                continue  # the arrays keep what this worker has
             due.block.finish(None if due.sent is None else self._flat(due.block) - due.sent)
             self._take(due.block)
 
@@ -98,12 +103,15 @@ class Synchroniser:
         """Gives all processes the exact mean of their parameters: for one checkpoint, an evaluation, or the end. All
         call it. Raises AgentError."""
         self._pause()
-        for block in self._parts:
-            self._fill(block)
-        for handle in [block.average(self._worker.everyone()) for block in self._parts]:
-            handle.wait()
+        self._worker.together(self._average)
         for block in self._parts:
             self._take(block)
+
+    def _average(self, group: Group) -> None:
+        for block in self._parts:
+            self._fill(block)
+        for handle in [block.average(group) for block in self._parts]:
+            handle.wait()
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint needs beside the arrays: the step, and arrays of the scheme's own. It settles, so save the

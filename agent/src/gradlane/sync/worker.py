@@ -2,12 +2,15 @@
 """A worker's part in a scheme: at which step it is, and with whom it exchanges."""
 
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from gradlane.client.connection import Connection, Group
 from gradlane.client.gradient import Layers
+from gradlane.errors import PeerLost
 from gradlane.sync.block import Block, State
 from gradlane.sync.scheme import Exchange, Scheme
 
@@ -16,13 +19,18 @@ class Worker:
     """Not thread-safe. All processes of a job make the same ones with the same blocks, in the same order."""
 
     def __init__(self, connection: Connection, scheme: Scheme, name: str = "sync") -> None:
-        """`name`: another one for each model of a job. Raises AgentError."""
+        """`name`: another one for each model of a job. Raises ValueError if the scheme can't be followed in this job;
+        AgentError."""
+        if connection.job.survives and not scheme.survives:
+            raise ValueError(f'{scheme} can\'t go on without a worker that is dead, as job.deaths = "survive" wants it')
         self.scheme = scheme
         self.step = 0
         self._connection = connection
         self._name = name
         self._blocks: list[Block] = []
         self._agreed = False
+        self._living = tuple(range(len(connection.job.workers)))  # as all that live know since the last meeting
+        self._meetings = 0
         self._plan = scheme.plan(connection, name)
 
     def block(self, count: int, dtype: str, layers: Layers = 0, plain: bool = False) -> Block:
@@ -59,9 +67,21 @@ class Worker:
         may wait for this worker in vain until it goes on with `next`. Raises AgentError."""
         return self._plan.pause(self._blocks)
 
-    def everyone(self) -> Group:
-        """All processes of the job, for `Block.average`."""
-        return self._plan.everyone()
+    def together(self, attempt: Callable[[Group], None]) -> None:
+        """What all processes of the job do with one another. Where ranks may die, it has been done once it went well at
+        all that live; they try again without who is dead. Raises AgentError."""
+        if not self._connection.job.survives:
+            attempt(self._plan.everyone())
+            return
+        agreed = False
+        while not agreed:
+            try:
+                attempt(self._plan.group(self._living))
+                well = True
+            except PeerLost:
+                well = False
+            self._meetings += 1
+            agreed, self._living = self._connection.meet(self._name, self._meetings, well)
 
     def state_dict(self) -> dict[str, Any]:
         """The step, and for each type of values what the scheme keeps beside all blocks of it, one after the other.
@@ -112,11 +132,17 @@ class Worker:
         sizes = [(block.values.size, block.dtype) for block in self._blocks]
         step = self.step if self.scheme.lockstep else 0
         mine = [zlib.crc32(repr(self.scheme).encode()), zlib.crc32(repr(sizes).encode()), step]
-        source = self._connection.empty(len(mine), "int64")
-        target = self._connection.empty((self._connection.world_size, len(mine)), "int64")
-        source[:] = mine
-        self._connection.collective("all_gather", source, target, group=self.everyone()).wait()
-        for kind, column in zip(("schemes", "models", "steps"), target.T, strict=True):
+        found: list[npt.NDArray[np.int64]] = []
+
+        def gather(group: Group) -> None:
+            source = self._connection.empty(len(mine), "int64")
+            target = self._connection.empty((len(group.ranks), len(mine)), "int64")
+            source[:] = mine
+            self._connection.collective("all_gather", source, target, group=group).wait()
+            found[:] = [target]
+
+        self.together(gather)
+        for kind, column in zip(("schemes", "models", "steps"), found[0].T, strict=True):
             others = np.flatnonzero(column != column[0]).tolist()
             if others:
                 raise ValueError(

@@ -7,6 +7,7 @@ import torch
 
 from gradlane.client.connection import Group
 from gradlane.client.handle import Handle
+from gradlane.errors import PeerLost
 from gradlane.sync.block import Block
 from gradlane.torch.shared import as_tensor
 from gradlane.torch.staging import Operation, Staging
@@ -61,15 +62,18 @@ class Parcel:
         """Waits for what is due, and gives it to the tensors. Raises AgentError."""
         due, self.due = self.due, None
         if due is not None:
-            due.wait()
             sent, self._sent = self._sent, None
+            try:
+                due.wait()
+            except PeerLost:
+                return  # the tensors keep what this worker has
             self.block.finish(None if sent is None else (self._flat() - sent).numpy())
-            self._deliver()
+            self.deliver()
 
     def average(self, group: Group) -> None:
-        """Makes the tensors the group's mean, whatever the scheme. Raises AgentError."""
+        """Makes the tensors' mean in the group, whatever the scheme, which is then there to `deliver`. Raises
+        AgentError."""
         self._run(lambda: self.block.average(group)).wait()
-        self._deliver()
 
     def _run(self, start: Callable[[], Handle]) -> Operation:
         if self._staging is not None:
@@ -81,7 +85,8 @@ class Parcel:
     def _flat(self) -> torch.Tensor:
         return torch.cat([tensor.flatten().to(self._memory) for tensor, _ in self._pieces()])
 
-    def _deliver(self) -> None:
+    def deliver(self) -> None:
+        """Gives the tensors what has come."""
         for tensor, part in self._pieces():
             tensor.copy_(part)
 

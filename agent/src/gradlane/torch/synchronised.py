@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from gradlane.client.connection import Group
 from gradlane.sync.block import Block
 from gradlane.sync.scheme import Exchange, Scheme
 from gradlane.sync.schemes import scheme_of
@@ -118,8 +119,13 @@ class SynchronisedOptimizer(WrappedOptimizer):
         at the end. All workers call it. Raises gradlane.AgentError."""
         self._pause()
         with torch.no_grad():
+            self._worker.together(self._average)
             for parcel in self._parcels.values():
-                parcel.average(self._worker.everyone())
+                parcel.deliver()
+
+    def _average(self, group: Group) -> None:
+        for parcel in self._parcels.values():
+            parcel.average(group)
 
     def state_dict(self) -> dict[str, Any]:
         """The inner optimizer's, with what the scheme keeps: of each worker its own."""

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whoever dies whenever, also while another takes the leader's place: those that live go on, and agree."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.gradlane.daemon.surviving_ranks import Rank, Ranks
+from tests.support.effort import tries
+
+
+def some_deaths(data: st.DataObject, ranks: Ranks, left: int) -> int:
+    """Perhaps kills somebody; returns how many more may die."""
+    if not left or data.draw(st.integers(0, 7)):
+        return left
+    victim = data.draw(st.sampled_from(sorted({ranks.living[0].rank, *(it.rank for it in ranks.living)})))
+    ranks.kill(victim, data.draw(st.integers(0, 3)))
+    return left - 1
+
+
+def agree(ranks: Ranks) -> None:
+    living = {it.rank for it in ranks.living}
+    assert [it.membership.living for it in ranks.living] == [living] * len(living)
+    assert not [it.why for it in ranks.ranks if it.why], "nobody who lives is told that it is dead"
+
+
+@settings(max_examples=tries(150), deadline=None)
+@given(st.data())
+def test_whoever_dies_no_worker_waits_for_ever(data: st.DataObject) -> None:
+    size = data.draw(st.integers(2, 6))
+    ranks = Ranks(size, data.draw(st.integers(2, min(3, size))))
+    deaths = data.draw(st.integers(0, size - 1))
+    for _ in range(data.draw(st.integers(0, 150))):
+        deaths = some_deaths(data, ranks, deaths)
+        moves = ranks.moves()
+        if not moves:
+            break
+        ranks.move(*data.draw(st.sampled_from(moves)), pause=data.draw(st.integers(0, 9)) == 0)
+    while moves := ranks.moves():
+        ranks.move(*data.draw(st.sampled_from(moves)), pause=True)
+        deaths = some_deaths(data, ranks, deaths)
+    assert {it.state for it in ranks.living} <= {"paused"}, "a deadlock"
+    agree(ranks)
+
+
+@settings(max_examples=tries(100), deadline=None)
+@given(st.data())
+def test_whoever_dies_all_others_have_averaged_or_nobody(data: st.DataObject) -> None:
+    size = data.draw(st.integers(2, 5))
+    ranks = Ranks(size, 2)
+    deaths = data.draw(st.integers(0, size - 1))
+    failures = 6  # attempts that went wrong somewhere
+
+    def vote(it: Rank) -> None:
+        nonlocal failures
+        well = not failures or data.draw(st.booleans())
+        failures -= not well
+        it.meet(well)
+
+    for it in ranks.ranks:
+        it.state = "paused"
+    while True:
+        able = [it for it in ranks.living if it.state == "paused"]
+        moves = [*ranks.moves(), *(("vote", it.rank, 0) for it in able)]
+        if not moves:
+            break
+        kind, a, b = data.draw(st.sampled_from(moves))
+        if kind == "vote":
+            vote(ranks.ranks[a])
+        else:
+            ranks.move(kind, a, b)
+        deaths = some_deaths(data, ranks, deaths)
+    assert {it.state for it in ranks.living} == {"done"}
+    first = ranks.living[0].outcomes
+    assert all(it.outcomes == first for it in ranks.living), "all got the same answers"
+    assert [answer["agreed"] for answer in first.values()] == [False] * (len(first) - 1) + [True]
+    agree(ranks)
