@@ -39,7 +39,7 @@ def test_each_block_travels_once_in_a_round_and_the_load_is_spread(data: st.Data
 
 
 def streamed(steps: int) -> np.ndarray:
-    """Of three fragments, in rounds of six steps, mixed in two steps late by half: all workers' parameters.
+    """Of three fragments, in rounds of six steps, mixed in two steps late: all workers' parameters, a quarter own.
 
     A worker's step goes a tenth of its way to a target of its own; in it, the mean of the changes goes into SGD with
     Nesterov momentum.
@@ -54,7 +54,7 @@ def streamed(steps: int) -> np.ndarray:
             part, gradient = late.pop(step)
             velocity[part] = 0.9 * velocity[part] + gradient
             common[part] -= 0.7 * (gradient + 0.9 * velocity[part])
-            own[:, part] = 0.5 * own[:, part] + 0.5 * common[part]
+            own[:, part] = 0.25 * own[:, part] + 0.75 * common[part]
         if step % 6 in fragments:
             part = fragments[step % 6]
             late[step + 2] = (part, common[part] - own[:, part].mean(axis=0))
@@ -70,7 +70,7 @@ def test_it_is_what_the_paper_defines(hosts: list[Agent], tmp_path: Path, shapes
         def train(c: Communicator) -> list[np.ndarray]:
             weights = [np.zeros(shape) for shape in shapes]
             targets = [part.reshape(shape) for part, shape in zip(np.split(TARGETS[c.rank], ends), shapes, strict=True)]
-            synchroniser = Synchroniser(c, weights, LocalSgd(6, 0.7, 0.9, fragments=3, delay=2, alpha=0.5))
+            synchroniser = Synchroniser(c, weights, LocalSgd(6, 0.7, 0.9, fragments=3, delay=2, alpha=0.25))
             found: list[np.ndarray] = []
             for _ in range(20):
                 for array, target in zip(weights, targets, strict=True):

@@ -342,7 +342,7 @@ def test_the_scheme_comes_from_the_job_file_or_an_argument(hosts: list[Agent], t
         alone.average()
         with pytest.raises(
             JobError,
-            match=r"scheme: is 'gossip'; it must be one of 'ds-sync', 'local-sgd', 'diloco', 'ad-psgd', 'ripples'",
+            match=r"scheme: is 'gossip'; it must be one of 'ds-sync', 'local-sgd', 'diloco', 'ad-psgd', 'ripples', 'ac",
         ):
             Synchroniser(c, [np.zeros(1)], "gossip", "e")
         with pytest.raises(ValueError, match="int64 can't be averaged"):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gradlane.toml_file import Table
 
-SCHEMES = ("ds-sync", "local-sgd", "diloco", "ad-psgd", "ripples")
+SCHEMES = ("ds-sync", "local-sgd", "diloco", "ad-psgd", "ripples", "acco")
 SURVIVING = ("ripples",)  # which can go on without a worker that is dead
 MAX_EVERY = 1_000_000
 MAX_MEMBERS = 256

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Synchronisation without a global step: which workers exchange what, when, and how it is mixed in (docs/sync)."""
 
+from gradlane.sync.acco import Acco
 from gradlane.sync.ad_psgd import AdPsgd
 from gradlane.sync.averaging import Averaging
 from gradlane.sync.ds_sync import DsSync
@@ -10,4 +11,4 @@ from gradlane.sync.ripples import Ripples
 from gradlane.sync.scheme import Scheme
 from gradlane.sync.synchroniser import Synchroniser
 
-__all__ = ["AdPsgd", "Averaging", "DsSync", "LocalSgd", "Outer", "Ripples", "Scheme", "Synchroniser"]
+__all__ = ["Acco", "AdPsgd", "Averaging", "DsSync", "LocalSgd", "Outer", "Ripples", "Scheme", "Synchroniser"]

@@ -41,6 +41,10 @@ class Block:
         if since is not None:
             self.values += since
 
+    def meanwhile(self) -> Array | None:
+        """What the worker goes on with while the exchange is in flight; None: with what it has."""
+        return None
+
     def saved(self) -> State:
         """Copies of all that a checkpoint needs beside the values."""
         return {name: array.copy() for name, array in self.state.items()}

@@ -71,7 +71,7 @@ class LocalSgd(Outer):
         """As a gradient's: what a step of rate 1 takes away."""
         return state["start"] - values
 
-    def mix(self, values: Array, average: Array, state: State) -> None:
+    def mix(self, values: Array, average: Array, state: State, step: int) -> None:
         """A step of the outer optimizer from where it was before, as torch.optim.SGD does it."""
         gradient = average
         if self.outer_momentum:

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from gradlane.client.connection import Connection
+from gradlane.client.connection import Connection, Group
 from gradlane.client.gradient import Gradient, Layers, convert
 from gradlane.client.handle import Handle
 from gradlane.job import elements
@@ -35,8 +35,13 @@ class Outer(Scheme):
         """What is averaged, in a new array."""
 
     @abstractmethod
-    def mix(self, values: Array, average: Array, state: State) -> None:
-        """The outer step: turns a worker's values into those that it goes on with, in place."""
+    def mix(self, values: Array, average: Array, state: State, step: int) -> None:
+        """The outer step: turns a worker's values into those that it goes on with, in place. `step`: that after which
+        the changes were sent."""
+
+    def meanwhile(self, state: State) -> Array | None:
+        """What a worker goes on with while its change is in flight; None: with what it has."""
+        return None
 
     def plan(self, connection: Connection, name: str) -> "Rounds":
         """See Scheme."""
@@ -61,9 +66,11 @@ class Rounds(Plan):
         chosen = [blocks[k] for k in self._scheme.exchanged(step, [block.values.size for block in blocks])]
         everyone = self.everyone()
         self.ranks = everyone.ranks if chosen else ()
-        return [
-            (block, block.start if isinstance(block, Changes) else partial(block.average, everyone)) for block in chosen
-        ]
+        return [(block, partial(_start, block, step, everyone)) for block in chosen]
+
+
+def _start(block: Block, step: int, everyone: Group) -> Handle:
+    return block.start(step) if isinstance(block, Changes) else block.average(everyone)
 
 
 class Changes(Block):
@@ -74,14 +81,16 @@ class Changes(Block):
     ) -> None:
         super().__init__(connection, count, dtype)
         self._scheme = scheme
+        self._step = 0
         self._gradient = Gradient(connection, name, (count,), np.dtype(dtype), "mean", layers)
 
     def begin(self) -> None:
         """See Block."""
         self.state = self._scheme.state(self.values)
 
-    def start(self) -> Handle:
-        """Starts the average of all workers' changes. Raises AgentError."""
+    def start(self, step: int) -> Handle:
+        """Starts the average of all workers' changes after that step. Raises AgentError."""
+        self._step = step
         self._gradient.take_in(self._scheme.change(self.values, self.state))
         return self._gradient.tensor.submit()
 
@@ -89,7 +98,11 @@ class Changes(Block):
         """See Block."""
         super().finish(since)
         average = self._gradient.give_out(np.empty_like(self.values))
-        self._scheme.mix(self.values, average, self.state)
+        self._scheme.mix(self.values, average, self.state, self._step)
+
+    def meanwhile(self) -> Array | None:
+        """See Block."""
+        return self._scheme.meanwhile(self.state)
 
     def saved(self) -> State:
         """With what the network owes to later changes of this host."""

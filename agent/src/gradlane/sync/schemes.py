@@ -6,6 +6,7 @@ from typing import Any
 from gradlane import toml_file
 from gradlane.job import Job, JobError
 from gradlane.job import sync as settings
+from gradlane.sync.acco import Acco
 from gradlane.sync.ad_psgd import AdPsgd
 from gradlane.sync.ds_sync import DsSync
 from gradlane.sync.local_sgd import LocalSgd
@@ -17,6 +18,7 @@ _MADE: dict[str, Any] = {
     "local-sgd": LocalSgd,
     "diloco": LocalSgd,
     "ad-psgd": AdPsgd,
+    "acco": Acco,
     "ripples": Ripples,
 }
 

@@ -80,8 +80,12 @@ class Synchroniser:
         self._settle(self._worker.step)
         for block, start in exchanges:
             self._fill(block)
-            sent = block.values.copy() if self.scheme.behind else None
-            self._due.append(_Due(block, start(), sent, self._worker.step + self.scheme.behind))
+            handle = start()
+            if (meanwhile := block.meanwhile()) is not None:
+                block.values[:] = meanwhile
+                self._take(block)
+            sent = self._flat(block) if self.scheme.behind else None
+            self._due.append(_Due(block, handle, sent, self._worker.step + self.scheme.behind))
         self._settle(self._worker.step)
 
     def settle(self) -> None:

@@ -13,15 +13,18 @@ optimizer = gradlane.torch.synchronise(model, optimizer, session)  # or: by a sc
 
 import torch.distributed as _dist
 
+from gradlane.torch.accumulated import AccumulatedOptimizer
 from gradlane.torch.overlapped import OverlappedOptimizer, overlap
+from gradlane.torch.schemes import synchronise
 from gradlane.torch.session import Session, allreduce_hook, connect
-from gradlane.torch.synchronised import SynchronisedOptimizer, synchronise
+from gradlane.torch.synchronised import SynchronisedOptimizer
 from gradlane.torch.world import create as _create
 from gradlane.torch.world import default_session
 
 _dist.Backend.register_backend("gradlane", _create, extended_api=True, devices=["cpu", "cuda"])
 
 __all__ = [
+    "AccumulatedOptimizer",
     "OverlappedOptimizer",
     "Session",
     "SynchronisedOptimizer",

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training by a scheme of gradlane.sync: local steps, and averages of parameters without a global step.
 
-optimizer = gradlane.torch.synchronise(model, torch.optim.SGD(model.parameters(), lr=0.1), session)
-
 `optimizer.step()` is a local one, and starts the exchange that the scheme wants after it. Each layer waits for its own
 part when the next forward pass comes to it.
 """
@@ -17,7 +15,6 @@ from torch.nn.parallel import DistributedDataParallel
 from gradlane.client.connection import Group
 from gradlane.sync.block import Block
 from gradlane.sync.scheme import Exchange, Scheme
-from gradlane.sync.schemes import scheme_of
 from gradlane.sync.worker import Worker
 from gradlane.torch import uses
 from gradlane.torch.parcel import Parcel, travels_as
@@ -25,7 +22,6 @@ from gradlane.torch.portion import neighbours
 from gradlane.torch.session import Session
 from gradlane.torch.wrapped import WrappedOptimizer
 
-BUCKET_BYTES = 4 << 20
 STATE = "synchronisation"  # in the optimizer's state_dict
 
 
@@ -39,33 +35,28 @@ class SynchronisedOptimizer(WrappedOptimizer):
         model: torch.nn.Module,
         inner: torch.optim.Optimizer,
         session: Session,
-        scheme: Scheme | str | None,
+        scheme: Scheme,
         bucket_bytes: int,
         average_buffers: bool,
     ) -> None:
         super().__init__(model, inner)
         parameters = [p for p in self._trained() if p.numel()]
         _check(model, parameters)
-        chosen = scheme_of(session.connection.job, scheme)
         session.watch(model)
         session.broadcast([*model.parameters(), *model.buffers()])
         device = parameters[0].device
         staging = session.staging(device)
         self._model = model
         self._session = session
-        self._worker = Worker(session.connection, chosen, session.name("sync", parameters))
+        self._worker = Worker(session.connection, scheme, session.name("sync", parameters))
         self._parcels: dict[Block, Parcel] = {}
         self._parcel_of: dict[torch.Tensor, Parcel] = {}
-        most = min(bucket_bytes, sum(p.nbytes for p in parameters) // chosen.pieces)
-        for members in neighbours(parameters, most):
-            parcel = self._parcel(members, staging)
-            self._parcels[parcel.block] = parcel
-            self._parcel_of.update(dict.fromkeys(members, parcel))
+        self._divide(parameters, min(bucket_bytes, sum(p.nbytes for p in parameters) // scheme.pieces))
         self._buffers: Parcel | None = None
         count = sum(buffer.numel() for buffer in self._statistics())
         if average_buffers and count:
             block = self._worker.block(count, "float32", plain=True)
-            self._buffers = Parcel(block, self._statistics, staging, moving=chosen.behind > 0)
+            self._buffers = Parcel(block, self._statistics, staging, moving=scheme.behind > 0)
             self._parcels[block] = self._buffers
         with torch.no_grad():
             for parcel in self._parcels.values():
@@ -94,8 +85,7 @@ class SynchronisedOptimizer(WrappedOptimizer):
 
         Raises ValueError if the workers follow different schemes; gradlane.AgentError.
         """
-        if not self._ends:
-            raise RuntimeError("this optimizer was closed: go on with the inner one, or call synchronise() again")
+        self._check_open()
         self._settle(self._worker.step)  # layers that this step did not use
         result = self._local_step(closure)
         self._exchange(self._worker.next())
@@ -152,6 +142,10 @@ class SynchronisedOptimizer(WrappedOptimizer):
         self._worker.close()
         self._parcels = {}
 
+    def _check_open(self) -> None:
+        if not self._ends:
+            raise RuntimeError("this optimizer was closed: go on with the inner one, or call synchronise() again")
+
     def _exchange(self, exchanges: Sequence[Exchange]) -> None:
         with torch.no_grad():
             for block, start in exchanges:  # the front layers first, which the next forward pass needs first
@@ -166,17 +160,29 @@ class SynchronisedOptimizer(WrappedOptimizer):
             self._settle()
 
     def _local_step(self, closure: Any) -> Any:
-        # What GradScaler sets for a step. A worker whose gradients are not finite takes no local step, but its part in
-        # the exchange, or its group would wait for it.
+        return self._inner.step(closure) if self._unscaled() else None
+
+    def _unscaled(self) -> bool:
+        """Does with the gradients what GradScaler wants; whether they are finite. A worker whose gradients are not
+        takes no local step, but its part in the exchange, or its group would wait for it."""
+        # What GradScaler sets for a step.
         found: torch.Tensor | None = getattr(self, "found_inf", None)
         scale: torch.Tensor | None = getattr(self, "grad_scale", None)
         if found is not None and found.item():
-            return None
+            return False
         if scale is not None:
             for parameter in self._group_of:
                 if parameter.grad is not None:
                     parameter.grad.mul_(scale.double().reciprocal().to(parameter.grad.device, parameter.grad.dtype))
-        return self._inner.step(closure)
+        return True
+
+    def _divide(self, parameters: Sequence[torch.nn.Parameter], most: int) -> None:
+        """Into what travels together, of at most so many bytes."""
+        staging = self._session.staging(parameters[0].device)
+        for members in neighbours(parameters, most):
+            parcel = self._parcel(members, staging)
+            self._parcels[parcel.block] = parcel
+            self._parcel_of.update(dict.fromkeys(members, parcel))
 
     def _parcel(self, members: Sequence[torch.nn.Parameter], staging: Any) -> Parcel:
         spans: list[tuple[int, int]] = []
@@ -193,8 +199,8 @@ class SynchronisedOptimizer(WrappedOptimizer):
 
     def _accumulated(self, parameter: torch.Tensor) -> None:
         """The backward pass has made a gradient."""
-        parcel = self._parcel_of[parameter]
-        if parcel.due is not None and parcel.step <= self._worker.step:
+        parcel = self._parcel_of.get(parameter)
+        if parcel is not None and parcel.due is not None and parcel.step <= self._worker.step:
             name = self._names[parameter]  # pyright: ignore[reportArgumentType]: it is one of the parameters
             raise RuntimeError(
                 f"parameter {name} was used before its exchange was over: call optimizer.synchronize() before "
@@ -239,23 +245,3 @@ def _converted(state: dict[str, Any], convert: Callable[[Any], Any]) -> dict[str
         dtype: {name: convert(array) for name, array in arrays.items()} for dtype, arrays in state["arrays"].items()
     }
     return {**state, "arrays": arrays}
-
-
-def synchronise(
-    model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    session: Session,
-    scheme: Scheme | str | None = None,
-    *,
-    bucket_bytes: int = BUCKET_BYTES,
-    average_buffers: bool = True,
-) -> SynchronisedOptimizer:
-    """Takes the place of DistributedDataParallel and of the optimizer; model and training loop stay as they are.
-
-    `scheme`: a scheme, its name, or None for that of the job file's [sync]. All workers begin with rank 0's parameters
-    and buffers, and then have parameters of their own. `bucket_bytes`: neighbouring parameters travel together up to
-    this size; a layer waits for its whole bucket. `average_buffers`: whether buffers of floats (the statistics of
-    BatchNorm) are averaged with the parameters; others stay each worker's own. Raises ValueError for what can't be
-    exchanged, gradlane.job.JobError for the scheme, gradlane.AgentError.
-    """
-    return SynchronisedOptimizer(model, optimizer, session, scheme, bucket_bytes, average_buffers)
