@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from gradlane.sync.schedule import SCHEDULES, Schedule, mixing_matrix, random_pairs
+from gradlane.sync.schedule import SCHEDULES, Schedule, mixing_matrix
 
 SIZES = range(2, 65)
 
@@ -66,21 +66,6 @@ def test_how_large_groups_are_and_how_soon_all_have_mixed(size: int) -> None:
         assert sorted(len(group) for group in partition) == [2] * (size // 2 - size % 2) + [3] * (size % 2)
     assert pairs.period <= math.ceil(math.log2(size))
     assert len(pairs.partitions) == int(math.log2(size))
-
-
-@pytest.mark.parametrize("size", [*SIZES, 256])
-def test_random_pairs_are_matchings_that_all_draw_alike_and_reach_everyone(size: int) -> None:
-    schedule = random_pairs(size, 7)
-    assert schedule == random_pairs(size, 7)
-    for partition in schedule.partitions:
-        assert sorted(worker for pair in partition for worker in pair) == list(range(size))
-        assert sorted(map(len, partition)) == [1] * (size % 2) + [2] * (size // 2)
-    assert schedule.period <= 5 * math.log2(size) + 4
-    if size > 4:
-        assert len({frozenset(partition) for partition in schedule.partitions}) > 4
-        assert schedule != random_pairs(size, 8)
-    pairs = {group for partition in schedule.partitions for group in partition}
-    assert len(pairs) <= 16 * (size + 1) // 2, "a job has 4096 groups at most"
 
 
 def test_a_worker_by_itself_is_in_no_group() -> None:

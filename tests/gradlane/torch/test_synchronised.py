@@ -2,6 +2,7 @@
 """Training by a scheme: it equals the scheme's definition, overlaps, and what can't be done is refused by name."""
 
 import copy
+import math
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import gradlane.torch
 from gradlane.job import JobError
-from gradlane.sync import AdPsgd, DsSync, LocalSgd, Scheme
+from gradlane.sync import AdPsgd, DsSync, LocalSgd, RFast, Ringmaster, Scheme
 from gradlane.sync.worker import Worker
 from gradlane.torch import SynchronisedOptimizer
 from gradlane.torch.staging import Staging
@@ -140,29 +141,37 @@ def test_whoever_reads_model_or_optimizer_gets_them_up_to_date(pair: Workers, st
             torch.testing.assert_close(found, before - 1.0)
 
 
-def test_with_ad_psgd_a_whole_step_runs_while_the_partner_is_late(pair: Workers) -> None:
-    """Forward and backward pass, with statistics of BatchNorm; the step after waits."""
-    pair.use(lambda: nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)))
-    pair.synchronise("ad-psgd")
-    late = threading.Event()
+@pytest.mark.parametrize("scheme", [AdPsgd(), Ringmaster(8), RFast()], ids=repr)
+def test_asynchronous_workers_learn_with_statistics_schedules_and_skipped_steps(pair: Workers, scheme: Scheme) -> None:
+    """They take different numbers of steps, and end with the same model, of which the loss is small."""
+    pair.use(lambda: nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 1)))
+    pair.synchronise(scheme, bucket_bytes=16)
 
-    def act(rank: int) -> torch.Tensor:
+    def act(rank: int) -> tuple[float, float, list[torch.Tensor]]:
         model, optimizer = pair.models[rank], pair.optimizers[rank]
-        for step in range(2):
-            if rank and step:
-                assert late.wait(PATIENCE), "the other one waits"
-            model(torch.full((4, 2), float(rank)) + torch.eye(4)[:, :2]).square().sum().backward()
-            optimizer.step()
-        if not rank:
-            own = [value.clone() for value in model.state_dict().values()]
-            model(torch.eye(4)[:, :2]).sum().backward()
-            assert all(torch.equal(a, b) for a, b in zip(own[:2], model.state_dict().values(), strict=False))
-            late.set()
-        optimizer.synchronize()
-        return model[0].weight.detach().clone()
+        scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99)
+        scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+        random = torch.Generator().manual_seed(rank)
+        losses: list[float] = []
+        for step in range(60 + 20 * rank):
+            inputs = torch.randn(16, 4, generator=random)
+            optimizer.zero_grad()
+            loss = (model(inputs) - inputs.sum(dim=1, keepdim=True)).square().mean()
+            losses.append(float(loss.detach()))
+            scaler.scale(loss * (math.inf if step == 7 else 1.0)).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            scheduler.step()
+        optimizer.average()
+        state = [value.clone() for value in model.state_dict().values() if value.is_floating_point()]
+        optimizer.close()
+        return losses[0], sum(losses[-5:]) / 5, state
 
-    first, second = pair.all(act)
-    torch.testing.assert_close(first, second)
+    (first, last, state), (_, other, same) = pair.all(act)
+    assert max(last, other) < 0.7 * first
+    for own, others in zip(state, same, strict=True):
+        torch.testing.assert_close(own, others)
+    assert all(bool(torch.isfinite(value).all()) for value in state)
 
 
 def test_fragments_are_mixed_in_when_their_delay_is_over(pair: Workers) -> None:
@@ -286,7 +295,7 @@ def test_an_optimizer_that_evaluates_several_times_is_as_good_as_another(pair: W
     assert pair.all(act) == pytest.approx([3.5, 3.5], abs=0.1)
 
 
-@pytest.mark.parametrize("scheme", [DsSync(), LocalSgd(3, 0.7, 0.9), LocalSgd(4, 0.7, 0.9, 2, 2, 0.5), AdPsgd()])
+@pytest.mark.parametrize("scheme", [DsSync(), LocalSgd(3, 0.7, 0.9), LocalSgd(4, 0.7, 0.9, 2, 2, 0.5)])
 def test_a_restored_run_equals_an_uninterrupted_one(agents: list[Agent], tmp_path: Path, scheme: Scheme) -> None:
     file = job_file(tmp_path / "job.toml", agents[:3])
 

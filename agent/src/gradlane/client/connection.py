@@ -164,9 +164,9 @@ class Connection:
         of who broadcasts or gets the result; of the other side for send and receive. Arrays that a rank does not need
         are None; all_reduce, reduce and broadcast may have the same array as both. The members of a group call its
         collectives in the same order; sends and receives are matched by sender, receiver and `tag`, in order.
-        `tolerance`, of send and receive: what of the message need not arrive, from 0 to 1. Elements that do not come stay
-        as they were in `target`, and with 1 nothing is sent twice. The sender's is at most the receiver's. `standing`: a
-        receive of what may never be sent, so that nobody is late with it. Raises ValueError, AgentError.
+        `tolerance`, of send and receive: what of the message need not arrive, from 0 to 1. Elements that do not come
+        stay as they were in `target`, and with 1 nothing is sent twice. The sender's is at most the receiver's.
+        `standing`: a receive of what may never be sent, so that nobody is late with it. Raises ValueError, AgentError.
         """
         if kind == "barrier":
             kind, source = "all_reduce", self.empty(1, "uint8")

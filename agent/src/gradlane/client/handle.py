@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from gradlane._core import ffi, lib
 from gradlane.errors import AgentError
@@ -19,6 +19,22 @@ log = logging.getLogger("gradlane")
 _SLICE_SECONDS = 0.1
 
 Callback = Callable[[AgentError | None], None]
+
+
+class Operation(Protocol):
+    """An operation in flight: a handle, or what is as good as one."""
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Blocks until it is over. Raises AgentError, TimeoutError."""
+        ...
+
+    def done(self) -> bool:
+        """Whether it is over."""
+        ...
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        """Calls `callback` with None or the AgentError when it is over, in a thread of the client."""
+        ...
 
 
 class Completions:

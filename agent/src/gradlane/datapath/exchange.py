@@ -271,7 +271,7 @@ class Exchange:
         own = self._site.name(self._rank)
         if failure.kind == lib.GL_FAILURE_MISMATCH:
             other = self._site.name(failure.process)
-            reason = f"{other} and {own} disagree about {what}, its size or what of it may be lost: do they run the same program?"
+            reason = f"{other} and {own} disagree about {what} (size, tolerance): do they run the same program?"
         elif failure.kind == lib.GL_FAILURE_PROCESS:
             reason = f"process {failure.process} of {own}: {text}"
         else:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gradlane.toml_file import Table
 
-SCHEMES = ("ds-sync", "local-sgd", "diloco", "ad-psgd", "ripples", "acco")
+SCHEMES = ("ds-sync", "local-sgd", "diloco", "ad-psgd", "ripples", "acco", "ringmaster", "r-fast")
 SURVIVING = ("ripples",)  # which can go on without a worker that is dead
 MAX_EVERY = 1_000_000
 MAX_MEMBERS = 256
@@ -31,6 +31,8 @@ def parse(table: Table) -> Sync:
     elif scheme == "ripples":
         options["members"] = table.integer("members", 2, MAX_MEMBERS, 3)
         options["slack"] = table.integer("slack", 0, MAX_EVERY, 2)
+    elif scheme == "ringmaster":
+        options["staleness"] = table.integer("staleness", 1, MAX_EVERY, 16)
     if scheme in ("ds-sync", "ripples"):
         options["delay"] = table.integer("delay", 0, 1, 0)
     if scheme in ("local-sgd", "diloco"):

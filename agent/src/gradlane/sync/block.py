@@ -20,11 +20,11 @@ class Block:
     schemes that do more have blocks of their own.
     """
 
-    def __init__(self, connection: Connection, count: int, dtype: str, plain: bool = False) -> None:
-        """`plain`: it is no parameters, but something beside them that the scheme exchanges too. Raises AgentError."""
-        self.dtype = dtype
+    def __init__(self, connection: Connection, values: Array, plain: bool = False) -> None:
+        """`values`: in shared memory. `plain`: they are no parameters, but something beside them."""
+        self.dtype = values.dtype.name
         self.plain = plain
-        self.values = connection.empty(count, dtype)
+        self.values = values
         self.state: State = {}  # what the scheme keeps beside the values
         self._connection = connection
 
@@ -34,6 +34,9 @@ class Block:
     def average(self, group: Group) -> Handle:
         """Makes the values the group's exact mean, whatever the scheme. Raises AgentError."""
         return self._connection.collective("all_reduce", self.values, self.values, "mean", group=group)
+
+    def averaged(self, group: Group) -> None:
+        """After the handle of `average` is done: the worker goes on with the values. Raises AgentError."""
 
     def finish(self, since: Array | None = None) -> None:
         """After the exchange's handle is done: makes the values those that the worker goes on with. `since`: by how

@@ -58,7 +58,7 @@ class Rounds(Plan):
     def block(self, name: str, count: int, dtype: str, layers: Layers, plain: bool) -> Block:
         """See Plan."""
         if plain:
-            return Block(self._connection, count, dtype, plain)
+            return super().block(name, count, dtype, layers, plain)
         return Changes(self._connection, self._scheme, name, count, dtype, layers)
 
     def next(self, step: int, blocks: Sequence[Block]) -> list[Exchange]:
@@ -79,7 +79,7 @@ class Changes(Block):
     def __init__(
         self, connection: Connection, scheme: Outer, name: str, count: int, dtype: str, layers: Layers
     ) -> None:
-        super().__init__(connection, count, dtype)
+        super().__init__(connection, connection.empty(count, dtype))
         self._scheme = scheme
         self._step = 0
         self._gradient = Gradient(connection, name, (count,), np.dtype(dtype), "mean", layers)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schedules of disjoint groups: who averages with whom, step by step, so that soon all have mixed with all."""
+"""Who averages with whom: schedules of disjoint groups, step by step, so that soon all have mixed with all; and graphs
+for schemes without groups."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -92,17 +93,28 @@ def pairs(size: int) -> Schedule:
     return _schedule(size, matchings)
 
 
-def random_pairs(size: int, seed: int, matchings: int = 16) -> Schedule:
-    """So many perfect matchings, drawn by chance, the same ones everywhere. Of an odd number one rests in each step.
+def bipartite(size: int) -> list[Places]:
+    """By place, the neighbours in a connected graph between the even places and the odd ones; about log2(size) each.
 
-    Their number bounds that of the groups in a job.
+    With one worker there are none.
     """
-    random = np.random.default_rng([seed, size])
-    partitions: list[list[list[int]]] = []
-    for _ in range(matchings):
-        order: list[int] = random.permutation(size).tolist()
-        partitions.append([order[start : start + 2] for start in range(0, size, 2)])
-    return _schedule(size, partitions)
+    odd = size // 2
+    neighbours: list[set[int]] = [set() for _ in range(size)]
+    for k in range((size + 1) // 2):
+        for distance in range(odd.bit_length()):
+            other = 2 * ((k + 2**distance - 1) % odd) + 1
+            neighbours[2 * k].add(other)
+            neighbours[other].add(2 * k)
+    return [tuple(sorted(places)) for places in neighbours]
+
+
+def exponential(size: int) -> list[Places]:
+    """By place, to whom a worker sends in a directed graph: the places 1, 2, 4 ... further on.
+
+    Each hears of each within log2(size) hops on several ways, so nobody in between can hold up the news. As many come
+    in as go out, so equal weights are doubly stochastic.
+    """
+    return [tuple((place + (1 << k)) % size for k in range((size - 1).bit_length())) for place in range(size)]
 
 
 def _schedule(size: int, partitions: Iterable[Iterable[Iterable[int]]]) -> Schedule:

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from gradlane.client.connection import Connection, Group
 from gradlane.client.gradient import Layers
-from gradlane.client.handle import Handle
+from gradlane.client.handle import Operation
 from gradlane.sync.block import Block
 from gradlane.sync.schedule import Places
 
-Exchange = tuple[Block, Callable[[], Handle]]  # what starts once the block's values are filled
+Exchange = tuple[Block, Callable[[], Operation]]  # what starts once the block's values are filled
 
 _LABEL = "gradlane.sync"  # groups of these are no other part of the program's
 
@@ -20,12 +20,13 @@ class Scheme(ABC):
     """Which workers exchange what, when, and how it is mixed in. All workers of a job have an equal one.
 
     A worker is a host, by its place among the job's hosts: the processes of one host are always in the same group. A
-    scheme is a frozen dataclass of one kind: `Averaging` (averaging.py), `Outer` (outer.py), or one of its own. What
-    changes during the training is in its plan, and in the blocks that this makes.
+    scheme is a frozen dataclass of one kind: `Averaging`, `Outer`, `Asynchronous` (files have these names), or its own.
+    What changes during the training is in its plan, and in the blocks that this makes.
     """
 
     lockstep: ClassVar[bool] = True  # all workers take equally many steps
     survives: ClassVar[bool] = False  # it can go on without a worker that is dead
+    whole: ClassVar[bool] = False  # all parameters of a type are one block
 
     @property
     def behind(self) -> int:
@@ -54,7 +55,7 @@ class Plan(ABC):
 
     def block(self, name: str, count: int, dtype: str, layers: Layers, plain: bool) -> Block:
         """Memory for `count` values, see `Worker.block`. `name`: of this one alone in the job. Raises AgentError."""
-        return Block(self._connection, count, dtype, plain)
+        return Block(self._connection, self._connection.empty(count, dtype), plain)
 
     @abstractmethod
     def next(self, step: int, blocks: Sequence[Block]) -> list[Exchange]:

@@ -10,6 +10,8 @@ from gradlane.sync.acco import Acco
 from gradlane.sync.ad_psgd import AdPsgd
 from gradlane.sync.ds_sync import DsSync
 from gradlane.sync.local_sgd import LocalSgd
+from gradlane.sync.r_fast import RFast
+from gradlane.sync.ringmaster import Ringmaster
 from gradlane.sync.ripples import Ripples
 from gradlane.sync.scheme import Scheme
 
@@ -20,6 +22,8 @@ _MADE: dict[str, Any] = {
     "ad-psgd": AdPsgd,
     "acco": Acco,
     "ripples": Ripples,
+    "ringmaster": Ringmaster,
+    "r-fast": RFast,
 }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradlane.client.communicator import Communicator
 from gradlane.client.connection import Group
-from gradlane.client.handle import Handle
+from gradlane.client.handle import Operation
 from gradlane.errors import PeerLost
 from gradlane.sync.block import Array, Block
 from gradlane.sync.scheme import Exchange, Scheme
@@ -22,7 +22,7 @@ class _Due:
     """An exchange in flight. `sent`: the values, if the arrays change meanwhile; `step`: before which it is over."""
 
     block: Block
-    handle: Handle
+    handle: Operation
     sent: Array | None
     step: int
 
@@ -104,8 +104,8 @@ class Synchroniser:
             self._take(due.block)
 
     def average(self) -> None:
-        """Gives all processes the exact mean of their parameters: for one checkpoint, an evaluation, or the end. All
-        call it. Raises AgentError."""
+        """Gives all processes the exact mean of their parameters (with Ringmaster the server's): for one checkpoint, an
+        evaluation, or the end. All call it. Raises AgentError."""
         self._pause()
         self._worker.together(self._average)
         for block in self._parts:
@@ -114,8 +114,9 @@ class Synchroniser:
     def _average(self, group: Group) -> None:
         for block in self._parts:
             self._fill(block)
-        for handle in [block.average(group) for block in self._parts]:
+        for block, handle in [(block, block.average(group)) for block in self._parts]:
             handle.wait()
+            block.averaged(group)
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint needs beside the arrays: the step, and arrays of the scheme's own. It settles, so save the
@@ -129,7 +130,7 @@ class Synchroniser:
         self._worker.load_state_dict(state)
 
     def close(self) -> None:
-        """The last call; at rank 0 it may wait for that of the others. Raises AgentError."""
+        """The last call. It may wait for that of others, whom this process serves until then. Raises AgentError."""
         self._pause()
         self._worker.close()
 

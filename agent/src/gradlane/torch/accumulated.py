@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
+from gradlane.client.handle import Operation
 from gradlane.sync.acco import first_half
 from gradlane.torch.bucket import Bucket
 from gradlane.torch.portion import neighbours
-from gradlane.torch.staging import Operation
 from gradlane.torch.synchronised import STATE, SynchronisedOptimizer
 
 _OWED = "owed"  # in the state: what the network owes to later gradients
@@ -40,11 +40,12 @@ class AccumulatedOptimizer(SynchronisedOptimizer):
         self._half: tuple[list[torch.Tensor], float] | None = None  # of the first half: means, and their weight
         super().__init__(model, inner, *arguments)
         self._counts = self._session.connection.empty(1, "float64")
+        self._everyone = self._session.connection.group(label="gradlane.acco")
 
     @property
     def group(self) -> tuple[int, ...]:
         """All ranks, once there was a step."""
-        return self._worker.everyone().ranks if self._worker.step else ()
+        return self._everyone.ranks if self._worker.step else ()
 
     def step(self, closure: Any = None) -> None:
         """Waits for the gradients of the step before, updates the parameters, and starts the exchange of this step's.
@@ -112,7 +113,7 @@ class AccumulatedOptimizer(SynchronisedOptimizer):
         with torch.no_grad():
             self._due = [
                 self._session.connection.collective(
-                    "all_reduce", self._counts, self._counts, "mean", group=self._worker.everyone()
+                    "all_reduce", self._counts, self._counts, "mean", group=self._everyone
                 )
             ]
             for bucket in self._buckets:

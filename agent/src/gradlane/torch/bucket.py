@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 import torch
 
 from gradlane.client.connection import Connection
+from gradlane.client.handle import Operation
 from gradlane.errors import AgentError
 from gradlane.torch.shared import NAMES, as_array, as_tensor
-from gradlane.torch.staging import Operation, Staging, pin
+from gradlane.torch.staging import Staging, pin
 
 
 def wire_name(dtype: torch.dtype, wire: str) -> str:

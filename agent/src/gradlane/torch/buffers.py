@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import torch
 
+from gradlane.client.handle import Operation
 from gradlane.client.tensor import Tensor
 from gradlane.torch.session import Session
 from gradlane.torch.shared import as_tensor, parts
-from gradlane.torch.staging import Operation
 
 
 class Buffers:

@@ -9,8 +9,8 @@ import torch
 from torch._C import _distributed_c10d as c10d
 
 from gradlane.client.connection import Connection
+from gradlane.client.handle import Operation
 from gradlane.torch.shared import NAMES, as_tensor, parts
-from gradlane.torch.staging import Operation
 
 _REDUCTIONS = {
     c10d.ReduceOp.SUM: "sum",

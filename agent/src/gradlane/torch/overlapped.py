@@ -12,11 +12,11 @@ from collections.abc import Callable, Generator, Sequence
 
 import torch
 
+from gradlane.client.handle import Operation
 from gradlane.torch import uses
 from gradlane.torch.buffers import Buffers
 from gradlane.torch.portion import Portion, neighbours
 from gradlane.torch.session import Session
-from gradlane.torch.staging import Operation
 from gradlane.torch.wrapped import WrappedOptimizer
 
 BUCKET_BYTES = 1 << 20

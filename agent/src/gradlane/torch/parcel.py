@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 import torch
 
 from gradlane.client.connection import Group
-from gradlane.client.handle import Handle
+from gradlane.client.handle import Operation
 from gradlane.errors import PeerLost
 from gradlane.sync.block import Block
 from gradlane.torch.shared import as_tensor
-from gradlane.torch.staging import Operation, Staging
+from gradlane.torch.staging import Staging
 
 
 def travels_as(dtype: torch.dtype) -> str:
@@ -49,7 +49,7 @@ class Parcel:
             part.copy_(tensor)
         self.block.begin()
 
-    def start(self, exchange: Callable[[], Handle], step: int) -> Operation:
+    def start(self, exchange: Callable[[], Operation], step: int) -> Operation:
         """Starts an exchange of the block once it has the tensors' values, which is over before that step; nothing may
         be due. Raises AgentError."""
         self.step = step
@@ -74,8 +74,9 @@ class Parcel:
         """Makes the tensors' mean in the group, whatever the scheme, which is then there to `deliver`. Raises
         AgentError."""
         self._run(lambda: self.block.average(group)).wait()
+        self.block.averaged(group)
 
-    def _run(self, start: Callable[[], Handle]) -> Operation:
+    def _run(self, start: Callable[[], Operation]) -> Operation:
         if self._staging is not None:
             return self._staging.fetch(self._pieces(), start)
         for tensor, part in self._pieces():

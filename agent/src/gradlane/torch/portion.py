@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from gradlane.client.handle import Operation
 from gradlane.torch.bucket import Bucket
-from gradlane.torch.staging import Operation
 
 
 class Portion:

@@ -29,9 +29,9 @@ def synchronise(
 
     `scheme`: a scheme, its name, or None for that of the job file's [sync]. All workers begin with rank 0's parameters
     and buffers, and then have parameters of their own. `bucket_bytes`: neighbouring parameters travel together up to
-    this size; a layer waits for its whole bucket. `average_buffers`: whether buffers of floats (the statistics of
-    BatchNorm) are averaged with the parameters; others stay each worker's own. Raises ValueError for what can't be
-    exchanged, gradlane.job.JobError for the scheme, gradlane.AgentError.
+    this size, and a layer waits for its whole bucket; of asynchronous schemes all of a type do. `average_buffers`:
+    whether buffers of floats (the statistics of BatchNorm) are averaged with the parameters; others stay each worker's
+    own. Raises ValueError for what can't be exchanged, gradlane.job.JobError for the scheme, gradlane.AgentError.
     """
     chosen = scheme_of(session.connection.job, scheme)
     kind = AccumulatedOptimizer if isinstance(chosen, Acco) else SynchronisedOptimizer

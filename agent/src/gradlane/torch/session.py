@@ -12,11 +12,12 @@ import torch
 from torch._C._distributed_c10d import GradBucket  # what torch.distributed exports, with its type
 
 from gradlane.client.connection import Connection
+from gradlane.client.handle import Operation
 from gradlane.client.tensor import Tensor
 from gradlane.errors import AgentError
 from gradlane.torch.bucket import Bucket
 from gradlane.torch.shared import as_tensor, parts
-from gradlane.torch.staging import Operation, Staging
+from gradlane.torch.staging import Staging
 
 _BROADCAST_BYTES = 16 << 20  # at once
 _MOST_SECONDS = 10_000  # that `statistics` keeps

@@ -3,25 +3,11 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
-
-class Operation(Protocol):
-    """An operation in flight: a handle of `gradlane.client`, or one that starts when an accelerator has copied."""
-
-    def wait(self, timeout: float | None = None) -> None:
-        """Blocks until it is over. Raises AgentError, TimeoutError."""
-        ...
-
-    def done(self) -> bool:
-        """Whether it is over."""
-        ...
-
-    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
-        """Calls `callback` with None or the AgentError when it is over, in a thread of the client."""
-        ...
+from gradlane.client.handle import Operation
 
 
 class Deferred:

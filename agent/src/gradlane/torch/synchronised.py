@@ -6,6 +6,7 @@ part when the next forward pass comes to it.
 """
 
 import contextlib
+import sys
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
@@ -51,7 +52,8 @@ class SynchronisedOptimizer(WrappedOptimizer):
         self._worker = Worker(session.connection, scheme, session.name("sync", parameters))
         self._parcels: dict[Block, Parcel] = {}
         self._parcel_of: dict[torch.Tensor, Parcel] = {}
-        self._divide(parameters, min(bucket_bytes, sum(p.nbytes for p in parameters) // scheme.pieces))
+        most = min(bucket_bytes, sum(p.nbytes for p in parameters) // scheme.pieces)
+        self._divide(parameters, sys.maxsize if scheme.whole else most)
         self._buffers: Parcel | None = None
         count = sum(buffer.numel() for buffer in self._statistics())
         if average_buffers and count:
@@ -105,8 +107,8 @@ class SynchronisedOptimizer(WrappedOptimizer):
         self._settle()
 
     def average(self) -> None:
-        """Gives all workers the exact mean of their parameters and statistics: for one checkpoint or evaluation, and
-        at the end. All workers call it. Raises gradlane.AgentError."""
+        """Gives all workers the exact mean of their parameters and statistics (with Ringmaster the server's): for one
+        checkpoint or evaluation, and at the end. All workers call it. Raises gradlane.AgentError."""
         self._pause()
         with torch.no_grad():
             self._worker.together(self._average)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch._C import _distributed_c10d as c10d
 
-from gradlane.torch.staging import Operation
+from gradlane.client.handle import Operation
 
 NO_TIMEOUT = timedelta(0)  # what C++ says when it has none
 

@@ -15,9 +15,10 @@ COMPLETED, MISMATCH = 1, 3
 PER_SLICE = 16
 GROUP = int(lib.GL_FIRST_GROUP)
 EVERYTHING = 1_000_000
+CLEAN = Impairment()
 
 
-def pair(loss: int, impairment: Impairment = Impairment(), seed: int = 0) -> Cluster:
+def pair(loss: int, impairment: Impairment = CLEAN, seed: int = 0) -> Cluster:
     """Rank 0 sends to rank 1. Messages of a pair may lose `loss`, whatever the job's classes say, which is nothing."""
     cluster = Cluster(2, impairment=impairment, seed=seed)
     cluster.ledger = Ledger(lambda _: loss)
