@@ -101,6 +101,10 @@ bench-agent: $(VENV)/.ready ## All-reduce against Gloo, 2 and 4 hosts, 64 KiB to
 bench-stragglers: $(VENV)/.ready ## What a late worker costs, by who owns how much -> out/bench/stragglers.json (root)
 	$(BIN)/python -m bench.agent.stragglers
 
+.PHONY: bench-late-steps
+bench-late-steps: $(VENV)/.ready ## What workers that stall now and then cost the others -> out/bench/late_steps.json (root)
+	$(BIN)/python -m bench.agent.late_steps
+
 .PHONY: bench-sync
 bench-sync: $(VENV)/.ready ## Time to accuracy by scheme, with slow workers and links -> out/bench/sync.json (root; SYNC="--cases slow5 --arms all")
 	$(BIN)/python -m bench.sync.training $(SYNC)

@@ -118,6 +118,15 @@ def test_of_a_dead_worker_nothing_is_left_in_any_buffer() -> None:
     assert generator.ask(0, 1) == Decision(2, (0, 1))
 
 
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_dead_worker_comes_into_no_group_any_more(asked: bool) -> None:
+    generator = Generator(3, 3, 5)
+    if asked:
+        assert [generator.ask(worker, 0).group for worker in range(3)] == [(0, 1, 2)] * 3
+    generator.drop(2)
+    assert [generator.ask(worker, 1).group for worker in range(2)] == [(0, 1)] * 2
+
+
 def test_who_goes_on_in_its_place_decides_nothing_before_what_others_wait_in() -> None:
     """Worker 2 has got nothing yet, 0 and 1 each wait for it; worker 3 has died with what it had."""
     generator = Generator(5, 2, 9)
