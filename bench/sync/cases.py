@@ -8,7 +8,8 @@ from typing import Any, Literal
 Method = Literal["ddp", "post-local", "overlap", "synchronise"]
 
 LEARNING_RATES = (0.0125, 0.025, 0.05, 0.1)
-"""The grid from which each arm has its own (bench.sync.rates)."""
+"""The grid from which each arm has its own (bench.sync.rates); Ringmaster, whose server applies the changes of all
+workers one by one, from below it."""
 TARGET = 0.96
 """Accuracy on the test examples."""
 
@@ -74,6 +75,10 @@ ARMS: Mapping[str, Arm] = {
     "ripples-2": _scheme("ripples, pairs", 0.05, "ripples", members=2),
     "ripples-late": _scheme("ripples, pairs, delay 1", 0.05, "ripples", members=2, delay=1),
     "local-sgd": _scheme("local-sgd, every 8", 0.05, "local-sgd"),
+    "acco": Arm("acco, fp16", "synchronise", 0.1, _HALF, {"scheme": "acco"}),
+    "ringmaster": _scheme("ringmaster", 0.006, "ringmaster"),
+    "r-fast": _scheme("r-fast", 0.1, "r-fast"),
+    "streaming": _scheme("local-sgd, 4 fragments, delay 2", 0.05, "local-sgd", fragments=4, delay=2, alpha=0.5),
     "diloco": _scheme("diloco, every 8", 0.025, "diloco", every=8),
 }
 

@@ -118,8 +118,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add = parser.add_argument
     add("--hosts", type=several(int), default=(16,), metavar="N,M", help="(default: 16)")
     add("--size", type=checked(parse_size), default="1MiB", metavar="S", help="of the array (default: 1MiB)")
-    add("--rate", type=checked(parse_rate), default="100mbit", metavar="R", help="of links (default: 100mbit)")
-    add("--count", type=int, default=8, metavar="N", help="exchanges of a measurement (default: %(default)s)")
+    add("--rate", type=checked(parse_rate), default="25mbit", metavar="R", help="of links (default: 25mbit)")
+    add("--count", type=int, default=4, metavar="N", help="exchanges of a measurement (default: %(default)s)")
     add("--repeats", type=int, default=5, metavar="N", help="of every measurement (default: %(default)s)")
     return benchmark.run(parser, _run, arguments)
 

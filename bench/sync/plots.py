@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # matplotlib takes a second to import, and --help is not to w
 
 _WARM = ("#d1495b", "#edae49", "#a45a8c", "#8d6e63")
 _COLD = ("#0b6e99", "#2a9d8f", "#5aa9e6", "#8ab17d", "#264653", "#7f7fd5", "#b08d57", "#4c956c", "#1d3557", "#9d4edd")
+_COLD += ("#e07be0", "#00b4d8", "#6a994e", "#577590", "#90be6d", "#b5838d")
 _COLORS = {
     arm: palette[index % len(palette)]
     for palette, own in ((_WARM, True), (_COLD, False))
@@ -48,20 +49,19 @@ def _title(key: tuple[int, str]) -> str:
 
 
 def _curves(axes: Axes, key: tuple[int, str], arms: Mapping[str, Sequence[Run]]) -> None:
-    """Medians over the seeds; bands from the least to the greatest."""
+    """Medians over the seeds; bands from the least to the greatest. The bars beside are the legend."""
     end = min(run.times[-1] for runs in arms.values() for run in runs)
     times = np.linspace(0, end, _POINTS)
     for arm, runs in arms.items():
         curves = np.array([np.interp(times, run.times, run.accuracies) for run in runs])
-        axes.plot(times, np.median(curves, axis=0), color=_COLORS[arm], lw=1.6, label=runs[0].title)
+        axes.plot(times, np.median(curves, axis=0), color=_COLORS[arm], lw=1.6)
         axes.fill_between(times, curves.min(axis=0), curves.max(axis=0), color=_COLORS[arm], alpha=0.08, lw=0)
     axes.axhline(TARGET, color=MUTED, lw=1, ls=(0, (4, 3)))
-    axes.set_ylim(0.4, 1.0)
+    axes.set_ylim(0.7, 1.0)
     axes.set_xlim(0, end)
     axes.set_xlabel("training time, s")
     axes.set_ylabel("accuracy of the mean model")
     axes.set_title(_title(key), loc="left", fontsize=10)
-    axes.legend(fontsize=7, loc="lower right")
 
 
 def _bars(axes: Axes, arms: Mapping[str, Sequence[Run]]) -> None:
@@ -92,7 +92,7 @@ def _bars(axes: Axes, arms: Mapping[str, Sequence[Run]]) -> None:
 
 def _waiting(axes: Axes, key: tuple[int, str], arms: Mapping[str, Sequence[Run]]) -> None:
     """The share of the time in which each worker waited for others, or for the network."""
-    shares = np.array([np.mean([run.waits for run in runs], axis=0) for runs in arms.values()])
+    shares = np.array([np.mean([run.waits for run in runs], axis=0) for runs in arms.values()]).clip(0)
     axes.grid(visible=False)
     image = axes.imshow(100 * shares, aspect="auto", cmap="Blues", vmin=0, vmax=100)
     for (row, column), share in np.ndenumerate(shares):

@@ -38,8 +38,9 @@ def time_or_bound(run: Run) -> float:
 
 
 def best_bsp(arms: Mapping[str, Sequence[Run]]) -> Sequence[Run] | None:
-    """The arm with a global step that is fastest to the target."""
-    known = [runs for runs in arms.values() if runs[0].bsp]
+    """The arm with a global step that is fastest to the target; of those with the most seeds."""
+    most = max((len(runs) for runs in arms.values() if runs[0].bsp), default=0)
+    known = [runs for runs in arms.values() if runs[0].bsp and len(runs) == most]
     return min(known, key=lambda runs: fmean(map(time_or_bound, runs)), default=None)
 
 
@@ -73,7 +74,7 @@ def _row(runs: Sequence[Run], base: Sequence[Run] | None) -> list[str]:
         _ratio(runs, base),
         f"{median(steps):.0f}" if steps else "-",
         f"{median(run.steps / run.seconds for run in runs):.1f}",
-        f"{1e3 * median(run.waited for run in runs):.0f}",
+        f"{1e3 * max(0.0, median(run.waited for run in runs)):.0f}",
         f"{median(run.sent for run in runs) / 1e3:.0f}",
         f"{median(fixed):.1%}" if fixed else "-",
         f"{median(run.final for run in runs):.1%}",
