@@ -19,8 +19,10 @@ if TYPE_CHECKING:  # matplotlib takes a second to import, and --help is not to w
     from matplotlib.axes import Axes
 
 _WARM = ("#d1495b", "#edae49", "#a45a8c", "#8d6e63")
-_COLD = ("#0b6e99", "#2a9d8f", "#5aa9e6", "#8ab17d", "#264653", "#7f7fd5", "#b08d57", "#4c956c", "#1d3557", "#9d4edd")
-_COLD += ("#e07be0", "#00b4d8", "#6a994e", "#577590", "#90be6d", "#b5838d")
+_COLD = (
+    *("#0b6e99", "#2a9d8f", "#5aa9e6", "#8ab17d", "#264653", "#7f7fd5", "#b08d57", "#4c956c", "#1d3557", "#9d4edd"),
+    *("#e07be0", "#00b4d8", "#6a994e", "#577590", "#90be6d", "#b5838d"),
+)
 _COLORS = {
     arm: palette[index % len(palette)]
     for palette, own in ((_WARM, True), (_COLD, False))

@@ -3,6 +3,7 @@
 
 import os
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,11 +14,15 @@ from gradlane.errors import AgentError
 from gradlane.ipc import memory
 
 
+def lost(ranks: Sequence[int]) -> AgentError:
+    return AgentError(f"ranks {ranks} are dead")
+
+
 @pytest.fixture
 def completions() -> Completions:
     descriptor = memory.create("channel", lib.gl_channel_bytes())
     kicks, kick = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    opened = Completions(memory.Memory(descriptor, lib.gl_channel_bytes()), kick, lambda: AgentError("the end"))
+    opened = Completions(memory.Memory(descriptor, lib.gl_channel_bytes()), kick, lambda: AgentError("the end"), lost)
     os.close(descriptor)
     os.close(kicks)
     return opened
@@ -38,7 +43,7 @@ class _SlowList(list[Callback]):
 
 
 def test_a_callback_that_is_added_while_others_run_is_run_too(completions: Completions) -> None:
-    handle = completions.submit(ffi.new("gl_command *", {"kind": lib.GL_COMMAND_COLLECTIVE}), ())
+    handle = completions.submit(ffi.new("gl_command *", {"kind": lib.GL_COMMAND_COLLECTIVE}), (), ())
     told: list[AgentError | None] = []
     heard = threading.Event()
 

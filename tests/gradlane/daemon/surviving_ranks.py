@@ -27,7 +27,7 @@ class Rank:
     def __init__(self, ranks: Ranks, rank: int) -> None:
         self.rank, self._ranks = rank, ranks
         send = self._send
-        self.arbiter = Arbiter(ranks.job)
+        self.arbiter = Arbiter(ranks.job, lambda: ranks.now)
         self.leading = Leading(rank, range(ranks.size), self.arbiter, send)
         self.membership = Membership(rank, range(ranks.size), send, self._dropped, self._out)
         self.state = "idle"
@@ -97,6 +97,7 @@ class Ranks:
 
     def __init__(self, size: int, members: int) -> None:
         self.size, self.members = size, members
+        self.now = 0.0  # s; each move takes one
         self.job = _job(size)
         self.connections: dict[tuple[int, int], deque[Message]] = {
             (a, b): deque() for a in range(size) for b in range(size) if a != b
@@ -139,6 +140,7 @@ class Ranks:
         return found
 
     def move(self, kind: str, a: int, b: int, pause: bool = False) -> None:
+        self.now += 1
         if kind == "deliver":
             self.ranks[b].hear(a, self.connections[a, b].popleft())
         elif kind == "work":

@@ -217,7 +217,7 @@ def test_load_names_a_file_that_is_missing(tmp_path: Path) -> None:
             "[slots]",
             '[sync]\nscheme = "gossip"\n[slots]',
             "sync.scheme",
-            "one of 'ds-sync', 'local-sgd', 'diloco', 'ad-psgd', 'ripples', 'ringmaster', 'r-fast'",
+            "one of 'ds-sync', 'local-sgd', 'diloco', 'ad-psgd', 'ripples', 'acco', 'ringmaster', 'r-fast'",
         ),
         ("[slots]", '[sync]\nscheme = "ds-sync"\nschedule = "ring"\n[slots]', "sync.schedule", "'grid', 'pairs'"),
         ("[slots]", '[sync]\nscheme = "ds-sync"\nevery = 3\n[slots]', "sync.every", "known: delay, schedule, scheme"),

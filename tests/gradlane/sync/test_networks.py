@@ -9,6 +9,7 @@ import functools
 import shlex
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +31,7 @@ HOSTS = 4  # and one more, from which other traffic comes
 COUNT = 20_000
 TRUTH = np.linspace(-1, 1, COUNT, dtype=np.float32)
 STEPS = 80
+COMPUTATION = 0.01  # s of a step: who does not wait would be done before anything has come
 
 
 class Laboratory:
@@ -52,6 +54,7 @@ class Laboratory:
             random, weights = np.random.default_rng(c.rank), np.zeros(COUNT, np.float32)
             synchroniser = Synchroniser(c, [weights])
             for _ in range(STEPS):
+                time.sleep(COMPUTATION)
                 weights -= 0.1 * (weights - TRUTH + 0.3 * random.standard_normal(COUNT, np.float32))
                 synchroniser.step()
             synchroniser.average()

@@ -343,7 +343,7 @@ def test_the_scheme_comes_from_the_job_file_or_an_argument(hosts: list[Agent], t
         alone.average()
         with pytest.raises(
             JobError,
-            match=r"scheme: is 'gossip'; it must be one of 'ds-sync', .* 'ripples', 'ringmaster', 'r-fast'",
+            match=r"scheme: is 'gossip'; it must be one of 'ds-sync', .* 'ripples', 'acco', 'ringmaster', 'r-fast'",
         ):
             Synchroniser(c, [np.zeros(1)], "gossip", "e")
         with pytest.raises(ValueError, match="int64 can't be averaged"):

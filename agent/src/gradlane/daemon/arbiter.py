@@ -2,6 +2,7 @@
 """What the leader of a job decides for all its ranks (control/leading.py): the numbers of names, the groups of Ripples,
 and with whom a collective of all is held where ranks may die."""
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,8 +56,10 @@ class Arbiter:
     all have come: {"agreed": of all, "members": who they are}, the same to all.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock`: in s, by which groups are decided."""
         self._job = job
+        self._clock = clock
         self._workers = [member.rank for member in job.workers]
         self._living = set(self._workers)
         self._kept: dict[tuple[str, str], Answered] = {}  # by kind and name: what this rank was answered last
@@ -132,7 +135,7 @@ class Arbiter:
         if groups is None:
             if len(self._groups) == MAX_SYNCHRONISED:
                 return f"a job synchronises at most {MAX_SYNCHRONISED} models; {name!r} would be one more"
-            groups = self._groups[name] = _Groups(members, slack, who, Generator(size, members, slack))
+            groups = self._groups[name] = _Groups(members, slack, who, Generator(size, members, slack, self._clock))
             for dead in self._dead():
                 groups.generator.drop(dead)
         if (groups.members, groups.slack) != (members, slack):
