@@ -25,6 +25,10 @@ COMMAND = [sys.executable, "-m", "gradlane_switch"]
 _PATIENCE = 600.0
 
 
+def _is_stopped(thread: Path) -> bool:
+    return (thread / "stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
 class Process:
     """Started, ready, and ended by SIGTERM. `prefix` runs it elsewhere, e.g. in a network namespace."""
 
@@ -83,6 +87,14 @@ class Process:
     def signal(self, number: int) -> None:
         """Sends a signal, and does not wait."""
         self._process.send_signal(number)
+
+    def pause(self) -> None:
+        """Stops it, and waits until none of its threads runs any more: a signal takes its time to reach each."""
+        self._process.send_signal(signal.SIGSTOP)
+        end = time.monotonic() + 10
+        while not all(map(_is_stopped, Path(f"/proc/{self._process.pid}/task").iterdir())):
+            assert time.monotonic() < end, "threads of the switch still run"
+            time.sleep(0.001)
 
     def terminate(self) -> None:
         """Sends SIGTERM, and does not wait."""

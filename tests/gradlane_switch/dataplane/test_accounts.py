@@ -87,7 +87,7 @@ def test_packets_of_the_controller_are_accounted_for(tmp_path: Path) -> None:
 def test_what_a_socket_has_no_room_for_is_counted(lab: Callable[..., TunnelLab]) -> None:
     made = lab("", "")
     sent = 60_000
-    made.process.signal(signal.SIGSTOP)
+    made.process.pause()
     for number in range(sent):
         made.hosts[1].send(frame(2, 0, 60, number))
     made.process.signal(signal.SIGCONT)

@@ -247,7 +247,7 @@ def test_what_came_while_the_switch_was_off_the_cpu_is_forwarded_in_the_order_of
     """More of one port than it takes in at once, and between them others of another port."""
     made = lab("", "", "")
     senders, receiver = [made.network.udp(1)] * 3 + [made.network.udp(2)], made.network.udp(3)
-    made.process.signal(signal.SIGSTOP)
+    made.process.pause()
     for number in range(400):
         send(senders[number % 4], 3, 1, 100, first=number)
     made.process.signal(signal.SIGCONT)
@@ -258,7 +258,7 @@ def test_what_came_while_the_switch_was_off_the_cpu_meets_the_queues_of_its_time
     """At 10 Mbit/s each is gone before the next one comes, however late the switch looks at them."""
     made = lab("", "", "rate=10mbit,buffer=3kB")
     sender, receiver = made.network.udp(1), made.network.udp(3)
-    made.process.signal(signal.SIGSTOP)
+    made.process.pause()
     send(sender, 3, 20, 1400, rate=200)
     made.process.signal(signal.SIGCONT)
     assert numbers(receive(receiver, 20)) == list(range(20))

@@ -107,7 +107,7 @@ def test_an_interface_without_offloads_gets_packets_one_by_one(lab: Callable[...
     offload(network, network.switch, "s3", "off")
     try:
         receiver = made.network.udp(3)
-        made.process.signal(signal.SIGSTOP)  # so that the first leaves together with one that the interface takes
+        made.process.pause()  # so that the first leaves together with one that the interface takes
         send(made.network.udp(1), 3, 1, 100, first=1000)
         segmented(made, 20, 1000)
         made.process.signal(signal.SIGCONT)
@@ -122,7 +122,7 @@ def test_an_interface_without_offloads_gets_packets_one_by_one(lab: Callable[...
 def test_more_than_the_switch_forwards_in_one_go_is_forwarded_at_once_all_the_same(lab: Callable[..., Lab]) -> None:
     made = lab("", "", "")
     receiver = made.network.udp(3)
-    made.process.signal(signal.SIGSTOP)
+    made.process.pause()
     for _ in range(60):
         segmented(made, 40, 100)
     made.process.signal(signal.SIGCONT)
