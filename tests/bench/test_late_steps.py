@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from bench.agent.late_steps import stalls
 from tests.support.needs import needs_root
 
@@ -20,7 +22,9 @@ def test_who_stalls_is_drawn_once_for_all_arms() -> None:
 
 
 @needs_root
-def test_others_take_their_steps_while_one_stalls(tmp_path: Path) -> None:
+def test_others_take_their_steps_while_one_stalls(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if not request.config.getoption("--thorough"):
+        pytest.skip("takes a minute; --thorough runs it")
     command = [sys.executable, "-m", "bench.agent.late_steps", "--hosts", "3", "--steps", "20", "--stall", "400"]
     command += ["--share", "0.25", "--size", "64KiB", "--repeats", "1", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
