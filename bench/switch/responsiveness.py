@@ -26,6 +26,7 @@ from bench.harness.switches import GRADLANE, Client, Entries, RunningSwitch
 from bench.harness.wires import HEADERS, SENDER_MAC, Wires, compiled, frame
 from bench.harness.worker import Worker
 from gradlane import wire
+from lab.model.errors import ExperimentError
 from lab.report.console import make_console, present
 from lab.report.tables import TextTable
 
@@ -34,6 +35,8 @@ _PORTS = 4
 _FRAME = 84  # bytes
 _READERS = 10
 _GIVE_WAY = "5"  # as nice has it
+_PUNTS = "punts"
+_BEGIN_SECONDS = 20  # until a load must have begun
 _VIOLATION = p4r.DigestEntry.Config(max_list_size=64, max_timeout_ns=100_000_000, ack_timeout_ns=1_000_000_000)
 _UDP_PORTS = slice(HEADERS - 8, HEADERS - 4)
 
@@ -65,7 +68,7 @@ def floods() -> dict[str, tuple[bytes, int]]:
     header = wire.Header(kind=wire.Kind.DATA, job=1, source=0, message=0, token=0, length=payload)
     refused = bytes(gradient[:HEADERS]) + header.pack() + bytes(payload)
     arp = (b"\xff" * 6 + SENDER_MAC + b"\x08\x06").ljust(_FRAME, b"\0")
-    return {"punts": (arp, -1), "refused, one job": (refused, -1), "refused, many jobs": (refused, _job())}
+    return {_PUNTS: (arp, -1), "refused, one job": (refused, -1), "refused, many jobs": (refused, _job())}
 
 
 def _job() -> int:
@@ -110,15 +113,24 @@ class Setup:
         self._stack.close()
 
     @contextmanager
-    def flooded(self, *loads: tuple[bytes, int]) -> Generator[None, None, None]:
-        """A sender to all ports for each load."""
+    def flooded(self, *names: str) -> Generator[None, None, None]:
+        """A sender to all ports for each load; what it sends has begun to reach the controller."""
         hosts = [f"host-{number}" for number in range(1, _PORTS + 1)]
         words = ["ip", "netns", "exec", self._wires.hosts, "nice", "-n", _GIVE_WAY, str(self._sender), "flood"]
         with ExitStack() as stack:
-            for content, offset in loads:
+            before, known = self.told.copy(), floods()
+            for content, offset in (known[name] for name in names):
                 command = [*words, str(offset), content.hex(), *hosts]
                 stack.enter_context(Worker("the sender", command, asked=False))
+            self._wait_for({"packet" if name == _PUNTS else "values" for name in names}, before)
             yield
+
+    def _wait_for(self, kinds: set[str], before: Counter[str]) -> None:
+        deadline = time.monotonic() + _BEGIN_SECONDS
+        while missing := {kind for kind in kinds if self.told[kind] == before[kind]}:
+            if time.monotonic() > deadline:
+                raise ExperimentError(f"in {_BEGIN_SECONDS} s the controller was told no {' and no '.join(missing)}")
+            time.sleep(0.01)
 
     @contextmanager
     def read_by_others(self) -> Generator[None, None, None]:
@@ -192,11 +204,10 @@ def _run(options: argparse.Namespace) -> int:
 
     with Setup(options.entries, options.seconds) as setup:
         take(setup.requests("idle"))
-        known = floods()
-        for name, load in known.items():
-            with setup.flooded(load):
+        for name in floods():
+            with setup.flooded(name):
                 take(setup.requests(name))
-        with setup.flooded(*known.values()):
+        with setup.flooded(*floods()):
             take(setup.requests("all of these"))
         with setup.read_by_others():
             take(setup.requests(f"{_READERS} wildcard reads"))

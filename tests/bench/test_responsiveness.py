@@ -12,7 +12,7 @@ from tests.support.needs import needs_root
 
 @needs_root
 def test_what_floods_the_switch_reaches_the_controller(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--seconds", "0.5", "--entries", "100", "--json", "--out", str(tmp_path)]
+    arguments = ["--seconds", "1", "--entries", "100", "--json", "--out", str(tmp_path)]
     assert responsiveness.main(arguments) == 0
     runs = json.loads(capsys.readouterr().out)["runs"]
     told = {(run["load"], run["request"]): (run["told"], run["values"]) for run in runs}

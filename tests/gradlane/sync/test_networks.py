@@ -32,6 +32,10 @@ COUNT = 20_000
 TRUTH = np.linspace(-1, 1, COUNT, dtype=np.float32)
 STEPS = 80
 COMPUTATION = 0.01  # s of a step: who does not wait would be done before anything has come
+ROUNDS = ("ds-sync", "local-sgd", "diloco", "acco")
+RATE, NOISE = 0.1, 0.3
+# Where the weights of a worker alone end up: each step leaves 1 - RATE of the error and adds RATE times the noise.
+ALONE = RATE * NOISE / np.sqrt(1 - (1 - RATE) ** 2)
 
 
 class Laboratory:
@@ -55,7 +59,7 @@ class Laboratory:
             synchroniser = Synchroniser(c, [weights])
             for _ in range(STEPS):
                 time.sleep(COMPUTATION)
-                weights -= 0.1 * (weights - TRUTH + 0.3 * random.standard_normal(COUNT, np.float32))
+                weights -= RATE * (weights - TRUTH + NOISE * random.standard_normal(COUNT, np.float32))
                 synchroniser.step()
             synchroniser.average()
             synchroniser.close()
@@ -120,10 +124,10 @@ def congested(lan: Lan, host: int) -> Iterator[None]:
 
 
 def learns_as_much(laboratory: Laboratory, scheme: str) -> None:
+    """Without rounds it is chance whose gradients a step has, and how old they are: then nearly as alone."""
     found, missed = laboratory.train(scheme)
     assert missed > 0, "the network did it no harm"
-    assert found < 0.12
-    assert found < 1.2 * laboratory.undisturbed(scheme)
+    assert found < (1.2 * laboratory.undisturbed(scheme) if scheme in ROUNDS else 1.5 * ALONE)
 
 
 @pytest.mark.parametrize("probability", [0.01, 0.05])
