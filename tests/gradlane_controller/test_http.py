@@ -241,6 +241,13 @@ Lines = st.lists(
 )
 
 
+@pytest.mark.parametrize("request_line", [b"GET /status", b"CONNECT  HTTP/1.0", b"CONNECT  HTTP/9"])
+def test_a_request_without_a_version_is_answered_as_http_1(server: Server, request_line: bytes) -> None:
+    with server.connect() as sock:
+        sock.sendall(request_line + b"\r\n\r\n")
+        assert sock.recv(9) == b"HTTP/1.0 "
+
+
 @settings(max_examples=tries(60), deadline=None)
 @given(
     method=st.sampled_from([b"GET", b"POST", b"DELETE", b"PUT", b"HEAD", b"OPTIONS", b"CONNECT", b"PRI", b"\x16\x03"]),
