@@ -119,7 +119,10 @@ def _run(options: argparse.Namespace) -> int:
     with Hosts(options.hosts, rate=options.rate) as hosts:
         for who, stall in cases:
             runs = [[_measure(hosts, arm, who, stall, options) for arm in ARMS] for _ in range(options.repeats)]
-            results += [_medians(of_arm) for of_arm in zip(*runs, strict=True)]
+            found = [_medians(of_arm) for of_arm in zip(*runs, strict=True)]
+            figures = ", ".join(f"{r.arm} {r.step * 1e3:.1f} ms per step" for r in found)
+            console.print(f"{who} stalls, {stall * 1e3:.0f} ms: {figures}", soft_wrap=True)
+            results += found
     names = ("hosts", "size", "rate", "compute", "share", "after", "allowed", "steps", "repeats", "seed")
     settings = benchmark.chosen(options, *names)
     present(console, options, "late_steps.json", benchmark.document(settings, results), tables(results))

@@ -16,7 +16,7 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,7 +97,7 @@ def theory(arm: str, case: Case) -> float:
         return ownership.seconds(whole, ownership.best(whole)) - delay
     if arm == "stragglar":
         reduce = (n - 2) / (n - 1) - (delay if case.late == 1 else 0.0)
-        return (max(0.0, reduce) + (n - 2 + math.ceil(math.log2(n))) / (n - 1)) / case.link
+        return max(0.0, reduce) + (n - 2 + math.ceil(math.log2(n))) / (n - 1) / case.link  # the others reduce alone
     return 2 * (n - 1) / n / case.link
 
 
@@ -171,8 +171,8 @@ def cases(hosts: int, options: argparse.Namespace) -> Iterator[Case]:
         yield Case("slow link", hosts, link=0.5)
 
 
-def measure(hosts: Hosts, options: argparse.Namespace) -> list[Result]:
-    """The arms in turn, `repeats` times, for each case. Raises ExperimentError."""
+def measure(hosts: Hosts, options: argparse.Namespace, say: Callable[[str], None]) -> list[Result]:
+    """The arms in turn, `repeats` times, for each case. `say` is told how far it is. Raises ExperimentError."""
     results: list[Result] = []
     one = 8 * options.size / (options.rate * _SLICE / (_SLICE + _FRAME))
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
@@ -184,11 +184,15 @@ def measure(hosts: Hosts, options: argparse.Namespace) -> list[Result]:
             found: dict[str, list[float]] = {arm: [] for arm in options.arms}
             for arm in found:
                 team.run(arm, case.late, late)
+            title = f"{case.hosts} hosts, {case.name}" + (f" by {late * 1e3:.0f} ms" if late else "")
             if "adaptive" in found:
+                say(f"{title}: the adaptive job adapts ...")
                 team.adapt(case.late, late)
+                say(f"{title}: it has chosen {team.chosen()}")
             for _ in range(options.repeats):
                 for arm, runs in found.items():
                     runs.append(team.run(arm, case.late, late))
+            say(f"{title}: " + ", ".join(f"{arm} {median(runs) * 1e3:.0f} ms" for arm, runs in found.items()))
             for arm, runs in found.items():
                 plan = team.chosen() if arm == "adaptive" else ""
                 expected = theory(arm, case) * one
@@ -242,7 +246,7 @@ def _run(options: argparse.Namespace) -> int:
     results: list[Result] = []
     for count in options.hosts:
         with Hosts(count, rate=options.rate) as hosts:
-            results += measure(hosts, options)
+            results += measure(hosts, options, lambda text: console.print(text, soft_wrap=True))
     settings = benchmark.chosen(options, "size", "rate", "cases", "delays")
     present(console, options, "stragglers.json", benchmark.document(settings, results), tables(results))
     return 0

@@ -13,7 +13,7 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,8 +60,8 @@ def crossing(arm: str, hosts: int) -> float:
     return 2 * (members - 1) / members
 
 
-def measure(hosts: Hosts, options: argparse.Namespace) -> list[Result]:
-    """The arms in turn, `repeats` times. Raises ExperimentError."""
+def measure(hosts: Hosts, options: argparse.Namespace, say: Callable[[str], None]) -> list[Result]:
+    """The arms in turn, `repeats` times. `say` is told how far it is. Raises ExperimentError."""
     found: dict[str, list[float]] = {arm: [] for arm in ARMS}
     with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
         folder = Path(place)
@@ -85,6 +85,7 @@ def measure(hosts: Hosts, options: argparse.Namespace) -> list[Result]:
                 seconds = max(json.loads(worker.hear()) for worker in workers)
                 if turn:  # the first one makes connections and groups
                     times.append(seconds)
+            say(f"{hosts.count} hosts: {turn} of {options.repeats} measurements of each of {', '.join(found)}")
     one = 8 * options.size / (options.rate * _SLICE / (_SLICE + _FRAME))
     results: list[Result] = []
     for arm, times in found.items():
@@ -130,7 +131,7 @@ def _run(options: argparse.Namespace) -> int:
     results: list[Result] = []
     for count in options.hosts:
         with Hosts(count, rate=options.rate) as hosts:
-            results += measure(hosts, options)
+            results += measure(hosts, options, lambda text: console.print(text, soft_wrap=True))
     settings = benchmark.chosen(options, "size", "rate", "count")
     document = benchmark.document(settings, results)
     present(console, options, "sync-communication.json", document, [table(results)])

@@ -92,3 +92,4 @@ def test_what_crosses_the_busiest_port() -> None:
     assert theory("stragglar", late[8]) == pytest.approx(9 / 7)
     assert theory("stragglar", Case("late", 4, 1, 0.5)) == pytest.approx(4 / 3 + 2 / 3 - 0.5 * 3 / 4)
     assert theory("stragglar", Case("two late", 4, 2, 1.5)) == pytest.approx(2)
+    assert theory("stragglar", Case("slow link", 4, link=0.5)) == pytest.approx(2 / 3 + 2 * 4 / 3)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every scheme of a job file on networks that lose frames by chance, and behind a congested port.
 
-It ends, learns as much as without, and its workers agree after the last average.
+It ends, its workers come to the optimum that none of them would find alone, and agree after the last average.
 """
 
 import contextlib
@@ -34,8 +34,11 @@ STEPS = 80
 COMPUTATION = 0.01  # s of a step: who does not wait would be done before anything has come
 ROUNDS = ("ds-sync", "local-sgd", "diloco", "acco")
 RATE, NOISE = 0.1, 0.3
-# Where the weights of a worker alone end up: each step leaves 1 - RATE of the error and adds RATE times the noise.
-ALONE = RATE * NOISE / np.sqrt(1 - (1 - RATE) ** 2)
+# A worker's loss is a parabola with a curvature of its own around a point of its own.
+CURVATURES, OFFSETS = np.array([0.5, 0.5, 1.5, 1.5], np.float32), np.array([-1, -1, 1, 1], np.float32)
+OPTIMUM = TRUTH + np.average(OFFSETS, weights=CURVATURES)
+# From it, and from one another, if each worker trained alone and the mean were taken in the end.
+ALONE, APART = abs(np.average(OFFSETS, weights=CURVATURES) - OFFSETS.mean()), OFFSETS.std()
 
 
 class Laboratory:
@@ -45,33 +48,35 @@ class Laboratory:
         self.lan, self._hosts, self._folder = lan, hosts, folder
         self.undisturbed = functools.cache(lambda scheme: self.train(scheme)[0])
 
-    def train(self, scheme: str) -> tuple[float, int]:
-        """The error of what the workers have after the last average, all of them the same; and how many slices were
-        sent again or lost. Gradients have noise of their own."""
+    def train(self, scheme: str) -> tuple[float, float, int]:
+        """How far what the workers have after the last average, all of them the same, is from the optimum; how far they
+        were apart before it; and how many slices were sent again or lost. Gradients have noise of their own."""
         chosen = settings.parse(toml_file.Table(JobError, "the test", "", {"scheme": scheme}))
         every = "every = 2\n" if "every" in chosen.options else ""  # of hundreds of steps, else
         lines = f'[loss]\npush = 0.1\n[sync]\nscheme = "{scheme}"\n{every}'
         file = job_file(self._folder, self.lan.addresses[:HOSTS], lines=lines)
         ranks = join(file, self._hosts, HOSTS)
 
-        def train(c: Communicator) -> np.ndarray:
+        def train(c: Communicator) -> tuple[np.ndarray, np.ndarray]:
             random, weights = np.random.default_rng(c.rank), np.zeros(COUNT, np.float32)
+            curvature, own = CURVATURES[c.rank], TRUTH + OFFSETS[c.rank]
             synchroniser = Synchroniser(c, [weights])
             for _ in range(STEPS):
                 time.sleep(COMPUTATION)
-                weights -= RATE * (weights - TRUTH + NOISE * random.standard_normal(COUNT, np.float32))
+                weights -= RATE * (curvature * (weights - own) + NOISE * random.standard_normal(COUNT, np.float32))
                 synchroniser.step()
+            before = weights.copy()
             synchroniser.average()
             synchroniser.close()
-            return weights
+            return before, weights
 
-        found = each(ranks, train)
+        before, found = zip(*each(ranks, train), strict=True)
         counts = [rank.statistics() for rank in ranks]
         each(ranks, Communicator.close)
         for weights in found:
             np.testing.assert_array_equal(weights, found[0])
         missed = sum(count["slices_repaired"] + count["slices_lost"] for count in counts)
-        return float(np.sqrt(np.square(found[0] - TRUTH).mean())), missed
+        return float(np.sqrt(np.square(found[0] - OPTIMUM).mean())), float(np.std(before, axis=0).mean()), missed
 
 
 @pytest.fixture(scope="module")
@@ -124,10 +129,14 @@ def congested(lan: Lan, host: int) -> Iterator[None]:
 
 
 def learns_as_much(laboratory: Laboratory, scheme: str) -> None:
-    """Without rounds it is chance whose gradients a step has, and how old they are: then nearly as alone."""
-    found, missed = laboratory.train(scheme)
+    """Without rounds it is chance whose gradients a step has, and how old they are: then only not as alone."""
+    error, apart, missed = laboratory.train(scheme)
+    print(scheme, error, apart, missed, ALONE, APART)
     assert missed > 0, "the network did it no harm"
-    assert found < (1.2 * laboratory.undisturbed(scheme) if scheme in ROUNDS else 1.5 * ALONE)
+    assert error < ALONE / 2
+    assert apart < APART / 2
+    if scheme in ROUNDS:
+        assert error < 1.2 * laboratory.undisturbed(scheme)
 
 
 @pytest.mark.parametrize("probability", [0.01, 0.05])

@@ -6,14 +6,14 @@ come, what their links carry, how many bytes there are. What counts is the time 
 
     direct      the slowest owner's line of ownership.py, at the port efficiency of n - 1 senders, and the latencies
     ring        that of equal shares over the slowest link; what the others have done before is of little use
-    StragglAR   its rounds, and what is left of the others' reduction then
+    StragglAR   its rounds over the slowest link, and what is left of the others' reduction, over the slowest of theirs
 
 What tolerates loss is reduced directly in any case, since only there a message has a budget: those are `fixed` bytes.
 A plan changes for what saves at least GAIN of that time, and back to the plain one when nothing speaks against it.
 """
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -121,12 +121,17 @@ class Situation:
         """The same of a plan's algorithm."""
         if plan.algorithm == "direct" or not nbytes:
             return self.direct(nbytes, plan.weights)
-        slowest = replace(self.conditions, rate=min(self._rate(k) for k in range(self.workers)))
+        everybody = self._over(range(self.workers))
         if plan.algorithm == "ring":
-            return costs.ring(nbytes, self.workers, slowest)
-        times = costs.stragglar(nbytes, self.workers, slowest)
-        others = max((self._late(k) for k in range(self.workers) if k != plan.straggler), default=0.0)
-        return max(self.last, others + times.reduce) + times.merge - self.last
+            return costs.ring(nbytes, self.workers, everybody)
+        others = [k for k in range(self.workers) if k != plan.straggler]
+        reduce = costs.stragglar(nbytes, self.workers, self._over(others)).reduce
+        merge = costs.stragglar(nbytes, self.workers, everybody).merge
+        return max(self.last, max(map(self._late, others)) + reduce) + merge - self.last
+
+    def _over(self, workers: Iterable[int]) -> Conditions:
+        """The slowest of their links."""
+        return replace(self.conditions, rate=min(map(self._rate, workers)))
 
     def seconds(self, plan: Plan) -> float:
         """What the step takes after the last worker has come."""
