@@ -206,12 +206,13 @@ def tables(results: Sequence[Result]) -> list[TextTable]:
     rows: list[list[str]] = []
     for r in results:
         gloo = [o for o in results if (o.arm, o.hosts, o.case, o.delay) == ("gloo", r.hosts, r.case, r.delay)]
-        row = [str(r.hosts), r.case, f"{r.delay * 1e3:.0f}", r.arm, f"{r.seconds * 1e3:.1f}"]
+        arm = f"{r.arm}: {r.plan}" if r.plan else r.arm
+        row = [str(r.hosts), r.case, f"{r.delay * 1e3:.0f}", arm, f"{r.seconds * 1e3:.1f}"]
         row += [f"{r.fastest * 1e3:.1f} - {r.slowest * 1e3:.1f}", f"{r.theory * 1e3:.1f}"]
         row += [f"{r.seconds / r.theory:.3f}", f"{r.seconds / r.least:.3f}"]
-        rows.append([*row, f"{gloo[0].seconds / r.seconds:.2f}" if gloo else "-", r.plan])
+        rows.append([*row, f"{gloo[0].seconds / r.seconds:.2f}" if gloo else "-"])
     columns = ["hosts", "case", "late, ms", "arm", "ms", "min - max", "theory, ms", "of theory"]
-    columns += ["of one contribution's", "times Gloo", "plan"]
+    columns += ["of one contribution's", "times Gloo"]
     return [TextTable("From the last worker's arrival to the end", columns, rows)]
 
 
