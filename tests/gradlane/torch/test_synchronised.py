@@ -2,8 +2,11 @@
 """Training by a scheme: it equals the scheme's definition, overlaps, and what can't be done is refused by name."""
 
 import copy
+import functools
+import gc
 import math
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,12 +14,14 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
 
 import gradlane.torch
 from gradlane.job import JobError
-from gradlane.sync import AdPsgd, DsSync, LocalSgd, RFast, Ringmaster, Scheme
+from gradlane.sync import Acco, AdPsgd, DsSync, LocalSgd, RFast, Ringmaster, Scheme
 from gradlane.sync.worker import Worker
 from gradlane.torch import SynchronisedOptimizer
 from gradlane.torch.staging import Staging
@@ -398,6 +403,61 @@ def test_what_can_not_be_done_is_refused_by_name(pair: Workers) -> None:
     )
     with pytest.raises(ValueError, match="a OverlappedOptimizer already: close"):
         gradlane.torch.synchronise(model, overlapped[0], session, "ds-sync")
+    refused(ValueError, "goes with another optimizer of overlap.. or synchronise.. already", model, model.parameters())
+
+
+@pytest.mark.parametrize("original", [False, True])
+def test_a_sharded_model_is_refused_before_its_parts_are_overwritten(pair: Workers, original: bool) -> None:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        cpu = torch.device("cpu")
+        model = FullyShardedDataParallel(nn.Linear(2, 2), device_id=cpu, use_orig_params=original)
+        for wrap in (gradlane.torch.overlap, functools.partial(gradlane.torch.synchronise, scheme="ds-sync")):
+            with pytest.raises(ValueError, match=r"sharded .FSDP, DTensor.: each worker must have a whole model"):
+                wrap(model, torch.optim.SGD(model.parameters(), lr=0.1), pair.sessions[0])
+    finally:
+        dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("scheme", ["ds-sync", "acco"])
+def test_a_parameter_that_was_frozen_may_not_learn_for_itself(pair: Workers, scheme: str) -> None:
+    for model in pair.models:
+        model[1].weight.requires_grad_(False)
+    pair.synchronise(scheme)
+    pair.train(range(1))
+    for model in pair.models:
+        model[1].weight.requires_grad_(True)
+    with pytest.raises(RuntimeError, match=r"parameter 1.weight was frozen when the optimizer was wrapped"):
+        pair.train(range(1, 2))
+
+
+@pytest.mark.parametrize("scheme", [DsSync(), DsSync("pairs", delay=1), AdPsgd(), Ringmaster(), RFast(), Acco()])
+def test_masks_are_no_statistics(pair: Workers, scheme: Scheme) -> None:
+    """Infinity less infinity is no number."""
+
+    def masked() -> Any:
+        model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+        model.register_buffer("mask", torch.full((4, 4), -math.inf).triu(1))
+        return model
+
+    pair.use(masked)
+    pair.synchronise(scheme)
+    pair.train(range(4))
+    pair.all(lambda rank: pair.optimizers[rank].average())
+    for model in pair.models:
+        assert torch.equal(model.mask, masked().mask)
+        assert not torch.equal(model[1].running_mean, torch.zeros(4))
+        assert all(value.isfinite().all() for value in (*model.parameters(), model[1].running_mean))
+
+
+def test_closed_it_is_forgotten(pair: Workers) -> None:
+    pair.synchronise()
+    pair.train(range(2))
+    pair.all(lambda rank: pair.optimizers[rank].close())
+    kept = [weakref.ref(optimizer) for optimizer in pair.optimizers]
+    pair.optimizers.clear()
+    gc.collect()
+    assert [it() for it in kept] == [None, None]
 
 
 def test_wrong_use_is_refused_with_what_to_do(pair: Workers) -> None:

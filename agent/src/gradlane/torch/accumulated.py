@@ -50,11 +50,13 @@ class AccumulatedOptimizer(SynchronisedOptimizer):
     def step(self, closure: Any = None) -> None:
         """Waits for the gradients of the step before, updates the parameters, and starts the exchange of this step's.
 
-        Raises ValueError if the workers follow different schemes; gradlane.AgentError.
+        Raises ValueError if the workers follow different schemes, RuntimeError for a gradient of a parameter that was
+        frozen; gradlane.AgentError.
         """
         self._check_open()
         if closure is not None:
             raise ValueError("with acco step takes no closure: call backward() before it")
+        self._check_frozen(self._exchanged)
         count = self.gradients if self._unscaled() else 0.0
         if not 0 <= count < float("inf"):
             raise ValueError(f"gradients is {count}: it must be finite, and not negative")

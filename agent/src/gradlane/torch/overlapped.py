@@ -73,14 +73,15 @@ class OverlappedOptimizer(WrappedOptimizer):
         ]
         self._ends.append(inner.register_state_dict_pre_hook(lambda _: self._settle()).remove)
         self._ends.append(uses.watch(model, self._use, self._use_buffer))
-        session.before_close(self.synchronize)
+        self._ends.append(session.before_close(self.synchronize))
 
     # The training loop.
 
     def step(self, closure: None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Makes the update due with the options (learning rate ...) of now; it does not wait.
 
-        Raises RuntimeError if gradients are missing or were changed since they were sent.
+        Raises RuntimeError if gradients are missing, were changed since they were sent, or are of a parameter that was
+        frozen.
         """
         if not self._portions:
             raise RuntimeError("this optimizer was closed: go on with the inner one, or call overlap() again")
@@ -180,6 +181,7 @@ class OverlappedOptimizer(WrappedOptimizer):
     def _complete(self) -> None:
         """Sends what the backward pass has not: gradients of earlier passes, and nothing in place of missing ones."""
         self._settle()  # layers that this step did not use
+        self._check_frozen(self._portion_of)
         changed = [p for portion in self._portions for p in portion.ready if not portion.holds(p)]
         if changed:
             raise RuntimeError(
@@ -267,6 +269,7 @@ def overlap(
     (SGD, Adam, AdamW, RMSprop ...; not LBFGS). `bucket_bytes`: neighbouring parameters travel together up to this size;
     a layer waits for its whole bucket. `unused_parameters`: whether a step may leave parameters without a gradient.
     `broadcast_buffers`: after each step all workers go on with rank 0's buffers, which travel meanwhile.
-    Raises ValueError for parameters that are not the model's, gradlane.AgentError.
+    Raises ValueError for parameters that are not the model's, and for models that are sharded, wrapped in
+    DistributedDataParallel or another optimizer's already; gradlane.AgentError.
     """
     return OverlappedOptimizer(model, optimizer, session, bucket_bytes, unused_parameters, broadcast_buffers)

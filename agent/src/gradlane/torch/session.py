@@ -63,14 +63,15 @@ class Session:
         seconds = [self._seconds.popleft() for _ in range(len(self._seconds))]
         return {**self.connection.statistics(), "allreduce_seconds": seconds}
 
-    def before_close(self, finish: Callable[[], None]) -> None:
-        """Registers what must be done before the session can end."""
+    def before_close(self, finish: Callable[[], None]) -> Callable[[], None]:
+        """Registers what must be done before the session can end. Returns what takes that back."""
         self._before_close.append(finish)
+        return lambda: self._before_close.remove(finish)
 
     def close(self) -> dict[str, Any]:
         """Leaves the job in order; returns the last statistics. Raises AgentError if the job has failed."""
         try:
-            for finish in self._before_close:
+            for finish in tuple(self._before_close):
                 finish()
         finally:
             for staging in self._stagings.values():

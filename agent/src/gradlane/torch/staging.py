@@ -66,6 +66,10 @@ class Staging:
 
         return Deferred(self._waiter.submit(fetched))
 
+    def precede(self) -> None:
+        """What the current stream queues from now on, which may change the sources of copies, comes after these."""
+        self._module.current_stream().wait_stream(self._stream)
+
     def deliver(self, source: torch.Tensor, target: torch.Tensor, then: Callable[[], None]) -> None:
         """Copies host memory to the device and calls `then` with the side stream as the current one."""
         with self._module.stream(self._stream):

@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import torch
-from torch.nn.parallel import DistributedDataParallel
 
 from gradlane.client.connection import Group
 from gradlane.sync.block import Block
@@ -42,12 +41,14 @@ class SynchronisedOptimizer(WrappedOptimizer):
     ) -> None:
         super().__init__(model, inner)
         parameters = [p for p in self._trained() if p.numel()]
-        _check(model, parameters)
+        _check(parameters)
         session.watch(model)
         session.broadcast([*model.parameters(), *model.buffers()])
-        device = parameters[0].device
-        staging = session.staging(device)
+        self._exchanged = frozenset(parameters)
+        self._staging = session.staging(parameters[0].device)
         self._model = model
+        # Others are no statistics: the mean of a mask's infinities is none.
+        self._finite = [name for name, it in model.named_buffers() if it.is_floating_point() and it.isfinite().all()]
         self._session = session
         self._worker = Worker(session.connection, scheme, session.name("sync", parameters))
         self._parcels: dict[Block, Parcel] = {}
@@ -58,7 +59,7 @@ class SynchronisedOptimizer(WrappedOptimizer):
         count = sum(buffer.numel() for buffer in self._statistics())
         if average_buffers and count:
             block = self._worker.block(count, "float32", plain=True)
-            self._buffers = Parcel(block, self._statistics, staging, moving=scheme.behind > 0)
+            self._buffers = Parcel(block, self._statistics, self._staging, moving=scheme.behind > 0)
             self._parcels[block] = self._buffers
         with torch.no_grad():
             for parcel in self._parcels.values():
@@ -68,7 +69,7 @@ class SynchronisedOptimizer(WrappedOptimizer):
         ]
         self._ends.append(inner.register_state_dict_pre_hook(lambda _: self._settle()).remove)
         self._ends.append(uses.watch(model, self._use, self._use_buffer))
-        session.before_close(self.close)
+        self._ends.append(session.before_close(self.close))
 
     @property
     def scheme(self) -> Scheme:
@@ -85,9 +86,11 @@ class SynchronisedOptimizer(WrappedOptimizer):
         """A local step, and the start of the exchange after it, for which it does not wait. Returns what the inner
         optimizer does.
 
-        Raises ValueError if the workers follow different schemes; gradlane.AgentError.
+        Raises ValueError if the workers follow different schemes, RuntimeError for a gradient of a parameter that was
+        frozen; gradlane.AgentError.
         """
         self._check_open()
+        self._check_frozen(self._exchanged)
         self._settle(self._worker.step)  # layers that this step did not use
         result = self._local_step(closure)
         self._exchange(self._worker.next())
@@ -95,6 +98,8 @@ class SynchronisedOptimizer(WrappedOptimizer):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """As in torch."""
+        if self._staging is not None:
+            self._staging.precede()
         self._inner.zero_grad(set_to_none)
 
     @contextlib.contextmanager
@@ -138,11 +143,13 @@ class SynchronisedOptimizer(WrappedOptimizer):
         too."""
         if not self._ends:
             return
-        self._pause()
-        while self._ends:
-            self._ends.pop()()
+        try:
+            self._pause()
+        finally:
+            while self._ends:
+                self._ends.pop()()
+            self._parcels, self._parcel_of, self._buffers = {}, {}, None
         self._worker.close()
-        self._parcels = {}
 
     def _check_open(self) -> None:
         if not self._ends:
@@ -162,6 +169,8 @@ class SynchronisedOptimizer(WrappedOptimizer):
             self._settle()
 
     def _local_step(self, closure: Any) -> Any:
+        if self._staging is not None:
+            self._staging.precede()
         return self._inner.step(closure) if self._unscaled() else None
 
     def _unscaled(self) -> bool:
@@ -180,24 +189,24 @@ class SynchronisedOptimizer(WrappedOptimizer):
 
     def _divide(self, parameters: Sequence[torch.nn.Parameter], most: int) -> None:
         """Into what travels together, of at most so many bytes."""
-        staging = self._session.staging(parameters[0].device)
         for members in neighbours(parameters, most):
-            parcel = self._parcel(members, staging)
+            parcel = self._parcel(members)
             self._parcels[parcel.block] = parcel
             self._parcel_of.update(dict.fromkeys(members, parcel))
 
-    def _parcel(self, members: Sequence[torch.nn.Parameter], staging: Any) -> Parcel:
+    def _parcel(self, members: Sequence[torch.nn.Parameter]) -> Parcel:
         spans: list[tuple[int, int]] = []
         start = 0
         for parameter, layer in zip(members, self._session.layers(members), strict=True):
             spans.append((start, layer))
             start += parameter.numel()
         block = self._worker.block(start, travels_as(members[0].dtype), spans)
-        return Parcel(block, lambda: members, staging, moving=self.scheme.behind > 0)
+        return Parcel(block, lambda: members, self._staging, moving=self.scheme.behind > 0)
 
     def _statistics(self) -> list[torch.Tensor]:
-        """The buffers that are floats; each time, because a model may have put others in their place."""
-        return [buffer for buffer in self._model.buffers() if buffer.is_floating_point()]
+        """The buffers that are averaged; each time, because a model may have put others in their place."""
+        buffers = dict(self._model.named_buffers())
+        return [buffers[name] for name in self._finite if name in buffers]
 
     def _accumulated(self, parameter: torch.Tensor) -> None:
         """The backward pass has made a gradient."""
@@ -227,15 +236,10 @@ class SynchronisedOptimizer(WrappedOptimizer):
                 parcel.settle()
 
 
-def _check(model: torch.nn.Module, parameters: Sequence[torch.nn.Parameter]) -> None:
+def _check(parameters: Sequence[torch.nn.Parameter]) -> None:
     """Raises ValueError for what no scheme can exchange."""
-    if isinstance(model, DistributedDataParallel):
-        raise ValueError("the model is wrapped in DistributedDataParallel, which averages gradients: pass its module")
     if not parameters:
         raise ValueError("the optimizer has no parameters that need gradients")
-    sharded = [parameter for parameter in parameters if hasattr(parameter, "device_mesh")]
-    if sharded:
-        raise ValueError("the model's parameters are sharded (FSDP, DTensor): each worker must have a whole model")
     devices = sorted({str(parameter.device) for parameter in parameters})
     if len(devices) > 1:
         raise ValueError(f"the model's parameters are on {', '.join(devices)}: a scheme needs them on one device")

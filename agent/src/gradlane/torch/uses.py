@@ -60,6 +60,12 @@ class _NoHook:
         return
 
 
+def is_watched(model: torch.nn.Module) -> bool:
+    """Whether somebody watches it already, or a part of it."""
+    kept = (kind for module in model.modules() for kind in (module._parameters, module._buffers))
+    return any(isinstance(kind, _Watched) for kind in kept)
+
+
 def watch(model: torch.nn.Module, use: Use, use_buffer: Use) -> Callable[[], None]:
     """Calls `use` with each parameter of the model before its module's forward, and before anything else reads it;
     `use_buffer` with each buffer before it is read.
