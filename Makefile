@@ -26,6 +26,8 @@ HOSTS ?=
 STUDY ?=
 # Options of `make bench-sync`, e.g. SYNC="--cases slow5,tail3 --arms all --seeds 1,2,3,4,5".
 SYNC ?=
+# Options of `make bench-stragglers`, e.g. STRAGGLERS="--hosts 16 --rate 25mbit --size 512KiB --cases late,two-late,slow-link".
+STRAGGLERS ?=
 # How long `make fuzz`, `make soak` and `make soak-fabric` run, in s; empty means their own.
 SECONDS ?=
 
@@ -98,8 +100,8 @@ bench-agent: $(VENV)/.ready ## All-reduce against Gloo, 2 and 4 hosts, 64 KiB to
 	$(BIN)/python -m bench.agent.all_reduce
 
 .PHONY: bench-stragglers
-bench-stragglers: $(VENV)/.ready ## What a late worker costs, by who owns how much -> out/bench/stragglers.json (root)
-	$(BIN)/python -m bench.agent.stragglers
+bench-stragglers: $(VENV)/.ready ## What late workers and slow links cost -> out/bench/stragglers.json (root; STRAGGLERS="--hosts 16 --rate 25mbit")
+	$(BIN)/python -m bench.agent.stragglers $(STRAGGLERS)
 
 .PHONY: bench-late-steps
 bench-late-steps: $(VENV)/.ready ## What workers that stall now and then cost the others -> out/bench/late_steps.json (root)

@@ -8,8 +8,8 @@ from typing import Any, Literal
 Method = Literal["ddp", "post-local", "overlap", "synchronise"]
 
 LEARNING_RATES = (0.0125, 0.025, 0.05, 0.1)
-"""The grid from which each arm has its own (bench.sync.rates); Ringmaster, whose server applies the changes of all
-workers one by one, from below it."""
+"""The grid from which each arm has its own (bench.sync.rates), or from beyond its edge: Ringmaster's server applies the
+changes of all workers one by one."""
 TARGET = 0.96
 """Accuracy on the test examples."""
 
@@ -44,7 +44,7 @@ CASES: Mapping[str, Case] = {
 class Arm:
     """How workers are kept together.
 
-    learning_rate: of SGD with momentum 0.9, from LEARNING_RATES. transport, sync: of these tables of the job
+    learning_rate: of SGD with momentum 0.9. transport, sync: of these tables of the job
     file, as a user writes them. bsp: a global step of all workers.
     """
 
@@ -74,6 +74,7 @@ ARMS: Mapping[str, Arm] = {
     "ripples": _scheme("ripples, groups of 3", 0.05, "ripples"),
     "ripples-2": _scheme("ripples, pairs", 0.05, "ripples", members=2),
     "ripples-late": _scheme("ripples, pairs, delay 1", 0.05, "ripples", members=2, delay=1),
+    "ripples-4-late": _scheme("ripples, groups of 4, delay 1", 0.05, "ripples", members=4, delay=1),
     "local-sgd": _scheme("local-sgd, every 8", 0.05, "local-sgd"),
     "acco": Arm("acco, fp16", "synchronise", 0.1, _HALF, {"scheme": "acco"}),
     "ringmaster": _scheme("ringmaster", 0.006, "ringmaster"),
