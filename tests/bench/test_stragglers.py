@@ -85,7 +85,8 @@ def test_what_crosses_the_busiest_port() -> None:
     assert theory("even", late[4]) == theory("ring", Case("in time", 4)) == pytest.approx(1.5)
     assert theory("gloo", Case("slow link", 4, link=0.5)) == pytest.approx(3.0)
     assert theory("adaptive", late[8]) == pytest.approx(1.0)
-    assert theory("adaptive", Case("two late", 8, 2, 1.5)) == pytest.approx(1.12)  # an owner of 6 sends 7 results
+    # An owner that is in time, of x, receives x from both, and 1 - x of results; a late one of y sends 1 + 6 y.
+    assert theory("adaptive", Case("two late", 8, 2, 1.5)) == pytest.approx(1 + 6 / 38)
     assert theory("adaptive", Case("in time", 8)) == pytest.approx(1.75)
     assert theory("adaptive", Case("slow link", 4, link=0.5)) == pytest.approx(2.0)
     assert theory("stragglar", late[4]) == pytest.approx(4 / 3)

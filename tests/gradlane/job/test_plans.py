@@ -103,8 +103,12 @@ def test_no_weights_in_steps_of_a_twentieth_are_better(late: list[float], rates:
     def end(shares: tuple[float, ...]) -> float:
         worst = 0.0
         for k, share in enumerate(shares):
+            wire = WIRE * 1e9 / rates[k]
             crosses = (1 - share) + 2 * share  # own contributions; results to both others
-            worst = max(worst, late[k] + crosses * WIRE * 1e9 / rates[k], last + 2 * share * WIRE * 1e9 / rates[k])
+            received = 0.0  # contributions as they come, and the results after the last
+            for at, part in sorted([*((late[j], share) for j in range(3) if j != k), (last, 1 - share)]):
+                received = max(received, at) + part * wire
+            worst = max(worst, late[k] + crosses * wire, last + 2 * share * wire, received)
         return worst
 
     grid = [(a / 20, b / 20, (20 - a - b) / 20) for a in range(21) for b in range(21 - a)]

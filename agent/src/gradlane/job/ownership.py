@@ -7,9 +7,11 @@ link grows with its share:
 
     workers     It sends its contributions, and its results to n - 1 workers: s (1 - w_i) + s (n - 1) w_i. It can't
                 begin before it comes, so it is done at d_i + s (1 + (n - 2) w_i) / r_i. No result is there before the
-                last worker has come: it is done at D + s (n - 1) w_i / r_i, at the earliest.
-    multicast   It sends each result once, s in all, and receives s (n - 1) w_i + s (1 - w_i). What it receives need
-                not wait for it: s (1 + (n - 2) w_i) / r_i, and D + s w_i / r_i. So a late owner costs nothing.
+                last worker has come: it is done at D + s (n - 1) w_i / r_i, at the earliest. And what it receives from
+                others that come at t or later, of whom there are c, and all results come after t: it is done at
+                t + s (c w_i + 1 - w_i) / r_i, whichever of the others' times t is.
+    multicast   It sends each result once, s in all, and receives as above. What it receives need not wait for it:
+                s (1 + (n - 2) w_i) / r_i, and D + s w_i / r_i. So a late owner costs nothing.
     servers     It receives s n w_i, and sends as much, or s w_i with multicast: D + s n w_i / r_i. Late workers are of
                 no account: the shares are as the rates.
 
@@ -23,11 +25,13 @@ For n equal links of which one is late by more than the others need for each oth
 With equal shares it is D + 2 (n - 1) / n s / r.
 """
 
+import functools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 UNITS = 10_000  # the sum of weights, which are whole numbers
-_HALVINGS = 100
+_HALVINGS = 64
 
 
 @dataclass(frozen=True)
@@ -52,38 +56,47 @@ class Case:
     servers: bool = False
     multicast: bool = False
 
+    @functools.cached_property
+    def _arrivals(self) -> list[tuple[float, int]]:
+        """Each time at which workers come late, and how many come then or later."""
+        late = sorted((owner.late for owner in self.owners if owner.late), reverse=True)
+        return list({at: count for count, at in enumerate(late, 1)}.items())
+
     def lines(self, owner: Owner) -> list[tuple[float, float]]:
         """When an owner with the share w is done with each of its tasks: a + b w seconds after the first has come."""
         whole, n = self.nbytes * 8 / owner.rate, self.workers
         if self.servers:
             return [(self.last, whole * n)]
+        others = ((at, count - (owner.late >= at)) for at, count in self._arrivals)
+        receives = [(at + whole, whole * (count - 1)) for at, count in others if count]
         if self.multicast:
-            return [(whole, whole * (n - 2)), (self.last, whole)]
-        return [(owner.late + whole, whole * (n - 2)), (self.last, whole * (n - 1))]
+            return [(whole, whole * (n - 2)), (self.last, whole), *receives]
+        return [(owner.late + whole, whole * (n - 2)), (self.last, whole * (n - 1)), *receives]
 
 
 def seconds(case: Case, shares: Sequence[float]) -> float:
     """When the all-reduce is done, by these shares of any sum, after the first worker has come."""
     total = sum(shares)
-    return max(
-        a + b * share / total for owner, share in zip(case.owners, shares, strict=True) for a, b in case.lines(owner)
-    )
+    most: dict[Owner, float] = {}
+    for owner, share in zip(case.owners, shares, strict=True):
+        most[owner] = max(share, most.get(owner, 0.0))
+    return max(a + b * share / total for owner, share in most.items() for a, b in case.lines(owner))
 
 
 def best(case: Case) -> list[float]:
     """The shares by which it is done first; their sum is 1."""
     if case.workers == 1:
         return [1 / len(case.owners)] * len(case.owners)
-    lines = [case.lines(owner) for owner in case.owners]
-    low = max(a for of_one in lines for a, _ in of_one)
-    high = max(low, seconds(case, [1.0] * len(lines)))
+    lines, count = {owner: case.lines(owner) for owner in case.owners}, Counter(case.owners)
+    low = max(a for of_one in lines.values() for a, _ in of_one)
+    high = max(low, seconds(case, [1.0] * len(case.owners)))
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        if sum(_fill(lines, middle)) < 1:
+        if sum(many * _fill(lines[owner], middle) for owner, many in count.items()) < 1:
             low = middle
         else:
             high = middle
-    shares = _fill(lines, high)
+    shares = [_fill(lines[owner], high) for owner in case.owners]
     return [share / sum(shares) for share in shares]  # more than 1 only where one line is above all whatever its share
 
 
@@ -100,6 +113,6 @@ def weights(shares: Sequence[float]) -> list[int]:
     return found
 
 
-def _fill(lines: Sequence[Sequence[tuple[float, float]]], level: float) -> list[float]:
-    """What each owner takes at that level."""
-    return [max(0.0, min((level - a) / b for a, b in of_one if b > 0)) for of_one in lines]
+def _fill(lines: Sequence[tuple[float, float]], level: float) -> float:
+    """What an owner takes at that level."""
+    return max(0.0, min((level - a) / b for a, b in lines if b > 0))
