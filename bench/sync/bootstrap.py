@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 _RESAMPLES = 20_000
+_LEAST = 5  # pairs, below which an interval would say no more than what the least and the greatest are
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio, and the ends of its 95 % interval."""
+    """A ratio, and the ends of its 95 % interval; None of too few pairs."""
 
     value: float
-    low: float
-    high: float
+    interval: tuple[float, float] | None
 
 
 def speed_up(base: Sequence[float], times: Sequence[float]) -> Ratio:
@@ -28,7 +28,9 @@ def speed_up(base: Sequence[float], times: Sequence[float]) -> Ratio:
     if not base or len(base) != len(times):
         raise ValueError(f"{len(base)} and {len(times)} times are no pairs")
     logs = np.log(np.asarray(base) / np.asarray(times))
+    value = float(np.exp(logs.mean()))
+    if len(logs) < _LEAST:
+        return Ratio(value, None)
     drawn = np.random.default_rng(0).integers(len(logs), size=(_RESAMPLES, len(logs)))
     low, high = np.quantile(logs[drawn].mean(axis=1), (0.025, 0.975))
-    value, low, high = np.exp([logs.mean(), low, high]).tolist()
-    return Ratio(value, low, high)
+    return Ratio(value, (float(np.exp(low)), float(np.exp(high))))

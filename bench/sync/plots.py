@@ -75,10 +75,11 @@ def _bars(axes: Axes, arms: Mapping[str, Sequence[Run]]) -> None:
             continue
         all_reached = all(run.to_target is not None for run in runs)
         axes.barh(place, ratio.value, color=_COLORS[arm], height=0.7, alpha=1.0 if all_reached else 0.35)
-        axes.plot([ratio.low, ratio.high], [place, place], color=INK, lw=1.4)
+        if ratio.interval is not None:
+            axes.plot(ratio.interval, [place, place], color=INK, lw=1.4)
         axes.annotate(
             f"{'' if all_reached else '<= '}{ratio.value:.2f}",
-            (ratio.high, place),
+            (max(ratio.value, *(ratio.interval or ())), place),
             xytext=(4, 0),
             textcoords="offset points",
             va="center",

@@ -53,7 +53,8 @@ def compared(base: Sequence[Run], runs: Sequence[Run]) -> Ratio | None:
 
 
 def of_runs(runs: Sequence[Run]) -> list[TextTable]:
-    """A table for each case: medians over the seeds; ratios are geometric means, with 95 % intervals."""
+    """A table for each case: medians over the seeds; ratios are geometric means, of enough seeds with 95 %
+    intervals."""
     shown: list[TextTable] = []
     for (workers, case), arms in groups(runs).items():
         base = best_bsp(arms)
@@ -86,4 +87,5 @@ def _ratio(runs: Sequence[Run], base: Sequence[Run] | None) -> str:
     if ratio is None:
         return "-"
     bound = "<= " if any(run.to_target is None for run in runs) else ""
-    return f"{bound}{ratio.value:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
+    interval = f" ({ratio.interval[0]:.2f} to {ratio.interval[1]:.2f})" if ratio.interval is not None else ""
+    return f"{bound}{ratio.value:.2f}{interval}"
