@@ -61,7 +61,7 @@ class Host:
         assert lib.gl_runner_add(self.runner, self.engine, self.own.fileno(), peers, 2, ffi.NULL, ffi.NULL) == 0
         self.notify = os.eventfd(0, os.EFD_NONBLOCK)
         settings = {"host": 0, "hosts": workers, "servers": servers, "processes": 1, "slice_bytes": SLICE,
-                    "critical": 0.5, "threshold": 0.5, "window": window, "late_window": late[2]}  # fmt: skip
+                    "critical": 0.5, "threshold": 0.5, "window": window, "late_steps": late[1]}  # fmt: skip
         config = ffi.new("gl_exchange_config *", settings)
         self.exchange = lib.gl_exchange_new(self.runner, self.engine, config, self.notify)
         self.channel = mmap.mmap(-1, lib.gl_channel_bytes())

@@ -10,7 +10,7 @@ import pytest
 from gradlane._core import ffi, lib
 
 from gradlane.wire import Flag, Header, Kind
-from tests.gradlane.core.protocol.network import TOKEN
+from tests.gradlane.core.protocol.network import MEAN_FLOAT32, TOKEN
 from tests.gradlane.core.test_exchange import SLICE, Host, host
 
 LOSS = (500_000, 0)
@@ -164,6 +164,59 @@ def test_nobody_is_left_out_while_the_budget_of_new_shares_is_not_known() -> Non
             contribute(rank_0, step, header.element_type)
             rank_0.wait(slot)
         rank_0.wait(submit(rank_0))
+
+
+def test_nobody_is_left_out_of_a_step_beyond_the_promised_one() -> None:
+    with host(workers=2, late=(20_000, 1, 3)) as rank_0:
+        rank_0.thread.start()
+        rank_0.tensor(VALUES, late=True)
+        assert shares(rank_0, 1, [1, 0]) == 0
+        with rank_0.locked():
+            assert lib.gl_exchange_hold(rank_0.exchange, 0) == 0
+        contribute(rank_0, 1, MEAN_FLOAT32)
+        rank_0.other.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            rank_0.receive(Kind.DATA, pull=True)
+        with rank_0.locked():
+            lib.gl_exchange_release(rank_0.exchange)
+        rank_0.other.settimeout(30)
+        rank_0.wait(submit(rank_0))
+        assert rank_0.receive(Kind.DATA, pull=True)[0].step == 1
+
+
+def test_a_step_that_the_others_cannot_have_come_to_begins_nothing() -> None:
+    """They can be without this rank for as many steps as it may be left out of."""
+    with host(workers=2, late=(20_000, 2, 8)) as rank_0:
+        rank_0.thread.start()
+        rank_0.tensor(VALUES, late=True)
+        assert shares(rank_0, 1, [1, 0]) == 0
+        rank_0.other.settimeout(0.3)
+        for step in (10**6, 3):
+            contribute(rank_0, step, MEAN_FLOAT32)
+            with pytest.raises(TimeoutError):
+                rank_0.receive(Kind.DATA, pull=True)
+        assert shares(rank_0, 3, [2, 0]) == 0, "a step from 3 on has begun"
+        rank_0.other.settimeout(30)
+        for step in (1, 2):
+            contribute(rank_0, step, MEAN_FLOAT32)
+            while rank_0.receive(Kind.DATA, pull=True)[0].step != step:
+                pass  # the other slices of the step before
+
+
+def test_a_job_has_so_many_plans_and_each_is_found() -> None:
+    most = int(lib.GL_MOST_PLANS)
+    with host(workers=2) as rank_0:
+        rank_0.thread.start()
+        for step in range(1, most + 1):
+            assert shares(rank_0, step, [3 * (step > 3), 1]) == 0
+        assert shares(rank_0, most + 1, [1, 1]) == -1
+        rank_0.tensor(VALUES)
+        for _ in range(3):
+            slot = submit(rank_0)
+            own_all(rank_0, push_of(rank_0))
+            rank_0.wait(slot)
+        submit(rank_0)
+        assert [(h.step, h.slices) for h in push_of(rank_0)] == [(4, 1)]
 
 
 @pytest.mark.parametrize(("algorithm", "straggler"), [(0, 0), (lib.GL_STRAGGLAR + 1, 0), (lib.GL_STRAGGLAR, 3)])

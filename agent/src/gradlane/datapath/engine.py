@@ -244,7 +244,8 @@ class Engine:
         return [rate * 8e6 for rate in windows[0]], [rate * 8e6 for rate in windows[1]]
 
     def held(self, rank: int) -> tuple[int, int]:
-        """Slices to a rank that arrived; of them, those while congestion held the flow below its share."""
+        """Slices to a rank that arrived; of them, those while congestion held the flow below its share. One rank more
+        than there are: to the multicast group, each slice counted for each that receives it."""
         delivered, held = ffi.new("uint64_t *"), ffi.new("uint64_t *")
         with self.locked() as engine:
             lib.gl_flow_held(engine, rank, delivered, held)

@@ -26,6 +26,7 @@ from gradlane.job.plans import Plan
 Tell = Callable[[Message, tuple[int, ...]], None]
 STATISTICS = [name for name, _ in ffi.typeof("gl_exchange_statistics").fields]
 MAX_REGION = 1 << 40
+MOST_PLANS = int(lib.GL_MOST_PLANS)
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Exchange:
                 "critical": adaptive.critical if adaptive else 1.0,
                 "threshold": adaptive.threshold if adaptive else 0.0,
                 "window": adaptive.window if adaptive else 0,
-                "late_window": job.loss.late.window if job.loss.late else 0,
+                "late_steps": job.loss.late.steps if job.loss.late else 0,
             },
         )
         self._pointer = lib.gl_exchange_new(engine.runner, engine.pointer, config, self._notify)
@@ -167,14 +168,15 @@ class Exchange:
             lib.gl_exchange_close(self._pointer, number)
 
     def set_plan(self, first: int, plan: Plan) -> bool:
-        """From that step on tensors are reduced so. False if such a step has begun."""
+        """From that step on tensors are reduced so. False if such a step has begun, or there were MOST_PLANS plans."""
         weights = ffi.new("uint32_t[]", list(plan.weights))
         described = ffi.new("gl_step_plan *", (plan.least, plan.straggler, ALGORITHMS[plan.algorithm], weights))
         with self._engine.locked():
             return not lib.gl_exchange_plan(self._pointer, first, described)
 
     def hold(self, ahead: int) -> int:
-        """Until `release` no step begins that is more than so many ahead; the last that may."""
+        """Until `release` no step begins that is more than so many ahead, and nobody is left out of one; the last that
+        may begin."""
         with self._engine.locked():
             return int(lib.gl_exchange_hold(self._pointer, ahead))
 

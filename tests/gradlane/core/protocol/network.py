@@ -145,6 +145,7 @@ class Cluster:
         of any so many, a worker may be left out."""
         self.workers, self.servers, self.ranks = workers, servers, workers + servers
         self.slice_bytes, self.impairment, self.weights = slice_bytes, impairment, weights
+        self.weights_of: Callable[[int], Sequence[int] | None] = lambda step: weights
         self.dtype = np.float32 if element_type == ElementType.FLOAT32 else np.float16
         self.random = random.Random(seed)
         self.now = 1_000_000
@@ -203,8 +204,8 @@ class Cluster:
         self.kept += [source, result]
         code = self.start(
             rank, step, tensor, lib.GL_ALL_REDUCE, source, result, source.size, reduction=self.reduction,
-            element_type=self.element_type, loss=self.loss, layers=layers, magnitudes=magnitudes, weights=self.weights,
-            late=self.window > 0,
+            element_type=self.element_type, loss=self.loss, layers=layers, magnitudes=magnitudes,
+            weights=self.weights_of(step), late=self.window > 0,
         )  # fmt: skip
         assert code == 0
         return result
@@ -213,7 +214,7 @@ class Cluster:
         """Starts an all-reduce at a worker that is late, for the part it owns; returns what gl_submit does."""
         return self.start(
             rank, step, tensor, lib.GL_ALL_REDUCE, None, None, elements, reduction=self.reduction, loss=self.loss,
-            element_type=self.element_type, layers=np.arange(elements, dtype=np.uint16), weights=self.weights,
+            element_type=self.element_type, layers=np.arange(elements, dtype=np.uint16), weights=self.weights_of(step),
             late=True,
         )  # fmt: skip
 

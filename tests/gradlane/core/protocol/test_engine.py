@@ -172,6 +172,17 @@ def test_results_that_come_in_another_order_are_not_asked_for_again_and_again():
     assert cluster.statistics(4).slices_repaired == 0
 
 
+def test_what_goes_by_multicast_is_counted_for_each_that_receives_it():
+    cluster = Cluster(4, servers=2, multicast=True)
+    for rank in range(4):
+        cluster.submit(rank, 1, 0, np.ones(16 * 200, np.float32))
+    cluster.run()
+    delivered, held = ffi.new("uint64_t *"), ffi.new("uint64_t *")
+    for rank, to, expected in ((4, 6, 400), (4, 0, 0), (0, 4, 100), (0, 6, 0), (4, 7, 0)):
+        lib.gl_flow_held(cluster.engines[rank], to, delivered, held)
+        assert delivered[0] == pytest.approx(expected, rel=0.1), "of the last ones nobody reports"
+
+
 def test_a_worker_that_comes_late_is_waited_for():
     cluster = Cluster(3, multicast=True)
     inputs = [values_of(r, 0, 0, 500) for r in range(3)]

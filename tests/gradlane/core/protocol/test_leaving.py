@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps that go on without workers that are late: within their budget, and nothing is lost."""
 
+import itertools
 import random
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -215,6 +216,38 @@ def test_an_older_step_than_the_latest_that_was_missed_is_waited_for() -> None:
     assert [cluster.begin_without(1, step, 0, 100) for step in (5, 6, 3, 14, 15)] == [0, 0, -1, -1, 0]
 
 
+@pytest.mark.parametrize("servers", [0, 2])
+def test_new_owners_leave_nobody_out_before_a_window_is_over(servers: int) -> None:
+    """They do not know what their elements have missed. Here all of them change hands at once."""
+    late = (20 * MS, 2, 6)
+    cluster = Cluster(3, servers, late=late)
+    others = [0] * (servers or 3)
+    cluster.weights_of = lambda step: [1, *others[1:]] if step < 4 else [0, 1, *others[2:]]
+    for engine in cluster.engines:
+        assert lib.gl_engine_owners_change(engine, 4) == 0
+    training = Training(cluster, 300, lambda rank, step: (100 if rank == 2 else 10) * MS)
+    training.run(12)
+    training.check(12, *late[1:])
+    assert training.left_out(2) == [1, 2, 9, 10]
+
+
+@pytest.mark.parametrize("servers", [0, 1])
+def test_nobody_is_left_out_of_steps_whose_owners_are_not_agreed_on(servers: int) -> None:
+    cluster = Cluster(3, servers, late=(20 * MS, 3, 10))
+    for engine in cluster.engines:
+        lib.gl_engine_hold(engine, 1)
+    training = Training(cluster, 300, lambda rank, step: NEVER if rank == 2 else 10 * MS)
+    with pytest.raises(AssertionError, match="it hangs"):
+        training.run(4)
+    assert all(set(worker.done) == {1} for worker in training.workers[:2])
+    cluster, told = Cluster(3, servers, late=(20 * MS, 3, 10)), (1, (1 << 32) - 1)
+    for engine, last in itertools.product(cluster.engines, told):
+        lib.gl_engine_hold(engine, last)
+    training = Training(cluster, 300, lambda rank, step: (400 if (rank, step) == (2, 2) else 10) * MS)
+    training.run(4)
+    assert training.left_out(2) == [2, 3, 4]
+
+
 def test_the_late_worker_is_the_one_that_all_wait_for_when_its_budget_is_used_up() -> None:
     cluster = Cluster(3, late=(20 * MS, 1, 10))
     training = Training(cluster, 300, lambda rank, step: NEVER if rank == 2 and step > 1 else 10 * MS)
@@ -262,6 +295,11 @@ def test_whoever_is_late_nothing_is_lost_the_budget_holds_and_nothing_hangs(
         workers, servers, tolerance, multicast=multicast, impairment=impairment, seed=seed, memory=memory,
         weights=weights, late=(5 * MS, budget, budget + slack),
     )  # fmt: skip
+    if first := data.draw(st.none() | st.integers(2, 9)):
+        then = data.draw(shares(servers or workers))
+        cluster.weights_of = lambda step: weights if step < first else then
+        for engine in cluster.engines:
+            assert lib.gl_engine_owners_change(engine, first) == 0
     training = Training(cluster, elements, lambda rank, step: pauses.choice([0, 1, 2, 20, 100]) * MS, seed)
     training.run(10)
     training.check(10, budget, budget + slack)

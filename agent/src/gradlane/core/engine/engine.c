@@ -70,6 +70,10 @@ void gl_engine_drop(gl_engine *e, uint16_t rank) {
             at = &(*at)->next;
 }
 
+void gl_engine_hold(gl_engine *e, uint32_t last) { e->operations.leaving.last = last; }
+
+int gl_engine_owners_change(gl_engine *e, uint32_t first) { return owners_change(&e->operations.leaving, first) ? 0 : -1; }
+
 /* Of a message that a header speaks of, parts per million. */
 static uint32_t most_lost(const gl_config *c, const uint8_t *h) {
     return tolerated_of(c, get16(h + GL_AT_TENSOR), class_of(c, get16(h + GL_AT_LAYER)), h[GL_AT_FLAGS] & GL_FLAG_PULL);
@@ -222,8 +226,8 @@ void gl_engine_link(const gl_engine *e, gl_link *link) {
 }
 
 void gl_flow_held(const gl_engine *e, uint16_t rank, uint64_t *delivered, uint64_t *held) {
-    *delivered = rank < e->job.ranks ? e->tx.lanes[rank].flow.delivered : 0;
-    *held = rank < e->job.ranks ? e->tx.lanes[rank].flow.held : 0;
+    *delivered = rank <= e->job.ranks ? e->tx.lanes[rank].flow.delivered : 0;
+    *held = rank <= e->job.ranks ? e->tx.lanes[rank].flow.held : 0;
 }
 
 void gl_flow_state(const gl_engine *e, uint16_t rank, uint64_t *rate, uint32_t *srtt) {

@@ -39,6 +39,12 @@ void gl_engine_close(gl_engine *engine, uint16_t tensor);
 /* A rank is dead: so are the operations that it has a part in here, without an event, and what comes of it is refused. */
 void gl_engine_drop(gl_engine *engine, uint16_t rank);
 
+/* Until this is called again nobody is left out of a step beyond `last`, as its owners are not agreed on; UINT32_MAX: they are. */
+void gl_engine_hold(gl_engine *engine, uint32_t last);
+/* From step `first` on elements have other owners, which do not know what they have missed: nobody is left out of a step before
+ * late_window of them are over. Steps ascend from call to call. -1 if memory is out. */
+int gl_engine_owners_change(gl_engine *engine, uint32_t first);
+
 void gl_receive(gl_engine *engine, const uint8_t *datagram, uint32_t length, int congested, uint64_t now);
 /* Datagrams to send now, or 0. The batch's memory is valid until the next call of any function. */
 int gl_transmit(gl_engine *engine, gl_batch *batch, uint64_t now);
@@ -68,7 +74,8 @@ int gl_engine_left_out(const gl_engine *engine, uint16_t rank, gl_left_out *foun
 void gl_engine_neighbour(const gl_engine *engine, gl_neighbour *neighbour);
 /* What the host's link has carried of the job. */
 void gl_engine_link(const gl_engine *engine, gl_link *link);
-/* Slices to a rank that arrived, since the beginning; of them, those while congestion held the flow below its share. */
+/* Slices to a rank (== ranks: to the multicast group) that arrived, since the beginning; of them, those while congestion held the
+ * flow below its share. */
 void gl_flow_held(const gl_engine *engine, uint16_t rank, uint64_t *delivered, uint64_t *held);
 /* Current pacing rate (bit/s) and smoothed round-trip time (us) towards a rank. */
 void gl_flow_state(const gl_engine *engine, uint16_t rank, uint64_t *rate, uint32_t *srtt);

@@ -19,6 +19,7 @@ enum {
     GL_MAX_PARTITIONS = 16,  /* wire tensor = tensor * GL_MAX_PARTITIONS + partition */
     GL_MAX_GROUPS = 4096,
     GL_SIZE_CLASSES = 48,    /* of an operation, by the logarithm of its bytes */
+    GL_MOST_PLANS = 4096,    /* of a job: all are kept, as a new tensor begins with step 1 */
 };
 
 typedef struct {
@@ -27,7 +28,7 @@ typedef struct {
     uint16_t straggler; /* the host that is one where an all-reduce is by GL_STRAGGLAR */
     double critical, threshold; /* adaptive tolerance, see tolerance.h; window 0: off */
     uint32_t window;
-    uint32_t late_window; /* of gl_config */
+    uint32_t late_steps; /* of gl_config */
 } gl_exchange_config;
 
 /* A part of a tensor that is an operation of the engine by itself. Losses in ppm: what the job tolerates. `late`: a mean may
@@ -126,9 +127,9 @@ int gl_exchange_residual(gl_exchange *exchange, unsigned id, unsigned partition,
 
 /* The plan holds from step `first` of every tensor on; before that, what held before: at first all is direct, with equal
  * shares. All ranks are told the same. -1 if memory is out, there is no such algorithm or straggler, the weights are all 0 or
- * their sum is above 2^32 - 1, a step from `first` on has begun, or another plan holds from there on. */
+ * their sum is above 2^32 - 1, a step from `first` on has begun, another plan holds from there on, or there are GL_MOST_PLANS. */
 int gl_exchange_plan(gl_exchange *exchange, uint32_t first, const gl_step_plan *plan);
-/* From now on only steps up to the returned one begin: `ahead` more than the highest that has. */
+/* From now on only steps up to the returned one begin, `ahead` more than the highest that has, and nobody is left out of others. */
 uint32_t gl_exchange_hold(gl_exchange *exchange, uint32_t ahead);
 /* All may begin. */
 void gl_exchange_release(gl_exchange *exchange);

@@ -10,18 +10,24 @@
 #include "exchange/tensor.h"
 
 struct step_plan {
-    struct step_plan *before; /* what held in earlier steps */
     uint64_t least;
-    uint32_t first;           /* step */
+    uint32_t first;  /* step */
     uint16_t straggler;
     uint8_t algorithm;
-    uint32_t sums[];          /* of weights, as gl_shard_start takes them */
+    uint32_t sums[]; /* of weights, as gl_shard_start takes them */
 };
 
 const step_plan *plan_at(const gl_exchange *x, uint32_t step) {
-    const step_plan *p = x->ownership.latest;
-    while (p && step < p->first) p = p->before;
-    return p;
+    const ownership *o = &x->ownership;
+    unsigned low = 0, high = o->count;
+    while (low < high) {
+        const unsigned middle = (low + high) / 2;
+        if (o->plans[middle]->first <= step)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low ? o->plans[low - 1] : NULL;
 }
 
 const uint32_t *shares_of(const step_plan *p) { return p ? p->sums : NULL; }
@@ -30,16 +36,8 @@ uint8_t algorithm_of(const step_plan *p, uint64_t bytes) { return p && bytes >= 
 
 uint16_t straggler_of(const step_plan *p) { return p ? p->straggler : 0; }
 
-bool shares_are_settled(const gl_exchange *x, uint32_t step) {
-    const step_plan *p = plan_at(x, step);
-    return !p || p->first <= 1 || step - p->first >= x->config.late_window - 1;
-}
-
-bool step_begins_without(gl_exchange *x, uint32_t step) {
-    ownership *o = &x->ownership;
-    if (o->held && step > o->limit) return false;
-    if (step > o->begun) o->begun = step;
-    return true;
+void step_has_begun(gl_exchange *x, uint32_t step) {
+    if (step > x->ownership.begun) x->ownership.begun = step;
 }
 
 void step_begin(gl_exchange *x, tensor *t) {
@@ -48,28 +46,31 @@ void step_begin(gl_exchange *x, tensor *t) {
     tensor **list = waits ? &o->waiting : &x->work;
     t->next = *list;
     *list = t;
-    if (!waits && t->step > o->begun) o->begun = t->step;
+    if (!waits) step_has_begun(x, t->step);
 }
 
 int gl_exchange_plan(gl_exchange *x, uint32_t first, const gl_step_plan *like) {
     ownership *o = &x->ownership;
     const unsigned owners = owners_of(x);
     uint64_t sum = 0;
-    if (first <= o->begun || (o->latest && first <= o->latest->first)) return -1;
+    if (first <= o->begun || (o->count && first <= o->plans[o->count - 1]->first) || o->count == GL_MOST_PLANS) return -1;
     if (like->algorithm < GL_DIRECT || like->algorithm > GL_STRAGGLAR || like->straggler >= x->config.hosts) return -1;
+    step_plan **plans = realloc(o->plans, (o->count + 1) * sizeof *plans);
+    if (!plans) return -1;
+    o->plans = plans;
     step_plan *p = calloc(1, sizeof *p + (owners + 1) * sizeof *p->sums);
     if (!p) return -1;
     for (unsigned k = 0; k < owners; k++) p->sums[k + 1] = (uint32_t)(sum += like->weights[k]);
-    if (!sum || sum > UINT32_MAX) return free(p), -1;
-    p->first = first, p->before = o->latest;
-    p->algorithm = like->algorithm, p->straggler = like->straggler, p->least = like->least;
-    o->latest = p;
+    if (!sum || sum > UINT32_MAX || gl_engine_owners_change(x->engine, first)) return free(p), -1;
+    p->first = first, p->algorithm = like->algorithm, p->straggler = like->straggler, p->least = like->least;
+    plans[o->count++] = p;
     return 0;
 }
 
 uint32_t gl_exchange_hold(gl_exchange *x, uint32_t ahead) {
     ownership *o = &x->ownership;
     o->held = true, o->limit = o->begun + ahead;
+    gl_engine_hold(x->engine, o->limit);
     return o->limit;
 }
 
@@ -77,6 +78,7 @@ void gl_exchange_release(gl_exchange *x) {
     ownership *o = &x->ownership;
     tensor *t = o->waiting;
     o->held = false, o->waiting = NULL;
+    gl_engine_hold(x->engine, UINT32_MAX);
     for (tensor *next; t; t = next) {
         next = t->next;
         step_begin(x, t);
@@ -87,5 +89,6 @@ void gl_exchange_release(gl_exchange *x) {
 int gl_exchange_is_held(const gl_exchange *x) { return x->ownership.waiting != NULL; }
 
 void ownership_free(ownership *o) {
-    for (step_plan *p = o->latest, *before; p; p = before) before = p->before, free(p);
+    for (unsigned k = 0; k < o->count; k++) free(o->plans[k]);
+    free(o->plans);
 }

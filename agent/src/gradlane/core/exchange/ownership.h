@@ -17,10 +17,8 @@ const step_plan *plan_at(const gl_exchange *x, uint32_t step);
 const uint32_t *shares_of(const step_plan *plan);
 uint8_t algorithm_of(const step_plan *plan, uint64_t bytes);
 uint16_t straggler_of(const step_plan *plan);
-/* Whether an element may be left out of a step: its owner must know how often it was of late. */
-bool shares_are_settled(const gl_exchange *x, uint32_t step);
-/* Whether a step may begin here before its processes have come; it has then. */
-bool step_begins_without(gl_exchange *x, uint32_t step);
+/* A step has begun here, with its processes or without. */
+void step_has_begun(gl_exchange *x, uint32_t step);
 /* A tensor's step, for which all processes have come, is to be worked on, as soon as it may begin. */
 void step_begin(gl_exchange *x, tensor *t);
 void ownership_free(ownership *o);

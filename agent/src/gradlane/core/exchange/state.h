@@ -36,7 +36,8 @@ typedef struct {
 
 /* See ownership.h. */
 typedef struct {
-    step_plan *latest;   /* NULL: direct, with equal shares */
+    step_plan **plans;   /* by their first steps, ascending; before these: direct, with equal shares */
+    unsigned count;
     uint32_t begun;      /* the highest step of any tensor that has begun */
     uint32_t limit;      /* while `held`: the highest that may begin */
     bool held;

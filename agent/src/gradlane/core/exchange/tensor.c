@@ -184,7 +184,7 @@ static gl_submission of_partition(const gl_exchange *x, const tensor *t, const p
         .elements = p->is.elements, .layers = p->layers,
         .push_loss = p->lossy ? gl_tolerance_loss(&x->tolerance, p->is.push_loss) : 0,
         .pull_loss = p->lossy ? gl_tolerance_loss(&x->tolerance, p->is.pull_loss) : 0,
-        .late = p->is.late && p->reduction == GL_MEAN_OF_ARRIVED && shares_are_settled(x, step)};
+        .late = p->is.late && p->reduction == GL_MEAN_OF_ARRIVED};
 }
 
 /* Of a partition that is prepared. */
@@ -267,10 +267,12 @@ static void apply_nothing(const gl_exchange *x, partition *p, uint8_t *result, u
     }
 }
 
-/* Others wait for what this host owns of a step that its processes have not come to. */
+/* Others wait for what this host owns of a step that its processes have not come to. They can have gone on without it for
+ * `late_steps` steps: what comes of a later one is none of theirs. */
 static void begin_without(gl_exchange *x, const tensor *t, const partition *p, uint32_t step, uint64_t now) {
     const gl_submission s = of_partition(x, t, p, step);
-    if (step > t->step && s.late && step_begins_without(x, step)) gl_submit(x->engine, &s, now); /* or they wait on */
+    if (step <= t->step || step - t->step > x->config.late_steps || !s.late) return;
+    if (!gl_submit(x->engine, &s, now)) step_has_begun(x, step); /* or they wait on */
 }
 
 void tensor_event(gl_exchange *x, const gl_event *event, uint64_t now) {

@@ -2,7 +2,8 @@
  *
  * The steps of a tensor that a worker was left out of ascend, and the last `steps` of them are known. One more is allowed if
  * the first of these is `window` steps back: then every window that ends with the new one has at most `steps`, and every other
- * window was looked at when its last one was added.
+ * window was looked at when its last one was added. A new owner does not know what its elements have missed, so it leaves nobody
+ * out before `window` steps are over: no window holds steps of both.
  */
 #include "operation/leaving.h"
 
@@ -12,6 +13,7 @@
 
 bool leaving_new(leaving *l, const gl_config *c) {
     l->after = c->late_after, l->steps = c->late_steps, l->window = c->late_window, l->workers = c->workers;
+    l->last = UINT32_MAX;
     if (!l->steps) return true;
     l->of = calloc(GL_FIRST_GROUP, sizeof *l->of);
     l->of_any = calloc((size_t)l->workers * l->steps, sizeof *l->of_any);
@@ -20,7 +22,23 @@ bool leaving_new(leaving *l, const gl_config *c) {
 
 void leaving_free(leaving *l) {
     for (unsigned tensor = 0; l->of && tensor < GL_FIRST_GROUP; tensor++) free(l->of[tensor]);
-    free(l->of), free(l->of_any);
+    free(l->of), free(l->of_any), free(l->changed);
+}
+
+bool owners_change(leaving *l, uint32_t first) {
+    if (!l->steps || first <= 1) return true; /* before step 1 nobody was left out */
+    uint32_t *changed = realloc(l->changed, (l->changes + 1) * sizeof *changed);
+    if (!changed) return false;
+    l->changed = changed;
+    changed[l->changes++] = first;
+    return true;
+}
+
+/* Whether a step's owners know all that its elements may have missed in a window with it. */
+static bool is_settled(const leaving *l, uint32_t step) {
+    unsigned k = l->changes;
+    while (k && l->changed[k - 1] > step) k--;
+    return step <= l->last && (!k || step - l->changed[k - 1] >= l->window - 1);
 }
 
 /* The one that is forgotten for the next: it is 0 as long as there are fewer than `steps`. */
@@ -43,7 +61,7 @@ static bool knows(const leaving *l, uint16_t tensor) {
 }
 
 bool may_leave_out(const leaving *l, uint16_t tensor, unsigned rank, uint32_t step) {
-    if (!l->steps || tensor >= GL_FIRST_GROUP || !step) return false;
+    if (!l->steps || tensor >= GL_FIRST_GROUP || !step || !is_settled(l, step)) return false;
     if (!l->of[tensor]) return true;
     uint32_t *steps = l->of[tensor] + rank * l->steps, first = *first_of(l, steps);
     return step > last_of(l, steps) && (!first || step - first >= l->window);

@@ -17,12 +17,17 @@ typedef struct {
     /* By tensor, NULL: nobody has been: of each worker the latest `steps` steps that it was left out of, 0: none. */
     uint32_t **of;
     uint32_t *of_any; /* the same of all tensors together, for operators */
+    uint32_t last;     /* of later steps nobody is left out for now, as their owners are not agreed on */
+    uint32_t *changed; /* steps from which on elements have other owners, ascending */
+    unsigned changes;
     uint64_t count[GL_MAX_RANKS];
     uint32_t latest; /* step of any tensor */
 } leaving;
 
 bool leaving_new(leaving *l, const gl_config *c); /* false: memory is out; leaving_free is called in any case */
 void leaving_free(leaving *l);
+/* From that step on elements have other owners than before. False: memory is out. */
+bool owners_change(leaving *l, uint32_t first);
 bool may_leave_out(const leaving *l, uint16_t tensor, unsigned rank, uint32_t step);
 /* Leaves it out, if it may be: its contribution to the step is not awaited, and does not count when it comes. */
 bool leave_out(leaving *l, uint16_t tensor, unsigned rank, uint32_t step);
