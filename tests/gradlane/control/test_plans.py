@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradlane.control.plans import Leader, Member, Message
+from gradlane.control.plans import MOST_AHEAD, Leader, Member, Message
 from tests.support.effort import tries
 
 
@@ -49,7 +49,7 @@ class Job:
 
     def __init__(self, count: int) -> None:
         self.ranks = [Rank() for _ in range(count)]
-        self.leader = Leader(range(count), self.tell)
+        self.leader = Leader(range(count), self.tell, lambda: max(rank.begun for rank in self.ranks))
         self.down: list[deque[Message]] = [deque() for _ in range(count)]
         self.up: list[deque[Message]] = [deque() for _ in range(count)]
         self.answered: list[Message | None] = [None] * count  # the latest answer of each
@@ -160,8 +160,35 @@ def test_what_cannot_be_followed_is_an_error() -> None:
     rank = Rank()
     for _ in range(5):
         rank.begin()
+    decision = {"decide": 5, "plan": [1]}
+    with pytest.raises(ValueError, match="from step 5 on, and has proposed none"):
+        rank.member.hear(decision)
+    for ahead in (-1, MOST_AHEAD + 1):
+        with pytest.raises(ValueError, match=f"proposes {ahead} steps ahead, of 0 to"):
+            rank.member.hear({"propose": 1, "ahead": ahead})
+    assert rank.limit is None
+    rank.member.hear({"propose": 1, "ahead": MOST_AHEAD})
+    with pytest.raises(ValueError, match="before this one is open"):
+        rank.member.hear({"propose": 2, "ahead": 0})
     with pytest.raises(ValueError, match="can't hold from step 5"):
-        rank.member.hear({"decide": 5, "plan": [1]})
+        rank.member.hear(decision)
+    rank.member.hear({**decision, "decide": 6})
+    with pytest.raises(ValueError, match="has proposed none"):
+        rank.member.hear({**decision, "decide": 7})
+
+
+@pytest.mark.parametrize("bound", [-1, 1, 9, 2**32 - 2, 2**40])
+def test_a_bound_that_no_member_can_have_is_refused(bound: int) -> None:
+    """The plan would never hold. The proposal stays open for those who make sense."""
+    job = Job(2)
+    for _ in range(6):
+        job.ranks[1].begin()
+    job.propose(2)
+    with pytest.raises(ValueError, match=f"steps up to {bound} before it hears more: that can be 2 to 8"):
+        job.leader.hear(1, {"bound": bound, "number": 1})
+    assert job.leader.open
+    job.settle()
+    assert [m["decide"] for m in job.decided] == [9]
 
 
 def test_an_answer_to_a_proposal_that_is_over_counts_for_nothing() -> None:

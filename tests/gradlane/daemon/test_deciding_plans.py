@@ -1,118 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What rank 0 makes of reports about late workers, and what the others do: without agents, at given times."""
 
-from __future__ import annotations
-
 import logging
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from gradlane import job
-from gradlane.daemon.ownership import PROPOSAL_SECONDS, REST_SECONDS, Ownership, shares_text
-from gradlane.job.costs import Conditions
+from gradlane.daemon import ownership
+from gradlane.daemon.ownership import PROPOSAL_SECONDS, REST_SECONDS, shares_text
 from gradlane.job.plans import Plan
 from gradlane.job.stragglers import Neighbour
 from tests.support.agents import loopback
-from tests.support.members import job_file
-
-WORKERS = 4
-RATE = 1e9
-STEP = 0.1  # s
-AUTO = 'ownership = "adaptive"'
-DIRECT = AUTO + '\ncollective = "direct"'
-EVEN = {"algorithm": "direct", "straggler": 0, "least": 0}
-
-
-class Engine:
-    """Knows of each worker how late it was, in s, in all of the latest steps."""
-
-    def __init__(self, exchange: Exchange) -> None:
-        self.exchange = exchange
-        self.late = [0.0] * WORKERS
-        self.ring: Neighbour | None = None
-        self.receives, self.slow = RATE, set[int]()  # of this host; to whom its flows are held
-        self.delivered = self.delivered_held = 0
-
-    def lateness(self, rank: int) -> tuple[int, list[float]]:
-        return self.exchange.step, [self.late[rank]] * min(32, self.exchange.step)
-
-    def neighbour(self) -> Neighbour | None:
-        return self.ring
-
-    def link(self) -> tuple[list[float], list[float]]:
-        return [self.receives] * 32, [RATE] * 32
-
-    def held(self, rank: int) -> tuple[int, int]:
-        return self.delivered, self.delivered_held * (rank in self.slow)
-
-
-class Exchange:
-    """Begins as many steps as it is told to."""
-
-    step_bytes = (1 << 20, 0)
-
-    def __init__(self) -> None:
-        self.step = 0
-        self.held = False
-        self.plans: list[tuple[int, Plan]] = []
-
-    def hold(self, ahead: int) -> int:
-        self.held = True
-        return self.step + ahead
-
-    def set_plan(self, first: int, plan: Plan) -> bool:
-        self.plans.append((first, plan))
-        return first > self.step
-
-    @property
-    def shares(self) -> list[tuple[int, list[int]]]:
-        return [(first, list(plan.weights)) for first, plan in self.plans]
-
-    def release(self) -> None:
-        self.held = False
-
-
-class Peers:
-    def __init__(self) -> None:
-        self.said: list[tuple[Any, list[int] | None]] = []
-
-    def tell(self, topic: str, content: Any, ranks: list[int] | None = None) -> None:
-        assert topic == "ownership"
-        self.said.append((content, ranks))
-
-    def last(self, key: str) -> Any:
-        return [content for content, _ in self.said if key in content][-1]
-
-
-class Rank:
-    """One of four workers."""
-
-    def __init__(self, folder: Path, rank: int, transport: str = DIRECT) -> None:
-        self.exchange, self.peers = Exchange(), Peers()
-        self.engine = Engine(self.exchange)
-        parsed = job.load(job_file(folder, loopback(WORKERS), lines=transport))
-        stands_in: Any = self.engine, self.exchange, self.peers
-        conditions = Conditions(RATE, 50e-6, parsed.transport.contention)
-        self.ownership = Ownership(parsed, rank, stands_in[0], stands_in[1], stands_in[2], conditions)
-        self.now = 100.0
-
-    def second(self, steps: int = int(1 / STEP)) -> None:
-        self.now += 1
-        self.exchange.step += steps
-        self.engine.delivered += 100 * steps
-        self.engine.delivered_held = self.engine.delivered
-        self.ownership.look(self.now)
-
-    def proposals(self) -> list[Any]:
-        return [content for content, _ in self.peers.said if "propose" in content]
-
-    def all_answer(self, bounds: Sequence[int] = (15, 21, 18)) -> None:
-        number = self.proposals()[-1]["propose"]
-        for rank, bound in enumerate(bounds, 1):
-            self.ownership.hear(rank, {"bound": bound, "number": number})
+from tests.support.deciding import AUTO, DIRECT, EVEN, RATE, WORKERS, Rank
 
 
 def test_the_leader_proposes_once_decides_with_all_answers_and_rests(tmp_path: Path) -> None:
@@ -141,8 +40,8 @@ def test_the_leader_proposes_once_decides_with_all_answers_and_rests(tmp_path: P
     assert len(leader.proposals()) == 1, "it has just proposed"
     leader.second()
     assert len(leader.proposals()) == 2
-    leader.all_answer((200, 201, 202))
-    assert leader.exchange.shares[-1] == (203, [1, 1, 1, 1])
+    leader.all_answer((116, 117, 118))
+    assert leader.exchange.shares[-1] == (126, [1, 1, 1, 1])  # it has begun 120 itself, and may begin 125
     assert "nobody is late, and no link slow" in leader.peers.last("decide")["reason"]
 
 
@@ -182,41 +81,19 @@ def test_no_shares_change_in_a_job_that_rests_or_has_them_in_its_file(tmp_path: 
         assert leader.ownership.stragglers()[0]["rank"] == 3
 
 
-def test_workers_report_to_the_leader_and_show_what_it_says(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    worker, leader = Rank(tmp_path, 2), Rank(tmp_path, 0)
-    worker.engine.late[3] = leader.engine.late[3] = 0.3
-    worker.second(0)
-    assert worker.peers.said == [], "it owns nothing"
-    worker.second()
-    (report, to) = worker.peers.said[-1]
-    assert to == [0]
-    leader.engine.late[3] = 0.1
-    leader.exchange.step = 10
-    leader.ownership.hear(1, report)
-    leader.ownership.hear(2, report)
-    leader.ownership.look(0.0)
-    worker.ownership.hear(0, leader.peers.last("known"))
-    for at in (worker, leader):
-        (found,) = at.ownership.stragglers()
-        assert (found["rank"], found["straggler"], found["median"], found["late_steps"]) == (3, True, 0.3, 10)
-    assert sum("is a straggler: late by 300 ms" in record.getMessage() for record in caplog.records) == 2
-    worker.ownership.hear(0, {"known": {"late": {}, "slow": {}}})
-    assert worker.ownership.stragglers() == []
-    assert "is no straggler any more" in caplog.records[-1].getMessage()
-
-
 def test_only_the_leader_decides_and_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
     worker = Rank(tmp_path, 2)
     with pytest.raises(ValueError, match="rank 1 does not lead"):
         worker.ownership.hear(1, {"decide": 5, "plan": {**EVEN, "weights": [1, 1, 1, 0]}, "reason": ""})
+    worker.ownership.hear(0, {"propose": 1, "ahead": 0})
     with pytest.raises(ValueError, match="for 4 workers with 4 owners"):
         worker.ownership.hear(0, {"decide": 5, "plan": {**EVEN, "weights": [1, 1]}, "reason": ""})
     worker.exchange.step = 5
     with pytest.raises(ValueError, match="can't hold from step 5"):
         worker.ownership.hear(0, {"decide": 5, "plan": {**EVEN, "weights": [1, 1, 1, 0]}, "reason": ""})
-    worker.ownership.hear(0, {"propose": 1, "ahead": 3})
-    assert worker.peers.said == [({"bound": 8, "number": 1}, [0])]
+    worker.ownership.hear(0, {"withdraw": 1})
+    worker.ownership.hear(0, {"propose": 2, "ahead": 3})
+    assert worker.peers.said[1:] == [({"bound": 8, "number": 2}, [0])]
     sound = {"late": {}, "slow": {}}
     for nonsense in (
         {"report": 7}, {"report": {"late": {"1": [1]}}}, {"report": {"late": 7, "step": 1, "steps": 1}},
@@ -226,8 +103,16 @@ def test_only_the_leader_decides_and_what_makes_no_sense_is_refused(tmp_path: Pa
         {"report": {"ring": {"rank": 1, "later": [[1, 2, 1e9]]}}},
         {"report": {"link": {"receives": -1, "sends": None, "flows": {}}}},
         {"report": {"link": {"receives": None, "sends": "1", "flows": {}}}},
-        {"report": {"link": {"receives": None, "sends": None, "flows": {"-1": True}}}},
+        {"report": {"link": {"receives": None, "sends": None, "flows": {"-2": True}}}},
         {"report": {"link": {"receives": None, "sends": None, "flows": 3}}},
+        {"report": {"late": {"1": [33, 8, 1, 1, 1]}, "step": 1, "steps": 1}},
+        {"report": {"late": {"1": [8, 9, 1, 1, 1]}, "step": 1, "steps": 1}},
+        {"report": {"late": {}, "step": 7, "steps": 1}}, {"report": {"late": {}, "step": -1, "steps": 1}},
+        {"report": {"late": {}, "step": 1, "steps": 33}}, {"report": {"late": {}, "step": 1e999, "steps": 1}},
+        {"report": {"ring": {"rank": 1, "later": [[7, 2, 0.1]]}}},
+        {"report": {"link": {"receives": None, "sends": 0.3, "flows": {}}}},
+        {"report": {"link": {"receives": 1e14, "sends": None, "flows": {}}}},
+        {"decide": 1e999, "plan": {**EVEN, "weights": [1] * 4}, "reason": ""}, {"propose": 3, "ahead": 1e999},
         {"known": {"a": [1]}}, {"known": {**sound, "slow": {"1": 0}}}, {"known": {**sound, "late": {"4": [1] * 5}}},
         {}, 7, None, [],
     ):  # fmt: skip
@@ -237,9 +122,12 @@ def test_only_the_leader_decides_and_what_makes_no_sense_is_refused(tmp_path: Pa
 
 def test_where_the_algorithm_is_given_a_plan_of_another_is_refused(tmp_path: Path) -> None:
     plan = {"weights": [1, 1, 1, 1], "algorithm": "ring", "straggler": 0, "least": 0}
+    given, free = Rank(tmp_path, 2), Rank(tmp_path, 2, AUTO)
+    for rank in (given, free):
+        rank.ownership.hear(0, {"propose": 1, "ahead": 0})
     with pytest.raises(ValueError, match="can't hold"):
-        Rank(tmp_path, 2).ownership.hear(0, {"decide": 5, "plan": plan, "reason": ""})
-    Rank(tmp_path, 2, AUTO).ownership.hear(0, {"decide": 5, "plan": plan, "reason": ""})
+        given.ownership.hear(0, {"decide": 5, "plan": plan, "reason": ""})
+    free.ownership.hear(0, {"decide": 5, "plan": plan, "reason": ""})
 
 
 def test_shares_as_text() -> None:
@@ -292,6 +180,7 @@ def test_a_straggler_in_a_ring_is_named_and_the_plan_changes_to_what_is_fastest(
     caplog.set_level(logging.INFO)
     job = Together(tmp_path, AUTO + contention)
     for number, rank in enumerate(job.ranks):
+        rank.exchange.step = 10
         rank.engine.ring = ring_of(number, 2, 0.3, 20)
     for _ in range(3):
         job.second()
@@ -340,3 +229,64 @@ def test_a_slow_link_is_named_gets_its_share_and_is_sound_again(
     plan = job.plan()
     assert (plan.algorithm, plan.weights) == ("ring", (1, 1, 1, 1))
     assert all(rank.ownership.stragglers() == [] for rank in job.ranks)
+
+
+SERVERS = "".join(
+    f'\n[[server]]\nrank = {WORKERS + k}\nhost = "s{k}"\naddress = "{address}"'
+    for k, address in enumerate(loopback(2, WORKERS + 1))
+)
+
+
+def test_servers_agree_too_as_they_leave_nobody_out_of_new_shares(tmp_path: Path) -> None:
+    leader, server = Rank(tmp_path, 0, AUTO + SERVERS), Rank(tmp_path, WORKERS, AUTO + SERVERS)
+    leader.exchange.step = 20
+    for _ in range(4):
+        leader.second()
+        link = {"receives": RATE / 2, "sends": RATE, "flows": {}}
+        leader.ownership.hear(WORKERS, {"report": {"link": link}})
+        for rank in range(1, WORKERS):
+            flows = {str(WORKERS): True, str(WORKERS + 1): False}
+            leader.ownership.hear(rank, {"report": {"link": {"receives": RATE, "sends": RATE, "flows": flows}}})
+    (proposal,) = leader.proposals()
+    assert [to for content, to in leader.peers.said if content == proposal] == [None], "it tells all"
+    server.ownership.hear(0, proposal)
+    (bound, to) = server.peers.said[-1]
+    assert (bound, to) == ({"bound": proposal["ahead"], "number": 1}, [0])
+    assert server.exchange.held
+    leader.all_answer((50, 51, 52))
+    leader.ownership.hear(WORKERS + 1, bound)
+    assert leader.exchange.shares == [], "one server has not answered"
+    leader.ownership.hear(WORKERS, bound)
+    server.ownership.hear(0, leader.peers.last("decide"))
+    assert server.exchange.shares == leader.exchange.shares
+    assert leader.exchange.plans[-1][1].weights == (3333, 6667)
+    assert not server.exchange.held
+
+
+def test_a_bound_that_cannot_be_is_its_senders_fault(tmp_path: Path) -> None:
+    """Those that may go on without this rank can be further ahead, by as many steps."""
+    late = "\n[loss.late]\nafter = 0.05\nsteps = 3\nwindow = 9"
+    for lines, most in ((DIRECT, 26), (DIRECT + late, 29)):
+        leader = Rank(tmp_path, 0, lines)
+        leader.engine.late[3] = 0.3
+        leader.second()
+        leader.second()
+        assert leader.proposals()[0]["ahead"] == 5
+        for bound in (2**40, 2**32 - 2, most + 1, 4):
+            with pytest.raises(ValueError, match=f"steps up to {bound} before it hears more: that can be 5 to {most}"):
+                leader.ownership.hear(1, {"bound": bound, "number": 1})
+        leader.all_answer((most, 5, 18))
+        assert leader.exchange.shares[-1][0] == most + 1
+
+
+def test_a_job_has_so_many_plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ownership, "MOST_PLANS", 1)
+    leader = Rank(tmp_path, 0)
+    leader.engine.late[3] = 0.3
+    leader.second()
+    leader.second()
+    leader.all_answer()
+    leader.engine.late[3] = 0.0
+    for _ in range(2 * int(REST_SECONDS)):
+        leader.second()
+    assert len(leader.proposals()) == len(leader.exchange.plans) == 1

@@ -57,12 +57,19 @@ def test_it_counts_as_late_by_what_it_is_late_in_three_of_four_steps() -> None:
 def test_owners_judge_by_their_median_and_old_reports_do_not_count() -> None:
     says = [{2: late([0.1] * 8)}, {2: late([0.2] * 8)}, {2: late([0.3] * 8), 1: late([0.4] * 8)}]
     reports = [Report(100, 8, it) for it in says]
-    assert {rank: it.median for rank, it in merged(reports).items()} == {2: 0.2}
+    assert {rank: it.median for rank, it in merged(reports, 100).items()} == {2: 0.2}
     old = Report(100 - REMEMBERED, 8, {0: late([0.9] * 8)})
-    assert set(merged([old, *reports])) == {2}
-    assert set(merged([old])) == {0}
-    assert merged([Report(0, 0, {})]) == {}
-    assert merged([]) == {}
+    assert set(merged([old, *reports], 100)) == {2}
+    assert set(merged([old], 99)) == {0}
+    assert merged([old], 100) == {}, "the job has come to step 100, though nobody reports on it"
+    assert merged([Report(0, 0, {})], 0) == {}
+    assert merged([], 0) == {}
+
+
+def test_who_is_ahead_makes_nobody_elses_judgement_old() -> None:
+    reports = [Report(100 + REMEMBERED, 8, {2: late([0.1] * 8)}), Report(100, 8, {}), Report(99, 8, {})]
+    assert merged(reports, 100) == {}
+    assert merged(reports, 100 + REMEMBERED).keys() == {2}
 
 
 def test_the_core_remembers_as_many_steps() -> None:
@@ -95,7 +102,7 @@ def test_what_all_know_of_their_neighbours_is_what_each_owner_would_know(
         found = summary([max(0.0, of[rank] - median) for of, median in zip(came, medians, strict=True)])
         if found is not None:
             expected[rank] = found
-    found = around(ring(came, bias), workers)
+    found = around(ring(came, bias), workers, steps)
     assert set(found) == set(expected)
     for rank, it in found.items():
         assert (it.steps, it.late) == (steps, expected[rank].late)
@@ -108,19 +115,19 @@ def test_only_steps_that_all_ranks_know_count_and_none_that_is_old() -> None:
     came = [[0.0, 0.3, 0.0, 0.0]] * 20
     known = ring(came)
     some = {rank: Neighbour(it.rank, {m: v for m, v in it.later.items() if m[0] > rank}) for rank, it in known.items()}
-    assert around(some, 4)[1].steps == 17
+    assert around(some, 4, 20)[1].steps == 17
     assert around(known, 4, newest=10 + REMEMBERED)[1].steps == 10
     assert around(known, 4, newest=20 + REMEMBERED) == {}
     other = {**known, 2: Neighbour(3, {(step, 4): 0.0 for step in range(1, 21)})}
-    assert around(other, 4) == {}, "another tensor says nothing of this one"
+    assert around(other, 4, 20) == {}, "another tensor says nothing of this one"
 
 
 @pytest.mark.parametrize("order", [[1, 2, 3, 1], [1, 0, 3, 2], [0, 0, 0, 0], [1, 2, 3, 3]])
 def test_neighbours_that_are_no_ring_say_nothing(order: list[int]) -> None:
-    assert around(ring([[0.0, 0.3, 0.0, 0.0]] * 20, order=order), 4) == {}
+    assert around(ring([[0.0, 0.3, 0.0, 0.0]] * 20, order=order), 4, 20) == {}
     whole = ring([[0.0, 0.3, 0.0, 0.0]] * 20)
-    assert around({rank: it for rank, it in whole.items() if rank != 2}, 4) == {}
-    assert around({}, 4) == {}
+    assert around({rank: it for rank, it in whole.items() if rank != 2}, 4, 20) == {}
+    assert around({}, 4, 0) == {}
 
 
 def test_of_direct_all_reduces_and_rings_the_worse_counts() -> None:

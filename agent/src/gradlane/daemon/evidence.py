@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ranks of a running job know of late workers and slow links: each tells rank 0, which judges."""
+"""What the ranks of a running job know of late workers and slow links: each tells the one that leads, which judges."""
 
 import itertools
 import math
@@ -45,7 +45,7 @@ def unpacked(content: Mapping[str, Any], job: Job) -> Known:
 
 @dataclass
 class Evidence:
-    """At one rank. `look` is called now and then; at rank 0 `hear` takes what the others' `look` gave."""
+    """At one rank. `look` is called now and then; at the leader `hear` takes what the others' `look` gave."""
 
     job: Job
     rank: int
@@ -97,17 +97,18 @@ class Evidence:
         receives, sends = map(links.carried, self.engine.link())
         return links.Report(receives, sends, flows)
 
-    # At rank 0
+    # At the leader
 
-    def hear(self, rank: int, report: Mapping[str, Any], now: float) -> None:
-        """What a rank knows. Raises ValueError, TypeError, KeyError or AttributeError if it makes no sense."""
+    def hear(self, rank: int, report: Mapping[str, Any], now: float, most: int) -> None:
+        """What a rank knows; `most`: the last step that it can have come to. Raises ValueError, TypeError, KeyError or
+        AttributeError if it makes no sense."""
         if "late" in report:
-            step, steps = int(report["step"]), int(report["steps"])
+            step, steps = _step(report["step"], most), _count(report["steps"], stragglers.REMEMBERED)
             self._late[rank] = Report(step, steps, _unpacked(report["late"], self.job))
         if "ring" in report:
             ring = report["ring"]
             later = {
-                (int(step), int(tensor)): _seconds(later)
+                (_step(step, most), int(tensor)): _seconds(later)
                 for step, tensor, later in itertools.islice(ring["later"], stragglers.REMEMBERED)
             }
             self._rings[rank] = Neighbour(_rank(ring["rank"], len(self.job.workers)), later)
@@ -118,10 +119,9 @@ class Evidence:
             self._links[rank] = now, told
             self._fresh.add(rank)
 
-    def judge(self, now: float) -> Known:
-        """What all that has been heard comes to."""
-        direct = stragglers.merged(list(self._late.values()))
-        newest = max((report.step for report in self._late.values()), default=0)
+    def judge(self, now: float, newest: int) -> Known:
+        """What all that has been heard comes to; `newest`: the step that this rank has come to."""
+        direct = stragglers.merged(list(self._late.values()), newest)
         late = stragglers.worst(direct, stragglers.around(self._rings, len(self.job.workers), newest))
         reports = {rank: report for rank, (at, report) in self._links.items() if now - at < _LIFE}
         self._verdicts.look(reports, self._fresh)
@@ -136,6 +136,20 @@ def _rank(text: Any, ranks: int) -> int:
     return rank
 
 
+def _count(value: Any, most: int) -> int:
+    count = int(value)
+    if not 0 <= count <= most:
+        raise ValueError(f"{count} steps: there can be {most}")
+    return count
+
+
+def _step(value: Any, most: int) -> int:
+    step = int(value)
+    if not 0 <= step <= most:
+        raise ValueError(f"it reports on step {step}, and no rank can have come beyond {most}")
+    return step
+
+
 def _seconds(value: Any) -> float:
     seconds = float(value)
     if not math.isfinite(seconds) or abs(seconds) > _MOST_SECONDS:
@@ -148,7 +162,9 @@ def _packed(late: Mapping[int, Lateness]) -> dict[str, list[float]]:
 
 
 def _unpacked(late: Mapping[str, Any], job: Job) -> dict[int, Lateness]:
-    return {
-        _rank(rank, len(job.workers)): Lateness(int(steps), int(count), _seconds(low), _seconds(median), _seconds(high))
-        for rank, (steps, count, low, median, high) in late.items()
-    }
+    found: dict[int, Lateness] = {}
+    for rank, (steps, count, *quartiles) in late.items():
+        low, median, high = map(_seconds, quartiles)
+        of = _count(steps, stragglers.REMEMBERED)
+        found[_rank(rank, len(job.workers))] = Lateness(of, _count(count, of), low, median, high)
+    return found

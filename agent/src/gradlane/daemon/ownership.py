@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan of a running job: what its ranks know of late workers and slow links comes together at rank 0 (evidence.py),
-which tells everybody, and where the job file lets it, proposes the plan that suits them (control/plans.py)."""
+"""The plan of a running job: what its ranks know of late workers and slow links comes together at the one that leads
+(evidence.py), rank 0 or its successor, which tells everybody, and where the job file lets it, proposes the plan that
+suits them (control/plans.py)."""
 
 import logging
 import math
@@ -13,7 +14,7 @@ from gradlane.control.plans import Leader, Member
 from gradlane.daemon import evidence
 from gradlane.daemon.evidence import Evidence, Known
 from gradlane.datapath.engine import Engine
-from gradlane.datapath.exchange import Exchange
+from gradlane.datapath.exchange import MOST_PLANS, Exchange
 from gradlane.errors import listed
 from gradlane.ipc.status import OwnershipStatus, StragglerStatus
 from gradlane.job import Job, links, plans, stragglers
@@ -51,17 +52,23 @@ class Ownership:
             self._plan, self._reason = Plan(given), "the job file"
         elif job.changes_algorithm:
             self._plan, self._reason = plans.plain(self._situation), "as nobody is late, and no link slow"
-        self._first = 1
+        self._first, self._plans = 1, 0  # of which step the plan is the first; how many there were
         if self._plan != Plan((1,) * len(job.aggregators)):
             exchange.set_plan(self._first, self._plan)
+            self._plans = 1
         self._known = Known()
         self._named: tuple[set[int], set[int]] = set(), set()  # of whom the log has told: late, slow
         self._member = Member(exchange.hold, self._apply, exchange.release)
-        self._leader = Leader([member.rank for member in job.workers], self._tell)
+        self._leader = Leader([member.rank for member in job.members], self._tell, self._most)
         self._proposed = -math.inf
         self._seen: tuple[int, float] | None = None  # a step, and when it was the latest
         self._context = {"job": job.name, "rank": rank}
         self._now = 0.0
+
+    def _most(self) -> int:
+        """The last step that any rank can have begun: for more they need this one, or have left it out too often."""
+        late = self._job.loss.late
+        return self._exchange.step + 1 + (late.steps if late else 0)
 
     # What is known
 
@@ -73,8 +80,8 @@ class Ownership:
             if report:
                 self._peers.tell("ownership", {"report": report}, [_LEADER])
             return
-        self._evidence.hear(self._rank, report, now)
-        known = self._evidence.judge(now)
+        self._evidence.hear(self._rank, report, now, self._most())
+        known = self._evidence.judge(now, self._exchange.step)
         if known or self._known:
             self._note(known)
             self._peers.tell("ownership", {"known": known.packed()})
@@ -85,12 +92,12 @@ class Ownership:
         """What another rank says. Raises ValueError, TypeError or KeyError if it makes no sense."""
         try:
             self._hear(rank, message)
-        except AttributeError as error:
+        except (AttributeError, OverflowError) as error:
             raise TypeError(f"rank {rank} says {str(message)[:100]!r}") from error
 
     def _hear(self, rank: int, message: Any) -> None:
         if "report" in message:
-            self._evidence.hear(rank, message["report"], self._now)
+            self._evidence.hear(rank, message["report"], self._now, self._most())
         elif "bound" in message:
             self._leader.hear(rank, message)
         elif rank != _LEADER:
@@ -125,7 +132,9 @@ class Ownership:
                 log.info("job %s: another plan was not agreed on: %s did not answer in %g s",
                          self._job.name, listed(missing), PROPOSAL_SECONDS, extra=self._context)  # fmt: skip
             return
-        if now - self._proposed < REST_SECONDS or step < stragglers.LEAST_STEPS or seen is None or step <= seen[0]:
+        if now - self._proposed < REST_SECONDS or self._plans == MOST_PLANS:
+            return
+        if step < stragglers.LEAST_STEPS or seen is None or step <= seen[0]:
             return
         better = plans.better(self._now_situation(), self._plan)
         if better is None:
@@ -160,7 +169,7 @@ class Ownership:
         )
 
     def _tell(self, message: dict[str, Any]) -> None:
-        self._peers.tell("ownership", message, [m.rank for m in self._job.workers if m.rank != self._rank])
+        self._peers.tell("ownership", message)
         self._follow(message)
 
     def _follow(self, message: dict[str, Any]) -> None:
@@ -180,9 +189,12 @@ class Ownership:
             return False
         if not self._exchange.set_plan(first, plan):
             return False
-        self._plan, self._first = plan, first
+        self._plan, self._first, self._plans = plan, first, self._plans + 1
         log.info("job %s: from step %d on %s: %s", self._job.name, first, self._text(), self._reason,
                  extra=self._context)  # fmt: skip
+        if self._plans == MOST_PLANS:
+            log.info("job %s: it keeps this plan, as a job has at most %d", self._job.name, MOST_PLANS,
+                     extra=self._context)  # fmt: skip
         return True
 
     def _text(self) -> str:

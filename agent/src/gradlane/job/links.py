@@ -12,7 +12,6 @@ In a ring a host has one flow, which may be held up at either end: then both end
 half of the hosts are, it is the network between them, or the machine, and nobody's link.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -23,6 +22,7 @@ CHANGE = 0.1  # of what a slow link carries: less is noise
 LEAST_WINDOWS = 8
 CALM = 10  # looks at flows that are not held, after which a slow link is given another chance
 MOST_CALM = 640  # ... if it has had several
+LEAST_RATE, MOST_RATE = 1e3, 1e13  # bit/s that a link may carry
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ def checked(value: object) -> float | None:
     """A rate as another rank says it, None if it knows none. Raises ValueError."""
     if value is None:
         return None
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
-        raise ValueError(f"a link that carries {str(value)[:40]} bit/s: it must be above 0")
+    if not isinstance(value, int | float) or isinstance(value, bool) or not LEAST_RATE <= value <= MOST_RATE:
+        raise ValueError(f"a link that carries {str(value)[:40]} bit/s: it is {LEAST_RATE:g} to {MOST_RATE:g}")
     return float(value)
 
 

@@ -61,10 +61,9 @@ class Report:
     late: Mapping[int, Lateness]
 
 
-def merged(reports: Sequence[Report]) -> dict[int, Lateness]:
+def merged(reports: Sequence[Report], newest: int) -> dict[int, Lateness]:
     """What the owners know together: of each worker the median of their judgements. One that has not owned anything for
-    long knows nothing any more."""
-    newest = max((report.step for report in reports), default=0)
+    long knows nothing any more. `newest`: the step that the job has come to."""
     fresh = [report for report in reports if report.steps and report.step > newest - REMEMBERED]
     found: dict[int, Lateness] = {}
     for rank in sorted({rank for report in fresh for rank in report.late}):
@@ -94,11 +93,11 @@ class Neighbour:
     later: Mapping[Moment, float]
 
 
-def around(ring: Mapping[int, Neighbour], workers: int, newest: int = 0) -> dict[int, Lateness]:
+def around(ring: Mapping[int, Neighbour], workers: int, newest: int) -> dict[int, Lateness]:
     """How late workers came to rings, from what all of them know of their neighbours; {} if one is missing.
 
     What comes from a neighbour has waited behind the same slices at all ranks, so what the differences add up to around
-    the ring is none of any worker's doing, and is taken off. `newest`: the latest step that is known otherwise.
+    the ring is none of any worker's doing, and is taken off. `newest`: the step that the job has come to.
     """
     order = [0]
     while (it := ring.get(order[-1])) is not None and it.rank not in order and len(order) < workers:
@@ -106,7 +105,6 @@ def around(ring: Mapping[int, Neighbour], workers: int, newest: int = 0) -> dict
     if len(order) < workers or order[-1] not in ring or ring[order[-1]].rank != 0:
         return {}
     moments = set.intersection(*(set(ring[rank].later) for rank in order))
-    newest = max((newest, *(step for of in ring.values() for step, _ in of.later)))
     late: dict[int, list[float]] = {rank: [] for rank in order}
     for moment in sorted(moment for moment in moments if moment[0] > newest - REMEMBERED):
         later = [ring[rank].later[moment] for rank in order]

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ranks tell of late workers and slow links, what the leader makes of it, and who leads after it."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.deciding import WORKERS, Rank
+
+
+def test_workers_report_to_the_leader_and_show_what_it_says(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    worker, leader = Rank(tmp_path, 2), Rank(tmp_path, 0)
+    worker.engine.late[3] = leader.engine.late[3] = 0.3
+    worker.second(0)
+    assert worker.peers.said == [], "it owns nothing"
+    worker.second()
+    (report, to) = worker.peers.said[-1]
+    assert to == [0]
+    leader.engine.late[3] = 0.1
+    leader.exchange.step = 10
+    leader.ownership.hear(1, report)
+    leader.ownership.hear(2, report)
+    leader.ownership.look(0.0)
+    worker.ownership.hear(0, leader.peers.last("known"))
+    for at in (worker, leader):
+        (found,) = at.ownership.stragglers()
+        assert (found["rank"], found["straggler"], found["median"], found["late_steps"]) == (3, True, 0.3, 10)
+    assert sum("is a straggler: late by 300 ms" in record.getMessage() for record in caplog.records) == 2
+    worker.ownership.hear(0, {"known": {"late": {}, "slow": {}}})
+    assert worker.ownership.stragglers() == []
+    assert "is no straggler any more" in caplog.records[-1].getMessage()
+
+
+def report_of(step: int, late: int) -> dict[str, Any]:
+    """What an owner says of a worker that was late in all of the latest steps."""
+    return {"report": {"step": step, "steps": 20, "late": {str(late): [20, 20, 0.3, 0.3, 0.3]}}}
+
+
+def test_what_was_late_in_a_seldom_tensor_long_ago_does_not_count(tmp_path: Path) -> None:
+    """Gradients go round a ring, where nobody is late; what is reduced directly counts steps of its own."""
+    leader = Rank(tmp_path, 0)
+    for rank in range(1, WORKERS):
+        leader.ownership.hear(rank, report_of(1, 2))
+    leader.engine.late[2] = 0.3
+    leader.second(20)
+    assert [it["rank"] for it in leader.ownership.stragglers()] == [2]
+    leader.engine.latest = 20
+    leader.second(30_000)
+    assert leader.ownership.stragglers() == []
+
+
+def test_who_reports_on_steps_that_cannot_be_does_not_make_the_others_reports_old(tmp_path: Path) -> None:
+    leader = Rank(tmp_path, 0)
+    leader.second(20)
+    leader.ownership.hear(1, report_of(21, 3))
+    for step in (22, 10**12):
+        with pytest.raises(ValueError, match=f"reports on step {step}, and no rank can have come beyond 21"):
+            leader.ownership.hear(1, report_of(step, 3))
+    leader.second(0)
+    assert leader.ownership.stragglers() == [], "one of two says so"
