@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradlane.job.costs import Conditions, choose
+from gradlane.job.links import LEAST_RATE, MOST_RATE
 from gradlane.job.ownership import UNITS
-from gradlane.job.plans import GAIN, Plan, Situation, better, parse, plain
+from gradlane.job.plans import ALGORITHMS, GAIN, Plan, Situation, better, parse, plain
 from tests.support.effort import tries
 
 NET = Conditions(rate=1e9, latency=50e-6)
@@ -149,6 +150,47 @@ def test_a_change_always_saves_time_and_is_not_followed_by_another(
     assert found.times == pytest.approx(of.seconds(before) / of.seconds(found.plan))
     assert better(of, found.plan) is None
     assert parse(found.plan.packed(), workers, workers) == found.plan
+
+
+@settings(max_examples=tries(100), deadline=None)
+@given(
+    workers=st.integers(1, 8),
+    servers=st.integers(0, 3),
+    late=st.dictionaries(st.integers(0, 7), st.floats(0.005, 3), max_size=2),
+    rates=st.dictionaries(st.integers(0, 10), st.floats(LEAST_RATE, MOST_RATE), max_size=3),
+    fixed=st.sampled_from([0, 1, 10**8]),
+    free=st.sampled_from([0, 1, 10**8]),
+    latency=st.sampled_from([0.0, 50e-6]),
+    multicast=st.booleans(),
+    algorithm=st.sampled_from(ALGORITHMS),
+    data=st.data(),
+)
+def test_from_any_plan_there_is_a_way_whatever_there_is_to_reduce(
+    workers: int, servers: int, late: dict[int, float], rates: dict[int, float], fixed: int, free: int, latency: float,
+    multicast: bool, algorithm: str, data: st.DataObject,
+) -> None:  # fmt: skip
+    """Also where all tensors have been forgotten."""
+    of = Situation(
+        Conditions(1e9, latency), workers, fixed, free, {rank: it for rank, it in late.items() if rank < workers},
+        {rank: it for rank, it in rates.items() if rank < workers + servers}, servers, multicast, choice=not servers,
+    )  # fmt: skip
+    weights = data.draw(st.lists(st.integers(0, 9), min_size=of.owners, max_size=of.owners).filter(any))
+    current = Plan(tuple(weights), "direct" if servers or workers < 3 else algorithm, workers - 1)
+    found = better(of, current)
+    if found is None:
+        return
+    assert math.isfinite(found.times)
+    assert parse(found.plan.packed(), of.owners, workers) == found.plan
+    assert better(of, found.plan) is None
+
+
+@pytest.mark.parametrize(("workers", "free"), [(4, 0), (1, BYTES)])
+def test_where_nothing_takes_time_nothing_changes(workers: int, free: int) -> None:
+    of = replace(situation(workers, free=free), conditions=Conditions(1e9, 0.0))
+    plan = Plan((2,) * workers)
+    assert plan != plain(of)
+    assert better(of, plan) is None
+    assert better(replace(of, late={0: 0.3}), plan) is None
 
 
 def test_a_little_gain_is_none() -> None:

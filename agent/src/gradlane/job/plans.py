@@ -189,6 +189,8 @@ class Better:
 def better(situation: Situation, current: Plan) -> Better | None:
     """A plan that saves at least GAIN against the current one; the plain one again where nobody is late or slow."""
     now = situation.seconds(current)
+    if not now:
+        return None  # there is nothing to reduce, or nobody to reduce it with
     if not situation.uneven:
         found = plain(situation)
         if found == current:
