@@ -61,3 +61,12 @@ def test_who_reports_on_steps_that_cannot_be_does_not_make_the_others_reports_ol
             leader.ownership.hear(1, report_of(step, 3))
     leader.second(0)
     assert leader.ownership.stragglers() == [], "one of two says so"
+
+
+def test_what_goes_by_multicast_is_reported(tmp_path: Path) -> None:
+    rank = Rank(tmp_path, 2)
+    rank.engine.delivered_to_group = 1000
+    rank.second(0)
+    assert [content["report"]["link"]["flows"] for content, _ in rank.peers.said] == [{"-1": False}]
+    leader = Rank(tmp_path, 0)
+    leader.ownership.hear(2, rank.peers.said[0][0])

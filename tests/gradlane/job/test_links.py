@@ -7,6 +7,7 @@ import pytest
 
 from gradlane.job.links import (
     CALM,
+    GROUP,
     LEAST_WINDOWS,
     LOOKS,
     MOST_CALM,
@@ -144,6 +145,24 @@ def test_a_quarter_of_the_windows_has_no_lack_of_slices() -> None:
     random.Random(1).shuffle(windows)
     assert carried(windows) == HALF
     assert carried([HALF] * (LEAST_WINDOWS - 1)) is None
+
+
+def by_multicast(held: set[int], servers: int) -> dict[int, Report]:
+    """Four workers push to servers, whose results go to all workers at once; those of `held` more slowly than that."""
+    pushes = {rank: Report(RATE, RATE, {4 + k: False for k in range(servers)}) for rank in range(4)}
+    results = {4 + k: Report(RATE, HALF if 4 + k in held else RATE, {GROUP: 4 + k in held}) for k in range(servers)}
+    return pushes | results
+
+
+@pytest.mark.parametrize("servers", [2, 3])
+def test_a_server_that_sends_half_by_multicast_is_found(servers: int) -> None:
+    assert looked(Links(4 + servers, RATE), by_multicast({5}, servers), LOOKS) == {5: HALF}
+
+
+@pytest.mark.parametrize("servers", [1, 2, 3])
+def test_where_multicast_of_most_is_held_it_is_a_receiver_and_no_sender(servers: int) -> None:
+    held = set(range(4, 4 + servers))
+    assert looked(Links(4 + servers, RATE), by_multicast(held, servers), 100) == {}
 
 
 def test_rates_of_others_are_checked_and_named() -> None:

@@ -85,15 +85,13 @@ class Evidence:
 
     def _link(self) -> links.Report:
         flows: dict[int, bool] = {}
-        for member in self.job.members:
-            if member.rank == self.rank:
-                continue
-            delivered, held = self.engine.held(member.rank)
-            before = self._counts.get(member.rank, (0, 0))
+        for to in (links.GROUP, *(member.rank for member in self.job.members if member.rank != self.rank)):
+            delivered, held = self.engine.held(len(self.job.members) if to == links.GROUP else to)
+            before = self._counts.get(to, (0, 0))
             if delivered - before[0] < _LEAST_SLICES:
                 continue
-            self._counts[member.rank] = delivered, held
-            flows[member.rank] = 2 * (held - before[1]) >= delivered - before[0]
+            self._counts[to] = delivered, held
+            flows[to] = 2 * (held - before[1]) >= delivered - before[0]
         receives, sends = map(links.carried, self.engine.link())
         return links.Report(receives, sends, flows)
 
@@ -114,7 +112,7 @@ class Evidence:
             self._rings[rank] = Neighbour(_rank(ring["rank"], len(self.job.workers)), later)
         if "link" in report:
             link = report["link"]
-            flows = {_rank(to, len(self.job.members)): bool(held) for to, held in link["flows"].items()}
+            flows = {_receiver(to, len(self.job.members)): bool(held) for to, held in link["flows"].items()}
             told = links.Report(links.checked(link["receives"]), links.checked(link["sends"]), flows)
             self._links[rank] = now, told
             self._fresh.add(rank)
@@ -134,6 +132,10 @@ def _rank(text: Any, ranks: int) -> int:
     if not 0 <= rank < ranks:
         raise ValueError(f"rank {rank} of {ranks}")
     return rank
+
+
+def _receiver(text: Any, ranks: int) -> int:
+    return links.GROUP if int(text) == links.GROUP else _rank(text, ranks)
 
 
 def _count(value: Any, most: int) -> int:

@@ -9,7 +9,9 @@ enough by itself (as in BBR, CACM 2017, a sample counts only where the network w
     sending     nearly all of a host's flows are held, and it sends less
 
 In a ring a host has one flow, which may be held up at either end: then both ends are under suspicion. Where more than
-half of the hosts are, it is the network between them, or the machine, and nobody's link.
+half of the hosts are, it is the network between them, or the machine, and nobody's link. A flow to a multicast group
+goes as its slowest receiver does. It counts where its host has no other, unless those of more than half of the hosts
+that have one are held: then it is a receiver.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,12 +25,13 @@ LEAST_WINDOWS = 8
 CALM = 10  # looks at flows that are not held, after which a slow link is given another chance
 MOST_CALM = 640  # ... if it has had several
 LEAST_RATE, MOST_RATE = 1e3, 1e13  # bit/s that a link may carry
+GROUP = -1  # in place of a rank, all that receive a host's multicast
 
 
 @dataclass(frozen=True)
 class Report:
     """What a host has seen since its last report. `receives`, `sends`: bit/s that its link carried, None: not known;
-    `flows`: by receiver whether the flow was held, of those that sent enough."""
+    `flows`: by receiver whether the flow was held, of those that sent enough; GROUP: that to the multicast group."""
 
     receives: float | None = None
     sends: float | None = None
@@ -101,7 +104,14 @@ def suspects(reports: Mapping[int, Report]) -> tuple[set[int], set[int]]:
         flows = [other.flows[rank] for other in reports.values() if rank in other.flows]
         if flows and sum(flows) >= MOST_FLOWS * len(flows):
             receiving.add(rank)
-    sending = {r for r, it in reports.items() if it.flows and sum(it.flows.values()) >= MOST_FLOWS * len(it.flows)}
+    groups = [it.flows[GROUP] for it in reports.values() if GROUP in it.flows]
+    sending: set[int] = set()
+    for rank, report in reports.items():
+        flows = [held for to, held in report.flows.items() if to != GROUP]
+        if not flows and 2 * sum(groups) <= len(groups):
+            flows = list(report.flows.values())
+        if flows and sum(flows) >= MOST_FLOWS * len(flows):
+            sending.add(rank)
     few = len(reports) / 2
     return (receiving if len(receiving) <= few else set[int]()), (sending if len(sending) <= few else set[int]())
 
