@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.deciding import WORKERS, Rank
+from tests.support.deciding import RATE, WORKERS, Rank
 
 
 def test_workers_report_to_the_leader_and_show_what_it_says(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -70,3 +70,51 @@ def test_what_goes_by_multicast_is_reported(tmp_path: Path) -> None:
     assert [content["report"]["link"]["flows"] for content, _ in rank.peers.said] == [{"-1": False}]
     leader = Rank(tmp_path, 0)
     leader.ownership.hear(2, rank.peers.said[0][0])
+
+
+SURVIVE = '\n[sync]\nscheme = "ripples"'
+
+
+def surviving(folder: Path) -> list[Rank]:
+    """Where the link of rank 2 is slow, as all know."""
+    ranks = [Rank(folder, rank, SURVIVE, deaths="survive") for rank in range(WORKERS)]
+    for rank in ranks:
+        rank.ownership.hear(0, {"known": {"late": {}, "slow": {"2": RATE / 2, "0": RATE / 4}}})
+    return ranks
+
+
+def test_the_successor_of_a_dead_leader_judges_on_and_nobody_keeps_what_is_dead(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    _, first, _, last = surviving(tmp_path)
+    caplog.clear()
+    for rank in (first, last):
+        rank.peers.leading.leader, rank.peers.dead = 1, {0: "its host is off"}
+    last.engine.delivered = 1000
+    last.second(0)
+    (report, to) = last.peers.said[-1]
+    assert to == [1]
+    first.ownership.hear(3, report)
+    first.second(0)
+    last.ownership.hear(1, first.peers.last("known"))
+    for rank in (first, last):
+        assert [(it["rank"], it["link"]) for it in rank.ownership.stragglers()] == [(2, RATE / 2)]
+    assert all("rank 2 " not in record.getMessage() for record in caplog.records), "it has been slow all the time"
+    first.peers.dead = last.peers.dead = {**first.peers.dead, 2: "its host is off"}
+    for _ in range(2):
+        first.second(0)
+        last.ownership.hear(1, first.peers.last("known"))
+        assert first.ownership.stragglers() == last.ownership.stragglers() == []
+    assert all("sound again" not in record.getMessage() for record in caplog.records)
+
+
+def test_who_hears_of_a_leaders_death_later_than_its_successor_waits(tmp_path: Path) -> None:
+    _, first, _, last = surviving(tmp_path)
+    first.ownership.hear(0, {"known": {"late": {}, "slow": {}}})  # the others did not hear this any more
+    first.peers.leading.leader, first.peers.dead = 1, {0: "its host is off"}
+    for waits in (True, False):
+        first.second(0)
+        last.ownership.hear(1, first.peers.last("known"))
+        assert [it["rank"] for it in last.ownership.stragglers()] == ([0, 2] if waits else [])
+        last.peers.leading.leader = 1

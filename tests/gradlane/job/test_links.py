@@ -165,6 +165,18 @@ def test_where_multicast_of_most_is_held_it_is_a_receiver_and_no_sender(servers:
     assert looked(Links(4 + servers, RATE), by_multicast(held, servers), 100) == {}
 
 
+def test_a_successor_goes_on_from_what_was_found_and_nothing_is_kept_of_the_dead() -> None:
+    links = Links(4, RATE)
+    links.take_over({1: HALF, 2: HALF / 2})
+    assert links.slow == {1: HALF, 2: HALF / 2}
+    links.drop(2)
+    assert looked(links, everybody(4, {1}), 1) == {1: HALF}
+    assert looked(links, everybody(4, set()), LOOKS) == {}
+    links.drop(2)
+    links.take_over({2: HALF})
+    assert links.slow == {}
+
+
 def test_rates_of_others_are_checked_and_named() -> None:
     assert checked(None) is None
     assert checked(5000) == 5000.0

@@ -97,6 +97,17 @@ class Evidence:
 
     # At the leader
 
+    def take_over(self, known: Known) -> None:
+        """What the leader before this one has found of links: they are looked at from there on."""
+        self._verdicts.take_over(known.slow)
+
+    def drop(self, rank: int) -> None:
+        """A rank is dead: neither what it said nor what was found of it counts any more."""
+        for known in (self._late, self._rings, self._links):
+            known.pop(rank, None)
+        self._fresh.discard(rank)
+        self._verdicts.drop(rank)
+
     def hear(self, rank: int, report: Mapping[str, Any], now: float, most: int) -> None:
         """What a rank knows; `most`: the last step that it can have come to. Raises ValueError, TypeError, KeyError or
         AttributeError if it makes no sense."""

@@ -26,7 +26,6 @@ log = logging.getLogger("gradlane")
 PROPOSAL_SECONDS = 2.0  # that a proposal stays open, and steps may wait for its end
 AHEAD_SECONDS = 0.5  # of steps that may begin meanwhile
 REST_SECONDS = 10.0  # from one proposal to the next
-_LEADER = 0
 _SHOWN = 16  # shares that a text names
 
 
@@ -46,6 +45,7 @@ class Ownership:
             multicast=job.transport.multicast is not None,
             choice=job.changes_algorithm,
         )
+        self._leads = self._leader_rank == rank
         self._plan, self._reason = Plan((1,) * len(job.aggregators)), ""
         given = job.transport.ownership
         if not isinstance(given, str):
@@ -65,6 +65,10 @@ class Ownership:
         self._context = {"job": job.name, "rank": rank}
         self._now = 0.0
 
+    @property
+    def _leader_rank(self) -> int:
+        return self._peers.leading.leader
+
     def _most(self) -> int:
         """The last step that any rank can have begun: for more they need this one, or have left it out too often."""
         late = self._job.loss.late
@@ -76,13 +80,18 @@ class Ownership:
         """Tells the leader what this rank knows. At the leader: judges what all know. `now`: s, monotonic."""
         self._now = now
         report = self._evidence.look()
-        if self._rank != _LEADER:
+        if self._rank != self._leader_rank:
             if report:
-                self._peers.tell("ownership", {"report": report}, [_LEADER])
+                self._peers.tell("ownership", {"report": report}, [self._leader_rank])
             return
+        if not self._leads:
+            self._leads = True
+            self._evidence.take_over(self._known)
+        for rank in self._peers.dead:
+            self._evidence.drop(rank)
         self._evidence.hear(self._rank, report, now, self._most())
         known = self._evidence.judge(now, self._exchange.step)
-        if known or self._known:
+        if known or self._known or self._peers.dead:  # what a dead leader has told last, not all need have heard
             self._note(known)
             self._peers.tell("ownership", {"known": known.packed()})
         if self._job.transport.ownership == "adaptive":
@@ -100,8 +109,9 @@ class Ownership:
             self._evidence.hear(rank, message["report"], self._now, self._most())
         elif "bound" in message:
             self._leader.hear(rank, message)
-        elif rank != _LEADER:
-            raise ValueError(f"rank {rank} does not lead: {str(message)[:100]!r}")
+        elif rank != self._leader_rank:
+            if not self._job.survives:  # otherwise it may know of a death before this rank does, and says it again
+                raise ValueError(f"rank {rank} does not lead: {str(message)[:100]!r}")
         elif "known" in message:
             self._note(evidence.unpacked(message["known"], self._job))
         else:
@@ -118,7 +128,7 @@ class Ownership:
             log.warning("job %s: %s is slow: %s", job, name(rank), links.text(known.slow[rank]), extra=extra)
         for rank in sorted(before[0] - late):
             log.info("job %s: %s is no straggler any more", job, name(rank), extra=extra)
-        for rank in sorted(before[1] - slow):
+        for rank in sorted(before[1] - slow - self._peers.dead.keys()):
             log.info("job %s: the link of %s is sound again", job, name(rank), extra=extra)
 
     # The plan
@@ -178,10 +188,10 @@ class Ownership:
         answer = self._member.hear(message)
         if answer is None:
             return
-        if self._rank == _LEADER:
+        if self._rank == self._leader_rank:
             self._leader.hear(self._rank, answer)
         else:
-            self._peers.tell("ownership", answer, [_LEADER])
+            self._peers.tell("ownership", answer, [self._leader_rank])
 
     def _apply(self, first: int, content: Any) -> bool:
         plan = plans.parse(content, len(self._job.aggregators), len(self._job.workers))

@@ -81,10 +81,20 @@ class Links:
     def __init__(self, ranks: int, rate: float) -> None:
         self._of = {rank: (Direction(rate), Direction(rate)) for rank in range(ranks)}
 
+    def take_over(self, slow: Mapping[int, float]) -> None:
+        """What another has found, who did not say in which direction."""
+        for rank, carries in slow.items():
+            for direction in self._of.get(rank, ()):
+                direction.carries = carries
+
+    def drop(self, rank: int) -> None:
+        """A rank is dead: its link is nothing any more."""
+        self._of.pop(rank, None)
+
     def look(self, reports: Mapping[int, Report], fresh: set[int]) -> None:
         """At the latest reports, by rank; `fresh`: whose are new."""
         receiving, sending = suspects(reports)
-        for rank in fresh & reports.keys():
+        for rank in fresh & reports.keys() & self._of.keys():
             report, (into, out) = reports[rank], self._of[rank]
             used = any(rank in other.flows for other in reports.values())
             into.look(report.receives, rank in receiving, used)
