@@ -15,6 +15,7 @@ from typing import Protocol
 
 from gradlane import wire
 from gradlane.control import handshake
+from gradlane.control.absent import Absent
 from gradlane.control.handshake import HANDSHAKE_SECONDS, Call
 from gradlane.control.security import Credentials
 from gradlane.errors import cannot_bind
@@ -32,7 +33,10 @@ _RETRY_SECONDS = 1.0
 
 
 class Host(Protocol):
-    """A job at this host, as the listener sees it."""
+    """A job at this host, as the listener sees it. `absent` hears of calls that came to nothing before it was clear
+    which job they are about."""
+
+    absent: Absent
 
     def accept(self, call: Call) -> str:
         """Takes over a call about the job; or what is wrong with it, and it is refused.
@@ -40,12 +44,6 @@ class Host(Protocol):
         Raises OSError for one that may be tried again.
         """
         ...
-
-    def refused(self, address: str, problem: str) -> None:
-        """An agent at that address was refused before it said which job it is about."""
-
-    def broken(self, address: str, problem: str) -> None:
-        """A call from that address broke off; it may be tried again."""
 
 
 class Listener:
@@ -155,9 +153,9 @@ class Listener:
         log.info("a call from %s failed: %s", address, problem)
         for host in self._hosts.values():
             if known:
-                host.refused(address, problem)
+                host.absent.refused(address, problem)
             else:
-                host.broken(address, problem)
+                host.absent.broken(address, problem)
 
 
 def _bind(address: Address) -> socket.socket:

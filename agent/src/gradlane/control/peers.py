@@ -6,12 +6,14 @@ training waits for: the transport's own messages are datagrams in the top queue 
 """
 
 import asyncio
+import functools
 import math
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from gradlane.control import handshake
+from gradlane.control.absent import Absent
 from gradlane.control.calling import Caller
 from gradlane.control.handshake import Call, Message, Refused
 from gradlane.control.leading import Leading, Service
@@ -19,7 +21,7 @@ from gradlane.control.membership import Membership
 from gradlane.control.peer import Peer, Stage
 from gradlane.control.security import Credentials
 from gradlane.errors import AgentError, listed
-from gradlane.job import Job, Member
+from gradlane.job import Job
 
 HEARTBEAT_SECONDS = 0.5
 # TCP sends again 0.2, 0.6, 1.4, 3 and 6.2 s after a loss, so a connection survives an outage of 5 s.
@@ -56,13 +58,11 @@ class Peers:
         self.beat: Callable[[int], None] | None = None  # until the token is known
         self._caller = Caller(job, rank, credentials)
         self._failed = failed
-        self._notice = notice
         self._dropped = dropped
         self._peers: dict[int, Peer] = {}
+        self.absent = Absent(job, rank, self._peers, notice)  # until all are connected
         self._stage = Stage.CONNECTED
         self._others = [member.rank for member in job.members if member.rank != rank]
-        self._why: dict[int, str] = {}  # by rank: why it can't be reached
-        self._suspected: set[int] = set()  # ranks of which it has been told
         self._told: dict[str, dict[int, Any]] = {}  # by topic and rank
         self.leading = Leading(rank, range(len(job.members)), service, self._send)
         # Of a job that outlives deaths, when all have joined it.
@@ -97,11 +97,8 @@ class Peers:
     # Connecting
 
     async def _call(self, rank: int) -> None:
-        def note(reason: str) -> None:
-            self._why[rank] = reason
-
         try:
-            reader, writer = await self._caller.call(rank, note)
+            reader, writer = await self._caller.call(rank, functools.partial(self.absent.note, rank))
         except Refused as error:
             self._refuse(f"{self.name(rank)} {error}")
         else:
@@ -116,7 +113,7 @@ class Peers:
             if call.knows(self.job, self.rank):
                 self._refuse(f"{self.name(call.rank)} {problem}")
             else:
-                self.refused(call.address, problem)
+                self.absent.refused(call.address, problem)
             return problem
         if why := self.dead.get(call.rank):
             return f"goes on without rank {call.rank}, which died: {why}"
@@ -126,26 +123,6 @@ class Peers:
         call.accept(self.job, self.rank)
         self._adopt(call.rank, call.reader, call.writer)
         return ""
-
-    def refused(self, address: str, problem: str) -> None:
-        """A caller was refused. If it has a missing rank's address, this may be why the job can't start.
-
-        It has not proved to be that rank's agent, so the job goes on waiting.
-        """
-        for member in self._missing_at(address):
-            if member.rank not in self._suspected:
-                self._suspected.add(member.rank)
-                self._notice(f"{self.name(member.rank)} {problem}; the job waits for it (job.patience)")
-            self._why[member.rank] = problem
-
-    def broken(self, address: str, problem: str) -> None:
-        """A call broke off. If the rank of that address never comes, this may be why."""
-        for member in self._missing_at(address):
-            self._why[member.rank] = f"its call broke off ({problem})"
-
-    def _missing_at(self, address: str) -> list[Member]:
-        callers = self.job.members[self.rank + 1 :]
-        return [m for m in callers if str(m.address) == address and m.rank not in self._peers]
 
     def _refuse(self, reason: str) -> None:
         self._refusal = self._refusal or reason
@@ -182,16 +159,8 @@ class Peers:
         """Returns when all ranks are connected. Raises AgentError naming who is missing after `timeout` seconds."""
         if not await self._wait(lambda: len(self._peers) == len(self._others), timeout):
             raise AgentError(
-                self._refusal or f"after {timeout:g} s these have not joined the job: {listed(self.missing())}"
+                self._refusal or f"after {timeout:g} s these have not joined the job: {listed(self.absent.names())}"
             )
-
-    def missing(self) -> list[str]:
-        """The ranks that are not connected, and why, as far as that is known."""
-        return [
-            self.name(rank) + (f": {self._why[rank]}" if rank in self._why else "")
-            for rank in self._others
-            if rank not in self._peers
-        ]
 
     async def reach(self, stage: Stage, timeout: float | None) -> None:
         """Says that this rank has reached the stage, and waits for the others. Raises AgentError naming who has not."""

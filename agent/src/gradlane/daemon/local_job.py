@@ -191,7 +191,7 @@ class LocalJob:
         return [f"process {process} of {self.peers.name(self.rank)}" for process in missing]
 
     def _tell_who_is_missing(self) -> None:
-        missing = self._missing_processes() + self.peers.missing()
+        missing = self._missing_processes() + self.peers.absent.names()
         self._notice(
             f"after {liveness.LATE_SECONDS:g} s these have not joined the job, which waits {self.job.patience} s "
             f"(job.patience): {listed(missing)}"
