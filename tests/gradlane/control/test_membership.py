@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who lives: deaths, silence and parted networks, with messages that take any time. Those that go on agree."""
 
+import json
 from collections import deque
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gradlane.control.handshake import MAX_LINE
 from gradlane.control.membership import Membership, Message
 from tests.support.effort import tries
 
@@ -68,7 +70,7 @@ class World:
         if kind == "silence":
             self.noticed.add(a)
             there = [rank for rank in range(self.size) if self.parted(a, rank)]
-            self.ranks[a].silent(there, there, there, "no answer")
+            self.ranks[a].silent(there, there, there, lambda _: "no answer")
             return
         message = self.flights[a, b].popleft()
         if a not in self.ranks[b].living:
@@ -127,10 +129,10 @@ def test_of_two_halves_the_one_with_the_lowest_rank_goes_on() -> None:
 def test_nobody_decides_while_others_may_be_behind_the_same_link() -> None:
     sent: list[tuple[int, Message]] = []
     it = Membership(0, range(3), lambda to, message: sent.append((to, message)), lambda _, __: None, pytest.fail)
-    it.silent([1], [1], [1, 2], "no answer")
+    it.silent([1], [1], [1, 2], lambda _: "no answer")
     assert it.living == {0, 1, 2}, "rank 2 may be silent, too"
     assert not sent
-    it.silent([1], [1], [1], "no answer")
+    it.silent([1], [1], [1], lambda _: "no answer")
     assert it.living == {0, 2}
     assert (2, {"dead": {"1": "no answer"}}) in sent
 
@@ -144,6 +146,36 @@ def test_of_two_that_have_lost_one_another_the_first_to_say_so_stays() -> None:
         world.move(*moves[0])
     assert world.dead == {2}
     assert "the others have gone on without this rank: rank 2 is out of reach" in world.out[2]
+
+
+def test_however_many_die_each_message_fits_into_a_line_and_tells_news() -> None:
+    """Rank 0, too, so the next one is told, and decides."""
+    world = World(60)
+    dying = [0, *range(20, 60)]
+    told: dict[tuple[int, int], list[str]] = {}
+    for victim in dying:
+        world.kill(victim)
+    while moves := world.moves():
+        kind, a, b = moves[0]
+        message = world.flights[a, b][0]
+        if "gone" in message:
+            world.flights[a, b].popleft()
+            world.ranks[b].lost(a, "\U0001f525" * 5000)
+            continue
+        told.setdefault((a, b), []).append(line := json.dumps(message))
+        assert len(line) < MAX_LINE
+        world.move(kind, a, b)
+    assert all(world.ranks[rank].living == set(range(1, 20)) for rank in range(1, 20))
+    assert told
+    for lines in told.values():
+        assert len(lines) == len(set(lines)), [line[:40] for line in lines]
+
+
+def test_who_is_silent_is_named_alone() -> None:
+    dropped: dict[int, str] = {}
+    it = Membership(0, range(30), lambda _, __: None, lambda rank, why: dropped.update({rank: why}), pytest.fail)
+    it.silent(range(20, 30), range(20, 30), range(20, 30), lambda ranks: f"{list(ranks)}: no answer")
+    assert dropped == {rank: f"[{rank}]: no answer" for rank in range(20, 30)}
 
 
 def test_what_makes_no_sense_is_refused() -> None:

@@ -13,6 +13,9 @@ from typing import Any
 
 Message = dict[str, Any]
 
+# Characters of why a rank is dead or a job has failed. JSON may take 12 bytes for each, and a line has one reason.
+MAX_REASON = 1300
+
 
 class Membership:
     """At one rank, and without I/O. `hear` gets what others say; the messages of a pair of ranks come in order."""
@@ -35,30 +38,37 @@ class Membership:
         self._gone: set[int] = set()  # those of them of which it is sure
         self._claims: dict[int, dict[int, str]] = {}  # by who says so: whom it has lost
         self._told: dict[int, dict[int, str]] = {}  # by who has decided: who is dead, not taken over yet
-        self._reported: tuple[int, dict[int, str]] = -1, {}  # to which head, and what
+        self._reported: tuple[int, set[int]] = -1, set()  # to which head, and whom
+        self._announced: set[int] = set()  # of whom this rank has told all others, as the head
         self._over = False
 
     def lost(self, rank: int, why: str) -> None:
         """A rank is gone for sure: its connection was closed, or it says itself that it gives up."""
         if rank in self.living:
             self._gone.add(rank)
-            self._lost.setdefault(rank, why)
+            self._lost.setdefault(rank, why[:MAX_REASON])
             self._act()
 
-    def silent(self, ranks: Collection[int], quiet: Collection[int], doubtful: Collection[int], why: str) -> None:
+    def silent(
+        self,
+        ranks: Collection[int],
+        quiet: Collection[int],
+        doubtful: Collection[int],
+        why: Callable[[Collection[int]], str],
+    ) -> None:
         """`ranks` have been silent for too long. `quiet`: all of whom nothing has come for long; `doubtful`: also those
-        of whom it can't be said yet."""
+        of whom it can't be said yet; `why` says of some ranks that they are silent."""
         lost = [rank for rank in ranks if rank in self.living]
         if not lost or self._over:
             return
         voters = self.living - self._gone
         if not _many(reached := voters.difference(quiet), voters):
             self._end(
-                f"{why}; the others may have gone on without this rank, which is in touch with {len(reached) - 1} of "
-                f"{len(voters) - 1}"
+                f"{why(lost)}; the others may have gone on without this rank, which is in touch with "
+                f"{len(reached) - 1} of {len(voters) - 1}"
             )
         elif _many(voters.difference(doubtful), voters):
-            self._lost.update((rank, why) for rank in lost if rank not in self._lost)
+            self._lost.update((rank, why([rank])) for rank in lost if rank not in self._lost)
             self._act()
 
     def hear(self, rank: int, message: Message) -> None:
@@ -69,7 +79,7 @@ class Membership:
         if rank not in self.living or self._over:
             return
         kind = "dead" if "dead" in message else "lost"
-        named = {int(who): str(why)[:1000] for who, why in message[kind].items()}
+        named = {int(who): str(why)[:MAX_REASON] for who, why in message[kind].items()}
         if any(who not in self.living and who not in self.dead for who in named) or rank in named:
             raise ValueError(f"it says who is {kind}, and means {sorted(named)[:8]}")
         if kind == "lost":
@@ -78,7 +88,7 @@ class Membership:
             self._end(f"the others have gone on without this rank: {named[self._rank]}")
             return
         else:
-            self._told[rank] = named
+            self._told.setdefault(rank, {}).update(named)
         self._act()
 
     def _head(self) -> int:
@@ -110,26 +120,29 @@ class Membership:
         """Who is dead by this rank's own decision, which it tells; if it is not the head, the head is told."""
         head = self._head()
         if head != self._rank:
-            if self._lost and self._reported != (head, self._lost):
-                self._reported = head, dict(self._lost)
-                self._send(head, {"lost": self._named(self._lost)})
+            if head != self._reported[0]:
+                self._reported = head, set()
+            self._tell([head], "lost", self._lost, self._reported[1])
             return {}
         named, others = dict(self._lost), self.living - {self._rank}
         for by, claims in self._claims.items():
             if by not in named:  # two that have lost one another both say so: who is heard first stays
                 named |= {who: why for who, why in claims.items() if who in others}
-        for rank in others if named else ():
-            self._send(rank, {"dead": self._named(self.dead | named)})
+        if named:
+            self._tell(others - named.keys(), "dead", self.dead | named, self._announced)
         return named
 
-    @staticmethod
-    def _named(ranks: dict[int, str]) -> dict[str, str]:
-        return {str(rank): why for rank, why in ranks.items()}
+    def _tell(self, to: Collection[int], kind: str, ranks: dict[int, str], known: set[int]) -> None:
+        """Each a message of its own, whatever their number; not those who are `known` there, as all are then."""
+        new = {rank: why for rank, why in ranks.items() if rank not in known}
+        for who in to:
+            for rank, why in new.items():
+                self._send(who, {kind: {str(rank): why}})
+        known.update(new)
 
     def _drop(self, named: dict[int, str]) -> None:
-        everyone = self._named(self.dead | named)
         for rank, why in named.items():
-            self._send(rank, {"dead": everyone})  # it may live, and then it ends
+            self._send(rank, {"dead": {str(rank): why}})  # it may live, and then it ends
             self.living.discard(rank)
             self.dead[rank] = why
             for known in (self._lost, self._claims, self._told):

@@ -9,7 +9,7 @@ import asyncio
 import functools
 import math
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from typing import Any
 
 from gradlane.control import handshake
@@ -17,7 +17,7 @@ from gradlane.control.absent import Absent
 from gradlane.control.calling import Caller
 from gradlane.control.handshake import Call, Message, Refused
 from gradlane.control.leading import Leading, Service
-from gradlane.control.membership import Membership
+from gradlane.control.membership import MAX_REASON, Membership
 from gradlane.control.peer import Peer, Stage
 from gradlane.control.security import Credentials
 from gradlane.errors import AgentError, listed
@@ -26,7 +26,6 @@ from gradlane.job import Job
 HEARTBEAT_SECONDS = 0.5
 # TCP sends again 0.2, 0.6, 1.4, 3 and 6.2 s after a loss, so a connection survives an outage of 5 s.
 DEAD_SECONDS = 7.5
-MAX_REASON = 2000  # characters of why a job has failed; JSON may take 6 bytes for each
 _TOPICS = ("session", "paths", "agreement")
 
 
@@ -322,18 +321,20 @@ class Peers:
             return
         # Not all others fail at once: who has fallen silent meanwhile is behind the same link or switch.
         quiet = [rank for rank, age in ages.items() if age > DEAD_SECONDS / 2]
-        who = listed(list(map(self.name, silent)))
-        why = f"{who}: no answer for {DEAD_SECONDS:g} s; the host, its agent or the network is down"
         if len(ages) > 1 and len(quiet) == len(ages):
             self._failed(
                 f"no agent of the job has answered for {DEAD_SECONDS:g} s: the switch or the link of "
                 f"{self.name(self.rank)} is down"
             )
         elif self._membership is None:
-            self._failed(why)
+            self._failed(self._unanswered(silent))
         else:
             doubtful = [rank for rank, age in ages.items() if age > 3 * HEARTBEAT_SECONDS]
-            self._membership.silent(silent, quiet, doubtful, why)
+            self._membership.silent(silent, quiet, doubtful, self._unanswered)
+
+    def _unanswered(self, ranks: Collection[int]) -> str:
+        who = listed(list(map(self.name, ranks)))
+        return f"{who}: no answer for {DEAD_SECONDS:g} s; the host, its agent or the network is down"
 
     # Deaths that the job outlives
 
