@@ -147,7 +147,7 @@ class Peers:
                 return True
             self._changed.clear()
             left = None if deadline is None else deadline - time.monotonic()
-            if self._refusal or (left is not None and left <= 0):
+            if left is not None and left <= 0:
                 return False
             try:
                 await asyncio.wait_for(self._changed.wait(), left)
@@ -156,7 +156,8 @@ class Peers:
 
     async def connected(self, timeout: float) -> None:
         """Returns when all ranks are connected. Raises AgentError naming who is missing after `timeout` seconds."""
-        if not await self._wait(lambda: len(self._peers) == len(self._others), timeout):
+        complete = await self._wait(lambda: bool(self._refusal) or len(self._peers) == len(self._others), timeout)
+        if self._refusal or not complete:
             raise AgentError(
                 self._refusal or f"after {timeout:g} s these have not joined the job: {listed(self.absent.names())}"
             )
@@ -258,7 +259,8 @@ class Peers:
 
     async def _listen(self, peer: Peer) -> None:
         try:
-            while self._peers.get(peer.rank) is peer:
+            # What makes an end of this task is heard of only where it waits, and it may not: more lines may be here.
+            while not self._closing and self._peers.get(peer.rank) is peer:
                 message = await handshake.read(peer.reader)
                 peer.heard = time.monotonic()
                 if "failed" not in message:
@@ -308,6 +310,8 @@ class Peers:
                     peer.heard = min(now, peer.heard + absent)
             last = now
             self._look_for_silent()
+            if self._closing:
+                return
             for peer in self._peers.values():
                 peer.send({"waiting": self.waiting})
                 if self.beat is not None:

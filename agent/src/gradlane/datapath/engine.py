@@ -134,7 +134,7 @@ class Engine:
         self._groups: list[Address] = []
         config, _kept = _configuration(job, rank, agreement, memory, transport.port)
         with transport.locked():
-            self.pointer = lib.gl_engine_new(config)
+            self.pointer: Any = lib.gl_engine_new(config)
         if self.pointer == ffi.NULL:
             raise AgentError(f"job {job.name!r} can't run: out of memory")
         try:
@@ -259,10 +259,11 @@ class Engine:
         return [FabricPath(int(p.count), tuple(_hop(p.hop[k]) for k in range(p.hops))) for p in found[0:count]]
 
     def close(self) -> None:
-        """Ends the job on this host."""
+        """Ends the job on this host. What is called later raises TypeError."""
         with self._transport.locked():
             lib.gl_engine_leave(self.pointer)
         lib.gl_runner_remove(self.runner, self.pointer)
         for group in self._groups:
             self._transport.leave(group)
-        lib.gl_engine_free(self.pointer)  # it may take long: other jobs go on meanwhile
+        pointer, self.pointer = self.pointer, None
+        lib.gl_engine_free(pointer)  # it may take long: other jobs go on meanwhile

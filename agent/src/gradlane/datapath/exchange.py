@@ -92,7 +92,7 @@ class Exchange:
                 "late_steps": job.loss.late.steps if job.loss.late else 0,
             },
         )
-        self._pointer = lib.gl_exchange_new(engine.runner, engine.pointer, config, self._notify)
+        self._pointer: Any = lib.gl_exchange_new(engine.runner, engine.pointer, config, self._notify)
         if self._pointer == ffi.NULL:
             os.close(self._notify)
             raise AgentError(f"job {job.name!r}: out of memory or file descriptors")
@@ -238,8 +238,11 @@ class Exchange:
         lib.gl_exchange_stop(self._pointer)
 
     def close(self) -> None:
-        """Gives everything back; after `stop`, and when the engine, which works on this memory, is gone."""
+        """Gives everything back; after `stop`, and when the engine, which works on this memory, is gone.
+
+        What is called later raises TypeError."""
         lib.gl_exchange_free(self._pointer)
+        self._pointer = self._site.exchange = None
         self._tensors.close()
         for process in self._processes.values():
             for descriptor in (process.channel, *process.pipe):
