@@ -27,9 +27,9 @@ EVEN = {"algorithm": "direct", "straggler": 0, "least": 0}
 class Engine:
     """Knows of each worker how late it was, in s, in all of the latest steps."""
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: Exchange, workers: int) -> None:
         self.exchange = exchange
-        self.late = [0.0] * WORKERS
+        self.late = [0.0] * workers
         self.latest: int | None = None  # step that was reduced directly; None: that of the exchange
         self.ring: Neighbour | None = None
         self.receives, self.slow = RATE, set[int]()  # of this host; to whom its flows are held
@@ -47,7 +47,7 @@ class Engine:
         return [self.receives] * 32, [RATE] * 32
 
     def held(self, rank: int) -> tuple[int, int]:
-        if rank >= WORKERS:
+        if rank >= len(self.late):
             return self.delivered_to_group, 0
         return self.delivered, self.delivered_held * (rank in self.slow)
 
@@ -97,12 +97,12 @@ class Peers:
 
 
 class Rank:
-    """One of four workers."""
+    """One of the workers."""
 
-    def __init__(self, folder: Path, rank: int, transport: str = DIRECT, **values: str) -> None:
+    def __init__(self, folder: Path, rank: int, transport: str = DIRECT, workers: int = WORKERS, **values: str) -> None:
         self.exchange, self.peers = Exchange(), Peers()
-        self.engine = Engine(self.exchange)
-        parsed = job.load(job_file(folder, loopback(WORKERS), lines=transport, **values))
+        self.engine = Engine(self.exchange, workers)
+        parsed = job.load(job_file(folder, loopback(workers), lines=transport, **values))
         stands_in: Any = self.engine, self.exchange, self.peers
         conditions = Conditions(RATE, 50e-6, parsed.transport.contention)
         self.ownership = Ownership(parsed, rank, stands_in[0], stands_in[1], stands_in[2], conditions)

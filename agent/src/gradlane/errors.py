@@ -7,11 +7,11 @@ from collections.abc import Sequence
 _LISTED = 8
 
 
-def listed(items: Sequence[str]) -> str:
+def listed(items: Sequence[str], between: str = ", ") -> str:
     """Those items, or the first few of them and how many more there are: a job may have hundreds of ranks."""
     if len(items) <= _LISTED + 1:
-        return ", ".join(items)
-    return f"{', '.join(items[:_LISTED])} and {len(items) - _LISTED} more"
+        return between.join(items)
+    return f"{between.join(items[:_LISTED])} and {len(items) - _LISTED} more"
 
 
 class GradlaneError(Exception):

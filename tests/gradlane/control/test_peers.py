@@ -5,17 +5,26 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
+from gradlane._core import ffi
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from gradlane import job
 from gradlane.control.handshake import MAX_LINE
 from gradlane.control.peer import Stage
 from gradlane.control.peers import Peers
 from gradlane.control.security import Credentials
+from gradlane.daemon.arbiter import Arbiter
+from tests.gradlane.daemon.test_malformed_messages import FROM_MEMBERS, changed
 from tests.support.agents import loopback
+from tests.support.effort import tries
 from tests.support.members import job_file
 
 HOSTS = loopback(3)
@@ -47,19 +56,19 @@ class Rank:
 
     def __init__(self, folder: Path, survives: bool = True) -> None:
         self.failures: list[str] = []
-        self.dropped: list[int] = []
+        self.dropped: dict[int, str] = {}
         self.closed: list[int] = []
         self.over = False
-        service: Any = SimpleNamespace(drop=lambda _: None)
         parsed = job.load(job_file(folder, HOSTS))
         credentials = Credentials(None)
-        self.peers = Peers(parsed, 0, credentials, self._failed, service, lambda _: None, self._dropped)
+        self.peers = Peers(parsed, 0, credentials, self._failed, Arbiter(parsed), lambda _: None, self._dropped)
         self.readers: dict[int, asyncio.StreamReader] = {}
         self.writers: dict[int, Writer] = {}
         for rank in (1, 2):
             self._adopt(rank)
         if survives:
             self.peers.outlive(self._close_group)
+            self.peers.ownership = self._hear_of_ownership
 
     def _adopt(self, rank: int) -> None:
         reader, writer = asyncio.StreamReader(MAX_LINE), Writer()
@@ -75,16 +84,22 @@ class Rank:
         self.over = True
         self.peers.close()
 
-    def _dropped(self, rank: int, _: str) -> None:
-        self.dropped.append(rank)
+    def _dropped(self, rank: int, why: str) -> None:
+        self.dropped[rank] = why
 
     def _close_group(self, number: int) -> None:
         assert not self.over, "the data path is gone"
+        if not 0 <= number < 4096:
+            raise ValueError(f"there is no group {number}")
         self.closed.append(number)
 
+    def _hear_of_ownership(self, _: int, content: Any) -> None:
+        ffi.new("uint32_t *", int(content["ahead"]))
+
     async def hears(self, rank: int, *messages: Any) -> None:
-        """All lines come at once."""
-        self.readers[rank].feed_data(b"".join(json.dumps(message).encode() + b"\n" for message in messages))
+        """All come at once. Bytes are a line as it is."""
+        lines = [it if isinstance(it, bytes) else json.dumps(it).encode() for it in messages]
+        self.readers[rank].feed_data(b"".join(line + b"\n" for line in lines))
         for _ in range(3):
             await asyncio.sleep(0)
 
@@ -100,7 +115,7 @@ def run(folder: Path, scene: Callable[[Rank], Any], survives: bool = True) -> Ra
     return asyncio.run(play())
 
 
-def closed(numbers: Sequence[int]) -> list[Any]:
+def closed(numbers: Sequence[float]) -> list[Any]:
     return [{"topic": "closed", "content": number} for number in numbers]
 
 
@@ -124,3 +139,32 @@ def test_a_caller_with_another_job_file_keeps_nobody_from_leaving(tmp_path: Path
         await asyncio.wait_for(leaving, 5)
 
     assert not run(tmp_path, scene).failures
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        *closed([math.inf, -1, 10**400]),
+        {"topic": "ownership", "content": {"propose": 1, "ahead": 1 << 40}},
+        {"ask": math.inf, "question": {"kind": "group", "name": "g", "shape": 2}},
+        {"answer": math.inf, "content": {}},
+        {"dead": {"2": "x", "7": "x"}},
+        {"stage": math.inf},
+        {"waiting": {}},
+        {"waiting": 3},
+    ],
+)
+def test_who_says_what_makes_no_sense_is_dropped_and_nobody_else(tmp_path: Path, message: Any) -> None:
+    rank = run(tmp_path, lambda it: it.hears(1, message))
+    assert not rank.failures
+    assert rank.dropped.keys() == {1}
+    assert "rank 1 (h1" in rank.dropped[1]
+    assert "sent what makes no sense" in rank.dropped[1]
+
+
+@settings(max_examples=tries(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lines=st.lists(st.sampled_from(FROM_MEMBERS).flatmap(changed), min_size=1, max_size=6))
+def test_whatever_a_member_says_this_rank_does_not_blame_itself(tmp_path: Path, lines: list[bytes]) -> None:
+    rank = run(tmp_path, lambda it: it.hears(1, *lines))
+    assert all(reason.startswith("the others have gone on without this rank") for reason in rank.failures)
+    assert rank.dropped.keys() <= {1, 2}

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What rank 0 makes of reports about late workers, and what the others do: without agents, at given times."""
 
+import json
 import logging
 from pathlib import Path
 
 import pytest
 
+from gradlane.control.handshake import MAX_LINE
 from gradlane.daemon import ownership
 from gradlane.daemon.ownership import PROPOSAL_SECONDS, REST_SECONDS, shares_text
 from gradlane.job.plans import Plan
@@ -43,6 +45,20 @@ def test_the_leader_proposes_once_decides_with_all_answers_and_rests(tmp_path: P
     leader.all_answer((116, 117, 118))
     assert leader.exchange.shares[-1] == (126, [1, 1, 1, 1])  # it has begun 120 itself, and may begin 125
     assert "nobody is late, and no link slow" in leader.peers.last("decide")["reason"]
+
+
+def test_what_is_decided_about_many_late_workers_fits_into_a_line(tmp_path: Path) -> None:
+    workers = 200
+    leader = Rank(tmp_path, 0, workers=workers)
+    leader.engine.late[100:] = [0.3] * (workers - 100)
+    leader.second()
+    leader.second()
+    leader.all_answer([15] * (workers - 1))
+    decided = leader.peers.last("decide")
+    assert "rank 107" in decided["reason"]
+    assert "and 92 more" in decided["reason"]
+    for content, _ in leader.peers.said:
+        assert len(json.dumps({"topic": "ownership", "content": content})) < MAX_LINE
 
 
 def test_who_does_not_answer_in_time_ends_the_proposal_and_is_named(

@@ -63,6 +63,14 @@ FROM_MEMBERS: list[dict[str, Any]] = [
     {"topic": "paths", "content": {"packet": 1500, "rank": 0, "latency": 0.0, "rate": None}},
     {"ask": 1, "question": {"kind": "group", "name": "g", "shape": 2}},
     {"answer": 0, "content": {}},
+    {"report": [[{"kind": "group", "name": "g", "shape": 2}, {"id": 0}]], "whole": True},
+    {"lost": {"2": "it is silent"}},
+    {"dead": {"2": "it is silent"}},
+    {"topic": "closed", "content": 3},
+    {"topic": "ownership", "content": {"report": {"step": 3, "steps": 3, "late": {"0": [3, 1, 0.0, 0.1, 0.2]}}}},
+    {"topic": "ownership", "content": {"bound": 5, "number": 1}},
+    {"topic": "ownership", "content": {"propose": 1, "ahead": 5}},
+    {"topic": "ownership", "content": {"decide": 5, "plan": [1, 1], "reason": "it is late"}},
     {"failed": "it has"},
 ]
 

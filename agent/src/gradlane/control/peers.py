@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from typing import Any
 
+from gradlane import json_object
 from gradlane.control import handshake
 from gradlane.control.absent import Absent
 from gradlane.control.calling import Caller
@@ -26,6 +27,8 @@ from gradlane.job import Job
 HEARTBEAT_SECONDS = 0.5
 # TCP sends again 0.2, 0.6, 1.4, 3 and 6.2 s after a loss, so a connection survives an outage of 5 s.
 DEAD_SECONDS = 7.5
+# What becomes of messages that are not as they should be: what they are about, and a number that C does not take.
+_NONSENSE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
 _TOPICS = ("session", "paths", "agreement")
 
 
@@ -275,11 +278,12 @@ class Peers:
             self._lost(peer, "is gone: its agent closed the connection")
         except OSError as error:
             self._lost(peer, f"is out of reach: {error!r}", certain=False)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except _NONSENSE as error:
             self._lost(peer, f"sent what makes no sense: {error!r}")
 
     def _handle(self, peer: Peer, message: Message) -> None:
         if "waiting" in message:
+            json_object.check(message, {"waiting": (str, None)})
             peer.waiting = message["waiting"]
             peer.beats += 1
         elif "stage" in message:

@@ -151,9 +151,9 @@ class Ownership:
             return
         self._proposed = now
         who = [rank for rank in sorted(self._known.late.keys() | self._known.slow.keys()) if self._counts(rank)]
-        said = [f"{self._job.name_of(rank)}: {self._known.text(rank)}" for rank in who]
+        said = listed([f"{self._job.name_of(rank)}: {self._known.text(rank)}" for rank in who], "; ")
         reason = (
-            f"{'; '.join([*said, better.compared])}; once the last has come, the all-reduce is expected to be "
+            f"{said}{'; ' if said else ''}{better.compared}; once the last has come, the all-reduce is expected to be "
             f"{better.times:.2f} times as fast"
         )
         steps, elapsed = step - seen[0], now - seen[1]
