@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from gradlane.daemon.liveness import (
     Progress,
     Stopped,
     stall,
+    undecided,
 )
 
 
@@ -130,3 +132,21 @@ def test_a_stopped_process_is_seen_after_a_while_and_one_that_goes_on_is_not() -
         process.kill()
         process.wait()
     assert not liveness.is_stopped(0)
+
+
+def test_of_what_others_wait_for_a_few_are_shown() -> None:
+    waits_for: dict[int, str | None] = {rank: f"{rank} " + "x" * 5000 for rank in range(1, 200)}
+    waiting: Any = Waiting()
+    found = stall(waiting, LATE_SECONDS, waits_for, PATIENCE)
+    assert found is not None
+    assert len(found.how) < 6000
+    assert "and 191 more" in found.how
+
+
+def test_a_plan_that_is_not_decided_is_reported_and_ends_the_job() -> None:
+    """Rank 0 withdraws it soon, if it lives."""
+    assert undecided(LATE_SECONDS - 1, PATIENCE) is None
+    reported, ended = undecided(LATE_SECONDS, PATIENCE), undecided(PATIENCE, PATIENCE)
+    assert reported is not None
+    assert ended is not None
+    assert (reported.ranks, reported.over, ended.over) == ([0], False, True)

@@ -9,7 +9,7 @@ import asyncio
 import functools
 import math
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
 from gradlane import json_object
@@ -358,11 +358,13 @@ class Peers:
         self._closed = closed
         self._membership = Membership(self.rank, ranks, self._send, self._drop, self._failed)
 
-    def expel(self, ranks: Iterable[int], why: str) -> None:
-        """The others go on without ranks that live, but keep them waiting."""
+    def expel(self, ranks: Collection[int], why: str) -> None:
+        """The others go on without ranks that live, but keep them waiting. If this is one of them, it ends."""
         for rank in ranks:
-            if self._membership is not None:
+            if rank != self.rank and self._membership is not None:
                 self._membership.lost(rank, why)
+        if self.rank in ranks:
+            self._failed(why)
 
     def _drop(self, rank: int, why: str) -> None:
         peer = self._peers.pop(rank, None)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gradlane.datapath.exchange import Waiting
+from gradlane.errors import listed
 
 WATCH_SECONDS = 1.0
 STOPPED_SECONDS = 5.0
@@ -19,6 +20,7 @@ SILENT_SECONDS = 6.0
 INDIRECT_SECONDS = 2.0
 # A worker may be busy with something else, such as a checkpoint. It is not named before.
 LATE_SECONDS = 10.0
+_SHOWN = 500  # characters of what another rank says it waits for
 
 
 def is_stopped(pid: int) -> bool:
@@ -92,14 +94,20 @@ def stall(
     if (gone := [rank for rank in late if rank in left]) and idle >= SILENT_SECONDS:
         return Stall(gone, "left the job before it was done", True)
     if late or waiting.processes:
-        elsewhere = {what for rank in late if (what := waits_for[rank]) is not None}
+        elsewhere = {what[:_SHOWN] for rank in late if (what := waits_for[rank]) is not None}
         how = f"did not start it; the job waits {patience:g} s for late workers (job.patience)"
         if not waiting.processes and all(waits_for[rank] is not None for rank in late):
             patience *= 2
-            where = ", ".join(sorted(elsewhere))
+            where = listed(sorted(elsewhere))
             how = f"did not start it, as it waits itself ({where}); the job waits {patience:g} s (twice job.patience)"
         return Stall(late, how, idle >= patience) if idle >= LATE_SECONDS else None
     if idle < SILENT_SECONDS + (0 if waiting.direct else INDIRECT_SECONDS):
         return None
     how = "started it, but datagrams do not get through: check firewalls and the switch's guard"
     return Stall(waiting.ranks or list(waits_for), how, True)
+
+
+def undecided(idle: float, patience: float) -> Stall | None:
+    """What is wrong with an operation that has waited for a new plan for `idle` seconds: rank 0 ends each proposal."""
+    how = f"proposed another plan, and has not ended that; the job waits {patience:g} s for it (job.patience)"
+    return Stall([0], how, idle >= patience) if idle >= LATE_SECONDS else None

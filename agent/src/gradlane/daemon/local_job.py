@@ -18,6 +18,7 @@ from gradlane.control.probing import Prober
 from gradlane.daemon import job_status, liveness
 from gradlane.daemon.arbiter import Arbiter
 from gradlane.daemon.left_out import LeftOut
+from gradlane.daemon.meetings import Meetings
 from gradlane.daemon.ownership import Ownership
 from gradlane.datapath.engine import Engine
 from gradlane.datapath.exchange import Exchange
@@ -64,10 +65,9 @@ class LocalJob:
         self.rank = rank
         self.failure = ""
         self.over = asyncio.Event()
-        self._arbiter = Arbiter(job)
-        self.peers = Peers(
-            job, rank, services.listener.credentials, self.fail, self._arbiter, self._notice, self._dropped
-        )
+        arbiter = Arbiter(job)
+        self.peers = Peers(job, rank, services.listener.credentials, self.fail, arbiter, self._notice, self._dropped)
+        self._meetings = Meetings(job, rank, self.peers, arbiter)
         self._services = services
         self._ended = ended
         self._clients: dict[int, Client] = {}  # by process
@@ -83,7 +83,6 @@ class LocalJob:
         self._stopped = liveness.Stopped()
         self._progress = liveness.Progress()
         self._late = ""  # who is, as it has been reported
-        self._missing: tuple[dict[str, list[int]], float] = {}, 0.0  # of meetings, since when
         self._since = time.time()
         self._last: dict[str, Any] = {"flows": {}}  # the statistics, when it is over
         services.listener.add(job.id, self.peers)
@@ -125,16 +124,10 @@ class LocalJob:
     # Joining
 
     async def _run(self) -> None:
-        try:
-            await self._join()
-            if self.rank >= len(self.job.workers):
-                await self.peers.workers_left()
-                self.leave(0)
-        except (AgentError, OSError) as error:
-            self.fail(str(error))
-        except Exception as error:  # a bug here must not leave the job hanging
-            log.exception("%s: %s", self.name, error)
-            self.fail(f"{self.peers.name(self.rank)}: {error!r}")
+        await self._join()
+        if self.rank >= len(self.job.workers):
+            await self.peers.workers_left()
+            self.leave(0)
 
     async def _join(self) -> None:
         begun = time.monotonic()
@@ -210,8 +203,18 @@ class LocalJob:
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
         return task
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if isinstance(error, (AgentError, OSError)):
+            self.fail(str(error))
+        else:  # a bug here must not leave the job hanging
+            log.error("%s: %s", self.name, error, exc_info=error)
+            self.fail(f"{self.peers.name(self.rank)}: {error!r}")
 
     # The data path
 
@@ -294,7 +297,7 @@ class LocalJob:
     # While it runs
 
     async def _watch(self) -> None:
-        while True:
+        while not self.over.is_set():
             await asyncio.sleep(liveness.WATCH_SECONDS)
             now = time.monotonic()
             pids = {process: client.pid for process, client in self._clients.items() if process not in self._left}
@@ -305,12 +308,15 @@ class LocalJob:
                     f"{liveness.STOPPED_SECONDS:g} s (SIGSTOP)"
                 )
                 return
-            self._check_progress(now)
-            self._check_meetings(now)
-            if self._ownership is not None and not self.over.is_set():
-                self._ownership.look(now)
-            if self._left_out is not None and not self.over.is_set():
-                self._left_out.look()
+            for check in (self._check_progress, self._meetings.look, self._look):
+                if not self.over.is_set():
+                    check(now)
+
+    def _look(self, now: float) -> None:
+        if self._ownership is not None:
+            self._ownership.look(now)
+        if self._left_out is not None:
+            self._left_out.look()
 
     def _check_progress(self, now: float) -> None:
         if self._exchange is None or self._engine is None:
@@ -320,7 +326,9 @@ class LocalJob:
         counts = self._engine.statistics()
         idle = self._progress.idle((self.peers.waiting, counts["datagrams_received"]), now)
         found = None
-        if waiting is not None and not self._exchange.held:  # what is held waits for no worker
+        if waiting is not None and self._exchange.held:  # it waits for no worker
+            found = liveness.undecided(idle, self.job.patience)
+        elif waiting is not None:
             workers = [rank for rank in waiting.workers if rank != self.rank and rank not in self.peers.dead]
             waits_for = {rank: self.peers.waits_for(rank) for rank in workers}
             left = [rank for rank in workers if self.peers.has_left(rank)]
@@ -337,19 +345,6 @@ class LocalJob:
             self.fail(f"{text} (counts of {self.peers.name(self.rank)}: {json.dumps(counts)})")
         elif not self._late:
             self._notice(text)
-
-    def _check_meetings(self, now: float) -> None:
-        """Of a job that outlives deaths, where this rank leads: nobody waits for ever for who does not average."""
-        missing = self._arbiter.missing()
-        if missing != self._missing[0]:
-            self._missing = missing, now
-        waited = now - self._missing[1]
-        for name, ranks in missing.items():
-            left = [rank for rank in ranks if rank != self.rank and self.peers.has_left(rank)]
-            who = ranks if waited >= self.job.patience else left if waited >= liveness.SILENT_SECONDS else []
-            if who:
-                names = listed([self.peers.name(rank) for rank in who])
-                self.peers.expel(who, f"all have averaged {name!r} for {waited:.0f} s but {names}")
 
     def statistics(self) -> dict[str, Any]:
         """Cumulative counts of the transport, with the state of the flow to every rank."""

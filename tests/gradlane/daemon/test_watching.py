@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an agent looks at every second in a job that runs, at given times and without a network."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gradlane import job
+from gradlane.control.peers import Peers
+from gradlane.control.security import Credentials
+from gradlane.daemon import liveness
+from gradlane.daemon.arbiter import Arbiter
+from gradlane.daemon.local_job import LocalJob, Services
+from gradlane.daemon.meetings import Meetings
+from tests.gradlane.control.test_peers import Writer
+from tests.support.agents import loopback
+from tests.support.members import job_file
+
+WORKERS, PATIENCE = 3, 10
+SURVIVES = '[sync]\nscheme = "ripples"\n'
+
+
+class Rank:
+    """Rank 0 of three; the others have joined."""
+
+    def __init__(self, folder: Path) -> None:
+        file = job_file(folder, loopback(WORKERS), lines=SURVIVES, deaths="survive", patience=PATIENCE)
+        nothing = SimpleNamespace(add=lambda *_: None, remove=lambda *_: None, credentials=Credentials(None))
+        stands_in: Any = nothing
+        self.local = LocalJob(job.load(file), 0, Services(stands_in, stands_in, stands_in, 0, 0), lambda _: None)
+        self.peers = self.local.peers
+        self.arbiter = Arbiter(self.local.job)
+        self.meetings = Meetings(self.local.job, 0, self.peers, self.arbiter)
+        self.said = {rank: self._join(self.peers, rank) for rank in range(1, WORKERS)}
+        self.peers.outlive(lambda _: None)
+
+    @staticmethod
+    def _join(peers: Peers, rank: int) -> list[Any]:
+        writer = Writer()
+        call: Any = SimpleNamespace(
+            problem=lambda *_: "", accept=lambda *_: None, rank=rank, reader=asyncio.StreamReader(), writer=writer
+        )
+        assert not peers.accept(call)
+        return writer.said
+
+    def meet(self, name: str, *ranks: int) -> None:
+        for rank in ranks:
+            question = {"kind": "meet", "name": name, "number": 1, "agreed": True}
+            self.arbiter.answer(rank, question, lambda _: None)
+
+    def look_at_meetings(self, seconds: int) -> None:
+        """Once a second."""
+        for now in range(100, 100 + seconds):
+            if not self.local.over.is_set():
+                self.meetings.look(now)
+
+    async def watch(self) -> None:
+        """As soon as it has joined, and until it ends."""
+        self.local._spawn(self.local._watch())  # pyright: ignore[reportPrivateUsage]
+        await asyncio.wait_for(self.local.over.wait(), 10)
+
+
+def play(folder: Path, scene: Callable[[Rank], Coroutine[Any, Any, None]]) -> Rank:
+    async def all_of_it() -> Rank:
+        rank = Rank(folder)
+        await scene(rank)
+        rank.local.fail("it is over")
+        return rank
+
+    return asyncio.run(all_of_it())
+
+
+def test_a_bug_in_what_watches_ends_the_job_with_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*_: Any) -> None:
+        raise TypeError("a bug")
+
+    monkeypatch.setattr(liveness, "WATCH_SECONDS", 0.01)
+    monkeypatch.setattr(liveness.Stopped, "look", breaks)
+    rank = play(tmp_path, Rank.watch)
+    assert rank.local.failure.startswith("rank 0 (h0")
+    assert "TypeError('a bug')" in rank.local.failure
+    assert any("a bug" in message.get("failed", "") for message in rank.said[1])
+
+
+def test_who_keeps_others_waiting_in_two_models_is_expelled_once(tmp_path: Path) -> None:
+    async def scene(it: Rank) -> None:
+        it.meet("a", 0, 2)
+        it.meet("b", 0, 2)
+        it.look_at_meetings(PATIENCE + 1)
+        assert it.peers.dead.keys() == {1}
+        assert not it.local.failure
+
+    rank = play(tmp_path, scene)
+    [told] = [message["dead"] for message in rank.said[1] if "dead" in message]
+    assert "all have averaged 'a' for 10 s but rank 1 (h1" in told["1"]
+
+
+def test_a_leader_whose_own_process_is_late_ends_and_says_so(tmp_path: Path) -> None:
+    async def scene(it: Rank) -> None:
+        it.meet("a", 1)
+        it.look_at_meetings(PATIENCE + 1)
+        assert it.local.failure.startswith("all have averaged 'a' for 10 s but rank 0 (h0")
+        assert it.peers.dead.keys() == {2}
+
+    rank = play(tmp_path, scene)
+    [told] = [message["failed"] for message in rank.said[1] if "failed" in message]
+    assert told == rank.local.failure
+    assert not any("lost" in message for message in rank.said[1]), "nobody says that it has lost itself"
