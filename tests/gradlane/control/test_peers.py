@@ -87,7 +87,7 @@ class Rank:
     def _dropped(self, rank: int, why: str) -> None:
         self.dropped[rank] = why
 
-    def _close_group(self, number: int) -> None:
+    def _close_group(self, _: int, number: int) -> None:
         assert not self.over, "the data path is gone"
         if not 0 <= number < 4096:
             raise ValueError(f"there is no group {number}")

@@ -225,6 +225,27 @@ def test_what_is_in_flight_is_neither_released_nor_read_nor_begun_again() -> Non
         assert rank_0.failure() == "submitted while it is in flight"
 
 
+def test_what_is_called_of_a_group_that_was_closed_before_it_was_registered_is_lost() -> None:
+    ones = np.ones(SLICE, np.float32)
+    with host(workers=2) as rank_0:
+        rank_0.thread.start()
+        hosts, members = ffi.new("uint16_t[]", [0, 1]), ffi.new("uint16_t[]", [0])
+        with rank_0.locked():
+            lib.gl_exchange_close(rank_0.exchange, 3)
+            region = ffi.from_buffer("uint8_t[]", ones)
+            assert lib.gl_exchange_region(rank_0.exchange, 0, 0, region, ones.nbytes) == 0
+            group = {"id": 3, "host_count": 2, "member_count": 1, "hosts": hosts, "members": members,
+                     "algorithms": [lib.GL_DIRECT] * lib.GL_SIZE_CLASSES}  # fmt: skip
+            assert lib.gl_exchange_group(rank_0.exchange, ffi.new("gl_group *", group)) == 0
+        slot = rank_0.submit(
+            kind=lib.GL_COMMAND_COLLECTIVE, target=3, collective=lib.GL_ALL_REDUCE, element_type=1,
+            reduction=lib.GL_SUM, elements=SLICE,
+        )  # fmt: skip
+        until(lambda: lib.gl_client_state(rank_0.client, slot) != 0)
+        assert lib.gl_client_state(rank_0.client, slot) == lib.GL_LOST
+        assert not rank_0.failure()
+
+
 def test_a_neighbour_has_its_turn_after_a_few_mebibytes() -> None:
     """Between two turns of another descriptor of the runner, no more than one of these operations is completed."""
     size, count = 8 << 20, 24

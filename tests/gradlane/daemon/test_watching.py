@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from gradlane._core import lib
 
 from gradlane import job
 from gradlane.control.peers import Peers
@@ -16,6 +17,7 @@ from gradlane.daemon import liveness
 from gradlane.daemon.arbiter import Arbiter
 from gradlane.daemon.local_job import LocalJob, Services
 from gradlane.daemon.meetings import Meetings
+from gradlane.datapath.exchange import Exchange
 from tests.gradlane.control.test_peers import Writer
 from tests.support.agents import loopback
 from tests.support.members import job_file
@@ -36,7 +38,7 @@ class Rank:
         self.arbiter = Arbiter(self.local.job)
         self.meetings = Meetings(self.local.job, 0, self.peers, self.arbiter)
         self.said = {rank: self._join(self.peers, rank) for rank in range(1, WORKERS)}
-        self.peers.outlive(lambda _: None)
+        self.peers.outlive(lambda _, __: None)
 
     @staticmethod
     def _join(peers: Peers, rank: int) -> list[Any]:
@@ -110,3 +112,27 @@ def test_a_leader_whose_own_process_is_late_ends_and_says_so(tmp_path: Path) -> 
     [told] = [message["failed"] for message in rank.said[1] if "failed" in message]
     assert told == rank.local.failure
     assert not any("lost" in message for message in rank.said[1]), "nobody says that it has lost itself"
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_who_closes_a_group_of_the_living_is_expelled(tmp_path: Path, dies: bool) -> None:
+    """Others may know first that a rank of it has died, but not for long."""
+    wire = int(lib.GL_FIRST_GROUP) + 3
+    site: Any = SimpleNamespace(hosts={}, numbers={wire: "a collective of group [0, 1]"})
+    exchange = Exchange.__new__(Exchange)
+    exchange.drop = lambda rank: {}
+    exchange._site, exchange._closed = site, {wire: 2}  # pyright: ignore[reportPrivateUsage]
+
+    async def scene(it: Rank) -> None:
+        it.local._exchange = exchange  # pyright: ignore[reportPrivateUsage]
+        for now in range(30):
+            if now == 15:
+                site.hosts[wire] = [0, 1]  # it is registered
+            if now == 20 and dies:
+                it.peers.expel([1], "it is gone")
+            it.local._look(now)  # pyright: ignore[reportPrivateUsage]
+            assert now >= 15 + liveness.LATE_SECONDS or 2 not in it.peers.dead
+        it.local._exchange = None  # pyright: ignore[reportPrivateUsage]
+        assert it.peers.dead.keys() == ({1} if dies else {2})
+
+    play(tmp_path, scene)

@@ -131,6 +131,7 @@ class Link:
             self._death.wait_for(lambda: self._failure or self._dead.keys() & set(ranks), _REASON_SECONDS)
             found = sorted(self._dead.keys() & set(ranks))
             why = listed(list(dict.fromkeys(self._dead[rank] for rank in found)))
+            why = why or "others say that a rank of it is dead"
         return self._why() if self._failure is not None else PeerLost(f"the operation is lost: {why}", found)
 
     def _read(self) -> None:

@@ -69,7 +69,7 @@ class Peers:
         self.leading = Leading(rank, range(len(job.members)), service, self._send)
         # Of a job that outlives deaths, when all have joined it.
         self._membership: Membership | None = None
-        self._closed: Callable[[int], None] | None = None
+        self._closed: Callable[[int, int], None] | None = None
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
@@ -293,7 +293,7 @@ class Peers:
         elif message.get("topic") == "ownership" and self.ownership is not None:
             self.ownership(peer.rank, message["content"])
         elif message.get("topic") == "closed" and self._closed is not None:
-            self._closed(int(message["content"]))
+            self._closed(peer.rank, int(message["content"]))
         elif "lost" in message or "dead" in message:
             if self._membership is None:
                 raise ValueError("it says who is dead, in a job that ends with the first")
@@ -351,9 +351,9 @@ class Peers:
         """The ranks that have died in a job that outlives it, and why."""
         return {} if self._membership is None else self._membership.dead
 
-    def outlive(self, closed: Callable[[int], None]) -> None:
-        """From now on, when all have joined, ranks may die, and the others go on. `closed` takes the numbers of groups
-        that a dead rank is in, as others know first."""
+    def outlive(self, closed: Callable[[int, int], None]) -> None:
+        """From now on, when all have joined, ranks may die, and the others go on. `closed` takes who says that a dead
+        rank is in a group, as others know first, and the group's number."""
         ranks = [self.rank, *self._peers]
         self._closed = closed
         self._membership = Membership(self.rank, ranks, self._send, self._drop, self._failed)

@@ -81,7 +81,7 @@ class LocalJob:
         self._ownership: Ownership | None = None
         self._left_out: LeftOut | None = None
         self._stopped = liveness.Stopped()
-        self._progress = liveness.Progress()
+        self._progress, self._misclosed = liveness.Progress(), liveness.Progress()
         self._late = ""  # who is, as it has been reported
         self._since = time.time()
         self._last: dict[str, Any] = {"flows": {}}  # the statistics, when it is over
@@ -313,6 +313,10 @@ class LocalJob:
                     check(now)
 
     def _look(self, now: float) -> None:
+        false = {} if self._exchange is None else self._exchange.misclosed(self.peers.dead)
+        if self._misclosed.idle(false, now) >= liveness.LATE_SECONDS:  # who is dead is known everywhere by then
+            for rank, what in false.items():
+                self.peers.expel([rank], f"{self.peers.name(rank)} said of {what} that a rank of it is dead; none is")
         if self._ownership is not None:
             self._ownership.look(now)
         if self._left_out is not None:

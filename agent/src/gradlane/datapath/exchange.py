@@ -7,7 +7,7 @@ between the processes and the transport's thread (core/exchange/).
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Container, Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,6 +75,7 @@ class Exchange:
         self._rank = rank
         self._engine = engine
         self._processes: dict[int, _Process] = {}
+        self._closed: dict[int, int] = {}  # by number on the wire, before they were registered: who said so
         self._notify = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         adaptive = job.loss.adaptive
         config = ffi.new(
@@ -160,12 +161,25 @@ class Exchange:
         first = int(lib.GL_FIRST_GROUP)
         return {number - first: hosts for number, hosts in self._site.hosts.items() if rank in hosts}
 
-    def close_group(self, number: int) -> None:
-        """A group of which a host is dead, as others know, has perhaps not been called here: nothing comes of it."""
+    def close_group(self, by: int, number: int) -> None:
+        """A group of which a host is dead, as rank `by` says, has perhaps not been called here: nothing comes of it."""
         if not 0 <= number < lib.GL_MAX_GROUPS:
             raise ValueError(f"there is no group {number}")
+        wire = int(lib.GL_FIRST_GROUP) + number
+        if wire not in self._site.hosts:
+            self._closed.setdefault(wire, by)
         with self._engine.locked():
             lib.gl_exchange_close(self._pointer, number)
+
+    def misclosed(self, dead: Container[int]) -> dict[int, str]:
+        """Groups that can't be used here because others said that a host of them is dead, and none is, as far as this
+        host knows: by who said so first, one each."""
+        found = {wire: by for wire, by in self._closed.items() if wire in self._site.hosts}
+        return {
+            by: self._site.numbers[wire]
+            for wire, by in found.items()
+            if not any(host in dead for host in self._site.hosts[wire])
+        }
 
     def set_plan(self, first: int, plan: Plan) -> bool:
         """From that step on tensors are reduced so. False if such a step has begun, or there were MOST_PLANS plans."""

@@ -138,7 +138,9 @@ void gl_exchange_drop(gl_exchange *x, unsigned host) {
 }
 
 void gl_exchange_close(gl_exchange *x, unsigned id) {
-    if (id < GL_MAX_GROUPS && !x->groups[id]) gl_engine_close(x->engine, (uint16_t)(GL_FIRST_GROUP + id));
+    if (id >= GL_MAX_GROUPS || x->groups[id]) return;
+    set_bit(x->closed, id);
+    gl_engine_close(x->engine, (uint16_t)(GL_FIRST_GROUP + id));
 }
 
 static bool is_closed(const gl_exchange *x, uint16_t tensor) {

@@ -119,7 +119,8 @@ void *gl_exchange_release_tensor(gl_exchange *exchange, unsigned id);
 void gl_tensor_free(void *released);
 /* A host is dead: what its groups have in flight is LOST, and all that is called of them later. Other operations go on. */
 void gl_exchange_drop(gl_exchange *exchange, unsigned host);
-/* Of group `id` nothing will come to an end, as other hosts say; they are the first to know that a host of it is dead. */
+/* Of group `id` nothing will come to an end, as other hosts say; they are the first to know that a host of it is dead. If it
+ * is registered later, all that is called of it is LOST. */
 void gl_exchange_close(gl_exchange *exchange, unsigned id);
 /* Copies what is owed of a tensor's partition to `values` (of the tensor), or from there. Returns how many partitions come
  * after it, -1 if the tensor is in flight, or there is none. */

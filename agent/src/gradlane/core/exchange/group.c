@@ -29,6 +29,7 @@ int gl_exchange_group(gl_exchange *x, const gl_group *like) {
     memcpy(g->hosts, like->hosts, like->host_count * sizeof *g->hosts);
     memcpy(g->algorithms, like->algorithms, sizeof g->algorithms);
     g->id = like->id, g->host_count = like->host_count, g->member_count = like->member_count;
+    g->closed = test_bit(x->closed, like->id);
     g->pair = like->pair, g->from = like->from, g->to = like->to;
     for (unsigned k = 0; k < GL_MAX_PROCESSES; k++) g->member_of[k] = -1;
     for (unsigned i = 0; i < like->member_count; i++) {

@@ -10,7 +10,7 @@
 struct group {
     uint16_t id, host_count, member_count;
     uint16_t *hosts;
-    bool pair, closed; /* closed: a host of it is dead */
+    bool pair, closed; /* closed: a host of it is dead, as others may have told */
     uint32_t from, to;
     uint8_t algorithms[GL_SIZE_CLASSES];
     int16_t member_of[GL_MAX_PROCESSES]; /* process -> its place among the local members, or -1 */

@@ -57,6 +57,7 @@ struct gl_exchange {
     uint32_t steps[GL_MAX_TENSORS]; /* of tensors that have been released: of the next one of their number */
     ownership ownership;
     uint64_t dead[GL_MAX_RANKS / 64]; /* hosts */
+    uint64_t closed[GL_MAX_GROUPS / 64]; /* groups that were closed before they were registered */
     gl_tolerance tolerance;
     gl_failure failure;
     gl_exchange_statistics statistics;
