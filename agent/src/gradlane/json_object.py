@@ -8,6 +8,8 @@ from typing import Any
 # The type of a field, [type] for a list of it, or (type, ...) for one of several; None: it may be absent.
 Shape = Any
 _LARGEST = 1 << 64  # what C takes
+# What becomes of one that is not as it should be, where it is used: also a number that C or a float does not take.
+NONSENSE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
 
 
 def parse(data: bytes) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 """What an agent looks at every second in a job that runs, at given times and without a network."""
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,38 +17,41 @@ from gradlane.control.security import Credentials
 from gradlane.daemon import liveness
 from gradlane.daemon.arbiter import Arbiter
 from gradlane.daemon.local_job import LocalJob, Services
-from gradlane.daemon.meetings import Meetings
+from gradlane.daemon.meetings import REPORT_SECONDS, Meetings
 from gradlane.datapath.exchange import Exchange
 from tests.gradlane.control.test_peers import Writer
 from tests.support.agents import loopback
 from tests.support.members import job_file
 
-WORKERS, PATIENCE = 3, 10
+Message = dict[str, Any]
+WORKERS, PATIENCE = 4, 10
 SURVIVES = '[sync]\nscheme = "ripples"\n'
 
 
 class Rank:
-    """Rank 0 of three; the others have joined."""
+    """One of four; the others have joined."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, rank: int = 0) -> None:
         file = job_file(folder, loopback(WORKERS), lines=SURVIVES, deaths="survive", patience=PATIENCE)
         nothing = SimpleNamespace(add=lambda *_: None, remove=lambda *_: None, credentials=Credentials(None))
         stands_in: Any = nothing
-        self.local = LocalJob(job.load(file), 0, Services(stands_in, stands_in, stands_in, 0, 0), lambda _: None)
+        self.local = LocalJob(job.load(file), rank, Services(stands_in, stands_in, stands_in, 0, 0), lambda _: None)
         self.peers = self.local.peers
         self.arbiter = Arbiter(self.local.job)
-        self.meetings = Meetings(self.local.job, 0, self.peers, self.arbiter)
-        self.said = {rank: self._join(self.peers, rank) for rank in range(1, WORKERS)}
+        self.meetings = Meetings(self.local.job, rank, self.peers, self.arbiter)
+        joined = {other: self._join(self.peers, other) for other in range(WORKERS) if other != rank}
+        self.readers = {other: reader for other, (reader, _) in joined.items()}
+        self.said = {other: said for other, (_, said) in joined.items()}
         self.peers.outlive(lambda _, __: None)
 
     @staticmethod
-    def _join(peers: Peers, rank: int) -> list[Any]:
-        writer = Writer()
+    def _join(peers: Peers, rank: int) -> tuple[asyncio.StreamReader, list[Any]]:
+        reader, writer = asyncio.StreamReader(), Writer()
         call: Any = SimpleNamespace(
-            problem=lambda *_: "", accept=lambda *_: None, rank=rank, reader=asyncio.StreamReader(), writer=writer
+            problem=lambda *_: "", accept=lambda *_: None, rank=rank, reader=reader, writer=writer
         )
         assert not peers.accept(call)
-        return writer.said
+        return reader, writer.said
 
     def meet(self, name: str, *ranks: int) -> None:
         for rank in ranks:
@@ -60,18 +64,23 @@ class Rank:
             if not self.local.over.is_set():
                 self.meetings.look(now)
 
+    async def tells(self, rank: int, message: Any) -> None:
+        self.readers[rank].feed_data(json.dumps(message).encode() + b"\n")
+        for _ in range(3):
+            await asyncio.sleep(0)
+
     async def watch(self) -> None:
         """As soon as it has joined, and until it ends."""
         self.local._spawn(self.local._watch())  # pyright: ignore[reportPrivateUsage]
         await asyncio.wait_for(self.local.over.wait(), 10)
 
 
-def play(folder: Path, scene: Callable[[Rank], Coroutine[Any, Any, None]]) -> Rank:
+def play(folder: Path, scene: Callable[[Rank], Coroutine[Any, Any, None]], rank: int = 0) -> Rank:
     async def all_of_it() -> Rank:
-        rank = Rank(folder)
-        await scene(rank)
-        rank.local.fail("it is over")
-        return rank
+        it = Rank(folder, rank)
+        await scene(it)
+        it.local.fail("it is over")
+        return it
 
     return asyncio.run(all_of_it())
 
@@ -90,8 +99,8 @@ def test_a_bug_in_what_watches_ends_the_job_with_its_text(tmp_path: Path, monkey
 
 def test_who_keeps_others_waiting_in_two_models_is_expelled_once(tmp_path: Path) -> None:
     async def scene(it: Rank) -> None:
-        it.meet("a", 0, 2)
-        it.meet("b", 0, 2)
+        it.meet("a", 0, 2, 3)
+        it.meet("b", 0, 2, 3)
         it.look_at_meetings(PATIENCE + 1)
         assert it.peers.dead.keys() == {1}
         assert not it.local.failure
@@ -103,7 +112,7 @@ def test_who_keeps_others_waiting_in_two_models_is_expelled_once(tmp_path: Path)
 
 def test_a_leader_whose_own_process_is_late_ends_and_says_so(tmp_path: Path) -> None:
     async def scene(it: Rank) -> None:
-        it.meet("a", 1)
+        it.meet("a", 1, 3)
         it.look_at_meetings(PATIENCE + 1)
         assert it.local.failure.startswith("all have averaged 'a' for 10 s but rank 0 (h0")
         assert it.peers.dead.keys() == {2}
@@ -136,3 +145,60 @@ def test_who_closes_a_group_of_the_living_is_expelled(tmp_path: Path, dies: bool
         assert it.peers.dead.keys() == ({1} if dies else {2})
 
     play(tmp_path, scene)
+
+
+def report(name: str, number: int, *group: int, whole: bool = True) -> Message:
+    """Of a rank that has asked for its next group."""
+    question = {"kind": "next", "name": name, "members": 2, "slack": 1, "step": 3, "pause": False}
+    return {"report": [[question, {"number": number, "group": list(group)}]], "whole": whole}
+
+
+def test_who_does_not_report_to_a_new_leader_is_named_and_expelled(tmp_path: Path) -> None:
+    """However much it says, or little."""
+
+    async def scene(it: Rank) -> None:
+        it.peers.expel([0], "it is gone")
+        await it.tells(3, {"report": [], "whole": True})
+        for now in range(int(REPORT_SECONDS) + 2):
+            assert it.peers.dead.keys() == {0} or now > REPORT_SECONDS
+            it.meetings.look(now)
+            await it.tells(2, report("m", now, 1, 2, whole=False))
+        assert "rank 2 (h2" in it.peers.dead[2]
+        assert "did not report to the new leader" in it.peers.dead[2]
+        assert not it.local.failure
+
+    play(tmp_path, scene, rank=1)
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        report("m", 7, 1),
+        report("m", 7, 2, 1),
+        report("m", 7, 1, 2, 9),
+        report("m", -1, 1, 2),
+        report("m", 1 << 70, 1, 2),
+        {"report": [[{"kind": "group", "name": "g"}, {"id": 3}]], "whole": True},
+        {"report": [[{"kind": "group", "name": "g", "shape": 2}, {"id": 1 << 40}]], "whole": True},
+        {"report": [[{"kind": "meet", "name": "m", "number": 3, "agreed": True}, {}]], "whole": True},
+        {"report": [[{"kind": "x", "name": "m"}, {}]], "whole": True},
+        {"report": [[{"kind": "group", "name": "g", "shape": 2}, {"id": 3}]] * (1 << 7), "whole": False},
+    ],
+)
+def test_who_reports_what_makes_no_sense_is_dropped_and_nobody_else(tmp_path: Path, lie: Message) -> None:
+    async def scene(it: Rank) -> None:
+        answers: list[Any] = []
+        it.peers.expel([0], "it is gone")
+        await it.tells(3, {"ask": 1, "question": {"kind": "next", "name": 3}})  # it waits, and makes no sense
+        it.peers.leading.question({"kind": "group", "name": "own", "shape": 2}, answers.append)
+        for _ in range(200):
+            await it.tells(2, lie)
+        assert it.peers.dead.keys() == {0, 2}
+        assert "sent what makes no sense" in it.peers.dead[2]
+        await it.tells(3, {"report": [], "whole": True})
+        assert it.peers.dead.keys() == {0, 2}
+        assert answers == [{"id": 0}]
+        assert "makes no sense" in it.said[3][-1]["content"]["error"]
+        assert not it.local.failure
+
+    play(tmp_path, scene, rank=1)

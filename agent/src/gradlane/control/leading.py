@@ -7,10 +7,12 @@ answers nobody before. A question without an answer is asked again.
 """
 
 import asyncio
+import functools
 import itertools
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
+from gradlane import json_object
 from gradlane.errors import AgentError
 
 Message = dict[str, Any]
@@ -18,6 +20,7 @@ Answered = tuple[Message, Message]  # a question, and its answer
 
 MAX_WAITING = 64  # questions of one rank that wait for a leader that takes over
 _PIECE = 32  # of what is reported, in a message
+_MAX_KEPT = 1 << 14  # answers of one rank: the numbers of all names, and two of each model
 
 
 class Service(Protocol):
@@ -35,8 +38,12 @@ class Service(Protocol):
         """What a successor has to know of that."""
         ...
 
+    def check(self, rank: int, kept: list[Answered]) -> None:
+        """At a successor: whether a rank can have been answered so. Raises as `answer`."""
+        ...
+
     def restore(self, reports: dict[int, list[Answered]]) -> None:
-        """At a successor: what those that live, itself among them, have kept. Raises as `answer`."""
+        """At a successor: what those that live, itself among them, have kept, each part checked."""
         ...
 
     def drop(self, rank: int) -> None:
@@ -45,7 +52,10 @@ class Service(Protocol):
 
 
 class Leading:
-    """At one rank. `hear` gets what others say; the messages of a pair of ranks come in order."""
+    """At one rank. `hear` gets what others say; the messages of a pair of ranks come in order.
+
+    Where it takes over, it waits for the reports of those `awaited`: see to it that this does not last.
+    """
 
     def __init__(
         self, rank: int, ranks: Collection[int], service: Service, send: Callable[[int, Message], None]
@@ -58,7 +68,7 @@ class Leading:
         self._numbers = itertools.count()
         self._futures: set[asyncio.Future[Message]] = set()
         self._asked: dict[int, tuple[Message, Callable[[Message], None]]] = {}
-        self._awaited: set[int] = set()  # of a successor: who has not reported
+        self.awaited: set[int] = set()  # of a successor: who has not reported
         self._reports: dict[int, list[Answered]] = {}
         self._waiting: list[tuple[int, int, Message]] = []  # rank, number, question: until all have reported
 
@@ -80,9 +90,6 @@ class Leading:
         """`done` gets the leader's answer."""
         number = next(self._numbers)
         self._asked[number] = question, done
-        self._put(number, question)
-
-    def _put(self, number: int, question: Message) -> None:
         if self.leader == self._rank:
             self._take(self._rank, number, question)
         else:
@@ -102,19 +109,25 @@ class Leading:
             self._report(rank, message)
 
     def _take(self, rank: int, number: int, question: Message) -> None:
-        if self._awaited:
+        if self.awaited:
             if sum(who == rank for who, _, _ in self._waiting) >= MAX_WAITING:
                 raise ValueError(f"it has more than {MAX_WAITING} questions at once")
             self._waiting.append((rank, number, question))
             return
+        self._service.answer(rank, question, functools.partial(self._reply, rank, number))
 
-        def reply(content: Message) -> None:
-            if rank == self._rank:
-                self._answered(rank, number, content)
-            elif rank in self._living:
-                self._send(rank, {"answer": number, "content": content})
+    def _take_late(self, rank: int, number: int, question: Message) -> None:
+        """A question that has waited. If it makes no sense, that is not the fault of whom is listened to just now."""
+        try:
+            self._take(rank, number, question)
+        except json_object.NONSENSE as error:
+            self._reply(rank, number, {"error": f"rank {rank} asks what makes no sense: {error!r}"})
 
-        self._service.answer(rank, question, reply)
+    def _reply(self, rank: int, number: int, content: Message) -> None:
+        if rank == self._rank:
+            self._answered(rank, number, content)
+        elif rank in self._living:
+            self._send(rank, {"answer": number, "content": content})
 
     def _answered(self, rank: int, number: int, content: Message) -> None:
         if rank != self.leader:
@@ -124,28 +137,32 @@ class Leading:
         done(content)
 
     def _report(self, rank: int, message: Message) -> None:
-        if rank not in self._awaited:
+        if rank not in self.awaited:
             raise ValueError("it reports what nobody waits for")
         pieces = [(dict(question), dict(answer)) for question, answer in message["report"]]
-        self._reports.setdefault(rank, []).extend(pieces)
+        kept = self._reports.setdefault(rank, [])
+        kept.extend(pieces)
+        if len(kept) > _MAX_KEPT:
+            raise ValueError(f"it reports more than {_MAX_KEPT} answers")
         if message["whole"]:
-            self._awaited.discard(rank)
+            self._service.check(rank, kept)
+            self.awaited.discard(rank)
             self._begin()
 
     def drop(self, rank: int) -> None:
         """A rank is dead."""
         self._living.discard(rank)
-        self._awaited.discard(rank)
+        self.awaited.discard(rank)
         self._reports.pop(rank, None)
         self._waiting = [it for it in self._waiting if it[0] != rank]
         self._service.drop(rank)
         if rank != self.leader:
-            if self._reports and not self._awaited:
+            if self._reports and not self.awaited:
                 self._begin()
             return
         self.leader = min(self._living)
         if self.leader == self._rank:
-            self._awaited = self._living - {self._rank}
+            self.awaited = self._living - {self._rank}
             self._reports = {self._rank: self._service.kept()}
             self._begin()
         else:
@@ -154,14 +171,17 @@ class Leading:
                 whole = start + _PIECE >= len(kept)
                 self._send(self.leader, {"report": kept[start : start + _PIECE], "whole": whole})
         for number, (question, _) in list(self._asked.items()):
-            self._put(number, question)
+            if self.leader == self._rank:
+                self._take_late(self._rank, number, question)
+            else:
+                self._send(self.leader, {"ask": number, "question": question})
 
     def _begin(self) -> None:
         """Leads, once all have reported."""
-        if self._awaited:
+        if self.awaited:
             return
-        self._service.restore(self._reports)
-        self._reports = {}
+        reports, self._reports = self._reports, {}
+        self._service.restore(reports)
         waiting, self._waiting = self._waiting, []
         for rank, number, question in waiting:
-            self._take(rank, number, question)
+            self._take_late(rank, number, question)

@@ -27,8 +27,6 @@ from gradlane.job import Job
 HEARTBEAT_SECONDS = 0.5
 # TCP sends again 0.2, 0.6, 1.4, 3 and 6.2 s after a loss, so a connection survives an outage of 5 s.
 DEAD_SECONDS = 7.5
-# What becomes of messages that are not as they should be: what they are about, and a number that C does not take.
-_NONSENSE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
 _TOPICS = ("session", "paths", "agreement")
 
 
@@ -278,7 +276,7 @@ class Peers:
             self._lost(peer, "is gone: its agent closed the connection")
         except OSError as error:
             self._lost(peer, f"is out of reach: {error!r}", certain=False)
-        except _NONSENSE as error:
+        except json_object.NONSENSE as error:
             self._lost(peer, f"sent what makes no sense: {error!r}")
 
     def _handle(self, peer: Peer, message: Message) -> None:

@@ -24,6 +24,11 @@ _SHAPES: dict[str, dict[str, json_object.Shape]] = {
     **{kind: {"name": str} for kind in LIMITS},
     **{kind: REQUESTS[kind] for kind in ("next", "meet")},
 }
+_ANSWERS: dict[str, dict[str, json_object.Shape]] = {
+    **{kind: {"id": int} for kind in LIMITS},
+    "next": {"number": int, "group": [int]},
+    "meet": {"agreed": bool, "members": [int]},
+}
 
 
 @dataclass
@@ -100,13 +105,29 @@ class Arbiter:
             meeting.votes.pop(rank, None)
             self._settle(meeting)
 
+    def check(self, rank: int, kept: list[Answered]) -> None:
+        """See Service."""
+        for question, answer in kept:
+            kind = str(question["kind"])
+            if kind not in _ANSWERS:
+                raise ValueError(f"was answered about a {kind[:60]!r}: there are {', '.join(_ANSWERS)}")
+            json_object.check(question, _SHAPES[kind])
+            json_object.check(answer, _ANSWERS[kind])
+            if kind in LIMITS and ("shape" not in question or not 0 <= answer["id"] < LIMITS[kind]):
+                raise ValueError(f"has {answer['id']} as the number of {kind} {question['name'][:60]!r}")
+            if kind == "next":
+                self._check_step(question)
+                number, group = answer["number"], answer["group"]
+                ranks = [worker for worker in self._workers if worker in group]
+                if rank not in group or group != ranks or not 0 <= number <= MAX_STEP:
+                    raise ValueError(f"got the group {group[:8]}, number {number}")
+
     def restore(self, reports: dict[int, list[Answered]]) -> None:
         """See Service."""
         known: dict[str, dict[int, Known]] = {}
         for rank, pieces in reports.items():
             for question, answer in pieces:
                 kind, name = str(question["kind"]), str(question["name"])
-                json_object.check(question, _SHAPES[kind])
                 if kind in LIMITS:
                     self._names.restore(self._job.name_of(rank), question, int(answer["id"]))
                 elif kind == "meet":
@@ -129,8 +150,7 @@ class Arbiter:
         name, members, slack = question["name"], question["members"], question["slack"]
         size = len(self._workers)
         who = self._job.name_of(rank)
-        if not 2 <= members <= max(2, size) or not 0 <= slack <= MAX_STEP or not 0 <= question["step"] <= MAX_STEP:
-            raise ValueError(f"asks for a group of {members} at step {question['step']}, with a slack of {slack}")
+        self._check_step(question)
         groups = self._groups.get(name)
         if groups is None:
             if len(self._groups) == MAX_SYNCHRONISED:
@@ -142,6 +162,11 @@ class Arbiter:
             mine, first = f"{members} members, slack {slack}", f"{groups.members} members, slack {groups.slack}"
             return f"{who} and {groups.by} disagree about ripples of {name!r}: {mine} against {first}"
         return groups
+
+    def _check_step(self, question: Message) -> None:
+        members, slack, step = question["members"], question["slack"], question["step"]
+        if not 2 <= members <= max(2, len(self._workers)) or not 0 <= slack <= MAX_STEP or not 0 <= step <= MAX_STEP:
+            raise ValueError(f"asks for a group of {members} at step {step}, with a slack of {slack}")
 
     def _dead(self) -> Iterable[int]:
         return (rank for rank in self._workers if rank not in self._living)
