@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gradlane.sync import Ripples, Synchroniser
+from gradlane import Communicator
+from gradlane.sync import DsSync, Ripples, Synchroniser
 from tests.support.agents import Agent
 from tests.support.communicators import each, job_file, joined
 
@@ -86,3 +87,32 @@ def test_what_ripples_can_not_do_is_refused(hosts: list[Agent], tmp_path: Path) 
         Ripples(members=1)
     with pytest.raises(ValueError, match="delay is 0 or 1"):
         Ripples(delay=2)
+
+
+def test_a_second_model_at_the_same_time_is_refused(hosts: list[Agent], tmp_path: Path) -> None:
+    """Worker 0 would wait in a group of one model for worker 1, which waits in one of the other for worker 0."""
+    with joined(hosts, job_file(tmp_path, 2), 2) as ranks:
+        first = each(ranks, lambda c: Synchroniser(c, [np.zeros(1)], Ripples(), "first"))
+
+        def refused(c: Communicator) -> None:
+            with pytest.raises(ValueError, match=r"synchronises 'first' .* 'second' would be .*: close the first"):
+                Synchroniser(c, [np.zeros(1)], Ripples(2, delay=1), "second")
+
+        each(ranks, refused)
+        each(first, Synchroniser.close)
+        second = each(ranks, lambda c: Synchroniser(c, [np.full(1, float(c.rank))], Ripples(), "second"))
+        each(second, Synchroniser.step)
+        each(second, Synchroniser.close)
+
+
+def test_groups_of_ripples_are_no_other_schemes(hosts: list[Agent], tmp_path: Path) -> None:
+    """Two workers may come to them in different orders, and would average one model with another one."""
+    with joined(hosts, job_file(tmp_path, 2), 2) as ranks:
+
+        def numbers(c: Communicator) -> list[int]:
+            plans = [scheme.plan(c.connection, "sync") for scheme in (DsSync("pairs"), DsSync("grid"), Ripples(2))]
+            return [plan.group((0, 1)).number for plan in plans]
+
+        first, second = each(ranks, numbers)
+        assert first == second
+        assert first[0] == first[1] != first[2]

@@ -13,8 +13,6 @@ from gradlane.sync.schedule import Places
 
 Exchange = tuple[Block, Callable[[], Operation]]  # what starts once the block's values are filled
 
-_LABEL = "gradlane.sync"  # groups of these are no other part of the program's
-
 
 class Scheme(ABC):
     """Which workers exchange what, when, and how it is mixed in. All workers of a job have an equal one.
@@ -47,6 +45,10 @@ class Scheme(ABC):
 class Plan(ABC):
     """One worker's part in a scheme, as long as a training runs. Not thread-safe."""
 
+    # Groups of it are no other part of the program's. Plans have the same one if each worker calls their groups in the
+    # same order.
+    label: ClassVar[str] = "gradlane.sync"
+
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._place = connection.rank
@@ -75,7 +77,7 @@ class Plan(ABC):
         """All processes of the hosts at these places. Raises AgentError."""
         processes = self._connection.processes
         ranks = [place * processes + process for place in places for process in range(processes)]
-        return self._connection.group(ranks, _LABEL)
+        return self._connection.group(ranks, self.label)
 
     def everyone(self) -> Group:
         """All processes of the job. Raises AgentError."""
