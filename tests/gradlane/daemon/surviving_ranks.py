@@ -21,8 +21,8 @@ def _job(size: int) -> Any:
 
 
 class Rank:
-    """An agent with its worker. The worker is "idle", or it "asks", "waits" in a group, has "paused", is "meeting" the
-    others, or "done"."""
+    """An agent with its worker. The worker is "idle", or it "asks", "waits" for groups to average, has "paused", is
+    "meeting" the others, or "done"."""
 
     def __init__(self, ranks: Ranks, rank: int) -> None:
         self.rank, self._ranks = rank, ranks
@@ -33,7 +33,9 @@ class Rank:
         self.state = "idle"
         self.steps = 0
         self.last = 0  # the number of the last group
-        self.group: tuple[int, ...] = ()
+        self.groups: list[tuple[int, tuple[int, ...]]] = []  # not averaged yet, by number; it is in the first
+        self._most = 0  # of these, while it does not wait
+        self._then = "idle"  # after it has waited
         self.outcomes: dict[int, Any] = {}  # of meetings
         self.why = ""
 
@@ -52,8 +54,7 @@ class Rank:
             self.leading.hear(rank, message)
 
     def _dropped(self, rank: int, why: str) -> None:
-        if self.state == "waits" and rank in self.group:
-            self.state = "idle"  # its average is lost; it keeps what it has
+        self._wait([it for it in self.groups if rank not in it[1]])  # of one that is lost it keeps what it has
         self.leading.drop(rank)
 
     def _out(self, why: str) -> None:
@@ -61,7 +62,10 @@ class Rank:
         self._ranks.kill(self.rank)
 
     def ask(self, pause: bool) -> None:
-        """The worker's next question."""
+        """The worker's next question. Before it pauses it waits for what is in flight."""
+        if pause and self.groups:
+            self.state, self._most, self._then = "waits", 0, "idle"
+            return
         self.state = "asks"
         question = {"kind": "next", "name": "m", "members": self._ranks.members, "slack": 1, "step": self.steps}
         self.steps += not pause
@@ -70,14 +74,29 @@ class Rank:
     def _answered(self, pause: bool, answer: Message) -> None:
         group = tuple(answer["group"])
         assert self.rank in group
-        if group == (self.rank,):
-            self.state = "paused" if pause else "idle"
-            return
-        assert answer["number"] > self.last, "in the order in which they were decided"
-        assert self._ranks.decided.setdefault(answer["number"], group) == group or self._ranks.died(answer["number"])
-        self.last, self.group = answer["number"], group
-        self._ranks.entered.setdefault((self.last, group), set()).add(self.rank)
-        self.state = "waits" if self.membership.living.issuperset(group) else "idle"
+        alone = group == (self.rank,)
+        self.state, self._then = "waits", "paused" if alone and pause else "idle"
+        self._most = 0
+        if not alone:
+            assert answer["number"] > self.last, "in the order in which they were decided"
+            self.last = answer["number"]
+            assert self._ranks.decided.setdefault(self.last, group) == group or self._ranks.died(self.last)
+            if self.membership.living.issuperset(group):
+                self.groups.append((self.last, group))
+                self._most = 0 if pause else self._ranks.delay
+        self._wait(self.groups)
+
+    def averaged(self) -> None:
+        """The average of the first group is over."""
+        self._wait(self.groups[1:])
+
+    def _wait(self, groups: list[tuple[int, tuple[int, ...]]]) -> None:
+        """For those that are left."""
+        self.groups = groups
+        if groups:
+            self._ranks.entered.setdefault(groups[0], set()).add(self.rank)
+        if self.state == "waits" and len(groups) <= self._most:
+            self.state = self._then
 
     def meet(self, well: bool) -> None:
         """The worker comes to the next meeting."""
@@ -95,8 +114,9 @@ class Rank:
 class Ranks:
     """All of them. `connections`: what is in flight from one rank to another, in order."""
 
-    def __init__(self, size: int, members: int) -> None:
-        self.size, self.members = size, members
+    def __init__(self, size: int, members: int, delay: int = 0) -> None:
+        """`delay`: as that of Ripples."""
+        self.size, self.members, self.delay = size, members, delay
         self.now = 0.0  # s; each move takes one
         self.job = _job(size)
         self.connections: dict[tuple[int, int], deque[Message]] = {
@@ -135,7 +155,7 @@ class Ranks:
         for it in self.living:
             if it.state == "idle":
                 found.append(("work", it.rank, 0))
-            elif it.state == "waits" and self.entered[it.last, it.group] >= set(it.group):
+            if it.groups and self.entered[it.groups[0]] >= set(it.groups[0][1]):
                 found.append(("averaged", it.rank, 0))
         return found
 
@@ -146,4 +166,4 @@ class Ranks:
         elif kind == "work":
             self.ranks[a].ask(pause)
         else:
-            self.ranks[a].state = "idle"
+            self.ranks[a].averaged()

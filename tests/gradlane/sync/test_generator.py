@@ -133,14 +133,25 @@ def test_who_goes_on_in_its_place_decides_nothing_before_what_others_wait_in() -
     generator.drop(3)
     nothing = Decision(0, (4,))
     generator.restore({
-        1: Known(4, False, Decision(8, (1, 2))),
-        0: Known(3, False, Decision(7, (0, 2))),
-        2: Known(2, False, Decision(6, (2, 3))),
-        4: Known(0, True, nothing),
+        1: Known(4, False, [Decision(8, (1, 2))]),
+        0: Known(3, False, [Decision(7, (0, 2))]),
+        2: Known(2, False, [Decision(6, (2, 3))]),
+        4: Known(0, True, [nothing]),
     })  # fmt: skip
     assert [generator.ask(2, 3) for _ in range(2)] == [Decision(7, (0, 2)), Decision(8, (1, 2))]
     assert generator.pause(4) == nothing
     assert generator.ask(0, 4).number == 9, "numbers go on, too"
+
+
+@pytest.mark.parametrize("later", [Decision(7, (0,)), Decision(8, (0, 2))])
+def test_a_group_that_a_worker_waits_in_when_it_asks_again_is_not_lost(later: Decision) -> None:
+    generator = Generator(3, 2, 9)
+    generator.restore({
+        0: Known(4, False, [Decision(7, (0, 1)), later]),
+        1: Known(3, False, [Decision(6, (1, 2)), Decision(6, (1,))]),
+        2: Known(3, False, [Decision(6, (1, 2))]),
+    })  # fmt: skip
+    assert generator.ask(1, 4) == Decision(7, (0, 1))
 
 
 @pytest.mark.parametrize("size", [4, 8, 16])

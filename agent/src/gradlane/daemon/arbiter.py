@@ -3,6 +3,7 @@
 and with whom a collective of all is held where ranks may die."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from gradlane.sync.generator import Decision, Generator, Known
 
 MAX_SYNCHRONISED = 64  # models of a job
 MAX_STEP = 1 << 53
+_GROUPS_KEPT = 2  # a worker may ask while it waits in the group before (Ripples.delay)
 
 Reply = Callable[[Message], None]
 
@@ -67,7 +69,7 @@ class Arbiter:
         self._clock = clock
         self._workers = [member.rank for member in job.workers]
         self._living = set(self._workers)
-        self._kept: dict[tuple[str, str], Answered] = {}  # by kind and name: what this rank was answered last
+        self._kept: dict[tuple[str, str], deque[Answered]] = {}  # by kind and name: what this rank was answered last
         self._names = Names()
         self._groups: dict[str, _Groups] = {}
         self._meetings: dict[str, _Meeting] = {}
@@ -90,11 +92,13 @@ class Arbiter:
     def keep(self, question: Message, answer: Message) -> None:
         """See Service."""
         if "error" not in answer:
-            self._kept[question["kind"], question["name"]] = question, answer
+            kind, name = question["kind"], question["name"]
+            most = _GROUPS_KEPT if kind == "next" else 1
+            self._kept.setdefault((kind, name), deque(maxlen=most)).append((question, answer))
 
     def kept(self) -> list[Answered]:
         """See Service."""
-        return list(self._kept.values())
+        return [it for answered in self._kept.values() for it in answered]
 
     def drop(self, rank: int) -> None:
         """See Service."""
@@ -135,10 +139,11 @@ class Arbiter:
                     if question["number"] > meeting.outcome[0]:
                         meeting.outcome = question["number"], answer
                 elif isinstance(groups := self._groups_of(rank, question), _Groups):
-                    last = Decision(int(answer["number"]), tuple(map(int, answer["group"])))
-                    known.setdefault(name, {})[rank] = Known(question["step"], question["pause"], last)
+                    it = known.setdefault(name, {}).setdefault(rank, Known())
+                    it.step, it.paused = question["step"], question["pause"]
+                    it.got.append(Decision(int(answer["number"]), tuple(map(int, answer["group"]))))
         for name, groups in self._groups.items():
-            new = {rank: Known(0, False, Decision(0, (rank,))) for rank in self._living}
+            new = {rank: Known() for rank in self._living}
             groups.generator.restore(new | known[name])
 
     def missing(self) -> dict[str, list[int]]:

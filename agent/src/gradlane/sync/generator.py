@@ -4,7 +4,7 @@
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -21,13 +21,19 @@ class Decision:
     group: Places
 
 
-@dataclass(frozen=True)
+@dataclass
 class Known:
-    """What a worker knows: at which step it asked last, whether it takes no more, and the last group that it got."""
+    """What a worker knows: at which step it asked last, whether it takes no more, and the latest decisions that it got,
+    in their order, with all that it may be waiting in."""
 
-    step: int
-    paused: bool
-    last: Decision
+    step: int = 0
+    paused: bool = False
+    got: list[Decision] = field(default_factory=list[Decision])
+
+    @property
+    def last(self) -> int:
+        """The number of the last group that it got."""
+        return self.got[-1].number if self.got else 0
 
 
 class Generator:
@@ -90,13 +96,13 @@ class Generator:
         got is as if it had not been decided.
         """
         for worker, it in known.items():
-            self._steps[worker], self._paused[worker], self._taken[worker] = it.step, it.paused, it.last.number
-        self._decided = max((it.last.number for it in known.values()), default=0)
-        for last in sorted({it.last for it in known.values()}, key=lambda it: it.number):
-            if all(worker in known for worker in last.group):
-                for worker in last.group:
-                    if known[worker].last.number < last.number:
-                        self._buffers[worker].append(last)
+            self._steps[worker], self._paused[worker], self._taken[worker] = it.step, it.paused, it.last
+        self._decided = max((it.last for it in known.values()), default=0)
+        for decision in sorted({it for worker in known.values() for it in worker.got}, key=lambda it: it.number):
+            if all(worker in known for worker in decision.group):
+                for worker in decision.group:
+                    if known[worker].last < decision.number:
+                        self._buffers[worker].append(decision)
 
     def _take(self, worker: int) -> Decision:
         if not self._buffers[worker]:
