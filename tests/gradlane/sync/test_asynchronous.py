@@ -126,6 +126,27 @@ def test_ringmaster_applies_what_is_not_too_old_to_what_the_server_has(
         np.testing.assert_allclose(own, server, atol=1e-12)
 
 
+def test_ringmasters_server_adds_up_changes_of_narrow_parameters_without_their_rounding(
+    hosts: list[Agent], tmp_path: Path
+) -> None:
+    weights = [np.empty(COUNT, np.float16) for _ in range(3)]
+    weights[0][:] = TARGETS[0]
+    server = weights[0].astype(np.float32)
+    with joined(hosts, job_file(tmp_path, 3), 3) as ranks:
+        synchronisers = each(ranks, lambda c: Synchroniser(c, [weights[c.rank]], Ringmaster(16)))
+        each(synchronisers, Synchroniser.step)
+        for _ in range(5):
+            for own, target, synchroniser in zip(weights, TARGETS, synchronisers, strict=False):
+                before = own.astype(np.float32)
+                own[:] = own + 0.3 * (target - own)
+                server += own - before
+                synchroniser.step()
+                np.testing.assert_array_equal(own, server.astype(np.float16))
+        held = synchronisers[0].state_dict()["arrays"]["float32"]["server"]
+        np.testing.assert_allclose(held, server, atol=1e-6)
+        each(synchronisers, ended)
+
+
 @pytest.mark.parametrize("scheme", SCHEMES, ids=repr)
 def test_a_restored_run_goes_on_where_it_was(hosts: list[Agent], tmp_path: Path, scheme: Scheme) -> None:
     weights = [np.zeros(COUNT) for _ in range(3)]

@@ -42,6 +42,15 @@ def test_a_version_that_there_was_never_is_left_out() -> None:
         assert not change.any()
 
 
+def test_other_parameters_are_as_new_as_those_at_the_beginning() -> None:
+    server = Server(np.zeros(1), 2)
+    for version in range(5):
+        server.take(np.ones(1), version)
+    server.set(np.full(1, 7.0))
+    assert server.take(np.ones(1), 0) == 1
+    assert (server.values[0], server.left_out) == (6, 0)
+
+
 def test_statistics_become_a_running_mean() -> None:
     server = Server(np.zeros(1), 4, workers=4)
     for _ in range(200):

@@ -44,6 +44,9 @@ class Block:
         if since is not None:
             self.values += since
 
+    def taken(self) -> None:
+        """The worker's parameters are the values, which were rounded to what their types can hold."""
+
     def meanwhile(self) -> Array | None:
         """What the worker goes on with while the exchange is in flight; None: with what it has."""
         return None

@@ -50,9 +50,10 @@ class Server:
         self._lock = threading.Lock()
 
     def set(self, values: Array) -> None:
-        """The parameters are others."""
+        """The parameters are others, to which nothing has been applied."""
         with self._lock:
             self.values[:] = values
+            self.version = 0
 
     def read(self, values: Array) -> int:
         """`values` become the parameters. Returns their version."""
@@ -82,7 +83,7 @@ class Served(OwnBlock):
         self._message = Message(connection, count, dtype)
         super().__init__(connection, self._message.values, plain)
         workers = len(connection.job.workers)
-        self._start = np.zeros_like(self.values)  # what the server sent last
+        self._start = np.zeros_like(self.values)  # what the worker's step began from
         self._server: Server | None = None
         self._question: Question | None = None
         self._answers: list[Answers] = []
@@ -116,8 +117,8 @@ class Served(OwnBlock):
         self._message.number = self._server.take(self.values, self._message.number)
         return Over()
 
-    def finish(self, since: Array | None = None) -> None:
-        """See Block."""
+    def taken(self) -> None:
+        """See Block: what the parameters' types can't hold is the server's alone, and in no change."""
         self._start[:] = self.values
 
     def average(self, group: Group) -> Handle:
@@ -129,8 +130,7 @@ class Served(OwnBlock):
         return self._connection.collective("broadcast", array, array, group=group)
 
     def averaged(self, group: Group) -> None:
-        """See Block."""
-        self.finish()
+        """See Block: the server has them already, and goes on with them."""
 
     def saved(self) -> State:
         """See Block."""

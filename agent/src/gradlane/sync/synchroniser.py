@@ -153,6 +153,9 @@ class Synchroniser:
         arrays = self._parts[block]
         for array, part in zip(arrays, _cut(block.values, arrays), strict=True):
             array[...] = part
+            if array.dtype != part.dtype:
+                part[...] = array
+        block.taken()
 
 
 def _travels_as(array: Array) -> str:

@@ -89,7 +89,10 @@ class Parcel:
     def deliver(self) -> None:
         """Gives the tensors what has come."""
         for tensor, part in self._pieces():
+            if tensor.dtype != part.dtype:
+                part.copy_(part.to(tensor.dtype))
             tensor.copy_(part)
+        self.block.taken()
 
     def _pieces(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         tensors = [tensor.detach() for tensor in self._tensors()]
