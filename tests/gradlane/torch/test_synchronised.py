@@ -7,7 +7,7 @@ import gc
 import math
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -51,14 +51,6 @@ def test_a_model_learns_by_the_job_files_scheme(agents: list[Agent], tmp_path: P
     for wrong, parameters in results:
         assert wrong < 0.2
         assert parameters == results[0][1]
-
-
-@pytest.fixture
-def pair(agents: list[Agent], tmp_path: Path) -> Iterator[Workers]:
-    """It must be fit to leave the job at the end of a test."""
-    workers = connect(agents[:2], job_file(tmp_path / "job.toml", agents[:2]))
-    yield workers
-    workers.all(lambda rank: workers.sessions[rank].close())
 
 
 @pytest.mark.parametrize(("scheme", "groups"), [(LocalSgd(2), [(), (0, 1)]), (DsSync(), [(0, 1), (0, 1)])])
@@ -144,39 +136,6 @@ def test_whoever_reads_model_or_optimizer_gets_them_up_to_date(pair: Workers, st
 
         for found in pair.all(act):
             torch.testing.assert_close(found, before - 1.0)
-
-
-@pytest.mark.parametrize("scheme", [AdPsgd(), Ringmaster(8), RFast()], ids=repr)
-def test_asynchronous_workers_learn_with_statistics_schedules_and_skipped_steps(pair: Workers, scheme: Scheme) -> None:
-    """They take different numbers of steps, and end with the same model, of which the loss is small."""
-    pair.use(lambda: nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 1)))
-    pair.synchronise(scheme, bucket_bytes=16)
-
-    def act(rank: int) -> tuple[float, float, list[torch.Tensor]]:
-        model, optimizer = pair.models[rank], pair.optimizers[rank]
-        scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99)
-        scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
-        random = torch.Generator().manual_seed(rank)
-        losses: list[float] = []
-        for step in range(60 + 20 * rank):
-            inputs = torch.randn(16, 4, generator=random)
-            optimizer.zero_grad()
-            loss = (model(inputs) - inputs.sum(dim=1, keepdim=True)).square().mean()
-            losses.append(float(loss.detach()))
-            scaler.scale(loss * (math.inf if step == 7 else 1.0)).backward()
-            scaler.step(optimizer)
-            scaler.update()
-            scheduler.step()
-        optimizer.average()
-        state = [value.clone() for value in model.state_dict().values() if value.is_floating_point()]
-        optimizer.close()
-        return losses[0], sum(losses[-5:]) / 5, state
-
-    (first, last, state), (_, other, same) = pair.all(act)
-    assert max(last, other) < 0.7 * first
-    for own, others in zip(state, same, strict=True):
-        torch.testing.assert_close(own, others)
-    assert all(bool(torch.isfinite(value).all()) for value in state)
 
 
 def test_fragments_are_mixed_in_when_their_delay_is_over(pair: Workers) -> None:

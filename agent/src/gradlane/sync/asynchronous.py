@@ -14,7 +14,7 @@ from gradlane.sync.scheme import Exchange, Plan, Scheme
 
 
 class Asynchronous(Scheme):
-    """Workers take as many steps as they can. All parameters of a type are one block, which travels as one message."""
+    """Workers take as many steps as they can. All parameters that travel as one type are one block, and one message."""
 
     lockstep = False
     whole = True

@@ -24,7 +24,7 @@ class Scheme(ABC):
 
     lockstep: ClassVar[bool] = True  # all workers take equally many steps
     survives: ClassVar[bool] = False  # it can go on without a worker that is dead
-    whole: ClassVar[bool] = False  # all parameters of a type are one block
+    whole: ClassVar[bool] = False  # all parameters that travel as one type are one block
 
     @property
     def behind(self) -> int:

@@ -2,7 +2,7 @@
 # pyright: reportPrivateUsage=false
 """Parameters whose gradients travel together, in training without a barrier."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -49,6 +49,16 @@ class Portion:
         self.ready.clear()
         self.operation = None
         self.options = None
+
+
+def alike(
+    parameters: Sequence[torch.nn.Parameter], kind: Callable[[torch.dtype], str]
+) -> list[list[torch.nn.Parameter]]:
+    """Parameters of types of one kind, wherever they are in the model."""
+    portions: dict[str, list[torch.nn.Parameter]] = {}
+    for parameter in parameters:
+        portions.setdefault(kind(parameter.dtype), []).append(parameter)
+    return list(portions.values())
 
 
 def neighbours(parameters: Sequence[torch.nn.Parameter], most: int) -> list[list[torch.nn.Parameter]]:

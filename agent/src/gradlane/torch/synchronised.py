@@ -6,7 +6,6 @@ part when the next forward pass comes to it.
 """
 
 import contextlib
-import sys
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from gradlane.sync.scheme import Exchange, Scheme
 from gradlane.sync.worker import Worker
 from gradlane.torch import uses
 from gradlane.torch.parcel import Parcel, travels_as
-from gradlane.torch.portion import neighbours
+from gradlane.torch.portion import alike, neighbours
 from gradlane.torch.session import Session
 from gradlane.torch.wrapped import WrappedOptimizer
 
@@ -54,7 +53,7 @@ class SynchronisedOptimizer(WrappedOptimizer):
         self._parcels: dict[Block, Parcel] = {}
         self._parcel_of: dict[torch.Tensor, Parcel] = {}
         most = min(bucket_bytes, sum(p.nbytes for p in parameters) // scheme.pieces)
-        self._divide(parameters, sys.maxsize if scheme.whole else most)
+        self._divide(parameters, most)
         self._buffers: Parcel | None = None
         count = sum(buffer.numel() for buffer in self._statistics())
         if average_buffers and count:
@@ -188,8 +187,8 @@ class SynchronisedOptimizer(WrappedOptimizer):
         return True
 
     def _divide(self, parameters: Sequence[torch.nn.Parameter], most: int) -> None:
-        """Into what travels together, of at most so many bytes."""
-        for members in neighbours(parameters, most):
+        """Into what travels together, of at most so many bytes; all of a type where the scheme wants it."""
+        for members in alike(parameters, travels_as) if self.scheme.whole else neighbours(parameters, most):
             parcel = self._parcel(members)
             self._parcels[parcel.block] = parcel
             self._parcel_of.update(dict.fromkeys(members, parcel))
