@@ -12,13 +12,18 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from gradlane import PeerLost, job
+from gradlane.client.connection import Group
 from gradlane.job import JobError
-from gradlane.sync import DsSync, Synchroniser
+from gradlane.sync import DsSync, Ripples, Synchroniser
+from gradlane.sync.asynchronous import Over
+from gradlane.sync.worker import Worker as Part
 from tests.support.agents import Agent, agents, command, loopback, until
 from tests.support.communicators import each, join
 from tests.support.members import job_file
@@ -234,3 +239,30 @@ def test_what_can_not_survive_is_refused_by_name(tmp_path: Path) -> None:
             with pytest.raises(Exception, match="is reduced by all ranks, and this job goes on without"):
                 c.all_reduce(np.ones(10, np.float32), name="gradient")
         each(ranks, lambda c: c.close())
+
+
+def test_workers_that_differ_are_named_by_their_ranks_though_one_is_dead() -> None:
+    """Ranks 1, 2 and 3 are left, and compare again after a state was loaded."""
+
+    class Survivor:
+        job = SimpleNamespace(survives=True, workers=[None] * 4)
+        processes, rank, world_rank = 1, 1, 1
+        empty = staticmethod(np.empty)
+
+        def group(self, ranks: list[int], _: str) -> Group:
+            return Group(0, tuple(ranks))
+
+        def collective(self, _: str, source: np.ndarray, target: np.ndarray, group: Group) -> Over:
+            if 0 in group.ranks:
+                raise PeerLost("rank 0 is gone", [0])
+            target[:] = source
+            target[group.ranks.index(3)] += 1
+            return Over()
+
+        def meet(self, _: str, __: int, agreed: bool) -> tuple[bool, tuple[int, ...]]:
+            return agreed, (1, 2, 3)
+
+    connection: Any = Survivor()
+    first = Part(connection, Ripples())
+    with pytest.raises(ValueError, match=r"rank 1 and ranks \[3\] have different schemes; rank 1 has Ripples"):
+        first.next()

@@ -132,21 +132,22 @@ class Worker:
         sizes = [(block.values.size, block.dtype) for block in self._blocks]
         step = self.step if self.scheme.lockstep else 0
         mine = [zlib.crc32(repr(self.scheme).encode()), zlib.crc32(repr(sizes).encode()), step]
-        found: list[npt.NDArray[np.int64]] = []
+        found: list[tuple[Group, npt.NDArray[np.int64]]] = []
 
         def gather(group: Group) -> None:
             source = self._connection.empty(len(mine), "int64")
             target = self._connection.empty((len(group.ranks), len(mine)), "int64")
             source[:] = mine
             self._connection.collective("all_gather", source, target, group=group).wait()
-            found[:] = [target]
+            found[:] = [(group, target)]
 
         self.together(gather)
-        for kind, column in zip(("schemes", "models", "steps"), found[0].T, strict=True):
-            others = np.flatnonzero(column != column[0]).tolist()
+        ((group, all_of_them),) = found
+        for kind, column in zip(("schemes", "models", "steps"), all_of_them.T, strict=True):
+            others = [group.ranks[place] for place in np.flatnonzero(column != column[0])]
             if others:
                 raise ValueError(
-                    f"the workers are not alike: rank 0 and ranks {others} have different {kind}; rank "
+                    f"the workers are not alike: rank {group.ranks[0]} and ranks {others} have different {kind}; rank "
                     f"{self._connection.world_rank} has {self.scheme} at step {self.step}"
                 )
         self._agreed = True
