@@ -106,7 +106,6 @@ class Answering(OwnBlock):
         super().__init__(connection, connection.empty(count, dtype), plain)
         self.values[:] = 0
         self._partner = Partner(self.values)
-        self.state = self._partner.saved()
 
         def answer(message: Message) -> None:
             self._partner.average(message.values)
@@ -132,7 +131,7 @@ class Answering(OwnBlock):
 
     def restore(self, state: State) -> None:
         """See Block."""
-        self._partner.set(state["own"], state["base"])
+        self._partner.set(state.get("own", self.values), state.get("base", self.values))
 
     def close(self) -> None:
         """See Block: when all who may ask have closed."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parameters that travel together, in shared memory."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy.typing as npt
 
@@ -11,6 +11,8 @@ from gradlane.client.handle import Handle
 Array = npt.NDArray[Any]
 State = dict[str, Array]
 
+OWED = "owed"  # in a saved state: what the network owes to later changes of one host
+
 
 class Block:
     """Made by `Worker.block`. `values` is flat: fill it, start an exchange of it, wait for the handle, `finish`, and
@@ -19,6 +21,8 @@ class Block:
     It belongs to the agent from the start until the handle is done. This one is averaged exactly, and keeps nothing;
     schemes that do more have blocks of their own.
     """
+
+    needs: ClassVar[frozenset[str]] = frozenset()  # what a saved state must have beside `state`
 
     def __init__(self, connection: Connection, values: Array, plain: bool = False) -> None:
         """`values`: in shared memory. `plain`: they are no parameters, but something beside them."""
@@ -55,8 +59,14 @@ class Block:
         """Copies of all that a checkpoint needs beside the values."""
         return {name: array.copy() for name, array in self.state.items()}
 
+    def check(self, state: State) -> None:
+        """Raises ValueError if `restore` can't put that back."""
+        if missing := sorted((self.needs | set(self.state)) - set(state)):
+            raise ValueError(f"this state has {sorted(state)} of {self.dtype}: {', '.join(missing)} must be in it, too")
+
     def restore(self, state: State) -> None:
-        """Puts back what `saved` gave."""
+        """Puts back what `saved` gave, here or at another worker, whose may lack what that one does not keep. The
+        values are those of the parameters."""
         self.state = {name: array.copy() for name, array in state.items() if name in self.state}
 
     def close(self) -> None:

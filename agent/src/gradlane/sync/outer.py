@@ -11,10 +11,8 @@ from gradlane.client.connection import Connection, Group
 from gradlane.client.gradient import Gradient, Layers, convert
 from gradlane.client.handle import Handle
 from gradlane.job import elements
-from gradlane.sync.block import Array, Block, State
+from gradlane.sync.block import OWED, Array, Block, State
 from gradlane.sync.scheme import Exchange, Plan, Scheme
-
-OWED = "owed"  # in a saved state: what was lost of earlier changes
 
 
 class Outer(Scheme):
@@ -108,23 +106,30 @@ class Changes(Block):
         """With what the network owes to later changes of this host."""
         state = super().saved()
         if self._connection.process == 0:
-            state[OWED] = np.empty_like(self.values)
             own, wire = self._types()
-            convert(state[OWED], own, self._gradient.tensor.residual(), wire)
+            state[OWED] = _converted(self._gradient.tensor.residual(), wire, own)
         return state
 
     def restore(self, state: State) -> None:
         """See Block."""
         super().restore(state)
-        if OWED in state:
-            residual = np.empty_like(self._gradient.tensor.result)
+        if self._connection.process == 0:
             own, wire = self._types()
-            convert(residual, wire, state[OWED], own)
-            self._gradient.tensor.load_residual(residual)
+            owed = state.get(OWED, np.zeros_like(self.values))
+            self._gradient.tensor.load_residual(_converted(owed, own, wire))
 
     def close(self) -> None:
         """See Block."""
         self._gradient.tensor.close()
 
-    def _types(self) -> tuple[int, int]:
-        return elements.CODES[self.dtype], elements.CODES[self._gradient.tensor.dtype]
+    def _types(self) -> tuple[str, str]:
+        return self.dtype, self._gradient.tensor.dtype
+
+
+def _converted(values: Array, source: str, target: str) -> Array:
+    """The values as another of the wire's types, or as they are; float64 travels as nothing else."""
+    if source == target:
+        return values
+    result = np.empty(values.shape, elements.NUMPY[target])
+    convert(result, elements.CODES[target], np.ascontiguousarray(values), elements.CODES[source])
+    return result

@@ -82,6 +82,8 @@ class Tracker:
 class Tracked(OwnBlock):
     """Messages of parameters and of sums are sent from where they are computed, and received to where they are read."""
 
+    needs = frozenset({"start", "change"})
+
     def __init__(self, connection: Connection, tag: int, count: int, dtype: str, plain: bool) -> None:
         super().__init__(connection, connection.empty(count, dtype), plain)
         graph = exponential(len(connection.job.workers))
@@ -102,8 +104,6 @@ class Tracked(OwnBlock):
         self._in = [Inbox(connection, m, other, tag, None, 1.0) for m, other in zip(heard, sources, strict=True)]
         self._in += [Inbox(connection, m, other, tag ^ 1, None, 1.0) for m, other in zip(given, sources, strict=False)]
         self._begun = False
-        if not plain:
-            self.state = self.saved()
 
     def begin(self) -> None:
         """See Block."""
@@ -127,10 +127,14 @@ class Tracked(OwnBlock):
         """See Block."""
         return {"start": self._tracker.start.copy(), "change": self._tracker.change.copy()}
 
-    def restore(self, state: State) -> None:
-        """See Block. Trackers begin with the latest changes, of which they are the sum."""
+    def check(self, state: State) -> None:
+        """See Block."""
         if self._begun:
             raise ValueError("R-FAST takes a checkpoint before its first step only: what is under way is not in it")
+        super().check(state)
+
+    def restore(self, state: State) -> None:
+        """See Block. Trackers begin with the latest changes, of which they are the sum."""
         self._tracker.begin(state["start"])
         self._tracker.change = state["change"].copy()
         self._tracker.tracker = state["change"].copy()

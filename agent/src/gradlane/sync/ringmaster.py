@@ -79,6 +79,8 @@ class Server:
 class Served(OwnBlock):
     """Of a worker, and of the server in its process."""
 
+    needs = frozenset({"start"})
+
     def __init__(self, connection: Connection, staleness: int, tag: int, count: int, dtype: str, plain: bool) -> None:
         self._message = Message(connection, count, dtype)
         super().__init__(connection, self._message.values, plain)
@@ -89,7 +91,6 @@ class Served(OwnBlock):
         self._answers: list[Answers] = []
         if connection.rank:
             self._question = Question(connection, self._message, 0, tag)
-            self.state = self.saved()
             return
         server = self._server = Server(self.values, staleness, workers if plain else 0)
 
@@ -99,7 +100,6 @@ class Served(OwnBlock):
         self._answers = [
             Answers(connection, Message(connection, count, dtype), worker, tag, answer) for worker in range(1, workers)
         ]
-        self.state = self.saved()
 
     def begin(self) -> None:
         """See Block."""
@@ -145,7 +145,7 @@ class Served(OwnBlock):
         self._start[:] = state["start"]
         self._message.number = 0
         if self._server is not None:
-            self._server.set(state["server"])
+            self._server.set(state.get("server", self.values))
 
     def close(self) -> None:
         """See Block: of the server when all have closed."""

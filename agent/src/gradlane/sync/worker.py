@@ -11,7 +11,7 @@ import numpy.typing as npt
 from gradlane.client.connection import Connection, Group
 from gradlane.client.gradient import Layers
 from gradlane.errors import PeerLost
-from gradlane.sync.block import Block, State
+from gradlane.sync.block import OWED, Block, State
 from gradlane.sync.scheme import Exchange, Scheme
 
 
@@ -29,6 +29,7 @@ class Worker:
         self._name = name
         self._blocks: list[Block] = []
         self._agreed = False
+        self._host = [connection.rank, len(connection.job.workers)]
         self._living = tuple(range(len(connection.job.workers)))  # as all that live know since the last meeting
         self._meetings = 0
         self._plan = scheme.plan(connection, name)
@@ -92,29 +93,46 @@ class Worker:
         for dtype in self._dtypes():
             saved = [block.saved() for block in self._of(dtype)]
             arrays[dtype] = {name: np.concatenate([state[name] for state in saved]) for name in saved[0]}
-        return {"scheme": repr(self.scheme), "step": self.step, "arrays": arrays}
+        return {"scheme": repr(self.scheme), "step": self.step, "host": self._host, "arrays": arrays}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Puts back what `state_dict` gave, also with other blocks. Raises ValueError if it is of another model or
-        scheme."""
+    def check(self, state: dict[str, Any]) -> None:
+        """Raises ValueError if `load_state_dict` can't put that back."""
         if state["scheme"] != repr(self.scheme):
             raise ValueError(f"this state is of {state['scheme']}, and the scheme is {self.scheme}")
         for dtype in self._dtypes():
             saved = state["arrays"].get(dtype, {})
-            blocks = self._of(dtype)
-            count = sum(block.values.size for block in blocks)
-            expected = set(blocks[0].state)
-            if not expected <= set(saved) or any(array.shape != (count,) for array in saved.values()):
-                shapes = {name: array.shape for name, array in saved.items()}
-                raise ValueError(f"this state has {shapes} of {dtype}: here are {count} values with {sorted(expected)}")
+            count = sum(block.values.size for block in self._of(dtype))
+            for name, array in saved.items():
+                if array.shape != (count,) or array.dtype != dtype:
+                    raise ValueError(
+                        f"{name!r} of this state is {array.shape} {array.dtype}: here are {count} values of {dtype}"
+                    )
+            for block in self._of(dtype):
+                block.check(saved)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Puts back what `state_dict` gave, also with other blocks, and at another worker. The blocks' values are those
+        of the parameters, and nothing is in flight. Raises ValueError, before anything is changed, if it is of another
+        model or scheme."""
+        self.check(state)
         for dtype in self._dtypes():
+            saved = state["arrays"].get(dtype, {})
+            kept = saved if self.is_own(state) else {name: array for name, array in saved.items() if name != OWED}
             start = 0
             for block in self._of(dtype):
                 end = start + block.values.size
-                block.restore({name: array[start:end] for name, array in state["arrays"].get(dtype, {}).items()})
+                block.restore({name: array[start:end] for name, array in kept.items()})
                 start = end
+        for block in self._blocks:
+            if block.plain:
+                block.begin()
         self.step = int(state["step"])
         self._agreed = False
+
+    def is_own(self, state: dict[str, Any]) -> bool:
+        """Whether this host, of as many, has saved it. What the network owes is a host's own: if all that load one
+        state took it over, it would count several times."""
+        return list(state.get("host", ())) == self._host
 
     def close(self) -> None:
         """Gives the memory back; nothing may be in flight, and all that was decided is done. Raises AgentError."""
