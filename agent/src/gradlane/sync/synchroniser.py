@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Synchronisation of parameters that are numpy arrays."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from gradlane.client.communicator import Communicator
 from gradlane.client.connection import Group
 from gradlane.client.handle import Operation
-from gradlane.errors import PeerLost
+from gradlane.errors import AgentError, PeerLost
 from gradlane.sync.block import Array, Block
 from gradlane.sync.scheme import Exchange, Scheme
 from gradlane.sync.schemes import scheme_of
@@ -54,6 +54,7 @@ class Synchroniser:
         self._worker = Worker(communicator.connection, scheme_of(communicator.connection.job, scheme), name)
         self._parts: dict[Block, list[Array]] = {}
         self._due: list[_Due] = []
+        self._closed = False
         for dtype in ("float32", "float64"):
             members = [array for array in arrays if array.size and _travels_as(array) == dtype]
             for pieces in _cut_evenly(members, self.scheme.pieces):
@@ -74,7 +75,9 @@ class Synchroniser:
 
         Raises ValueError if the workers follow different schemes; AgentError.
         """
+        self._check_open()
         self._exchange(self._worker.next())
+        self._settle(self._worker.step)
 
     def _exchange(self, exchanges: Sequence[Exchange]) -> None:
         self._settle(self._worker.step)
@@ -86,7 +89,6 @@ class Synchroniser:
                 self._take(block)
             sent = self._flat(block) if self.scheme.behind else None
             self._due.append(_Due(block, handle, sent, self._worker.step + self.scheme.behind))
-        self._settle(self._worker.step)
 
     def settle(self) -> None:
         """Waits for the exchanges in flight, and brings their results to the arrays. Raises AgentError."""
@@ -95,18 +97,34 @@ class Synchroniser:
     def _settle(self, step: int) -> None:
         """Those whose results are mixed in before that step."""
         while self._due and self._due[0].step <= step:
-            due = self._due.pop(0)
-            try:
-                due.handle.wait()
-            except PeerLost:
-                continue  # the arrays keep what this worker has
-            due.block.finish(None if due.sent is None else self._flat(due.block) - due.sent)
-            self._take(due.block)
+            due = self._due[0]
+            if self._came(due):
+                due.block.finish(None if due.sent is None else self._flat(due.block) - due.sent)
+                self._take(due.block)
+
+    def _discard(self) -> None:
+        """Waits for the exchanges in flight, and leaves the arrays as they are."""
+        while self._due:
+            self._came(self._due[0])
+
+    def _came(self, due: _Due) -> bool:
+        """Waits for the oldest exchange in flight, which then is not; whether its result is there. Without one the
+        arrays keep what this worker has."""
+        try:
+            due.handle.wait()  # which other exceptions may end, as of Ctrl-C: it stays in flight
+        except AgentError as error:
+            del self._due[0]
+            if isinstance(error, PeerLost):
+                return False
+            raise
+        del self._due[0]
+        return True
 
     def average(self) -> None:
         """Gives all processes the exact mean of their parameters (with Ringmaster the server's): for one checkpoint, an
         evaluation, or the end. All call it. Raises AgentError."""
-        self._pause()
+        self._check_open()
+        self._pause(self.settle)
         self._worker.together(self._average)
         for block in self._parts:
             self._take(block)
@@ -121,25 +139,36 @@ class Synchroniser:
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint needs beside the arrays: the step, and arrays of the scheme's own. It settles, so save the
         arrays after it. Raises AgentError."""
+        self._check_open()
         self.settle()
         return self._worker.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Puts back what `state_dict` gave. Raises ValueError if it is of another model or scheme."""
-        self.settle()
+        """Puts back what `state_dict` gave, once the arrays have what was saved with it; what is in flight is given up.
+        Raises ValueError, and changes nothing, if it is of another model or scheme; AgentError."""
+        self._check_open()
+        self._worker.check(state)
+        self._pause(self._discard)
+        for block in self._parts:
+            self._fill(block)
         self._worker.load_state_dict(state)
 
     def close(self) -> None:
         """The last call. It may wait for that of others, whom this process serves until then. Raises AgentError."""
-        self._pause()
+        self._pause(self.settle)
         self._worker.close()
+        self._closed = True
 
-    def _pause(self) -> None:
-        """Does what others expect of this worker before it waits for all, or ends."""
-        self.settle()
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RuntimeError("this synchroniser was closed: call it before close(), or make another one")
+
+    def _pause(self, end: Callable[[], None]) -> None:
+        """Does what others expect of this worker before it waits for all, or ends. `end`: of what is in flight."""
+        end()
         while exchanges := self._worker.pause():
             self._exchange(exchanges)
-            self.settle()
+            end()
 
     def _fill(self, block: Block) -> None:
         arrays = self._parts[block]
