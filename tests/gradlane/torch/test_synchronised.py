@@ -259,59 +259,6 @@ def test_an_optimizer_that_evaluates_several_times_is_as_good_as_another(pair: W
     assert pair.all(act) == pytest.approx([3.5, 3.5], abs=0.1)
 
 
-@pytest.mark.parametrize("scheme", [DsSync(), LocalSgd(3, 0.7, 0.9), LocalSgd(4, 0.7, 0.9, 2, 2, 0.5)])
-def test_a_restored_run_equals_an_uninterrupted_one(agents: list[Agent], tmp_path: Path, scheme: Scheme) -> None:
-    file = job_file(tmp_path / "job.toml", agents[:3])
-
-    def training(restored: bool) -> list[list[torch.Tensor]]:
-        torch.manual_seed(1)
-        workers = connect(agents[:3], file)
-        workers.synchronise(scheme, bucket_bytes=80)
-        workers.train(range(4))
-        workers.all(lambda rank: workers.optimizers[rank].synchronize())
-        if restored:
-            saved = workers.all(lambda r: (workers.models[r].state_dict(), workers.optimizers[r].state_dict()))
-            torch.save(saved, tmp_path / "saved")
-            saved = torch.load(tmp_path / "saved")
-            workers.all(lambda rank: workers.sessions[rank].close())
-            workers = connect(agents[:3], file)
-            workers.synchronise(scheme, bucket_bytes=100)
-            for rank, (model, optimizer) in enumerate(saved):
-                workers.models[rank].load_state_dict(model)
-                workers.optimizers[rank].load_state_dict(optimizer)
-        workers.train(range(4, 10))
-        workers.all(lambda rank: workers.optimizers[rank].synchronize())
-        result = workers.parameters()
-        workers.all(lambda rank: workers.sessions[rank].close())
-        return result
-
-    for expected, found in zip(training(False), training(True), strict=True):
-        assert all(torch.equal(a, b) for a, b in zip(expected, found, strict=True))
-
-
-def test_a_job_of_other_workers_goes_on_from_an_average(agents: list[Agent], tmp_path: Path) -> None:
-    """What an elastic restart needs: one checkpoint, whoever loads it."""
-    workers = connect(agents[:2], job_file(tmp_path / "two.toml", agents[:2]))
-    workers.synchronise()
-    workers.train(range(3))
-    workers.all(lambda rank: workers.optimizers[rank].average())
-    mean = workers.parameters()
-    assert all(torch.equal(a, b) for a, b in zip(*mean, strict=True))
-    model, optimizer = workers.models[0].state_dict(), workers.optimizers[0].state_dict()
-    workers.all(lambda rank: workers.sessions[rank].close())
-    more = connect(agents[:3], job_file(tmp_path / "three.toml", agents[:3]))
-    more.synchronise()
-    for rank in range(3):
-        more.models[rank].load_state_dict(model)
-        more.optimizers[rank].load_state_dict(optimizer)
-    more.train(range(3, 9))
-    more.all(lambda rank: more.optimizers[rank].average())
-    first, *others = more.parameters()
-    assert all(torch.equal(a, b) for other in others for a, b in zip(first, other, strict=True))
-    assert not torch.equal(first[0], mean[0][0])
-    more.all(lambda rank: more.sessions[rank].close())
-
-
 def test_closed_it_leaves_an_ordinary_model(pair: Workers) -> None:
     pair.synchronise()
     pair.train(range(2))

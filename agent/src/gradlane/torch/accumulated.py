@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from gradlane.client.handle import Operation
+from gradlane.errors import AgentError
 from gradlane.sync.acco import first_half
+from gradlane.sync.block import OWED
 from gradlane.torch.bucket import Bucket
 from gradlane.torch.portion import neighbours
 from gradlane.torch.synchronised import STATE, SynchronisedOptimizer
-
-_OWED = "owed"  # in the state: what the network owes to later gradients
 
 
 class AccumulatedOptimizer(SynchronisedOptimizer):
@@ -60,8 +60,8 @@ class AccumulatedOptimizer(SynchronisedOptimizer):
         count = self.gradients if self._unscaled() else 0.0
         if not 0 <= count < float("inf"):
             raise ValueError(f"gradients is {count}: it must be finite, and not negative")
-        exchanges = self._worker.next()
         self._update()
+        exchanges = self._worker.next()
         self._send(count)
         self._settle(self._worker.step)
         self._exchange(exchanges)
@@ -75,25 +75,20 @@ class AccumulatedOptimizer(SynchronisedOptimizer):
     def average(self) -> None:
         """Updates with the gradients in flight, and gives all workers rank 0's parameters, from which losses of results
         may have taken others away, and the mean of their statistics. All workers call it. A new round begins."""
+        self._check_open()
         self._finish()
         super().average()
         self._session.broadcast([p.detach() for bucket in self._buckets for p in bucket.parameters])
 
     def state_dict(self) -> dict[str, Any]:
         """See SynchronisedOptimizer; after a whole round, which it finishes. Raises RuntimeError at other times."""
+        self._check_open()
         if not self._whole():
             raise RuntimeError("the model has an estimate: save it after an even number of steps, or call average()")
         self.synchronize()
         state = super().state_dict()
-        state[STATE][_OWED] = self._session.state_dict()
+        state[STATE][OWED] = self._owed()
         return state
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """See SynchronisedOptimizer."""
-        self._finish()
-        super().load_state_dict(state_dict)
-        if STATE in state_dict:
-            self._session.load_state_dict(state_dict[STATE][_OWED])
 
     def close(self) -> None:
         """See SynchronisedOptimizer; updates with the gradients in flight before."""
@@ -127,13 +122,11 @@ class AccumulatedOptimizer(SynchronisedOptimizer):
 
     def _update(self) -> None:
         """With the gradients in flight: an estimate, or with those of both halves what takes its place."""
-        due, self._due = self._due, None
-        if due is None:
+        if self._due is None:
             return
-        for operation in due:
-            operation.wait()
+        self._wait(self._due)
         count = float(self._counts[0])
-        with torch.no_grad():
+        with torch.inference_mode(False), torch.no_grad():
             means = [mean for bucket in self._buckets for mean in bucket.means()]
             if first_half(self._steps - 1):
                 self._half = [mean.clone() for mean in means], count
@@ -151,6 +144,16 @@ class AccumulatedOptimizer(SynchronisedOptimizer):
             self._inner.state.update(state)
             self._apply([a.add_(b) for a, b in zip(first, means, strict=True)], before + count)
 
+    def _wait(self, due: list[Operation]) -> None:
+        """Until nothing is in flight."""
+        try:
+            for operation in due:
+                operation.wait()  # which other exceptions may end, as of Ctrl-C: all stay in flight
+        except AgentError:
+            self._due = None
+            raise
+        self._due = None
+
     def _apply(self, sums: Sequence[torch.Tensor], count: float) -> None:
         """A step of the inner optimizer with the sums divided by `count`; none if no worker has finite gradients."""
         if not count:
@@ -167,8 +170,44 @@ class AccumulatedOptimizer(SynchronisedOptimizer):
     def _finish(self) -> None:
         """Updates with what is in flight, and what that makes of the parameters counts; then nothing is."""
         self._update()
+        self._begin()
+
+    def _discard(self) -> None:
+        if self._due is not None:
+            self._wait(self._due)
+        self._begin()
+        super()._discard()
+
+    def _begin(self) -> None:
+        """A new round."""
         self._steps = 0
         self._half = self._before = None
+
+    def _owed(self) -> dict[str, torch.Tensor]:
+        """What the network owes to later gradients of this host, by the parameter's name; its process 0 has it."""
+        if self._session.connection.process:
+            return {}
+        values = [value for bucket in self._buckets for value in bucket.residuals()]
+        return {self._names[p]: value for p, value in zip(self._parameters(), values, strict=True) if value.any()}
+
+    def _check_state(self, state: dict[str, Any]) -> None:
+        super()._check_state(state)
+        sizes = {self._names[p]: p.numel() for p in self._parameters()}
+        for name, value in state[OWED].items():
+            if sizes.get(name, 0) != value.numel():
+                here = f"it has {sizes[name]} here" if name in sizes else "the model has no such parameter"
+                raise ValueError(f"{OWED} of this state has {value.numel()} elements for {name}: {here}")
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        super()._restore(state)
+        if self._session.connection.process:
+            return
+        owed = state[OWED] if self._worker.is_own(state) else {}
+        for bucket in self._buckets:
+            none = [torch.zeros(p.numel(), dtype=p.dtype) for p in bucket.parameters]
+            bucket.load_residuals(
+                [owed.get(self._names[p], zero) for p, zero in zip(bucket.parameters, none, strict=True)]
+            )
 
     def _parameters(self) -> list[torch.nn.Parameter]:
         return [p for bucket in self._buckets for p in bucket.parameters]

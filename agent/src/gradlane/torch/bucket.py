@@ -101,7 +101,7 @@ class Bucket:
 
     def load_residuals(self, residuals: Sequence[torch.Tensor]) -> None:
         """Puts back what `residuals` gave."""
-        flat = torch.cat([residual.reshape(-1) for residual in residuals]).to(self._contribution.dtype)
+        flat = torch.cat([residual.reshape(-1).cpu() for residual in residuals]).to(self._contribution.dtype)
         self._tensor.load_residual(as_array(flat))
 
     def close(self) -> None:

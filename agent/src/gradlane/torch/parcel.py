@@ -7,7 +7,7 @@ import torch
 
 from gradlane.client.connection import Group
 from gradlane.client.handle import Operation
-from gradlane.errors import PeerLost
+from gradlane.errors import AgentError, PeerLost
 from gradlane.sync.block import Block
 from gradlane.torch.shared import as_tensor
 from gradlane.torch.staging import Staging
@@ -45,9 +45,13 @@ class Parcel:
 
     def begin(self) -> None:
         """The tensors have what the training begins with."""
+        self.fill()
+        self.block.begin()
+
+    def fill(self) -> None:
+        """Gives the block the tensors' values; nothing may be due."""
         for tensor, part in self._pieces():
             part.copy_(tensor)
-        self.block.begin()
 
     def start(self, exchange: Callable[[], Operation], step: int) -> Operation:
         """Starts an exchange of the block once it has the tensors' values, which is over before that step; nothing may
@@ -60,15 +64,29 @@ class Parcel:
 
     def settle(self) -> None:
         """Waits for what is due, and gives it to the tensors. Raises AgentError."""
-        due, self.due = self.due, None
-        if due is not None:
-            sent, self._sent = self._sent, None
-            try:
-                due.wait()
-            except PeerLost:
-                return  # the tensors keep what this worker has
+        sent = self._sent
+        if self._came():
             self.block.finish(None if sent is None else (self._flat() - sent).numpy())
             self.deliver()
+
+    def discard(self) -> None:
+        """Waits for what is due, and leaves the tensors as they are. Raises AgentError."""
+        self._came()
+
+    def _came(self) -> bool:
+        """Waits for what is due, which then is not; whether it is there. Without it the tensors keep what this worker
+        has."""
+        if self.due is None:
+            return False
+        try:
+            self.due.wait()  # which other exceptions may end, as of Ctrl-C: it stays due
+        except AgentError as error:
+            self.due = self._sent = None
+            if isinstance(error, PeerLost):
+                return False
+            raise
+        self.due = self._sent = None
+        return True
 
     def average(self, group: Group) -> None:
         """Makes the tensors' mean in the group, whatever the scheme, which is then there to `deliver`. Raises
@@ -79,8 +97,7 @@ class Parcel:
     def _run(self, start: Callable[[], Operation]) -> Operation:
         if self._staging is not None:
             return self._staging.fetch(self._pieces(), start)
-        for tensor, part in self._pieces():
-            part.copy_(tensor)
+        self.fill()
         return start()
 
     def _flat(self) -> torch.Tensor:

@@ -19,6 +19,7 @@ from gradlane.torch import uses
 from gradlane.torch.parcel import Parcel, travels_as
 from gradlane.torch.portion import alike, neighbours
 from gradlane.torch.session import Session
+from gradlane.torch.shared import as_array
 from gradlane.torch.wrapped import WrappedOptimizer
 
 STATE = "synchronisation"  # in the optimizer's state_dict
@@ -67,6 +68,7 @@ class SynchronisedOptimizer(WrappedOptimizer):
             parameter.register_post_accumulate_grad_hook(self._accumulated).remove for parameter in parameters
         ]
         self._ends.append(inner.register_state_dict_pre_hook(lambda _: self._settle()).remove)
+        self._ends.append(uses.before_saving(model, self.synchronize))
         self._ends.append(uses.watch(model, self._use, self._use_buffer))
         self._ends.append(session.before_close(self.close))
 
@@ -113,7 +115,8 @@ class SynchronisedOptimizer(WrappedOptimizer):
     def average(self) -> None:
         """Gives all workers the exact mean of their parameters and statistics (with Ringmaster the server's): for one
         checkpoint or evaluation, and at the end. All workers call it. Raises gradlane.AgentError."""
-        self._pause()
+        self._check_open()
+        self._pause(self._settle)
         with torch.no_grad():
             self._worker.together(self._average)
             for parcel in self._parcels.values():
@@ -125,17 +128,33 @@ class SynchronisedOptimizer(WrappedOptimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """The inner optimizer's, with what the scheme keeps: of each worker its own."""
+        self._check_open()
         return {**self._inner.state_dict(), STATE: _converted(self._worker.state_dict(), torch.from_numpy)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Puts back what `state_dict` gave, here or of the inner optimizer alone: the scheme then goes on where it is.
 
-        Raises ValueError if it is of another model or scheme.
+        Load the model before. What is in flight is given up. Raises ValueError, and changes nothing, if it is of
+        another model or scheme; AgentError.
         """
-        self._settle()
-        if STATE in state_dict:
-            self._worker.load_state_dict(_converted(state_dict[STATE], torch.Tensor.numpy))
+        self._check_open()
+        state = None if STATE not in state_dict else _converted(state_dict[STATE], _to_numpy)
+        if state is not None:
+            self._check_state(state)
         self._inner.load_state_dict({name: value for name, value in state_dict.items() if name != STATE})
+        self._pause(self._discard)
+        if state is not None:
+            self._restore(state)
+
+    def _check_state(self, state: dict[str, Any]) -> None:
+        """Raises ValueError if `_restore` can't put that back."""
+        self._worker.check(state)
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        """Puts back what the scheme kept; nothing is in flight."""
+        for parcel in self._parcels.values():
+            parcel.fill()
+        self._worker.load_state_dict(state)
 
     def close(self) -> None:
         """Gives model and optimizer back as they were, each worker with its own parameters. The session's end does so,
@@ -143,7 +162,7 @@ class SynchronisedOptimizer(WrappedOptimizer):
         if not self._ends:
             return
         try:
-            self._pause()
+            self._pause(self._settle)
         finally:
             while self._ends:
                 self._ends.pop()()
@@ -152,7 +171,10 @@ class SynchronisedOptimizer(WrappedOptimizer):
 
     def _check_open(self) -> None:
         if not self._ends:
-            raise RuntimeError("this optimizer was closed: go on with the inner one, or call synchronise() again")
+            raise RuntimeError(
+                "this optimizer was closed: save and average before that, go on with the inner one, or call "
+                "synchronise() again"
+            )
 
     def _exchange(self, exchanges: Sequence[Exchange]) -> None:
         with torch.no_grad():
@@ -160,12 +182,12 @@ class SynchronisedOptimizer(WrappedOptimizer):
                 self._deliver(self._parcels[block])
                 self._session.timed(self._parcels[block].start(start, self._worker.step + self.scheme.behind))
 
-    def _pause(self) -> None:
-        """Does what others expect of this worker before it waits for all, or ends."""
-        self._settle()
+    def _pause(self, end: Callable[[], None]) -> None:
+        """Does what others expect of this worker before it waits for all, or ends. `end`: of what is in flight."""
+        end()
         while exchanges := self._worker.pause():
             self._exchange(exchanges)
-            self._settle()
+            end()
 
     def _local_step(self, closure: Any) -> Any:
         if self._staging is not None:
@@ -227,6 +249,11 @@ class SynchronisedOptimizer(WrappedOptimizer):
         for parcel in self._parcels.values():
             self._deliver(parcel, step)
 
+    def _discard(self) -> None:
+        """Waits for what is in flight, and leaves model and optimizer as they are."""
+        for parcel in self._parcels.values():
+            parcel.discard()
+
     def _deliver(self, parcel: Parcel | None, step: int | None = None) -> None:
         """Gives the tensors what is due before that step, or anything that is."""
         if parcel is not None and parcel.due is not None and (step is None or parcel.step <= step):
@@ -250,3 +277,8 @@ def _converted(state: dict[str, Any], convert: Callable[[Any], Any]) -> dict[str
         dtype: {name: convert(array) for name, array in arrays.items()} for dtype, arrays in state["arrays"].items()
     }
     return {**state, "arrays": arrays}
+
+
+def _to_numpy(tensor: torch.Tensor) -> Any:
+    """Wherever a checkpoint was loaded to."""
+    return as_array(tensor.cpu())

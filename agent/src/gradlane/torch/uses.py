@@ -42,21 +42,21 @@ class _Watched(dict[str, Any]):
         return dict, (self.all(),)  # a copy of the model is an ordinary one
 
 
-class _BeforeForward:
-    """A forward pre-hook that a copy of the model does not have."""
+class _Before:
+    """A pre-hook that a copy of the model does not have."""
 
-    def __init__(self, parameters: _Watched) -> None:
-        self._parameters = parameters
+    def __init__(self, act: Callable[[], Any]) -> None:
+        self._act = act
 
-    def __call__(self, module: torch.nn.Module, inputs: Any) -> None:
-        self._parameters.all()
+    def __call__(self, module: torch.nn.Module, *arguments: Any) -> None:
+        self._act()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _NoHook, ()
 
 
 class _NoHook:
-    def __call__(self, module: torch.nn.Module, inputs: Any) -> None:
+    def __call__(self, module: torch.nn.Module, *arguments: Any) -> None:
         return
 
 
@@ -93,10 +93,15 @@ def watch(model: torch.nn.Module, use: Use, use_buffer: Use) -> Callable[[], Non
         if module._parameters:
             parameters = watched(module, "_parameters", use)
             # Modules that keep their parameters a second time (RNNs) read nothing, so their forward counts as a use.
-            ends.append(module.register_forward_pre_hook(_BeforeForward(parameters)).remove)
+            ends.append(module.register_forward_pre_hook(_Before(parameters.all)).remove)
 
     def end() -> None:
         for one in ends:
             one()
 
     return end
+
+
+def before_saving(model: torch.nn.Module, act: Callable[[], None]) -> Callable[[], None]:
+    """Calls `act` before the model's `state_dict` reads anything. Returns what ends it."""
+    return model.register_state_dict_pre_hook(_Before(act)).remove
