@@ -52,9 +52,8 @@ def train(workers: Workers, rank: int, steps: range) -> None:
 
 
 def saved(workers: Workers, rank: int) -> Any:
-    """In the order of the documentation, and as a file."""
-    state = workers.models[rank].state_dict(), workers.optimizers[rank].state_dict()
-    return copied(state)
+    """In the order of the documentation, each as it is then."""
+    return copied(workers.models[rank].state_dict()), copied(workers.optimizers[rank].state_dict())
 
 
 def copied(state: Any) -> Any:
@@ -260,11 +259,13 @@ def test_an_interrupted_wait_does_not_lose_the_exchange(
 class Elsewhere(torch.Tensor):
     """As one on an accelerator, to which torch.load may put a checkpoint."""
 
-    def numpy(self, *_: Any, **__: Any) -> Any:
-        raise TypeError("can't convert a tensor of another device to numpy")
-
-    def cpu(self, *_: Any, **__: Any) -> Any:
-        return self.as_subclass(torch.Tensor)
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.numpy:
+            raise TypeError("can't convert a tensor of another device to numpy")
+        if func is torch.Tensor.cpu:
+            return args[0].as_subclass(torch.Tensor)
+        return super().__torch_function__(func, types, args, kwargs or {})
 
 
 def test_a_checkpoint_may_be_loaded_to_an_accelerator(pair: Workers) -> None:
