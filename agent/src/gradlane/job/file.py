@@ -315,16 +315,14 @@ def _check_together(root: Table, members: Sequence[Member], workers: int) -> Non
 
 def _check_survival(head: Table, job: Job) -> None:
     """Only a scheme that forms its groups on the way can do without a rank."""
-    if not job.survives:
-        return
-    for wrong, what in (
+    needs = (
         (job.sync is None or job.sync.scheme not in sync.SURVIVING, f"sync.scheme = {' or '.join(sync.SURVIVING)}"),
         (bool(job.servers), "no servers"),
         (job.processes > 1, "one process on each host (worker.processes)"),
         (job.transport.ownership == "adaptive", 'no transport.ownership = "adaptive"'),
-    ):
-        if wrong:
-            raise head.error("deaths", f'is "survive", which goes with {what}')
+    )
+    if job.survives and (missing := [what for lacks, what in needs if lacks]):
+        raise head.error("deaths", f'is "survive", which goes with {missing[0]}')
 
 
 def _transport(table: Table, workers: Sequence[Member], servers: Sequence[Member]) -> Transport:
