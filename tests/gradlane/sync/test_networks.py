@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every scheme of a job file on networks that lose frames by chance, and behind a congested port.
 
-It ends, its workers come to the optimum that none of them would find alone, and agree after the last average.
+It ends, its workers learn what none of them can learn alone, and agree after the last average.
 """
 
 import contextlib
@@ -34,11 +34,8 @@ STEPS = 80
 COMPUTATION = 0.01  # s of a step: who does not wait would be done before anything has come
 ROUNDS = ("ds-sync", "local-sgd", "diloco", "acco")
 RATE, NOISE = 0.1, 0.3
-# A worker's loss is a parabola with a curvature of its own around a point of its own.
-CURVATURES, OFFSETS = np.array([0.5, 0.5, 1.5, 1.5], np.float32), np.array([-1, -1, 1, 1], np.float32)
-OPTIMUM = TRUTH + np.average(OFFSETS, weights=CURVATURES)
-# From it, and from one another, if each worker trained alone and the mean were taken in the end.
-ALONE, APART = abs(np.average(OFFSETS, weights=CURVATURES) - OFFSETS.mean()), OFFSETS.std()
+# A worker sees nothing of every fourth weight, and is this far from the truth if it trains alone.
+ALONE = np.sqrt(np.square(TRUTH).mean() / HOSTS)
 
 
 class Laboratory:
@@ -46,11 +43,11 @@ class Laboratory:
 
     def __init__(self, lan: Lan, hosts: list[Agent], folder: Path) -> None:
         self.lan, self._hosts, self._folder = lan, hosts, folder
-        self.undisturbed = functools.cache(lambda scheme: self.train(scheme)[0])
+        self.undisturbed = functools.cache(lambda scheme: self.train(scheme)[1])
 
     def train(self, scheme: str) -> tuple[float, float, int]:
-        """How far what the workers have after the last average, all of them the same, is from the optimum; how far they
-        were apart before it; and how many slices were sent again or lost. Gradients have noise of their own."""
+        """The error of the worker that is furthest from the truth before the last average; that of what they have after
+        it, all the same; and how many slices were sent again or lost. Gradients have noise of their own."""
         chosen = settings.parse(toml_file.Table(JobError, "the test", "", {"scheme": scheme}))
         every = "every = 2\n" if "every" in chosen.options else ""  # of hundreds of steps, else
         lines = f'[loss]\npush = 0.1\n[sync]\nscheme = "{scheme}"\n{every}'
@@ -59,11 +56,11 @@ class Laboratory:
 
         def train(c: Communicator) -> tuple[np.ndarray, np.ndarray]:
             random, weights = np.random.default_rng(c.rank), np.zeros(COUNT, np.float32)
-            curvature, own = CURVATURES[c.rank], TRUTH + OFFSETS[c.rank]
+            seen = np.arange(COUNT) % HOSTS != c.rank
             synchroniser = Synchroniser(c, [weights])
             for _ in range(STEPS):
                 time.sleep(COMPUTATION)
-                weights -= RATE * (curvature * (weights - own) + NOISE * random.standard_normal(COUNT, np.float32))
+                weights -= RATE * seen * (weights - TRUTH + NOISE * random.standard_normal(COUNT, np.float32))
                 synchroniser.step()
             before = weights.copy()
             synchroniser.average()
@@ -76,7 +73,11 @@ class Laboratory:
         for weights in found:
             np.testing.assert_array_equal(weights, found[0])
         missed = sum(count["slices_repaired"] + count["slices_lost"] for count in counts)
-        return float(np.sqrt(np.square(found[0] - OPTIMUM).mean())), float(np.std(before, axis=0).mean()), missed
+        return max(map(error, before)), error(found[0]), missed
+
+
+def error(weights: np.ndarray) -> float:
+    return float(np.sqrt(np.square(weights - TRUTH).mean()))
 
 
 @pytest.fixture(scope="module")
@@ -128,29 +129,29 @@ def congested(lan: Lan, host: int) -> Iterator[None]:
         tc(lan, lan.bridge, f"p{host}", "qdisc del dev IF root")
 
 
-def learns_as_much(laboratory: Laboratory, scheme: str) -> None:
-    """Without rounds it is chance whose gradients a step has, and how old they are: then only not as alone."""
-    error, apart, missed = laboratory.train(scheme)
-    print(scheme, error, apart, missed, ALONE, APART)
+def check(laboratory: Laboratory, scheme: str) -> None:
+    """Without rounds it is chance whose gradients a step has, and how old they are: then only far better than alone."""
+    worst, together, missed = laboratory.train(scheme)
     assert missed > 0, "the network did it no harm"
-    assert error < ALONE / 2
-    assert apart < APART / 2
+    assert worst < ALONE / 2
     if scheme in ROUNDS:
-        assert error < 1.2 * laboratory.undisturbed(scheme)
+        assert together < 1.2 * laboratory.undisturbed(scheme)
 
 
 @pytest.mark.parametrize("probability", [0.01, 0.05])
 @pytest.mark.parametrize("scheme", settings.SCHEMES)
-def test_every_scheme_learns_as_much_where_frames_are_lost(
+def test_workers_of_every_scheme_learn_from_one_another_where_frames_are_lost(
     laboratory: Laboratory, scheme: str, probability: float, request: pytest.FixtureRequest
 ) -> None:
     if probability < 0.05 and not request.config.getoption("--thorough"):
         pytest.skip("less loss than in the other case; --thorough runs it")
     with losing(laboratory.lan, probability):
-        learns_as_much(laboratory, scheme)
+        check(laboratory, scheme)
 
 
 @pytest.mark.parametrize("scheme", settings.SCHEMES)
-def test_every_scheme_learns_as_much_behind_a_congested_port(laboratory: Laboratory, scheme: str) -> None:
+def test_workers_of_every_scheme_learn_from_one_another_behind_a_congested_port(
+    laboratory: Laboratory, scheme: str
+) -> None:
     with congested(laboratory.lan, 1):
-        learns_as_much(laboratory, scheme)
+        check(laboratory, scheme)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.gradlane.torch.ranks import job_file
-from tests.gradlane.torch.synchronised_workers import Workers, connect
+from tests.gradlane.torch.schemes.synchronised_workers import Workers, connect
 from tests.support.agents import Agent, loopback
 from tests.support.agents import agents as started
 

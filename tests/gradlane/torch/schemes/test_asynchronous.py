@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from gradlane.sync import AdPsgd, RFast, Ringmaster, Scheme
-from tests.gradlane.torch.synchronised_workers import Workers
+from tests.gradlane.torch.schemes.synchronised_workers import Workers
 
 
 @pytest.mark.parametrize("scheme", [AdPsgd(), Ringmaster(8), RFast()], ids=repr)

@@ -15,7 +15,7 @@ from torch import nn
 from gradlane.client.handle import Handle
 from gradlane.sync import Acco, AdPsgd, DsSync, LocalSgd, RFast, Ringmaster, Ripples, Scheme
 from tests.gradlane.torch.ranks import job_file
-from tests.gradlane.torch.synchronised_workers import Workers, connect
+from tests.gradlane.torch.schemes.synchronised_workers import Workers, connect
 from tests.support.agents import Agent
 
 SCHEMES = [

@@ -25,9 +25,9 @@ from gradlane.sync import Acco, AdPsgd, DsSync, LocalSgd, RFast, Ringmaster, Sch
 from gradlane.sync.worker import Worker
 from gradlane.torch import SynchronisedOptimizer
 from gradlane.torch.staging import Staging
-from tests.gradlane.torch import worker_synchronised
 from tests.gradlane.torch.ranks import job_file, run
-from tests.gradlane.torch.synchronised_workers import PATIENCE, Workers, connect
+from tests.gradlane.torch.schemes import worker_synchronised
+from tests.gradlane.torch.schemes.synchronised_workers import PATIENCE, Workers, connect
 from tests.support.agents import Agent
 
 

@@ -14,7 +14,7 @@ from torch import nn
 
 import gradlane.torch
 from tests.gradlane.torch.ranks import job_file
-from tests.gradlane.torch.synchronised_workers import PATIENCE, Workers, connect
+from tests.gradlane.torch.schemes.synchronised_workers import PATIENCE, Workers, connect
 from tests.support.agents import Agent
 
 STEPS = 7
