@@ -79,7 +79,7 @@ def _bars(axes: Axes, arms: Mapping[str, Sequence[Run]]) -> None:
             axes.plot(ratio.interval, [place, place], color=INK, lw=1.4)
         axes.annotate(
             f"{'' if all_reached else '<= '}{ratio.value:.2f}",
-            (max(ratio.value, *(ratio.interval or ())), place),
+            (ratio.value if ratio.interval is None else ratio.interval[1], place),
             xytext=(4, 0),
             textcoords="offset points",
             va="center",
