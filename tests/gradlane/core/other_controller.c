@@ -40,7 +40,7 @@ static const controller halving = {.bytes = sizeof(state), .start = on_start, .b
 int main(void) {
     const uplink u = {.rate = 1000, .queue_time = 100, .datagram = DATAGRAM, .ranks = 2, .controller = &halving};
     flow f = {0};
-    rtt to;
+    rtt to = {0};
     uint64_t now = 1000000;
     rtt_start(&to);
     assert(flow_new(&f, &u, 1));
