@@ -152,6 +152,14 @@ def test_a_caller_with_another_job_file_keeps_nobody_from_leaving(tmp_path: Path
         {"stage": math.inf},
         {"waiting": {}},
         {"waiting": 3},
+        {"topic": "session", "content": {"token": -1, "message_base": 0}},
+        {"topic": "session", "content": {"token": 1}},
+        {"topic": "paths", "content": {"packet": 1500, "rank": 0, "latency": math.nan, "rate": None}},
+        {"topic": "paths", "content": {"packet": 1500, "rank": 0, "latency": 0.0, "rate": 0}},
+        {"topic": "paths", "content": {"packet": 0, "rank": 0, "latency": 0.0, "rate": None}},
+        {"topic": "paths", "content": {"packet": 1500, "rank": 0, "latency": 0.0, "rate": None, "more": 1}},
+        {"topic": "agreement", "content": [1400, 1e9, 0.0]},
+        {"topic": "agreement", "content": {"slice_bytes": "1400", "rate": 1e9, "latency": 0.0}},
     ],
 )
 def test_who_says_what_makes_no_sense_is_dropped_and_nobody_else(tmp_path: Path, message: Any) -> None:

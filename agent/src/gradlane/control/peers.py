@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
 from gradlane import json_object
-from gradlane.control import handshake
+from gradlane.control import handshake, topics
 from gradlane.control.absent import Absent
 from gradlane.control.calling import Caller
 from gradlane.control.handshake import Call, Message, Refused
@@ -27,7 +27,6 @@ from gradlane.job import Job
 HEARTBEAT_SECONDS = 0.5
 # TCP sends again 0.2, 0.6, 1.4, 3 and 6.2 s after a loss, so a connection survives an outage of 5 s.
 DEAD_SECONDS = 7.5
-_TOPICS = ("session", "paths", "agreement")
 
 
 class Peers:
@@ -286,7 +285,8 @@ class Peers:
             peer.beats += 1
         elif "stage" in message:
             peer.stage = Stage(message["stage"])
-        elif message.get("topic") in _TOPICS:
+        elif topics.is_one(message.get("topic")):
+            topics.check(message["topic"], message["content"])
             self._told.setdefault(message["topic"], {})[peer.rank] = message["content"]
         elif message.get("topic") == "ownership" and self.ownership is not None:
             self.ownership(peer.rank, message["content"])
