@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 from aiohttp import web
-from aiohttp.http import HttpProcessingError, HttpVersion10
+from aiohttp.http import HttpProcessingError, HttpVersion10, HttpVersion11
 from yarl import URL
 
 MAX_CONNECTIONS = 64
@@ -113,10 +113,11 @@ async def serving(application: web.Application, host: str, port: int) -> AsyncGe
         make = inner.request_factory
 
         def request(message: Any, *others: Any) -> web.BaseRequest:
-            # Of some malformed requests aiohttp's parser finds no URL, on which its request fails with a traceback, or
-            # no version: it takes 0.9 then, whose answers have no status line.
+            # Of some malformed requests aiohttp's parser finds no URL, on which its request fails with a traceback. The
+            # answer would have the request's version: also 0.9, if there is none, or 2.0.
             url = _NO_URL if message.url is None else message.url
-            return make(message._replace(url=url, version=max(message.version, HttpVersion10)), *others)
+            version = min(max(message.version, HttpVersion10), HttpVersion11)
+            return make(message._replace(url=url, version=version), *others)
 
         inner.request_factory = request
         server = await asyncio.get_running_loop().create_server(lambda: Connection(inner(), opened), host, port)

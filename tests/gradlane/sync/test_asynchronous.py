@@ -208,7 +208,8 @@ def test_several_processes_on_a_host_are_refused(hosts: list[Agent], tmp_path: P
 def test_a_worker_that_dies_is_named_to_those_who_serve_it(hosts: list[Agent], tmp_path: Path, scheme: Scheme) -> None:
     """They have closed, and would wait for it for ever."""
     weights = [np.zeros(COUNT) for _ in range(2)]
-    ranks = each(range(2), lambda rank: Communicator(job_file(tmp_path, 2), rank, hosts[rank].socket))
+    file = job_file(tmp_path, 2)
+    ranks = each(range(2), lambda rank: Communicator(file, rank, hosts[rank].socket))
     synchronisers = made(ranks, weights, scheme)
     each(synchronisers, Synchroniser.step)
     server = 1 if isinstance(scheme, AdPsgd) else 0

@@ -372,7 +372,8 @@ def test_a_state_of_another_model_or_scheme_is_refused(hosts: list[Agent], tmp_p
 def test_a_worker_that_leaves_early_is_named(hosts: list[Agent], tmp_path: Path) -> None:
     """Of two whose numbers of steps differ, the one with more is told who has left."""
     weights = [[np.zeros(10)] for _ in range(2)]
-    ranks = each(range(2), lambda rank: Communicator(job_file(tmp_path, 2), rank, hosts[rank].socket))
+    file = job_file(tmp_path, 2)
+    ranks = each(range(2), lambda rank: Communicator(file, rank, hosts[rank].socket))
     synchronisers = made(ranks, weights, DsSync())
     each(synchronisers, Synchroniser.step)
     with ThreadPoolExecutor(1) as pool:
