@@ -144,7 +144,7 @@ test: $(VENV)/.ready-test ## Lint, imports, types, and all tests
 	@echo "$(BIN)/pyright beside the tests; what it says comes after them"
 	@$(BIN)/pyright --pythonpath $(BIN)/python >$(VENV)/pyright.log 2>&1 & \
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest $(THOROUGH) -m "not alone" -n $(WORKERS_OF_TESTS) \
-		--dist loadfile --no-loadscope-reorder; tests=$$?; \
+		--dist loadfile --no-loadscope-reorder --max-worker-restart 0; tests=$$?; \
 	wait $$!; types=$$?; cat $(VENV)/pyright.log; exit $$((tests ? tests : types))
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest $(THOROUGH) -m alone
 

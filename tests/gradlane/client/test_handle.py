@@ -2,6 +2,8 @@
 """Handles of operations: whoever waits for one is told, whenever it asks to be."""
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -61,3 +63,28 @@ def test_a_callback_that_is_added_while_others_run_is_run_too(completions: Compl
     assert heard.wait(10)
     completions.close()
     assert [str(error) for error in told] == ["the end"]
+
+
+_GARBAGE = """
+import gc, os
+from gradlane._core import ffi, lib
+from gradlane.client.handle import Completions
+from gradlane.ipc import memory
+
+gc.disable()
+for _ in range(20):
+    descriptor = memory.create("channel", lib.gl_channel_bytes())
+    kicks, kick = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    opened = Completions(memory.Memory(descriptor, lib.gl_channel_bytes()), kick, RuntimeError, RuntimeError)
+    handle = opened.submit(ffi.new("gl_command *", {"kind": lib.GL_COMMAND_COLLECTIVE}), (), ())
+    opened.circle = handle  # as a traceback's frames make one, of a job that failed
+    del opened, handle
+    os.close(descriptor), os.close(kicks)
+assert gc.collect() > 20
+"""
+
+
+def test_handles_may_be_garbage_together_with_their_connection() -> None:
+    """Python frees the parts of a circle in any order; a crash there would be the training's."""
+    freed = {**os.environ, "MALLOC_PERTURB_": "85"}  # no pointer in freed memory stays good
+    subprocess.run([sys.executable, "-c", _GARBAGE], env=freed, check=True, timeout=60)

@@ -58,8 +58,8 @@ class Completions:
         self.lost = lost
         self.lock = threading.RLock()  # of each handle's state and of the watched
         self._watched: set[Handle] = set()
-        # Of operations that nobody waits for any more: their slots, and the arrays that the agent still works on.
-        self._abandoned: deque[tuple[int, tuple[Any, ...]]] = deque()
+        # Of operations that nobody waits for any more: their slots, and the arrays that the agent may still work on.
+        self.abandoned: deque[tuple[int, tuple[Any, ...]]] = deque()
         self._thread: threading.Thread | None = None
         self._closing = False
 
@@ -67,8 +67,8 @@ class Completions:
         """Puts a gl_command into the ring; `arrays` live until it is done. `ranks`: who takes part. Raises
         AgentError."""
         with contextlib.suppress(IndexError):  # another thread has looked through them
-            for _ in range(len(self._abandoned)):
-                self.abandon(*self._abandoned.popleft())
+            for _ in range(len(self.abandoned)):
+                self._give_back(*self.abandoned.popleft())
         slot = lib.gl_client_submit(self.client, command)
         if slot == -1:
             raise AgentError(f"{lib.GL_SLOTS} operations are in flight: wait for some of them")
@@ -76,10 +76,10 @@ class Completions:
             raise self.why()
         return Handle(self, slot, arrays, ranks)
 
-    def abandon(self, slot: int, arrays: tuple[Any, ...]) -> None:
-        """Nobody waits for that operation any more: gives its slot and its arrays back once it is done."""
+    def _give_back(self, slot: int, arrays: tuple[Any, ...]) -> None:
+        """Gives the slot and the arrays of an abandoned operation back once it is done."""
         if lib.gl_client_state(self.client, slot) < lib.GL_DONE:
-            self._abandoned.append((slot, arrays))
+            self.abandoned.append((slot, arrays))
         else:
             lib.gl_client_release(self.client, slot)
 
@@ -176,5 +176,6 @@ class Handle:
                 lib.gl_client_release(self._completions.client, self._slot)
 
     def __del__(self) -> None:
+        # No call on the client: where both are garbage of one cycle, it may have been freed first.
         if getattr(self, "_state", 1) == 0:
-            self._completions.abandon(self._slot, self._arrays)
+            self._completions.abandoned.append((self._slot, self._arrays))
