@@ -4,7 +4,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.support import effort
 
@@ -42,7 +42,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--thorough"):
         effort.be_thorough()
     # How long an example takes says more about what else the machine does than about the code.
-    settings.register_profile("gradlane", deadline=None, max_examples=effort.tries(100))
+    settings.register_profile(
+        "gradlane", deadline=None, max_examples=effort.tries(100), suppress_health_check=[HealthCheck.too_slow]
+    )
     settings.load_profile("gradlane")
 
 
