@@ -60,6 +60,7 @@ class Flag(IntFlag):
     MULTICAST = 4
     RETURNED = 8  # a TRACE that goes back: it collects nothing more
     CRITICAL = 16  # of a push: the training is in a critical phase, so a server's results may lose less, too
+    SUM = 32  # of a DATA or REPAIR: a switch adds it to others; with PULL: their sum
 
 
 class ElementType(IntEnum):
@@ -73,6 +74,13 @@ class ElementType(IntEnum):
     INT8 = 6
     INT32 = 7
     INT64 = 8
+
+
+class Lanes(IntEnum):
+    """What a SUM has in the place of an ElementType: unsigned integers, biased, big-endian."""
+
+    INT16_LANES = 9
+    INT32_LANES = 10
 
 
 @dataclass(frozen=True)
@@ -139,9 +147,21 @@ HOP_BYTES = sum(bits for _, bits in HOP_FIELDS) // 8
 # A trace with more records is refused. A path in a fabric of three tiers has five switches.
 MAX_HOPS = 8
 
+# In front of the lanes of a SUM (sum_h of p4src/shared/headers.p4). (name, bits), in order, big-endian.
+SUM_FIELDS: tuple[tuple[str, int], ...] = (
+    ("generation", 32),
+    ("members", 32),
+    ("slot", 16),
+    ("exponent", 8),
+    ("reserved", 8),
+)
+SUM_BYTES = sum(bits for _, bits in SUM_FIELDS) // 8
+# Lanes come in words of so many bytes, and a slice has so many of them at most.
+SUM_WORD, MAX_SUM_WORDS = 128, 11
+
 
 def c_definitions() -> str:
-    """C macros: byte offsets GL_AT_<FIELD> and GL_HOP_AT_<FIELD>, sizes, and the numbers of the enums above."""
+    """C macros: byte offsets GL_AT_, GL_HOP_AT_ and GL_SUM_AT_<FIELD>, sizes, and the numbers of the enums above."""
     lines = [
         "/* Generated from gradlane/wire.py. */",
         f"#define GL_VERSION {VERSION}",
@@ -150,13 +170,16 @@ def c_definitions() -> str:
         f"#define GL_HOP {HOP_BYTES}",
         f"#define GL_MAX_HOPS {MAX_HOPS}",
         f"#define GL_REPORT {REPORT.size}",
+        f"#define GL_SUM {SUM_BYTES}",
+        f"#define GL_SUM_WORD {SUM_WORD}",
+        f"#define GL_MAX_SUM_WORDS {MAX_SUM_WORDS}",
     ]
-    for prefix, layout in (("GL_AT", FIELDS), ("GL_HOP_AT", HOP_FIELDS)):
+    for prefix, layout in (("GL_AT", FIELDS), ("GL_HOP_AT", HOP_FIELDS), ("GL_SUM_AT", SUM_FIELDS)):
         position = 0
         for name, bits in layout:
             if bits >= 8:
                 lines.append(f"#define {prefix}_{name.upper()} {position // 8}")
             position += bits
-    for prefix, members in (("KIND", Kind), ("FLAG", Flag), ("TYPE", ElementType)):
+    for prefix, members in (("KIND", Kind), ("FLAG", Flag), ("TYPE", ElementType), ("TYPE", Lanes)):
         lines += [f"#define GL_{prefix}_{member.name} {member.value}" for member in members]
     return "\n".join(lines) + "\n"
