@@ -170,7 +170,7 @@ def c_definitions() -> str:
         f"#define GL_HOP {HOP_BYTES}",
         f"#define GL_MAX_HOPS {MAX_HOPS}",
         f"#define GL_REPORT {REPORT.size}",
-        f"#define GL_SUM {SUM_BYTES}",
+        f"#define GL_SUM_BYTES {SUM_BYTES}",
         f"#define GL_SUM_WORD {SUM_WORD}",
         f"#define GL_MAX_SUM_WORDS {MAX_SUM_WORDS}",
     ]

@@ -34,7 +34,7 @@ class Gradient:
         self._dtype = dtype
         self._op = op
         own = elements.name_of(dtype)
-        wire = connection.job.transport.wire if own == "float32" else own
+        wire = connection.job.transport.floats if own == "float32" else own
         spans = [(0, layers or 0)] if layers is None or isinstance(layers, int) else layers
         self.tensor: Tensor = connection.tensor(name, int(np.prod(shape, dtype=np.int64)), wire, spans, op)
         self.converts = wire != own

@@ -56,6 +56,9 @@ def classes(loss: Loss, engine: Engine) -> list[ClassStatus]:
 def algorithms(job: Job, agreement: Agreement) -> Iterator[str]:
     """Which algorithm all-reduces have, and why."""
     forced = job.transport.collective
+    if forced == "switch":
+        yield "gradients are summed by a switch, as the job file says, and directly by the hosts what it does not sum"
+        return
     if forced != "auto":
         yield f"all-reduces are {forced}, as the job file says"
         return

@@ -113,7 +113,9 @@ class Site:
         name, ownership = self.job.transport.collective, self.job.transport.ownership
         if planned and self.job.changes_algorithm and not tolerance and not late:
             return BY_PLAN
-        if name == "auto" or (name == "stragglar" and self.job.transport.straggler not in hosts):
+        if name == "switch" and planned:
+            name = "direct"  # what the switch does not sum
+        if name in ("auto", "switch") or (name == "stragglar" and self.job.transport.straggler not in hosts):
             name = costs.choose(
                 nbytes,
                 len(hosts),

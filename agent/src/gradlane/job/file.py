@@ -14,28 +14,19 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 from gradlane import toml_file, wire
-from gradlane.job import loss, policy, sync
-from gradlane.job.costs import CONTENTION
+from gradlane.job import loss, policy, sync, transport
 from gradlane.job.loss import Loss
 from gradlane.job.policy import Policy
 from gradlane.job.sync import Sync
+from gradlane.job.transport import LANES, Transport
 from gradlane.toml_file import Address, FileError, Table
-from gradlane.units import parse_rate, parse_size
 
 BUDGET_SLOTS = 65536  # BUDGET_SLOTS of p4src/shared/types.p4
-MAX_PACKET = 9000  # jumbo frames
-_IP_AND_UDP = {4: 20 + 8, 6: 40 + 8}  # bytes of headers, by IP version
-SLICE_UNIT = 8  # the largest element: a slice is a whole number of elements of any type
-DEFAULT_BUFFER = "64kB"
-DEFAULT_TRACE_EVERY, MAX_TRACE_EVERY = 64, 1_000_000
 MAX_PROCESSES = 64  # GL_MAX_PROCESSES of core/exchange/exchange.h
 MAX_RANKS = 256  # GL_MAX_RANKS of core/job/config.h
-MAX_STRAGGLAR = 64  # GL_STRAGGLAR_MOST of core/plan/schedule.h
-MAX_SHARE = 10_000
 DEATHS = ("end", "survive")
 DEFAULT_PATIENCE = 60  # s
 MIN_PATIENCE, MAX_PATIENCE = 10, 86_400
-WIRE_TYPES = ("float32", "float16", "bfloat16")
 
 _KEY = re.compile(r"(?:[0-9A-Fa-f]{2}){16,64}\Z")
 
@@ -55,40 +46,6 @@ class Member:
     host: str
     address: Address
     processes: int = 1
-
-
-@dataclass(frozen=True)
-class Transport:
-    """How gradients travel. `rate` is the rate of each host's link in bit/s.
-
-    `slice_bytes` is the payload of a datagram; None: the most that every path carries, found when the job is joined.
-    `buffer` is what a port of the fabric can hold, in bytes: the rate control lets queues grow to half of it.
-
-    `wire` is the type of elements on the wire. `collective` is the algorithm of all-reduces: "direct", "ring",
-    "stragglar", or "auto", by the cost model. `straggler`: the worker's rank that StragglAR does not wait for; None
-    with any other.
-
-    `multicast` is the address to which aggregator 0 sends its results; aggregator k sends to `multicast` + k.
-    None: aggregators send to each worker.
-
-    `tagging` says who writes DSCP and ECN: "switch", the first one by its tables, or "host", the agent, by `[policy]`,
-    for a fabric of switches without P4. `trace_every`: messages of a path from one trace to the next, 0 for none.
-
-    `ownership` says which shares of a tensor the aggregators reduce: "even", or their weights; "adaptive": what suits
-    late workers and slow links best. `contention`: the part of a port that is lost where many senders meet.
-    """
-
-    rate: int
-    buffer: int
-    slice_bytes: int | None
-    wire: str
-    collective: str
-    straggler: int | None
-    multicast: IPv4Address | None
-    tagging: str
-    trace_every: int
-    ownership: str | tuple[int, ...] = "even"
-    contention: float = CONTENTION
 
 
 @dataclass(frozen=True)
@@ -183,6 +140,16 @@ class Job:
         base = self.transport.multicast
         return None if base is None else base + aggregator
 
+    @property
+    def sum_lanes(self) -> wire.Lanes | None:
+        """What a switch adds up for the job; None: only hosts do."""
+        return LANES.get(self.transport.wire)
+
+    @property
+    def sum_address(self) -> IPv4Address | None:
+        """Where workers send what a switch shall sum, and it sends the sums: behind the aggregators' addresses."""
+        return None if self.sum_lanes is None else self.multicast_address(len(self.aggregators))
+
 
 def load(path: str | Path) -> Job:
     """Reads and validates a job file. Raises JobError."""
@@ -201,7 +168,8 @@ def parse(text: str, file_name: str) -> Job:
         )
     servers = _members(root.tables("server"), "server", len(workers))
     _check_together(root, workers + servers, len(workers))
-    transport = _transport(root.table("transport"), workers, servers)
+    family = workers[0].address.version
+    how = transport.parse(root.table("transport"), family, len(workers), len(servers))
     job = Job(
         file=file_name,
         name=head.name("name"),
@@ -210,8 +178,8 @@ def parse(text: str, file_name: str) -> Job:
         patience=head.integer("patience", MIN_PATIENCE, MAX_PATIENCE, DEFAULT_PATIENCE),
         workers=workers,
         servers=servers,
-        transport=transport,
-        loss=_loss(root, transport, workers),
+        transport=how,
+        loss=_loss(root, how, workers),
         policy=policy.parse(root.table("policy")),
         slots=_slots(root.table("slots")),
         sync=sync.parse(root.table("sync")) if root.has("sync") else None,
@@ -245,16 +213,6 @@ def _values(worker: Sequence[object]) -> str:
     return "".join(
         f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in zip(keys, worker, strict=True)
     )
-
-
-def headers(family: int) -> int:
-    """Bytes of the IP, UDP and Gradlane headers of a datagram. `family`: 4 or 6."""
-    return _IP_AND_UDP[family] + wire.HEADER_BYTES
-
-
-def largest_slice(packet: int, family: int) -> int:
-    """The most payload that an IP packet of that many bytes can carry, in whole elements of any type."""
-    return (min(packet, MAX_PACKET) - headers(family)) // SLICE_UNIT * SLICE_UNIT
 
 
 def _key(table: Table) -> bytes:
@@ -320,73 +278,34 @@ def _check_survival(head: Table, job: Job) -> None:
         (bool(job.servers), "no servers"),
         (job.processes > 1, "one process on each host (worker.processes)"),
         (job.transport.ownership == "adaptive", 'no transport.ownership = "adaptive"'),
+        (job.sum_lanes is not None, "no switch that sums (transport.collective)"),
     )
     if job.survives and (missing := [what for lacks, what in needs if lacks]):
         raise head.error("deaths", f'is "survive", which goes with {missing[0]}')
 
 
-def _transport(table: Table, workers: Sequence[Member], servers: Sequence[Member]) -> Transport:
-    family, aggregators = workers[0].address.version, len(servers or workers)
-    multicast = table.multicast_address("multicast", aggregators) if table.has("multicast") else None
-    if multicast is not None and family == 6:
-        raise table.error("multicast", "goes with IPv4 addresses alone; with IPv6 members leave it out")
-    collective = table.choice("collective", ("auto", "direct", "ring", "stragglar"), "auto")
-    if collective not in ("auto", "direct") and servers:
-        raise table.error("collective", f"is {collective!r}, but the job has servers; it must be 'direct' or 'auto'")
-    straggler = _straggler(table, collective, workers)
-    ownership = table.choice_or_integers("ownership", ("even", "adaptive"), "even", aggregators, MAX_SHARE)
-    if collective not in ("auto", "direct") and ownership != "even":
-        raise table.error("ownership", f"is not 'even', but collective is {collective!r}, which has shares of its own")
-    transport = Transport(
-        rate=table.quantity("rate", parse_rate),
-        buffer=table.quantity("buffer", parse_size, DEFAULT_BUFFER),
-        slice_bytes=_slice_bytes(table, family),
-        wire=table.choice("wire", WIRE_TYPES, "float32"),
-        collective=collective,
-        straggler=straggler,
-        multicast=multicast,
-        tagging=table.choice("tagging", ("switch", "host"), "switch"),
-        trace_every=table.integer("trace_every", 0, MAX_TRACE_EVERY, DEFAULT_TRACE_EVERY),
-        ownership=ownership,
-        contention=table.fraction("contention", CONTENTION),
-    )
-    table.finish()
-    return transport
-
-
-def _straggler(table: Table, collective: str, workers: Sequence[Member]) -> int | None:
-    if collective != "stragglar":
-        if table.has("straggler"):
-            raise table.error("straggler", f"goes with collective = 'stragglar'; it is {collective!r}")
-        return None
-    if len(workers) > MAX_STRAGGLAR:
-        raise table.error("collective", f"is 'stragglar' with {len(workers)} workers; it takes up to {MAX_STRAGGLAR}")
-    return table.integer("straggler", 0, len(workers) - 1)
-
-
-def _loss(root: Table, transport: Transport, workers: Sequence[Member]) -> Loss:
+def _loss(root: Table, how: Transport, workers: Sequence[Member]) -> Loss:
     table = root.table("loss")
     parsed = loss.parse(table)
+    rows = [(f"classes[{n}].", row.push, row.pull) for n, row in enumerate(parsed.classes)]
+    for place, push, pull in (("", parsed.push, parsed.pull), *rows):
+        if how.wire in LANES and (push or pull):
+            key = "push" if push else "pull"
+            raise table.error(
+                place + key,
+                f"is {push or pull}, but transport.collective is 'switch', which loses nothing; it must be 0",
+            )
     if parsed.late is None:
         return parsed
     if len(workers) == 1:
         raise table.error("late", "needs others that go on: the job has one worker")
-    if transport.collective not in ("auto", "direct"):
+    if how.collective not in ("auto", "direct"):
         raise table.error(
-            "late", f"can't be with collective = {transport.collective!r}, whose partial sums need every worker"
+            "late", f"can't be with collective = {how.collective!r}, whose partial sums need every worker"
         )
     if root.has("sync"):
         raise table.error("late", "can't be with [sync], whose schemes have rules of their own for late workers")
     return parsed
-
-
-def _slice_bytes(table: Table, family: int) -> int | None:
-    slice_bytes = table.integer_or("auto", "slice_bytes", 64, largest_slice(MAX_PACKET, family))
-    if slice_bytes is not None and slice_bytes % SLICE_UNIT:
-        raise table.error(
-            "slice_bytes", f"is {slice_bytes}; it must be a multiple of {SLICE_UNIT}, e.g. 1432, or 'auto'"
-        )
-    return slice_bytes
 
 
 def _slots(table: Table) -> Slots:

@@ -14,7 +14,7 @@ from gradlane.torch.staging import Staging, pin
 
 
 def wire_name(dtype: torch.dtype, wire: str) -> str:
-    """The wire's element type for gradients of `dtype`: the job's `wire` narrows float32 alone. Raises AgentError."""
+    """How gradients of `dtype` travel: the job's `wire` narrows float32 alone. Raises AgentError."""
     if dtype == torch.float32:
         return wire
     if dtype not in (torch.float16, torch.bfloat16, torch.float64):
@@ -40,7 +40,7 @@ class Bucket:
         self.device = first.device
         self.ends = list(itertools.accumulate(parameter.numel() for parameter in parameters))
         self._staging = staging
-        wire = wire_name(self.dtype, connection.job.transport.wire)
+        wire = wire_name(self.dtype, connection.job.transport.floats)
         starts = [0, *self.ends[:-1]]
         spans = [
             (start, layer)

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a job file says of gradients that a switch sums."""
+
+from ipaddress import IPv4Address
+
+import pytest
+
+from gradlane import job
+from gradlane.job import JobError
+from gradlane.wire import Lanes
+from tests.gradlane.job.texts import ranks
+
+SWITCH = 'collective = "switch"\nwire = "int16"\nmulticast = "239.1.0.1"\n'
+
+
+def test_a_switch_sums_at_an_address_behind_the_aggregators() -> None:
+    it = job.parse(ranks(8, SWITCH), "j")
+    assert (it.sum_address, it.sum_lanes) == (IPv4Address("239.1.0.9"), Lanes.INT16_LANES)
+    assert it.multicast_address(7) == IPv4Address("239.1.0.8")
+    assert (it.transport.sum_window, it.transport.sum_slots) == (64, 1024)
+    assert (it.transport.floats, it.changes_algorithm) == ("float32", False)
+    wide = job.parse(ranks(2, SWITCH.replace("int16", "int32") + "sum_window = 4\nsum_slots = 8"), "j")
+    assert (wide.sum_address, wide.sum_lanes) == (IPv4Address("239.1.0.3"), Lanes.INT32_LANES)
+    assert (wide.transport.sum_window, wide.transport.sum_slots) == (4, 8)
+    assert job.parse(ranks(32, SWITCH + "sum_window = 2048\nsum_slots = 4096"), "j").transport.sum_window == 2048
+
+
+def test_other_jobs_have_no_sums() -> None:
+    it = job.parse(ranks(2, 'multicast = "239.1.0.1"\nwire = "bfloat16"'), "j")
+    assert (it.sum_address, it.sum_lanes, it.transport.floats) == (None, None, "bfloat16")
+
+
+def test_agents_that_differ_in_sums_notice() -> None:
+    files = [SWITCH, SWITCH.replace("16", "32"), SWITCH + "sum_window = 32", SWITCH + "sum_slots = 512"]
+    assert len({job.parse(ranks(2, lines), "j").digest for lines in files}) == len(files)
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        (ranks(1, SWITCH), "transport.collective: is 'switch' with 1 worker(s); it takes 2 to 32"),
+        (ranks(33, SWITCH), "transport.collective: is 'switch' with 33 worker(s); it takes 2 to 32"),
+        (ranks(2, 'collective = "switch"\nwire = "int16"'), "transport.multicast: is missing"),
+        (
+            ranks(2, SWITCH.replace("239.1.0.1", "239.255.255.254")),
+            "transport.multicast: is '239.255.255.254'; the 3 multicast addresses",
+        ),
+        (
+            ranks(2, SWITCH.replace("int16", "float32")),
+            "transport.wire: is 'float32', but collective is 'switch', which adds integers; it must be 'int16' or",
+        ),
+        (ranks(2, 'wire = "int32"'), "it must be one of 'float32', 'float16', 'bfloat16'"),
+        (ranks(2, 'wire = "int8"'), "it must be one of 'float32', 'float16', 'bfloat16', 'int16', 'int32'"),
+        (
+            ranks(2, SWITCH).replace("10.0.0.", "fd00::"),
+            "transport.collective: is 'switch', which takes IPv4 addresses alone",
+        ),
+        (ranks(2, SWITCH + 'ownership = "adaptive"'), "transport.ownership: is not 'even', but collective is 'switch'"),
+        (ranks(2, SWITCH + 'tagging = "host"'), "transport.tagging: is 'host'"),
+        (ranks(2, SWITCH + "slice_bytes = 136"), "transport.slice_bytes: is 136; collective is 'switch', which takes"),
+        (ranks(2, SWITCH + "sum_window = 48"), "transport.sum_window: is 48; it must be a power of two, e.g. 32"),
+        (ranks(2, SWITCH + "sum_window = 2"), "transport.sum_window: is 2; it must be an integer from 4 to 2048"),
+        (ranks(2, SWITCH + "sum_slots = 8192"), "transport.sum_slots: is 8192; it must be an integer from 8 to 4096"),
+        (ranks(2, SWITCH + "sum_slots = 64"), "transport.sum_slots: is 64; a tensor takes two windows of 64, so it"),
+        (ranks(2, "sum_slots = 64"), "transport.sum_slots: goes with collective = 'switch' alone"),
+        (ranks(2, "sum_window = 64"), "transport.sum_window: goes with collective = 'switch' alone"),
+        (ranks(2, SWITCH) + "[loss]\npush = 0.03", "loss.push: is 0.03, but transport.collective is 'switch'"),
+        (ranks(2, SWITCH) + "[loss]\npull = 0.03", "loss.pull: is 0.03, but transport.collective is 'switch'"),
+        (
+            ranks(2, SWITCH) + "[loss]\nclasses = [{ layers = [0, 3], pull = 0.1 }]",
+            "loss.classes[0].pull: is 0.1, but transport.collective is 'switch'",
+        ),
+        (ranks(2, SWITCH) + "[loss.late]\nafter = 0.1\nsteps = 2", "loss.late: can't be with collective = 'switch'"),
+        (
+            ranks(2, SWITCH).replace("[job]", '[job]\ndeaths = "survive"') + '[sync]\nscheme = "ripples"',
+            'job.deaths: is "survive", which goes with no switch that sums (transport.collective)',
+        ),
+        (
+            ranks(2, SWITCH) + '[[server]]\nrank = 2\nhost = "s"\naddress = "10.9.0.1"',
+            "transport.collective: is 'switch', but the job has servers",
+        ),
+    ],
+)
+def test_what_goes_with_sums_is_named(text: str, wrong: str) -> None:
+    with pytest.raises(JobError) as caught:
+        job.parse(text, "j")
+    assert wrong in str(caught.value)
