@@ -21,7 +21,7 @@ RATE = 1e9
 STEP = 0.1  # s
 AUTO = 'ownership = "adaptive"'
 DIRECT = AUTO + '\ncollective = "direct"'
-EVEN = {"algorithm": "direct", "straggler": 0, "least": 0}
+EVEN = {"algorithm": "direct", "straggler": 0, "least": 0, "generation": 0}
 
 
 class Engine:

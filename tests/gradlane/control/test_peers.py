@@ -68,7 +68,7 @@ class Rank:
             self._adopt(rank)
         if survives:
             self.peers.outlive(self._close_group)
-            self.peers.ownership = self._hear_of_ownership
+            self.peers.listeners["ownership"] = self._hear_of_ownership
 
     def _adopt(self, rank: int) -> None:
         reader, writer = asyncio.StreamReader(MAX_LINE), Writer()
@@ -152,7 +152,8 @@ def test_a_caller_with_another_job_file_keeps_nobody_from_leaving(tmp_path: Path
         {"stage": math.inf},
         {"waiting": {}},
         {"waiting": 3},
-        {"topic": "session", "content": {"token": -1, "message_base": 0}},
+        {"topic": "session", "content": {"token": -1, "message_base": 0, "generation": 1}},
+        {"topic": "session", "content": {"token": 1, "message_base": 0, "generation": 0}},
         {"topic": "session", "content": {"token": 1}},
         {"topic": "paths", "content": {"packet": 1500, "rank": 0, "latency": math.nan, "rate": None}},
         {"topic": "paths", "content": {"packet": 1500, "rank": 0, "latency": 0.0, "rate": 0}},

@@ -137,7 +137,7 @@ def test_only_the_leader_decides_and_what_makes_no_sense_is_refused(tmp_path: Pa
 
 
 def test_where_the_algorithm_is_given_a_plan_of_another_is_refused(tmp_path: Path) -> None:
-    plan = {"weights": [1, 1, 1, 1], "algorithm": "ring", "straggler": 0, "least": 0}
+    plan = {"weights": [1, 1, 1, 1], "algorithm": "ring", "straggler": 0, "least": 0, "generation": 0}
     given, free = Rank(tmp_path, 2), Rank(tmp_path, 2, AUTO)
     for rank in (given, free):
         rank.ownership.hear(0, {"propose": 1, "ahead": 0})

@@ -16,8 +16,9 @@ from gradlane.control.peers import Peers
 from gradlane.control.security import Credentials
 from gradlane.daemon import liveness
 from gradlane.daemon.arbiter import Arbiter
-from gradlane.daemon.local_job import LocalJob, Services
+from gradlane.daemon.local_job import LocalJob
 from gradlane.daemon.meetings import REPORT_SECONDS, Meetings
+from gradlane.daemon.shared import Services
 from gradlane.datapath.exchange import Exchange
 from tests.gradlane.control.test_peers import Writer
 from tests.support.agents import loopback

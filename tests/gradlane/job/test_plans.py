@@ -223,11 +223,12 @@ def test_stragglar_takes_no_more_than_it_can() -> None:
     [
         {"weights": [1, 1]}, {"weights": [0, 0, 0]}, {"weights": [1, 1, -1]}, {"weights": [1, 1, 1 << 32]},
         {"algorithm": "tree"}, {"straggler": 3}, {"straggler": -1}, {"least": -1}, {"least": 1 << 60},
+        {"generation": -1}, {"generation": 1 << 32},
     ],
 )  # fmt: skip
 def test_plans_of_others_are_checked(change: dict[str, Any]) -> None:
-    good = {"weights": [1, 1, 1], "algorithm": "ring", "straggler": 2, "least": 5}
-    assert parse(good, 3, 3) == Plan((1, 1, 1), "ring", 2, 5)
+    good = {"weights": [1, 1, 1], "algorithm": "ring", "straggler": 2, "least": 5, "generation": 7}
+    assert parse(good, 3, 3) == Plan((1, 1, 1), "ring", 2, 5, 7)
     with pytest.raises(ValueError, match="for 3 workers with 3 owners"):
         parse({**good, **change}, 3, 3)
 

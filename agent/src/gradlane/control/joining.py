@@ -17,6 +17,7 @@ from gradlane.job.agreement import Agreement
 from gradlane.job.costs import Conditions
 
 MAX_PATHS = 4
+GENERATIONS_PER_SECOND = 16  # a job has far fewer, and 32 bits of them last for 8 years
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,12 @@ class _Measured:
 async def agree(job: Job, rank: int, peers: Peers, prober: Prober) -> Agreement:
     """Measures the paths and agrees on them, when all are connected. Raises AgentError naming what prevents it."""
     if rank == 0:
-        # Numbers of a job that comes later are higher, so the switches' budget slots are its own.
-        identity = {"token": secrets.randbits(64), "message_base": int(time.time() * 1000) & 0xFFFFFFFF}
+        # Numbers of a job that comes later are higher, so the switches' slots are its own.
+        identity = {
+            "token": secrets.randbits(64),
+            "message_base": int(time.time() * 1000) & 0xFFFFFFFF,
+            "generation": int(time.time() * GENERATIONS_PER_SECOND) & 0xFFFFFFFF or 1,
+        }
         peers.tell("session", identity)
     else:
         [identity] = await peers.told("session", [0], job.patience)
@@ -55,6 +60,7 @@ async def agree(job: Job, rank: int, peers: Peers, prober: Prober) -> Agreement:
         int(identity["message_base"]),
         int(agreed["slice_bytes"]),
         Conditions(float(agreed["rate"]), float(agreed["latency"]), job.transport.contention),
+        int(identity["generation"]),
     )
 
 

@@ -35,8 +35,8 @@ class Peers:
     `service` answers the questions of all ranks, where this one leads. `notice` tells of what may still end well.
     `dropped` is called with each rank that is dead, and why, in a job that outlives deaths. `waiting` goes to the
     others with each heartbeat. TCP holds heartbeats back behind whatever is lost, so datagrams are signs of life too:
-    `beat` sends one to a rank, `silence` gives the seconds since one of the transport came from it. `ownership` takes
-    what is told of that topic, which goes on all the time: (rank, content).
+    `beat` sends one to a rank, `silence` gives the seconds since one of the transport came from it. `listeners` take
+    what is told of topics that go on all the time, by their names: (rank, content).
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Peers:
         self.job = job
         self.rank = rank
         self.waiting: str | None = None
-        self.ownership: Callable[[int, Any], None] | None = None
+        self.listeners: dict[str, Callable[[int, Any], None]] = {}
         self.silence: Callable[[int], float] = _never_heard
         self.beat: Callable[[int], None] | None = None  # until the token is known
         self._caller = Caller(job, rank, credentials)
@@ -172,7 +172,7 @@ class Peers:
             raise AgentError(f"after {timeout:g} s these have not reached the stage {stage.name}: {missing}")
 
     def tell(self, topic: str, content: Any, ranks: list[int] | None = None) -> None:
-        """Sends `content` to those ranks (None: to all others), where `told` returns it, or `ownership` takes it."""
+        """Sends `content` to those ranks (None: to all others), where `told` returns it, or a listener takes it."""
         for rank in self._others if ranks is None else ranks:
             self._send(rank, {"topic": topic, "content": content})
 
@@ -288,8 +288,8 @@ class Peers:
         elif topics.is_one(message.get("topic")):
             topics.check(message["topic"], message["content"])
             self._told.setdefault(message["topic"], {})[peer.rank] = message["content"]
-        elif message.get("topic") == "ownership" and self.ownership is not None:
-            self.ownership(peer.rank, message["content"])
+        elif (take := self.listeners.get(message.get("topic", ""))) is not None:
+            take(peer.rank, message["content"])
         elif message.get("topic") == "closed" and self._closed is not None:
             self._closed(peer.rank, int(message["content"]))
         elif "lost" in message or "dead" in message:

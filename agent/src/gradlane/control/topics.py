@@ -9,7 +9,11 @@ _RATE = (1, 1e15)  # bit/s
 
 # Of each topic: its fields, their types, and from where to where they go.
 _TOPICS: dict[str, dict[str, tuple[json_object.Shape, tuple[float, float]]]] = {
-    "session": {"token": (int, (0, (1 << 64) - 1)), "message_base": (int, (0, (1 << 32) - 1))},
+    "session": {
+        "token": (int, (0, (1 << 64) - 1)),
+        "message_base": (int, (0, (1 << 32) - 1)),
+        "generation": (int, (1, (1 << 32) - 1)),
+    },
     "paths": {
         "packet": (int, (1, MAX_PACKET)),
         "rank": (int, (0, (1 << 16) - 1)),

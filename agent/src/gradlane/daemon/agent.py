@@ -17,7 +17,8 @@ from gradlane.control.security import Credentials
 from gradlane.daemon import clients, logs
 from gradlane.daemon.clients import Client, Clients
 from gradlane.daemon.config import RELOADED, AgentConfig
-from gradlane.daemon.local_job import LocalJob, Services
+from gradlane.daemon.local_job import LocalJob
+from gradlane.daemon.shared import Services
 from gradlane.datapath.transport import Transport
 from gradlane.errors import AgentError
 from gradlane.ipc.messages import Message

@@ -7,22 +7,20 @@ import json
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from dataclasses import asdict, replace
+from typing import Any
 
 from gradlane.control import joining
-from gradlane.control.listener import Listener
 from gradlane.control.peer import Stage
 from gradlane.control.peers import Peers
-from gradlane.control.probing import Prober
 from gradlane.daemon import job_status, liveness
 from gradlane.daemon.arbiter import Arbiter
 from gradlane.daemon.left_out import LeftOut
 from gradlane.daemon.meetings import Meetings
 from gradlane.daemon.ownership import Ownership
+from gradlane.daemon.shared import Client, Services
 from gradlane.datapath.engine import Engine
 from gradlane.datapath.exchange import Exchange
-from gradlane.datapath.transport import Transport
 from gradlane.errors import AgentError, listed
 from gradlane.ipc.messages import Message
 from gradlane.ipc.status import JobStatus
@@ -34,27 +32,6 @@ from gradlane.units import format_rate
 log = logging.getLogger("gradlane")
 
 LEAVE_SECONDS = 5.0
-
-
-class Client(Protocol):
-    """A training process, as its job sees it. `pid` is 0 if it can't be seen from here."""
-
-    pid: int
-
-    def tell(self, message: Message, descriptors: tuple[int, ...] = ()) -> None:
-        """Sends a message."""
-
-
-@dataclass(frozen=True)
-class Services:
-    """What all jobs of one address share. `memory`: bytes that each of them has for contributions that wait; `shared`:
-    that its processes may have in common with the agent."""
-
-    listener: Listener
-    prober: Prober
-    transport: Transport
-    memory: int
-    shared: int
 
 
 class LocalJob:
@@ -149,7 +126,7 @@ class LocalJob:
             self.job, self.rank, self._engine, agreement, self.fail, self.peers.leading.ask, services.shared
         )
         self._ownership = Ownership(self.job, self.rank, self._engine, exchange, self.peers, agreement.conditions)
-        self.peers.ownership = self._ownership.hear
+        self.peers.listeners["ownership"] = self._ownership.hear
         self._left_out = LeftOut(self.job, self.rank, self._engine)
         await self.peers.reach(Stage.READY, patience)
         if self.job.survives:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan of a running job: what its ranks know of late workers and slow links comes together at the one that leads
 (evidence.py), rank 0 or its successor, which tells everybody, and where the job file lets it, proposes the plan that
-suits them (control/plans.py)."""
+suits them (control/plans.py). Others may propose one, too (sums.py)."""
 
 import logging
 import math
@@ -62,8 +62,14 @@ class Ownership:
         self._leader = Leader([member.rank for member in job.members], self._tell, self._most)
         self._proposed = -math.inf
         self._seen: tuple[int, float] | None = None  # a step, and when it was the latest
+        self._pace = 0.0  # steps per second, lately
         self._context = {"job": job.name, "rank": rank}
         self._now = 0.0
+
+    @property
+    def plan(self) -> tuple[int, Plan]:
+        """The latest, and from which step on it holds."""
+        return self._first, self._plan
 
     @property
     def _leader_rank(self) -> int:
@@ -94,8 +100,9 @@ class Ownership:
         if known or self._known or self._peers.dead:  # what a dead leader has told last, not all need have heard
             self._note(known)
             self._peers.tell("ownership", {"known": known.packed()})
+        self._watch(now)
         if self._job.transport.ownership == "adaptive":
-            self._lead(now)
+            self._improve()
 
     def hear(self, rank: int, message: Any) -> None:
         """What another rank says. Raises ValueError, TypeError or KeyError if it makes no sense."""
@@ -133,32 +140,41 @@ class Ownership:
 
     # The plan
 
-    def _lead(self, now: float) -> None:
+    def _watch(self, now: float) -> None:
+        """How fast steps follow one another, and whether all answer a proposal in time."""
         step, seen = self._exchange.step, self._seen
         self._seen = step, now
-        if self._leader.open:
-            if now - self._proposed > PROPOSAL_SECONDS:
-                missing = [self._job.name_of(rank) for rank in self._leader.withdraw()]
-                log.info("job %s: another plan was not agreed on: %s did not answer in %g s",
-                         self._job.name, listed(missing), PROPOSAL_SECONDS, extra=self._context)  # fmt: skip
-            return
-        if now - self._proposed < REST_SECONDS or self._plans == MOST_PLANS:
-            return
-        if step < stragglers.LEAST_STEPS or seen is None or step <= seen[0]:
+        self._pace = 0.0 if seen is None or now <= seen[1] else (step - seen[0]) / (now - seen[1])
+        if self._leader.open and now - self._proposed > PROPOSAL_SECONDS:
+            missing = [self._job.name_of(rank) for rank in self._leader.withdraw()]
+            log.info("job %s: another plan was not agreed on: %s did not answer in %g s",
+                     self._job.name, listed(missing), PROPOSAL_SECONDS, extra=self._context)  # fmt: skip
+
+    @property
+    def may_propose(self) -> bool:
+        """At the leader: whether it is time for another plan. While no steps begin it can't be said how far ahead it
+        has to be."""
+        rested = self._now - self._proposed >= REST_SECONDS
+        return rested and not self._leader.open and self._plans < MOST_PLANS and self._pace > 0
+
+    def propose(self, plan: Plan, reason: str) -> None:
+        """At the leader, where it may: a plan that soon holds, unless somebody does not answer."""
+        self._proposed = self._now
+        self._leader.propose(plan.packed(), max(1, math.ceil(self._pace * AHEAD_SECONDS)), {"reason": reason})
+
+    def _improve(self) -> None:
+        if not self.may_propose or self._exchange.step < stragglers.LEAST_STEPS:
             return
         better = plans.better(self._now_situation(), self._plan)
         if better is None:
             return
-        self._proposed = now
         who = [rank for rank in sorted(self._known.late.keys() | self._known.slow.keys()) if self._counts(rank)]
         said = listed([f"{self._job.name_of(rank)}: {self._known.text(rank)}" for rank in who], "; ")
         reason = (
             f"{said}{'; ' if said else ''}{better.compared}; once the last has come, the all-reduce is expected to be "
             f"{better.times:.2f} times as fast"
         )
-        steps, elapsed = step - seen[0], now - seen[1]
-        ahead = max(1, math.ceil(steps / elapsed * AHEAD_SECONDS))
-        self._leader.propose(better.plan.packed(), ahead, {"reason": reason})
+        self.propose(better.plan, reason)
 
     def _counts(self, rank: int) -> bool:
         return rank in self._known.slow or (rank in self._known.late and self._known.late[rank].counted > 0)
@@ -197,6 +213,8 @@ class Ownership:
         plan = plans.parse(content, len(self._job.aggregators), len(self._job.workers))
         if plan.algorithm != "direct" and not self._job.changes_algorithm:
             return False
+        if plan.generation and self._job.sum_lanes is None:
+            return False
         if not self._exchange.set_plan(first, plan):
             return False
         self._plan, self._first, self._plans = plan, first, self._plans + 1
@@ -209,6 +227,8 @@ class Ownership:
 
     def _text(self) -> str:
         plan, shares = self._plan, f"the shares are {shares_text(self._plan.weights)}"
+        if plan.generation:
+            return "a switch sums"
         if plan.algorithm == "direct":
             return f"all is direct and {shares}" if self._job.changes_algorithm else shares
         without = f" without {self._job.name_of(plan.straggler)}" if plan.algorithm == "stragglar" else ""

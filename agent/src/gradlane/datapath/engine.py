@@ -105,16 +105,17 @@ def _configuration(job: Job, rank: int, agreement: Agreement, memory: int, port:
 
 
 def _peers(job: Job, rank: int) -> Any:
-    """The addresses of a job's ranks, then of the multicast group of this one."""
-    addresses: list[Address] = [member.address for member in job.members]
+    """The addresses of a job's ranks, then of the multicast group of this one, then of a switch's sums."""
     index = next((k for k, member in enumerate(job.aggregators) if member.rank == rank), None)
     group = None if index is None else job.multicast_address(index)
-    if group is not None:
-        addresses.append(group)
+    addresses: list[Address | None] = [*(member.address for member in job.members), group, job.sum_address]
+    while addresses[-1] is None:
+        addresses.pop()
     peers = ffi.new("struct sockaddr_storage[]", len(addresses))
     for k, address in enumerate(addresses):
-        packed = sockets.pack(address, wire.UDP_PORT)
-        ffi.memmove(ffi.addressof(peers, k), packed, len(packed))
+        if address is not None:
+            packed = sockets.pack(address, wire.UDP_PORT)
+            ffi.memmove(ffi.addressof(peers, k), packed, len(packed))
     return peers
 
 
@@ -152,12 +153,13 @@ class Engine:
         if job.transport.multicast is None:
             return
         sockets.send_multicast_from(self._transport.socket_of(own), own)
-        for index, aggregator in enumerate(job.aggregators):
-            group = job.multicast_address(index)
-            if group is None or rank >= len(job.workers) or aggregator.rank == rank:
-                continue
-            self._transport.join(group, own)
-            self._groups.append(group)
+        if rank >= len(job.workers):
+            return
+        groups = [job.multicast_address(k) for k, member in enumerate(job.aggregators) if member.rank != rank]
+        for group in (*groups, job.sum_address):
+            if group is not None:
+                self._transport.join(group, own)
+                self._groups.append(group)
 
     @contextlib.contextmanager
     def locked(self) -> Generator[Any]:

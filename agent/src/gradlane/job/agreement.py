@@ -12,10 +12,11 @@ class Agreement:
 
     `token` is the 64-bit secret in every datagram of this run of the job, `message_base` the number that messages count
     from, `slice_bytes` the payload of a datagram, and `conditions` what was measured between the hosts: the lowest rate
-    and the longest latency.
+    and the longest latency. `generation`: of the sums in switches, never 0; a job that comes later has a higher one.
     """
 
     token: int
     message_base: int
     slice_bytes: int
     conditions: Conditions
+    generation: int = 1

@@ -22,7 +22,7 @@ from gradlane.job.costs import Conditions
 from gradlane.job.ownership import Case, Owner
 
 GAIN = 0.05  # of the time after the last worker has come
-MOST_WEIGHT = (1 << 32) - 1
+MOST_WEIGHT = MOST_GENERATION = (1 << 32) - 1
 MOST_STRAGGLAR = 64  # GL_STRAGGLAR_MOST of core/plan/schedule.h
 _MOST_BYTES = 1 << 40
 ALGORITHMS = ("direct", "ring", "stragglar")
@@ -31,12 +31,14 @@ ALGORITHMS = ("direct", "ring", "stragglar")
 @dataclass(frozen=True)
 class Plan:
     """`weights`: of the owners' shares of what is reduced directly. That is all but exact tensors of at least `least`
-    bytes, for which `algorithm` is; `straggler`: whom StragglAR does not wait for."""
+    bytes, for which `algorithm` is; `straggler`: whom StragglAR does not wait for. `generation`: of a switch's sums of
+    the tensors that it has slots for; 0: hosts reduce these, too."""
 
     weights: tuple[int, ...]
     algorithm: str = "direct"
     straggler: int = 0
     least: int = 0
+    generation: int = 0
 
     def packed(self) -> dict[str, Any]:
         """As JSON takes it."""
@@ -45,13 +47,15 @@ class Plan:
             "algorithm": self.algorithm,
             "straggler": self.straggler,
             "least": self.least,
+            "generation": self.generation,
         }
 
 
 def parse(content: Mapping[str, Any], owners: int, workers: int) -> Plan:
     """What `packed` gave. Raises ValueError, TypeError or KeyError if it makes no sense in a job of so many."""
     weights = tuple(int(weight) for weight in content["weights"])
-    plan = Plan(weights, str(content["algorithm"]), int(content["straggler"]), int(content["least"]))
+    numbers = (int(content[name]) for name in ("straggler", "least", "generation"))
+    plan = Plan(weights, str(content["algorithm"]), *numbers)
     sound = (
         len(weights) == owners
         and min(weights) >= 0
@@ -59,6 +63,7 @@ def parse(content: Mapping[str, Any], owners: int, workers: int) -> Plan:
         and plan.algorithm in ALGORITHMS
         and 0 <= plan.straggler < workers
         and 0 <= plan.least <= _MOST_BYTES
+        and 0 <= plan.generation <= MOST_GENERATION
         and (plan.algorithm != "stragglar" or workers <= MOST_STRAGGLAR)
     )
     if not sound:

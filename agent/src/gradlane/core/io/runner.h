@@ -39,7 +39,7 @@ void gl_runner_unwatch(gl_runner *runner, int fd);
 /* Takes the engine's events: called in the runner's thread with its lock held, when there are some. */
 typedef void gl_drain(void *context, gl_engine *engine, uint64_t now);
 /* The engine gets the datagrams of its job, and sends by `socket`, to `peers`: `count` addresses, by rank, then that of
- * its multicast group if it has one. They are copied. */
+ * its multicast group if it has one (otherwise any), then that of a switch's sums if the job has such. They are copied. */
 int gl_runner_add(gl_runner *runner, gl_engine *engine, int socket, const struct sockaddr_storage *peers, unsigned count,
                   gl_drain *drain, void *context);
 /* From now on `drain` takes the engine's events; NULL: they stay in it. */

@@ -1,0 +1,387 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How workers agree whether a switch sums, on a model with delays: a step that one has is one that all get."""
+
+import json
+from collections import defaultdict, deque
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gradlane.control import plans
+from gradlane.control.handshake import MAX_LINE
+from gradlane.control.sums import (
+    MOST_REASON,
+    MOST_STREAMS,
+    Decision,
+    Leader,
+    Member,
+    Message,
+    Resumed,
+    State,
+    Stream,
+    decide,
+    unpacked,
+)
+from tests.support.effort import tries
+
+LEAST = 0.1  # s
+TENSORS = 2
+
+
+def states(*ranks: Mapping[int, tuple[int, int]], waits: tuple[float, ...] = ()) -> dict[int, State]:
+    """Of each rank, by tensor: (completed, begun). All have waited for long, unless `waits` says otherwise."""
+    return {
+        rank: State(waits[rank] if waits else 9.0, {tensor: Stream(*it) for tensor, it in streams.items()})
+        for rank, streams in enumerate(ranks)
+    }
+
+
+@pytest.mark.parametrize(
+    ("of", "decision"),
+    [
+        # Nothing is missing: nobody has begun the next step, or all is by hosts.
+        (states({0: (3, 3)}, {0: (3, 3)}), Decision()),
+        (states({0: (4, 4)}, {0: (3, 3)}), Decision()),
+        (states({}, {}), Decision()),
+        # A worker has not come to the step yet, nor to the tensor.
+        (states({0: (3, 4)}, {0: (3, 3)}, {0: (3, 4)}), Decision(late=(((0, 4), (1,)),))),
+        (states({7: (0, 1)}, {}, {}), Decision(late=(((7, 1), (1, 2)),))),
+        # A worker by hosts in the step before.
+        (states({0: (1, 2)}, {0: (1, 1)}), Decision(late=(((0, 2), (1,)),))),
+        # The switch gave nobody the sum, or not everybody.
+        (states({0: (3, 4)}, {0: (3, 4)}), Decision(((0, 4),), ((0, 4),))),
+        (states({0: (4, 4)}, {0: (3, 4)}), Decision(((0, 4),), ((0, 4),))),
+        # Who has it has begun the next step already; that is taken back.
+        (states({0: (4, 5)}, {0: (3, 4)}, {0: (4, 5)}), Decision(((0, 4),), ((0, 4),))),
+        # Several tensors: those that all have begun are run again; of the others nobody is.
+        (
+            states({0: (3, 4), 1: (2, 3), 2: (5, 5)}, {0: (3, 4), 1: (2, 2), 2: (5, 5)}),
+            Decision(((0, 4),), ((0, 4),), (((1, 3), (1,)),)),
+        ),
+        # A late worker has only just come: the sum may be on its way.
+        (states({0: (3, 4)}, {0: (3, 4)}, waits=(9.0, 0.05)), Decision()),
+        (states({0: (3, 4)}, {0: (3, 4)}, waits=(9.0, 0.1)), Decision(((0, 4),), ((0, 4),))),
+        # Who has the sum does not wait, and that says nothing.
+        (states({0: (4, 4)}, {0: (3, 4)}, waits=(0.0, 9.0)), Decision(((0, 4),), ((0, 4),))),
+        # One tensor is stuck, of another the sum may be on its way: all go on by hosts, and that is run again, too.
+        (
+            states({0: (3, 4), 1: (3, 4)}, {0: (3, 3), 1: (3, 4)}, {0: (3, 4), 1: (4, 4)}, waits=(9.0, 9.0, 0.0)),
+            Decision(((1, 4),), ((1, 4),), (((0, 4), (1,)),)),
+        ),
+    ],
+)
+def test_what_is_decided(of: dict[int, State], decision: Decision) -> None:
+    assert decide(of, LEAST) == decision
+
+
+def test_ranks_that_contradict_each_other_are_named() -> None:
+    with pytest.raises(ValueError, match="rank 2 has completed step 4 of tensor 3, and rank 1 has not begun it"):
+        decide(states({3: (3, 4)}, {3: (3, 3)}, {3: (4, 4)}), LEAST)
+    with pytest.raises(ValueError, match="rank 2 has completed step 4 of tensor 3, and rank 1 has not begun it"):
+        decide(states({3: (3, 4)}, {}, {3: (4, 4)}), LEAST)
+
+
+class Worker:
+    """One that reduces tensors step by step, each by the switch or by hosts, as plans and halts say."""
+
+    def __init__(self, job: "Job", rank: int) -> None:
+        self.job, self.rank = job, rank
+        self.planner = plans.Member(self.hold, self.apply, self.release)
+        self.halting = Member(self.halt, self.resume)
+        self.limit: int | None = None
+        self.plans = [(2, 1)]  # from which step on which generation is the switch's; step 1 is by hosts
+        self.floor = 0  # generations up to this one are over
+        self.ways: list[list[str]] = [[] for _ in range(TENSORS)]  # of each step that has begun
+        self.done = [0] * TENSORS  # steps whose result is here
+
+    def hold(self, ahead: int) -> int:
+        self.limit = self.begun + ahead
+        return self.limit
+
+    def apply(self, first: int, generation: Any) -> bool:
+        assert first > self.begun
+        self.plans.append((first, generation))
+        return True
+
+    def release(self) -> None:
+        self.limit = None
+
+    @property
+    def begun(self) -> int:
+        return max(map(len, self.ways))
+
+    def generation(self, step: int) -> int:
+        """0: by hosts."""
+        found = next((generation for first, generation in reversed(self.plans) if first <= step), 0)
+        return found if found > self.floor else 0
+
+    def in_flight(self, tensor: int) -> bool:
+        return len(self.ways[tensor]) > self.done[tensor]
+
+    def begin(self, tensor: int) -> None:
+        step = len(self.ways[tensor]) + 1
+        if self.in_flight(tensor) or (self.limit is not None and step > self.limit):
+            return
+        generation = self.generation(step)
+        if generation and self.halting.halted:
+            return
+        self.ways[tensor].append("switch" if generation else "hosts")
+        self.job.contributed[tensor, step, generation].add(self.rank)
+
+    def completed(self, tensor: int) -> int:
+        by_switch = self.in_flight(tensor) and self.ways[tensor][-1] == "switch"
+        return len(self.ways[tensor]) - by_switch
+
+    def halt(self) -> State:
+        some = range(TENSORS) if self.begun else []
+        waits = self.job.waits if any(self.completed(t) < len(self.ways[t]) for t in some) else 0.0
+        return State(waits, {t: Stream(self.completed(t), len(self.ways[t])) for t in some})
+
+    def resume(self, how: Resumed) -> bool:
+        if how.by_switch:
+            assert not how.reruns
+            return True
+        self.floor = how.generation
+        for tensor, step in how.reruns:
+            assert step in (len(self.ways[tensor]), len(self.ways[tensor]) - 1), "its integers are not kept"
+            assert self.ways[tensor][step - 1] == "switch"
+            self.done[tensor] = max(self.done[tensor], step)  # with what the switch summed, or would have
+        for tensor in range(TENSORS):
+            if self.in_flight(tensor) and self.ways[tensor][-1] == "switch":
+                self.ways[tensor][-1] = "hosts"
+                self.job.contributed[tensor, len(self.ways[tensor]), 0].add(self.rank)
+        return True
+
+    def arrives(self, tensor: int) -> None:
+        """The result of the step in flight, if it can have come."""
+        if not self.in_flight(tensor):
+            return
+        step, way = len(self.ways[tensor]), self.ways[tensor][-1]
+        generation = self.generation(step) if way == "switch" else 0
+        everybody = len(self.job.contributed[tensor, step, generation]) == len(self.job.workers)
+        if everybody and not (way == "switch" and self.halting.halted):
+            self.done[tensor] = step
+
+
+class Job:
+    """Workers, and a pair of queues between rank 0 and each: what is sent comes in order, but whenever it likes."""
+
+    def __init__(self, count: int) -> None:
+        self.contributed: dict[tuple[int, int, int], set[int]] = defaultdict(set)  # by tensor, step, generation
+        self.waits = 9.0
+        self.generation = 1
+        self.by_switch = True
+        self.workers = [Worker(self, rank) for rank in range(count)]
+        self.planner = plans.Leader(range(count), self.tell, lambda: max(it.begun for it in self.workers))
+        self.halting = Leader(range(count), self.tell, self.decide)
+        self.down: list[deque[Message]] = [deque() for _ in range(count)]
+        self.up: list[deque[Message]] = [deque() for _ in range(count)]
+
+    def tell(self, message: Message) -> None:
+        text = json.dumps(message)
+        for queue in self.down[1:]:
+            queue.append(json.loads(text))
+        self.take(0, message)
+
+    def take(self, rank: int, message: Message) -> None:
+        worker = self.workers[rank]
+        part = worker.halting if "halt" in message or "resume" in message else worker.planner
+        if (answer := part.hear(message)) is None:
+            return
+        if rank:
+            self.up[rank].append(json.loads(json.dumps(answer)))
+        else:
+            self.hear(0, answer)
+
+    def hear(self, rank: int, message: Message) -> None:
+        (self.halting if "halted" in message else self.planner).hear(rank, message)
+
+    def decide(self, found: Mapping[int, State]) -> Resumed:
+        decision = decide(found, LEAST)
+        if not decision.stuck:
+            return Resumed(self.generation, True, (), "")
+        self.generation += 1
+        self.by_switch = False
+        return Resumed(self.generation, False, decision.reruns, "so")
+
+    def deliver(self, rank: int, upwards: bool) -> None:
+        if upwards and self.up[rank]:
+            self.hear(rank, self.up[rank].popleft())
+        elif not upwards and self.down[rank]:
+            self.take(rank, self.down[rank].popleft())
+
+    def halt(self) -> None:
+        if self.by_switch and not self.workers[0].halting.halted:
+            self.halting.halt()
+
+    def propose(self, ahead: int) -> None:
+        """By the switch again."""
+        if not self.by_switch and not self.planner.open:
+            self.generation += 1
+            self.by_switch = True
+            self.planner.propose(self.generation, ahead, {})
+
+    def check(self) -> None:
+        """A step is the switch's at all ranks where it is done, or at none; and nobody is more than a step ahead."""
+        for tensor in range(TENSORS):
+            for step in range(1, max(len(it.ways[tensor]) for it in self.workers) + 1):
+                assert len({it.ways[tensor][step - 1] for it in self.workers if it.done[tensor] >= step}) <= 1
+            steps = [len(it.ways[tensor]) for it in self.workers]
+            assert max(steps) - min(steps) <= 1
+
+    def settle(self) -> None:
+        while any(self.down) or any(self.up):
+            for rank in range(1, len(self.workers)):
+                self.deliver(rank, False)
+                self.deliver(rank, True)
+
+
+ACTIONS = st.one_of(
+    st.tuples(st.sampled_from(["begin", "arrives"]), st.integers(0, 3), st.integers(0, TENSORS - 1)),
+    st.tuples(st.sampled_from(["down", "up"]), st.integers(0, 3), st.just(0)),
+    st.tuples(st.just("everybody"), st.just(0), st.integers(1, 3)),
+    st.tuples(st.just("halt"), st.just(0), st.integers(0, 3)),
+    st.tuples(st.just("propose"), st.just(0), st.integers(0, 3)),
+)
+
+
+@settings(max_examples=tries(1000), deadline=None)
+@given(count=st.integers(2, 4), actions=st.lists(ACTIONS, max_size=150))
+def test_a_step_that_anybody_has_is_completed_alike_by_all_whatever_comes_when(
+    count: int, actions: list[tuple[str, int, int]]
+) -> None:
+    """The switch gives sums to whom it likes; all may have to halt at any time, and to try the switch again."""
+    job = Job(count)
+    for action, any_rank, number in actions:
+        rank = any_rank % count
+        if action == "begin":
+            job.workers[rank].begin(number)
+        elif action == "arrives":
+            job.workers[rank].arrives(number)
+        elif action == "everybody":
+            for _ in range(number):
+                for worker in job.workers:
+                    for tensor in range(TENSORS):
+                        worker.arrives(tensor)
+                        worker.begin(tensor)
+        elif action == "halt":
+            job.waits = 9.0 if number else 0.0
+            job.halt()
+        elif action == "propose":
+            job.propose(number)
+        else:
+            job.deliver(rank, action == "up")
+        job.check()
+    # The switch is dead from now on. Everybody comes to every step nevertheless.
+    job.settle()
+    job.waits = 9.0
+    far = max(worker.begun for worker in job.workers) + 5
+    for _ in range(4 * far):
+        for worker in job.workers:
+            for tensor in range(TENSORS):
+                worker.begin(tensor)
+        for worker in job.workers:
+            for tensor in range(TENSORS):
+                if worker.in_flight(tensor) and worker.ways[tensor][-1] == "hosts":
+                    worker.arrives(tensor)
+        job.halt()
+        job.settle()
+        job.check()
+    assert all(worker.done[tensor] >= far for worker in job.workers for tensor in range(TENSORS)), "it hangs"
+
+
+GOOD = {"halted": 1, "waits": 0.5, "streams": [[0, 3, 4], [5, 2, 2]]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"waits": -1}, {"waits": float("nan")}, {"waits": float("inf")}, {"waits": "1"}, {"waits": None},
+        {"halted": True}, {"streams": {}}, {"streams": [3]}, {"streams": [[]]}, {"streams": [[1, 2]]},
+        {"streams": [[1, 2, 3, 4]]}, {"streams": [[-1, 3, 3]]}, {"streams": [[MOST_STREAMS, 3, 3]]},
+        {"streams": [[1, 3, 2]]}, {"streams": [[1, 3, 5]]}, {"streams": [[1, -1, 0]]}, {"streams": [[1, 0, -1]]},
+        {"streams": [[1, 1 << 32, 1 << 32]]}, {"streams": [[1, 3, 3], [1, 3, 3]]}, {"streams": [[1, 3.0, 3]]},
+        {"streams": [[number % 512, 1, 1] for number in range(513)]},
+    ],
+)  # fmt: skip
+def test_a_state_that_no_worker_can_be_in_is_refused(change: dict[str, Any]) -> None:
+    assert unpacked(GOOD) == State(0.5, {0: Stream(3, 4), 5: Stream(2, 2)})
+    with pytest.raises(ValueError, match=r"it (waits|says)|has .* as|lacks"):
+        unpacked(GOOD | change)
+
+
+def member(*refuse: bool) -> Member:
+    return Member(lambda: State(0.0, {}), lambda _: not refuse)
+
+
+RESUME = {"resume": 1, "generation": 5, "switch": False, "reruns": [[3, 7]], "reason": "so"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"resume": 0}, {"resume": 2}, {"generation": 0}, {"generation": 1 << 32}, {"generation": -1}, {"switch": 1},
+        {"reruns": [[3]]}, {"reruns": [[3, 0]]}, {"reruns": [[3, 1 << 32]]}, {"reruns": [[MOST_STREAMS, 1]]},
+        {"reruns": [[-1, 1]]}, {"reruns": [[3, 7]] * 513}, {"reruns": 3}, {"reason": 3},
+    ],
+)  # fmt: skip
+def test_what_the_leader_says_is_checked(change: dict[str, Any]) -> None:
+    of = member()
+    for early in (RESUME, {"halt": 0}, {"halt": 2}, {"halt": "1"}, {"go": 1}):
+        with pytest.raises(ValueError, match=r"the leader|has .* as|lacks"):
+            of.hear(early)
+    assert of.hear({"halt": 1}) == {"halted": 1, "waits": 0.0, "streams": []}
+    for again in ({"halt": 1}, {"halt": 2}):
+        with pytest.raises(ValueError, match="the leader asks to halt"):
+            of.hear(again)
+    with pytest.raises(ValueError, match=r"the leader|has .* as|lacks"):
+        of.hear(RESUME | change)
+    assert of.halted
+    assert of.hear(RESUME) is None
+    assert not of.halted
+
+
+def test_steps_that_can_t_be_run_again_are_an_error() -> None:
+    of = member(False)
+    of.hear({"halt": 1})
+    with pytest.raises(ValueError, match=r"has steps run again that can't be here: \[\[3, 7\]\]"):
+        of.hear(RESUME)
+
+
+def test_an_answer_counts_once_and_in_its_halt_alone() -> None:
+    said: list[Message] = []
+    resumed = Resumed(1, True, (), "")
+    leader = Leader([0, 1], said.append, lambda _: resumed)
+    answer = {"halted": 1, "waits": 0, "streams": []}
+    with pytest.raises(ValueError, match="not open"):
+        leader.hear(1, answer)
+    leader.halt()
+    assert leader.missing == [0, 1]
+    leader.hear(1, answer)
+    for wrong in (answer, {**answer, "halted": 2}):
+        with pytest.raises(ValueError, match="not open"):
+            leader.hear(1, wrong)
+    assert leader.missing == [0]
+    leader.hear(0, answer)
+    assert [next(iter(it)) for it in said] == ["halt", "resume"]
+    assert leader.missing == []
+    with pytest.raises(ValueError, match="not open"):
+        leader.hear(0, answer)
+
+
+def test_the_largest_messages_fit_into_a_line() -> None:
+    most = (1 << 32) - 1
+    state = State(999999.999, {tensor: Stream(most, most) for tensor in range(MOST_STREAMS)})
+    answer = {"topic": "sums", "content": {"halted": most, **state.packed()}}
+    assert len(json.dumps(answer, separators=(",", ":"))) < MAX_LINE
+    assert unpacked(answer["content"]) == state
+    said: list[Message] = []
+    reruns = tuple((tensor, most) for tensor in range(MOST_STREAMS))
+    leader = Leader([0], said.append, lambda _: Resumed(most, False, reruns, "\U0001f600" * 1000))
+    leader.halt()
+    leader.hear(0, {"halted": 1, "waits": 0, "streams": []})
+    assert len(said[1]["reason"]) == MOST_REASON
+    assert len(json.dumps({"topic": "sums", "content": said[1]}, separators=(",", ":"))) < MAX_LINE
