@@ -12,6 +12,7 @@ from gradlane_controller.desired import pipeline
 from gradlane_controller.service import Controller
 
 PATIENCE = 60.0
+PROGRAMS = pipeline.Programs(pipeline.DEFAULT_FOLDER)
 PIPELINE = pipeline.load(pipeline.DEFAULT_FOLDER)
 
 
@@ -32,7 +33,7 @@ class ControllerThread:
 
     async def _run(self) -> None:
         self.it = Controller(
-            PIPELINE, self._folder / "fabric.toml", self._files, self._folder / "jobs", check_links=self._check_links
+            PROGRAMS, self._folder / "fabric.toml", self._files, self._folder / "jobs", check_links=self._check_links
         )
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.ensure_future(self.it.run())

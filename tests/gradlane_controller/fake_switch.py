@@ -188,7 +188,9 @@ def _array(entity: p4r.Entity) -> int:
 def _key(entity: p4r.Entity) -> bytes:
     key = p4r.Entity()
     key.CopyFrom(entity)
-    key.table_entry.ClearField("action") if key.HasField("table_entry") else None
+    if key.HasField("table_entry"):
+        key.table_entry.ClearField("action")
+        key.table_entry.ClearField("meter_config")
     key.meter_entry.ClearField("config") if key.HasField("meter_entry") else None
     if key.HasField("packet_replication_engine_entry"):
         key.packet_replication_engine_entry.multicast_group_entry.ClearField("replicas")

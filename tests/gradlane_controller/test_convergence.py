@@ -168,8 +168,8 @@ def test_the_order_of_replicas_means_nothing() -> None:
 def test_a_missing_pipeline_names_the_folder_and_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match=rf"{tmp_path}: no gradlane.p4info.txtpb there; compile p4src"):
         pipeline.load(tmp_path)
-    (tmp_path / pipeline.P4INFO).write_text("tables { what }")
-    (tmp_path / pipeline.PROGRAM).write_text("{}")
+    (tmp_path / "gradlane.p4info.txtpb").write_text("tables { what }")
+    (tmp_path / "gradlane.json").write_text("{}")
     with pytest.raises(PipelineError, match="can't be read"):
         pipeline.load(tmp_path)
     assert pipeline.load(PIPELINE).cookie == pipeline.load(pipeline.DEFAULT_FOLDER).cookie

@@ -45,7 +45,7 @@ class Server:
 
     async def _run(self) -> None:
         self.controller = Controller(
-            pipeline.load(pipeline.DEFAULT_FOLDER), self._folder / "fabric.toml", [], self._folder / "jobs"
+            pipeline.Programs(pipeline.DEFAULT_FOLDER), self._folder / "fabric.toml", [], self._folder / "jobs"
         )
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         async with serving(make_application(self.controller, "127.0.0.1"), "127.0.0.1", self.port):

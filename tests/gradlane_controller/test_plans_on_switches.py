@@ -48,11 +48,13 @@ def test_a_fabric_carries_255_jobs_each_with_its_own_budget_and_counts() -> None
         job.parse(job_text(f"j{n}", 60_000 + n, hosts=(1, 2, 3, 4), base=256 * (n - 1), mask=255), f"j{n}.toml")
         for n in range(1, JOBS + 1)
     ]
-    plan = make_plan(PROGRAM_OF_SWITCHES, fabric_file.parse(fabric_text(), "f.toml"), {it.name: it for it in jobs})
-    assert sorted(plan.indices.values()) == [*range(1, JOBS + 1)]
+    plan = make_plan(
+        pipeline.Programs(PIPELINE), fabric_file.parse(fabric_text(), "f.toml"), {it.name: it for it in jobs}
+    )
+    assert sorted(plan.numbers.indices.values()) == [*range(1, JOBS + 1)]
     switch = switch_with(plan.entities["s1"])
     (decisions,) = (n for n, it in enumerate(switch.pipeline.program.counters) if it.name.endswith("decisions"))
-    names = {plan.indices[it.id]: it.name for it in jobs}
+    names = {plan.numbers.indices[it.id]: it.name for it in jobs}
     budget = 3
     for n in (1, 15, 16, 128, JOBS):
         left = dropped = 0

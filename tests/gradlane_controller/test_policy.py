@@ -10,7 +10,7 @@ from finsy import P4DigestEntry, P4IndirectAction, P4MeterConfig, P4MeterEntry, 
 from gradlane import job
 from gradlane.job import JobError
 from gradlane_controller.network import fabric, fabric_file
-from gradlane_controller.policy import Entity, desired_entities
+from gradlane_controller.policy import Entity, Numbers, desired_entities
 from gradlane_controller.session.bounds import MESSAGES_PER_SECOND
 from tests.gradlane_controller.texts import fabric_text, job_text
 
@@ -252,7 +252,7 @@ def test_a_job_keeps_its_index() -> None:
     def numbers(*jobs: job.Job, known: dict[int, int]) -> dict[object, object]:
         return {
             match["job"]: args["job_index"]
-            for match, _, args in rows(desired_entities(where, jobs, known)["s1"], "jobs")
+            for match, _, args in rows(desired_entities(where, jobs, Numbers(known))["s1"], "jobs")
         }
 
     assert numbers(first, second, known={}) == {1: 1, 2: 2}
@@ -311,7 +311,7 @@ def test_jobs_that_collide_are_both_named(
         ('"10.0.2.2"', '"10.0.2.9"', "rank 1", "10.0.2.9 is not that of 'h2' in f.toml: 10.0.2.2"),
         ('rate = "100mbit"', 'rate = "1gbit"', "transport.rate", "above the 100000000 bit/s of 'h1'"),
         ("[policy]", "slice_bytes = 7928\n[policy]", "transport.slice_bytes", "frames of 8006 bytes"),
-        ("[policy]", 'multicast = "239.1.0.1"\n[policy]', "slots.mask", "2 aggregators"),
+        ("[policy]", 'multicast = "239.1.0.1"\n[policy]', "slots.mask", "2 multicast groups"),
     ],
 )
 def test_a_job_that_does_not_fit_the_fabric_is_refused(

@@ -293,6 +293,14 @@ def test_counters_have_names(fake_switch, run_controller) -> None:
     assert "jobs:" in command("status", "--http", it.http).stdout
 
 
+def test_a_folder_without_the_programs_is_named(tmp_path: Path) -> None:
+    for aggregation, name in ((False, "gradlane"), (True, "gradlane-aggregation")):
+        (tmp_path / "f.toml").write_text(fabric_text(aggregation=aggregation))
+        ended = command("check", "--fabric", str(tmp_path / "f.toml"), "--p4-dir", "/none")
+        assert ended.returncode == 2
+        assert f"/none: no {name}.p4info.txtpb there" in ended.stderr
+
+
 def test_check_shows_what_would_be_installed(tmp_path: Path) -> None:
     (tmp_path / "f.toml").write_text(fabric_text())
     (tmp_path / "j.toml").write_text(job_text())
@@ -341,7 +349,6 @@ def fake_http_server() -> Iterator[str]:
     [
         (("run", "--fabric", "none.toml"), 2, "none.toml: can't be read: No such file or directory"),
         (("run", "--fabric", "none.toml", "--http", "9560"), 2, "--http: '9560' must be HOST:PORT"),
-        (("check", "--fabric", "none.toml", "--p4-dir", "/none"), 2, "/none: no gradlane.p4info.txtpb there"),
         (("counters", "--http", "127.0.0.1:9"), 1, "controller at http://127.0.0.1:9: "),
     ],
 )

@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 
 
-def fabric_text(address: str = "127.0.0.1:9559", target: str = "gradlane-switch") -> str:
+def fabric_text(address: str = "127.0.0.1:9559", target: str = "gradlane-switch", aggregation: bool = False) -> str:
     """The text of a fabric file with four hosts, h1 to h4."""
     ports = "".join(
         f"""
@@ -15,6 +15,7 @@ mac = "02:00:00:00:0{n}:01"
 host_mac = "02:00:00:00:0{n}:02"
 address = "10.0.{n}.2"
 prefix = "10.0.{n}.0/24"
+{f'gateway = "10.0.{n}.1"' if aggregation else ""}
 rate = "100mbit"
 buffer = "64kB"
 """
@@ -26,6 +27,7 @@ name = "s1"
 device_id = 1
 address = "{address}"
 target = "{target}"
+{"aggregation = true" if aggregation else ""}
 [thresholds]
 yellow = 0.25
 red = 0.5
@@ -106,3 +108,9 @@ drop_precedences = [
 base = {base}
 mask = {mask}
 """
+
+
+def summed_text(number: int, lines: str = "", hosts: tuple[int, ...] = (1, 2, 3)) -> str:
+    """The text of a job file, job `jNUMBER`, that a switch sums; `lines`: more of [transport]."""
+    transport = f'collective = "switch"\nwire = "int16"\nmulticast = "239.1.{number}.1"\n{lines}'
+    return job_text(f"j{number}", number, hosts, base=64 * number, mask=63, transport=transport)

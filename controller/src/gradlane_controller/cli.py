@@ -16,8 +16,8 @@ from typing import Any
 
 from gradlane import GradlaneError
 from gradlane.toml_file import FileError
-from gradlane_controller.desired import pipeline as pipeline_files
 from gradlane_controller.desired.describing import describe
+from gradlane_controller.desired.pipeline import DEFAULT_FOLDER, Programs, count_entries
 from gradlane_controller.desired.plan import load_jobs, make_plan
 from gradlane_controller.errors import PipelineError
 from gradlane_controller.http_api import JOB_TYPE, make_application
@@ -117,9 +117,9 @@ def _add_files(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--p4-dir",
         type=Path,
-        default=pipeline_files.DEFAULT_FOLDER,
+        default=DEFAULT_FOLDER,
         metavar="DIR",
-        help=f"where {pipeline_files.P4INFO} and {pipeline_files.PROGRAM} are (default: the packaged ones)",
+        help="where p4c's output is: the .json and .p4info.txtpb of the programs (default: the packaged ones)",
     )
 
 
@@ -134,8 +134,8 @@ async def _serve(options: argparse.Namespace) -> int:
     job_folder = options.job_dir or options.fabric.with_suffix(".jobs")
     if not job_folder.parent.is_dir():
         raise UsageError(f"--job-dir: {job_folder} can't be made, as there is no {job_folder.parent}; make it first")
-    pipeline = pipeline_files.load(options.p4_dir)
-    controller = Controller(pipeline, options.fabric, options.job, job_folder, check_links=not options.no_link_check)
+    programs = Programs(options.p4_dir)
+    controller = Controller(programs, options.fabric, options.job, job_folder, check_links=not options.no_link_check)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     reloads: set[asyncio.Task[None]] = set()
@@ -180,10 +180,9 @@ async def _reload(controller: Controller) -> None:
 
 
 def _check(options: argparse.Namespace) -> int:
-    pipeline = pipeline_files.load(options.p4_dir)
     fabric = fabric_file.load(options.fabric)
     jobs = load_jobs(options.job)
-    plan = make_plan(pipeline, fabric, jobs)
+    plan = make_plan(Programs(options.p4_dir), fabric, jobs)
     rows = {name: [describe(entity) for entity in entities] for name, entities in plan.entities.items()}
     if options.json:
         keys = ("switch", "table", "key", "action")
@@ -193,14 +192,14 @@ def _check(options: argparse.Namespace) -> int:
     for switch in fabric.switches:
         title = f"switch {switch.name} at {switch.address} would hold"
         print(format_table(title, ("table", "key", "action"), sorted(rows[switch.name])), end="\n\n")
-        counts = pipeline_files.count_entries(plan.entities[switch.name])
+        counts = count_entries(plan.entities[switch.name])
         print(f"{switch.name}: {', '.join(f'{count} {name}' for name, count in counts.items())}", end="\n\n")
     print(f"switches: {len(fabric.switches)}; jobs: {len(jobs)}")
     return 0
 
 
 def _counters(options: argparse.Namespace) -> int:
-    answer = _ask(options.http, "/counters", {"decisions", "drop_map", "senders"})
+    answer = _ask(options.http, "/counters", {"decisions", "drop_map", "senders", "sums"})
     print(json.dumps(answer, indent=2) if options.json else format_counters(answer))
     return 0
 
@@ -248,11 +247,26 @@ def _status(options: argparse.Namespace) -> int:
     ]
     print(format_table("switches", ("name", "address", "target", "entries", "state"), switches))
     jobs = [
-        (it["name"], it["id"], it["index"], " ".join(it["workers"]), " ".join(it["servers"]) or "-")
+        (
+            it["name"],
+            it["id"],
+            it["index"],
+            " ".join(it["workers"]),
+            " ".join(it["servers"]) or "-",
+            _describe_sums(it["sums"]),
+        )
         for it in answer["jobs"]
     ]
-    print(format_table("jobs", ("name", "id", "index", "workers", "servers"), jobs))
+    print(format_table("jobs", ("name", "id", "index", "workers", "servers", "summed in"), jobs))
     return 0
+
+
+def _describe_sums(sums: dict[str, Any] | None) -> str:
+    if sums is None:
+        return "-"
+    if sums["switch"] is None:
+        return f"its hosts: {sums['reason']}"
+    return f"{sums['switch']}, slots {sums['slots'][0]} to {sums['slots'][1]}"
 
 
 def _ask(endpoint: str, path: str, expected: set[str]) -> dict[str, Any]:

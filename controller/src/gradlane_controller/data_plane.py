@@ -38,6 +38,18 @@ class Reason(IntEnum):
     DEMOTED = 28
 
 
+class SumEvent(IntEnum):
+    """What became of a gradient that a switch should sum: the lower bits of an index of the counter `sums`."""
+
+    CONTRIBUTIONS = 0  # written to a slot or added
+    RESULTS = 1
+    ANSWERS = 2  # the result again, for one who has missed it
+    DUPLICATES = 3
+    STALE = 4
+    NO_SLOTS = 5
+    REFUSED = 6  # of a wrong form, or from where no member of the job is
+
+
 PUNTS = tuple(reason for reason in Reason if reason.name.startswith("PUNTED"))
 
 

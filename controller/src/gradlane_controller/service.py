@@ -12,15 +12,17 @@ from finsy import Switch
 
 from gradlane import GradlaneError, job
 from gradlane.job import Job
-from gradlane_controller.desired.pipeline import Pipeline, count_entries
-from gradlane_controller.desired.plan import load_jobs, make_plan
+from gradlane_controller.desired.pipeline import Programs, count_entries
+from gradlane_controller.desired.plan import Plan, load_jobs, make_plan
 from gradlane_controller.desired.storage import kept, removed
 from gradlane_controller.errors import SwitchError, SwitchLostError
 from gradlane_controller.network import fabric_file, links
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.links import Links
+from gradlane_controller.policy import Numbers
+from gradlane_controller.policy.sums import Sums
 from gradlane_controller.session.connection import FinsyLog
-from gradlane_controller.session.convergence import Changes, holds_state, read_indices
+from gradlane_controller.session.convergence import Changes, holds_state, read_indices, read_sums
 from gradlane_controller.session.counters import Counters, SwitchCounters, collect, read_counters
 from gradlane_controller.session.managed_switch import ManagedSwitch
 from gradlane_controller.session.violations import Violations
@@ -48,7 +50,7 @@ class Controller:
 
     def __init__(
         self,
-        pipeline: Pipeline,
+        programs: Programs,
         fabric_path: Path,
         job_paths: Iterable[Path],
         job_folder: Path,
@@ -59,12 +61,13 @@ class Controller:
 
         Raises FabricError, JobError or PipelineError.
         """
-        self._pipeline = pipeline
+        self._programs = programs
         self._fabric_path = fabric_path
         self._job_paths = tuple(job_paths)
         self._job_folder = job_folder
         fabric = fabric_file.load(fabric_path)
-        self._plan = make_plan(pipeline, fabric, load_jobs(self._job_paths, job_folder))
+        self._plan = Plan(fabric, {}, Numbers(), {})
+        self._take(make_plan(programs, fabric, load_jobs(self._job_paths, job_folder)))
         self._links = Links(fabric)
         self._links_known = asyncio.Event()
         self._check_links = check_links and bool(fabric.link_ports)
@@ -76,10 +79,13 @@ class Controller:
         self._started = asyncio.Event()
         self._none_reachable = asyncio.Event()
         self._indices_known = False  # the plan has the job indices that the switches use
+        self._sums_known = set[str]()  # the switches whose slots of jobs it has
         self._was_backup = False
         finsy_log = FinsyLog()
         self._managed_switches = {
-            where.name: ManagedSwitch(where, pipeline, self._on_ready, self._on_drift, self._on_late, finsy_log)
+            where.name: ManagedSwitch(
+                where, programs.of(where), self._on_ready, self._on_drift, self._on_late, finsy_log
+            )
             for where in fabric.switches
         }
 
@@ -125,20 +131,16 @@ class Controller:
         return {
             "ready": all(managed.ready for managed in self._managed_switches.values()),
             "switches": [self._status_of(managed) for managed in self._managed_switches.values()],
-            "pipeline": {
-                "name": self._pipeline.schema.name,
-                "version": self._pipeline.schema.version,
-                "cookie": f"{self._pipeline.cookie:016x}",
-            },
             "jobs": [
                 {
                     "name": it.name,
                     "id": it.id,
-                    "index": self._plan.indices[it.id],
+                    "index": self._plan.numbers.indices[it.id],
                     "file": it.file,
                     "workers": [member.host for member in it.workers],
                     "servers": [member.host for member in it.servers],
                     "slots": [it.slots.base, it.slots.last],
+                    "sums": self._plan.sums_of(it),
                 }
                 for it in self._plan.jobs.values()
             ],
@@ -196,6 +198,7 @@ class Controller:
         _LOG.info("files read again: %s", self.summary)
 
     def _status_of(self, managed: ManagedSwitch) -> dict[str, Any]:
+        program = self._programs.of(managed.where).schema
         return {
             "name": managed.where.name,
             "address": managed.where.address,
@@ -207,7 +210,15 @@ class Controller:
             "problem": managed.problem,
             "mended": {"times": managed.mended.times, "entities": managed.mended.entities},
             "entries": count_entries(self._plan.entities[managed.where.name]),
+            "pipeline": {"name": program.name, "version": program.version, "cookie": f"{program.p4cookie:016x}"},
         }
+
+    def _take(self, plan: Plan) -> None:
+        """Makes it the desired state, and says which jobs are not summed in a switch, although they ask for it."""
+        before, self._plan = self._plan.not_summed(), plan
+        for name, reason in plan.not_summed().items():
+            if before.get(name) != reason:
+                _LOG.warning("job %r is reduced by its hosts, not by a switch: %s", name, reason)
 
     def _read_files(self) -> tuple[Fabric, dict[str, Job]]:
         fabric = fabric_file.load(self._fabric_path)
@@ -220,7 +231,7 @@ class Controller:
     async def _apply(self, fabric: Fabric, jobs: Mapping[str, Job]) -> None:
         """Converges the switches to a new desired state and takes it over, or goes back to the old one and raises."""
         down = self._links.down
-        plan = make_plan(self._pipeline, fabric, jobs, self._plan.indices, down)
+        plan = make_plan(self._programs, fabric, jobs, self._plan.numbers, down)
         changed = [it for name, it in jobs.items() if it != self._plan.jobs.get(name)]
         needed = set[str]().union(*(plan.switches_of(it) for it in changed))
         for managed in self._managed_switches.values():
@@ -241,8 +252,8 @@ class Controller:
                 raise result
             _LOG.info("converged %s: %s", managed.where.name, result)
         if self._links.down != down:  # meanwhile
-            plan = make_plan(self._pipeline, fabric, jobs, plan.indices, self._links.down)
-        self._plan = plan
+            plan = make_plan(self._programs, fabric, jobs, plan.numbers, self._links.down)
+        self._take(plan)
         self._links.follow(fabric)
         self._catch_up()
 
@@ -269,17 +280,23 @@ class Controller:
     async def _on_ready(self, managed: ManagedSwitch, switch: Switch) -> None:
         if not switch.is_primary:
             self._was_backup = True
+            self._sums_known.clear()
             managed.stand_by()
             return
         # Another controller may have numbered the jobs, or this one before a restart.
-        known = await read_indices(switch) if self._was_backup or not self._indices_known else {}
+        name = managed.where.name
+        indices = await read_indices(switch) if self._was_backup or not self._indices_known else {}
+        sums = await read_sums(switch) if name not in self._sums_known else {}
         async with self._lock:
             if self._was_backup:
                 self._refresh()
-            if known and (self._was_backup or not self._indices_known):
-                self._indices_known = True
-                self._plan = make_plan(self._pipeline, self._plan.fabric, self._plan.jobs, known, self._links.down)
+            if not self._was_backup and self._indices_known:
+                indices = {}  # another switch has told meanwhile
+            self._indices_known |= bool(indices)
+            self._sums_known.add(name)
             self._was_backup = False
+            if indices or sums:
+                self._renumber(name, indices, sums)
         self._catch_up()
         managed.serve(switch, lambda: self._plan.fabric, self._links, self._violations)
         if not self._links_known.is_set() and await holds_state(switch):
@@ -299,11 +316,22 @@ class Controller:
             self._indices_known = True
         return changes
 
+    def _renumber(self, name: str, indices: Mapping[int, int], sums: Mapping[int, Sums]) -> None:
+        """Takes over numbers of jobs that a switch has, which nobody may change under running jobs."""
+        own = self._plan.numbers
+        if sums:
+            sums = {**{number: it for number, it in own.sums.items() if it.switch != name}, **sums}
+        known = Numbers(indices or own.indices, sums or own.sums)
+        try:
+            self._take(make_plan(self._programs, self._plan.fabric, self._plan.jobs, known, self._links.down))
+        except GradlaneError as problem:
+            _LOG.error("jobs can't keep the numbers that %s has: %s", name, problem)
+
     def _refresh(self) -> None:
         """Reads the files again: they may be others since another controller was primary. Bad ones change nothing."""
         try:
             fabric, jobs = self._read_files()
-            self._plan = make_plan(self._pipeline, fabric, jobs, self._plan.indices, self._links.down)
+            self._take(make_plan(self._programs, fabric, jobs, self._plan.numbers, self._links.down))
             self._links.follow(fabric)
         except GradlaneError as problem:
             _LOG.error("reload failed, nothing has changed: %s", problem)
@@ -331,7 +359,7 @@ class Controller:
     def _reroute(self) -> None:
         plan = self._plan
         try:
-            self._plan = make_plan(self._pipeline, plan.fabric, plan.jobs, plan.indices, self._links.down)
+            self._take(make_plan(self._programs, plan.fabric, plan.jobs, plan.numbers, self._links.down))
         except GradlaneError as problem:
             _LOG.error("can't route around links that are down: %s", problem)
         self._catch_up()

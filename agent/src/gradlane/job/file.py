@@ -141,6 +141,11 @@ class Job:
         return None if base is None else base + aggregator
 
     @property
+    def multicast_addresses(self) -> int:
+        """How many the job has, one after the other: of each aggregator's results, and of a switch's."""
+        return 0 if self.transport.multicast is None else len(self.aggregators) + (self.sum_lanes is not None)
+
+    @property
     def sum_lanes(self) -> wire.Lanes | None:
         """What a switch adds up for the job; None: only hosts do."""
         return LANES.get(self.transport.wire)

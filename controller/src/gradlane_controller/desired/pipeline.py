@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""p4c's output: where it is, and what it offers."""
+"""p4c's output: where it is, and what it offers. There are two programs: one sums gradients, too."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,11 +10,11 @@ from finsy import P4DigestEntry, P4IndirectAction, P4MeterEntry, P4MulticastGrou
 from google.protobuf.text_format import ParseError
 
 from gradlane_controller.errors import PipelineError
+from gradlane_controller.network.fabric import SwitchAddress
 from gradlane_controller.policy import Entity
 
 DEFAULT_FOLDER = Path(__file__).parents[1] / "p4"
-P4INFO = "gradlane.p4info.txtpb"
-PROGRAM = "gradlane.json"
+PLAIN, AGGREGATION = "gradlane", "gradlane-aggregation"
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,24 @@ class Pipeline:
         return self.schema.p4cookie
 
 
-def load(folder: Path) -> Pipeline:
-    """Reads the P4Info and the program from a folder. Raises PipelineError."""
-    p4info, program = folder / P4INFO, folder / PROGRAM
+class Programs:
+    """The programs of a folder. Each is read when a switch first needs it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read: dict[str, Pipeline] = {}
+
+    def of(self, where: SwitchAddress) -> Pipeline:
+        """The one of that switch. Raises PipelineError."""
+        name = AGGREGATION if where.aggregation else PLAIN
+        if name not in self._read:
+            self._read[name] = load(self._folder, name)
+        return self._read[name]
+
+
+def load(folder: Path, name: str = PLAIN) -> Pipeline:
+    """Reads the P4Info and the program of that name from a folder. Raises PipelineError."""
+    p4info, program = folder / f"{name}.p4info.txtpb", folder / f"{name}.json"
     for path in (p4info, program):
         if not path.is_file():
             raise PipelineError(

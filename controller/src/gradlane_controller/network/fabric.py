@@ -21,6 +21,7 @@ class SwitchAddress:
 
     `tls` None: in clear.
     `pipes`: how many times it has each register and meter, one of them for the packets that enter by some of its ports.
+    `aggregation`: whether it has the program that sums gradients, too.
     """
 
     name: str
@@ -30,6 +31,7 @@ class SwitchAddress:
     index: int
     tls: Tls | None
     pipes: int = 1
+    aggregation: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,11 +128,15 @@ class Fabric:
 
     def pipes_of(self, switch: str) -> int:
         """The pipes of that switch."""
-        return self._pipes[switch]
+        return self._by_name[switch].pipes
+
+    def aggregates(self, switch: str) -> bool:
+        """Whether that switch can sum gradients."""
+        return self._by_name[switch].aggregation
 
     @cached_property
-    def _pipes(self) -> dict[str, int]:
-        return {switch.name: switch.pipes for switch in self.switches}
+    def _by_name(self) -> dict[str, SwitchAddress]:
+        return {switch.name: switch for switch in self.switches}
 
     @cached_property
     def _by_host(self) -> dict[str, Port]:

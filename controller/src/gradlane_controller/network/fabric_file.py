@@ -83,7 +83,14 @@ def _switches(tables: Sequence[Table], tls: Tls | None) -> tuple[SwitchAddress, 
             index=index,
             tls=take_tls(table, tls),
             pipes=table.integer("pipes", 1, MAX_PIPES, 1),
+            aggregation=table.boolean("aggregation", False),
         )
+        if switch.aggregation and switch.pipes > 1:
+            raise table.error(
+                "aggregation",
+                f"is true, but the switch has {switch.pipes} pipes, and a sum is in the registers of one; it must be "
+                "false",
+            )
         endpoint = _ENDPOINT.match(switch.address)
         if endpoint is None or not 0 < int(endpoint[2]) < 65536:
             raise table.error("address", f"is {switch.address!r}; it must be host:port, e.g. '127.0.0.1:9559'")

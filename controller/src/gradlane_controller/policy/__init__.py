@@ -1,30 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """The entries that the switches need: a pure function of the fabric and the jobs."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 
 from gradlane.job import Job
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.topology import Topology
-from gradlane_controller.policy import budget, gradients, multicast, ports, queues, routes, spreading
+from gradlane_controller.policy import budget, gradients, multicast, ports, queues, routes, spreading, sums
 from gradlane_controller.policy.checks import check_jobs, check_shared_ports
 from gradlane_controller.policy.entities import Entity
-from gradlane_controller.policy.gradients import assign_indices
+from gradlane_controller.policy.numbers import Numbers, assign
 from gradlane_controller.policy.usage import Usage
 
-__all__ = ["Entity", "assign_indices", "desired_entities"]
+__all__ = ["Entity", "Numbers", "assign", "desired_entities"]
 
 
 def desired_entities(
     fabric: Fabric,
     jobs: Iterable[Job],
-    indices: Mapping[int, int] | None = None,
+    known: Numbers | None = None,
     down: Collection[tuple[str, int]] = (),
 ) -> dict[str, list[Entity]]:
     """Every entity that each switch has to hold, by the switch's name; no more and no less.
 
-    `indices` are job indices by job id, those that switches already use. `down` are the ends of links, as
-    switch and port, that do not work now. Raises JobError for a job that does not fit the fabric or another job.
+    `known` are numbers of jobs that switches already use. `down` are the ends of links, as switch and port, that do
+    not work now. Raises JobError for a job that does not fit the fabric or another job.
     """
     jobs = tuple(jobs)
     check_jobs(fabric, jobs)
@@ -32,7 +32,7 @@ def desired_entities(
     check_shared_ports(fabric, Usage(fabric, whole, jobs))
     topology = Topology(fabric, down) if down else whole
     usage = Usage(fabric, topology, jobs)
-    numbers = assign_indices(jobs, indices or {})
+    numbers = assign(fabric, jobs, known)
     # Of the links as they are in the file: flows keep their ways when another link goes down.
     chosen_bits = spreading.chosen_bits(whole)
     return {
@@ -46,11 +46,12 @@ def desired_entities(
             *queues.virtual_queues(fabric, switch.name),
             *queues.control_rates(fabric, switch.name),
             *queues.port_policies(fabric, switch.name, usage),
-            *queues.job_shares(fabric, switch.name, usage, numbers),
+            *queues.job_shares(fabric, switch.name, usage, numbers.indices),
             *budget.budget_shares({whole, topology}, switch),
-            *gradients.known_jobs(jobs, numbers),
+            *gradients.known_jobs(jobs, numbers.indices),
             *gradients.senders_and_tags(fabric, switch.name, jobs),
-            *multicast.replication(fabric, topology, switch.name, jobs),
+            *multicast.replication(fabric, topology, switch.name, jobs, numbers.sums),
+            *sums.contributors(fabric, switch.name, jobs, numbers.sums),
         ]
         for switch in fabric.switches
     }

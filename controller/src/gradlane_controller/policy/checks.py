@@ -20,12 +20,12 @@ def check_jobs(fabric: Fabric, jobs: Iterable[Job]) -> None:
     for job in jobs:
         for member in job.members:
             _check_member(fabric, job, member)
-        if job.transport.multicast is not None and 2 * len(job.aggregators) > job.slots.mask:
+        if 2 * job.multicast_addresses > job.slots.mask:
             raise JobError(
                 job.file,
                 "slots.mask",
-                f"is {job.slots.mask}, but the job has {len(job.aggregators)} aggregators with multicast, whose groups "
-                "are numbered by half of the slot range; mask must be at least twice that number",
+                f"is {job.slots.mask}, but the job has {job.multicast_addresses} multicast groups, which are numbered "
+                "by half of the slot range; mask must be at least twice that number",
             )
     for a, b in combinations(jobs, 2):
         _check_pair(a, b)
@@ -93,7 +93,7 @@ def _check_pair(a: Job, b: Job) -> None:
         )
     if a.transport.multicast is not None and b.transport.multicast is not None:
         a_base, b_base = int(a.transport.multicast), int(b.transport.multicast)
-        if a_base < b_base + len(b.aggregators) and b_base < a_base + len(a.aggregators):
+        if a_base < b_base + b.multicast_addresses and b_base < a_base + a.multicast_addresses:
             raise _contradiction(
                 a,
                 b,

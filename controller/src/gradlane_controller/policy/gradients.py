@@ -8,23 +8,10 @@ from finsy import Action, Match, P4TableEntry
 from gradlane.job import Job
 from gradlane.job.policy import MAX_LAYER, MAX_MAGNITUDE
 from gradlane_controller.network.fabric import Fabric
-from gradlane_controller.policy.checks import MAX_JOBS
 from gradlane_controller.policy.entities import Entity, mapped
 
 MAX_SHARE = 65535  # what a switch may take of a message is by its place on the path, not by the job
 RANGE_PRIORITY = 1  # P4Runtime wants one above zero for range keys; the ranges are disjoint, so one is enough
-
-
-def assign_indices(jobs: Iterable[Job], known: Mapping[int, int]) -> dict[int, int]:
-    """The small number by which the data plane knows a job, by job id: the known one, else the lowest free one."""
-    jobs = tuple(jobs)
-    kept: dict[int, int] = {}
-    for job in jobs:
-        number = known.get(job.id, 0)
-        if 0 < number <= MAX_JOBS and number not in kept.values():
-            kept[job.id] = number
-    free = iter(sorted(set(range(1, MAX_JOBS + 1)) - set(kept.values())))
-    return {job.id: kept[job.id] if job.id in kept else next(free) for job in jobs}
 
 
 def known_jobs(jobs: Iterable[Job], indices: Mapping[int, int]) -> list[Entity]:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters from an aggregator to all workers: a multicast group along a tree of shortest paths."""
+"""What goes to all workers: of an aggregator along a tree of shortest paths, and the sums of the workers' switch."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address
 
 from finsy import Action, Match, P4MulticastGroupEntry, P4TableEntry
@@ -11,10 +11,16 @@ from gradlane.job import Job
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.topology import Topology
 from gradlane_controller.policy.entities import Entity
+from gradlane_controller.policy.sums import Sums
 
 
-def replication(fabric: Fabric, topology: Topology, switch: str, jobs: Iterable[Job]) -> list[Entity]:
-    """The groups of the trees that this switch is in, what leads to them, and who may send to them."""
+def replication(
+    fabric: Fabric, topology: Topology, switch: str, jobs: Iterable[Job], sums: Mapping[int, Sums]
+) -> list[Entity]:
+    """The groups of the trees that this switch is in, what leads to them, and who may send to them.
+
+    `sums`: where jobs are summed, by their ids.
+    """
     entities: list[Entity] = []
     addresses: list[IPv4Address] = []
     for job in jobs:
@@ -35,6 +41,10 @@ def replication(fabric: Fabric, topology: Topology, switch: str, jobs: Iterable[
                 if aggregator.switch == switch:
                     match = Match(ingress_port=aggregator.number, group=group_number(job, index), job=job.id)
                     entities.append(P4TableEntry("aggregators", match=match, action=Action("admit")))
+        if job.sum_address is not None and job.id in sums and sums[job.id].switch == switch:
+            number = group_number(job, len(aggregators))
+            entities += _group(number, job.sum_address, {port.number for port in workers})
+            addresses.append(job.sum_address)
     # Several addresses may have the same.
     for mac in sorted({_mac(address) for address in addresses}):
         entities.append(P4TableEntry("stations", match=Match(destination=mac), action=Action("route")))

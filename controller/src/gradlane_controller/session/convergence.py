@@ -19,8 +19,9 @@ from finsy import (
 from finsy.proto import p4r
 
 from gradlane_controller.policy import Entity
+from gradlane_controller.policy.sums import Sums
 from gradlane_controller.session.connection import read_all
-from gradlane_controller.session.counters import reset_decisions
+from gradlane_controller.session.counters import reset_counts
 
 _INSERT, _MODIFY, _DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
 
@@ -112,7 +113,7 @@ async def converge(switch: Switch, desired: Iterable[Entity]) -> Changes:
     updates = difference(switch.p4info, held, desired)
     known = job_indices(held)
     # An index that another job had before counts from zero again.
-    await reset_decisions(switch, [number for job, number in job_indices(desired).items() if known.get(job) != number])
+    await reset_counts(switch, [number for job, number in job_indices(desired).items() if known.get(job) != number])
     await switch.write(updates)
     kinds = [update.type for update in updates]
     return Changes(kinds.count(_INSERT), kinds.count(_MODIFY), kinds.count(_DELETE))
@@ -121,6 +122,17 @@ async def converge(switch: Switch, desired: Iterable[Entity]) -> Changes:
 async def read_indices(switch: Switch) -> dict[int, int]:
     """The index by which the switch knows each job, by job id. Raises finsy.P4ClientError."""
     return job_indices(await read_all(switch, P4TableEntry("jobs")))
+
+
+async def read_sums(switch: Switch) -> dict[int, Sums]:
+    """The slots in which the switch sums each job, by job id. Raises finsy.P4ClientError."""
+    if switch.p4info.tables.get("contributors") is None:
+        return {}
+    return {
+        entry.match["job"]: Sums(switch.name, entry.action.args["slot_base"])
+        for entry in await read_all(switch, P4TableEntry("contributors"))
+        if entry.match and isinstance(entry.action, P4TableAction)
+    }
 
 
 async def holds_state(switch: Switch) -> bool:

@@ -9,12 +9,13 @@ from typing import Any
 from finsy import P4CounterData, P4CounterEntry, P4DirectCounterEntry, Switch
 from finsy.proto import p4r
 
-from gradlane_controller.data_plane import Reason
+from gradlane_controller.data_plane import Reason, SumEvent
 from gradlane_controller.desired.plan import Plan
 from gradlane_controller.session.connection import read_all
 
 _CELLS_OF_JOB = len(Reason) << 6  # of 2 ** JOB_SHIFT, as the other reasons do not exist
 JOB_SHIFT = 11  # bits of an index of `decisions` behind the job's
+SUM_SHIFT = 3  # ... of `sums`
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,15 @@ class Drops:
 
 
 @dataclass(frozen=True)
+class Summed:
+    """Packets of a job, None: of none, that a switch should sum, by what became of them (SumEvent, in lower case)."""
+
+    switch: str
+    job: str | None
+    events: dict[str, int]
+
+
+@dataclass(frozen=True)
 class Sender:
     """What one rank sent into the network; `host` and `job` are None for entries of another controller."""
 
@@ -64,6 +74,7 @@ class SwitchCounters:
     decisions: list[Decision]
     drop_map: list[Drops]
     senders: list[Sender]
+    sums: list[Summed]
 
 
 @dataclass(frozen=True)
@@ -74,6 +85,7 @@ class Counters:
     decisions: list[Decision]
     drop_map: list[Drops]
     senders: list[Sender]
+    sums: list[Summed]
     away: list[str]
 
     def to_json(self) -> dict[str, Any]:
@@ -89,13 +101,17 @@ def collect(counters: Sequence[SwitchCounters], away: list[str]) -> Counters:
         decisions=decisions,
         drop_map=[row for it in counters for row in it.drop_map],
         senders=[row for it in counters for row in it.senders],
+        sums=[row for it in counters for row in it.sums],
         away=away,
     )
 
 
 async def read_counters(switch: Switch, plan: Plan) -> SwitchCounters:
-    """Reads the counters of a switch; of `decisions` the cells of the plan's jobs only. Raises finsy.P4ClientError."""
-    jobs = {plan.indices[it.id]: name for name, it in plan.jobs.items()}
+    """Reads the counters of a switch; of `decisions` and `sums` the cells of the plan's jobs only.
+
+    Raises finsy.P4ClientError.
+    """
+    jobs = {plan.numbers.indices[it.id]: name for name, it in plan.jobs.items()}
     decisions = [
         decode_decision(switch.name, jobs, *cell) for cell in await _decision_cells(switch, sorted({0, *jobs}))
     ]
@@ -124,15 +140,25 @@ async def read_counters(switch: Switch, plan: Plan) -> SwitchCounters:
             )
         )
     senders.sort(key=lambda sender: (sender.job_id, sender.port))
-    return SwitchCounters(switch.name, decisions, drop_map, senders)
+    return SwitchCounters(switch.name, decisions, drop_map, senders, await _read_sums(switch, jobs))
 
 
-async def reset_decisions(switch: Switch, indices: Sequence[int]) -> None:
-    """Sets the cells of these job indices to zero, where they are not. Raises finsy.P4ClientError."""
-    cells = await _decision_cells(switch, indices) if indices else []
+async def reset_counts(switch: Switch, indices: Sequence[int]) -> None:
+    """Sets what was counted of these job indices to zero, where it is not. Raises finsy.P4ClientError."""
     zero = P4CounterData(byte_count=0, packet_count=0)
-    entities = [P4CounterEntry("decisions", index=index, data=zero).encode(switch.p4info) for index, *_ in cells]
+    cells = [("decisions", index) for index, *_ in await _decision_cells(switch, indices)]
+    cells += [("sums", index) for index, *_ in await _sum_cells(switch, indices)]
+    entities = [P4CounterEntry(name, index=index, data=zero).encode(switch.p4info) for name, index in cells]
     await switch.write([p4r.Update(type=p4r.Update.MODIFY, entity=entity) for entity in entities])
+
+
+async def _read_sums(switch: Switch, jobs: Mapping[int, str]) -> list[Summed]:
+    """Of the jobs, by index, and of packets of none, where there are any."""
+    found: dict[int, dict[str, int]] = {}
+    for index, packets, _ in await _sum_cells(switch, sorted({0, *jobs})):
+        events = found.setdefault(index >> SUM_SHIFT, {event.name.lower(): 0 for event in SumEvent})
+        events[SumEvent(index & (1 << SUM_SHIFT) - 1).name.lower()] = packets
+    return [Summed(switch.name, jobs.get(job), events) for job, events in found.items()]
 
 
 def decode_decision(switch: str, jobs: Mapping[int, str], index: int, packets: int, octets: int) -> Decision:
@@ -157,12 +183,19 @@ def format_counters(counters: Mapping[str, Any]) -> str:
          row["bytes"])
         for row in counters["senders"]
     ]  # fmt: skip
+    sums = [
+        (row["switch"], row["job"] or "-", *(row["events"][event.name.lower()] for event in SumEvent))
+        for row in counters["sums"]
+    ]
     decided = ("switch", "job", "reason", "queue class", "drop precedence", "packets", "bytes")
     parts = [
         format_table("decisions", decided, decisions),
         format_table("taken by the gradient policy", ("switch", "layer", "magnitude", "packets", "bytes"), drops),
         format_table("senders", ("switch", "job", "host", "port", "source", "packets", "bytes"), senders),
     ]
+    if sums:
+        events = (event.name.lower().replace("_", " ") for event in SumEvent)
+        parts.append(format_table("summed, in packets", ("switch", "job", *events), sums))
     if counters["away"]:
         parts.append(f"without those of {', '.join(counters['away'])}, which can't be reached")
     return "\n\n".join(parts)
@@ -194,6 +227,14 @@ async def _decision_cells(switch: Switch, indices: Iterable[int]) -> list[tuple[
         wanted = [P4CounterEntry("decisions", index=(job << JOB_SHIFT) + cell) for cell in range(_CELLS_OF_JOB)]
         found += _above_zero(await read_all(switch, wanted))
     return found
+
+
+async def _sum_cells(switch: Switch, indices: Iterable[int]) -> list[tuple[int, int, int]]:
+    """(index, packets, bytes) of the cells of these jobs above zero; none where the program sums nothing."""
+    if switch.p4info.counters.get("sums") is None:
+        return []
+    wanted = [P4CounterEntry("sums", index=(job << SUM_SHIFT) + event) for job in indices for event in SumEvent]
+    return _above_zero(await read_all(switch, wanted)) if wanted else []
 
 
 def _above_zero(entries: Iterable[P4CounterEntry]) -> list[tuple[int, int, int]]:
