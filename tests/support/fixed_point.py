@@ -15,6 +15,9 @@ from gradlane import wire
 # Exponents of slices, and that of a slice of which nothing is known; what a slice that summed to zero lowers it by.
 LEAST_EXPONENT, GREATEST_EXPONENT, FIRST_EXPONENT, ZERO_STEP = -126, 126, -24, 6
 
+# A number whose exact value counts.
+Real = float | Fraction
+
 
 @dataclass(frozen=True)
 class FixedPoint:
@@ -43,7 +46,7 @@ class FixedPoint:
         """Lanes in SUM_WORD bytes."""
         return wire.SUM_WORD * 8 // self.bits
 
-    def quantised(self, x: float, exponent: int) -> int:
+    def quantised(self, x: Real, exponent: int) -> int:
         """The integer nearest to x / 2^exponent, of two equally near the even one, within the limit. NaN is 0."""
         if math.isnan(x):
             return 0
@@ -67,17 +70,17 @@ class FixedPoint:
 
     def packed(self, integers: Sequence[int]) -> bytes:
         """A worker's lanes: biased, big-endian, padded with zeros' lanes to whole words."""
-        rest = -len(integers) % self.lanes_of_word
-        lanes = [integer + self.limit for integer in integers] + [self.limit] * rest
-        return b"".join(lane.to_bytes(self.bits // 8, "big") for lane in lanes)
+        limit, size = self.limit, self.bits // 8
+        lanes = [integer + limit for integer in integers] + [limit] * (-len(integers) % self.lanes_of_word)
+        return b"".join(lane.to_bytes(size, "big") for lane in lanes)
 
     def summed(self, payload: bytes) -> list[int]:
         """The integers in a result's lanes. Raises ValueError if one can't be a sum."""
-        size = self.bits // 8
+        size, most = self.bits // 8, self.greatest_sum
         lanes = [int.from_bytes(payload[n : n + size], "big") for n in range(0, len(payload), size)]
-        if any(lane > 2 * self.greatest_sum for lane in lanes):
-            raise ValueError(f"a lane of {max(lanes)} is no sum: at most {2 * self.greatest_sum}")
-        return [lane - self.greatest_sum for lane in lanes]
+        if max(lanes, default=0) > 2 * most:
+            raise ValueError(f"a lane of {max(lanes)} is no sum: at most {2 * most}")
+        return [lane - most for lane in lanes]
 
     def next_exponent(self, exponent: int, sums: Iterable[int]) -> int:
         """A slice's exponent after a step by the switch, from the sums that came: they should use F / 8.
@@ -92,7 +95,7 @@ class FixedPoint:
             return exponent
         return _bounded(exponent + least_power(Fraction(8 * most, self.greatest_sum)))
 
-    def exponent_of(self, means: Iterable[float], exponent: int = FIRST_EXPONENT) -> int:
+    def exponent_of(self, means: Iterable[Real], exponent: int = FIRST_EXPONENT) -> int:
         """A slice's exponent after a step by hosts, from the means: they should use F / 8. It stays if all are zero.
 
         What is not finite says nothing.

@@ -121,7 +121,7 @@ class SumSwitch:
         index = row.slot_base + (summed.slot & row.slot_mask)
         old = self.slots.get(index)
         new = Slot(header.job, summed.generation, header.message, row.member, words_of(datagram), defect)
-        age = 1 if old is None or old.job != new.job else self.age(new, old)
+        age = 1 if old is None else self.age(new, old)
         if age > 0:
             return self._contributed(index, new, row, datagram)
         if old is None or age < 0 or len(new.words) != len(old.words):
@@ -141,13 +141,20 @@ class SumSwitch:
         return (
             header.kind in (wire.Kind.DATA, wire.Kind.REPAIR)
             and header.flags & (wire.Flag.SUM | wire.Flag.PULL) == wire.Flag.SUM
+            and header.budget == 0
             and header.length == len(datagram) - wire.HEADER_BYTES
             and rest == 0
             and 1 <= words <= wire.MAX_SUM_WORDS
         )
 
     def age(self, new: Slot, old: Slot) -> int:
-        """Above 0: newer than what the slot holds; 0: the same slice; below: older. Generations count first."""
+        """Above 0: newer than what the slot holds; 0: the same slice; below: older.
+
+        What another job left counts as nothing: slots are given to other jobs, whose clocks differ. Then generations
+        count, then numbers.
+        """
+        if new.job != old.job:
+            return 1
         return serial_difference(new.generation, old.generation) or serial_difference(new.number, old.number)
 
     def is_in(self, member: int, slot: Slot) -> bool:

@@ -99,6 +99,7 @@ def test_a_slot_lies_within_the_jobs_own():
         {"kind": wire.Kind.TRIMMED},
         {"flags": wire.Flag.SUM | wire.Flag.PULL},
         {"flags": 0},
+        {"budget": 1},
         {"length": 12},
         {"length": 12 + 256},
         {"words": ()},
