@@ -18,7 +18,7 @@ class Arm:
     """One arm.
 
     kind: `gloo` (ring all-reduce of torch.distributed), `ps` (parameter server over TCP), `gradlane`.
-    wire: the type of a gradient element on the wire. For `gradlane` the runner writes it into the job file.
+    wire: the type of a gradient element from host to host. For `gradlane` the runner writes it into the job file.
     servers: whether the arm needs parameter-server hosts.
     dscp: DSCP of the workers' TCP sockets, 0-63.
     overlap: training without the barrier at the end of the backward pass; only for `gradlane`.
@@ -46,10 +46,22 @@ class Arm:
         """Whether it averages parameters by a scheme, not gradients."""
         return "sync" in self.job
 
+    @property
+    def by_switch(self) -> bool:
+        """Whether a switch sums the gradients."""
+        return self.job.get("transport", {}).get("collective") == "switch"
+
 
 # The tolerance of DLCP's own evaluation (arXiv 2008.08445). What is lost is made up for in the next step.
 _EVALUATION_LOSS = {"loss": {"push": 0.1, "pull": 0.0}}
 _HOST_TAGGING = {"transport": {"tagging": "host"}}
+
+
+def _by_switch(wire: str) -> Mapping[str, Mapping[str, Any]]:
+    """No other job is there, so it has all slots. What a switch sums is never lost."""
+    transport = {"collective": "switch", "wire": wire, "sum_slots": 4096}
+    return {"transport": transport, "loss": {"push": 0.0, "pull": 0.0}}
+
 
 ARMS: Mapping[str, Arm] = {
     arm.name: arm
@@ -141,6 +153,18 @@ ARMS: Mapping[str, Arm] = {
             wire="float16",
             servers=True,
             job=_EVALUATION_LOSS,
+        ),
+        Arm(
+            "gradlane-switch-sum",
+            "gradlane",
+            "summed by the switch in 16-bit fixed point, nothing is lost: a port carries one gradient, not one of each",
+            job=_by_switch("int16"),
+        ),
+        Arm(
+            "gradlane-switch-sum-int32",
+            "gradlane",
+            "the same in 32-bit fixed point",
+            job=_by_switch("int32"),
         ),
         Arm(
             "gradlane-ecmp",

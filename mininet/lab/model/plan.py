@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from gradlane.units import format_rate
 from gradlane.wire import CONTROL_CLASS, CONTROL_DSCP
-from lab.model.arms import EXPEDITED_FORWARDING
+from lab.model.arms import ARMS, EXPEDITED_FORWARDING
 from lab.model.scenarios import Scenario
 from lab.model.topology import Target, Topology
 
@@ -138,6 +138,7 @@ class FabricPlan:
     targets: Mapping[str, Target]
     impairments: Mapping[str, Impairment] = field(default_factory=dict[str, Impairment])
     thresholds: tuple[float, float] | None = None
+    aggregation: bool = False  # whether the switches have the program that sums gradients, too
 
     @staticmethod
     def of(scenario: Scenario, switch: str = "gradlane") -> "FabricPlan":
@@ -158,6 +159,7 @@ class FabricPlan:
             targets=scenario.topology.targets(switch),
             impairments={"h1": Impairment(scenario.loss)} if scenario.loss else {},
             thresholds=scenario.thresholds,
+            aggregation=any(ARMS[arm].by_switch for arm in scenario.arms),
         )
 
     @staticmethod
@@ -232,7 +234,13 @@ class FabricPlan:
         return {
             **({"thresholds": stated} if stated else {}),
             "switch": [
-                {"name": it.name, "device_id": it.index, "address": it.address, "target": targets[it.target]}
+                {
+                    "name": it.name,
+                    "device_id": it.index,
+                    "address": it.address,
+                    "target": targets[it.target],
+                    "aggregation": self.aggregation,
+                }
                 for it in self.switches
             ],
             "port": [

@@ -6,6 +6,7 @@ import tomli_w
 
 import gradlane.job
 import gradlane_controller.network.fabric_file
+from gradlane_controller.policy.sums import place
 from lab.experiment.arm_run import TASKS
 from lab.model import jobs
 from lab.model.arms import ARMS
@@ -54,6 +55,22 @@ def test_every_arm_has_a_valid_job(arm: str) -> None:
     assert [member.host for member in job.workers] == [host.name for host in plan.of_role("worker")]
     assert bool(job.servers) == ARMS[arm].servers
     assert job.transport.rate == plan.rate
+
+
+def test_switches_sum_where_an_arm_needs_it() -> None:
+    for arms, expected in ((("gradlane-switch-sum", "ps-tcp"), True), (("gradlane", "ps-tcp"), False)):
+        plan = FabricPlan.of(SCENARIOS["incast"].with_settings(arms=arms))
+        fabric = gradlane_controller.network.fabric_file.parse(tomli_w.dumps(plan.document()), "fabric.toml")
+        assert [switch.aggregation for switch in fabric.switches] == [expected]
+    job = gradlane.job.parse(tomli_w.dumps(jobs.document("gradlane-switch-sum", plan, 1)), "job.toml")
+    assert place(fabric, job) == (None, "switch 's1' has no `aggregation = true` in fabric.toml")
+    plan = FabricPlan.of(SCENARIOS["incast"].with_settings(arms=("gradlane-switch-sum",)))
+    fabric = gradlane_controller.network.fabric_file.parse(tomli_w.dumps(plan.document()), "fabric.toml")
+    assert place(fabric, job) == ("s1", "")
+    with pytest.raises(
+        ScenarioError, match="arm 'gradlane-switch-sum' needs all workers at one switch; the leafspine of"
+    ):
+        SCENARIOS["asymmetric"].with_settings(arms=("gradlane-switch-sum",))
 
 
 def test_the_last_worker_is_the_slow_one() -> None:

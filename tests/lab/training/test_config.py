@@ -96,7 +96,7 @@ def test_what_an_arm_changes_in_the_job_file_is_valid_there(name: str) -> None:
     document: dict[str, Any] = {
         "job": {"name": name, "id": 1, "key": "0123456789abcdef" * 2},
         "worker": [{"rank": n.rank, "host": n.host, "address": n.address} for n in NODES[:2]],
-        "transport": {"rate": "100mbit", "wire": ARMS[name].wire},
+        "transport": {"rate": "100mbit", "wire": ARMS[name].wire, "multicast": "239.1.0.1"},
         "loss": {"push": 0.03},
         "policy": {"drop_precedences": [{"magnitudes": [0, 63], "drop_precedence": 1}]},
     }
