@@ -20,13 +20,15 @@ HERE = Path(__file__).resolve().parent
 class Tree:
     """Programs that are compiled together. `sources` and `programs` are relative to `root`, as p4c sees them.
 
-    A change of a source that is no program counts for every program: it may be included.
+    A change of a source that is no program counts for every program: it may be included. `profiles` are macros: each
+    program is compiled once more with each of them defined.
     """
 
     root: Path
     output: Path
     sources: tuple[str, ...]
     programs: tuple[str, ...]
+    profiles: tuple[str, ...] = ()
 
     @property
     def digest_file(self) -> Path:
@@ -48,9 +50,12 @@ class Tree:
             return list(self.programs)
         return [name for name in self.programs if name in changed or not all(p.exists() for p in self.outputs(name))]
 
-    def outputs(self, program: str) -> tuple[Path, Path]:
-        """The BMv2 JSON and the P4Info (text format) of a program."""
-        stem = Path(program).stem
+    def outputs(self, program: str) -> list[Path]:
+        """The BMv2 JSON and the P4Info (text format) of a program, and those of each of its profiles."""
+        return [path for profile in (None, *self.profiles) for path in self._pair(program, profile)]
+
+    def _pair(self, program: str, profile: str | None) -> tuple[Path, Path]:
+        stem = Path(program).stem + (f"-{profile.lower()}" if profile else "")
         return self.output / f"{stem}.json", self.output / f"{stem}.p4info.txtpb"
 
     def build(self, compiler: str) -> int:
@@ -59,11 +64,13 @@ class Tree:
         stale = self.stale()
         for number, program in enumerate(stale, 1):
             print(f"[{number}/{len(stale)}] {program}")
-            document, info = (path.relative_to(self.root).as_posix() for path in self.outputs(program))
-            command = [compiler, "--arch", "v1model", "--p4runtime-files", info, "-o", document, program]
-            # Run inside the tree, so that the paths in the output do not depend on the machine.
-            if code := subprocess.run(command, cwd=self.root, check=False).returncode:
-                return code
+            for profile in (None, *self.profiles):
+                document, info = (path.relative_to(self.root).as_posix() for path in self._pair(program, profile))
+                command = [compiler, "--arch", "v1model", "--p4runtime-files", info, "-o", document, program]
+                command += [f"-D{profile}"] if profile else []
+                # Run inside the tree, so that the paths in the output do not depend on the machine.
+                if code := subprocess.run(command, cwd=self.root, check=False).returncode:
+                    return code
         wanted = {path for program in self.programs for path in self.outputs(program)}
         for path in set(self.output.iterdir()) - wanted - {self.digest_file}:
             path.unlink()
@@ -77,7 +84,13 @@ def _files(root: Path, *patterns: str) -> tuple[str, ...]:
 
 
 CORPUS_ROOT = HERE.parent / "tests" / "differential"
-GRADLANE = Tree(HERE, HERE / "build" / "v1model", _files(HERE, "shared/*.p4", "v1model/*.p4"), ("v1model/gradlane.p4",))
+GRADLANE = Tree(
+    HERE,
+    HERE / "build" / "v1model",
+    _files(HERE, "shared/*.p4", "v1model/*.p4"),
+    ("v1model/gradlane.p4",),
+    profiles=("AGGREGATION",),
+)
 CORPUS = Tree(
     CORPUS_ROOT, CORPUS_ROOT / "build", _files(CORPUS_ROOT, "programs/**/*.p4"), _files(CORPUS_ROOT, "programs/*.p4")
 )

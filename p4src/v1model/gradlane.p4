@@ -6,7 +6,7 @@
 
 #include "../shared/types.p4"
 #include "arch.p4"
-#include "../shared/headers.p4"
+#include "headers.p4"
 #include "../shared/metadata.p4"
 #include "../shared/validation.p4"
 #include "../shared/admission.p4"
@@ -23,6 +23,9 @@
 #include "routing.p4"
 #include "congestion.p4"
 #include "telemetry.p4"
+#ifdef AGGREGATION
+#include "aggregation.p4"
+#endif
 
 control GradlaneIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     Admission() admission;
@@ -34,6 +37,9 @@ control GradlaneIngress(inout headers_t hdr, inout metadata_t meta, inout standa
     Marking() marking;
     Punting() punting;
     Telemetry() telemetry;
+#ifdef AGGREGATION
+    Aggregation() aggregation;
+#endif
 
     apply {
         if (hdr.packet_out.isValid()) {
@@ -52,6 +58,11 @@ control GradlaneIngress(inout headers_t hdr, inout metadata_t meta, inout standa
             if (!meta.drop) {
                 tagging.apply(hdr, meta, standard_metadata.ingress_port);
                 routing.apply(hdr, meta, standard_metadata);
+#ifdef AGGREGATION
+                if (meta.gradient && meta.from_fabric == 0 && IS_SUM(hdr.gradlane)) {
+                    aggregation.apply(hdr, meta, standard_metadata.ingress_port);
+                } else
+#endif
                 replication.apply(hdr, meta, standard_metadata.ingress_port);
             }
             if (!meta.drop && meta.punt) {
@@ -87,7 +98,7 @@ control GradlaneEgress(inout headers_t hdr, inout metadata_t meta, inout standar
     UdpSum() udp_sum;
 
     apply {
-        if (meta.multicast && standard_metadata.egress_port == standard_metadata.ingress_port) {
+        if (meta.multicast && standard_metadata.egress_port == standard_metadata.ingress_port && !SUMMED_HERE(hdr)) {
             // An aggregator does not hear its own multicast.
             mark_to_drop(standard_metadata);
         } else if (!meta.punt) {
@@ -114,6 +125,10 @@ control GradlaneDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.udp);
         packet.emit(hdr.gradlane);
         packet.emit(hdr.hop);
+#ifdef AGGREGATION
+        packet.emit(hdr.sum);
+        packet.emit(hdr.words);
+#endif
     }
 }
 

@@ -106,6 +106,89 @@ parser GradlaneParser(packet_in packet, out headers_t hdr, inout metadata_t meta
 
     state parse_gradlane {
         packet.extract(hdr.gradlane);
+#ifdef AGGREGATION
+        // Contributions; a result that other switches have made goes by as it is. The kinds are DATA and REPAIR.
+        transition select(hdr.gradlane.kind, hdr.gradlane.flags, hdr.udp.length) {
+            (KIND_DATA &&& ~KIND_REPAIR, FLAG_SUM &&& (FLAG_SUM | FLAG_PULL), SUM_UDP_LENGTH &&& SUM_WORD - 1): parse_sum;
+            default: accept;
+        }
+    }
+
+    // So many words: a contribution has the last ones, so that there is one way through them.
+    state parse_sum {
+        packet.extract(hdr.sum);
+        transition select(hdr.udp.length) {
+            SUM_UDP_LENGTH + 11 * SUM_WORD: parse_word_0;
+            SUM_UDP_LENGTH + 10 * SUM_WORD: parse_word_1;
+            SUM_UDP_LENGTH + 9 * SUM_WORD: parse_word_2;
+            SUM_UDP_LENGTH + 8 * SUM_WORD: parse_word_3;
+            SUM_UDP_LENGTH + 7 * SUM_WORD: parse_word_4;
+            SUM_UDP_LENGTH + 6 * SUM_WORD: parse_word_5;
+            SUM_UDP_LENGTH + 5 * SUM_WORD: parse_word_6;
+            SUM_UDP_LENGTH + 4 * SUM_WORD: parse_word_7;
+            SUM_UDP_LENGTH + 3 * SUM_WORD: parse_word_8;
+            SUM_UDP_LENGTH + 2 * SUM_WORD: parse_word_9;
+            SUM_UDP_LENGTH + 1 * SUM_WORD: parse_word_10;
+            default: accept;
+        }
+    }
+
+    state parse_word_0 {
+        packet.extract(hdr.words[0]);
+        transition parse_word_1;
+    }
+
+    state parse_word_1 {
+        packet.extract(hdr.words[1]);
+        transition parse_word_2;
+    }
+
+    state parse_word_2 {
+        packet.extract(hdr.words[2]);
+        transition parse_word_3;
+    }
+
+    state parse_word_3 {
+        packet.extract(hdr.words[3]);
+        transition parse_word_4;
+    }
+
+    state parse_word_4 {
+        packet.extract(hdr.words[4]);
+        transition parse_word_5;
+    }
+
+    state parse_word_5 {
+        packet.extract(hdr.words[5]);
+        transition parse_word_6;
+    }
+
+    state parse_word_6 {
+        packet.extract(hdr.words[6]);
+        transition parse_word_7;
+    }
+
+    state parse_word_7 {
+        packet.extract(hdr.words[7]);
+        transition parse_word_8;
+    }
+
+    state parse_word_8 {
+        packet.extract(hdr.words[8]);
+        transition parse_word_9;
+    }
+
+    state parse_word_9 {
+        packet.extract(hdr.words[9]);
+        transition parse_word_10;
+    }
+
+    state parse_word_10 {
+        packet.extract(hdr.words[10]);
         transition accept;
     }
+#else
+        transition accept;
+    }
+#endif
 }

@@ -13,6 +13,7 @@ from gradlane.wire import Header
 from tests.support.paths import P4_SOURCE
 
 P4_SHARED = P4_SOURCE / "shared"
+HEADERS = (P4_SHARED / "headers.p4", P4_SOURCE / "v1model" / "headers.p4")
 TYPES = (P4_SHARED / "types.p4").read_text()
 
 headers = st.builds(Header, **{name: st.integers(0, 2**bits - 1) for name, bits in wire.FIELDS})
@@ -64,13 +65,15 @@ def test_every_kind_flag_and_element_type_fits_its_field() -> None:
     assert 2 ** bits["slices"] > wire.MAX_SLICES
 
 
-@pytest.mark.parametrize(("header", "fields"), [("gradlane_h", wire.FIELDS), ("hop_h", wire.HOP_FIELDS)])
+@pytest.mark.parametrize(
+    ("header", "fields"), [("gradlane_h", wire.FIELDS), ("hop_h", wire.HOP_FIELDS), ("sum_h", wire.SUM_FIELDS)]
+)
 def test_p4_has_the_same_fields_in_the_same_order_and_width(header: str, fields: tuple[tuple[str, int], ...]) -> None:
     assert p4_fields(header) == fields
 
 
 def p4_fields(header: str) -> tuple[tuple[str, int], ...]:
-    text = re.sub(r"//.*", "", (P4_SHARED / "headers.p4").read_text())
+    text = re.sub(r"//.*", "", "".join(path.read_text() for path in HEADERS))
     body = re.search(rf"header {header} \{{(.*?)\}}", text, re.DOTALL)
     assert body
     widths = {"mac_t": 48, "ipv4_t": 32, "ipv6_t": 128}
@@ -85,10 +88,20 @@ def test_p4_names_the_lengths_of_its_headers(header: str) -> None:
     assert constant(f"{header.upper()}_BYTES") * 8 == bits
 
 
-def constant(name: str) -> int:
-    found = re.search(rf"^const bit<\d+> {name} = (\w+);", TYPES, re.MULTILINE)
-    assert found, f"no constant {name} in types.p4"
+def constant(name: str, text: str = TYPES) -> int:
+    found = re.search(rf"^const bit<\d+> {name} = (\w+);", text, re.MULTILINE)
+    assert found, f"no such constant: {name}"
     return int(found[1], 0)
+
+
+def test_p4_has_the_same_numbers_of_sums() -> None:
+    text = (P4_SOURCE / "v1model" / "headers.p4").read_text()
+    assert constant("SUM_BYTES", text) == wire.SUM_BYTES
+    assert constant("SUM_WORD", text) == wire.SUM_WORD
+    assert f"typedef bit<{8 * wire.SUM_WORD}> lanes_t;" in text
+    assert constant("MAX_SUM_WORDS", text) == wire.MAX_SUM_WORDS
+    assert constant("FLAG_PULL", text) == wire.Flag.PULL
+    assert constant("FLAG_SUM", text) == wire.Flag.SUM
 
 
 def test_p4_has_the_same_port_version_kinds_and_flag() -> None:

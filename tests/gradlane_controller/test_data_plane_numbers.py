@@ -26,6 +26,9 @@ def test_reasons() -> None:
     body = re.search(r"enum bit<5> Reason \{(.*?)\}", TYPES, re.DOTALL)
     assert body
     in_p4 = {name: int(value) for name, value in re.findall(r"^\s*(\w+)\s*=\s*(\d+)", body[1], re.MULTILINE)}
+    sums = (P4_SOURCE / "v1model" / "aggregation.p4").read_text()
+    of_sums = re.findall(r"^const Reason (\w+) = \(Reason\)5w(\d+);", sums, re.MULTILINE)
+    in_p4 |= {name: int(value) for name, value in of_sums}
     assert in_p4 == {reason.name: reason.value for reason in Reason}
 
 

@@ -12,14 +12,25 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 _DECLARATIONS = ("types.p4", "arch.p4", "headers.p4", "metadata.p4")
 _Line = tuple[str, int]
+# By program, where the coverage is asked for.
+COVERAGE = pytest.StashKey[dict[Path, "Coverage"]]()
+
+
+def coverage_of(config: pytest.Config, program: Path) -> "Coverage | None":
+    """What collects the coverage of one of the programs."""
+    return config.stash.get(COVERAGE, {}).get(program)
 
 
 class Coverage:
-    """Collects what was reached; `sources` is the folder that the file names in the JSON are relative to."""
+    """Collects what was reached of a program; `sources` is the folder that file names in the JSON are relative to."""
 
-    def __init__(self, document: Mapping[str, Any], sources: Path) -> None:
+    def __init__(self, program: str, document: Mapping[str, Any], sources: Path, reasons: Iterable[Any]) -> None:
+        self._program = program
+        self._all_reasons = [reason.name for reason in reasons]
         (parser,) = document["parsers"]
         self._start = parser["init_state"]
         self._states = {state["name"]: state for state in parser["parse_states"]}
@@ -54,7 +65,6 @@ class Coverage:
         self._seen_tables: set[tuple[str, bool]] = set()
         self._seen_conditions: set[tuple[str, bool]] = set()
         self._reasons: dict[str, set[str]] = {}
-        self._all_reasons: list[str] = []
 
     def observe(self, events: Iterable[Mapping[str, Any]]) -> None:
         """Takes the events of a packet, as gradlane-switch traces them."""
@@ -83,7 +93,6 @@ class Coverage:
     def decided(self, target: str, reasons: Iterable[Any]) -> None:
         """Takes the reasons that a target's counters have told."""
         for reason in reasons:
-            self._all_reasons = [each.name for each in type(reason)]
             self._reasons.setdefault(target, set()).add(reason.name)
 
     @property
@@ -129,7 +138,7 @@ class Coverage:
         add("lines", lines, seen, lambda it: f"{it[0]}:{it[1]}")
         for target, reasons in sorted(self._reasons.items()):
             add(f"reasons, {target}", self._all_reasons, reasons, lambda it: f"reason {it}")
-        text = ["What tests/p4src reaches of v1model/gradlane.p4 (steps as gradlane-switch tells them)", *figures]
+        text = [f"What tests/p4src reaches of {self._program} (steps as gradlane-switch tells them)", *figures]
         text += ["Not reached:", *(missing or ["  nothing"])]
         text += [
             "BMv2 runs the same tests. Without logging and events compiled in it tells no steps, so of what it reached",
@@ -152,11 +161,11 @@ def _split(key: str) -> _Line:
     return name, int(line)
 
 
-def _state_lines(states: Iterable[str], sources: Path) -> dict[str, _Line]:
-    """The JSON has no lines of parser states."""
+def _state_lines(states: Mapping[str, Any], sources: Path) -> dict[str, _Line]:
+    """The JSON has no lines of parser states. The source has those of all profiles."""
     found: dict[str, _Line] = {}
     for number, line in enumerate((sources / "v1model" / "parser.p4").read_text().splitlines(), 1):
-        if head := re.match(r"\s*state (\w+) \{", line):
+        if (head := re.match(r"\s*state (\w+) \{", line)) and head[1] in states:
             found[head[1]] = "v1model/parser.p4", number
-    assert found.keys() == set(states)
+    assert found.keys() == states.keys()
     return found

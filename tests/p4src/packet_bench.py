@@ -16,6 +16,7 @@ from tests.support.gradlane_packets import Host, Uplink
 from tests.support.paths import P4_SOURCE
 
 TYPES = (P4_SOURCE / "shared" / "types.p4").read_text()
+SUMS = (P4_SOURCE / "v1model" / "aggregation.p4").read_text()
 
 
 def _reasons() -> dict[str, int]:
@@ -24,7 +25,15 @@ def _reasons() -> dict[str, int]:
     return {name: int(value) for name, value in re.findall(r"^\s*(\w+)\s*=\s*(\d+)", body[1], re.MULTILINE)}
 
 
-Reason = IntEnum("Reason", _reasons())
+def _sum_reasons() -> dict[str, int]:
+    found = re.findall(r"^const Reason (\w+) = \(Reason\)5w(\d+);", SUMS, re.MULTILINE)
+    assert len(found) == 2
+    return {name: int(value) for name, value in found}
+
+
+Reason = IntEnum("Reason", _reasons() | _sum_reasons())
+# Those of every profile.
+ORDINARY_REASONS = tuple(Reason[name] for name in _reasons())
 # By the id of a group of entities, which is kept: the updates that insert it.
 _ENCODED: dict[int, tuple[tuple[Entity, ...], list[p4r.Update]]] = {}
 _CELLS_OF_A_JOB = len(Reason) << 6

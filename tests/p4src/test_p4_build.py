@@ -82,3 +82,22 @@ def test_only_what_changed_is_stale(tmp_path: Path) -> None:
     assert tree.stale() == ["a.p4"]
     (tmp_path / "shared" / "c.p4").write_text("changed")
     assert tree.stale() == ["a.p4", "b.p4"]
+
+
+def test_each_profile_of_a_program_has_outputs_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "HERE", tmp_path / "source")
+    tree = build.Tree(tmp_path, tmp_path / "build", ("x/a.p4",), ("x/a.p4",), profiles=("SUMS",))
+    names = ["a.json", "a.p4info.txtpb", "a-sums.json", "a-sums.p4info.txtpb"]
+    assert [path.name for path in tree.outputs("x/a.p4")] == names
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "a.p4").write_text("")
+    compiler = tmp_path / "compiler"
+    compiler.write_text('#!/bin/sh\necho "$@" >"$4" && echo "$@" >"$6"\n')
+    compiler.chmod(0o755)
+    assert tree.build(str(compiler)) == 0
+    assert {path.name for path in tree.output.iterdir()} == {*names, "sources.sha256"}
+    defined = {name: "-DSUMS" in (tree.output / name).read_text() for name in names}
+    assert defined == dict(zip(names, [False, False, True, True], strict=True))
+    assert tree.stale() == []
+    tree.outputs("x/a.p4")[2].unlink()
+    assert tree.stale() == ["x/a.p4"], "a profile that is missing"

@@ -13,6 +13,7 @@ from tests.support.entries import (
     aggregator,
     bridged,
     congestion,
+    contributor,
     drop_precedence,
     edge,
     entry,
@@ -32,7 +33,7 @@ from tests.support.entries import (
     station,
 )
 from tests.support.gradlane_packets import H1
-from tests.support.paths import P4INFO, PROGRAM
+from tests.support.paths import P4INFO, PROGRAM, SUM_P4INFO, SUM_PROGRAM
 
 ZERO, BROADCAST = "00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff"
 MASKS = [2**n - 1 for n in range(17)]
@@ -153,3 +154,64 @@ def test_bits_of_ports_and_parts_of_a_budget_are_free(switch: Switch, schema: P4
     ]
     free += [entry("budget_shares", {"from_fabric": n, "to_fabric": n}, "nothing") for n in (0, 1)]
     insert(switch, schema, *free)
+
+
+@pytest.fixture
+def sums() -> Switch:
+    return Switch.load(SUM_PROGRAM, SUM_P4INFO)
+
+
+def worker(
+    port: int = 1, address: str = H1.address, job: int = 1, member: int = 1, everybody: int = 7, **slots: int
+) -> P4TableEntry:
+    return contributor(port, address, job, member, everybody, **{"base": 0, "mask": 7, **slots})
+
+
+def test_a_contributor_has_one_bit_of_all_and_slots_that_are_a_power_of_two(sums: Switch, sum_schema: P4Schema) -> None:
+    insert(sums, sum_schema, worker())
+    good = [worker(member=1 << n, everybody=0xFFFFFFFF) for n in range(32)]
+    good += [worker(mask=mask) for mask in MASKS if mask < 4096]
+    good += [worker(base=4095), worker(everybody=1)]
+    sums.write(*updates(sum_schema, p4r.Update.MODIFY, good))
+    masks = [mask for mask in range(4096) if mask not in MASKS]
+    bad = {
+        '"member <= all" does not hold for member = 0x8, all = 0x7': [worker(member=8)],
+        "member == 0x00000001": [worker(member=bits) for bits in (0, 3, 0x80000001, 0xFFFFFFFF, 6)],
+        "slot_mask": [worker(mask=mask) for mask in (*masks, 4096, 8191)],
+        '"slot_base < 0x1000" does not hold for slot_base = 0x1000': [worker(base=4096)],
+    }
+    for told, entries in bad.items():
+        for it in entries:
+            code, text = refused(sums, sum_schema, it, p4r.Update.MODIFY)
+            assert (code, told in text) == (rpc_code.INVALID_ARGUMENT, True), text
+
+
+@pytest.mark.parametrize(
+    ("forbidden", "told"),
+    [
+        (worker(port=0), 'aggregation.contributors: "ingress_port != 0" does not hold for ingress_port = 0'),
+        (worker(port=511), 'aggregation.contributors: "ingress_port != 511" does not hold for ingress_port = 511'),
+        (worker(address="::"), 'aggregation.contributors: "source != 0" does not hold for source = 0x0'),
+        (worker(job=0), 'aggregation.contributors: "job != 0" does not hold for job = 0'),
+    ],
+)
+def test_what_the_profile_for_sums_forbids_is_refused(
+    sums: Switch, sum_schema: P4Schema, forbidden: Entity, told: str
+) -> None:
+    code, text = refused(sums, sum_schema, forbidden)
+    assert code == rpc_code.INVALID_ARGUMENT
+    assert told in text
+
+
+def test_results_have_a_source(sums: Switch, sum_schema: P4Schema) -> None:
+    nowhere = worker()
+    nowhere.action.args["address"] = 0
+    assert '"address != 0" does not hold' in refused(sums, sum_schema, nowhere)[1]
+
+
+def test_the_profile_for_sums_has_what_the_ordinary_one_has(schema: P4Schema, sum_schema: P4Schema) -> None:
+    """A controller writes the same to both, but for what is of sums."""
+    kinds = ("tables", "actions", "counters", "direct_counters", "meters", "direct_meters", "registers", "digests")
+    for kind in (*kinds, "action_profiles"):
+        ordinary = {(it.alias, it.id) for it in getattr(schema, kind)}
+        assert ordinary <= {(it.alias, it.id) for it in getattr(sum_schema, kind)}, kind

@@ -249,3 +249,14 @@ def punt_rate(port: int, reason: int, packets: int) -> P4MeterEntry:
 
 
 VIOLATIONS = P4DigestEntry("guard_violation_t", max_list_size=1, max_timeout_ns=0, ack_timeout_ns=0)
+
+
+SUM_SOURCE, SUM_MAC = "10.0.255.1", "02:00:00:00:ff:01"
+
+
+def contributor(port: int, address: str, job: int, member: int, everybody: int, base: int, mask: int) -> P4TableEntry:
+    """A worker whose slices a switch sums: its bit, all workers' bits, the job's slots. Results are from SUM_SOURCE."""
+    match = {"ingress_port": port, "source": source_key(address), "job": job}
+    slots = {"slot_base": base, "slot_mask": mask}
+    own = {"own": SUM_MAC, "address": SUM_SOURCE}
+    return entry("contributors", match, "contribute", member=member, all=everybody, **slots, **own)

@@ -147,7 +147,7 @@ HOP_BYTES = sum(bits for _, bits in HOP_FIELDS) // 8
 # A trace with more records is refused. A path in a fabric of three tiers has five switches.
 MAX_HOPS = 8
 
-# In front of the lanes of a SUM (sum_h of p4src/shared/headers.p4). (name, bits), in order, big-endian.
+# In front of the lanes of a SUM (sum_h of p4src/v1model/headers.p4). (name, bits), in order, big-endian.
 SUM_FIELDS: tuple[tuple[str, int], ...] = (
     ("generation", 32),
     ("members", 32),

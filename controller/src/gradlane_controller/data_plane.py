@@ -5,7 +5,7 @@ from enum import IntEnum
 
 
 class Reason(IntEnum):
-    """What was decided for a packet: `Reason` of p4src/shared/types.p4."""
+    """What was decided for a packet: `Reason` of p4src/shared/types.p4, and what only sums have."""
 
     FORWARDED = 0
     BUDGET_SPENT = 1
@@ -36,6 +36,8 @@ class Reason(IntEnum):
     DROPPED_LLDP = 26
     DROPPED_GROUP = 27
     DEMOTED = 28
+    ABSORBED = 29
+    DROPPED_SUM = 30
 
 
 class SumEvent(IntEnum):

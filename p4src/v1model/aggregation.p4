@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums of gradients: what all workers of a job contribute to one slice leaves once, as their sum, to all of them. A slot
+// holds the youngest slice that came for it, until a younger one does: so a worker that misses the result gets it again.
+
+const bit<32> SUM_SLOTS = 4096;
+const bit<32> CONTRIBUTORS = 1024;
+const bit<32> SUM_EVENTS = 2048;        // job index (8 bits) ++ event (3)
+
+// Values of Reason that no other profile has.
+const Reason ABSORBED = (Reason)5w29;       // dropped: added to a sum that is not finished
+const Reason DROPPED_SUM = (Reason)5w30;    // for a sum, but in none
+
+// What became of a contribution. The value is part of the index of the counter `sums`.
+enum bit<3> SumEvent {
+    CONTRIBUTION = 0,   // is in the slot
+    RESULT       = 1,   // was the last one of its slice
+    ANSWER       = 2,   // came again after the result, and got it
+    DUPLICATE    = 3,   // came again before the result
+    STALE        = 4,   // a younger slice has the slot, or its slice has another length
+    NO_SLOTS     = 5,   // its sender contributes to nothing here
+    REFUSED      = 6    // does not have the form of a contribution
+}
+
+control Aggregation(inout headers_t hdr, inout metadata_t meta, in port_t ingress_port) {
+    @id(0x12000003)
+    counter(SUM_EVENTS, CounterType.packets_and_bytes) sums;
+
+    @id(0x16000002)
+    register<bit<64>>(SUM_SLOTS) slot_keys;         // generation ++ number of the slice
+
+    @id(0x16000003)
+    register<bit<32>>(SUM_SLOTS) slot_members;      // who is in it; 0: never used
+
+    @id(0x16000004)
+    register<bit<32>>(SUM_SLOTS) slot_forms;        // job ++ length of the payload
+
+    // One's complement sum of the lanes. 0: a contribution had no checksum, so their sum has none.
+    @id(0x16000005)
+    register<bit<16>>(SUM_SLOTS) slot_checksums;
+
+    @id(0x16000006)
+    register<lanes_t>(SUM_SLOTS * MAX_SUM_WORDS) slot_words;    // a slot's in a row
+
+    bit<32> own_bit = 0;
+    bit<32> all_bits = 0;
+    bit<32> slot = 0;
+    mac_t own_mac = 0;
+    ipv4_t own_address = 0;
+
+    // `member`: the bit of the worker behind the port; `all`: of all workers. `own`, `address`: of the switch. A result is
+    // from there: no host believes what comes from its own address.
+    @action_restriction("
+        member == 0x00000001 || member == 0x00000002 || member == 0x00000004 || member == 0x00000008 ||
+        member == 0x00000010 || member == 0x00000020 || member == 0x00000040 || member == 0x00000080 ||
+        member == 0x00000100 || member == 0x00000200 || member == 0x00000400 || member == 0x00000800 ||
+        member == 0x00001000 || member == 0x00002000 || member == 0x00004000 || member == 0x00008000 ||
+        member == 0x00010000 || member == 0x00020000 || member == 0x00040000 || member == 0x00080000 ||
+        member == 0x00100000 || member == 0x00200000 || member == 0x00400000 || member == 0x00800000 ||
+        member == 0x01000000 || member == 0x02000000 || member == 0x04000000 || member == 0x08000000 ||
+        member == 0x10000000 || member == 0x20000000 || member == 0x40000000 || member == 0x80000000;
+        member <= all;
+        slot_base < 0x1000;
+        slot_mask == 0x000 || slot_mask == 0x001 || slot_mask == 0x003 || slot_mask == 0x007 || slot_mask == 0x00F ||
+        slot_mask == 0x01F || slot_mask == 0x03F || slot_mask == 0x07F || slot_mask == 0x0FF || slot_mask == 0x1FF ||
+        slot_mask == 0x3FF || slot_mask == 0x7FF || slot_mask == 0xFFF;
+        address != 0;
+    ")
+    @id(0x01000023)
+    action contribute(bit<32> member, bit<32> all, bit<32> slot_base, bit<32> slot_mask, mac_t own, ipv4_t address) {
+        own_bit = member;
+        all_bits = all;
+        slot = (slot_base + ((bit<32>)hdr.sum.slot & slot_mask)) & (SUM_SLOTS - 1);
+        own_mac = own;
+        own_address = address;
+    }
+
+    @hidden
+    action count(SumEvent happened) {
+        sums.count((bit<32>)(meta.job_index ++ happened));
+    }
+
+    @hidden
+    action drop(SumEvent why) {
+        meta.drop = true;
+        meta.reason = DROPPED_SUM;
+        count(why);
+    }
+
+    @id(0x01000024)
+    action no_slots() {
+        drop(SumEvent.NO_SLOTS);
+    }
+
+    @entry_restriction("ingress_port != 0; ingress_port != 511; source != 0; job != 0")
+    @id(0x02000012)
+    table contributors {
+        key = {
+            ingress_port: exact @name("ingress_port");
+            meta.source: exact @name("source");
+            hdr.gradlane.job: exact @name("job");
+        }
+        actions = { contribute; @defaultonly no_slots; }
+        const default_action = no_slots();
+        size = CONTRIBUTORS;
+    }
+
+    // A slice has one word at least, the last one.
+#define EACH_WORD(DO) \
+    DO(10) if (hdr.words[9].isValid()) { DO(9) } if (hdr.words[8].isValid()) { DO(8) } \
+    if (hdr.words[7].isValid()) { DO(7) } if (hdr.words[6].isValid()) { DO(6) } if (hdr.words[5].isValid()) { DO(5) } \
+    if (hdr.words[4].isValid()) { DO(4) } if (hdr.words[3].isValid()) { DO(3) } if (hdr.words[2].isValid()) { DO(2) } \
+    if (hdr.words[1].isValid()) { DO(1) } if (hdr.words[0].isValid()) { DO(0) }
+#define WRITE(n) slot_words.write(cell + n, hdr.words[n].lanes);
+#define READ(n) slot_words.read(hdr.words[n].lanes, cell + n);
+#define ADD(n) \
+    slot_words.read(so_far, cell + n); \
+    hdr.words[n].lanes = hdr.words[n].lanes + so_far; \
+    slot_words.write(cell + n, hdr.words[n].lanes);
+
+    @hidden
+    action write() {
+        bit<32> cell = slot * MAX_SUM_WORDS;
+        EACH_WORD(WRITE)
+    }
+
+    @hidden
+    action add() {
+        bit<32> cell = slot * MAX_SUM_WORDS;
+        lanes_t so_far;
+        EACH_WORD(ADD)
+    }
+
+    @hidden
+    action read() {
+        bit<32> cell = slot * MAX_SUM_WORDS;
+        EACH_WORD(READ)
+    }
+
+    apply {
+        if (meta.drop || meta.punt) {
+            return;
+        }
+        if (!meta.multicast || !hdr.words[10].isValid() || !hdr.ipv4.isValid() || hdr.gradlane.budget != 0) {
+            drop(SumEvent.REFUSED);
+            return;
+        }
+        if (!contributors.apply().hit) {
+            return;
+        }
+        @atomic {
+            bit<64> key;
+            bit<32> members;
+            bit<32> form;
+            bit<16> checksum;
+            slot_keys.read(key, slot);
+            slot_members.read(members, slot);
+            slot_forms.read(form, slot);
+            slot_checksums.read(checksum, slot);
+
+            // How much younger than what is in the slot: serial numbers (RFC 1982), so the upper half of the distances is
+            // the past. Numbers count within a generation. What another job has left has no age.
+            bit<32> age = hdr.sum.generation - key[63:32];
+            if (age == 0) {
+                age = hdr.gradlane.message - key[31:0];
+            }
+            bool first = members == 0 || form[31:16] != hdr.gradlane.job || (age != 0 && age[31:31] == 0);
+            if (first) {
+                members = 0;
+                form = hdr.gradlane.job ++ hdr.gradlane.length;
+                slot_keys.write(slot, hdr.sum.generation ++ hdr.gradlane.message);
+                slot_forms.write(slot, form);
+            } else if (age != 0 || form[15:0] != hdr.gradlane.length) {
+                drop(SumEvent.STALE);
+                return;
+            }
+
+            bool again = members & own_bit != 0;
+            if (again) {
+                if (members != all_bits) {
+                    drop(SumEvent.DUPLICATE);
+                    return;
+                }
+                count(SumEvent.ANSWER);
+                read();
+                meta.multicast = false;
+                meta.egress_port = ingress_port;
+            } else {
+                // The lanes have the sum that the datagram has, less that of all else in it.
+                bit<16> others;
+                bit<16> whole = ~hdr.udp.checksum;
+                bit<16> before = checksum;
+                if (first) {
+                    before = 0;
+                }
+                hash(others, HashAlgorithm.csum16, 16w0, { SUM_CHECKSUM_INPUT(hdr) }, 32w65536);
+                bit<16> complement;
+                hash(complement, HashAlgorithm.csum16, 16w0, { whole, others, before }, 32w65536);
+                if (hdr.udp.checksum == 0 || (!first && checksum == 0)) {
+                    checksum = 0;
+                } else if (complement == 0xFFFF) {
+                    checksum = 0xFFFF;
+                } else {
+                    checksum = ~complement;
+                }
+                count(SumEvent.CONTRIBUTION);
+                if (first) {
+                    write();
+                } else {
+                    add();
+                }
+                members = members | own_bit;
+                slot_members.write(slot, members);
+                slot_checksums.write(slot, checksum);
+                if (members != all_bits) {
+                    meta.drop = true;
+                    meta.reason = ABSORBED;
+                    return;
+                }
+                count(SumEvent.RESULT);
+            }
+
+            hdr.ethernet.src = own_mac;
+            hdr.ipv4.src = own_address;
+            hdr.gradlane.flags = hdr.gradlane.flags | FLAG_PULL;
+            hdr.sum.members = members;
+            if (checksum == 0) {
+                hdr.udp.checksum = 0;
+            } else {
+                hash(hdr.udp.checksum, HashAlgorithm.csum16, 16w0, { SUM_CHECKSUM_INPUT(hdr), checksum }, 32w65536);
+                // 0 says that there is none.
+                if (hdr.udp.checksum == 0) {
+                    hdr.udp.checksum = 0xFFFF;
+                }
+            }
+        }
+    }
+}

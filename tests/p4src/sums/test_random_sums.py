@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random contributions, on each switch, against the model of the slots; and the same fates on both."""
+
+from collections import Counter
+from random import Random
+
+from finsy import P4Schema
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from gradlane.wire import Flag, Kind
+from tests.p4src.packet_bench import Bench
+from tests.p4src.packet_targets import Bmv2, InProcess, Sent
+from tests.p4src.sums.sum_bench import WORKERS, SumBench, contribution
+from tests.support.effort import tries
+from tests.support.gradlane_packets import Host
+from tests.support.sum_switch import Event
+
+Step = tuple[int, Host, bytes]
+USUAL = settings(
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
+    # Seeds do not shrink.
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
+SEEDS = st.integers(0, 2**64 - 1).map(Random)
+# Two generations that follow one another, and one far off.
+GENERATIONS = (0xFFFFFFFF, 0, 0x7FFFFFFE)
+
+
+def step(random: Random, begin: int, generation: int) -> Step:
+    """A contribution of a worker of one of both jobs, in few slots; most of them go together."""
+    number = random.choice([1, 1, 2])
+    source = random.choice(WORKERS[number])
+    slice_ = (begin + random.choice([0, 0, 0, 0, 0, 1, 8, -8])) % (1 << 32)
+    slot = slice_ & 7 if random.randrange(12) else random.randrange(1 << 16)
+    size = 1 + slice_ % 3 if random.randrange(8) else random.randint(1, 11)
+    frame = contribution(
+        source,
+        # The sum of a word does not overflow, as no lane of a worker's does.
+        b"".join(bytes([random.randrange(32)]) + random.randbytes(127) for _ in range(size)),
+        job=number,
+        generation=generation if random.randrange(12) else random.choice(GENERATIONS),
+        number=slice_,
+        slot=slot,
+        exponent=random.randint(-128, 127),
+        kind=random.choice([Kind.DATA, Kind.DATA, Kind.REPAIR]),
+        flags=Flag.SUM | random.choice([0, 0, 0, Flag.END, 0x80, *[Flag.PULL] * (not random.randrange(4))]),
+        layer=random.choice([0, 3]),
+        step=random.randrange(1 << 32),
+        checksum=random.choice([None, None, None, None, None, 0, random.randrange(1 << 16)]),
+    )
+    return number, source, frame
+
+
+def steps(random: Random, count: int) -> list[Step]:
+    """A sequence, whose slices begin where numbers begin anew, or anywhere."""
+    begin = random.choice([0, 0xFFFFFFF8, 0x7FFFFFFC, random.randrange(1 << 32)])
+    return [step(random, begin + n // 12, GENERATIONS[2 * n > count]) for n in range(count)]
+
+
+def check(sums: SumBench, sequence: list[Step]) -> None:
+    """Every frame's fate, byte by byte, and in the end all counters."""
+    sums.install()
+    for number, source, frame in sequence:
+        sums.send(source, frame, number)
+    sums.check_counters()
+
+
+def test_every_random_sequence_ends_as_the_model_says(sums: SumBench) -> None:
+    count = 3 if isinstance(sums.bench.target, Bmv2) else 25
+
+    @settings(USUAL, max_examples=tries(count))
+    @given(SEEDS, st.integers(20, 60))
+    def run(random: Random, length: int) -> None:
+        check(SumBench(sums.bench), steps(random, length))
+
+    run()
+
+
+def test_random_sequences_reach_every_event_of_every_job(sums: SumBench) -> None:
+    """Always the same ones."""
+    reached: Counter[tuple[int, Event]] = Counter()
+    for seed in range(2):
+        it = SumBench(sums.bench)
+        check(it, steps(Random(seed), 150))
+        reached.update(it.events)
+    assert {event for _, event in reached} == set(Event) - {Event.NO_SLOTS}
+    assert {number for number, _ in reached} == {1, 2}
+
+
+def test_the_same_contributions_have_the_same_fates_on_both_switches(
+    sum_in_process: InProcess, sum_bmv2: Bmv2, sum_schema: P4Schema
+) -> None:
+    both = [SumBench(Bench(target, sum_schema)) for target in (sum_in_process, sum_bmv2)]
+    for it in both:
+        it.install()
+    for number, (_, source, frame) in enumerate(steps(Random(5), 150)):
+        fates = [sorted(map(fate, it.bench.process(source, frame))) for it in both]
+        assert fates[0] == fates[1], (number, source, frame.hex())
+    assert both[0].counted() == both[1].counted()
+    assert both[0].bench.decision_cells(0, 1, 2) == both[1].bench.decision_cells(0, 1, 2)
+
+
+def fate(sent: Sent) -> tuple[int, bytes]:
+    """What is the same on both."""
+    return sent.port, sent.frame
