@@ -94,6 +94,7 @@ def _configuration(job: Job, rank: int, agreement: Agreement, memory: int, port:
             "late_steps": late.steps if late else 0,
             "late_window": late.window if late else 0,
             "trace_every": job.transport.trace_every,
+            "sums": _sums(job, agreement),
             "tag": job.transport.tagging == "host",
             "class_count": len(classes),
             "precedence_count": len(precedences),
@@ -102,6 +103,12 @@ def _configuration(job: Job, rank: int, agreement: Agreement, memory: int, port:
         },
     )
     return config, [class_ranges, precedence_ranges, losses]
+
+
+def _sums(job: Job, agreement: Agreement) -> tuple[int, ...]:
+    """A gl_sums."""
+    how = job.transport
+    return (job.sum_lanes or 0, how.sum_slots, how.sum_window, agreement.generation)
 
 
 def _peers(job: Job, rank: int) -> Any:

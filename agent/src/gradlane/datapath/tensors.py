@@ -83,9 +83,11 @@ class Tensors:
         owners = len(job.aggregators)
         parts = partition.divide(spans, count, loss, slice_bytes // item, slice_bytes, owners, sums)
         number = await site.agree("tensor", name, shape)
+        summed = may_lose and job.sum_lanes is not None
         lossy = late or any(part.push or part.pull for part in parts)
-        # In place where nothing is lost: a lost contribution must be known until it is added to the next one.
-        copies = job.processes + (1 if lossy or job.processes > 1 else 0)
+        # In place where nothing is lost: a lost contribution must be known until it is added to the next one, and what
+        # a switch has not summed until hosts have.
+        copies = job.processes + (1 if lossy or summed or job.processes > 1 else 0)
         stride = memory.aligned(count * item, memory.PAGE)
         descriptor, shared = await site.create(f"tensor-{number}", copies * stride)
         offsets = [k * stride for k in range(job.processes)] + [(copies - 1) * stride]
@@ -102,6 +104,7 @@ class Tensors:
                 "element_type": elements.CODES[dtype],
                 "reduction": getattr(lib, REDUCTIONS[op]),
                 "feedback": job.loss.error_feedback,
+                "summed": summed,
                 "elements": count,
                 "contributions": contributions,
                 "result": shared.pointer + offsets[-1],

@@ -140,9 +140,10 @@ class Cluster:
         losses: Sequence[tuple[int, int, int, int]] | None = None,
         weights: Sequence[int] | None = None,
         late: tuple[int, int, int] | None = None,
+        sums: Sequence[int] = (0, 0, 0, 0),
     ) -> None:
         """`weights`: of the owners' shares in what `submit` submits. `late`: after how many us, and of how many steps
-        of any so many, a worker may be left out."""
+        of any so many, a worker may be left out. `sums`: of gl_config."""
         self.workers, self.servers, self.ranks = workers, servers, workers + servers
         self.slice_bytes, self.impairment, self.weights = slice_bytes, impairment, weights
         self.weights_of: Callable[[int], Sequence[int] | None] = lambda step: weights
@@ -178,6 +179,7 @@ class Cluster:
                     "token": TOKEN, "message_base": base, "window": window, "rate": rate,
                     "loss_count": len(rows), "losses": loss_rows, "memory": memory, "critical": CRITICAL,
                     "multicast": multicast and rank in self.aggregators,
+                    "sums": tuple(sums),
                     "late_after": after, "late_steps": steps, "late_window": self.window,
                     "buffer": buffer, "trace_every": trace_every, "tag": classes is not None,
                     "class_count": len(classes or ()), "precedence_count": len(precedences),

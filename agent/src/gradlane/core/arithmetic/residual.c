@@ -46,6 +46,11 @@ void gl_residual_keep(gl_residual *r, const uint8_t *contribution, uint32_t firs
         if (lost[i / 8] >> (i % 8) & 1) owe(r, first + i, contribution + (uint64_t)(first + i) * r->slice_bytes);
 }
 
+void gl_residual_owe_all(gl_residual *r) {
+    for (uint32_t i = 0; i < r->slices; i++) r->lost[i / 64] |= 1ull << (i % 64);
+    r->owed = r->slices;
+}
+
 GL_CLONES static void subtract(uint8_t *from, const uint8_t *result, uint64_t elements, unsigned type) {
     const uint32_t item = gl_element_bytes(type);
     for (uint64_t at = 0; at < elements; at += BLOCK) {

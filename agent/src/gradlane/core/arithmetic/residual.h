@@ -24,6 +24,8 @@ void gl_residual_free(gl_residual *residual);
 /* Keeps the slices of `contribution` (the partition) that have a bit set in `lost`; bit 0 is slice `first`. */
 void gl_residual_keep(gl_residual *residual, const uint8_t *contribution, uint32_t first, uint32_t slices,
                       const uint8_t *lost);
+/* All values are owed, as somebody has written them. */
+void gl_residual_owe_all(gl_residual *residual);
 /* `result`, the partition's, was applied in place of what was kept, so it is owed no longer. */
 void gl_residual_subtract(gl_residual *residual, const uint8_t *result, unsigned element_type);
 /* What is owed of a slice, or NULL; it is owed no longer. Valid until the next gl_residual_keep. */

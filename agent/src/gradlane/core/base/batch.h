@@ -18,7 +18,8 @@ enum {
 /* One or more datagrams to one receiver: equal sizes but for the last, so one UDP_SEGMENT send carries them, or one for
  * each run of equal tags. */
 typedef struct {
-    uint16_t to;      /* a rank; the number of ranks stands for the multicast group of this aggregator */
+    uint16_t to;      /* a rank; the number of ranks stands for the multicast group of this
+                       * aggregator, one more for the switch that sums */
     uint16_t segment;
     uint16_t datagrams;
     uint8_t tos[GL_BATCH]; /* of each datagram; 0: whatever the socket has */

@@ -12,6 +12,7 @@
 #include "job/job.h"
 #include "operation/operation.h"
 #include "rx/rx.h"
+#include "sums/sums.h"
 #include "tx/trace.h"
 #include "tx/tx.h"
 
@@ -22,6 +23,8 @@ struct gl_engine {
     tx tx;
     rx rx;
     operations operations;
+    sums sums;
+    bool sums_turn; /* the other lanes have had theirs */
     uint64_t dead[GL_MAX_RANKS / 64]; /* ranks */
     uint64_t heard[GL_MAX_RANKS]; /* when the last datagram with the job's token came; 0: none yet */
 };
@@ -30,7 +33,8 @@ gl_engine *gl_engine_new(const gl_config *config) {
     gl_engine *e = calloc(1, sizeof *e);
     if (!e) return NULL;
     if (!operations_new(&e->operations, &e->job, &e->tx, &e->rx, config) ||
-        !job_new(&e->job, config, &operation_upcalls, &e->operations) || !tx_new(&e->tx, &e->job) || !rx_new(&e->rx, &e->job))
+        !job_new(&e->job, config, &operation_upcalls, &e->operations) || !tx_new(&e->tx, &e->job) ||
+        !rx_new(&e->rx, &e->job) || !sums_new(&e->sums, &e->job, &e->operations))
         return gl_engine_free(e), NULL;
     return e;
 }
@@ -42,6 +46,7 @@ void gl_engine_leave(gl_engine *e) {
 
 void gl_engine_free(gl_engine *e) {
     if (!e) return;
+    sums_free(&e->sums);
     operations_free(&e->operations);
     rx_free(&e->rx);
     tx_free(&e->tx);
@@ -52,8 +57,25 @@ void gl_engine_free(gl_engine *e) {
 uint16_t gl_engine_job(const gl_engine *e) { return e->job.config.job; }
 
 int gl_submit(gl_engine *e, const gl_submission *s, uint64_t now) {
-    return e->job.failed ? -1 : operation_submit(&e->operations, s, now);
+    stream *summed = s->tensor < GL_FIRST_GROUP ? sums_find(&e->sums, s->tensor) : NULL;
+    if (e->job.failed) return -1;
+    return summed ? sums_submit(&e->sums, summed, s, now) : operation_submit(&e->operations, s, now);
 }
+
+int gl_engine_sums_open(gl_engine *e, const gl_sum_stream *like) { return sums_open(&e->sums, like) ? 0 : -1; }
+
+void gl_engine_sums_halt(gl_engine *e) { sums_halt(&e->sums); }
+
+unsigned gl_engine_sums_state(const gl_engine *e, gl_sum_state *states, unsigned most) {
+    return sums_state(&e->sums, states, most);
+}
+
+int gl_engine_sums_resume(gl_engine *e, uint32_t generation, int by_switch, const gl_sum_rerun *reruns, unsigned count,
+                          uint64_t now) {
+    return sums_resume(&e->sums, generation, by_switch, reruns, count, now) ? 0 : -1;
+}
+
+uint64_t gl_engine_sums_overdue(const gl_engine *e, uint64_t now) { return sums_overdue(&e->sums, now); }
 
 void gl_engine_close(gl_engine *e, uint16_t tensor) { operations_close(&e->operations, tensor); }
 
@@ -96,6 +118,11 @@ void gl_receive(gl_engine *e, const uint8_t *h, uint32_t bytes, int congested, u
     }
     if (get64(h + GL_AT_TOKEN) != j->config.token) {
         s->bad_token++;
+        return;
+    }
+    if (j->config.sums.lanes && h[GL_AT_FLAGS] & GL_FLAG_SUM) {
+        /* Its source is who contributed last, perhaps this rank, or whom the switch answers. */
+        if (sums_receive(&e->sums, h, bytes, congested, now) && source != j->config.rank) e->heard[source] = now;
         return;
     }
     if (source >= j->ranks || source == j->config.rank || test_bit(e->dead, source)) {
@@ -147,6 +174,7 @@ static void run_timers(gl_engine *e, uint64_t now) {
         case OF_TARGET: on_probe_due(&e->tx, container_of(t, target, probe), now); break;
         case OF_RECEIVED: on_check_due(&e->rx, container_of(t, rx_message, check), now); break;
         case OF_OPERATION: on_deadline(&e->operations, container_of(t, operation, deadline), now); break;
+        case OF_STREAM: on_stream_due(&e->sums, container_of(t, stream, due), now); break;
         }
     }
 }
@@ -154,27 +182,45 @@ static void run_timers(gl_engine *e, uint64_t now) {
 int gl_transmit(gl_engine *e, gl_batch *b, uint64_t now) {
     run_timers(e, now);
     if (e->job.failed) return e->job.tenant.waits = false; /* others send by its port */
-    return tx_transmit(&e->tx, b, now);
+    /* Sums and the other lanes in turn; control datagrams before both. */
+    const bool first = e->sums_turn && !e->job.controls;
+    if (first && sums_transmit(&e->sums, b, now)) return e->sums_turn = false, b->datagrams;
+    if (tx_transmit(&e->tx, b, now)) return e->sums_turn = true, b->datagrams;
+    if (!first && sums_transmit(&e->sums, b, now)) return e->sums_turn = false, b->datagrams;
+    e->job.tenant.waits |= sums_waiting(&e->sums);
+    return 0;
 }
 
 uint64_t gl_deadline(const gl_engine *e, uint64_t now) {
     if (e->job.failed) return UINT64_MAX;
     const heap_item *first = heap_first(&e->job.timers);
-    const uint64_t tx = tx_deadline(&e->tx, now), deadline = first && first->key < tx ? first->key : tx;
+    const uint64_t tx = tx_deadline(&e->tx, now), sums = sums_deadline(&e->sums), least = tx < sums ? tx : sums;
+    const uint64_t deadline = first && first->key < least ? first->key : least;
     return deadline > now ? deadline : now;
 }
 
-uint64_t gl_patience(const gl_engine *e) { return tx_patience(&e->tx); }
+uint64_t gl_patience(const gl_engine *e) {
+    const uint64_t tx = tx_patience(&e->tx), sums = sums_patience(&e->sums);
+    return tx < sums ? tx : sums;
+}
 
 int gl_engine_has_event(const gl_engine *e) { return has_event(&e->operations); }
 
-gl_event *gl_next_event(gl_engine *e) { return next_event(&e->operations); }
-
-int gl_oldest(const gl_engine *e, uint64_t now, gl_waiting *waiting) {
-    return operation_oldest(&e->operations, now, waiting);
+gl_event *gl_next_event(gl_engine *e) {
+    gl_event *event;
+    while ((event = next_event(&e->operations)) && sums_took(&e->sums, event)) gl_event_free(event);
+    return event;
 }
 
-int gl_engine_idle(const gl_engine *e) { return !e->tx.unstopped && !e->job.controls; }
+int gl_oldest(const gl_engine *e, uint64_t now, gl_waiting *waiting) {
+    const part *p = sums_oldest(&e->sums);
+    const int found = operation_oldest(&e->operations, now, waiting);
+    if (!p || (found && waiting->age > now - p->since)) return found;
+    *waiting = (gl_waiting){.age = now - p->since, .step = p->step, .tensor = p->is.tensor};
+    return 1;
+}
+
+int gl_engine_idle(const gl_engine *e) { return !e->tx.unstopped && !e->job.controls && !sums_oldest(&e->sums); }
 
 const gl_statistics *gl_engine_statistics(const gl_engine *e) { return &e->job.statistics; }
 

@@ -17,6 +17,7 @@
 #include "operation/left_out.h"
 #include "plan/submission.h"
 #include "rate/link.h"
+#include "sums/states.h"
 #include "tx/path.h"
 
 typedef struct gl_engine gl_engine;
@@ -33,6 +34,23 @@ uint16_t gl_engine_job(const gl_engine *engine);
  * and of its contribution nothing counts to that part. 0, or -1 if it makes no sense, this worker may not be left out of the
  * step, one of its step and tensor is already in flight, a message would have more than GL_MAX_SLICES slices, or memory is out. */
 int gl_submit(gl_engine *engine, const gl_submission *submission, uint64_t now);
+
+/* A tensor may be summed by a switch from now on, as its submissions say, or goes on with its steps: what is submitted of it is
+ * an ALL_REDUCE to GL_SUM or a mean of a whole partition, with `in` and `out` apart. -1: there are no slots for it, it makes no
+ * sense, or memory is out. It is kept to the end of the job: a byte for each of its slices, what was contributed of its latest
+ * step (2 or 4 bytes an element, as the lanes are), and a window of datagrams. */
+int gl_engine_sums_open(gl_engine *engine, const gl_sum_stream *stream);
+/* Nothing is sent to the switch any more, no sum is taken, and what is submitted waits, until: */
+void gl_engine_sums_halt(gl_engine *engine);
+/* `by_switch`: all goes on where it was. Otherwise generations up to this one are over: the steps of `reruns` are completed by
+ * the hosts with what some of them have of the switch, everything else by hosts as if it had never been begun. -1: a step has
+ * not begun here, or its sums are not known any more; then nothing has changed. */
+int gl_engine_sums_resume(gl_engine *engine, uint32_t generation, int by_switch, const gl_sum_rerun *reruns, unsigned count,
+                          uint64_t now);
+/* Of all streams; returns how many there are. */
+unsigned gl_engine_sums_state(const gl_engine *engine, gl_sum_state *states, unsigned most);
+/* us since the oldest slice was sent of those without a sum; 0: there is none, or they are halted. */
+uint64_t gl_engine_sums_overdue(const gl_engine *engine, uint64_t now);
 
 /* The operations of that tensor are gone, without an event, and what comes of it is refused from now on. */
 void gl_engine_close(gl_engine *engine, uint16_t tensor);
@@ -54,11 +72,11 @@ uint64_t gl_deadline(const gl_engine *engine, uint64_t now);
 uint64_t gl_patience(const gl_engine *engine);
 
 int gl_engine_has_event(const gl_engine *engine);
-/* The operation that was submitted longest ago. Returns 0 if none is in flight, else 1. */
+/* The operation that was submitted longest ago; whom a sum in a switch waits for is not known. Returns 0 if none is in flight, else 1. */
 int gl_oldest(const gl_engine *engine, uint64_t now, gl_waiting *waiting);
 
 gl_event *gl_next_event(gl_engine *engine); /* the caller frees it with gl_event_free */
-/* Whether every message that was sent has been stopped by all its receivers. */
+/* Whether every message that was sent has been stopped by all its receivers, and every sum has come. */
 int gl_engine_idle(const gl_engine *engine);
 const gl_statistics *gl_engine_statistics(const gl_engine *engine);
 /* 0, or -1 if there is no such rank (== ranks: the multicast group) or class. */

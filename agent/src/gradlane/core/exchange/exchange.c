@@ -11,6 +11,7 @@
 #include "exchange/ownership.h"
 #include "exchange/state.h"
 #include "exchange/tensor.h"
+#include "io/clock.h"
 
 enum { COMMANDS = 64, EVENTS = 256 }; /* of a process, and of the engine, that are taken in a turn */
 
@@ -166,6 +167,21 @@ void gl_exchange_drain(void *context, gl_engine *engine, uint64_t now) {
     }
     if (work(x, now) || gl_engine_has_event(engine)) eventfd_write(x->again, 1);
 }
+
+void gl_exchange_sums_halt(gl_exchange *x) { gl_engine_sums_halt(x->engine); }
+
+unsigned gl_exchange_sums_state(const gl_exchange *x, gl_sum_state *states, unsigned most) {
+    return gl_engine_sums_state(x->engine, states, most);
+}
+
+int gl_exchange_sums_resume(gl_exchange *x, uint32_t generation, int by_switch, const gl_sum_rerun *reruns,
+                            unsigned count) {
+    const int refused = gl_engine_sums_resume(x->engine, generation, by_switch, reruns, count, gl_now());
+    gl_runner_wake(x->runner);
+    return refused;
+}
+
+uint64_t gl_exchange_sums_overdue(const gl_exchange *x, uint64_t now) { return gl_engine_sums_overdue(x->engine, now); }
 
 const gl_failure *gl_exchange_failure(const gl_exchange *x) { return &x->failure; }
 

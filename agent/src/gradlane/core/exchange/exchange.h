@@ -11,6 +11,7 @@
 
 #include "channel/channel.h"
 #include "io/runner.h"
+#include "sums/states.h"
 
 enum {
     GL_MAX_PROCESSES = 64,
@@ -29,6 +30,7 @@ typedef struct {
     double critical, threshold; /* adaptive tolerance, see tolerance.h; window 0: off */
     uint32_t window;
     uint32_t late_steps; /* of gl_config */
+    uint32_t generation; /* of gl_config's sums, until a plan has another; 0: no switch sums */
 } gl_exchange_config;
 
 /* A part of a tensor that is an operation of the engine by itself. Losses in ppm: what the job tolerates. `late`: a mean may
@@ -44,6 +46,7 @@ typedef struct {
 typedef struct {
     uint16_t id;
     uint8_t element_type, reduction, feedback; /* feedback: what the network drops is added to the next contribution */
+    uint8_t summed; /* a switch may sum it, if its number has slots: nothing may be lost, and `result` is other memory */
     uint64_t elements;
     uint8_t *const *contributions;
     uint8_t *result;
@@ -60,6 +63,7 @@ typedef struct {
     uint16_t straggler;
     uint8_t algorithm;
     const uint32_t *weights;
+    uint32_t generation; /* of the sums of a switch, newer than those before; 0: it sums nothing */
 } gl_step_plan;
 
 /* The processes of a group: `member_count` of them at each of its hosts. `members`: processes of this host, ascending.
@@ -75,6 +79,7 @@ typedef struct {
 typedef struct {
     uint64_t submitted, completed;      /* operations of local processes, each counted once */
     uint64_t elements;                  /* of completed operations */
+    uint64_t reduced_bytes;             /* of tensors whose steps are complete */
     uint64_t copied_bytes;              /* between local processes */
     uint64_t residual_slices, kept_slices; /* owed at present; kept since the beginning */
     uint64_t left_out;                  /* steps in which a part of some tensor was reduced without this host */
@@ -127,7 +132,7 @@ void gl_exchange_close(gl_exchange *exchange, unsigned id);
 int gl_exchange_residual(gl_exchange *exchange, unsigned id, unsigned partition, uint8_t *values, int import);
 
 /* The plan holds from step `first` of every tensor on; before that, what held before: at first all is direct, with equal
- * shares. All ranks are told the same. -1 if memory is out, there is no such algorithm or straggler, the weights are all 0 or
+ * shares, or summed by the switch in the engine's first generation. All ranks are told the same. -1 if memory is out, there is no such algorithm or straggler, the weights are all 0 or
  * their sum is above 2^32 - 1, a step from `first` on has begun, another plan holds from there on, or there are GL_MOST_PLANS. */
 int gl_exchange_plan(gl_exchange *exchange, uint32_t first, const gl_step_plan *plan);
 /* From now on only steps up to the returned one begin, `ahead` more than the highest that has, and nobody is left out of others. */
@@ -136,6 +141,13 @@ uint32_t gl_exchange_hold(gl_exchange *exchange, uint32_t ahead);
 void gl_exchange_release(gl_exchange *exchange);
 /* Whether a step waits for gl_exchange_release. */
 int gl_exchange_is_held(const gl_exchange *exchange);
+
+/* As gl_engine_sums_halt and so on (engine.h). */
+void gl_exchange_sums_halt(gl_exchange *exchange);
+unsigned gl_exchange_sums_state(const gl_exchange *exchange, gl_sum_state *states, unsigned most);
+int gl_exchange_sums_resume(gl_exchange *exchange, uint32_t generation, int by_switch, const gl_sum_rerun *reruns,
+                            unsigned count);
+uint64_t gl_exchange_sums_overdue(const gl_exchange *exchange, uint64_t now);
 
 /* The engine's drain (io.h). */
 void gl_exchange_drain(void *exchange, gl_engine *engine, uint64_t now);

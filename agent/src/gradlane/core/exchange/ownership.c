@@ -14,6 +14,7 @@ struct step_plan {
     uint32_t first;  /* step */
     uint16_t straggler;
     uint8_t algorithm;
+    uint32_t generation;
     uint32_t sums[]; /* of weights, as gl_shard_start takes them */
 };
 
@@ -35,6 +36,8 @@ const uint32_t *shares_of(const step_plan *p) { return p ? p->sums : NULL; }
 uint8_t algorithm_of(const step_plan *p, uint64_t bytes) { return p && bytes >= p->least ? p->algorithm : GL_DIRECT; }
 
 uint16_t straggler_of(const step_plan *p) { return p ? p->straggler : 0; }
+
+uint32_t generation_of(const gl_exchange *x, const step_plan *p) { return p ? p->generation : x->config.generation; }
 
 void step_has_begun(gl_exchange *x, uint32_t step) {
     if (step > x->ownership.begun) x->ownership.begun = step;
@@ -63,6 +66,7 @@ int gl_exchange_plan(gl_exchange *x, uint32_t first, const gl_step_plan *like) {
     for (unsigned k = 0; k < owners; k++) p->sums[k + 1] = (uint32_t)(sum += like->weights[k]);
     if (!sum || sum > UINT32_MAX || gl_engine_owners_change(x->engine, first)) return free(p), -1;
     p->first = first, p->algorithm = like->algorithm, p->straggler = like->straggler, p->least = like->least;
+    p->generation = like->generation;
     plans[o->count++] = p;
     return 0;
 }

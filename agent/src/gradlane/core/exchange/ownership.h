@@ -17,6 +17,7 @@ const step_plan *plan_at(const gl_exchange *x, uint32_t step);
 const uint32_t *shares_of(const step_plan *plan);
 uint8_t algorithm_of(const step_plan *plan, uint64_t bytes);
 uint16_t straggler_of(const step_plan *plan);
+uint32_t generation_of(const gl_exchange *x, const step_plan *plan);
 /* A step has begun here, with its processes or without. */
 void step_has_begun(gl_exchange *x, uint32_t step);
 /* A tensor's step, for which all processes have come, is to be worked on, as soon as it may begin. */

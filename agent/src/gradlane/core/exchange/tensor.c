@@ -29,10 +29,19 @@ static bool lossy(const gl_tensor *like, const gl_partition *p) {
     return (p->push_loss || p->pull_loss || p->late) && like->element_type != GL_TYPE_FLOAT64;
 }
 
+/* Whether the switch may sum it. */
+static bool is_summed(gl_exchange *x, const gl_tensor *like) {
+    uint64_t elements[GL_MAX_PARTITIONS];
+    if (!like->summed) return false;
+    for (unsigned k = 0; k < like->partition_count; k++) elements[k] = like->partitions[k].elements;
+    const gl_sum_stream stream = {like->id, like->element_type, (uint8_t)like->partition_count, elements};
+    return !gl_engine_sums_open(x->engine, &stream);
+}
+
 static bool partition_new(const gl_exchange *x, const tensor *t, partition *p, const gl_tensor *like,
                           const gl_partition *is, const uint16_t *layers) {
     const uint64_t bytes = is->elements * gl_element_bytes(t->element_type);
-    const bool owes = lossy(like, is) && t->feedback;
+    const bool owes = (lossy(like, is) || p->summed) && t->feedback;
     p->is = *is;
     p->lossy = lossy(like, is);
     /* What all arrive for is the mean of all, and who is late is waited for. A worker without the result could not tell what of the mean of what arrived stands for what it has lost. */
@@ -45,6 +54,9 @@ static bool partition_new(const gl_exchange *x, const tensor *t, partition *p, c
     if (owes && is->pull_loss && !(p->missed = calloc((p->slices + 63) / 64, sizeof *p->missed))) return false;
     return !owes || !gl_residual_new(&p->residual, bytes, x->config.slice_bytes);
 }
+
+/* Its contribution stays as it was until its result is there. */
+static bool is_kept(const partition *p) { return p->lossy || p->summed; }
 
 /* Partitions must cover the tensor in order. */
 static bool sound(const gl_exchange *x, const gl_tensor *like) {
@@ -67,11 +79,13 @@ int gl_exchange_tensor(gl_exchange *x, const gl_tensor *like) {
     memcpy(t->contributions, like->contributions, x->config.processes * sizeof *t->contributions);
     const uint16_t *layers = like->layers;
     bool exact = true;
+    const bool summed = is_summed(x, like);
     for (; t->count < like->partition_count; t->count++) {
         partition *p = &t->partitions[t->count];
+        p->summed = summed;
         if (!partition_new(x, t, p, like, &like->partitions[t->count], layers)) return t->count++, tensor_free(t), -1;
         layers += p->slices;
-        exact = exact && !p->lossy;
+        exact = exact && !is_kept(p);
     }
     /* What may be lost stays as it was contributed until it is known what was: the result is other memory. */
     if (x->config.processes == 1)
@@ -115,6 +129,7 @@ static void finish(gl_exchange *x, tensor *t) {
     x->under_way--;
     x->statistics.completed++;
     x->statistics.elements += t->elements;
+    x->statistics.reduced_bytes += t->elements * gl_element_bytes(t->element_type);
     for (unsigned k = 0; k < x->config.processes; k++) completed(x, k, t->slots[k], GL_DONE);
 }
 
@@ -184,7 +199,8 @@ static gl_submission of_partition(const gl_exchange *x, const tensor *t, const p
         .elements = p->is.elements, .layers = p->layers,
         .push_loss = p->lossy ? gl_tolerance_loss(&x->tolerance, p->is.push_loss) : 0,
         .pull_loss = p->lossy ? gl_tolerance_loss(&x->tolerance, p->is.pull_loss) : 0,
-        .late = p->is.late && p->reduction == GL_MEAN_OF_ARRIVED};
+        .late = p->is.late && p->reduction == GL_MEAN_OF_ARRIVED, .generation = p->summed ? generation_of(x, plan) : 0,
+        .residual = p->summed && p->residual.slices ? (gl_residual *)&p->residual : NULL};
 }
 
 /* Of a partition that is prepared. */
@@ -207,7 +223,7 @@ static void submit_partition(gl_exchange *x, tensor *t, unsigned index, uint64_t
 
 /* Where the worth of the slices of the partition that is next goes. False: memory is out, which fails the job. */
 static bool make_room(gl_exchange *x, tensor *t, const partition *p) {
-    if (t->done || !p->lossy) return true;
+    if (t->done || !is_kept(p)) return true;
     free(t->magnitudes), free(t->means);
     t->magnitudes = malloc(p->slices), t->means = malloc(p->slices * sizeof *t->means), t->squares = 0;
     if (t->magnitudes && t->means) return true;
@@ -227,7 +243,7 @@ uint64_t tensor_work(gl_exchange *x, uint64_t now) {
     tensor **at = most_urgent(x), *t = *at;
     partition *p = &t->partitions[t->begun];
     if (!make_room(x, t, p)) return 0;
-    const uint64_t worked = p->lossy ? contribute(x, t, p) : combine(x, t, p);
+    const uint64_t worked = is_kept(p) ? contribute(x, t, p) : combine(x, t, p);
     if (t->done < p->is.elements * gl_element_bytes(t->element_type)) return worked;
     if (t->begun + 1 == t->count) *at = t->next; /* before it can be completed, and begin anew */
     t->done = 0;

@@ -13,7 +13,7 @@ typedef struct {
     uint32_t slices;
     uint16_t *layers;
     uint8_t reduction;
-    bool lossy;
+    bool lossy, summed; /* summed: a switch may sum it */
     gl_residual residual;
     uint64_t *missed; /* of the operation in flight, slices whose results were lost; NULL: none may be, or nothing is owed */
 } partition;

@@ -9,7 +9,7 @@
 
 #include "rate/port.h"
 
-enum { GL_MAX_RANKS = 256 };
+enum { GL_MAX_RANKS = 256, GL_MAX_SUM_WORKERS = 32, GL_MAX_SUM_WINDOW = 2048 };
 
 /* Slices of these layers and magnitudes (both inclusive) have this queue class or drop precedence. */
 typedef struct {
@@ -22,6 +22,13 @@ typedef struct {
     uint16_t first_layer, last_layer;
     uint32_t push, pull;
 } gl_loss;
+
+/* Sums in a switch. `lanes`: GL_TYPE_INT16_LANES or INT32_LANES, 0: none. `slots` of the switch are the job's, and `window`
+ * slices of a tensor may be on their way: powers of two. Older sums than those of `generation` were another run's. */
+typedef struct {
+    uint8_t lanes;
+    uint32_t slots, window, generation;
+} gl_sums;
 
 typedef struct {
     uint16_t job, rank, workers, servers; /* servers == 0: every worker aggregates a shard */
@@ -42,6 +49,7 @@ typedef struct {
      * consecutive ones of a tensor: fewer than that; 0: of none. */
     uint32_t late_after, late_steps, late_window;
     uint32_t trace_every;                 /* messages of a flow from one TRACE to the next; 0: none */
+    gl_sums sums;
     uint8_t tag;                          /* DSCP and ECN are written here, by these ranges; otherwise by the switch */
     uint32_t class_count, precedence_count;
     const gl_range *classes, *precedences; /* disjoint; of all three lists the engine keeps copies */

@@ -22,10 +22,19 @@ static const gl_loss *losses_copy(const gl_loss *losses, unsigned count) {
     return copy;
 }
 
+static bool is_power(uint32_t n) { return n && !(n & (n - 1)); }
+
+static bool are_sound(const gl_sums *s, unsigned workers) {
+    return (s->lanes == GL_TYPE_INT16_LANES || s->lanes == GL_TYPE_INT32_LANES) && workers >= 2 &&
+           workers <= GL_MAX_SUM_WORKERS && is_power(s->slots) && s->slots <= UINT16_MAX && is_power(s->window) &&
+           s->window >= 4 && s->window <= GL_MAX_SUM_WINDOW;
+}
+
 static bool is_sound(const gl_config *c) {
     const unsigned ranks = ranks_of(c);
     return c->workers && ranks <= GL_MAX_RANKS && c->rank < ranks && c->rate && c->window && c->window <= RING / 2 &&
-           c->slice_bytes >= 8 && c->slice_bytes % 8 == 0 && (!c->late_steps || c->late_steps < c->late_window);
+           c->slice_bytes >= 8 && c->slice_bytes % 8 == 0 && (!c->late_steps || c->late_steps < c->late_window) &&
+           (!c->sums.lanes || are_sound(&c->sums, c->workers));
 }
 
 static bool join(job *j) {

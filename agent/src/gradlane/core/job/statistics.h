@@ -18,6 +18,9 @@ typedef struct {
     uint64_t ecn_marked;
     uint64_t bad_header, bad_token, bad_job, bad_source, bad_range, bad_length, bad_budget, bad_class, bad_message, no_memory;
     uint64_t messages_sent, messages_received;
+    /* Slices that a switch sums: contributions, those of them sent again, results; what was not awaited any more, what was
+     * refused. Elements that were too large; bytes of tensors (partitions) that were reduced so; those reduced again by hosts. */
+    uint64_t sums_sent, sums_repaired, sums_received, sums_duplicate, sums_refused, sums_clipped, summed_bytes, sum_reruns;
     uint64_t memory_used; /* bytes of slices that wait to be reduced, or to be stopped */
 } gl_statistics;
 

@@ -59,6 +59,8 @@ void on_deadline(operations *all, operation *o, uint64_t now);
 /* As gl_engine_close and gl_engine_drop. */
 void operations_close(operations *all, uint16_t tensor);
 void operations_drop(operations *all, unsigned rank);
+/* NULL: memory is out, and the job over. */
+gl_event *tell(operations *all, uint32_t kind, uint32_t step, uint16_t tensor, uint32_t slices);
 gl_event *next_event(operations *all);
 bool has_event(const operations *all);
 int operation_oldest(const operations *all, uint64_t now, gl_waiting *waiting);

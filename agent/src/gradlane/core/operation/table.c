@@ -121,13 +121,13 @@ void operations_free(operations *all) {
     leaving_free(&all->leaving);
 }
 
-gl_event *add_event(operations *all, uint32_t kind, const operation *o, uint32_t slices) {
+gl_event *tell(operations *all, uint32_t kind, uint32_t step, uint16_t tensor, uint32_t slices) {
     gl_event *event = calloc(1, sizeof *event + (slices + 7) / 8);
     if (!event) {
         all->job->failed = true;
         return NULL;
     }
-    event->kind = kind, event->step = o->plan.step, event->tensor = o->plan.tensor, event->slices = slices;
+    event->kind = kind, event->step = step, event->tensor = tensor, event->slices = slices;
     *all->events_tail = event;
     all->events_tail = &event->next;
     return event;

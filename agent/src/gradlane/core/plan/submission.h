@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 
+#include "arithmetic/residual.h"
 #include "arithmetic/types.h"
 
 /* A barrier is an all-reduce of one element. */
@@ -41,6 +42,10 @@ typedef struct {
      * RECEIVE stays in `out` as it was. */
     uint32_t push_loss, pull_loss;
     uint8_t late; /* a direct ALL_REDUCE to GL_MEAN_OF_ARRIVED may leave out workers that are late (gl_config) */
+    /* Of a tensor with a stream of sums (gl_engine_sums_open): its sums are a switch's if this is new enough; 0: the hosts'.
+     * What is owed of the partition, if anything is, is then all that the integers do not say. */
+    uint32_t generation;
+    gl_residual *residual;
     const uint32_t *shares; /* of who owns the parts of a direct ALL_REDUCE, see gl_shard_start; NULL: equal ones */
 } gl_submission;
 

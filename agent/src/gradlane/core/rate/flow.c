@@ -99,11 +99,10 @@ bool flow_open(flow *f, uint64_t now) {
     return true;
 }
 
-unsigned flow_burst(const flow *f) {
-    const double queue_time = f->uplink->queue_time;
-    const double bytes = f->rate * (queue_time < BURST ? queue_time : BURST);
+unsigned uplink_burst(const uplink *u, double rate) {
+    const double bytes = rate * (u->queue_time < BURST ? u->queue_time : BURST);
     const double most = bytes < GL_BATCH_BYTES ? bytes : GL_BATCH_BYTES;
-    const unsigned limit = (unsigned)(most / f->uplink->datagram);
+    const unsigned limit = (unsigned)(most / u->datagram);
     return limit < 1 ? 1 : limit > GL_BATCH ? GL_BATCH : limit;
 }
 

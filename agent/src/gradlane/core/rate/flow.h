@@ -62,7 +62,8 @@ void flow_free(flow *f);
 void flow_begin(flow *f, uint64_t idle, unsigned meeting, uint64_t now);
 uint64_t flow_due(const flow *f);       /* when it may next send */
 bool flow_open(flow *f, uint64_t now);  /* whether it may send now */
-unsigned flow_burst(const flow *f);     /* datagrams of its next batch, at most */
+unsigned uplink_burst(const uplink *u, double rate); /* datagrams of a batch at that rate, at most */
+static inline unsigned flow_burst(const flow *f) { return uplink_burst(f->uplink, f->rate); }
 void flow_sent(flow *f, double bytes, uint64_t now);
 /* A slice of the first pass is sent, of a message of `slices` that may lose `budget` of them. */
 static inline void flow_earn(flow *f, uint32_t budget, uint32_t slices) {

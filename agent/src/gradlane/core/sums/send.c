@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Contributions are sent: each stream's in the order of their numbers, as far as its windows let it, and what seems lost before
+ * anything new; of the streams the one with the front-most layer first.
+ */
+#include <string.h>
+
+#include "arithmetic/fixed_point.h"
+#include "rate/pacing.h"
+#include "sums/rerun.h"
+#include "tx/tagging.h"
+
+/* us */
+enum { WAIT_LEAST = 5000, WAIT_MOST = 200000 };
+
+static uint64_t patience_with(const stream *s) {
+    const uint64_t wait = 2 * (uint64_t)s->rtt.srtt;
+    const uint64_t longer = (wait > WAIT_LEAST ? wait : WAIT_LEAST) << s->backoff;
+    return longer < WAIT_MOST ? longer : WAIT_MOST;
+}
+
+/* The part that a stream sends of next; NULL: nothing new is to be sent, or its number is not free. */
+static const part *next_new(const stream *s) {
+    const part *p = s->next_part < s->count ? &s->parts[s->next_part] : NULL;
+    if (!p || p->stage != SUMMING || p->step != s->by_switch) return NULL;
+    return s->flights[number_of(s, p, s->next_slice) % s->window].state == FREE ? p : NULL;
+}
+
+static bool may_send(const stream *s) {
+    return s && s->flying < (uint32_t)s->allowed && (flight_first(s, LOST) || next_new(s));
+}
+
+static uint16_t layer_of(const gl_config *c, const stream *s, const part *p, uint32_t slice) {
+    const uint32_t of_slice = c->slice_bytes / gl_element_bytes(s->element_type);
+    return p->is.layers ? p->is.layers[(uint64_t)slice * per_slice(c) / of_slice] : 0;
+}
+
+static uint16_t next_layer(const gl_config *c, const stream *s) {
+    const flight *lost = flight_first(s, LOST);
+    return lost ? layer_of(c, s, &s->parts[lost->part], lost->slice) : layer_of(c, s, next_new(s), s->next_slice);
+}
+
+static stream *most_urgent(const sums *x) {
+    stream *best = NULL;
+    for (unsigned i = 0; i < x->most && !x->halted; i++) {
+        stream *s = x->streams[i];
+        if (may_send(s) && (!best || next_layer(&x->job->config, s) < next_layer(&x->job->config, best))) best = s;
+    }
+    return best;
+}
+
+/* The next slice gets its number and its datagram. */
+static flight *prepare(sums *x, stream *s) {
+    const gl_config *c = &x->job->config;
+    part *p = &s->parts[s->next_part];
+    const uint32_t slice = s->next_slice, number = number_of(s, p, slice), n = elements_of(c, p, slice);
+    const uint32_t item = gl_element_bytes(s->element_type), lane = gl_lane_bytes(c->sums.lanes);
+    const uint32_t lanes = (n * lane + GL_SUM_WORD - 1) / GL_SUM_WORD * GL_SUM_WORD;
+    const uint64_t at = (uint64_t)slice * per_slice(c) * item;
+    flight *f = &s->flights[number % s->window];
+    uint8_t *h = datagram_of(s, f), *sum = h + GL_HEADER;
+    memset(h, 0, GL_HEADER + GL_SUM_BYTES);
+    h[0] = GL_VERSION << 4 | GL_KIND_DATA;
+    h[GL_AT_MAGNITUDE] = 255;
+    put16(h + GL_AT_JOB, c->job), put16(h + GL_AT_SOURCE, c->rank), put16(h + GL_AT_LAYER, layer_of(c, s, p, slice));
+    put32(h + GL_AT_STEP, p->step), put16(h + GL_AT_TENSOR, p->is.tensor);
+    h[GL_AT_FLAGS] = GL_FLAG_SUM;
+    h[GL_AT_ELEMENT_TYPE] = (uint8_t)(c->sums.lanes | GL_SUM << 4);
+    put32(h + GL_AT_MESSAGE, number), put16(h + GL_AT_SLICE, (uint16_t)slice), put16(h + GL_AT_SLICES, (uint16_t)p->slices);
+    put16(h + GL_AT_LENGTH, (uint16_t)(GL_SUM_BYTES + lanes)), put64(h + GL_AT_TOKEN, c->token);
+    put32(sum + GL_SUM_AT_GENERATION, s->generation);
+    put16(sum + GL_SUM_AT_SLOT, (uint16_t)(s->tensor * 2 * s->window + number % (2 * s->window)));
+    sum[GL_SUM_AT_EXPONENT] = (uint8_t)s->exponents[p->first + slice];
+    x->job->statistics.sums_clipped +=
+        gl_to_lanes(sum + GL_SUM_BYTES, c->sums.lanes, c->workers, lanes / lane, p->is.in + at, s->element_type, n,
+                    s->exponents[p->first + slice], p->is.residual ? p->is.residual->values + at : NULL);
+    f->part = (uint8_t)s->next_part, f->slice = slice, f->number = number, f->repaired = false;
+    f->length = GL_HEADER + GL_SUM_BYTES + lanes;
+    return f;
+}
+
+static uint32_t next_length(const gl_config *c, const stream *s) {
+    const flight *lost = flight_first(s, LOST);
+    if (lost) return lost->length;
+    const uint32_t bytes = elements_of(c, next_new(s), s->next_slice) * gl_lane_bytes(c->sums.lanes);
+    return GL_HEADER + GL_SUM_BYTES + (bytes + GL_SUM_WORD - 1) / GL_SUM_WORD * GL_SUM_WORD;
+}
+
+/* Adds what a stream sends next. */
+static void add(sums *x, stream *s, gl_batch *b, uint64_t now) {
+    gl_statistics *count = &x->job->statistics;
+    flight *f = flight_first(s, LOST);
+    if (f) {
+        *datagram_of(s, f) = GL_VERSION << 4 | GL_KIND_REPAIR;
+        f->repaired = true;
+        count->sums_repaired++;
+    } else {
+        f = prepare(x, s);
+        f->first_at = now;
+        count->sums_sent++;
+        if (++s->next_slice == s->parts[s->next_part].slices) s->next_part++, s->next_slice = 0;
+    }
+    flight_move(s, f, FLYING);
+    f->sent_at = now, f->sequence = s->sequence++;
+    if (!is_set(&s->due)) timer_set(x->job, &s->due, now + patience_with(s));
+    const uint8_t *h = datagram_of(s, f);
+    b->iov[b->iov_count++] = (struct iovec){(void *)h, f->length};
+    b->pieces[b->datagrams] = 1;
+    b->tos[b->datagrams++] = tos_of(&x->job->config, h);
+    if (b->datagrams == 1) b->segment = (uint16_t)f->length;
+}
+
+int sums_transmit(sums *x, gl_batch *b, uint64_t now) {
+    job *j = x->job;
+    b->datagrams = 0, b->iov_count = 0;
+    rerun_work(x, now);
+    stream *s = most_urgent(x);
+    if (!s || !port_take(&j->tenant, now)) return 0;
+    const unsigned limit = uplink_burst(&j->uplink, j->uplink.rate);
+    double bytes = 0;
+    for (bool shorter = false; b->datagrams < limit && !shorter && (s = most_urgent(x));)
+        while (may_send(s) && b->datagrams < limit && !shorter) {
+            const uint32_t length = next_length(&j->config, s);
+            if (b->datagrams && length > b->segment) shorter = true;
+            else add(x, s, b, now), shorter = length < b->segment, bytes += length + FRAME_OVERHEAD;
+        }
+    b->to = (uint16_t)(j->ranks + 1);
+    port_sent(&j->tenant, bytes, now);
+    j->statistics.datagrams_sent += b->datagrams;
+    return b->datagrams;
+}
+
+/* All wait for who comes last, so a wait is no sign of congestion, if nothing has come meanwhile. */
+void on_stream_due(sums *x, stream *s, uint64_t now) {
+    flight *f = flight_first(s, FLYING);
+    const uint64_t patience = patience_with(s);
+    if (!f || x->halted) return;
+    if (f->sent_at + patience <= now) {
+        if (s->progress_at > f->sent_at) stream_slow_down(s, now);
+        for (; f && f->sent_at + patience <= now; f = flight_first(s, FLYING)) flight_move(s, f, LOST);
+        if (patience < WAIT_MOST) s->backoff++;
+    }
+    if (f) timer_set(x->job, &s->due, f->sent_at + patience_with(s));
+}
+
+bool sums_waiting(const sums *x) { return most_urgent(x); }
+
+uint64_t sums_deadline(const sums *x) {
+    if (x->pending) return 0;
+    return sums_waiting(x) ? x->job->tenant.port->next_send : UINT64_MAX;
+}
+
+uint64_t sums_patience(const sums *x) {
+    uint64_t least = UINT64_MAX;
+    for (unsigned i = 0; i < x->most && !x->halted; i++)
+        if (x->streams[i] && x->streams[i]->flying && x->streams[i]->rtt.srtt / 4 < least) least = x->streams[i]->rtt.srtt / 4;
+    return least;
+}

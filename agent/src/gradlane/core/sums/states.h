@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is told of tensors that a switch sums, and how a step of them is completed without it.
+ */
+#ifndef GRADLANE_STATES_H
+#define GRADLANE_STATES_H
+
+#include <stdint.h>
+
+/* A tensor that a switch may sum, of FLOAT32, FLOAT16 or BFLOAT16: `elements` of each of its partitions. */
+typedef struct {
+    uint16_t tensor;
+    uint8_t element_type, count;
+    const uint64_t *elements;
+} gl_sum_stream;
+
+/* The latest step of a tensor that has begun at this host, and the latest for which it needs nothing of the switch any more:
+ * the same, or the one before, as only a step that the switch sums can be in between. */
+typedef struct {
+    uint16_t tensor;
+    uint32_t completed, begun;
+} gl_sum_state;
+
+/* A step of a tensor that all hosts complete without the switch. */
+typedef struct {
+    uint16_t tensor;
+    uint32_t step;
+} gl_sum_rerun;
+
+#endif

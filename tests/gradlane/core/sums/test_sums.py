@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What workers get of a switch that sums is what integers and fractions say, whatever the network does."""
+
+import numpy as np
+import pytest
+from gradlane._core import ffi, lib
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gradlane.wire import ElementType, Header, Kind, Lanes
+from tests.gradlane.core.protocol.network import Impairment
+from tests.gradlane.core.sums.summing import GENERATION, Oracle, Summed, Tensor
+
+ROUGH = Impairment(loss=0.1, duplicate=0.1, delay=100, jitter=400)
+
+
+def gradients(workers: int, step: int, tensor: Tensor, scale: float = 1.0) -> list[np.ndarray]:
+    dtype = np.float32 if tensor.type == ElementType.FLOAT32 else np.float16
+    return [
+        (np.random.default_rng([rank, step, tensor.number]).standard_normal(tensor.elements) * scale).astype(dtype)
+        for rank in range(workers)
+    ]
+
+
+def train(cluster: Summed, tensors: list[Tensor], steps: int) -> None:
+    """All workers go through the steps at once, and what they have after each is compared bit by bit."""
+    oracles = [Oracle(cluster, tensor) for tensor in tensors]
+    for tensor in tensors:
+        assert cluster.open(tensor) == [0] * cluster.workers
+    for step in range(1, steps + 1):
+        contributions = [gradients(cluster.workers, step, tensor) for tensor in tensors]
+        for rank in range(cluster.workers):
+            for tensor, values in zip(tensors, contributions, strict=True):
+                cluster.contribute(rank, step, tensor, values[rank])
+        cluster.run(lambda step=step: all(cluster.complete(step, tensor) for tensor in tensors))
+        for tensor, oracle, values in zip(tensors, oracles, contributions, strict=True):
+            expected = oracle.by_hosts(values) if step == 1 else oracle.by_switch(values)
+            starts = np.cumsum([0, *tensor.parts])
+            for rank in range(cluster.workers):
+                np.testing.assert_array_equal(cluster.results[rank, step, tensor.number], expected)
+                for k in range(len(tensor.parts)):
+                    owed = cluster.owed(rank, tensor, k)
+                    np.testing.assert_array_equal(owed, oracle.owed[rank][starts[k] : starts[k + 1]])
+
+
+@pytest.mark.parametrize("lanes", Lanes)
+@pytest.mark.parametrize("type", [ElementType.FLOAT32, ElementType.FLOAT16])
+@pytest.mark.parametrize("mean", [True, False])
+def test_results_and_what_is_owed_are_those_of_the_integers(lanes: Lanes, type: ElementType, mean: bool) -> None:
+    cluster = Summed(3, lanes=lanes)
+    train(cluster, [Tensor(0, [300, 1, 129], mean, type)], 4)
+    assert all(cluster.statistics(rank).sums_received > 0 for rank in range(3))
+    assert all(cluster.statistics(rank).sums_repaired == 0 for rank in range(3))
+
+
+@settings(max_examples=15)
+@given(
+    st.integers(2, 5),
+    st.lists(st.lists(st.integers(1, 700), min_size=1, max_size=3), min_size=1, max_size=3),
+    st.sampled_from([4, 8]),
+    st.integers(0, 2**32),
+)
+def test_loss_duplicates_and_reordering_change_nothing(
+    workers: int, tensors: list[list[int]], window: int, seed: int
+) -> None:
+    cluster = Summed(workers, window=window, impairment=ROUGH, seed=seed)
+    train(cluster, [Tensor(number, parts) for number, parts in enumerate(tensors)], 3)
+
+
+def test_numbers_wrap() -> None:
+    slices = 40
+    cluster = Summed(2)
+    tensor = Tensor(0, [slices * cluster.per_slice])
+    assert cluster.open(tensor) == [0, 0]
+    step = 2**32 // slices - 1  # a step before the numbers wrap
+    for k in range(step, step + 5):
+        # The first one by hosts, as nothing is known of it.
+        for rank in range(2):
+            cluster.contribute(rank, k, tensor, gradients(2, k, tensor)[rank])
+        cluster.run(lambda k=k: cluster.complete(k, tensor))
+        np.testing.assert_array_equal(cluster.results[0, k, 0], cluster.results[1, k, 0])
+    numbers = [header.message for _, header, _ in cluster.sent]
+    assert max(numbers) > 2**32 - 100
+    assert min(numbers) < 100
+
+
+def test_gradients_that_grow_and_shrink_are_followed_and_nothing_is_lost() -> None:
+    """The sum of all results and of what is owed is that of all contributions, exactly as floats can tell."""
+    cluster = Summed(3)
+    tensor = Tensor(0, [200], mean=False)
+    scales = [1.0, 1.0, 1000.0, 1.0, 1e-6, 0.0, 0.0, 1.0, *[0.0] * 12]
+    assert cluster.open(tensor) == [0] * 3
+    total = np.zeros(200, np.float64)
+    for step, scale in enumerate(scales, 1):
+        for rank, values in enumerate(gradients(3, step, tensor, scale)):
+            total += values
+            cluster.contribute(rank, step, tensor, values)
+        cluster.run(lambda step=step: cluster.complete(step, tensor))
+        total -= cluster.results[0, step, 0]
+    owed = sum(cluster.owed(rank, tensor, 0).astype(np.float64) for rank in range(3))
+    np.testing.assert_allclose(total, owed, atol=1e-3)
+    assert np.abs(owed).max() < 0.01
+    assert cluster.statistics(0).sums_clipped > 0
+
+
+def test_infinity_is_the_greatest_and_what_is_no_number_is_nothing() -> None:
+    cluster = Summed(2)
+    tensor = Tensor(0, [8], mean=False)
+    cluster.open(tensor)
+    for step in (1, 2):
+        for rank in range(2):
+            values = np.ones(8, np.float32)
+            if step == 2 and rank == 0:
+                values[:3] = [np.inf, -np.inf, np.nan]
+            cluster.contribute(rank, step, tensor, values)
+        cluster.run(lambda step=step: cluster.complete(step, tensor))
+    result, limit = cluster.results[1, 2, 0], cluster.numbers.limit
+    e = cluster.numbers.exponent_of([1.0])
+    assert result[0] == (limit + round(2**-e)) * 2.0**e
+    assert result[1] == (-limit + round(2**-e)) * 2.0**e
+    assert list(result[2:]) == [1.0, 2.0, 2.0, 2.0, 2.0, 2.0]
+    assert not cluster.owed(0, tensor, 0)[:3].any()
+
+
+def test_a_tensor_without_slots_or_with_too_long_slices_has_no_stream() -> None:
+    cluster = Summed(2, window=4, slots=16)
+    assert cluster.open(Tensor(1, [10])) == [0, 0]
+    assert cluster.open(Tensor(2, [10])) == [-1, -1]
+    assert Summed(2, slice_bytes=136).open(Tensor(0, [10])) == [-1, -1]
+    assert Summed(2, slice_bytes=144).open(Tensor(0, [10])) == [0, 0]
+    assert cluster.open(Tensor(0, [cluster.per_slice * 65536])) == [-1, -1]
+
+
+def test_without_a_generation_everything_goes_by_hosts() -> None:
+    cluster = Summed(2)
+    tensor = Tensor(0, [500])
+    cluster.open(tensor)
+    for step in (1, 2, 3):
+        for rank in range(2):
+            cluster.contribute(rank, step, tensor, gradients(2, step, tensor)[rank], generation=0)
+        cluster.run(lambda step=step: cluster.complete(step, tensor))
+    assert not cluster.sent
+    # The exponents were learnt all the same: the next one may go by the switch.
+    for rank in range(2):
+        cluster.contribute(rank, 4, tensor, gradients(2, 4, tensor)[rank], generation=GENERATION + 1)
+    cluster.run(lambda: cluster.complete(4, tensor))
+    assert {summed.generation for _, _, summed in cluster.sent} == {GENERATION + 1}
+
+
+def test_front_layers_go_first() -> None:
+    cluster = Summed(2, window=64, slots=256, rate=50_000_000)
+    back, front = Tensor(0, [3000]), Tensor(1, [3000])
+    for tensor in (back, front):
+        cluster.open(tensor)
+    for step in (1, 2):
+        for tensor, layer in ((back, 5), (front, 0)):
+            for rank in range(2):
+                cluster.contribute(rank, step, tensor, gradients(2, step, tensor)[rank], layer=layer)
+        cluster.run(lambda step=step: cluster.complete(step, back) and cluster.complete(step, front))
+    order = [header.tensor // 16 for source, header, _ in cluster.sent if source == 0]
+    assert order == sorted(order, reverse=True)
+    assert {header.layer for _, header, _ in cluster.sent} == {0, 5}
+
+
+def test_who_waits_for_a_sum_names_nobody() -> None:
+    cluster = Summed(3)
+    tensor = Tensor(0, [500])
+    cluster.open(tensor)
+    for step, ranks in ((1, range(3)), (2, range(2))):
+        for rank in ranks:
+            cluster.contribute(rank, step, tensor, gradients(3, step, tensor)[rank])
+        cluster.run(lambda step=step: step == 2 or cluster.complete(step, tensor))
+    began = cluster.now
+    with pytest.raises(TimeoutError):
+        cluster.run(lambda: cluster.complete(2, tensor), limit=3_000_000)
+    waiting = ffi.new("gl_waiting *")
+    assert lib.gl_oldest(cluster.engines[0], cluster.now, waiting) == 1
+    assert (waiting.step, waiting.tensor, waiting.direct) == (2, 0, 0)
+    assert waiting.age >= cluster.now - began
+    assert not any(waiting.missing)
+    assert 2_700_000 < cluster.overdue(0) <= waiting.age
+    assert not lib.gl_engine_idle(cluster.engines[0])
+    # It asks again and again, ever more seldom: at most its window, five times a second.
+    assert cluster.statistics(0).sums_repaired < 3 * 5 * 4 * 2
+    assert cluster.statistics(0).sums_received == 0
+    cluster.contribute(2, 2, tensor, gradients(3, 2, tensor)[2])
+    cluster.run(lambda: cluster.complete(2, tensor))
+    assert cluster.overdue(0) == 0
+    assert lib.gl_engine_idle(cluster.engines[0])
+
+
+def test_a_lost_slice_is_sent_again_when_later_ones_have_come() -> None:
+    cluster = Summed(2, window=64, slots=128)
+    tensor = Tensor(0, [256 * cluster.per_slice])
+    cluster.open(tensor)
+    step_by_hosts(cluster, tensor)
+    lost: list[int] = []
+
+    def passes(source: int, header: Header) -> bool:
+        if lost or (source, header.slice) != (0, 100):
+            return True
+        lost.append(cluster.now)
+        return False
+
+    cluster.passes = passes
+    for rank in range(2):
+        cluster.contribute(rank, 2, tensor, gradients(2, 2, tensor)[rank])
+    cluster.run(lambda: cluster.complete(2, tensor))
+    repairs = [header.slice for source, header, _ in cluster.sent if header.kind == Kind.REPAIR and source == 0]
+    assert repairs == [100]
+    assert cluster.now - lost[0] < 5000  # no timer
+
+
+def step_by_hosts(cluster: Summed, tensor: Tensor) -> None:
+    for rank in range(cluster.workers):
+        cluster.contribute(rank, 1, tensor, gradients(cluster.workers, 1, tensor)[rank])
+    cluster.run(lambda: cluster.complete(1, tensor))
+
+
+def test_marks_of_congestion_halve_what_is_in_flight() -> None:
+    gaps: list[int] = []
+    for marked in (False, True):
+        cluster = Summed(2, window=64, slots=128, rate=10_000_000_000)
+        tensor = Tensor(0, [2048 * cluster.per_slice])
+        cluster.open(tensor)
+        step_by_hosts(cluster, tensor)
+        cluster.marked, began = marked, cluster.now
+        for rank in range(2):
+            cluster.contribute(rank, 2, tensor, gradients(2, 2, tensor)[rank])
+        cluster.run(lambda cluster=cluster, tensor=tensor: cluster.complete(2, tensor))
+        gaps.append(cluster.now - began)
+    # With a mark on everything one slice is in flight in the end, where 64 were.
+    assert gaps[1] > 10 * gaps[0]
