@@ -8,6 +8,7 @@ import pytest
 
 from tests.gradlane_controller.controller_process import PATIENCE, Running
 from tests.gradlane_controller.fake_switch import FakeSwitch
+from tests.gradlane_controller.running_switches import FramesOverGrpc, Target, Tunnels, bmv2, find, gradlane_switch
 from tests.support.ports import free_ports
 
 
@@ -28,6 +29,26 @@ def make_fake_switch() -> Iterator[Callable[[], FakeSwitch]]:
 @pytest.fixture
 def fake_switch(make_fake_switch: Callable[[], FakeSwitch]) -> FakeSwitch:
     return make_fake_switch()
+
+
+@pytest.fixture(params=["simple_switch_grpc", "gradlane-switch"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
+    command = find(request.param)
+    if command is None:
+        pytest.skip(f"{request.param} is not installed")
+    address, frames = (f"127.0.0.1:{port}" for port in free_ports(2))
+    if request.param == "gradlane-switch":
+        tunnels = Tunnels(range(1, 6))
+        it = Target("gradlane-switch", gradlane_switch(address, tunnels.interfaces, tmp_path), tunnels)
+    else:
+        it = Target("bmv2", bmv2(command, address, frames, tmp_path), FramesOverGrpc(frames))
+    try:
+        it.process.start()
+        it.process.wait_until_reachable()
+        yield it
+    finally:
+        it.wires.close()
+        it.process.stop()
 
 
 @pytest.fixture

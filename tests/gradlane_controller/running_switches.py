@@ -13,6 +13,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -195,6 +196,19 @@ class SwitchProcess:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait(timeout=60)
             self._process = None
+
+
+@dataclass
+class Target:
+    """One switch process with hosts' ends of its ports here."""
+
+    kind: str
+    process: SwitchProcess
+    wires: Wires
+
+    @property
+    def address(self) -> str:
+        return self.process.address
 
 
 def gradlane_switch(

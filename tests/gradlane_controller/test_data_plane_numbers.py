@@ -6,10 +6,11 @@ import re
 from gradlane import wire
 from gradlane.job import policy
 from gradlane.job.file import BUDGET_SLOTS
-from gradlane_controller.data_plane import Reason
+from gradlane.job.transport import SUM_SLOTS
+from gradlane_controller.data_plane import Reason, SumEvent
 from gradlane_controller.network import fabric
 from gradlane_controller.policy import checks, spreading
-from gradlane_controller.session.counters import JOB_SHIFT, decode_decision, format_table
+from gradlane_controller.session.counters import JOB_SHIFT, SUM_SHIFT, decode_decision, format_table
 from gradlane_switch.ir.program import DROP_PORT
 from tests.support.paths import P4_SOURCE
 
@@ -30,6 +31,17 @@ def test_reasons() -> None:
     of_sums = re.findall(r"^const Reason (\w+) = \(Reason\)5w(\d+);", sums, re.MULTILINE)
     in_p4 |= {name: int(value) for name, value in of_sums}
     assert in_p4 == {reason.name: reason.value for reason in Reason}
+
+
+def test_sums() -> None:
+    aggregation = (P4_SOURCE / "v1model" / "aggregation.p4").read_text()
+    assert f"const bit<32> SUM_SLOTS = {SUM_SLOTS};" in aggregation
+    assert f"const bit<32> SUM_EVENTS = {(checks.MAX_JOBS + 1) << SUM_SHIFT};" in aggregation
+    assert "sums.count((bit<32>)(meta.job_index ++ happened));" in aggregation
+    body = re.search(r"enum bit<3> SumEvent \{(.*?)\}", aggregation, re.DOTALL)
+    assert body
+    in_p4 = {name: int(value) for name, value in re.findall(r"^\s*(\w+)\s*=\s*(\d+)", body[1], re.MULTILINE)}
+    assert in_p4 == {event.name: event.value for event in SumEvent}
 
 
 def test_sizes_and_classes() -> None:

@@ -2,66 +2,21 @@
 """The controller against the switches themselves. A switch that is not installed is skipped by name."""
 
 import signal
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
-import pytest
 from finsy import P4Schema
 from finsy.proto import p4r, p4r_grpc
 from scapy.layers.inet import ICMP, IP, UDP
 from scapy.layers.l2 import ARP, Ether
 
 from gradlane_controller.network.frames import make_lldp, parse_lldp
-from tests.gradlane_controller.running_switches import (
-    FramesOverGrpc,
-    SwitchProcess,
-    Tunnels,
-    Wires,
-    bmv2,
-    find,
-    gradlane_switch,
-)
+from tests.gradlane_controller.running_switches import Target
 from tests.gradlane_controller.texts import fabric_text, job_text
 from tests.support.gradlane_packets import H1, H2, H3, gradient
 from tests.support.paths import P4INFO
-from tests.support.ports import free_ports
 
 DIGEST = P4Schema(P4INFO).digests["guard_violation_t"].id
-
-
-@dataclass
-class Target:
-    """One switch process with hosts' ends of its ports here."""
-
-    kind: str
-    process: SwitchProcess
-    wires: Wires
-
-    @property
-    def address(self) -> str:
-        return self.process.address
-
-
-@pytest.fixture(params=["simple_switch_grpc", "gradlane-switch"])
-def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
-    command = find(request.param)
-    if command is None:
-        pytest.skip(f"{request.param} is not installed")
-    address, frames = (f"127.0.0.1:{port}" for port in free_ports(2))
-    if request.param == "gradlane-switch":
-        tunnels = Tunnels(range(1, 6))
-        it = Target("gradlane-switch", gradlane_switch(address, tunnels.interfaces, tmp_path), tunnels)
-    else:
-        it = Target("bmv2", bmv2(command, address, frames, tmp_path), FramesOverGrpc(frames))
-    try:
-        it.process.start()
-        it.process.wait_until_reachable()
-        yield it
-    finally:
-        it.wires.close()
-        it.process.stop()
 
 
 def read_everything(target: Target) -> set[bytes]:

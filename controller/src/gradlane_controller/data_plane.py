@@ -41,12 +41,12 @@ class Reason(IntEnum):
 
 
 class SumEvent(IntEnum):
-    """What became of a gradient that a switch should sum: the lower bits of an index of the counter `sums`."""
+    """What became of a gradient that a switch should sum, by `SumEvent` of p4src/v1model/aggregation.p4."""
 
-    CONTRIBUTIONS = 0  # written to a slot or added
-    RESULTS = 1
-    ANSWERS = 2  # the result again, for one who has missed it
-    DUPLICATES = 3
+    CONTRIBUTION = 0  # written to a slot or added
+    RESULT = 1
+    ANSWER = 2  # the result again, for one who has missed it
+    DUPLICATE = 3
     STALE = 4
     NO_SLOTS = 5
     REFUSED = 6  # of a wrong form, or from where no member of the job is

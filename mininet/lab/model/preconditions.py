@@ -82,9 +82,10 @@ def check(targets: Collection[str], ports: Iterable[int], interfaces: Sequence[s
         find_program("gradlane-switch")
     if "bmv2" in targets:
         _check_bmv2(find_program("simple_switch_grpc"))
-    for name in ("gradlane.json", "gradlane.p4info.txtpb"):
-        if not (pipeline / name).is_file():
-            raise PreconditionError(f"{pipeline / name} is missing: make p4")
+    for program in ("gradlane", "gradlane-aggregation"):
+        for path in (pipeline / f"{program}.json", pipeline / f"{program}.p4info.txtpb"):
+            if not path.is_file():
+                raise PreconditionError(f"{path} is missing: make p4")
     _check_kernel(targets)
     present = {name for _, name in socket.if_nameindex()}
     for interface in interfaces:

@@ -131,7 +131,7 @@ async def read_sums(switch: Switch) -> dict[int, Sums]:
     return {
         entry.match["job"]: Sums(switch.name, entry.action.args["slot_base"])
         for entry in await read_all(switch, P4TableEntry("contributors"))
-        if entry.match and isinstance(entry.action, P4TableAction)
+        if entry.match and isinstance(entry.action, P4TableAction) and "slot_base" in entry.action.args
     }
 
 
