@@ -30,14 +30,13 @@ class Step:
 
 @dataclass
 class Stream:
-    """A tensor's slices through all steps. `partitions`: slices of each; all slices have as many elements."""
+    """A tensor's slices through all steps. `partitions`: slices of each; `owed`: at first a zero for each element."""
 
     tensor: int
     partitions: tuple[int, ...]
-    elements: int
+    owed: Slices
     begun: int = 0
     exponents: list[int] = field(default_factory=list)  # of the next step; none before the first
-    owed: Slices = field(default_factory=list)
     now: Step | None = None  # in flight
     last: Step | None = None  # the completed one, if a switch summed it
 
@@ -66,8 +65,6 @@ class Worker:
         self.streams = {stream.tensor: stream for stream in streams}
         self.start = 0  # the first step that may go by the switch in this generation
         self.halted = False
-        for stream in streams:
-            stream.owed = [[Fraction(0)] * stream.elements for _ in range(stream.slices)]
 
     # Steps.
 
@@ -80,7 +77,7 @@ class Worker:
         by_switch = self.generation and stream.begun >= self.start and stream.exponents
         stream.now = step = Step(stream.begun, added(given, stream.owed), self.generation if by_switch else 0)
         if not by_switch:
-            stream.owed = [[Fraction(0)] * stream.elements for _ in given]
+            stream.owed = zeros(given)
             return step
         scales = [power_of_two(exponent) for exponent in stream.exponents]
         for s, values in enumerate(step.values):
@@ -188,7 +185,7 @@ class Worker:
             sums = self.point.summed(datagram[wire.HEADER_BYTES + wire.SUM_BYTES :])
         except ValueError:
             return False
-        step.sums[s] = sums[: stream.elements]
+        step.sums[s] = sums[: len(step.values[s])]
         if len(step.sums) == stream.slices:
             self.summed(stream.tensor)
         return True
@@ -237,7 +234,7 @@ class Worker:
     def withdraw(self, stream: Stream, step: Step) -> None:
         """A step goes by hosts, who take all of what it contributes."""
         step.generation, step.sent, step.integers, step.sums = 0, 0, [], {}
-        stream.owed = [[Fraction(0)] * stream.elements for _ in step.values]
+        stream.owed = zeros(step.values)
 
     def of_rerun(self, tensor: int, step: int) -> list[list[int]]:
         """What this worker gives to the sum over all, by hosts."""
@@ -263,3 +260,8 @@ class Worker:
 def added(a: Slices, b: Slices) -> Slices:
     """Element by element."""
     return [[x + y for x, y in zip(p, q, strict=True)] for p, q in zip(a, b, strict=True)]
+
+
+def zeros(like: Slices) -> Slices:
+    """As many."""
+    return [[Fraction(0)] * len(row) for row in like]

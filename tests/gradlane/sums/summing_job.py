@@ -13,7 +13,7 @@ from fractions import Fraction
 from gradlane import wire
 from tests.support.fixed_point import FIRST_EXPONENT, FixedPoint, power_of_two
 from tests.support.sum_switch import Contributor, Slot, SumHeader, SumSwitch
-from tests.support.sum_worker import Slices, Step, Stream, Worker, added
+from tests.support.sum_worker import Slices, Step, Stream, Worker, added, zeros
 
 JOB, TENANT = 1, 2
 
@@ -86,8 +86,8 @@ class SummingJob:
     def _streams(self) -> list[Stream]:
         streams: list[Stream] = []
         for tensor, partitions in enumerate(self.layout.partitions):
-            zeros = [[Fraction(0)] * self.layout.elements for _ in range(sum(partitions))]
-            streams.append(Stream(tensor, partitions, self.layout.elements, begun=self.layout.done, owed=zeros))
+            owed = [[Fraction(0)] * self.layout.elements for _ in range(sum(partitions))]
+            streams.append(Stream(tensor, partitions, owed, begun=self.layout.done))
         return streams
 
     # Moves. Each says whether anything happened.
@@ -107,7 +107,7 @@ class SummingJob:
 
     def _gradients(self, stream: Stream) -> Slices:
         scale = Fraction(2) ** self.random.choice((-20, -12, -10, -10, -10, 0))
-        return [[self.random.randint(-40, 40) * scale for _ in range(stream.elements)] for _ in range(stream.slices)]
+        return [[self.random.randint(-40, 40) * scale for _ in row] for row in stream.owed]
 
     def send(self, rank: int, tensor: int) -> bool:
         """The next slice."""
@@ -278,7 +278,7 @@ class SummingJob:
         if agreed.way == "hosts":
             agreed.total = _total(values)
             for rank in ranks:
-                self.owed[rank][tensor] = [[Fraction(0)] * len(row) for row in values[rank]]
+                self.owed[rank][tensor] = zeros(values[rank])
             means = [[value / self.layout.workers for value in row] for row in agreed.total]
             self.exponents[tensor] = [self.point.exponent_of(m, e) for m, e in zip(means, exponents, strict=True)]
             return

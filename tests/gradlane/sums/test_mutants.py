@@ -2,7 +2,6 @@
 """Each rule of the protocol is needed: without it the same schedules break a promise. So those tests can fail."""
 
 from collections.abc import Callable
-from fractions import Fraction
 
 import pytest
 from hypothesis import Phase, given, settings
@@ -10,7 +9,7 @@ from hypothesis import Phase, given, settings
 from tests.gradlane.sums.schedules import Layout, Weather, calm, layouts, play, schedules
 from tests.gradlane.sums.summing_job import SummingJob, Wrong
 from tests.support.sum_switch import Slot, SumSwitch, serial_difference
-from tests.support.sum_worker import Step, Stream, Worker
+from tests.support.sum_worker import Step, Stream, Worker, zeros
 
 
 class AddsTwice(SumSwitch):
@@ -82,7 +81,7 @@ class ForgetsWhatItOwes(Worker):
     def summed(self, tensor: int) -> None:
         super().summed(tensor)
         stream = self.streams[tensor]
-        stream.owed = [[Fraction(0)] * stream.elements for _ in range(stream.slices)]
+        stream.owed = zeros(stream.owed)
 
 
 class WithdrawsEverything(Worker):
