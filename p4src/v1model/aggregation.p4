@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of gradients: what all workers of a job contribute to one slice leaves once, as their sum, to all of them. A slot
-// holds the youngest slice that came for it, until a younger one does: so a worker that misses the result gets it again.
+// Sums of gradients: what all workers of a job contribute to a slice leaves once, as their sum, to all of them. A slot
+// holds the newest slice that came for it until a newer one does, so that a worker that misses the result can ask again.
 
 const bit<32> SUM_SLOTS = 4096;
 const bit<32> CONTRIBUTORS = 1024;
@@ -16,7 +16,7 @@ enum bit<3> SumEvent {
     RESULT       = 1,   // was the last one of its slice
     ANSWER       = 2,   // came again after the result, and got it
     DUPLICATE    = 3,   // came again before the result
-    STALE        = 4,   // a younger slice has the slot, or its slice has another length
+    STALE        = 4,   // a newer slice has the slot, or its slice has another length
     NO_SLOTS     = 5,   // its sender contributes to nothing here
     REFUSED      = 6    // does not have the form of a contribution
 }
@@ -34,7 +34,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, in port_t ingres
     @id(0x16000004)
     register<bit<32>>(SUM_SLOTS) slot_forms;        // job ++ length of the payload
 
-    // One's complement sum of the lanes. 0: a contribution had no checksum, so their sum has none.
+    // One's complement sum of the lanes, in which zero is 0xFFFF. 0: a contribution had none.
     @id(0x16000005)
     register<bit<16>>(SUM_SLOTS) slot_checksums;
 
@@ -47,8 +47,8 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, in port_t ingres
     mac_t own_mac = 0;
     ipv4_t own_address = 0;
 
-    // `member`: the bit of the worker behind the port; `all`: of all workers. `own`, `address`: of the switch. A result is
-    // from there: no host believes what comes from its own address.
+    // `member`: the bit of the worker behind the port; `all`: of all workers. `own`, `address`: of the switch, from which
+    // results come: a host drops what seems to come from itself.
     @action_restriction("
         member == 0x00000001 || member == 0x00000002 || member == 0x00000004 || member == 0x00000008 ||
         member == 0x00000010 || member == 0x00000020 || member == 0x00000040 || member == 0x00000080 ||
@@ -136,100 +136,92 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, in port_t ingres
         EACH_WORD(READ)
     }
 
+    // The lanes have the sum that the datagram has, less that of all else in it.
+    @hidden
+    action add_checksum(inout bit<16> checksum) {
+        bit<16> less_others;
+        hash(less_others, HashAlgorithm.csum16, 16w0, { SUM_CHECKSUM_INPUT(hdr) }, 32w65536);
+        bit<16> all = ~hdr.udp.checksum;
+        bit<16> complement;
+        hash(complement, HashAlgorithm.csum16, 16w0, { checksum, all, less_others }, 32w65536);
+        if (hdr.udp.checksum == 0 || checksum == 0) {
+            checksum = 0;
+        } else {
+            checksum = ~complement;
+        }
+    }
+
+    @hidden
+    action make_result(in bit<32> members, in bit<16> checksum) {
+        hdr.ethernet.src = own_mac;
+        hdr.ipv4.src = own_address;
+        hdr.gradlane.flags = hdr.gradlane.flags | FLAG_PULL;
+        hdr.sum.members = members;
+        hash(hdr.udp.checksum, HashAlgorithm.csum16, 16w0, { SUM_CHECKSUM_INPUT(hdr), checksum }, 32w65536);
+        if (checksum == 0) {
+            hdr.udp.checksum = 0;
+        } else if (hdr.udp.checksum == 0) {
+            hdr.udp.checksum = 0xFFFF;
+        }
+    }
+
     apply {
         if (meta.drop || meta.punt) {
-            return;
-        }
-        if (!meta.multicast || !hdr.words[10].isValid() || !hdr.ipv4.isValid() || hdr.gradlane.budget != 0) {
+            // Nobody asks any more.
+        } else if (!meta.multicast || !hdr.words[10].isValid() || !hdr.ipv4.isValid() || hdr.gradlane.budget != 0) {
             drop(SumEvent.REFUSED);
-            return;
-        }
-        if (!contributors.apply().hit) {
-            return;
-        }
-        @atomic {
-            bit<64> key;
-            bit<32> members;
-            bit<32> form;
-            bit<16> checksum;
-            slot_keys.read(key, slot);
-            slot_members.read(members, slot);
-            slot_forms.read(form, slot);
-            slot_checksums.read(checksum, slot);
+        } else if (contributors.apply().hit) {
+            @atomic {
+                bit<64> key;
+                bit<32> members;
+                bit<32> form;
+                bit<16> checksum;
+                slot_keys.read(key, slot);
+                slot_members.read(members, slot);
+                slot_forms.read(form, slot);
+                slot_checksums.read(checksum, slot);
 
-            // How much younger than what is in the slot: serial numbers (RFC 1982), so the upper half of the distances is
-            // the past. Numbers count within a generation. What another job has left has no age.
-            bit<32> age = hdr.sum.generation - key[63:32];
-            if (age == 0) {
-                age = hdr.gradlane.message - key[31:0];
-            }
-            bool first = members == 0 || form[31:16] != hdr.gradlane.job || (age != 0 && age[31:31] == 0);
-            if (first) {
-                members = 0;
-                form = hdr.gradlane.job ++ hdr.gradlane.length;
-                slot_keys.write(slot, hdr.sum.generation ++ hdr.gradlane.message);
-                slot_forms.write(slot, form);
-            } else if (age != 0 || form[15:0] != hdr.gradlane.length) {
-                drop(SumEvent.STALE);
-                return;
-            }
+                // How much newer than what is in the slot: serial numbers (RFC 1982), so the upper half of the distances
+                // is the past. Numbers count within a generation. What another job has left has no age.
+                bit<32> age = hdr.sum.generation - key[63:32];
+                if (age == 0) {
+                    age = hdr.gradlane.message - key[31:0];
+                }
+                bool first = members == 0 || form[31:16] != hdr.gradlane.job || (age != 0 && age[31:31] == 0);
 
-            bool again = members & own_bit != 0;
-            if (again) {
-                if (members != all_bits) {
+                if (!first && (age != 0 || form[15:0] != hdr.gradlane.length)) {
+                    drop(SumEvent.STALE);
+                } else if (!first && members & own_bit != 0 && members != all_bits) {
                     drop(SumEvent.DUPLICATE);
-                    return;
-                }
-                count(SumEvent.ANSWER);
-                read();
-                meta.multicast = false;
-                meta.egress_port = ingress_port;
-            } else {
-                // The lanes have the sum that the datagram has, less that of all else in it.
-                bit<16> others;
-                bit<16> whole = ~hdr.udp.checksum;
-                bit<16> before = checksum;
-                if (first) {
-                    before = 0;
-                }
-                hash(others, HashAlgorithm.csum16, 16w0, { SUM_CHECKSUM_INPUT(hdr) }, 32w65536);
-                bit<16> complement;
-                hash(complement, HashAlgorithm.csum16, 16w0, { whole, others, before }, 32w65536);
-                if (hdr.udp.checksum == 0 || (!first && checksum == 0)) {
-                    checksum = 0;
-                } else if (complement == 0xFFFF) {
-                    checksum = 0xFFFF;
+                } else if (!first && members & own_bit != 0) {
+                    count(SumEvent.ANSWER);
+                    read();
+                    meta.multicast = false;
+                    meta.egress_port = ingress_port;
                 } else {
-                    checksum = ~complement;
+                    count(SumEvent.CONTRIBUTION);
+                    if (first) {
+                        slot_keys.write(slot, hdr.sum.generation ++ hdr.gradlane.message);
+                        slot_forms.write(slot, hdr.gradlane.job ++ hdr.gradlane.length);
+                        members = 0;
+                        checksum = 0xFFFF;
+                        write();
+                    } else {
+                        add();
+                    }
+                    members = members | own_bit;
+                    slot_members.write(slot, members);
+                    add_checksum(checksum);
+                    slot_checksums.write(slot, checksum);
+                    if (members == all_bits) {
+                        count(SumEvent.RESULT);
+                    } else {
+                        meta.drop = true;
+                        meta.reason = ABSORBED;
+                    }
                 }
-                count(SumEvent.CONTRIBUTION);
-                if (first) {
-                    write();
-                } else {
-                    add();
-                }
-                members = members | own_bit;
-                slot_members.write(slot, members);
-                slot_checksums.write(slot, checksum);
-                if (members != all_bits) {
-                    meta.drop = true;
-                    meta.reason = ABSORBED;
-                    return;
-                }
-                count(SumEvent.RESULT);
-            }
-
-            hdr.ethernet.src = own_mac;
-            hdr.ipv4.src = own_address;
-            hdr.gradlane.flags = hdr.gradlane.flags | FLAG_PULL;
-            hdr.sum.members = members;
-            if (checksum == 0) {
-                hdr.udp.checksum = 0;
-            } else {
-                hash(hdr.udp.checksum, HashAlgorithm.csum16, 16w0, { SUM_CHECKSUM_INPUT(hdr), checksum }, 32w65536);
-                // 0 says that there is none.
-                if (hdr.udp.checksum == 0) {
-                    hdr.udp.checksum = 0xFFFF;
+                if (!meta.drop) {
+                    make_result(members, checksum);
                 }
             }
         }

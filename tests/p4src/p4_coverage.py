@@ -49,7 +49,9 @@ class Coverage:
                     if not made and action != "NoAction":  # p4c's own: a miss
                         self._named.add((name, action))
             for conditional in pipeline["conditionals"]:
-                where = conditional["source_info"]
+                where = conditional.get("source_info")
+                if where is None:
+                    continue  # p4c's own: whether a `return` was met
                 key = f"{where['filename']}:{where['line']}"
                 assert key not in self._conditions, "each conditional must have a line of its own"
                 self._conditions[key] = where["source_fragment"]
@@ -108,7 +110,7 @@ class Coverage:
         lines |= {_split(key) for key in self._conditions} | set(self._state_lines.values())
         seen = {line for key in self._seen_actions for line in self._actions[key]}
         seen |= {line for name, _ in self._seen_tables for line in self._tables[name]}
-        seen |= {_split(key) for key, _ in self._seen_conditions}
+        seen |= {_split(key) for key, _ in self._seen_conditions if key in self._conditions}
         seen |= {self._state_lines[name] for name in self._seen_states}
         missing: list[str] = []
         figures: list[str] = []

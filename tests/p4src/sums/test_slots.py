@@ -123,13 +123,13 @@ def test_who_comes_again_after_the_result_gets_it_alone(sums: SumBench, kind: Ki
         (7, 0, 7, LAST - 7, STALE),
         (LAST, 8, 0, 0, ABSORBED),  # so do generations
         (0, 0, LAST, 8, STALE),
-        (7, 0, 7, (1 << 31) - 8, ABSORBED),  # the youngest that is not the past
+        (7, 0, 7, (1 << 31) - 8, ABSORBED),  # the newest that is not the past
         (7, 0, 7, 1 << 31, STALE),
         (0, 0, (1 << 31) - 1, 0, ABSORBED),
         (0, 0, 1 << 31, 0, STALE),
     ],
 )
-def test_a_younger_slice_takes_the_slot_and_an_older_one_changes_nothing(
+def test_a_newer_slice_takes_the_slot_and_an_older_one_changes_nothing(
     sums: SumBench,
     finished: bool,
     generation: int,
