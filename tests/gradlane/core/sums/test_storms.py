@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Half of all datagrams lost, old ones that come much later, a switch that forgets or stops, late workers: all ends."""
+
+from dataclasses import dataclass
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gradlane.wire import Lanes
+from tests.gradlane.core.protocol.network import Impairment
+from tests.gradlane.core.sums.summing import GENERATION, Summed, Tensor
+from tests.gradlane.core.sums.test_fall_back import Training
+from tests.support.effort import tries
+
+OVERDUE = 250_000  # us
+
+
+@dataclass(frozen=True)
+class Storm:
+    """What begins after `us`. `late`: a worker that begins no step until the next storm."""
+
+    us: int
+    restart: bool
+    broken: bool
+    late: int | None
+
+
+storms = st.lists(
+    st.builds(Storm, st.integers(0, 400_000), st.booleans(), st.booleans(), st.none() | st.integers(0, 3)), max_size=4
+)
+networks = st.builds(
+    Impairment,
+    loss=st.sampled_from([0.0, 0.05, 0.5]),
+    duplicate=st.sampled_from([0.0, 0.3]),
+    jitter=st.sampled_from([100, 5_000, 300_000]),
+)
+
+
+class Leader:
+    """Has all halt when a sum is overdue, as the agents do, and go on by hosts where the switch has failed them."""
+
+    def __init__(self, training: Training) -> None:
+        self.training, self.generation, self.falls = training, GENERATION, 0
+
+    def look(self) -> None:
+        """Halts them if need be; two steps after hosts have taken over the switch is used again."""
+        training, cluster = self.training, self.training.cluster
+        if max(cluster.overdue(rank) for rank in range(cluster.workers)) < OVERDUE:
+            return
+        begun = [{t: state for t, *state in cluster.state(rank)} for rank in range(cluster.workers)]
+        stuck = any(all(row[t][1] > min(r[t][0] for r in begun) for row in begun) for t in begun[0])
+        if not stuck:  # somebody is late
+            training.give_up(self.generation, by_switch=True)
+            return
+        self.falls += 1
+        training.give_up((self.generation + 1) & 0xFFFFFFFF)
+        self.generation = (self.generation + 2) & 0xFFFFFFFF
+        first = max(max(row) for row in training.step) + 2
+        training.generation[first:] = [self.generation] * (training.steps + 1 - first)
+
+
+@settings(max_examples=tries(20), deadline=None)
+@given(
+    st.integers(2, 4),
+    st.lists(st.lists(st.integers(1, 300), min_size=1, max_size=2), min_size=1, max_size=2),
+    st.sampled_from(Lanes),
+    networks,
+    storms,
+    st.integers(0, 2**32),
+)
+def test_all_steps_end_alike_and_nothing_is_lost(
+    workers: int, shapes: list[list[int]], lanes: Lanes, network: Impairment, happenings: list[Storm], seed: int
+) -> None:
+    cluster = Summed(workers, lanes=lanes, impairment=network, seed=seed)
+    steps = 10
+    training = Training(cluster, [Tensor(number, parts) for number, parts in enumerate(shapes)], steps)
+    leader = Leader(training)
+    done = False
+
+    def run(us: int) -> None:
+        nonlocal done
+        for _ in range(0, us, 50_000):
+            done = cluster.run_for(min(us, 50_000), training.go_on)
+            leader.look()
+
+    for storm in happenings:
+        run(storm.us)
+        if storm.restart:
+            cluster.switch.restart()
+        cluster.broken = storm.broken
+        now = max(max(row) for row in training.step)
+        training.last = [now if rank == storm.late else steps for rank in range(workers)]
+    run(400_000)
+    cluster.broken, training.last = False, [steps] * workers
+    for _ in range(300):
+        if done:
+            break
+        run(200_000)
+    assert done
+    training.check_sums()
+    if network.loss == 0 and network.jitter < 10_000 and not any(storm.restart or storm.broken for storm in happenings):
+        assert leader.falls == 0
