@@ -21,6 +21,7 @@ def arm_result(
     exchanges: tuple[Exchange, ...] = (),
 ) -> ArmResult:
     """A plausible result; Gradlane's arms have a transport, baselines do not."""
+    sums = (800_000, 600_000, 25) if "switch-sum" in arm else (800_000, 0, 0)
     gradlane = not arm.startswith(("ddp", "ps-"))
     seconds = 20.0 if to_target is None else 1.5 * to_target
     curve = [Point(seconds * i / 10, 12 * i, 0.1 + (final - 0.1) * (1 - 0.5**i) / (1 - 0.5**10)) for i in range(11)]
@@ -42,7 +43,7 @@ def arm_result(
         batches=(len(step_seconds),) * 2,
         exchanges=exchanges,
         step_ends=tuple(sum(step_seconds[: n + 1]) for n in range(len(step_seconds))),
-        transport=Transport(100_000, 100_000, 98_000, 2000, 600, 3, 0, budget, violations) if gradlane else None,
+        transport=Transport(100_000, 100_000, 98_000, 2000, 600, 3, 0, budget, violations, *sums) if gradlane else None,
         switch=SwitchFigures(
             decisions=(Decision("forwarded", 6, 3, 60_000, 60_000 * 1482), *drops),
             drop_map=tuple(MapCell(layer, 16 * (layer % 4), policy_drops // 8, 0) for layer in range(8 * bool(drops))),

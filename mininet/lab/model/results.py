@@ -50,6 +50,13 @@ class Transport:
     bad_datagrams: int
     budget: int  # the most that the messages' budgets allow to be missing
     budget_violations: int
+    reduced_bytes: int  # tensors, once for each worker and step
+    summed_bytes: int  # of these, what a switch has summed
+    sums_repaired: int  # slices sent to the switch again
+
+    @property
+    def summed_fraction(self) -> float:
+        return self.summed_bytes / self.reduced_bytes if self.reduced_bytes else 0.0
 
     @property
     def delivered_fraction(self) -> float:

@@ -163,6 +163,9 @@ def transport(statistics: Sequence[Record]) -> Transport | None:
         bad_datagrams=sum(value for key, value in total.items() if key.startswith("bad_")),
         budget=total["budget_total"],
         budget_violations=total["budget_violations"],
+        reduced_bytes=total["reduced_bytes"],
+        summed_bytes=total["summed_bytes"],
+        sums_repaired=total["sums_repaired"],
     )
 
 

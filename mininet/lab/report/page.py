@@ -42,6 +42,8 @@ def render(
             {"color": color[result.arm], "note": ARMS[result.arm].summary, "cells": cells}
             for result, cells in zip(results, tables.figures(results), strict=True)
         ],
+        sum_columns=tables.SUMS,
+        sum_rows=tables.sums(results),
         drop_columns=tables.DROPS,
         drop_rows=tables.drops(results),
         claims=[

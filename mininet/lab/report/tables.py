@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, geometric_mean
 
+from lab.model.arms import ARMS
 from lab.model.results import ArmResult, Claim, Distribution, same_work, speed_up
 
 FIGURES = (
@@ -19,8 +20,7 @@ FIGURES = (
     "speed-up",
 )
 DROPS = ("arm", "queue class", "drop precedence", "packets", "kB", "offered", "dropped")
-
-
+SUMS = ("arm", "of the gradients", "slices sent again")
 WORK = ("arm", "all steps", "final", "speed-up", "batches of each worker", "most waited for")
 SUMMARY = ("scenario", "arm", "step p50, ms", "to target", "reached", "final", "policy drops", "speed-up")
 GOALS = ("goal", "measured", "wanted", "")
@@ -40,6 +40,8 @@ def of_runs(results: Sequence[ArmResult], claims: Sequence[Claim]) -> list[TextT
     shown = [TextTable("Figures", FIGURES, figures(results))]
     if any(result.exchanges for result in results):
         shown.append(TextTable("The same work", WORK, work(results)))
+    if summed := sums(results):
+        shown.append(TextTable("Summed in the switch", SUMS, summed))
     if dropped := drops(results):
         shown.append(TextTable("Dropped by the gradient policy", DROPS, dropped))
     return [*shown, TextTable("Goals", GOALS, goals(claims))]
@@ -117,6 +119,15 @@ def work(results: Sequence[ArmResult]) -> list[list[str]]:
             ]
         )
     return rows
+
+
+def sums(results: Sequence[ArmResult]) -> list[list[str]]:
+    """What the switch has summed in arms that want it to, under the heads of SUMS; the hosts reduced the rest."""
+    return [
+        [result.arm, f"{result.transport.summed_fraction:.1%}", f"{result.transport.sums_repaired:,}"]
+        for result in results
+        if ARMS[result.arm].by_switch and result.transport is not None
+    ]
 
 
 def drops(results: Sequence[ArmResult]) -> list[list[str]]:

@@ -20,7 +20,16 @@ COUNTS = ("sent", "expected", "delivered", "lost", "repaired", "duplicate")
 
 def statistics(scale: int) -> dict[str, Any]:
     counts = {f"slices_{name}": scale * (index + 1) for index, name in enumerate(COUNTS)}
-    return {**counts, "budget_total": 7 * scale, "budget_violations": 0, "bad_token": 1, "bad_length": 2, "flows": {}}
+    sums = {"reduced_bytes": 800 * scale, "summed_bytes": 600 * scale, "sums_repaired": scale}
+    return {
+        **counts,
+        **sums,
+        "budget_total": 7 * scale,
+        "budget_violations": 0,
+        "bad_token": 1,
+        "bad_length": 2,
+        "flows": {},
+    }
 
 
 def write(path: Path, *records: dict[str, Any]) -> RecordFile:
@@ -61,6 +70,7 @@ def test_a_step_is_as_long_as_its_slowest_worker(tmp_path: Path) -> None:
     assert (result.transport.sent, result.transport.delivered, result.transport.budget) == (30, 90, 210)
     assert result.transport.bad_datagrams == 6
     assert result.transport.delivered_fraction == 90 / 60
+    assert (result.transport.summed_fraction, result.transport.sums_repaired) == (0.75, 30)
 
 
 def test_workers_that_differ_in_their_number_of_steps_are_refused(tmp_path: Path) -> None:

@@ -77,6 +77,15 @@ def test_the_tables_tell_drops_and_speed_up() -> None:
     assert tables.drops(runs) == [["gradlane", "6", "3", "800", "1,186", "60,800", "1.32%"]]
 
 
+def test_the_tables_tell_what_a_switch_has_summed() -> None:
+    runs = [arm_result("gradlane-switch-sum"), arm_result("gradlane"), arm_result("ps-tcp")]
+    (table,) = [it for it in tables.of_runs(runs, []) if it.columns is tables.SUMS]
+    assert table.rows == [["gradlane-switch-sum", "75.0%", "25"]]
+    assert "Summed in the switch" in render(*runs)
+    assert "Summed in the switch" not in render(*runs[1:])
+    assert not [it for it in tables.of_runs(runs[1:], []) if it.columns is tables.SUMS]
+
+
 def test_the_benchmark_table_says_how_many_seeds_reached_the_target() -> None:
     runs = [arm_result("gradlane", seed=1), arm_result("gradlane", seed=2, to_target=None)]
     (row,) = tables.summary(runs)
