@@ -44,7 +44,7 @@ def calculations(program: Program) -> Iterator[str]:
     for crc in {_CRCS[item.algorithm] for item in program.calculations if item.algorithm in _CRCS}:
         yield f"static const uint32_t {_table(crc)}[256] = {{ {', '.join(map(hex, crc.table()))} }};"
     for index, calculation in enumerate(program.calculations):
-        yield f"GL_INLINE uint64_t c{index}(gl_state *s, const headers *h, const gl_packet *p) {{"
+        yield f"GL_CALLED uint64_t c{index}(gl_state *s, const headers *h, const gl_packet *p) {{"
         yield "(void)s; (void)h; (void)p;"
         if calculation.algorithm == "random":
             yield "return gl_random(&s->random);"

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """C for expressions. Nothing but indices and numbers of the program gets into it.
 
-What fits in 64 bits is a `uint64_t`; wider values are structs of words (runtime/base/wide.h).
+What fits in 64 bits is a `uint64_t`; wider values are structs of words (runtime/base/wide.h). Long fields are computed
+in place, and each has a mark that says whether it has been set. Until then it is 0, whatever its bytes are: so nobody
+has to clear or copy what most packets do not have.
 """
 
 from __future__ import annotations
@@ -29,9 +31,13 @@ from gradlane_switch.ir.expressions import (
     words_of,
 )
 
+SOME_LONG = "h->l"
+"""The member of the headers' struct that is not 0 if any long field has been set, or any header with one made valid."""
 _OPERATORS = {"and": "&&", "or": "||"}
 _DIVISIONS = {"/": "quotient", "%": "remainder"}
+_LONG = 256  # bits: an address is not long
 _WIDE_OPERATORS = {"+": "add", "-": "subtract", "*": "multiply", "&": "and", "|": "or", "^": "xor"}
+_IN_PLACE = ("+", "-", "&", "|", "^")
 
 
 def field_name(header: int, field: int) -> str:
@@ -59,9 +65,41 @@ def next_name(stack: int) -> str:
     return f"h->n{stack}"
 
 
+def mark_name(header: int, field: int) -> str:
+    """The member of the headers' struct that says whether a long field has been set."""
+    return f"h->w{header}_{field}"
+
+
+def is_long(width: int) -> bool:
+    """Whether fields of that width have marks."""
+    return width > _LONG
+
+
 def c_type(width: int) -> str:
     """The C type that holds `width` bits."""
     return "uint64_t" if width <= 64 else f"gl_w{words_of(width)}"
+
+
+def set_mark(header: int, field: int) -> str:
+    """Statement: a long field has been set."""
+    return f"{mark_name(header, field)} = {SOME_LONG} = 1;"
+
+
+def place(header: int, field: int, width: int) -> str:
+    """A C pointer to what a field of more than 64 bits holds."""
+    name = field_name(header, field)
+    return f"{c_type(width)}_held(&{name}, {mark_name(header, field)})" if is_long(width) else f"&{name}"
+
+
+def stored(header: int, field: int, width: int) -> str:
+    """A C expression: what a field holds."""
+    return f"(*{place(header, field, width)})" if is_long(width) else field_name(header, field)
+
+
+def set_field(header: int, field: int, width: int, value: str) -> str:
+    """Statements: sets a field to a C expression of its type."""
+    marked = f" {set_mark(header, field)}" if is_long(width) else ""
+    return f"{field_name(header, field)} = {value};{marked}"
 
 
 # 64 bits
@@ -76,7 +114,7 @@ def expression(expr: Expr) -> str:
         case Const(value):
             return number(value % (1 << 64))
         case Field(header, field, width, signed):
-            name = field_name(header, field)
+            name = stored(header, field, width)
             if width > 64:
                 return f"{name}.w[0]"
             return f"gl_extend({name}, {width})" if signed and width < 64 else name
@@ -165,7 +203,8 @@ def _element(expr: Element) -> str:
     zero = f"(({c_type(expr.width)}){{{{0}}}})" if expr.width > 64 else "0"
     index = clamped(expr.index)
     choices = (
-        f"{index} == {position} ? {field_name(header, expr.field)} : " for position, header in enumerate(expr.headers)
+        f"{index} == {position} ? {stored(header, expr.field, expr.width)} : "
+        for position, header in enumerate(expr.headers)
     )
     return f"({''.join(choices)}{zero})"
 
@@ -199,8 +238,9 @@ def clamped(expr: Expr) -> str:
 
 def truncated(expr: Expr, width: int) -> str:
     """An expression cut to a width in bits, of the C type for that width."""
+    expr = _uncut(expr, width)
     if isinstance(expr, Field | Element) and expr.width == width:
-        return field_name(expr.header, expr.field) if isinstance(expr, Field) else _element(expr)
+        return stored(expr.header, expr.field, width) if isinstance(expr, Field) else _element(expr)
     known = shape(expr)
     fits = known is not None and not known.signed and known.width <= width
     if width > 64:
@@ -210,6 +250,16 @@ def truncated(expr: Expr, width: int) -> str:
     if width == 64 or fits:
         return expression(expr)
     return f"{_paren(expr)} & {number((1 << width) - 1)}"
+
+
+def _uncut(expr: Expr, width: int) -> Expr:
+    """The operand of masks that keep so many bits at least, as compilers write them around every sum."""
+    whole = (1 << width) - 1
+    while isinstance(expr, Binary) and expr.op == "&" and isinstance(expr.right, Const):
+        if expr.right.value & whole != whole:
+            break
+        expr = expr.left
+    return expr
 
 
 def pieces(expr: Expr, width: int) -> list[tuple[str, int]]:
@@ -255,6 +305,25 @@ def wide(expr: Expr, words: int) -> str:
             return _widened(expr, words)
 
 
+def assigned(target: Field, value: Expr) -> str:
+    """Statements: sets a field to a value, cut to its width."""
+    header, field, width = target.header, target.field, target.width
+    words, kept = words_of(width), _uncut(value, width)
+    if is_long(width) and isinstance(kept, Binary) and kept.op in _IN_PLACE and not _narrow(kept):
+        into = f"gl_w{words}_{_WIDE_OPERATORS[kept.op]}_into(&{field_name(header, field)}"
+        cut = f"gl_wide_mask({field_name(header, field)}.w, {width}, {words});" if width % 64 else ""
+        sides = f"{_operand(kept.left, words)}, {_operand(kept.right, words)}"
+        return f"{into}, {sides}); {cut} {set_mark(header, field)}"
+    return set_field(header, field, width, truncated(value, width))
+
+
+def _operand(expr: Expr, words: int) -> str:
+    """A C pointer to a value of so many words: a field where it lies, or a copy."""
+    if isinstance(expr, Field) and is_long(expr.width) and words_of(expr.width) == words and not expr.signed:
+        return place(expr.header, expr.field, expr.width)
+    return f"(gl_w{words}[]){{{wide(expr, words)}}}"
+
+
 def _narrow(expr: Expr) -> bool:
     known = shape(expr)
     return known is not None and known.width <= 64
@@ -274,13 +343,13 @@ def _widened(expr: Expr, words: int) -> str:
             ends = [(offset + width - 64 * word, min(64, width - 64 * word)) for word in range(min(held, words))]
             parts = [read_bits("q", end - kept, kept) for end, kept in ends]
             return f"(({name}){{{{{', '.join(parts)}}}}})"
-        case Field(header, field):
-            stored = field_name(header, field)
+        case Field(header, field, width):
+            value = stored(header, field, width)
         case Element():
-            stored = _element(expr)
+            value = _element(expr)
         case _:
             raise AssertionError(expr)
-    value = _fitted(stored, held, words)
+    value = _fitted(value, held, words)
     return f"{name}_extend({value}, {known.width})" if known.signed and known.width < 64 * words else value
 
 

@@ -3,17 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from gradlane_switch.codegen.bits import read_bits, write_fields
 from gradlane_switch.codegen.expressions import (
+    SOME_LONG,
     bytes_name,
     c_type,
     clamped,
     field_name,
+    is_long,
     length_name,
+    mark_name,
     next_name,
     pieces,
+    place,
+    set_mark,
     valid_name,
 )
 from gradlane_switch.ir.expressions import Field, words_of
@@ -23,16 +28,51 @@ from gradlane_switch.ir.statements import CopyStack, CopyUnion, MoveStack, Picke
 
 
 def members(program: Program) -> Iterator[str]:
-    """The headers' part of the struct that a packet's headers are held in."""
+    """The members of the struct that a packet's headers are held in. Long fields come last."""
     for index, header in enumerate(program.headers):
         for position, field in enumerate(header.fields):
-            yield f"{c_type(field.width)} f{index}_{position};"
+            if not is_long(field.width):
+                yield f"{c_type(field.width)} f{index}_{position};"
     for index, header in enumerate(program.headers):
         if header.variable:
             yield f"uint32_t y{index}; uint8_t x{index}[{header.variable.octets}];"
         yield f"uint8_t v{index};" if not header.metadata else ""
     for index in range(len(program.stacks)):
         yield f"uint8_t n{index};"
+    longs = list(_longs(program))
+    if longs:
+        yield f"uint8_t l, {', '.join(f'w{index}_{position}' for index, position, _ in longs)};"
+    yield "gl_marks m;"
+    for index, position, width in longs:
+        yield f"{c_type(width)} f{index}_{position};"
+
+
+def has_long(program: Program, header: int) -> bool:
+    """Whether a header has a long field."""
+    return any(is_long(field.width) for field in program.headers[header].fields)
+
+
+def _longs(program: Program) -> Iterator[tuple[int, int, int]]:
+    """The long fields: header, field and width."""
+    for index, header in enumerate(program.headers):
+        for position, field in enumerate(header.fields):
+            if is_long(field.width):
+                yield index, position, field.width
+
+
+def handling(program: Program) -> Iterator[str]:
+    """Functions that clear and copy the struct `headers`, as far as it holds anything."""
+    yield "enum { SHORT = offsetof(headers, m) + sizeof(gl_marks) };"
+    yield "static void clear(headers *h) { memset(h, 0, SHORT); }"
+    yield "static size_t held(const headers *h) {"
+    longs = list(_longs(program))
+    yield f"if (__builtin_expect(!{SOME_LONG}, 1)) return SHORT;" if longs else "(void)h;"
+    for index, position, _ in reversed(longs):
+        member = f"f{index}_{position}"
+        yield f"if ({mark_name(index, position)}) return offsetof(headers, {member}) + sizeof h->{member};"
+    yield "return SHORT;"
+    yield "}"
+    yield "static void copy_held(headers *to, const headers *of) { memcpy(to, of, held(of)); }"
 
 
 def octets_now(program: Program, header: int) -> str:
@@ -44,18 +84,24 @@ def octets_now(program: Program, header: int) -> str:
 def make_valid(program: Program, header: int) -> str:
     """Statements: a header becomes valid, and the others of its union invalid."""
     rivals = "".join(f" {valid_name(other)} = 0;" for other in program.rivals(header))
-    return f"{valid_name(header)} = 1;{rivals}"
+    return f"{valid_name(header)} = 1;{f' {SOME_LONG} = 1;' if has_long(program, header) else ''}{rivals}"
 
 
 def zero(program: Program, header: int) -> str:
     """Statements that zero all fields."""
     statements: list[str] = []
     for position, field in enumerate(program.headers[header].fields):
-        name = field_name(header, position)
-        statements.append(f"{name} = 0;" if field.width <= 64 else f"{name} = ({c_type(field.width)}){{{{0}}}};")
+        statements.append(zero_field(header, position, field.width))
     if program.headers[header].variable:
         statements.append(f"{length_name(header)} = 0;")
     return " ".join(statements)
+
+
+def zero_field(header: int, field: int, width: int) -> str:
+    """Statement: zeroes a field."""
+    if is_long(width):
+        return f"{mark_name(header, field)} = 0;"
+    return f"{field_name(header, field)} = {'0' if width <= 64 else f'({c_type(width)}){{{{0}}}}'};"
 
 
 def copy_variable(target: int, source: int) -> str:
@@ -83,9 +129,20 @@ def set_valid(program: Program, header: int, valid: bool) -> str:
     return f"if (!{valid_name(header)}) {{ {made} h->m.size += {octets}; }}"
 
 
+def copy_field(target: tuple[int, int], source: tuple[int, int], width: int, old: str = "h") -> str:
+    """Statement: what one field (header, position) holds, of the headers that `old` points to."""
+    copied = f"{field_name(*target)} = {field_name(*source).replace('h->', f'{old}->')};"
+    if is_long(width):
+        marked = f"{mark_name(*target)} = {mark_name(*source).replace('h->', f'{old}->')}"
+        return f"if (({marked})) {{ {copied} {SOME_LONG} = 1; }}"
+    return copied
+
+
 def _copy_fields(program: Program, target: int, source: int) -> str:
-    fields = range(len(program.headers[target].fields))
-    copies = " ".join(f"{field_name(target, n)} = {field_name(source, n)};" for n in fields)
+    copies = " ".join(
+        copy_field((target, position), (source, position), field.width)
+        for position, field in enumerate(program.headers[target].fields)
+    )
     return f"{copies} {copy_variable(target, source)}" if program.headers[target].variable else copies
 
 
@@ -141,6 +198,8 @@ def read_header(program: Program, header: int) -> Iterator[str]:
     for position, field in enumerate(found.fields):
         after = variable is not None and position >= variable.position
         yield from _read_field(field_name(header, position), "e" if after else "q", field)
+        if is_long(field.width):
+            yield set_mark(header, position)
     if variable:
         front, shift = divmod(sum(field.width for field in found.fields[: variable.position]), 8)
         yield f"gl_take_bytes({bytes_name(header)}, q + {front}, n, {shift}); {length_name(header)} = n;"
@@ -149,6 +208,9 @@ def read_header(program: Program, header: int) -> Iterator[str]:
 def _read_field(name: str, pointer: str, field: FieldDef) -> Iterator[str]:
     if field.width <= 64:
         yield f"{name} = {read_bits(pointer, field.offset, field.width)};"
+        return
+    if is_long(field.width) and field.offset % 8 == field.width % 8 == 0:
+        yield f"{c_type(field.width)}_take(&{name}, {pointer} + {field.offset // 8}, {field.width // 8});"
         return
     end = field.offset + field.width
     for word in range(words_of(field.width)):
@@ -159,19 +221,35 @@ def _read_field(name: str, pointer: str, field: FieldDef) -> Iterator[str]:
 def write_header(program: Program, header: int) -> Iterator[str]:
     """Statements that write a header to `q`, and move `q` behind it."""
     found = program.headers[header]
-    parts: list[list[tuple[str, int]]] = [
-        pieces(Field(header, position, field.width), field.width) for position, field in enumerate(found.fields)
-    ]
+    fields = list(enumerate(found.fields))
     if found.variable is None:
-        yield from write_fields("q", [piece for part in parts for piece in part])
+        yield from _write_fields(header, fields)
         yield f"q += {found.octets};"
         return
     middle = found.variable.position
     front, shift = divmod(sum(field.width for field in found.fields[:middle]), 8)
-    yield from write_fields("q", [piece for part in parts[:middle] for piece in part])
+    yield from _write_fields(header, fields[:middle])
     yield f"q += {front}; gl_put_bytes(q, {bytes_name(header)}, {length_name(header)}, {shift});"
     yield f"q += {length_name(header)};"
     # The bits in front of what follows are there already.
     begun = [(f"(uint64_t)(q[0] >> {8 - shift})", shift)] if shift else []
-    yield from write_fields("q", [*begun, *(piece for part in parts[middle:] for piece in part)])
+    yield from _write_fields(header, fields[middle:], begun)
     yield f"q += {found.octets - front};"
+
+
+def _write_fields(
+    header: int, fields: Sequence[tuple[int, FieldDef]], begun: Sequence[tuple[str, int]] = ()
+) -> Iterator[str]:
+    """Statements that write fields to `q`, behind the bits that are `begun`."""
+    run = list(begun)
+    start, at = 0, sum(width for _, width in run)
+    for position, field in fields:
+        width = field.width
+        if is_long(width) and at % 8 == width % 8 == 0:
+            yield from write_fields(f"(q + {start})", run)
+            yield f"{c_type(width)}_put(q + {at // 8}, {place(header, position, width)}, {width // 8});"
+            run, start = [], (at + width) // 8
+        else:
+            run += pieces(Field(header, position, width), width)
+        at += width
+    yield from write_fields(f"(q + {start})" if start else "q", run)

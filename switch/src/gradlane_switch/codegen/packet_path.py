@@ -16,7 +16,8 @@ from functools import partial
 
 from gradlane_switch.codegen import standard_metadata
 from gradlane_switch.codegen.bits import write_fields
-from gradlane_switch.codegen.expressions import field_name, pieces
+from gradlane_switch.codegen.expressions import pieces
+from gradlane_switch.codegen.headers import copy_field, zero_field
 from gradlane_switch.ir.program import DROP_PORT, Digest, FieldList, Program
 from gradlane_switch.ir.statements import Assert
 
@@ -70,9 +71,8 @@ def _renew(program: Program) -> Iterator[str]:
     yield "(void)old; (void)list; headers *h = n; (void)h;"
     for index, header in enumerate(program.headers):
         if header.metadata:
-            for position in range(len(header.fields)):
-                name = field_name(index, position)
-                yield f"memset(&{name}, 0, sizeof {name});"
+            for position, field in enumerate(header.fields):
+                yield zero_field(index, position, field.width)
     yield "switch (list) {"
     for number, fields in enumerate(program.field_lists, 1):
         yield f"case {number}: {_copies(fields)} break;"
@@ -84,8 +84,8 @@ def _renew(program: Program) -> Iterator[str]:
 def _copies(fields: FieldList) -> str:
     parts: list[str] = []
     for item in fields.fields:
-        name = field_name(item.header, item.field)
-        parts.append(f"memcpy(&{name}, &{name.replace('h->', 'old->')}, sizeof {name});")
+        where = item.header, item.field
+        parts.append(copy_field(where, where, item.width, "old"))
     return " ".join(parts)
 
 
@@ -126,7 +126,7 @@ def _leave(program: Program) -> Iterator[str]:
     yield "for (uint32_t i = 0; c && i < c->count; i++) {"
     yield "headers *n = wait_turn(r, host->copy(host, p, 0), 1, c->replicas[i].port);"
     yield "if (!n) continue;"
-    yield "*n = *h;"
+    yield "copy_held(n, h);"
     yield "renew(n, h, h->m.clone_fields, h->m.length, h->m.size);"
     yield "n->m.limit = c->limit;"
     yield from _on("n", _classed(put("priority", "c->priority")))
@@ -168,7 +168,7 @@ def _admit(program: Program) -> Iterator[str]:
     yield "p->out = (uint16_t)port; p->queue = class < GL_QUEUES ? (uint16_t)class : GL_QUEUES - 1;"
     yield standard_metadata.write(program, "enq_timestamp", "r->now / 1000")
     yield standard_metadata.write(program, "enq_qdepth", "host->depth(host, p)")
-    yield "if (host->enqueue(host, p, h, sizeof *h) == GL_NOW) leave(r, h, p);"
+    yield "if (host->enqueue(host, p, h, held(h), sizeof *h) == GL_NOW) leave(r, h, p);"
     yield "}"
 
 
@@ -208,7 +208,8 @@ def _enter(program: Program) -> Iterator[str]:
         yield "for (uint32_t i = 0; g && i < g->count; i++) {"
         yield "gl_packet *replica = host->copy(host, p, 0);"
         yield "if (!replica) break;"
-        yield "headers copy = *h;"
+        yield "headers copy;"
+        yield "copy_held(&copy, h);"
         yield "copy.m = (gl_marks){.length = h->m.length, .size = h->m.size, .limit = UINT32_MAX};"
         yield from _on("(&copy)", put("egress_rid", "g->replicas[i].instance"))
         yield "admit(r, &copy, replica, g->replicas[i].port);"
@@ -229,7 +230,7 @@ def _clone_ingress(program: Program) -> Iterator[str]:
     yield "static void clone_ingress(run *r, const headers *old, gl_packet *p, uint32_t consumed, uint32_t length,"
     yield "const gl_group *c) {"
     yield "gl_state *s = r->s; gl_host *host = r->host; uint64_t now = r->now;"
-    yield "headers store, *h = &store; memset(h, 0, sizeof *h);"
+    yield "headers store, *h = &store; clear(h);"
     yield "h->m = (gl_marks){.length = length, .size = length, .limit = UINT32_MAX};"
     yield put("ingress_port", "p->port")
     yield "p->data -= consumed; p->length += consumed;"
@@ -241,7 +242,8 @@ def _clone_ingress(program: Program) -> Iterator[str]:
     yield "for (uint32_t i = 0; i < c->count; i++) {"
     yield "gl_packet *replica = host->copy(host, p, parsed);"
     yield "if (!replica) break;"
-    yield "headers copy = store;"
+    yield "headers copy;"
+    yield "copy_held(&copy, h);"
     yield from _on("(&copy)", put("egress_rid", "c->replicas[i].instance"))
     yield "admit(r, &copy, replica, c->replicas[i].port);"
     yield "}"
@@ -252,7 +254,7 @@ def _clone_ingress(program: Program) -> Iterator[str]:
 def _begin_again(program: Program, fields: str, length: str, kind: InstanceType) -> Iterator[str]:
     """The headers `n` of a packet that enters ingress again, if it found a turn: with a field list of what it had."""
     yield "if (!n) return;"
-    yield "memset(n, 0, sizeof *n);"
+    yield "clear(n);"
     yield f"renew(n, h, {fields}, {length}, {length});"
     yield from _on("n", standard_metadata.write(program, "instance_type", str(int(kind))))
     yield from _on("n", standard_metadata.write(program, "packet_length", length))
@@ -292,7 +294,7 @@ def _program(program: Program) -> Iterator[str]:
     yield "r.passes = h->m.passes;"
     yield "leave(&r, h, p);"
     yield "} else {"
-    yield "headers store, *h = &store; memset(h, 0, sizeof *h);"
+    yield "headers store, *h = &store; clear(h);"
     yield "h->m = (gl_marks){.length = p->length, .size = p->length, .limit = UINT32_MAX};"
     yield put("ingress_port", "p->port")
     yield put("packet_length", "p->length")

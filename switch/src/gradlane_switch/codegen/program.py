@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from gradlane_switch.codegen.calculations import calculations, checksums
 from gradlane_switch.codegen.deparser import deparser
-from gradlane_switch.codegen.headers import members
+from gradlane_switch.codegen.expressions import is_long
+from gradlane_switch.codegen.headers import handling, members
 from gradlane_switch.codegen.packet_path import packet_path
 from gradlane_switch.codegen.parser import ParserWriter
 from gradlane_switch.codegen.statements import action
@@ -28,7 +29,7 @@ def generate(program: Program, traced: bool = False) -> str:
         raise ProgramError(f"headers of more than {_HEADROOM} bytes in all are not supported")
     body = "\n".join(_source(program))
     widths = sorted({int(words) for words in re.findall(r"\bgl_w(\d+)", body)})
-    types = "".join(f"GL_WIDE({words})\n" for words in widths)
+    types = "".join(f"GL_WIDE({words}, {'GL_CALLED' if is_long(64 * words) else 'GL_INLINE'})\n" for words in widths)
     tracing = "#define GL_TRACED\n" if traced else ""
     return f'{tracing}#include "program/program.h"\n{types}{body}\n'
 
@@ -36,8 +37,8 @@ def generate(program: Program, traced: bool = False) -> str:
 def _source(program: Program) -> Iterator[str]:
     yield "typedef struct {"
     yield from members(program)
-    yield "gl_marks m;"
     yield "} headers;"
+    yield from handling(program)
     yield from ParserWriter(program).source()
     yield from calculations(program)
     for index, item in enumerate(program.actions):

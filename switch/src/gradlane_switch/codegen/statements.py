@@ -6,7 +6,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradlane_switch.codegen.bits import number
-from gradlane_switch.codegen.expressions import c_type, clamped, expression, field_name, truncated, truth, wide
+from gradlane_switch.codegen.expressions import (
+    assigned,
+    c_type,
+    clamped,
+    expression,
+    field_name,
+    is_long,
+    set_field,
+    set_mark,
+    truncated,
+    truth,
+    wide,
+)
 from gradlane_switch.codegen.headers import (
     copy_header,
     copy_stack,
@@ -16,7 +28,7 @@ from gradlane_switch.codegen.headers import (
     move_stack,
     set_valid,
 )
-from gradlane_switch.ir.expressions import Element, Expr, Field, words_of
+from gradlane_switch.ir.expressions import Element, Expr, Field, shape, words_of
 from gradlane_switch.ir.program import DROP_PORT, Program
 from gradlane_switch.ir.statements import (
     Assert,
@@ -54,7 +66,9 @@ _MOST_STEPS = 65536  # jumps back in one run of an action
 
 def action(program: Program, index: int, action: Action) -> Iterator[str]:
     """The function of an action, which returns 1 if it ends the control flow."""
-    yield f"GL_INLINE int a{index}({STATE}, const uint64_t *a) {{"
+    # Most have a few statements. Where long fields are, a call costs little, and inlining takes long to compile.
+    how = "GL_CALLED" if any(_has_long(item) for item in action.body) else "GL_INLINE"
+    yield f"{how} int a{index}({STATE}, const uint64_t *a) {{"
     yield "(void)s; (void)h; (void)now; (void)length; (void)a;"
     if any(isinstance(item, Jump) and item.destination <= position for position, item in enumerate(action.body)):
         yield "uint32_t steps = 0;"
@@ -69,11 +83,22 @@ def action(program: Program, index: int, action: Action) -> Iterator[str]:
     yield "}"
 
 
+def _has_long(item: Statement) -> bool:
+    match item:
+        case Assign(target) | RegisterRead(target):
+            return is_long(target.width)
+        case RegisterWrite(value=value):
+            known = shape(value)
+            return known is not None and is_long(known.width)
+        case _:
+            return False
+
+
 def statement(program: Program, item: Statement) -> str:
     """What a statement does."""
     match item:
         case Assign(target, value):
-            return _assign(target, truncated(value, target.width))
+            return assigned(target, value) if isinstance(target, Field) else _assign_element(target, value)
         case CopyVariable(target, source):
             return copy_variable(target, source)
         case MoveStack():
@@ -103,8 +128,9 @@ def statement(program: Program, item: Statement) -> str:
         case RegisterWrite(register, index, value):
             width = program.registers[register].width
             cell = f"gl_register(s, {register}, {clamped(index)}, {words_of(width)})"
-            held = f"{c_type(width)} x = {truncated(value, width)};"
-            return f"{{ {held} uint64_t *c = {cell}; if (c) memcpy(c, &x, sizeof x); }}"
+            held = truncated(value, width)
+            written = f"c[0] = {held};" if width <= 64 else f"memcpy(c, ({held}).w, {8 * words_of(width)});"
+            return f"{{ uint64_t *c = {cell}; if (c) {written} }}"
         case SetValid(header, valid):
             return for_each(header, lambda one: set_valid(program, one, valid))
         case CopyHeader(target, source):
@@ -137,23 +163,22 @@ def statement(program: Program, item: Statement) -> str:
             return "return 1;"
 
 
-def _assign(target: Field | Element, value: str) -> str:
-    """Sets a field to a C expression that fits it."""
-    if isinstance(target, Field):
-        return f"{field_name(target.header, target.field)} = {value};"
+def _assign_element(target: Element, value: Expr) -> str:
+    """Sets the field that an index selects."""
+    width = target.width
     choices = " ".join(
-        f"case {position}: {field_name(header, target.field)} = x; break;"
+        f"case {position}: {set_field(header, target.field, width, 'x')} break;"
         for position, header in enumerate(target.headers)
     )
-    return f"{{ {c_type(target.width)} x = {value}; switch ({clamped(target.index)}) {{ {choices} default:; }} }}"
+    held = f"{c_type(width)} x = {truncated(value, width)};"
+    return f"{{ {held} switch ({clamped(target.index)}) {{ {choices} default:; }} }}"
 
 
 def store(target: Field, value: str) -> str:
     """Sets a field to the low bits of a C expression of type uint64_t."""
-    name = field_name(target.header, target.field)
-    if target.width > 64:
-        return f"{name} = gl_w{words_of(target.width)}_of({value});"
-    return f"{name} = {value} & {number((1 << target.width) - 1)};"
+    width = target.width
+    held = f"gl_w{words_of(width)}_of({value})" if width > 64 else f"{value} & {number((1 << width) - 1)}"
+    return set_field(target.header, target.field, width, held)
 
 
 def _read_register(program: Program, target: Field, register: int, index: str) -> str:
@@ -162,8 +187,12 @@ def _read_register(program: Program, target: Field, register: int, index: str) -
     cell = f"const uint64_t *c = gl_register(s, {register}, {index}, {held});"
     if target.width <= 64:
         return f"{{ {cell} if (c) {{ {store(target, 'c[0]')} }} }}"
-    name, words = field_name(target.header, target.field), words_of(target.width)
-    return f"{{ {cell} if (c) {name} = gl_w{words}_mask(gl_w{words}_load(c, {held}), {target.width}); }}"
+    width, words = target.width, words_of(target.width)
+    if is_long(width) and width == program.registers[register].width:
+        name, marked = field_name(target.header, target.field), set_mark(target.header, target.field)
+        return f"{{ {cell} if (c) {{ memcpy({name}.w, c, sizeof {name}); {marked} }} }}"
+    value = f"gl_w{words}_mask(gl_w{words}_load(c, {held}), {width})"
+    return f"{{ {cell} if (c) {{ {set_field(target.header, target.field, width, value)} }} }}"
 
 
 def _words(value: Expr) -> list[str]:

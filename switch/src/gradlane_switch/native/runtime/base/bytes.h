@@ -12,6 +12,17 @@ GL_INLINE uint32_t gl_get16(const uint8_t *bytes) {
     return (uint32_t)bytes[0] << 8 | bytes[1];
 }
 
+GL_INLINE uint64_t gl_get64(const uint8_t *bytes) {
+    uint64_t value;
+    memcpy(&value, bytes, sizeof value);
+    return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? __builtin_bswap64(value) : value;
+}
+
+GL_INLINE void gl_put64(uint8_t *bytes, uint64_t value) {
+    value = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? __builtin_bswap64(value) : value;
+    memcpy(bytes, &value, sizeof value);
+}
+
 /* The bytes of a variable-length field that begins `shift` bits (0..7) behind `at`, and back: the bits in front are there
  * already, and those behind in the last byte become 0. */
 GL_INLINE void gl_take_bytes(uint8_t *bytes, const uint8_t *at, uint32_t length, uint32_t shift) {

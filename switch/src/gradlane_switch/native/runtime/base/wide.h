@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Integers of more than 64 bits, as words of 64, the lowest first. Negative ones are two's complement.
  *
- * A value of K words is a struct, so that generated expressions can nest. GL_WIDE(K) defines the type gl_wK and what can
- * be done with it; the loops below are its bodies, and their counts are constants. */
+ * A value of K words is a struct, so that generated expressions can nest. GL_WIDE(K, HOW) defines the type gl_wK and what
+ * can be done with it; the loops below are its bodies, and their counts are constants. HOW is GL_INLINE for short values,
+ * which are addresses and the like, and GL_CALLED for long ones: code for these at every place where they are used takes
+ * seconds to compile, and does not run faster. */
 #ifndef GL_WIDE_H
 #define GL_WIDE_H
 
 #include <stdint.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/inline.h"
+
+#define GL_CALLED static __attribute__((noinline))
 
 /* ---- 64 bits ---- */
 
@@ -89,6 +94,16 @@ GL_INLINE void gl_wide_multiply(uint64_t *out, const uint64_t *a, const uint64_t
         }
     }
 }
+
+#define GL_WIDE_BITWISE(name, op)                                                                          \
+    GL_INLINE void gl_wide_##name(uint64_t *out, const uint64_t *a, const uint64_t *b, uint32_t words) {   \
+        for (uint32_t i = 0; i < words; i++) {                                                             \
+            out[i] = a[i] op b[i];                                                                         \
+        }                                                                                                  \
+    }
+GL_WIDE_BITWISE(and, &)
+GL_WIDE_BITWISE(or, |)
+GL_WIDE_BITWISE(xor, ^)
 
 GL_INLINE void gl_wide_left(uint64_t *out, const uint64_t *a, uint64_t distance, uint32_t words) {
     uint64_t whole = distance / 64, rest = distance % 64;
@@ -211,87 +226,118 @@ GL_INLINE uint64_t gl_wide_clamp(const uint64_t *a, uint32_t words) {
     return above ? ~UINT64_C(0) : a[0];
 }
 
+/* A number of so many bytes, big-endian, in a packet: taken out of it, and put into it. */
+GL_INLINE void gl_wide_take(uint64_t *out, const uint8_t *bytes, uint32_t octets, uint32_t words) {
+    uint32_t whole = octets / 8, rest = octets % 8;
+    for (uint32_t i = 0; i < whole; i++) {
+        out[i] = gl_get64(bytes + octets - 8 * (i + 1));
+    }
+    for (uint32_t i = whole; i < words; i++) {
+        out[i] = 0;
+    }
+    for (uint32_t i = 0; i < rest; i++) {
+        out[whole] = out[whole] << 8 | bytes[i];
+    }
+}
+
+GL_INLINE void gl_wide_put(uint8_t *bytes, const uint64_t *a, uint32_t octets) {
+    uint32_t whole = octets / 8, rest = octets % 8;
+    for (uint32_t i = 0; i < whole; i++) {
+        gl_put64(bytes + octets - 8 * (i + 1), a[i]);
+    }
+    for (uint32_t i = 0; i < rest; i++) {
+        bytes[i] = (uint8_t)(a[whole] >> 8 * (rest - 1 - i));
+    }
+}
+
 /* ---- The type ---- */
 
-#define GL_WIDE_BITWISE(K, name, op)                           \
-    GL_INLINE gl_w##K gl_w##K##_##name(gl_w##K a, gl_w##K b) { \
-        for (uint32_t i = 0; i < K; i++) {                     \
-            a.w[i] = a.w[i] op b.w[i];                         \
-        }                                                      \
-        return a;                                              \
+/* `_into`: the result may take the place of an operand, except that of a product. */
+#define GL_WIDE_ARITHMETIC(K, HOW, name)                                                     \
+    HOW void gl_w##K##_##name##_into(gl_w##K *out, const gl_w##K *a, const gl_w##K *b) {     \
+        gl_wide_##name(out->w, a->w, b->w, K);                                               \
+    }                                                                                        \
+    GL_INLINE gl_w##K gl_w##K##_##name(gl_w##K a, gl_w##K b) {                               \
+        gl_w##K out;                                                                         \
+        gl_w##K##_##name##_into(&out, &a, &b);                                               \
+        return out;                                                                          \
     }
 
-#define GL_WIDE_ARITHMETIC(K, name)                            \
-    GL_INLINE gl_w##K gl_w##K##_##name(gl_w##K a, gl_w##K b) { \
-        gl_w##K out;                                           \
-        gl_wide_##name(out.w, a.w, b.w, K);                    \
-        return out;                                            \
-    }
-
-#define GL_WIDE_DIVISION(K, name)                                \
-    GL_INLINE gl_w##K gl_w##K##_##name(gl_w##K a, gl_w##K b) {    \
+#define GL_WIDE_DIVISION(K, HOW, name)                            \
+    HOW gl_w##K gl_w##K##_##name(gl_w##K a, gl_w##K b) {          \
         gl_w##K quotient, remainder;                              \
         gl_wide_divide(quotient.w, remainder.w, a.w, b.w, K);     \
         return name;                                              \
     }
 
-#define GL_WIDE_IN_PLACE(K, name)                                 \
-    GL_INLINE gl_w##K gl_w##K##_##name(gl_w##K a, uint32_t width) { \
+#define GL_WIDE_IN_PLACE(K, HOW, name)                            \
+    HOW gl_w##K gl_w##K##_##name(gl_w##K a, uint32_t width) {     \
         gl_wide_##name(a.w, width, K);                            \
         return a;                                                 \
     }
 
-#define GL_WIDE(K)                                                                                       \
+#define GL_WIDE(K, HOW)                                                                                  \
     typedef struct {                                                                                     \
         uint64_t w[K];                                                                                   \
     } gl_w##K;                                                                                           \
-    GL_WIDE_BITWISE(K, and, &)                                                                           \
-    GL_WIDE_BITWISE(K, or, |)                                                                            \
-    GL_WIDE_BITWISE(K, xor, ^)                                                                           \
-    GL_WIDE_ARITHMETIC(K, add)                                                                           \
-    GL_WIDE_ARITHMETIC(K, subtract)                                                                      \
-    GL_WIDE_ARITHMETIC(K, multiply)                                                                      \
-    GL_WIDE_DIVISION(K, quotient)                                                                        \
-    GL_WIDE_DIVISION(K, remainder)                                                                       \
-    GL_WIDE_IN_PLACE(K, mask)                                                                            \
-    GL_WIDE_IN_PLACE(K, extend)                                                                          \
-    GL_WIDE_IN_PLACE(K, saturate)                                                                        \
-    GL_WIDE_IN_PLACE(K, saturate_signed)                                                                 \
-    GL_INLINE gl_w##K gl_w##K##_load(const uint64_t *from, uint32_t count) {                             \
+    GL_WIDE_ARITHMETIC(K, HOW, and)                                                                      \
+    GL_WIDE_ARITHMETIC(K, HOW, or)                                                                       \
+    GL_WIDE_ARITHMETIC(K, HOW, xor)                                                                      \
+    GL_WIDE_ARITHMETIC(K, HOW, add)                                                                      \
+    GL_WIDE_ARITHMETIC(K, HOW, subtract)                                                                 \
+    GL_WIDE_ARITHMETIC(K, HOW, multiply)                                                                 \
+    GL_WIDE_DIVISION(K, HOW, quotient)                                                                   \
+    GL_WIDE_DIVISION(K, HOW, remainder)                                                                  \
+    GL_WIDE_IN_PLACE(K, HOW, mask)                                                                       \
+    GL_WIDE_IN_PLACE(K, HOW, extend)                                                                     \
+    GL_WIDE_IN_PLACE(K, HOW, saturate)                                                                   \
+    GL_WIDE_IN_PLACE(K, HOW, saturate_signed)                                                            \
+    HOW gl_w##K gl_w##K##_load(const uint64_t *from, uint32_t count) {                                   \
         gl_w##K out;                                                                                     \
         gl_wide_load(out.w, K, from, count);                                                             \
         return out;                                                                                      \
     }                                                                                                    \
+    HOW void gl_w##K##_take(gl_w##K *out, const uint8_t *bytes, uint32_t octets) {                       \
+        gl_wide_take(out->w, bytes, octets, K);                                                          \
+    }                                                                                                    \
+    HOW void gl_w##K##_put(uint8_t *bytes, const gl_w##K *a, uint32_t octets) {                          \
+        gl_wide_put(bytes, a->w, octets);                                                                \
+    }                                                                                                    \
+    /* What a field holds: 0 until it is set. */                                                         \
+    GL_INLINE const gl_w##K *gl_w##K##_held(const gl_w##K *field, int set) {                             \
+        static const gl_w##K zero;                                                                       \
+        return set ? field : &zero;                                                                      \
+    }                                                                                                    \
     GL_INLINE gl_w##K gl_w##K##_of(uint64_t value) { return gl_w##K##_load(&value, 1); }                 \
     GL_INLINE gl_w##K gl_w##K##_of_signed(uint64_t value) { return gl_w##K##_extend(gl_w##K##_of(value), 64); } \
-    GL_INLINE gl_w##K gl_w##K##_not(gl_w##K a) {                                                         \
+    HOW gl_w##K gl_w##K##_not(gl_w##K a) {                                                               \
         for (uint32_t i = 0; i < K; i++) {                                                               \
             a.w[i] = ~a.w[i];                                                                            \
         }                                                                                                \
         return a;                                                                                        \
     }                                                                                                    \
-    GL_INLINE gl_w##K gl_w##K##_left(gl_w##K a, uint64_t distance) {                                     \
+    HOW gl_w##K gl_w##K##_left(gl_w##K a, uint64_t distance) {                                           \
         gl_w##K out;                                                                                     \
         gl_wide_left(out.w, a.w, distance, K);                                                           \
         return out;                                                                                      \
     }                                                                                                    \
-    GL_INLINE gl_w##K gl_w##K##_right(gl_w##K a, uint64_t distance) {                                    \
+    HOW gl_w##K gl_w##K##_right(gl_w##K a, uint64_t distance) {                                          \
         gl_w##K out;                                                                                     \
         gl_wide_right(out.w, a.w, distance, 0, K);                                                       \
         return out;                                                                                      \
     }                                                                                                    \
-    GL_INLINE gl_w##K gl_w##K##_right_signed(gl_w##K a, uint64_t distance) {                             \
+    HOW gl_w##K gl_w##K##_right_signed(gl_w##K a, uint64_t distance) {                                   \
         gl_w##K out;                                                                                     \
         gl_wide_right(out.w, a.w, distance, -(a.w[K - 1] >> 63), K);                                     \
         return out;                                                                                      \
     }                                                                                                    \
-    GL_INLINE uint64_t gl_w##K##_equal(gl_w##K a, gl_w##K b) { return (uint64_t)gl_wide_equal(a.w, b.w, K); } \
-    GL_INLINE uint64_t gl_w##K##_less(gl_w##K a, gl_w##K b) { return (uint64_t)gl_wide_less(a.w, b.w, K); }   \
-    GL_INLINE uint64_t gl_w##K##_less_signed(gl_w##K a, gl_w##K b) {                                     \
+    HOW uint64_t gl_w##K##_equal(gl_w##K a, gl_w##K b) { return (uint64_t)gl_wide_equal(a.w, b.w, K); }  \
+    HOW uint64_t gl_w##K##_less(gl_w##K a, gl_w##K b) { return (uint64_t)gl_wide_less(a.w, b.w, K); }    \
+    HOW uint64_t gl_w##K##_less_signed(gl_w##K a, gl_w##K b) {                                           \
         a.w[K - 1] ^= UINT64_C(1) << 63;                                                                 \
         b.w[K - 1] ^= UINT64_C(1) << 63;                                                                 \
         return (uint64_t)gl_wide_less(a.w, b.w, K);                                                      \
     }                                                                                                    \
-    GL_INLINE uint64_t gl_w##K##_clamp(gl_w##K a) { return gl_wide_clamp(a.w, K); }
+    HOW uint64_t gl_w##K##_clamp(gl_w##K a) { return gl_wide_clamp(a.w, K); }
 
 #endif

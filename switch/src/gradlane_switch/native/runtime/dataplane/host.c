@@ -46,10 +46,10 @@ static uint32_t host_depth(gl_host *host, const gl_packet *packet) {
 }
 
 /* A port that is not there, or down, has no queue: what goes there may still be recirculated. */
-static gl_admission host_enqueue(gl_host *host, gl_packet *packet, const void *state, size_t bytes) {
+static gl_admission host_enqueue(gl_host *host, gl_packet *packet, const void *state, size_t bytes, size_t room) {
     gl_dataplane *dp = (gl_dataplane *)host;
     gl_port *port = port_of(dp, packet);
-    return port && port->config.up ? gl_port_enqueue(&dp->shared, port, packet, state, bytes) : GL_NOW;
+    return port && port->config.up ? gl_port_enqueue(&dp->shared, port, packet, state, bytes, room) : GL_NOW;
 }
 
 static void host_discard(gl_host *host, gl_packet *packet, int by_program) {
@@ -111,7 +111,7 @@ void gl_process_packet(gl_dataplane *dp, gl_packet *packet, uint64_t at) {
 }
 
 void gl_depart(gl_dataplane *dp, gl_port *port) {
-    gl_packet *packet = gl_port_dequeue(&dp->shared, port);
+    gl_packet *packet = gl_port_dequeue(port);
     void *kept = packet->kept;
     if (kept) {
         GL_NOTE(gl_tracer_of(&dp->shared, packet), GL_TRACE_DEQUEUED, packet->traced, port->number, packet->queue,

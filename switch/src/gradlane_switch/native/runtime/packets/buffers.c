@@ -39,7 +39,7 @@ void gl_pool_clear(gl_pool *pool) {
     }
 }
 
-void *gl_store_keep(gl_store *store, const void *state, size_t size) {
+void *gl_store_keep(gl_store *store, const void *state, size_t bytes, size_t size) {
     if (store->size != size) {
         gl_store_clear(store);
         store->size = size;
@@ -50,7 +50,7 @@ void *gl_store_keep(gl_store *store, const void *state, size_t size) {
     } else if (!(kept = malloc(size))) {
         return NULL;
     }
-    return memcpy(kept, state, size);
+    return memcpy(kept, state, bytes);
 }
 
 void gl_store_clear(gl_store *store) {

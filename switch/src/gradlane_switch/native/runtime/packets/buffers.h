@@ -32,8 +32,9 @@ typedef struct {
     size_t size;             /* bytes */
 } gl_store;
 
-/* A copy of `size` bytes; NULL for want of memory. Of another size only when all have been put back. */
-void *gl_store_keep(gl_store *store, const void *state, size_t size);
+/* A block of `size` bytes that begins with a copy of `bytes`; NULL for want of memory. Of another size only when all have
+ * been put back. */
+void *gl_store_keep(gl_store *store, const void *state, size_t bytes, size_t size);
 void gl_store_clear(gl_store *store);
 
 static inline void gl_store_put(gl_store *store, void *kept) {

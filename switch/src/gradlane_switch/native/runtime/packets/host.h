@@ -20,8 +20,9 @@ struct gl_host {
     gl_packet *(*copy)(gl_host *host, const gl_packet *packet, uint32_t offset);
     /* Other packets that wait where this one is to leave. */
     uint32_t (*depth)(gl_host *host, const gl_packet *packet);
-    /* Between ingress and egress: `due`, `size`, `out` and `queue` are set. If it waits, `bytes` at `state` are kept. */
-    gl_admission (*enqueue)(gl_host *host, gl_packet *packet, const void *state, size_t bytes);
+    /* Between ingress and egress: `due`, `size`, `out` and `queue` are set. If it waits, `bytes` at `state` are kept in a
+     * block of `room`, which is always the same. */
+    gl_admission (*enqueue)(gl_host *host, gl_packet *packet, const void *state, size_t bytes, size_t room);
     void (*emit)(gl_host *host, gl_packet *packet);
     /* `by_program`: a decision of the program, rather than the end of a packet that was copied. */
     void (*discard)(gl_host *host, gl_packet *packet, int by_program);

@@ -23,6 +23,7 @@ struct gl_packet {
     uint8_t marked;          /* it is to get CE */
     uint32_t origin;         /* of packets that came in one frame, and 0 of those that came alone */
     uint32_t part;           /* which of them it was */
+    uint32_t kept_bytes;     /* that are worth fetching of what is kept */
     uint8_t room[];          /* GL_HEADROOM bytes, then the longest frame */
 };
 

@@ -105,14 +105,16 @@ static gl_admission refuse(gl_shared *shared, gl_port *port, gl_packet *packet, 
     return GL_GONE;
 }
 
-gl_admission gl_port_enqueue(gl_shared *shared, gl_port *port, gl_packet *packet, const void *state, size_t bytes) {
+gl_admission gl_port_enqueue(gl_shared *shared, gl_port *port, gl_packet *packet, const void *state, size_t bytes,
+                             size_t room) {
     gl_queue_stats *stats = &port->stats.queues[packet->queue];
     if (!make_room(shared, port, packet->queue, packet->size)) {
         return refuse(shared, port, packet, &stats->tail_dropped, GL_DROP_TAIL);
     }
     int now = shared->settling || (!port->waiting && port->free_at <= packet->due);
     if (!now) {
-        packet->kept = gl_store_keep(&shared->store, state, bytes);
+        packet->kept = gl_store_keep(&shared->store, state, bytes, room);
+        packet->kept_bytes = (uint32_t)bytes;
         if (!packet->kept) {
             return refuse(shared, port, packet, &port->stats.tx_no_memory, GL_DROP_NO_MEMORY);
         }
@@ -184,9 +186,9 @@ static uint32_t next_turn(gl_port *port) {
 }
 
 /* A long queue has grown cold: fetches what the packet after this one needs while this one is worked on. */
-static void warm(const gl_shared *shared, const gl_packet *packet) {
+static void warm(const gl_packet *packet) {
     if (packet) {
-        for (size_t at = 0; packet->kept && at < shared->store.size; at += 64) {
+        for (size_t at = 0; packet->kept && at < packet->kept_bytes; at += 64) {
             __builtin_prefetch((const char *)packet->kept + at);
         }
         __builtin_prefetch(packet->data);
@@ -194,9 +196,9 @@ static void warm(const gl_shared *shared, const gl_packet *packet) {
     }
 }
 
-gl_packet *gl_port_dequeue(const gl_shared *shared, gl_port *port) {
+gl_packet *gl_port_dequeue(gl_port *port) {
     gl_packet *packet = port->queues[gl_port_weighted(port) ? next_turn(port) : next_class(port)].head;
-    warm(shared, packet->next);
+    warm(packet->next);
     gl_port_unlink(port, packet);
     return packet;
 }

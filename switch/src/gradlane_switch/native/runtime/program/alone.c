@@ -42,11 +42,13 @@ static uint32_t collector_depth(gl_host *host, const gl_packet *packet) {
     return 0;
 }
 
-static gl_admission collector_enqueue(gl_host *host, gl_packet *packet, const void *state, size_t bytes) {
+static gl_admission collector_enqueue(gl_host *host, gl_packet *packet, const void *state, size_t bytes,
+                                      size_t room) {
     (void)host;
     (void)packet;
     (void)state;
     (void)bytes;
+    (void)room;
     return GL_NOW;
 }
 
