@@ -134,6 +134,28 @@ def test_stragglers_are_named_with_the_evidence_and_so_is_who_owns_what() -> Non
     assert not any("plan from" in line.text for line in view.agent_lines(status, None, 1000.0))
 
 
+def test_who_sums_is_told_and_stands_out_where_it_should_be_a_switch() -> None:
+    status = status_of({"1": COUNTS})
+    job = status["jobs"]["trial"]
+    job["counts"] = {
+        "summed_bytes": 25_000_000, "sums_sent": 1000, "sums_repaired": 5, "sums_clipped": 7, "sum_reruns": 4,
+    }  # fmt: skip
+    job["sums"] = {
+        "by_switch": True, "reason": "as the job file says", "since": 995.0, "generation": 9, "halts": 3,
+        "fallbacks": 2, "share": 0.5,
+    }  # fmt: skip
+    found = {line.text: line.look for line in view.agent_lines(status, None, 1000.0, 10.0)}
+    much = (
+        "20.0 Mbit/s of gradients by the switch, 50% of all bytes so far; 0.50% of its slices sent again, 7 elements "
+        "clipped; 4 steps run again by hosts, which took over 2 time(s)"
+    )
+    assert found[f"  the switch sums, for 5 s (as the job file says): {much}"] == ""
+    job["sums"]["by_switch"], job["sums"]["reason"] = False, "it is gone"
+    found = {line.text: line.look for line in view.agent_lines(status, status, 1000.0, 10.0)}
+    (line,) = [text for text in found if text.startswith("  hosts sum, no switch, for 5 s (it is gone): 0.0 Mbit/s")]
+    assert found[line] == "warning"
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.4, "0 s"), (61, "1 min 1 s"), (3600, "1 h 0 min"), (90061, "1 d 1 h")]
 )

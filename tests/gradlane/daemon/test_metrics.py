@@ -126,6 +126,23 @@ def test_stragglers_and_shares_are_there_by_rank() -> None:
     assert [found["owner_share_ratio", "trial", rank] for rank in "45"] == [0.25, 0.75]
 
 
+def test_who_sums_is_there_only_of_jobs_whose_gradients_a_switch_sums() -> None:
+    by_switch = {"by_switch": True, "share": 0.75, "halts": 3, "fallbacks": 2}
+    by_hosts = {**by_switch, "by_switch": False}
+    job = {"id": 1, "rank": 0, "state": "running", "since": 1.0, "peers": {}, "counts": {"sums_refused": 5}}
+    jobs = {"one": {**job, "sums": by_switch}, "two": {**job, "sums": by_hosts}, "three": job}
+    found = {
+        (sample.name.removeprefix("gradlane_"), *sample.labels.values()): sample.value
+        for family in [*metrics._of_sums(jobs), *metrics._of_jobs(jobs)]  # pyright: ignore[reportArgumentType]
+        for sample in family.samples
+    }
+    assert [found["sums_by_switch", name] for name in ("one", "two")] == [1, 0]
+    assert ("sums_by_switch", "three") not in found
+    assert found["sums_share_ratio", "one"] == 0.75
+    assert (found["sums_halts_total", "one"], found["sums_fallbacks_total", "one"]) == (3, 2)
+    assert found["datagrams_refused_total", "one", "sum"] == 5
+
+
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     with serving(tmp_path, 1) as [first]:
         where = endpoint(first)

@@ -5,7 +5,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gradlane.ipc.status import AgentStatus, Counts, JobStatus, OwnershipStatus, PeerStatus, StragglerStatus
+from gradlane.ipc.status import (
+    AgentStatus,
+    Counts,
+    JobStatus,
+    OwnershipStatus,
+    PeerStatus,
+    StragglerStatus,
+    SumsStatus,
+)
 from gradlane.job import links
 from gradlane.units import format_rate
 
@@ -218,6 +226,20 @@ def _straggler(it: StragglerStatus) -> Line:
     )
 
 
+def _sums(it: SumsStatus, counts: Counts, now: float, seconds: float) -> Line:
+    """Who sums gradients, and how well a switch does it. `counts`: of the last `seconds`."""
+    summed = counts["summed_bytes"] * 8 / seconds if seconds > 0 else 0.0
+    repaired = _fraction(counts, "sums_repaired", "sums_sent") or 0.0
+    parts = [
+        f"{summed * 1e-6:.1f} Mbit/s of gradients by the switch, {it['share']:.0%} of all bytes so far",
+        f"{repaired:.2%} of its slices sent again, {counts['sums_clipped']} elements clipped",
+        f"{counts['sum_reruns']} steps run again by hosts, which took over {it['fallbacks']} time(s)",
+    ]
+    by = "the switch sums" if it["by_switch"] else "hosts sum, no switch"
+    text = f"  {by}, for {duration(now - it['since'])} ({it['reason']}): {'; '.join(parts)}"
+    return Line(text, "" if it["by_switch"] else "warning")
+
+
 def job_lines(
     name: str, job: JobStatus, before: JobStatus | None, now: float, seconds: float, sort: str = "name"
 ) -> Iterable[Line]:
@@ -247,6 +269,8 @@ def job_lines(
         )
     if (ownership := job.get("ownership")) and ownership["reason"]:
         yield Line(f"  plan from step {ownership['first']} on: {_plan(ownership)} ({ownership['reason']})")
+    if sums := job.get("sums"):
+        yield _sums(sums, _since(job["counts"], before["counts"] if before else None), now, seconds)
     peers, classes, total = flows(job, before, seconds)
     yield from _table("peer", [*_sorted(peers, sort), total])
     if classes:

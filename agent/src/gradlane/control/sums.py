@@ -42,8 +42,8 @@ class Stream:
 
 @dataclass(frozen=True)
 class State:
-    """Of a worker that has halted. `waits`: seconds for which it has waited for the oldest sum that it misses, 0 if it
-    misses none; `streams`: by the tensor's number."""
+    """Of a worker that has halted. `waits`: seconds for which some stream has waited for a sum, and got none, 0 if no
+    sum is missing; `streams`: by the tensor's number."""
 
     waits: float
     streams: Mapping[int, Stream]

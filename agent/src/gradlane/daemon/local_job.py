@@ -19,6 +19,7 @@ from gradlane.daemon.left_out import LeftOut
 from gradlane.daemon.meetings import Meetings
 from gradlane.daemon.ownership import Ownership
 from gradlane.daemon.shared import Client, Services
+from gradlane.daemon.sums import Sums
 from gradlane.datapath.engine import Engine
 from gradlane.datapath.exchange import Exchange
 from gradlane.errors import AgentError, listed
@@ -56,6 +57,7 @@ class LocalJob:
         self._engine: Engine | None = None
         self._exchange: Exchange | None = None
         self._ownership: Ownership | None = None
+        self._sums: Sums | None = None
         self._left_out: LeftOut | None = None
         self._stopped = liveness.Stopped()
         self._progress, self._misclosed = liveness.Progress(), liveness.Progress()
@@ -128,6 +130,10 @@ class LocalJob:
         self._ownership = Ownership(self.job, self.rank, self._engine, exchange, self.peers, agreement.conditions)
         self.peers.listeners["ownership"] = self._ownership.hear
         self._left_out = LeftOut(self.job, self.rank, self._engine)
+        if self.job.sum_lanes is not None:
+            parts = self._engine, exchange, self.peers, self._ownership
+            self._sums = Sums(self.job, self.rank, *parts, agreement.generation, self.fail)
+            self.peers.listeners["sums"] = self._sums.hear
         await self.peers.reach(Stage.READY, patience)
         if self.job.survives:
             self.peers.outlive(exchange.close_group)
@@ -147,6 +153,8 @@ class LocalJob:
             log.info("%s: %s", self.name, line, extra=self._context())
         if not self.over.is_set():
             self._spawn(self._watch())
+            if self._sums is not None:
+                self._spawn(self._sums.run(self.over))
 
     async def _local_processes(self, timeout: float) -> None:
         try:
@@ -305,11 +313,12 @@ class LocalJob:
         waiting = self._exchange.oldest()
         self.peers.waiting = None if waiting is None else waiting.what
         counts = self._engine.statistics()
-        idle = self._progress.idle((self.peers.waiting, counts["datagrams_received"]), now)
+        begun_anew = 0 if self._sums is None else self._sums.fallbacks
+        idle = self._progress.idle((self.peers.waiting, counts["datagrams_received"], begun_anew), now)
         found = None
         if waiting is not None and self._exchange.held:  # it waits for no worker
             found = liveness.undecided(idle, self.job.patience)
-        elif waiting is not None:
+        elif waiting is not None and not (self._sums is not None and self._sums.halted):  # which looks itself
             workers = [rank for rank in waiting.workers if rank != self.rank and rank not in self.peers.dead]
             waits_for = {rank: self.peers.waits_for(rank) for rank in workers}
             left = [rank for rank in workers if self.peers.has_left(rank)]
@@ -365,6 +374,8 @@ class LocalJob:
         if self._ownership is not None:
             status["stragglers"] = self._ownership.stragglers()
             status["ownership"] = self._ownership.shares()
+        if self._sums is not None:
+            status["sums"] = self._sums.status(counts)
         if self._agreement is not None:
             status["slice_bytes"] = self._agreement.slice_bytes
             status["conditions"] = asdict(self._agreement.conditions)

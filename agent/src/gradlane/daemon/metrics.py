@@ -45,6 +45,14 @@ JOB_COUNTS = {
     "messages_sent": "Messages that got a number",
     "messages_received": "Messages received to their end",
     "send_errors": "Datagrams that the kernel refused to send",
+    "sums_sent": "Slices sent to a switch that sums them",
+    "sums_repaired": "Slices sent to it again because their sums did not come",
+    "sums_received": "Slices with sums that a switch has sent",
+    "sums_duplicate": "Slices with sums that were here already",
+    "sums_clipped": "Elements that were too large for the lanes in which a switch sums",
+    "sum_reruns": "Parts of tensors that hosts have summed after a switch had begun to",
+    "summed_bytes": "Of the tensors that were reduced, what a switch has summed",
+    "reduced_bytes": "Tensors that were reduced",
 }
 # Of one peer or layer class; the metric is gradlane_peer_NAME_total or gradlane_layer_class_NAME_total.
 FLOW_COUNTS = {
@@ -77,6 +85,7 @@ REFUSED = {
     "bad_message": "message",
     "bad_trace": "trace",
     "no_memory": "memory",
+    "sums_refused": "sum",
 }
 
 
@@ -127,6 +136,7 @@ def families(status: AgentStatus) -> Iterator[Metric]:
     """All metrics of a status."""
     yield from _of_agent(status)
     yield from _of_jobs(status["jobs"])
+    yield from _of_sums(status["jobs"])
     yield from _of_stragglers(status["jobs"])
     yield from _of_peers(status["jobs"])
     yield from _of_classes(status["jobs"])
@@ -159,6 +169,16 @@ def _of_jobs(jobs: Jobs) -> Iterator[Metric]:
         ((name, reason), job["counts"].get(key)) for name, job in jobs.items() for key, reason in REFUSED.items()
     ]
     yield _counter("datagrams_refused", "Datagrams refused, by the first check that failed", ("job", "reason"), refused)
+
+
+def _of_sums(jobs: Jobs) -> Iterator[Metric]:
+    found = [((name,), sums) for name, job in jobs.items() if (sums := job.get("sums"))]
+    by_switch, share = [(at, float(it["by_switch"])) for at, it in found], [(at, it["share"]) for at, it in found]
+    halts, fallbacks = [(at, it["halts"]) for at, it in found], [(at, it["fallbacks"]) for at, it in found]
+    yield _gauge("sums_by_switch", "1 while a switch sums gradients, 0 while hosts do", ("job",), by_switch)
+    yield _gauge("sums_share_ratio", "Of the bytes that were reduced, what a switch has summed", ("job",), share)
+    yield _counter("sums_halts", "Times that ranks asked one another for missing sums", ("job",), halts)
+    yield _counter("sums_fallbacks", "Times that hosts took over from the switch", ("job",), fallbacks)
 
 
 def _of_stragglers(jobs: Jobs) -> Iterator[Metric]:

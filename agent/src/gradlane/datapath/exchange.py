@@ -7,7 +7,7 @@ between the processes and the transport's thread (core/exchange/).
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Container, Coroutine
+from collections.abc import Awaitable, Callable, Container, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,7 @@ Tell = Callable[[Message, tuple[int, ...]], None]
 STATISTICS = [name for name, _ in ffi.typeof("gl_exchange_statistics").fields]
 MAX_REGION = 1 << 40
 MOST_PLANS = int(lib.GL_MOST_PLANS)
+MOST_STREAMS = 512  # each has two windows of at least 4 of a switch's 4096 slots (job/transport.py)
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,7 @@ class Exchange:
                 "threshold": adaptive.threshold if adaptive else 0.0,
                 "window": adaptive.window if adaptive else 0,
                 "late_steps": job.loss.late.steps if job.loss.late else 0,
+                "generation": agreement.generation if job.sum_lanes is not None else 0,
             },
         )
         self._pointer: Any = lib.gl_exchange_new(engine.runner, engine.pointer, config, self._notify)
@@ -184,7 +186,16 @@ class Exchange:
     def set_plan(self, first: int, plan: Plan) -> bool:
         """From that step on tensors are reduced so. False if such a step has begun, or there were MOST_PLANS plans."""
         weights = ffi.new("uint32_t[]", list(plan.weights))
-        described = ffi.new("gl_step_plan *", (plan.least, plan.straggler, ALGORITHMS[plan.algorithm], weights))
+        described = ffi.new(
+            "gl_step_plan *",
+            {
+                "least": plan.least,
+                "straggler": plan.straggler,
+                "algorithm": ALGORITHMS[plan.algorithm],
+                "weights": weights,
+                "generation": plan.generation,
+            },
+        )
         with self._engine.locked():
             return not lib.gl_exchange_plan(self._pointer, first, described)
 
@@ -204,6 +215,36 @@ class Exchange:
         """Whether a step waits for `release`."""
         with self._engine.locked():
             return bool(lib.gl_exchange_is_held(self._pointer))
+
+    def sums_overdue(self) -> float:
+        """Seconds for which some tensor has waited for a sum, and got none; 0: none waits, or they are halted."""
+        now = lib.gl_now()
+        with self._engine.locked():
+            return int(lib.gl_exchange_sums_overdue(self._pointer, now)) / 1e6
+
+    def sums_halt(self) -> None:
+        """Until `sums_resume` nothing is contributed to a switch's sums, none is taken, and no step by it begins."""
+        with self._engine.locked():
+            lib.gl_exchange_sums_halt(self._pointer)
+
+    def sums_state(self) -> list[tuple[int, int, int]]:
+        """Of each stream: the tensor's number, the last step that needs nothing of the switch any more, and the last
+        one that has begun."""
+        states = ffi.new("gl_sum_state[]", MOST_STREAMS)
+        with self._engine.locked():
+            count = lib.gl_exchange_sums_state(self._pointer, states, MOST_STREAMS)
+        return [(int(it.tensor), int(it.completed), int(it.begun)) for it in states[0 : min(count, MOST_STREAMS)]]
+
+    def sums_resume(self, generation: int, by_switch: bool, reruns: Sequence[tuple[int, int]]) -> bool:
+        """Goes on by the switch in the same generation; or by hosts, with these tensors' steps run again, and what else
+        had begun by the switch begun anew. False if such a step can't be."""
+        described = ffi.new("gl_sum_rerun[]", list(reruns))
+        with self._engine.locked():
+            return not lib.gl_exchange_sums_resume(self._pointer, generation, by_switch, described, len(reruns))
+
+    def what(self, tensor: int, step: int) -> str:
+        """A tensor's step, as errors name it."""
+        return self._site.what(tensor * int(lib.GL_MAX_PARTITIONS), step)
 
     @property
     def step_bytes(self) -> tuple[int, int]:

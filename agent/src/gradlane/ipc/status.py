@@ -106,6 +106,22 @@ class OwnershipStatus(TypedDict):
     reason: str
 
 
+class SumsStatus(TypedDict):
+    """Of a job whose gradients a switch sums: whether it does now, since when (Unix time) and why; in which generation.
+
+    `halts`: how often all asked one another how far they are, as a sum was missing; `fallbacks`: how often hosts took
+    over then. `share`: of the bytes reduced so far, those by the switch.
+    """
+
+    by_switch: bool
+    reason: str
+    since: float
+    generation: int
+    halts: int
+    fallbacks: int
+    share: float
+
+
 class _Job(TypedDict):
     id: int
     rank: int
@@ -131,6 +147,7 @@ class JobStatus(_Job, total=False):
     memory: MemoryStatus
     stragglers: list[StragglerStatus]
     ownership: OwnershipStatus
+    sums: SumsStatus
     left_out: list[LeftOutStatus]
     classes: list[ClassStatus]
 

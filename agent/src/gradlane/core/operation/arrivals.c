@@ -36,7 +36,7 @@ static void note_neighbour(gl_neighbour *n, const plan *p, unsigned rank, int64_
 void arrivals_note(arrivals *a, const gl_config *c, const plan *p, uint64_t since) {
     uint64_t came[GL_MAX_RANKS], sorted[GL_MAX_RANKS];
     unsigned count = 0, other = 0;
-    if (p->tensor >= GL_FIRST_GROUP) return; /* these count steps of their own */
+    if (p->tensor >= GL_FIRST_GROUP || p->step > GL_GREATEST_STEP) return; /* these count steps of their own */
     for (const link *l = p->incoming; l; l = l->next)
         if (l->prompt && (l->received || l->left_at))
             came[other = l->rank] = l->received ? l->received->began : l->left_at, count++;

@@ -16,6 +16,8 @@ enum {
 };
 /* Wire tensors from here on are not steps of the training: they are the collectives of group `tensor - GL_FIRST_GROUP`. */
 enum { GL_FIRST_GROUP = 0xF000 };
+/* Of a tensor. Numbers above it are those of steps that are done again. */
+enum { GL_GREATEST_STEP = 0x3fffffff };
 /* DIRECT: every member of the group, or every server, has a part of the elements that it reduces. STRAGGLAR: an all-reduce
  * that goes on without one of them, the straggler, as far as it can. */
 enum { GL_DIRECT = 1, GL_RING, GL_STRAGGLAR };

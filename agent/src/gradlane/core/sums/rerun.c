@@ -10,7 +10,7 @@
 #include "arithmetic/fixed_point.h"
 #include "sums/parts.h"
 
-static const uint32_t AGAIN_OF = 1u << 30; /* above GREATEST_STEP */
+static const uint32_t AGAIN_OF = GL_GREATEST_STEP + 1;
 
 static bool has_sum(const stream *s, const part *p, uint32_t slice) {
     return s->kept == s->rerun && test_bit(s->has, p->first + slice);
@@ -77,7 +77,7 @@ void rerun_work(sums *x, uint64_t now) {
 }
 
 bool rerun_took(sums *x, part *p, gl_event *event) {
-    if (event->step <= GREATEST_STEP) return false;
+    if (event->step <= GL_GREATEST_STEP) return false;
     event->step -= AGAIN_OF;
     if (event->kind == GL_EVENT_COMPLETED && p->rerun == IN_FLIGHT) rerun_goes_on(x, p, DONE);
     return true;

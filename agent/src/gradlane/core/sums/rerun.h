@@ -7,9 +7,6 @@
 
 #include "sums/sums.h"
 
-/* Operations that do a step again have step numbers of their own, above all that there can be. */
-enum { GREATEST_STEP = (1 << 30) - 1 };
-
 /* The next piece of what is to be prepared for a step that is done again, if anything is. */
 void rerun_work(sums *x, uint64_t now);
 /* The event of an operation that does a step again: it gets that step. False: it is of another one. */

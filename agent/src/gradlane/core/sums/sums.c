@@ -87,7 +87,7 @@ int sums_submit(sums *x, stream *s, const gl_submission *is, uint64_t now) {
     const bool fits = is->collective == GL_ALL_REDUCE && is->elements == p->elements && is->element_type == s->element_type &&
                       (is->reduction <= GL_MEAN || is->reduction == GL_SUM) && !is->group && is->in && is->out &&
                       is->in != is->out;
-    if (!fits || p->stage != IDLE || is->step <= p->step || is->step > GREATEST_STEP || !submission_is_valid(c, is)) return -1;
+    if (!fits || p->stage != IDLE || is->step <= p->step || is->step > GL_GREATEST_STEP || !submission_is_valid(c, is)) return -1;
     p->is = *is, p->step = is->step, p->since = now;
     begin(x, s, p, now);
     return x->job->failed ? -1 : 0;
@@ -201,13 +201,16 @@ bool sums_resume(sums *x, uint32_t generation, bool by_switch, const gl_sum_reru
 }
 
 uint64_t sums_overdue(const sums *x, uint64_t now) {
-    uint64_t oldest = now;
+    uint64_t longest = 0;
     for (unsigned i = 0; i < x->most && !x->halted; i++) {
         const stream *s = x->streams[i];
+        uint64_t since = now;
         for (uint32_t k = 0; s && k < s->window; k++)
-            if (s->flights[k].state != FREE && s->flights[k].first_at < oldest) oldest = s->flights[k].first_at;
+            if (s->flights[k].state != FREE && s->flights[k].first_at < since) since = s->flights[k].first_at;
+        if (s && since < s->progress_at) since = s->progress_at;
+        if (now > since && now - since > longest) longest = now - since;
     }
-    return now - oldest;
+    return longest;
 }
 
 const part *sums_oldest(const sums *x) {

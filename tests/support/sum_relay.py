@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A switch that sums, as a process: the model of sum_switch.py at the ports of a bridge, which carries all else.
+
+    python -m tests.support.sum_relay GROUP SLOTS PORT...       inside the bridge's namespace
+
+Worker k is behind the k-th PORT. A bridge floods: contributions come to the other workers, too, as by no switch.
+"""
+
+import contextlib
+import os
+import select
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from ipaddress import IPv4Address
+
+from gradlane import wire
+from tests.support.lan import Lan
+from tests.support.sum_switch import Contributor, SumSwitch
+
+OWN = IPv4Address("10.77.0.250")  # the switch's: a host takes nothing that comes from its own address
+_ETHERTYPE_ALL, _OUTGOING = 3, 4
+_IP, _UDP = 14, 14 + 20  # where these headers begin
+_PAYLOAD = _UDP + 8
+
+
+def checksum(data: bytes) -> int:
+    """Of the Internet: one's complement, 16 bits."""
+    total = sum(int.from_bytes(data[k : k + 2].ljust(2, b"\0"), "big") for k in range(0, len(data), 2))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return ~total & 0xFFFF
+
+
+def result_frame(frame: bytes, datagram: bytes) -> bytes:
+    """As a contribution's frame, with the result in the place of the contribution."""
+    head = bytearray(frame[:_PAYLOAD])
+    head[_IP + 12 : _IP + 16] = OWN.packed
+    head[_IP + 10 : _IP + 12] = bytes(2)
+    head[_IP + 10 : _IP + 12] = checksum(bytes(head[_IP:_UDP])).to_bytes(2, "big")
+    head[_UDP + 6 : _UDP + 8] = bytes(2)
+    pseudo = bytes(head[_IP + 12 : _IP + 20]) + bytes([0, 17]) + head[_UDP + 4 : _UDP + 6]
+    head[_UDP + 6 : _UDP + 8] = (checksum(pseudo + bytes(head[_UDP:]) + datagram) or 0xFFFF).to_bytes(2, "big")
+    return bytes(head) + datagram
+
+
+def is_contribution(frame: bytes, group: IPv4Address) -> bool:
+    """Whether the frame is of the kind that a switch sums; the bytes between the headers and its end are padding."""
+    return (
+        len(frame) >= _PAYLOAD + wire.HEADER_BYTES
+        and frame[12:14] == b"\x08\x00"
+        and frame[_IP] == 0x45
+        and frame[_IP + 9] == 17
+        and frame[_IP + 16 : _IP + 20] == group.packed
+        and bool(wire.Header.unpack(frame[_PAYLOAD:]).flags & wire.Flag.SUM)
+    )
+
+
+def serve(group: IPv4Address, slots: int, ports: list[str]) -> None:
+    """Until it is killed. Says "ready" when it is."""
+    sockets: list[socket.socket] = []
+    for port in ports:
+        sockets.append(made := socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETHERTYPE_ALL)))
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
+        made.bind((port, _ETHERTYPE_ALL))
+    everybody = (1 << len(ports)) - 1
+    switch = SumSwitch()
+    os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))  # as the agents' transport
+    print("ready", flush=True)
+    while True:
+        for readable in select.select(sockets, [], [])[0]:
+            worker = sockets.index(readable)
+            frame, (_, _, kind, *_) = readable.recvfrom(65536)
+            if kind == _OUTGOING or not is_contribution(frame, group):
+                continue
+            length = int.from_bytes(frame[_IP + 2 : _IP + 4], "big") - (_PAYLOAD - _IP)
+            outcome = switch.take(
+                Contributor(1 << worker, everybody, 0, slots - 1), frame[_PAYLOAD : _PAYLOAD + length]
+            )
+            if outcome.datagram is None:
+                continue
+            answer = result_frame(frame, outcome.datagram)
+            for to in sockets if outcome.to_all else [readable]:
+                with contextlib.suppress(OSError):  # the port's queue is full: it is lost
+                    to.send(answer)
+
+
+class SumLan(Lan):
+    """Hosts whose NICs segment nothing and compute no checksums, as the switch takes frames as they are."""
+
+    def _build(self) -> None:
+        super()._build()
+        for k in range(len(self.addresses)):
+            offloads = [word for what in ("tx", "sg", "tso", "gso") for word in (what, "off")]
+            self.run(self.space(k), "ethtool", "-K", "eth0", *offloads)
+
+    @contextlib.contextmanager
+    def switch(self, group: IPv4Address, slots: int = 1024) -> Iterator["subprocess.Popen[str]"]:
+        """The process, from when it is ready until the end of the block, unless it is killed before."""
+        ports = [f"p{k}" for k in range(len(self.addresses))]
+        argv = [sys.executable, "-m", "tests.support.sum_relay", str(group), str(slots), *ports]
+        process = subprocess.Popen([*self.inside(self.bridge), *argv], stdout=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+if __name__ == "__main__":
+    serve(IPv4Address(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
