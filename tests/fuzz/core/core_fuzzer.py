@@ -19,7 +19,7 @@ from tests.support.paths import ROOT
 HERE = Path(__file__).resolve().parent
 CORE = ROOT / "agent" / "src" / "gradlane" / "core"
 LONGEST = 2048  # bytes of an input
-_PARTS = ("base", "arithmetic", "rate", "job", "plan", "tx", "rx", "operation", "engine")
+_PARTS = ("base", "arithmetic", "rate", "job", "plan", "tx", "rx", "operation", "sums", "engine")
 _INSTEAD = CORE / "base" / "pool.c"  # of which the fuzzer has its own
 _CHANGES = (
     # Few messages wrap it round, and most of an input's time is making it.
