@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from gradlane import job, json_object
 from gradlane.daemon import sums
@@ -24,6 +27,7 @@ from gradlane.daemon.sums import (
 )
 from gradlane.job.plans import Plan
 from tests.support.agents import loopback
+from tests.support.effort import tries
 from tests.support.members import job_file
 
 WORKERS = 3
@@ -354,3 +358,54 @@ def test_generations_are_serial_numbers() -> None:
     assert not sums._newer(5, 5)
     assert sums._newer(1 << 31, 1)
     assert not sums._newer((1 << 31) + 1, 1)
+
+
+VALUES = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(-2, 5), st.sampled_from([1 << 32, -(1 << 70)]), st.floats(), st.text()
+    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=3), inner, max_size=2)),
+    max_leaves=8,
+)
+GOOD: tuple[dict[str, Any], ...] = (
+    {"overdue": 0}, {"overdue": 1}, {"halt": 1}, {"halt": 2}, {"halted": 1, "waits": 0.5, "streams": [[2, 3, 4]]},
+    {"resume": 1, "generation": GENERATION, "switch": True, "reruns": [], "reason": ""},
+    {"resume": 1, "generation": 1, "switch": False, "reruns": [[2, 4]], "reason": "so"},
+)  # fmt: skip
+
+
+@st.composite
+def said(draw: st.DrawFn) -> Any:
+    """A good message, or one of which some fields are others, or gone, or anything."""
+    if draw(st.integers(0, 9)) == 0:
+        return draw(VALUES)
+    message = dict(draw(st.sampled_from(GOOD)))
+    for name in draw(st.lists(st.sampled_from(sorted(message)), max_size=2)):
+        if draw(st.booleans()):
+            message[name] = draw(VALUES)
+        else:
+            message.pop(name, None)
+    return message
+
+
+@settings(max_examples=tries(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(messages=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), said()), max_size=12))
+def test_whatever_a_rank_says_it_is_refused_or_followed(tmp_path: Path, messages: list[tuple[int, int, Any]]) -> None:
+    """Nothing else is raised, and a halt has an end, or the job."""
+    ranks = Job(tmp_path)
+    ranks.begin(0, 2)
+    for by, to, content in messages:
+        if by != to:
+            with contextlib.suppress(*json_object.NONSENSE):
+                ranks.ranks[to].sums.hear(by, content)
+            ranks.waiting.clear()  # what is answered does not come
+    for _ in range(round((HALT_SECONDS + 3) / TICK_SECONDS)):
+        try:
+            ranks.run(TICK_SECONDS)
+        except json_object.NONSENSE:
+            return  # the job is over
+        if any(rank.failures for rank in ranks.ranks):
+            return
+    for rank in ranks.ranks:
+        assert not rank.sums.halted
+        assert len(rank.exchange.resumed) == rank.sums.status({"reduced_bytes": 0, "summed_bytes": 0})["halts"]

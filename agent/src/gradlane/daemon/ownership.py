@@ -259,7 +259,7 @@ class Ownership:
             "straggler": plan.straggler if plan.algorithm == "stragglar" else None,
             "least": plan.least,
             "first": self._first,
-            "reason": self._reason,
+            "reason": "" if plan.generation else self._reason,  # which is that of its sums
         }
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from gradlane._core import ffi, lib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -115,6 +116,10 @@ def test_a_step_that_some_have_whole_and_others_in_part_is_completed_by_hosts(la
     training.check([2, 3])
     assert all(cluster.statistics(rank).sum_reruns > 0 for rank in (1, 2))
     assert cluster.statistics(0).sum_reruns == 0
+    lateness = ffi.new("gl_lateness *")
+    for rank in range(3):  # nobody is late with what is done again
+        lib.gl_engine_lateness(cluster.engines[rank], 0, lateness)
+        assert lateness.step <= 5
 
 
 def test_what_not_all_have_begun_is_begun_anew_by_hosts() -> None:

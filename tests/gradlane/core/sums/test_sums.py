@@ -189,6 +189,40 @@ def test_who_waits_for_a_sum_names_nobody() -> None:
     assert lib.gl_engine_idle(cluster.engines[0])
 
 
+def test_a_slow_switch_is_not_taken_for_a_dead_one() -> None:
+    """A worker's slices get there one every 50 ms, so the last of a window much later than it was sent."""
+    cluster = Summed(2, window=16, slots=32)
+    tensor = Tensor(0, [24 * cluster.per_slice])
+    cluster.open(tensor)
+    for rank in range(2):
+        cluster.contribute(rank, 1, tensor, gradients(2, 1, tensor)[rank])
+    cluster.run(lambda: cluster.complete(1, tensor))
+    began, waits, longest = cluster.now, [0], 0
+    busy = [cluster.now] * 2
+    sent: dict[tuple[int, int], int] = {}  # when it was sent first, by rank and number
+    push = cluster._push
+
+    def first(source: int, header: Header) -> bool:
+        return sent.setdefault((source, header.message), cluster.now) == cluster.now
+
+    def slowly(at: int, to: int, datagram: bytes) -> None:
+        nonlocal longest
+        if to > cluster.ranks:
+            source = to - cluster.ranks - 1
+            at = busy[source] = max(at, busy[source] + 50_000)
+            longest = max(longest, at - cluster.now)
+        push(at, to, datagram)
+
+    cluster.passes, cluster._push = first, slowly
+    for rank in range(2):
+        cluster.contribute(rank, 2, tensor, gradients(2, 2, tensor)[rank])
+    while not cluster.run_for(10_000, lambda: cluster.complete(2, tensor)):
+        waits.append(max(map(cluster.overdue, range(2))))
+    assert cluster.now - began > 23 * 50_000
+    assert longest > 400_000
+    assert 40_000 < max(waits) < 100_000
+
+
 def test_a_lost_slice_is_sent_again_when_later_ones_have_come() -> None:
     cluster = Summed(2, window=64, slots=128)
     tensor = Tensor(0, [256 * cluster.per_slice])
