@@ -59,20 +59,22 @@ static inline void load_lanes(uint32_t *to, const uint8_t *from, size_t n, unsig
     }
 }
 
-/* What is beyond the limit, which need not be a float: seldom, so one by one. */
-static void clip(int32_t *integers, float *left, const float *values, size_t n, uint32_t limit, float scale, float most) {
+/* What is beyond the limit, which need not be a float, or is so large that its product is none, or no number: seldom, so one by
+ * one. */
+static void mend(int32_t *integers, float *left, const float *values, size_t n, uint32_t limit, float scale, float most) {
     for (size_t i = 0; i < n; i++) {
         const float rounded = rintf(values[i] / scale);
-        if (!(fabsf(rounded) > most)) continue;
-        integers[i] = rounded > 0 ? (int32_t)limit : -(int32_t)limit;
-        left[i] = (float)((double)values[i] - (double)integers[i] * scale);
+        const bool beyond = fabsf(rounded) > most;
+        if (beyond) integers[i] = rounded > 0 ? (int32_t)limit : -(int32_t)limit;
+        if (beyond || !(fabsf(left[i]) <= FLT_MAX)) left[i] = (float)((double)values[i] - (double)integers[i] * scale);
+        if (!(fabsf(values[i]) <= FLT_MAX)) left[i] = 0;
     }
 }
 
 /* A block. `left`: what the integers do not say. Returns how many are beyond the limit. */
 static inline uint32_t quantise(int32_t *integers, float *left, const float *values, size_t n, int exponent, uint32_t limit) {
     const float inverse = ldexpf(1, -exponent), scale = ldexpf(1, exponent), most = float_below(limit);
-    uint32_t beyond = 0;
+    uint32_t beyond = 0, odd = 0;
     for (size_t i = 0; i < n; i++) {
         float rounded = rintf(values[i] * inverse);
         rounded = rounded == rounded ? rounded : 0;
@@ -81,9 +83,9 @@ static inline uint32_t quantise(int32_t *integers, float *left, const float *val
         rounded = rounded > -most ? rounded : -most;
         integers[i] = (int32_t)rounded;
         left[i] = values[i] - rounded * scale;
+        odd += !(fabsf(left[i]) <= FLT_MAX);
     }
-    if (beyond) clip(integers, left, values, n, limit, scale, most);
-    for (size_t i = 0; i < n; i++) left[i] = fabsf(values[i]) <= FLT_MAX && fabsf(left[i]) <= FLT_MAX ? left[i] : 0;
+    if (beyond || odd) mend(integers, left, values, n, limit, scale, most);
     return beyond;
 }
 
@@ -165,18 +167,24 @@ int gl_next_exponent(int exponent, int64_t most, unsigned lanes, unsigned worker
     return bounded(exponent + by);
 }
 
+/* Bits of floats that are not negative ascend with them. */
 GL_CLONES static float greatest_finite(const uint8_t *from, unsigned type, uint64_t elements) {
     const uint32_t item = gl_element_bytes(type);
-    float values[BLOCK], most = 0;
+    uint32_t most = 0;
+    float values[BLOCK], result;
     for (uint64_t at = 0; at < elements; at += BLOCK) {
         const size_t n = elements - at < BLOCK ? elements - at : BLOCK;
         load_floats(values, from + at * item, n, type);
         for (size_t i = 0; i < n; i++) {
-            const float absolute = fabsf(values[i]);
-            most = absolute > most && absolute <= FLT_MAX ? absolute : most;
+            uint32_t bits;
+            memcpy(&bits, &values[i], sizeof bits);
+            bits &= 0x7fffffff;
+            bits = bits < 0x7f800000 ? bits : 0;
+            most = bits > most ? bits : most;
         }
     }
-    return most;
+    memcpy(&result, &most, sizeof result);
+    return result;
 }
 
 int gl_exponent_of(int exponent, const uint8_t *values, unsigned type, uint64_t elements, unsigned divisor, unsigned lanes,
