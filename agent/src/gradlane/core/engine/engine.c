@@ -220,7 +220,7 @@ int gl_oldest(const gl_engine *e, uint64_t now, gl_waiting *waiting) {
     return 1;
 }
 
-int gl_engine_idle(const gl_engine *e) { return !e->tx.unstopped && !e->job.controls && !sums_oldest(&e->sums); }
+int gl_engine_idle(const gl_engine *e) { return !e->tx.unstopped && !e->job.controls && !sums_oldest(&e->sums) && !e->sums.pending; }
 
 const gl_statistics *gl_engine_statistics(const gl_engine *e) { return &e->job.statistics; }
 

@@ -218,7 +218,7 @@ const part *sums_oldest(const sums *x) {
     for (unsigned i = 0; i < x->most; i++)
         for (unsigned k = 0; x->streams[i] && k < x->streams[i]->count; k++) {
             const part *p = &x->streams[i]->parts[k];
-            if (p->stage != IDLE && p->stage != BY_HOSTS && (!oldest || p->since < oldest->since)) oldest = p;
+            if ((p->stage == SUMMING || p->stage == PARKED) && (!oldest || p->since < oldest->since)) oldest = p;
         }
     return oldest;
 }

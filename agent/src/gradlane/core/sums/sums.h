@@ -50,7 +50,7 @@ void sums_halt(sums *x);
 unsigned sums_state(const sums *x, gl_sum_state *states, unsigned most);
 bool sums_resume(sums *x, uint32_t generation, bool by_switch, const gl_sum_rerun *reruns, unsigned count, uint64_t now);
 uint64_t sums_overdue(const sums *x, uint64_t now);
-/* The part that was submitted longest ago of those that the switch sums or that are done again; NULL: there is none. */
+/* The part that was submitted longest ago of those that the switch sums; NULL: there is none. */
 const part *sums_oldest(const sums *x);
 
 #endif
