@@ -29,10 +29,10 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, in port_t ingres
     register<bit<64>>(SUM_SLOTS) slot_keys;         // generation ++ number of the slice
 
     @id(0x16000003)
-    register<bit<32>>(SUM_SLOTS) slot_members;      // who is in it; 0: never used
+    register<bit<32>>(SUM_SLOTS) slot_members;      // who is in it
 
     @id(0x16000004)
-    register<bit<32>>(SUM_SLOTS) slot_forms;        // job ++ length of the payload
+    register<bit<32>>(SUM_SLOTS) slot_forms;        // job ++ length of the payload; job 0: nobody's yet
 
     // One's complement sum of the lanes, in which zero is 0xFFFF. 0: a contribution had none.
     @id(0x16000005)
@@ -187,7 +187,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, in port_t ingres
                 if (age == 0) {
                     age = hdr.gradlane.message - key[31:0];
                 }
-                bool first = members == 0 || form[31:16] != hdr.gradlane.job || (age != 0 && age[31:31] == 0);
+                bool first = form[31:16] != hdr.gradlane.job || (age != 0 && age[31:31] == 0);
 
                 if (!first && (age != 0 || form[15:0] != hdr.gradlane.length)) {
                     drop(SumEvent.STALE);
