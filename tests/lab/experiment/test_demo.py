@@ -69,6 +69,24 @@ def test_a_training_outlives_a_spine(switch: str, tmp_path: Path, request: pytes
 
 @needs_root
 @needs_mininet
+@pytest.mark.parametrize("arm", ["gradlane-switch-sum", "gradlane-switch-sum-int32"])
+def test_a_switch_sums_the_gradients_of_a_training(arm: str, tmp_path: Path) -> None:
+    options = ["--scenario", "clean", "--workers", "3", "--steps", "12", "--arms", f"{arm},ddp-gloo", "--json"]
+    done = demo(*options, "--out", str(tmp_path), prefix=ISOLATED)
+    assert done.returncode == 0, done.stderr
+    summed, gloo = json.loads(done.stdout)["runs"]
+    assert summed["step"]["count"] == gloo["step"]["count"] == 12
+    # All but the first step, and the second, in which DDP has other buckets; on a busy machine hosts go on earlier.
+    transport = summed["transport"]
+    assert 0 < transport["summed_bytes"] * 12 <= transport["reduced_bytes"] * 10
+    assert transport["budget_violations"] == transport["bad_datagrams"] == 0
+    assert sum(row["packets"] for row in summed["switch"]["decisions"] if row["reason"] == "absorbed") > 500
+    assert abs(summed["curve"][-1]["value"] - gloo["curve"][-1]["value"]) < 0.2
+    assert "Summed in the switch" in (tmp_path / "report.html").read_text()
+
+
+@needs_root
+@needs_mininet
 def test_a_slow_worker_is_waited_for_in_lockstep_and_not_without_it(tmp_path: Path) -> None:
     options = ["--scenario", "straggler", "--workers", "3", "--steps", "16", "--arms", "ripples,gradlane"]
     done = demo(*options, "--json", "--out", str(tmp_path), prefix=ISOLATED)
