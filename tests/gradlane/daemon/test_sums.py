@@ -45,6 +45,7 @@ class Exchange:
         self.received = 0
         self.resumed: list[tuple[int, bool, tuple[tuple[int, int], ...]]] = []
         self.refuses = False
+        self.step = 8
 
     def sums_overdue(self) -> float:
         return 0.0 if self.halted else self.waits
@@ -237,8 +238,12 @@ def test_the_switch_is_tried_again_ever_more_seldom_and_soon_again_once_it_has_w
         assert reason == f"it is tried again after {ranks.now - gone:.0f} s by hosts"
         ranks.leader.ownership.proposed = [(plan, reason)] * (number + 1)
         for rank in ranks.ranks:
+            rank.exchange.step = 8
+        for rank in ranks.ranks:
             rank.ownership.plan = (9, plan)
             rank.sums.look(ranks.now)
+            assert not rank.sums.status({"reduced_bytes": 0, "summed_bytes": 0})["by_switch"], "step 9 has not begun"
+            rank.exchange.step = 9
             status = rank.sums.status({"reduced_bytes": 0, "summed_bytes": 0})
             assert (status["by_switch"], status["generation"]) == (True, 2 * number + 2)
             assert (status["reason"], status["share"]) == ("tried again from step 9 on", 0.0)

@@ -125,7 +125,7 @@ class Sums:
         self._note_plan()
         whole = counts["reduced_bytes"]
         return {
-            "by_switch": self._by_switch,
+            "by_switch": self._by_switch and self._exchange.step >= self._ownership.plan[0],
             "reason": self._reason,
             "since": self._since,
             "generation": self._generation,
