@@ -116,6 +116,10 @@ bench-sync: $(VENV)/.ready ## Time to accuracy by scheme, with slow workers and 
 bench-switch: $(VENV)/.ready ## Packets per second of gradlane-switch, BMv2 and bare copy loops (root)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.switch.packet_rate
 
+.PHONY: bench-aggregation
+bench-aggregation: $(VENV)/.ready ## Slices per second that gradlane-switch sums, beside those that it forwards (root)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.switch.aggregation
+
 .PHONY: bench-commodity
 bench-commodity: $(VENV)/.ready ## Training over switches without P4, against the P4 program and TCP (root)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.training.commodity

@@ -13,30 +13,28 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
-import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median_high
+from typing import Any
 
 from finsy.proto import p4r
 from google.protobuf import text_format
 
 from bench.harness import benchmark
-from bench.harness.netns import run
-from bench.harness.switches import RunningSwitch
+from bench.harness.switches import GRADLANE, Entries, RunningSwitch
 from bench.harness.wires import HEADERS, Wires, compiled, frame
 from bench.harness.worker import Worker
 from bench.switch import bmv2
+from bench.switch.profiling import perf, profile
 from lab.command_line import names_of, several
 from lab.model.errors import ExperimentError, PreconditionError
-from lab.model.preconditions import find_program
 from lab.report.console import make_console, present
 from lab.report.tables import TextTable
 
@@ -49,7 +47,7 @@ _MOST = 1_200_000  # packets/s; more than a copy loop does
 _MOST_OFFLOAD = 8_000_000
 _TRAIN = 40  # datagrams in a frame
 _PROBE_RATE, _PROBE_SECONDS, _PROBE_LOSS = 5_000, 2.0, 0.01
-_SETTLE_SECONDS, _READY_SECONDS = 0.3, 60.0
+_SETTLE_SECONDS = 0.3
 _TARGETS_HELP = f"of {', '.join(TARGETS)}; in turn (default: all)"
 _SWITCH_CORE, _SENDER_CORE = 0, 1
 
@@ -96,25 +94,28 @@ def target(name: str, network: Network, folder: Path) -> Generator[Worker, None,
     pinned = ("taskset", "-c", str(_SWITCH_CORE))
     if name in ("gradlane", "offload"):
         entries = folder / "entries.txtpb"
-        entries.write_text(text_format.MessageToString(p4r.WriteRequest(updates=bmv2.route_updates())))
+        entries.write_text(text_format.MessageToString(p4r.WriteRequest(updates=_route())))
         ports = ("1@switch-1", "2@switch-2,buffer=8MB")
         with RunningSwitch(network, folder, ports, before=pinned, flags=("--entries", str(entries))) as switch:
             yield switch
         return
-    address = f"127.0.0.1:{50_000 + os.getpid() % 10_000}"
-    if name == "bmv2":
-        command = [find_program("simple_switch_grpc"), "--no-p4", "--log-level", "off", "--device-id", "1"]
-        command += ["-i", "1@switch-1", "-i", "2@switch-2", "--", "--grpc-server-addr", address]
-    else:
-        command = [f"{folder}/switch_copy", COPIES[name], "switch-1", "switch-2"]
     # gradlane-switch forwards with real-time priority, so the others get it as well.
-    words = ["ip", "netns", "exec", network.switch, "chrt", "--rr", "1", *pinned, *command]
-    with Worker(name, words, asked=False, logs=True) as process:
-        if name == "bmv2":  # its server is in the switch's namespace, so its controller goes there
-            network.run(network.switch, sys.executable, "-m", "bench.switch.bmv2", address)
-        else:
-            process.wait_for("ready")
+    pinned = ("chrt", "--rr", "1", *pinned)
+    if name == "bmv2":
+        with bmv2.running(network, folder, 2, GRADLANE, _route(), pinned) as switch:
+            yield switch
+        return
+    command = [f"{folder}/switch_copy", COPIES[name], "switch-1", "switch-2"]
+    with Worker(name, ["ip", "netns", "exec", network.switch, *pinned, *command], asked=False, logs=True) as process:
+        process.wait_for("ready")
         yield process
+
+
+def _route() -> list[Any]:
+    """A route of 10.0.2.0/24 through port 2, as p4.v1.Update messages."""
+    entries = Entries()
+    entities = [*entries.senders([1]), *entries.next_hops([2]), entries.route(bytes([10, 0, 2, 0]), 24, 2)]
+    return [p4r.Update(type=p4r.Update.INSERT, entity=entity) for entity in entities]
 
 
 @dataclass(frozen=True)
@@ -164,34 +165,6 @@ class Load:
         return self.network.run(self.network.hosts, "taskset", "-c", str(_SENDER_CORE), str(self.program), *words)
 
 
-def profile(load: Load, process: Worker, rate: int, folder: Path) -> str:
-    """What the target's time goes into at a rate: shares of programs and of functions above 1 %."""
-    data = folder / "perf.data"
-    data.unlink(missing_ok=True)
-    perf = _perf()
-    recording = subprocess.Popen([perf, "record", "-q", "-F", "4999", "-o", str(data), "-p", str(process.pid)])
-    try:
-        deadline = time.monotonic() + _READY_SECONDS
-        while not data.exists() and recording.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.05)
-        load.trial(process, rate)
-    finally:
-        recording.send_signal(signal.SIGINT)
-        recording.wait(30)
-    lines: list[str] = []
-    for what in ("dso", "dso,symbol"):
-        report = run(perf, "report", "-i", str(data), "--stdio", "--percent-limit", "1", "--sort", what)
-        lines += [line.rstrip() for line in report.splitlines() if line.strip() and not line.startswith("#")]
-    return "\n".join(lines)
-
-
-def _perf() -> str:
-    perf = shutil.which("perf")
-    if perf is None:
-        raise PreconditionError("--profile needs perf: apt-get install linux-perf")
-    return perf
-
-
 def measure(options: argparse.Namespace, folder: Path, say: Callable[[str], None]) -> list[Result]:
     """Every target at every size, in turn, `rounds` times. Raises ExperimentError."""
     results: list[Result] = []
@@ -208,7 +181,7 @@ def measure(options: argparse.Namespace, folder: Path, say: Callable[[str], None
                         rate, cost, at_least = load.capacity(process)
                         p50, p99 = (0.0, 0.0) if train > 1 else load.latency()
                         if options.profile:
-                            say(profile(load, process, rate, folder))
+                            say(profile(partial(load.trial, process, rate), process, folder))
                     results.append(Result(name, size, number, rate, round(cost, 2), at_least, p50, p99))
                     say(_line(results[-1]))
     return results
@@ -268,7 +241,7 @@ def _run(options: argparse.Namespace) -> int:
     if (os.cpu_count() or 1) < 2:
         raise PreconditionError("it needs two cores: one for the switch, one for the sender")
     if options.profile:
-        _perf()
+        perf()
     with tempfile.TemporaryDirectory() as folder:
         results = measure(options, Path(folder), lambda text: console.print(text, soft_wrap=True))
     settings = benchmark.chosen(options, "targets", "sizes", "rounds")
