@@ -44,7 +44,7 @@ def test_sizes_are_right(said: str) -> None:
         ("up to {:.0f} ms", "core/sums/send.c", "WAIT_MOST", 1e-3),
         ("(not below {:.0f})", "core/arithmetic/fixed_point.h", "GL_FIRST_EXPONENT", 1),
         ("falls by {:.0f} ", "core/arithmetic/fixed_point.c", "ZERO_STEP", 1),
-        ("misses a sum for {} s", "daemon/sums.py", "OVERDUE_SECONDS", 1),
+        ("of which none has come for {} s", "daemon/sums.py", "OVERDUE_SECONDS", 1),
         ("then every {:.0f} s", "daemon/sums.py", "MOST_OVERDUE_SECONDS", 1),
         ("After {:.0f} s the switch is tried again", "daemon/sums.py", "SWITCH_REST_SECONDS", 1),
         ("up to {:.0f} min", "daemon/sums.py", "MOST_SWITCH_REST_SECONDS", 1 / 60),

@@ -70,7 +70,7 @@ static void keep(const datagram *d) {
     memcpy(at->bytes, d->bytes, d->length);
 }
 
-static void push(unsigned to, const uint8_t *bytes, uint32_t length) {
+void network_push(unsigned to, const uint8_t *bytes, uint32_t length) {
     if (waiting_count == MOST_WAITING) return; /* lost: a queue is full */
     datagram *d = &waiting[waiting_count++];
     *d = (datagram){malloc(length), length, (uint16_t)to};
@@ -90,7 +90,7 @@ void network_transmit(unsigned rank) {
     gl_engine *e = fuzz_world.engines[rank];
     for (unsigned rounds = 0; rounds < 64 && waiting_count < MOST_WAITING && gl_transmit(e, &batch, fuzz_world.now); rounds++) {
         int piece = 0;
-        fuzz_require(batch.to <= fuzz_world.ranks && batch.to != rank && batch.datagrams <= GL_BATCH, "a batch to nobody");
+        fuzz_require(batch.to <= fuzz_world.ranks + 1 && batch.to != rank && batch.datagrams <= GL_BATCH, "a batch to nobody");
         for (unsigned i = 0; i < batch.datagrams; i++) {
             uint32_t length = 0;
             for (unsigned k = 0; k < batch.pieces[i]; k++, piece++) {
@@ -101,8 +101,8 @@ void network_transmit(unsigned rank) {
                          "a datagram that no segmentation makes");
             if ((bytes[0] & 15) == GL_KIND_STOP) check_stop(rank, batch.to, bytes);
             for (unsigned to = 0; to < fuzz_world.workers && batch.to == fuzz_world.ranks; to++)
-                if (to != rank) push(to, bytes, length);
-            if (batch.to < fuzz_world.ranks) push(batch.to, bytes, length);
+                if (to != rank) network_push(to, bytes, length);
+            if (batch.to != fuzz_world.ranks) network_push(batch.to, bytes, length);
         }
         fuzz_require(piece == batch.iov_count, "pieces of no datagram");
     }
@@ -117,6 +117,10 @@ void network_events(void) {
 }
 
 static void hand_over(unsigned to, const uint8_t *bytes, uint32_t length, bool congested) {
+    if (to > fuzz_world.ranks) {
+        summed_take(bytes, length);
+        return;
+    }
     uint8_t *exact = malloc(length ? length : 1);
     memcpy(exact, bytes, length);
     const unsigned kind = length >= GL_HEADER ? bytes[0] & 15 : GL_KIND_STOP;
@@ -230,7 +234,7 @@ void network_forge_new(void) {
     put16(bytes + GL_AT_SOURCE, (uint16_t)source), put32(bytes + GL_AT_STEP, step), put16(bytes + GL_AT_TENSOR, tensor);
     put32(bytes + GL_AT_MESSAGE, fuzz_world.message_base + fuzz_number() * fuzz_world.stride + (kind < GL_KIND_BITMAP ? source : to));
     put16(bytes + GL_AT_SLICES, (uint16_t)slices), put16(bytes + GL_AT_SLICE, (uint16_t)(fuzz_number() % slices));
-    put16(bytes + GL_AT_LAYER, fuzz_byte() % 32), bytes[GL_AT_FLAGS] = fuzz_byte() % 8;
+    put16(bytes + GL_AT_LAYER, fuzz_byte() % 32), bytes[GL_AT_FLAGS] = fuzz_byte() % 64;
     put16(bytes + GL_AT_BUDGET, (uint16_t)fuzz_number());
     bytes[GL_AT_ELEMENT_TYPE] = fuzz_byte();
     switch (kind) {

@@ -8,7 +8,7 @@
 
 #include "world.h"
 
-enum { MOST_STEPS = 400, MOST_ROUNDS = 20000 };
+enum { MOST_STEPS = 400, MOST_ROUNDS = 20000, PATIENCE = 1000 };
 
 fuzz_input fuzz_in;
 fuzz_job fuzz_world;
@@ -52,10 +52,11 @@ void world_begin(bool honest) {
             .window = windows[sizes / 4 % 4], .rate = rates[sizes / 16 % 4], .buffer = extras & 2 ? 10000 : 64000,
             .loss_count = w->loss_count, .losses = w->losses, .multicast = w->multicast && aggregates,
             .port = extras & 4 ? NULL : w->ports[rank], .memory = memories[sizes / 64], .trace_every = extras / 8 % 4,
-            .tag = extras & 32, .class_count = 2, .precedence_count = 1, .classes = classes, .precedences = precedences};
+            .sums = {extras & 64 ? GL_TYPE_INT16_LANES : GL_TYPE_INT32_LANES, 16, 4, FIRST_GENERATION}, .tag = extras & 32, .class_count = 2, .precedence_count = 1, .classes = classes, .precedences = precedences};
         fuzz_require((w->engines[rank] = gl_engine_new(&config)) != NULL, "a sound job is refused");
     }
     calls_begin();
+    summed_begin();
 }
 
 void world_end(void) {
@@ -70,6 +71,7 @@ void world_end(void) {
     }
     network_end();
     calls_end();
+    summed_end();
 }
 
 static void look(unsigned rank) {
@@ -103,8 +105,8 @@ static bool proceed(void) {
 
 static void step(void) {
     switch (fuzz_byte() % 16) {
-    case 0:
-    case 1: calls_submit(); break;
+    case 0: calls_submit(); break;
+    case 1: fuzz_below(2) ? calls_submit() : summed_submit(fuzz_below(fuzz_world.workers)); break;
     case 2:
     case 3:
     case 4: network_transmit(fuzz_below(fuzz_world.ranks)); break;
@@ -124,6 +126,8 @@ static void step(void) {
         break;
     default:
         look(fuzz_below(fuzz_world.ranks));
+        if (fuzz_below(4) == 3) summed_forget();
+        if (fuzz_below(4) == 3) summed_halt(fuzz_below(2));
         network_events();
     }
 }
@@ -131,9 +135,11 @@ static void step(void) {
 /* On a network that loses nothing any more. */
 static void come_to_an_end(void) {
     calls_submit_all();
-    for (unsigned round = 0; !calls_complete(); round++) {
+    for (unsigned round = 0; !calls_complete() || !summed_complete(); round++) {
         fuzz_require(round < MOST_ROUNDS, "a call does not come to its end");
         fuzz_require(proceed() || calls_complete(), "a call waits for what nobody does");
+        summed_submit_all();
+        if (round % PATIENCE == PATIENCE - 1 && !summed_complete()) summed_halt(true);
     }
 }
 

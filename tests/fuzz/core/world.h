@@ -8,7 +8,7 @@
 #include "engine/engine.h"
 #include "input.h"
 
-enum { MOST_RANKS = 6, MOST_CALLS = 16, JOB = 3 };
+enum { MOST_RANKS = 6, MOST_CALLS = 16, JOB = 3, SUMMED_TENSOR = 1, FIRST_GENERATION = 0x7ffffffe };
 
 extern const uint64_t fuzz_token;
 
@@ -35,6 +35,8 @@ void world_end(void);
 void network_transmit(unsigned rank);
 /* Takes what the engines tell. */
 void network_events(void);
+/* A datagram is on its way to a rank, or to the switch that sums: `ranks` + 1. */
+void network_push(unsigned to, const uint8_t *bytes, uint32_t length);
 /* Does something with a datagram that waits, as the input says. */
 void network_deliver(void);
 /* Delivers all that waits, in order. */
@@ -59,5 +61,21 @@ void calls_event(unsigned rank, const gl_event *event);
 bool calls_complete(void);
 /* Step and tensor of some call. */
 void calls_name(uint32_t *step, uint16_t *tensor);
+
+/* ---- A tensor that a switch sums (summed.c) ---- */
+
+void summed_begin(void);
+void summed_end(void);
+/* The switch forgets what it has; gets a datagram. */
+void summed_forget(void);
+void summed_take(const uint8_t *bytes, uint32_t length);
+/* A worker begins its next step, if it is through with the last one; whoever has not begun one that others have does so. */
+void summed_submit(unsigned rank);
+void summed_submit_all(void);
+void summed_event(unsigned rank, const gl_event *event);
+/* Whether all have completed the same steps. */
+bool summed_complete(void);
+/* All halt, and go on by the switch or, if they give it up, by hosts; some steps later by the switch again. */
+void summed_halt(bool gives_up);
 
 #endif
