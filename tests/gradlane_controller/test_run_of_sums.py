@@ -3,6 +3,7 @@
 
 import json
 import signal
+from pathlib import Path
 
 import pytest
 from finsy import Action, Match, P4TableEntry
@@ -127,6 +128,17 @@ def test_a_job_that_no_switch_sums_is_named_with_the_reason(fake_switch, run_con
     assert it.ask("POST", "/jobs", job_text("other", 9, base=8192))[0] == 200
     assert sum("reduced by its hosts" in said for said in it.said) == 1, "it is said once"
     assert json.loads(command("counters", "--http", it.http, "--json").stdout)["sums"] == []
+
+
+def test_check_says_which_jobs_are_not_summed(tmp_path: Path) -> None:
+    (tmp_path / "j.toml").write_text(summed_text(1))
+    for aggregation in (True, False):
+        (tmp_path / "f.toml").write_text(fabric_text(aggregation=aggregation))
+        shown = command("check", "--fabric", str(tmp_path / "f.toml"), "--job", str(tmp_path / "j.toml")).stdout
+        reason = (
+            f"job 'j1' is reduced by its hosts, not by a switch: switch 's1' has no `aggregation = true` in {tmp_path}"
+        )
+        assert ("contributors" in shown, reason in shown) == (aggregation, not aggregation)
 
 
 def test_sums_are_counted_by_job_and_by_what_became_of_them(fake_switch, run_controller) -> None:

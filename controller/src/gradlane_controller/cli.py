@@ -194,6 +194,8 @@ def _check(options: argparse.Namespace) -> int:
         print(format_table(title, ("table", "key", "action"), sorted(rows[switch.name])), end="\n\n")
         counts = count_entries(plan.entities[switch.name])
         print(f"{switch.name}: {', '.join(f'{count} {name}' for name, count in counts.items())}", end="\n\n")
+    for name, reason in plan.not_summed().items():
+        print(f"job {name!r} is reduced by its hosts, not by a switch: {reason}")
     print(f"switches: {len(fabric.switches)}; jobs: {len(jobs)}")
     return 0
 
