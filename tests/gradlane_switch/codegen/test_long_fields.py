@@ -36,9 +36,9 @@ def header(name: str) -> Json:
     return {"type": "header", "value": name}
 
 
-def long_fields(*body: Json, egress: tuple[Json, ...] = (), **parts: Any) -> Switch:
+def long_fields(*body: Json, out: int = 8 * OCTETS, egress: tuple[Json, ...] = (), **parts: Any) -> Switch:
     run, late = action(0, "run", [], *body), action(1, "late", [], *egress)
-    document = program([("op", 8), ("out", 8 * OCTETS)], [run, late], [table(0, "t", [], [run], run)])
+    document = program([("op", 8), ("out", out)], [run, late], [table(0, "t", [], [run], run)])
     document["header_types"][0]["fields"].append(["wide", 8 * OCTETS, False])
     document["header_types"].append({"name": "long_t", "id": 3, "fields": [["value", 8 * OCTETS, False]]})
     document["headers"] += [
@@ -85,6 +85,11 @@ def test_a_header_that_becomes_valid_is_zero() -> None:
     switch = long_fields(*again, SEND)
     assert switch.process(0, frame(1, ONES, ONES)) == [(1, frame(1, ONES, ZEROS))]
     assert switch.process(0, frame(0, ONES)) == [(1, frame(0, ONES, ZEROS))]
+
+
+def test_a_header_that_becomes_valid_is_sent_if_no_long_field_has_been_set() -> None:
+    switch = long_fields({"op": "add_header", "parameters": [header("k")]}, SEND, out=8)
+    assert switch.process(0, frame(0, b"\x07")) == [(1, frame(0, b"\x07", ZEROS))]
 
 
 def test_a_header_is_copied_with_its_field_if_it_is_valid() -> None:
