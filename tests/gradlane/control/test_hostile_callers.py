@@ -87,7 +87,7 @@ MALFORMED = {
     "surrogate": {**HELLO, "proof": "\ud800"},
     "version": {**HELLO, "version": {"a": 1}},
     "nested": DEEP,
-    "nested job": json.dumps(HELLO).replace("7", DEEP, 1),
+    "nested job": json.dumps(HELLO).replace('"job": 7', f'"job": {DEEP}'),
     "list": [HELLO],
     "null": None,
     "number": 10**4000,

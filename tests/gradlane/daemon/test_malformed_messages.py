@@ -71,6 +71,9 @@ FROM_MEMBERS: list[dict[str, Any]] = [
     {"topic": "ownership", "content": {"bound": 5, "number": 1}},
     {"topic": "ownership", "content": {"propose": 1, "ahead": 5}},
     {"topic": "ownership", "content": {"decide": 5, "plan": [1, 1], "reason": "it is late"}},
+    {"topic": "sums", "content": {"overdue": 0}},
+    {"topic": "sums", "content": {"halt": 1}},
+    {"topic": "sums", "content": {"halted": 1, "waits": 0.5, "streams": [[0, 3, 4]]}},
     {"failed": "it has"},
 ]
 
