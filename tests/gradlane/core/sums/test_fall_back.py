@@ -174,6 +174,22 @@ def test_a_step_that_makes_no_sense_is_refused_and_changes_nothing() -> None:
     training.check([2, 3])
 
 
+def test_a_step_that_was_given_up_is_not_done_again() -> None:
+    """Even if some have had sums of it: what they contributed may be gone."""
+    cluster = Summed(2)
+    training = Training(cluster, [Tensor(0, [500])], 2)
+    slices = slices_of(cluster, training.tensors[0])
+    cluster.lost_results = {(rank, 2 * slices - 1) for rank in range(2)}  # the last one
+    assert not cluster.run_for(300_000, training.go_on)
+    for generation, again, answer in ((NEXT, [], 0), (NEXT + 1, [(0, 2)], -1)):
+        for rank in range(2):
+            cluster.halt(rank)
+        for rank in range(2):
+            assert cluster.resume(rank, generation, False, again) == answer
+        cluster.run(training.go_on)
+    np.testing.assert_array_equal(cluster.results[0, 2, 0], cluster.results[1, 2, 0])
+
+
 def test_the_switch_comes_back_with_a_new_generation() -> None:
     cluster = Summed(2)
     training = Training(cluster, [Tensor(0, [500]), Tensor(1, [10, 10])], 8)
