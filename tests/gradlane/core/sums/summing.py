@@ -84,7 +84,7 @@ class Summed(Cluster):
         if not self.passes(source, header):
             return
         for at in self._copies():
-            self._push(at, self.ranks + 1 + source, datagram)
+            self.push(at, self.ranks + 1 + source, datagram)
 
     def _copies(self) -> list[int]:
         """When copies of a datagram come that is sent now."""
@@ -93,14 +93,14 @@ class Summed(Cluster):
         ats = [self.now + i.delay + self.random.randrange(i.jitter + 1) for _ in range(copies)]
         return [at for at in ats if self.random.random() >= i.loss]
 
-    def _push(self, at: int, to: int, datagram: bytes) -> None:
+    def push(self, at: int, to: int, datagram: bytes) -> None:
         self.counter += 1
         heapq.heappush(self.queue, (at, self.counter, to, datagram))
 
     def run_for(self, us: int, until: Callable[[], bool] = lambda: False) -> bool:
         """Lets so much time pass, or less if `until()` holds; whether it does."""
         end = self.now + us
-        self._push(end, NOBODY, b"")
+        self.push(end, NOBODY, b"")
         self.run(lambda: until() or self.now >= end)
         return until()
 
@@ -130,7 +130,7 @@ class Summed(Cluster):
             return
         for to in range(self.workers) if outcome.to_all else [source]:
             for at in self._copies():
-                self._push(at, to, outcome.datagram)
+                self.push(at, to, outcome.datagram)
 
     def _check_rule(self, rank: int, header: Header, summed: SumHeader) -> None:
         """A number is sent only when the result of that a window before has come to its sender."""

@@ -200,7 +200,7 @@ def test_a_slow_switch_is_not_taken_for_a_dead_one() -> None:
     began, waits, longest = cluster.now, [0], 0
     busy = [cluster.now] * 2
     sent: dict[tuple[int, int], int] = {}  # when it was sent first, by rank and number
-    push = cluster._push
+    push = cluster.push
 
     def first(source: int, header: Header) -> bool:
         return sent.setdefault((source, header.message), cluster.now) == cluster.now
@@ -213,7 +213,7 @@ def test_a_slow_switch_is_not_taken_for_a_dead_one() -> None:
             longest = max(longest, at - cluster.now)
         push(at, to, datagram)
 
-    cluster.passes, cluster._push = first, slowly
+    cluster.passes, cluster.push = first, slowly
     for rank in range(2):
         cluster.contribute(rank, 2, tensor, gradients(2, 2, tensor)[rank])
     while not cluster.run_for(10_000, lambda: cluster.complete(2, tensor)):
@@ -242,6 +242,7 @@ def test_a_lost_slice_is_sent_again_when_later_ones_have_come() -> None:
     cluster.run(lambda: cluster.complete(2, tensor))
     repairs = [header.slice for source, header, _ in cluster.sent if header.kind == Kind.REPAIR and source == 0]
     assert repairs == [100]
+    assert cluster.statistics(0).sums_repaired == 1
     assert cluster.now - lost[0] < 5000  # no timer
 
 
