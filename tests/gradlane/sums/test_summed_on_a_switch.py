@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.gradlane.daemon.test_summed_jobs import HOSTS, SIZES, TRANSPORT, Steps, counts, sums
+from tests.gradlane.sums.test_summed_jobs import HOSTS, SIZES, TRANSPORT, Steps, counts, sums
 from tests.support import members
 from tests.support.agents import Agent, running, until
 from tests.support.communicators import joined
