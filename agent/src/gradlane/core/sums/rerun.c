@@ -53,14 +53,15 @@ static int64_t greatest(const int32_t *integers, uint32_t n) {
 
 static void finish(sums *x, stream *s, part *p) {
     const gl_config *c = &x->job->config;
-    for (uint32_t i = 0; i < p->slices && p->stage == AGAIN; i++) {
+    for (uint32_t i = 0; i < p->slices && p->stage == AGAIN && !p->next; i++) {
         const int32_t *integers = p->integers + (uint64_t)i * per_slice(c);
         if (!has_sum(s, p, i)) part_take(x, s, p, i, integers, greatest(integers, elements_of(c, p, i)));
     }
     free(p->integers);
     p->integers = NULL;
-    rerun_goes_on(x, p, NOTHING);
-    if (p->stage == AGAIN) part_complete(x, s, p);
+    rerun_goes_on(x, p, p->next ? TO_DO : NOTHING);
+    if (p->stage == AGAIN && !p->next) part_complete(x, s, p);
+    p->next = false;
 }
 
 void rerun_work(sums *x, uint64_t now) {

@@ -31,6 +31,7 @@ typedef struct {
     uint64_t since;
     gl_submission is;
     rerun_stage rerun;
+    bool next;              /* another step is to be done again when the operation in flight is over */
     int32_t *integers;      /* by element, while a step is done again */
 } part;
 

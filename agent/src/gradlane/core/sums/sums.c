@@ -154,7 +154,7 @@ static bool makes_sense(const sums *x, const gl_sum_rerun *r) {
     if (!s || !r->step) return false;
     if (s->rerun == r->step) return true; /* it has been told before */
     for (unsigned k = 0; k < s->count; k++)
-        if (role_in(s, &s->parts[k], r->step) == NONSENSE || s->parts[k].rerun != NOTHING) return false;
+        if (role_in(s, &s->parts[k], r->step) == NONSENSE) return false;
     return true;
 }
 
@@ -164,7 +164,10 @@ static void rerun(sums *x, stream *s, uint32_t step) {
         part *p = &s->parts[k];
         const rerun_role role = role_in(s, p, step);
         if (role == OWN) p->stage = AGAIN;
-        if (role == OWN || role == HELPS) rerun_goes_on(x, p, TO_DO);
+        if (role != OWN && role != HELPS) continue;
+        /* Who only helps may have it in flight while others, who have the result, are steps ahead. */
+        if (p->rerun == NOTHING) rerun_goes_on(x, p, TO_DO);
+        else p->next = p->rerun != TO_DO;
     }
     s->rerun = step;
 }
