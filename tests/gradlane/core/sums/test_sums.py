@@ -266,3 +266,19 @@ def test_marks_of_congestion_halve_what_is_in_flight() -> None:
         gaps.append(cluster.now - began)
     # With a mark on everything one slice is in flight in the end, where 64 were.
     assert gaps[1] > 10 * gaps[0]
+
+
+def test_waiting_for_a_late_worker_is_no_congestion() -> None:
+    took: list[int] = []
+    for late in (0, 1_000_000):
+        cluster = Summed(2, window=64, slots=128, rate=10_000_000_000)
+        tensor = Tensor(0, [256 * cluster.per_slice])
+        cluster.open(tensor)
+        step_by_hosts(cluster, tensor)
+        cluster.contribute(0, 2, tensor, gradients(2, 2, tensor)[0])
+        cluster.run_for(late)
+        cluster.contribute(1, 2, tensor, gradients(2, 2, tensor)[1])
+        came = cluster.now
+        cluster.run(lambda cluster=cluster, tensor=tensor: cluster.complete(2, tensor))
+        took.append(cluster.now - came)
+    assert took[1] < 2 * took[0]
