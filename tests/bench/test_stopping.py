@@ -50,7 +50,7 @@ def runs(pid: int) -> bool:
         ("agent.all_reduce --hosts 2", "all_reduce_worker gradlane 1"),
         ("transport.fairness", "fairness_worker job 1"),
         ("switch.packet_rate", "switch_load send host-1"),
-        ("switch.aggregation", "sum_load"),
+        ("switch.aggregation", "sum_load 2.0"),
         ("switch.control_plane", "probe host-1"),
         ("switch.shaping", "switch_load pace host-1"),
         ("switch.soak", "switch_load send host-2"),

@@ -142,16 +142,6 @@ def test_float32_travels_as_the_jobs_wire_type(hosts: list[Agent], tmp_path: Pat
     assert all(sent)
 
 
-@pytest.mark.parametrize("wire", ["int16", "int32"])
-def test_what_no_switch_has_summed_yet_is_exact(hosts: list[Agent], tmp_path: Path, wire: str) -> None:
-    sums = f'collective = "switch"\nwire = "{wire}"\nmulticast = "239.66.0.1"'
-    array = np.linspace(-3, 3, 5000, dtype=np.float32)
-    with joined(hosts, job_file(tmp_path, 2, transport=sums), 2) as ranks:
-        for name in ("w", None):  # a gradient's first step, and a collective
-            for result in each(ranks, lambda c, name=name: c.all_reduce(array, name=name)):
-                np.testing.assert_array_equal(result, array)
-
-
 def test_arrays_of_any_layout_and_type(hosts: list[Agent], tmp_path: Path) -> None:
     grid = np.arange(60.0, dtype=np.float32).reshape(6, 10)
     with joined(hosts, job_file(tmp_path, 2), 2) as ranks:

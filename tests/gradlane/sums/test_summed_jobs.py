@@ -106,6 +106,11 @@ def test_the_switch_sums_and_results_are_exact(lan: SumLan, hosts: list[Agent], 
             assert counted["sums_received"] >= 19 * 2
             assert (counted["sums_clipped"], counted["sum_reruns"]) == (0, 0)
         assert len({sums(host)["generation"] for host in hosts}) == 1
+        # What hosts reduce is of the arrays' own type: a gradient's first step, and a collective.
+        array = np.linspace(-3, 3, 5000, dtype=np.float32)
+        for name in ("first", None):
+            for result in each(ranks, lambda c, name=name: c.all_reduce(array * (c.rank == 0), op="sum", name=name)):
+                np.testing.assert_array_equal(result, array)
 
 
 def test_without_slots_hosts_sum_and_the_switch_does_as_soon_as_it_has_some(
