@@ -130,17 +130,20 @@ int sums_transmit(sums *x, gl_batch *b, uint64_t now) {
     return b->datagrams;
 }
 
-/* All wait for who comes last, so a wait is no sign of congestion, if nothing has come meanwhile. */
+/* All wait for who comes last, so a wait is no sign of loss or congestion, if nothing has come meanwhile: then one slice is sent
+ * again. Its sum tells which others were lost. */
 void on_stream_due(sums *x, stream *s, uint64_t now) {
     flight *f = flight_first(s, FLYING);
-    const uint64_t patience = patience_with(s);
     if (!f || x->halted) return;
-    if (f->sent_at + patience <= now) {
-        if (s->progress_at > f->sent_at) stream_slow_down(s, now);
-        for (; f && f->sent_at + patience <= now; f = flight_first(s, FLYING)) flight_move(s, f, LOST);
+    const uint64_t patience = patience_with(s);
+    const bool overdue = f->sent_at + patience <= now, waits = s->progress_at <= f->sent_at;
+    if (overdue) {
+        if (!waits) stream_slow_down(s, now);
+        do flight_move(s, f, LOST);
+        while (!waits && (f = flight_first(s, FLYING)) && f->sent_at + patience <= now);
         if (patience < WAIT_MOST) s->backoff++;
     }
-    if (f) timer_set(x->job, &s->due, f->sent_at + patience_with(s));
+    if ((f = flight_first(s, FLYING))) timer_set(x->job, &s->due, (overdue && waits ? now : f->sent_at) + patience_with(s));
 }
 
 bool sums_waiting(const sums *x) { return most_urgent(x); }
