@@ -109,6 +109,42 @@ def test_a_servers_results_may_lose_what_the_most_cautious_worker_bears(critical
     assert {header.budget for header in results if header.source == 2} == {ceiling * 100 // 1_000_000}
 
 
+@pytest.mark.parametrize(
+    ("tensor", "stated"),
+    [(0, (0, 0)), (0, (100_000, 250_000)), (lib.GL_FIRST_GROUP, (0, 0))],  # collectives of groups are exact
+)
+def test_a_result_lacks_no_more_than_its_receiver_stated_whatever_a_server_may_lose(
+    tensor: int, stated: tuple[int, int]
+) -> None:
+    """A lost result is the own contribution."""
+    cluster = Cluster(2, servers=1, pull_loss=0.5, impairment=Impairment(loss=0.5))
+    ones, results = np.ones(1600, np.float32), np.zeros((2, 1600), np.float32)
+    for result, rank, pull_loss in zip(results, range(2), stated, strict=True):
+        options = {"reduction": lib.GL_SUM, "group": [0, 1], "loss": (0, pull_loss), "critical": True}
+        assert cluster.start(rank, 0, tensor, lib.GL_ALL_REDUCE, ones, result, ones.size, **options) == 0
+    cluster.run(until=lambda: cluster.all_completed(1))
+    assert {event.kind for events in cluster.events for event in events} <= {
+        lib.GL_EVENT_COMPLETED,
+        lib.GL_EVENT_MISSED,
+    }
+    for rank, (result, pull_loss) in enumerate(zip(results, stated, strict=True)):
+        lacking = np.count_nonzero((result.reshape(100, 16) == 1).all(axis=1))
+        assert np.count_nonzero(result == 2) == 16 * (100 - lacking)
+        assert lacking <= cluster.statistics(rank).budget_total == 100 * pull_loss // 1_000_000
+        assert cluster.statistics(rank).budget_violations == 0
+        assert bool(lacking) == bool(pull_loss), "the network tries it"
+
+
+def test_a_slice_that_all_pushes_lack_has_a_result_in_their_class() -> None:
+    cluster = Cluster(2, servers=1, losses=CLASSES)
+    cluster.filter = lambda source, to, header: (
+        header.flags & Flag.PULL or header.kind != Kind.DATA or header.slice != 4
+    )
+    for rank in range(2):
+        assert start(cluster, rank, 0, [15] * 10, (300_000, 0)) == 0
+    cluster.run(until=lambda: cluster.all_completed(1))
+
+
 def test_a_message_of_two_classes_is_refused_and_counted() -> None:
     cluster = Cluster(1, servers=1, losses=CLASSES)
     fields = {"job": JOB, "source": 0, "message": 0xFFFFFF00, "token": TOKEN, "slices": 10, "length": 64}

@@ -28,3 +28,13 @@ def test_what_is_asked_for_is_sent_though_asking_fills_the_link() -> None:
         for rank in range(2):
             cluster.submit(rank, 0, tensor, values_of(rank, 0, tensor, 256))
     cluster.run(until=lambda: cluster.all_completed(4), limit=1_000_000)
+
+
+def test_what_waits_for_the_window_is_sent_though_what_is_in_it_waits_for_that() -> None:
+    # Each rank pushes to the next one first, which has no memory for all of it
+    # until the one after that has pushed, too.
+    cluster = Cluster(3, push_loss=0.1, window=1, memory=0)
+    for rank in range(3):
+        cluster.submit(rank, 0, 0, values_of(rank, 0, 0, 1600))
+    cluster.run(until=lambda: cluster.all_completed(1), limit=1_000_000)
+    assert all(cluster.statistics(rank).budget_violations == 0 for rank in range(3))

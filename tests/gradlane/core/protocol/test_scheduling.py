@@ -84,6 +84,15 @@ def test_messages_with_a_budget_stay_within_the_window_of_each_other() -> None:
     assert 0 < widest < window
 
 
+def test_what_waits_for_the_window_keeps_its_budget_while_what_is_in_it_moves() -> None:
+    cluster = Cluster(1, servers=1, window=1, push_loss=0.1, rate=1_000_000)  # a message takes 130 ms
+    for tensor in range(3):
+        start(cluster, 0, tensor, 0, 1600, (100_000, 0))
+    cluster.run(until=lambda: cluster.all_completed(3))
+    pushed = [h.budget for h, _ in cluster.tags if h.kind == Kind.DATA and not h.flags & Flag.PULL]
+    assert pushed == [10] * 300
+
+
 def test_exact_messages_do_not_wait_for_the_window_of_those_with_a_budget() -> None:
     cluster = Cluster(2, window=1, push_loss=0.2, rate=5_000_000)
     cluster.filter = lambda source, to, header: header.tensor != 9 or header.kind != Kind.STOP

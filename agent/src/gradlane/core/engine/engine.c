@@ -174,6 +174,7 @@ static void run_timers(gl_engine *e, uint64_t now) {
         case OF_TARGET: on_probe_due(&e->tx, container_of(t, target, probe), now); break;
         case OF_RECEIVED: on_check_due(&e->rx, container_of(t, rx_message, check), now); break;
         case OF_OPERATION: on_deadline(&e->operations, container_of(t, operation, deadline), now); break;
+        case OF_WINDOW: on_window_due(&e->tx, now); break;
         case OF_STREAM: on_stream_due(&e->sums, container_of(t, stream, due), now); break;
         }
     }

@@ -18,9 +18,9 @@
 
 enum { RING = 4096 }; /* messages of one source that are remembered, so that a late PROBE gets its STOP */
 
-/* A moment at which something is looked at: a message that is sent (a target), one that is received, an operation, or a
- * stream of sums. */
-typedef enum { OF_TARGET = 0, OF_RECEIVED, OF_OPERATION, OF_STREAM } timed;
+/* A moment at which something is looked at: a message that is sent (a target), one that is received, an operation, a stream
+ * of sums, or the window of messages with a budget. */
+typedef enum { OF_TARGET = 0, OF_RECEIVED, OF_OPERATION, OF_STREAM, OF_WINDOW } timed;
 typedef struct {
     heap_item item;
     timed of;

@@ -145,6 +145,9 @@ static bool take_link(operations *all, operation *o, rx_message *m) {
     }
     l->received = m;
     m->link = l, m->operation = o;
+    /* A server knows what the class tolerates of a result, not what this operation does, which may be nothing. */
+    const uint32_t budget = budget_of(loss_of(l, &o->plan), m->slices);
+    if (l->pull && budget < m->budget) m->budget = budget;
     return true;
 }
 
@@ -323,7 +326,8 @@ static operation *operation_of_server(operations *all, const rx_message *m, uint
     operation *o = operation_new(m->step, m->tensor);
     if (!o) return NULL;
     o->plan.encoding = m->encoding, o->plan.loss_class = m->loss_class;
-    if (!plan_server(&o->plan, &all->job->config, m->slices) || !begin(all, o, now)) return operation_free(all, o), NULL;
+    if (!plan_server(&o->plan, &all->job->config, m->slices, m->layer) || !begin(all, o, now))
+        return operation_free(all, o), NULL;
     return o;
 }
 
@@ -345,8 +349,9 @@ static bool on_attach(void *above, rx_message *m, uint64_t now) {
     }
     if (o->planned && !(o->absent && pull)) {
         if (!take_link(all, o, m)) return s->bad_range++, false;
-        if (is_server(c) && m->flags & GL_FLAG_CRITICAL) /* of the workers, the most cautious counts */
-            o->plan.pull_loss = tolerated_critical(c, tolerated(c, o->plan.loss_class, true));
+        const uint32_t critical = tolerated_critical(c, tolerated(c, o->plan.loss_class, true));
+        if (is_server(c) && m->flags & GL_FLAG_CRITICAL && critical < o->plan.pull_loss)
+            o->plan.pull_loss = critical; /* of the workers, the most cautious counts */
     } else {
         m->operation = o;
         m->next_early = o->early;

@@ -251,13 +251,14 @@ bool plan_worker(plan *to, const gl_config *c, const gl_submission *s) {
     return !p.failed && (p.parts != OWNED || to->node_count);
 }
 
-bool plan_server(plan *to, const gl_config *c, uint32_t slices) {
+bool plan_server(plan *to, const gl_config *c, uint32_t slices, uint16_t layer) {
     builder p = {.c = c, .plan = to, .size = c->workers, .reduction = reduction_of(to->encoding)};
     /* Without multicast a server's own link carries a copy for every worker. */
     p.meeting = multicasts(&p) ? c->servers : p.size;
-    to->pull_loss = tolerated(c, to->loss_class, true);
+    to->pull_loss = to->tensor < GL_FIRST_GROUP ? tolerated(c, to->loss_class, true) : 0;
     to->late = c->late_steps && p.reduction == GL_MEAN_OF_ARRIVED && to->tensor < GL_FIRST_GROUP;
-    to->layers = calloc(slices, sizeof *to->layers);
+    to->layers = malloc(slices * sizeof *to->layers);
+    for (uint32_t i = 0; to->layers && i < slices; i++) to->layers[i] = layer;
     node *n = add(&p, (range){.slices = slices}, NULL, NULL);
     result(&p, n, true);
     from_all(&p, n), to_all(&p, n);

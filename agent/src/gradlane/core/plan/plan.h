@@ -100,8 +100,9 @@ typedef struct plan {
 /* A worker's plan; without `in` of the submission only of the part that it owns, and later of the rest. False: memory is out, a message is too long, or the layers are not of one loss
  * class that tolerates what the submission does; what has been made is freed by plan_free. */
 bool plan_worker(plan *p, const gl_config *c, const gl_submission *s);
-/* A server's, of a push of `slices` slices whose step, tensor, encoding and loss class are in the plan. */
-bool plan_server(plan *p, const gl_config *c, uint32_t slices);
+/* A server's, of a push of `slices` slices whose step, tensor, encoding and loss class are in the plan. `layer`: of one of
+ * them, which stands for those that nobody's contribution comes of. */
+bool plan_server(plan *p, const gl_config *c, uint32_t slices, uint16_t layer);
 /* All of it but what is in flight. */
 void plan_free(plan *p);
 

@@ -58,20 +58,21 @@ static void first_pass_over(rx *x, rx_message *m) {
 static void complete(rx *x, rx_message *m) {
     job *j = x->job;
     const uint32_t missing = m->slices - m->received;
-    const uint32_t loss = m->link && m->tensor >= GL_FIRST_GROUP ? loss_of(m->link, m->link->segments[0].node->plan)
+    const bool planned = m->link && (m->link->pull || m->tensor >= GL_FIRST_GROUP);
+    const uint32_t loss = planned ? loss_of(m->link, m->link->segments[0].node->plan)
                           : tolerated_of(&j->config, m->tensor, m->loss_class, m->flags & GL_FLAG_PULL);
-    const uint32_t budget = budget_of(loss, m->slices);
     m->complete = true;
     timer_stop(j, &m->check);
     j->statistics.messages_received++;
     j->statistics.slices_expected += m->slices;
     j->statistics.slices_delivered += m->received;
     j->statistics.slices_lost += missing;
-    j->statistics.budget_total += budget;
+    j->statistics.budget_total += m->budget;
     gl_counts *c = counts_of(j, m->source, m->loss_class);
     c->slices_expected += m->slices, c->slices_delivered += m->received, c->slices_lost += missing;
-    c->budget_total += budget;
-    if (missing > budget) j->statistics.budget_violations++; /* counted apart from the decision that completed it */
+    c->budget_total += m->budget;
+    /* Counted apart from the decision that completed it. */
+    if (missing > budget_of(loss, m->slices)) j->statistics.budget_violations++;
     answer(x, m, GL_KIND_STOP, m->arrived);
     /* What is lost may be the last that the operation has waited for. */
     if (missing && m->link) j->up->lost(j->above, m);

@@ -8,6 +8,8 @@
 
 #include "tx/message.h"
 
+enum { WINDOW_WAIT = 50000 }; /* us for which the window may stand still */
+
 tx_message *tx_message_new(tx *x, const plan *p, link *l) {
     const gl_config *c = &x->job->config;
     const bool multicast = l->rank == x->job->ranks;
@@ -96,6 +98,23 @@ void activate(tx *x) {
             x->job->statistics.messages_sent++;
         }
     }
+}
+
+void watch_window(tx *x, uint64_t now) {
+    if (x->waiting[1].count && !is_set(&x->window)) timer_set(x->job, &x->window, now + WINDOW_WAIT);
+}
+
+/* What is in the window may wait for room at its receivers, which comes with others' contributions, and these may wait for
+ * their own windows. So where nothing moves one message goes without a budget, and needs no place in the window. */
+void on_window_due(tx *x, uint64_t now) {
+    heap_item *first = heap_first(&x->waiting[1]);
+    if (!first || now - x->moved_at < WINDOW_WAIT) return;
+    tx_message *m = container_of(first, tx_message, turn);
+    heap_remove(&x->waiting[1], first);
+    m->budget = 0;
+    put16(m->header + GL_AT_BUDGET, 0);
+    queue_put(x->job, &x->waiting[0], &m->turn, key_of(x, m));
+    activate(x);
 }
 
 static void start(tx *x, tx_message *m) {

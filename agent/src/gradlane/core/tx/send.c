@@ -63,6 +63,7 @@ static void send_repairs(tx *x, gl_batch *b, lane *l, unsigned limit, uint64_t n
         if (!add_slice(x, b, m, GL_KIND_REPAIR, t->cursor, l, limit)) return;
         clear_bit(t->todo, t->cursor);
         t->repaired_at[t->cursor] = (uint32_t)now | 1;
+        if (m->budget) x->moved_at = now;
         t->repair_sequence[t->cursor] = l->flow.sequence++;
         if (m->lane == l) m->last_sequence = t->repair_sequence[t->cursor];
         if (--t->repairs) continue;
@@ -87,6 +88,7 @@ static void send_first_pass(tx *x, gl_batch *b, lane *l, unsigned limit, uint64_
         const uint32_t slice = m->queue ? m->queue[m->sent] : m->sent;
         if (!add_slice(x, b, m, GL_KIND_DATA, slice, l, limit)) return;
         m->sent_at[slice] = (uint32_t)now | 1;
+        if (m->budget) x->moved_at = now;
         m->flow_sequence[slice] = m->last_sequence = l->flow.sequence++;
         flow_earn(&l->flow, m->budget, m->slices);
         const bool traced = m->traced && m->sent == m->slices / 2;
@@ -161,6 +163,7 @@ int tx_transmit(tx *x, gl_batch *b, uint64_t now) {
     job *j = x->job;
     b->datagrams = 0, b->iov_count = 0;
     memset(b->pieces, 0, sizeof b->pieces);
+    watch_window(x, now);
     if (j->controls) {
         send_controls(j, b);
         port_spend(j->tenant.port, batch_bytes(b), now);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 bool tx_new(tx *x, job *j) {
-    x->job = j;
+    x->job = j, x->window.of = OF_WINDOW;
     for (unsigned rank = 0; rank < j->ranks; rank++)
         if (!flow_new(&x->lanes[rank].flow, &j->uplink, 1)) return false;
     flow *multicast = &x->lanes[j->ranks].flow;

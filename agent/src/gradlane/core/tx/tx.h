@@ -59,6 +59,8 @@ typedef struct {
     uint64_t order;     /* counts what is queued */
     tx_message *sent[RING];
     heap waiting[2];    /* messages without a number: exact ones, those with a budget */
+    timer window;       /* looks after those of them that wait for the window */
+    uint64_t moved_at;  /* when a slice of one with a budget was last sent, us */
     uint32_t unstopped; /* messages that were started */
     gl_path *paths[GL_MAX_RANKS]; /* GL_PATHS of them, the latest first; NULL: no trace has come back yet */
 } tx;
@@ -86,5 +88,6 @@ void on_bitmap(tx *x, unsigned source, const uint8_t *h, const uint8_t *bits, ui
 void on_report(tx *x, unsigned source, const uint8_t *h, const uint8_t *payload, uint64_t now);
 void on_trace(tx *x, unsigned source, const uint8_t *h, uint32_t length);
 void on_probe_due(tx *x, target *t, uint64_t now);
+void on_window_due(tx *x, uint64_t now);
 
 #endif
