@@ -18,10 +18,10 @@
 // In front of the lanes of a SUM (gradlane.wire, docs/wire-format.md).
 header sum_h {
     bit<32> generation;
-    bit<32> members;     // of a result: who is in it
+    bit<32> members;     // of a result: who is in it; of a contribution: who may be missing
     bit<16> slot;        // one of the job's
     bit<8>  exponent;
-    bit<8>  reserved;
+    bit<8>  epoch;
 }
 
 // Lanes are added many at once. They have room for the sum, so nothing is carried from one into the next.

@@ -201,8 +201,8 @@ class Worker:
             return False
         wanted, summed = (SumHeader.unpack(data[wire.HEADER_BYTES :]) for data in (own, datagram))
         return len(datagram) == len(own) and (
-            (summed.generation, summed.members, summed.slot, summed.exponent, summed.reserved)
-            == (wanted.generation, (1 << self.point.workers) - 1, wanted.slot, wanted.exponent, 0)
+            (summed.generation, summed.members, summed.slot, summed.exponent)
+            == (wanted.generation, (1 << self.point.workers) - 1, wanted.slot, wanted.exponent)
         )
 
     # When the switch fails.

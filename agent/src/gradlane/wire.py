@@ -153,7 +153,7 @@ SUM_FIELDS: tuple[tuple[str, int], ...] = (
     ("members", 32),
     ("slot", 16),
     ("exponent", 8),
-    ("reserved", 8),
+    ("epoch", 8),
 )
 SUM_BYTES = sum(bits for _, bits in SUM_FIELDS) // 8
 # Lanes come in words of so many bytes, and a slice has so many of them at most.

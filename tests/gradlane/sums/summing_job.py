@@ -348,7 +348,7 @@ class SummingJob:
         """A slot holds what was there before this job came, or before it started again."""
         index = self.layout.slots + number % self.layout.slots
         members = self.random.choice([row.member for row in self.rows] + [self.rows[0].all])
-        self.switch.slots[index] = Slot(job, generation, number, members, (self.random.getrandbits(900),), 0)
+        self.switch.slots[index] = Slot(job, generation, number, members, members, (self.random.getrandbits(900),), 0)
 
     def forge(self) -> bool:
         """Another tenant of the switch, or a stranger, sends what a worker might; or a result comes changed."""

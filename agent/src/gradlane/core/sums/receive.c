@@ -18,7 +18,7 @@ static bool is_sum(const gl_config *c, const uint8_t *h, uint32_t bytes) {
     return (kind == GL_KIND_DATA || kind == GL_KIND_REPAIR) && h[GL_AT_FLAGS] == (GL_FLAG_SUM | GL_FLAG_PULL) &&
            h[GL_AT_ELEMENT_TYPE] == (c->sums.lanes | GL_SUM << 4) && !get16(h + GL_AT_BUDGET) &&
            get16(h + GL_AT_SOURCE) < c->workers &&
-           get32(sum + GL_SUM_AT_MEMBERS) == UINT32_MAX >> (32 - c->workers) && !sum[GL_SUM_AT_RESERVED];
+           get32(sum + GL_SUM_AT_MEMBERS) == UINT32_MAX >> (32 - c->workers);
 }
 
 /* Whether it is of what was sent under its number. */
