@@ -7,6 +7,7 @@ import pytest
 
 from gradlane import job
 from gradlane.job import JobError
+from gradlane.job.costs import Sums
 from gradlane.wire import Lanes
 from tests.gradlane.job.texts import ranks
 
@@ -23,6 +24,26 @@ def test_a_switch_sums_at_an_address_behind_the_aggregators() -> None:
     assert (wide.sum_address, wide.sum_lanes) == (IPv4Address("239.1.0.3"), Lanes.INT32_LANES)
     assert (wide.transport.sum_window, wide.transport.sum_slots) == (4, 8)
     assert job.parse(ranks(32, SWITCH + "sum_window = 2048\nsum_slots = 4096"), "j").transport.sum_window == 2048
+
+
+AUTO = SWITCH.replace("switch", "auto")
+
+
+def test_the_cost_model_may_give_tensors_to_a_switch() -> None:
+    it = job.parse(ranks(8, AUTO), "j")
+    assert (it.sum_address, it.sum_lanes, it.changes_algorithm) == (IPv4Address("239.1.0.9"), Lanes.INT16_LANES, False)
+    assert it.transport.sum_tensors == 1024 // 128
+    assert it.digest != job.parse(ranks(8, SWITCH), "j").digest
+
+
+def test_a_switch_sums_in_words_of_64_elements_of_16_bits() -> None:
+    """So many bytes of lanes, in slices of so many."""
+    int16, int32 = (job.parse(ranks(2, AUTO.replace("int16", wire)), "j").transport for wire in ("int16", "int32"))
+    for slice_bytes, lanes in ((1420, 1408), (1419, 1280), (8900, 1408), (140, 128)):
+        assert int16.sums(1000, slice_bytes) == Sums(2000, lanes, 64)
+        assert int32.sums(1000, slice_bytes) == Sums(4000, lanes, 64)
+    assert int16.sums(1000, 139) is None
+    assert job.parse(ranks(2, ""), "j").transport.sums(1000, 1432) is None
 
 
 def test_other_jobs_have_no_sums() -> None:
@@ -49,7 +70,22 @@ def test_agents_that_differ_in_sums_notice() -> None:
             ranks(2, SWITCH.replace("int16", "float32")),
             "transport.wire: is 'float32', but collective is 'switch', which adds integers; it must be 'int16' or",
         ),
-        (ranks(2, 'wire = "int32"'), "it must be one of 'float32', 'float16', 'bfloat16'"),
+        (ranks(2, 'wire = "int32"'), "transport.multicast: is missing: wire is 'int32'"),
+        (ranks(1, AUTO), "transport.wire: is 'int16' with 1 worker(s); it takes 2 to 32"),
+        (ranks(33, AUTO), "transport.wire: is 'int16' with 33 worker(s); it takes 2 to 32"),
+        (ranks(2, AUTO).replace("10.0.0.", "fd00::"), "transport.wire: is 'int16', which takes IPv4 addresses alone"),
+        (ranks(2, AUTO + 'ownership = "adaptive"'), "transport.ownership: is not 'even', but wire is 'int16'"),
+        (ranks(2, AUTO + "ownership = [1, 2]"), "transport.ownership: is not 'even', but wire is 'int16'"),
+        (ranks(2, AUTO + 'tagging = "host"'), "transport.tagging: is 'host'"),
+        (ranks(2, AUTO + "slice_bytes = 136"), "transport.slice_bytes: is 136; wire is 'int16', which takes at least"),
+        (
+            ranks(2, AUTO) + '[[server]]\nrank = 2\nhost = "s"\naddress = "10.9.0.1"',
+            "transport.wire: is 'int16', for a switch that sums, but the job has servers",
+        ),
+        *(
+            (ranks(2, AUTO.replace("auto", it)), "it must be one of 'float32', 'float16', 'bfloat16'")
+            for it in ("direct", "ring")
+        ),
         (ranks(2, 'wire = "int8"'), "it must be one of 'float32', 'float16', 'bfloat16', 'int16', 'int32'"),
         (
             ranks(2, SWITCH).replace("10.0.0.", "fd00::"),
@@ -62,18 +98,25 @@ def test_agents_that_differ_in_sums_notice() -> None:
         (ranks(2, SWITCH + "sum_window = 2"), "transport.sum_window: is 2; it must be an integer from 4 to 2048"),
         (ranks(2, SWITCH + "sum_slots = 8192"), "transport.sum_slots: is 8192; it must be an integer from 8 to 4096"),
         (ranks(2, SWITCH + "sum_slots = 64"), "transport.sum_slots: is 64; a tensor takes two windows of 64, so it"),
-        (ranks(2, "sum_slots = 64"), "transport.sum_slots: goes with collective = 'switch' alone"),
-        (ranks(2, "sum_window = 64"), "transport.sum_window: goes with collective = 'switch' alone"),
-        (ranks(2, SWITCH) + "[loss]\npush = 0.03", "loss.push: is 0.03, but transport.collective is 'switch'"),
-        (ranks(2, SWITCH) + "[loss]\npull = 0.03", "loss.pull: is 0.03, but transport.collective is 'switch'"),
+        (ranks(2, "sum_slots = 64"), "transport.sum_slots: goes with wire = 'int16' or 'int32' alone"),
+        (ranks(2, "sum_window = 64"), "transport.sum_window: goes with wire = 'int16' or 'int32' alone"),
+        (ranks(2, SWITCH) + "[loss]\npush = 0.03", "loss.push: is 0.03, but transport.wire is 'int16'"),
+        (ranks(2, SWITCH) + "[loss]\npull = 0.03", "loss.pull: is 0.03, but transport.wire is 'int16'"),
         (
             ranks(2, SWITCH) + "[loss]\nclasses = [{ layers = [0, 3], pull = 0.1 }]",
-            "loss.classes[0].pull: is 0.1, but transport.collective is 'switch'",
+            "loss.classes[0].pull: is 0.1, but transport.wire is 'int16'",
         ),
-        (ranks(2, SWITCH) + "[loss.late]\nafter = 0.1\nsteps = 2", "loss.late: can't be with collective = 'switch'"),
+        *(
+            (ranks(2, lines) + table, wrong)
+            for lines in (SWITCH, AUTO)
+            for table, wrong in (
+                ("[loss.late]\nafter = 0.1\nsteps = 2", "loss.late: can't be: "),
+                ("[loss.adaptive]", "loss.adaptive: can't be: "),
+            )
+        ),
         (
             ranks(2, SWITCH).replace("[job]", '[job]\ndeaths = "survive"') + '[sync]\nscheme = "ripples"',
-            'job.deaths: is "survive", which goes with no switch that sums (transport.collective)',
+            'job.deaths: is "survive", which goes with no switch that sums (transport.wire)',
         ),
         (
             ranks(2, SWITCH) + '[[server]]\nrank = 2\nhost = "s"\naddress = "10.9.0.1"',

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradlane.job.costs import Conditions, choose
+from gradlane.job.costs import GAIN, Conditions, choose
 from gradlane.job.links import LEAST_RATE, MOST_RATE
 from gradlane.job.ownership import UNITS
-from gradlane.job.plans import ALGORITHMS, GAIN, Plan, Situation, better, parse, plain
+from gradlane.job.plans import ALGORITHMS, Plan, Situation, better, parse, plain
 from tests.support.effort import tries
 
 NET = Conditions(rate=1e9, latency=50e-6)

@@ -113,6 +113,24 @@ def test_the_switch_sums_and_results_are_exact(lan: SumLan, hosts: list[Agent], 
                 np.testing.assert_array_equal(result, array)
 
 
+def test_hosts_reduce_what_the_cost_model_gives_to_them_and_the_switch_the_rest(
+    lan: SumLan, hosts: list[Agent], tmp_path: Path
+) -> None:
+    """There are slots for the first tensor alone."""
+    lines = TRANSPORT.replace('"switch"', '"auto"') + "\nsum_slots = 32"
+    file = members.job_file(tmp_path, lan.addresses, lines=lines)
+    file.write_text(file.read_text().replace("1gbit", "20mbit"))  # so that ports are what matters
+    with lan.switch(SUMS), joined(hosts, file, HOSTS) as ranks:
+        steps = Steps(ranks)
+        for _ in range(5):
+            steps.step()
+        for host in hosts:
+            assert counts(host)["summed_bytes"] == 4 * 4 * SIZES[0]
+            assert counts(host)["reduced_bytes"] == 5 * 4 * sum(SIZES)
+            assert (sums(host)["fallbacks"], counts(host)["sum_reruns"]) == (0, 0)
+            host.wait_for("all-reduce of 1 MiB: a switch: switch ")
+
+
 def test_without_slots_hosts_sum_and_the_switch_does_as_soon_as_it_has_some(
     lan: SumLan, hosts: list[Agent], file: Path
 ) -> None:

@@ -72,5 +72,6 @@ def algorithms(job: Job, agreement: Agreement) -> Iterator[str]:
             tolerance=job.loss.push,
             uneven=job.transport.ownership != "even" and not job.changes_algorithm,
             late=job.loss.late is not None,
+            sums=job.transport.sums(nbytes // 4, agreement.slice_bytes),
         )
         yield f"all-reduce of {size}: {choice.reason}"

@@ -6,7 +6,7 @@ import hashlib
 from typing import Any
 
 from gradlane._core import ffi, lib
-from gradlane.datapath.site import Site
+from gradlane.datapath.site import ALGORITHMS, Site
 from gradlane.errors import AgentError
 from gradlane.ipc.messages import Message
 
@@ -41,7 +41,6 @@ class Groups:
         site = self._site
         number = await site.agree("group", name, len(ranks))
         sizes = range(int(lib.GL_SIZE_CLASSES))
-        direct = int(lib.GL_DIRECT)
         c_hosts, c_members = ffi.new("uint16_t[]", hosts), ffi.new("uint16_t[]", members)
         description = ffi.new(
             "gl_group *",
@@ -54,7 +53,9 @@ class Groups:
                 "pair": pair,
                 "from": ranks[0],
                 "to": ranks[-1],
-                "algorithms": [direct if pair else site.algorithm(1 << size, hosts, 0.0) for size in sizes],
+                "algorithms": [
+                    ALGORITHMS["direct" if pair else site.algorithm(1 << size, hosts, 0.0)] for size in sizes
+                ],
             },
         )
         with site.engine.locked():

@@ -14,9 +14,14 @@ from gradlane.ipc import memory
 from gradlane.job import Job, costs
 from gradlane.job.agreement import Agreement
 
-# By their names in the job file.
-ALGORITHMS = {"direct": int(lib.GL_DIRECT), "ring": int(lib.GL_RING), "stragglar": int(lib.GL_STRAGGLAR)}
-BY_PLAN = 0  # a partition's algorithm: that of the plan of its step
+# By their names in the job file. "switch": of what hosts do while it does not sum; "plan": that of the step's plan.
+ALGORITHMS = {
+    "direct": int(lib.GL_DIRECT),
+    "ring": int(lib.GL_RING),
+    "stragglar": int(lib.GL_STRAGGLAR),
+    "switch": int(lib.GL_DIRECT),
+    "plan": 0,
+}
 
 
 @dataclass
@@ -103,20 +108,26 @@ class Site:
         return int(answer["id"])
 
     def algorithm(
-        self, nbytes: int, hosts: Sequence[int], tolerance: float, planned: bool = False, late: bool = False
-    ) -> int:
-        """The GL_ number of the algorithm of an all-reduce among these workers' ranks, alike at all of them.
+        self,
+        nbytes: int,
+        hosts: Sequence[int],
+        tolerance: float,
+        planned: bool = False,
+        late: bool = False,
+        sums: costs.Sums | None = None,
+    ) -> str:
+        """The name in ALGORITHMS for an all-reduce among these workers' ranks, alike at all of them.
 
-        `tolerance`: the fraction that may be lost; `planned`: plans are for it, so BY_PLAN is an answer; `late`: it may
-        leave out workers.
+        `tolerance`: the fraction that may be lost; `planned`: plans are for it, so "plan" is an answer; `late`: it may
+        leave out workers; `sums`: what the switch can do of it.
         """
         name, ownership = self.job.transport.collective, self.job.transport.ownership
         if planned and self.job.changes_algorithm and not tolerance and not late:
-            return BY_PLAN
+            return "plan"
         if name == "switch" and planned:
-            name = "direct"  # what the switch does not sum
+            return "switch" if sums else "direct"
         if name in ("auto", "switch") or (name == "stragglar" and self.job.transport.straggler not in hosts):
-            name = costs.choose(
+            return costs.choose(
                 nbytes,
                 len(hosts),
                 self.agreement.conditions,
@@ -125,8 +136,9 @@ class Site:
                 tolerance=tolerance,
                 uneven=planned and ownership != "even",
                 late=late,
+                sums=sums,
             ).algorithm
-        return ALGORITHMS[name]
+        return name
 
 
 def _make(what: str, nbytes: int) -> tuple[int, memory.Memory]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradlane._core import ffi, lib
-from gradlane.datapath.site import BY_PLAN, Site
+from gradlane.datapath.site import ALGORITHMS, Site
 from gradlane.errors import AgentError
 from gradlane.ipc import memory
 from gradlane.ipc.messages import Message
@@ -76,14 +76,19 @@ class Tensors:
         may_lose = not shape["exact"] and dtype in elements.FLOATS and shape["reduction"] in ("mean", "sum")
         loss = job.loss if may_lose else None
         late = loss is not None and loss.late is not None and shape["reduction"] == "mean"
-        algorithm = site.algorithm(count * item, range(len(job.workers)), _most_lost(loss), planned=True, late=late)
-        sums = algorithm != lib.GL_DIRECT
-        if sums:
+        number = await site.agree("tensor", name, shape)
+        sums = None
+        if may_lose and number < job.transport.sum_tensors:
+            sums = job.transport.sums(count, slice_bytes)
+        hosts = range(len(job.workers))
+        algorithm = site.algorithm(count * item, hosts, _most_lost(loss), planned=True, late=late, sums=sums)
+        code = ALGORITHMS[algorithm]
+        partial = code != lib.GL_DIRECT
+        if partial:
             loss = None  # a partial sum is worth many gradients: none is lost
         owners = len(job.aggregators)
-        parts = partition.divide(spans, count, loss, slice_bytes // item, slice_bytes, owners, sums)
-        number = await site.agree("tensor", name, shape)
-        summed = may_lose and job.sum_lanes is not None
+        parts = partition.divide(spans, count, loss, slice_bytes // item, slice_bytes, owners, partial)
+        summed = algorithm == "switch"
         lossy = late or any(part.push or part.pull for part in parts)
         # In place where nothing is lost: a lost contribution must be known until it is added to the next one, and what
         # a switch has not summed until hosts have.
@@ -91,10 +96,10 @@ class Tensors:
         stride = memory.aligned(count * item, memory.PAGE)
         descriptor, shared = await site.create(f"tensor-{number}", copies * stride)
         offsets = [k * stride for k in range(job.processes)] + [(copies - 1) * stride]
-        tensor = _Tensor(number, name, shape, descriptor, shared, offsets, set(), algorithm == BY_PLAN)
+        tensor = _Tensor(number, name, shape, descriptor, shared, offsets, set(), algorithm == "plan")
         op = str(shape["reduction"])
         contributions = ffi.new("uint8_t *[]", [shared.pointer + offset for offset in offsets[: job.processes]])
-        rows = [(p.first, p.elements, round(p.push * 1e6), round(p.pull * 1e6), algorithm, late) for p in parts]
+        rows = [(p.first, p.elements, round(p.push * 1e6), round(p.pull * 1e6), code, late) for p in parts]
         partitions = ffi.new("gl_partition[]", rows)
         layers = partition.layers(spans, parts, slice_bytes // item)
         description = ffi.new(

@@ -24,6 +24,14 @@ that follow are one hop and one chunk each:
     merge    (n - 2 + ceil(log2 n)) (alpha + gamma + s beta / (n - 1))
 
 It ends max(delay, reduce) + merge after the others are ready; any other algorithm, delay + its own time.
+
+A switch that sums gets s' bytes of lanes from every worker, in slices of L bytes of which W may be on their way, and
+sends as many back:
+
+    switch   alpha + 2 gamma + max(s' beta, s' alpha / (W L), n s' / (L SUMMED))
+
+Its processor is the limit of fast links; that is so, too, for what hosts send through it, 2 (n - 1) s / (L FORWARDED)
+at least. It is chosen where it saves GAIN of the time: what it sums is rounded to fixed point.
 """
 
 import math
@@ -33,6 +41,10 @@ from dataclasses import dataclass
 MESSAGE_SECONDS = 10e-6
 # Of transport.contention, the part of a port that is lost when many senders meet there: an estimate.
 CONTENTION = 0.03
+# Slices in a second that one core of gradlane-switch sums, each worker's counted, and that it forwards: the least of
+# docs/measurements/switch.md.
+SUMMED, FORWARDED = 180_000, 230_000
+GAIN = 0.05  # of the time, that another way of reducing is worth
 
 
 @dataclass(frozen=True)
@@ -52,8 +64,17 @@ class Conditions:
 
 
 @dataclass(frozen=True)
+class Sums:
+    """What a switch may sum: `nbytes` of lanes, in slices of `slice_bytes`, of which `window` may be on their way."""
+
+    nbytes: int
+    slice_bytes: int
+    window: int
+
+
+@dataclass(frozen=True)
 class Choice:
-    """`algorithm` is "direct" or "ring"; `reason` says why, for the log; `seconds` is what the model expects."""
+    """`algorithm`: "direct", "ring" or "switch"; `reason` says why, for the log; `seconds`: what the model expects."""
 
     algorithm: str
     reason: str
@@ -73,6 +94,12 @@ def ring(nbytes: int, workers: int, conditions: Conditions) -> float:
     """Seconds that a ring takes."""
     rounds = 2 * (workers - 1)
     return rounds * (conditions.latency + MESSAGE_SECONDS) + rounds / workers * nbytes * 8 / conditions.rate
+
+
+def _switch(it: Sums, workers: int, conditions: Conditions) -> float:
+    slices = it.nbytes / it.slice_bytes
+    bounds = it.nbytes * 8 / conditions.rate, slices / it.window * conditions.latency, workers * slices / SUMMED
+    return conditions.latency + 2 * MESSAGE_SECONDS + max(bounds)
 
 
 def _check(nbytes: int, workers: int, conditions: Conditions, processes: int = 1) -> None:
@@ -124,16 +151,40 @@ def choose(
     tolerance: float = 0.0,
     uneven: bool = False,
     late: bool = False,
+    sums: Sums | None = None,
 ) -> Choice:
     """The algorithm for an all-reduce of `nbytes` among `workers` hosts, with `servers` dedicated ones or none.
 
     `processes` per host reduce in shared memory before anything is sent, whichever algorithm follows. `tolerance`: the
     fraction of a message that may be lost; only the direct algorithm has a budget. `uneven`: owners may have unequal
     shares, as in a ring they can't; the model counts with equal ones. `late`: it need not wait for all workers, as a
-    ring must. Raises ValueError where a number is out of range.
+    ring must. `sums`: what a switch would sum instead, None if it can't. Raises ValueError where a number is out of
+    range.
     """
     _check(nbytes, workers, conditions, processes)
     inside = f"after {processes} processes of each host in shared memory, " if processes > 1 else ""
+    hosts = _by_hosts(nbytes, workers, conditions, inside, servers, tolerance, uneven, late)
+    if sums is None or workers == 1:
+        return hosts
+    forwarded = 2 * (workers - 1) * nbytes / sums.slice_bytes / FORWARDED
+    best, switch = max(hosts.seconds, forwarded), _switch(sums, workers, conditions)
+    compared = f"switch {switch * 1e3:.2f} ms, hosts {best * 1e3:.2f} ms"
+    if switch * (1 + GAIN) < best:
+        return Choice("switch", f"{inside}a switch: {compared} for {nbytes} bytes among {workers} hosts", switch)
+    return Choice(hosts.algorithm, f"{hosts.reason}; {compared}", best)
+
+
+def _by_hosts(
+    nbytes: int,
+    workers: int,
+    conditions: Conditions,
+    inside: str,
+    servers: int,
+    tolerance: float,
+    uneven: bool,
+    late: bool,
+) -> Choice:
+    """As `choose`; `inside`: what the reason begins with."""
     if workers == 1:
         return Choice("direct", f"{inside}nothing to send: one host", 0.0)
     direct, in_ring = _direct(nbytes, workers, servers, conditions), ring(nbytes, workers, conditions)

@@ -283,7 +283,7 @@ def _check_survival(head: Table, job: Job) -> None:
         (bool(job.servers), "no servers"),
         (job.processes > 1, "one process on each host (worker.processes)"),
         (job.transport.ownership == "adaptive", 'no transport.ownership = "adaptive"'),
-        (job.sum_lanes is not None, "no switch that sums (transport.collective)"),
+        (job.sum_lanes is not None, "no switch that sums (transport.wire)"),
     )
     if job.survives and (missing := [what for lacks, what in needs if lacks]):
         raise head.error("deaths", f'is "survive", which goes with {missing[0]}')
@@ -292,14 +292,8 @@ def _check_survival(head: Table, job: Job) -> None:
 def _loss(root: Table, how: Transport, workers: Sequence[Member]) -> Loss:
     table = root.table("loss")
     parsed = loss.parse(table)
-    rows = [(f"classes[{n}].", row.push, row.pull) for n, row in enumerate(parsed.classes)]
-    for place, push, pull in (("", parsed.push, parsed.pull), *rows):
-        if how.wire in LANES and (push or pull):
-            key = "push" if push else "pull"
-            raise table.error(
-                place + key,
-                f"is {push or pull}, but transport.collective is 'switch', which loses nothing; it must be 0",
-            )
+    if how.wire in LANES:
+        _check_sums(table, parsed, f"transport.wire is {how.wire!r}, for a switch that sums")
     if parsed.late is None:
         return parsed
     if len(workers) == 1:
@@ -311,6 +305,19 @@ def _loss(root: Table, how: Transport, workers: Sequence[Member]) -> Loss:
     if root.has("sync"):
         raise table.error("late", "can't be with [sync], whose schemes have rules of their own for late workers")
     return parsed
+
+
+def _check_sums(table: Table, parsed: Loss, asked: str) -> None:
+    rows = [(f"classes[{n}].", row.push, row.pull) for n, row in enumerate(parsed.classes)]
+    for place, push, pull in (("", parsed.push, parsed.pull), *rows):
+        if push or pull:
+            raise table.error(
+                place + ("push" if push else "pull"), f"is {push or pull}, but {asked}, and loses nothing; it must be 0"
+            )
+    if parsed.adaptive is not None:
+        raise table.error("adaptive", f"can't be: {asked}, and a phase is each worker's own, but the budget is all's")
+    if parsed.late is not None:
+        raise table.error("late", f"can't be: {asked}, and waits for all but the slices of [loss] push")
 
 
 def _slots(table: Table) -> Slots:

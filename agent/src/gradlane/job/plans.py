@@ -18,10 +18,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gradlane.job import costs, ownership
-from gradlane.job.costs import Conditions
+from gradlane.job.costs import GAIN, Conditions
 from gradlane.job.ownership import Case, Owner
 
-GAIN = 0.05  # of the time after the last worker has come
 MOST_WEIGHT = MOST_GENERATION = (1 << 32) - 1
 MOST_STRAGGLAR = 64  # GL_STRAGGLAR_MOST of core/plan/schedule.h
 _MOST_BYTES = 1 << 40

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 
 from gradlane import wire
-from gradlane.job.costs import CONTENTION
+from gradlane.job.costs import CONTENTION, Sums
 from gradlane.job.elements import FLOATS
 from gradlane.toml_file import Table
 from gradlane.units import parse_rate, parse_size
@@ -22,6 +22,7 @@ SUM_SLOTS = 4096  # of a switch: SUM_SLOTS of p4src/v1model/aggregation.p4
 DEFAULT_SUM_WINDOW, DEFAULT_SUM_SLOTS = 64, 1024
 # What float32 elements become where a switch sums them.
 LANES = {"int16": wire.Lanes.INT16_LANES, "int32": wire.Lanes.INT32_LANES}
+_LANE_BYTES = {"int16": 2, "int32": 4}
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,8 @@ class Transport:
     `buffer` is what a port of the fabric can hold, in bytes: the rate control lets queues grow to half of it.
 
     `wire` is the type of elements on the wire, one of FLOATS, or of LANES where a switch sums. `collective` is the
-    algorithm of all-reduces: "direct", "ring", "stragglar", "switch", or "auto", by the cost model of the first two.
-    `straggler`: the worker's rank that StragglAR does not wait for; None with any other.
+    algorithm of all-reduces: "direct", "ring", "stragglar", "switch", or "auto", by the cost model: of the first two,
+    and of a switch with LANES. `straggler`: the worker's rank that StragglAR does not wait for; None with any other.
 
     `multicast` is the address to which aggregator 0 sends its results; aggregator k sends to `multicast` + k.
     None: aggregators send to each worker.
@@ -67,6 +68,18 @@ class Transport:
         """What float32 elements travel as from host to host."""
         return "float32" if self.wire in LANES else self.wire
 
+    @property
+    def sum_tensors(self) -> int:
+        """How many tensors, the first ones by their numbers, a switch has slots for."""
+        return self.sum_slots // (2 * self.sum_window)
+
+    def sums(self, elements: int, slice_bytes: int) -> Sums | None:
+        """So many elements, as a switch sums them in datagrams with that payload; None: it can't."""
+        words = min((slice_bytes - wire.SUM_BYTES) // wire.SUM_WORD, wire.MAX_SUM_WORDS)
+        if self.wire not in LANES or words < 1:
+            return None
+        return Sums(elements * _LANE_BYTES[self.wire], words * wire.SUM_WORD, self.sum_window)
+
 
 def headers(family: int) -> int:
     """Bytes of the IP, UDP and Gradlane headers of a datagram. `family`: 4 or 6."""
@@ -86,29 +99,24 @@ def parse(table: Table, family: int, workers: int, servers: int) -> Transport:
     collective = table.choice("collective", ("auto", "direct", "ring", "stragglar", "switch"), "auto")
     if collective not in ("auto", "direct") and servers:
         raise table.error("collective", f"is {collective!r}, but the job has servers; it must be 'direct' or 'auto'")
-    by_switch = collective == "switch"
-    if by_switch and not 2 <= workers <= SUM_MEMBERS:
-        raise table.error("collective", f"is 'switch' with {workers} worker(s); it takes 2 to {SUM_MEMBERS}")
-    if by_switch and family == 6:
-        raise table.error("collective", "is 'switch', which takes IPv4 addresses alone")
-    groups = (servers or workers) + by_switch  # one for the results of each aggregator, and of the switch
+    wire_type = _wire(table, collective)
+    asked = _check_sums(table, collective, wire_type, family, workers, servers) if wire_type in LANES else None
+    groups = (servers or workers) + bool(asked)  # one for the results of each aggregator, and of the switch
     multicast = table.multicast_address("multicast", groups) if table.has("multicast") else None
     if multicast is not None and family == 6:
         raise table.error("multicast", "goes with IPv4 addresses alone; with IPv6 members leave it out")
-    if multicast is None and by_switch:
-        raise table.error(
-            "multicast", "is missing: collective is 'switch', whose results are multicast; e.g. '239.1.0.1'"
-        )
     straggler = _straggler(table, collective, workers)
     ownership = table.choice_or_integers("ownership", ("even", "adaptive"), "even", servers or workers, MAX_SHARE)
     if collective not in ("auto", "direct") and ownership != "even":
         raise table.error("ownership", f"is not 'even', but collective is {collective!r}, which has shares of its own")
-    sum_window, sum_slots = _sums(table, by_switch)
+    if asked and ownership != "even":
+        raise table.error("ownership", f"is not 'even', but {asked}; it must be 'even'")
+    sum_window, sum_slots = _sums(table, bool(asked))
     transport = Transport(
         rate=table.quantity("rate", parse_rate),
         buffer=table.quantity("buffer", parse_size, DEFAULT_BUFFER),
-        slice_bytes=_slice_bytes(table, family, by_switch),
-        wire=_wire(table, by_switch),
+        slice_bytes=_slice_bytes(table, family, asked),
+        wire=wire_type,
         collective=collective,
         straggler=straggler,
         multicast=multicast,
@@ -119,12 +127,26 @@ def parse(table: Table, family: int, workers: int, servers: int) -> Transport:
         sum_window=sum_window,
         sum_slots=sum_slots,
     )
-    if by_switch and transport.tagging == "host":
-        raise table.error(
-            "tagging", "is 'host', for switches without P4, but collective is 'switch'; it must be 'switch'"
-        )
+    if asked and transport.tagging == "host":
+        raise table.error("tagging", f"is 'host', for switches without P4, but {asked}; it must be 'switch'")
     table.finish()
     return transport
+
+
+def _check_sums(table: Table, collective: str, wire_type: str, family: int, workers: int, servers: int) -> str:
+    """That a switch may sum for such a job. Returns by which key it is asked to, for errors."""
+    key, value = ("collective", collective) if collective == "switch" else ("wire", wire_type)
+    if servers:
+        raise table.error(key, f"is {value!r}, for a switch that sums, but the job has servers")
+    if not 2 <= workers <= SUM_MEMBERS:
+        raise table.error(key, f"is {value!r} with {workers} worker(s); it takes 2 to {SUM_MEMBERS}")
+    if family == 6:
+        raise table.error(key, f"is {value!r}, which takes IPv4 addresses alone")
+    if not table.has("multicast"):
+        raise table.error(
+            "multicast", f"is missing: {key} is {value!r}, and a switch's sums are multicast; e.g. '239.1.0.1'"
+        )
+    return f"{key} is {value!r}"
 
 
 def _straggler(table: Table, collective: str, workers: int) -> int | None:
@@ -141,7 +163,7 @@ def _sums(table: Table, by_switch: bool) -> tuple[int, int]:
     """The window, and the slots."""
     for key in ("sum_window", "sum_slots"):
         if table.has(key) and not by_switch:
-            raise table.error(key, "goes with collective = 'switch' alone; leave it out")
+            raise table.error(key, "goes with wire = 'int16' or 'int32' alone; leave it out")
     window = table.integer("sum_window", 4, SUM_SLOTS // 2, DEFAULT_SUM_WINDOW)
     slots = table.integer("sum_slots", 8, SUM_SLOTS, DEFAULT_SUM_SLOTS)
     for key, value in (("sum_window", window), ("sum_slots", slots)):
@@ -154,30 +176,28 @@ def _sums(table: Table, by_switch: bool) -> tuple[int, int]:
     return window, slots
 
 
-def _wire(table: Table, by_switch: bool) -> str:
+def _wire(table: Table, collective: str) -> str:
     wire_type = table.choice("wire", (*FLOATS, *LANES), "float32")
-    if by_switch and wire_type not in LANES:
+    if collective == "switch" and wire_type not in LANES:
         raise table.error(
             "wire", f"is {wire_type!r}, but collective is 'switch', which adds integers; it must be 'int16' or 'int32'"
         )
-    if wire_type in LANES and not by_switch:
+    if wire_type in LANES and collective not in ("switch", "auto"):
         raise table.error(
             "wire",
-            f"is {wire_type!r}, for a switch that sums; with other collectives than 'switch' it must be one of "
-            f"{', '.join(map(repr, FLOATS))}",
+            f"is {wire_type!r}, for a switch that sums; with other collectives than 'switch' and 'auto' it must be one "
+            f"of {', '.join(map(repr, FLOATS))}",
         )
     return wire_type
 
 
-def _slice_bytes(table: Table, family: int, by_switch: bool) -> int | None:
+def _slice_bytes(table: Table, family: int, asked: str | None) -> int | None:
     slice_bytes = table.integer_or("auto", "slice_bytes", 64, largest_slice(MAX_PACKET, family))
     if slice_bytes is not None and slice_bytes % SLICE_UNIT:
         raise table.error(
             "slice_bytes", f"is {slice_bytes}; it must be a multiple of {SLICE_UNIT}, e.g. 1432, or 'auto'"
         )
     least = wire.SUM_BYTES + wire.SUM_WORD
-    if by_switch and slice_bytes is not None and slice_bytes < least:
-        raise table.error(
-            "slice_bytes", f"is {slice_bytes}; collective is 'switch', which takes at least {least}, e.g. 1432"
-        )
+    if asked and slice_bytes is not None and slice_bytes < least:
+        raise table.error("slice_bytes", f"is {slice_bytes}; {asked}, which takes at least {least}, e.g. 1432")
     return slice_bytes
