@@ -4,6 +4,7 @@
 import json
 from collections import defaultdict, deque
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -74,14 +75,34 @@ def states(*ranks: Mapping[int, tuple[int, int]], waits: tuple[float, ...] = ())
     ],
 )
 def test_what_is_decided(of: dict[int, State], decision: Decision) -> None:
-    assert decide(of, LEAST) == decision
+    """Where the same was so in the halt before, and all have waited since then."""
+    before = {rank: replace(state, waits=max(0.0, state.waits - 2 * LEAST)) for rank, state in of.items()}
+    assert decide(of, before, LEAST) == decision
+
+
+def test_a_switch_is_given_up_only_when_a_step_is_missing_in_two_halts_and_all_have_waited_in_between() -> None:
+    stuck, late = Decision(((0, 4),), ((0, 4),)), Decision()
+    now = states({0: (3, 4)}, {0: (4, 4)}, {0: (3, 4)}, waits=(0.5, 0.0, 0.6))
+    for before, decision in (
+        ({}, late),  # the first time it has a second chance
+        (states({0: (3, 4)}, {0: (4, 4)}, {0: (3, 4)}, waits=(0.3, 0.0, 0.3)), stuck),
+        (states({0: (3, 4)}, {0: (3, 4)}, {0: (3, 4)}, waits=(0.3, 0.3, 0.3)), stuck),
+        (states({0: (3, 4)}, {0: (4, 5)}, {0: (3, 4)}, waits=(0.3, 0.0, 0.3)), stuck),
+        # Rank 2 has had no time since, or got sums: the switch was not asked again for long enough.
+        (states({0: (3, 4)}, {0: (4, 4)}, {0: (3, 4)}, waits=(0.3, 0.0, 0.55)), late),
+        (states({0: (3, 4)}, {0: (4, 4)}, {0: (3, 4)}, waits=(0.3, 0.0, 2.0)), late),
+        # A rank had not come to the step then.
+        (states({0: (3, 4)}, {0: (3, 4)}, {0: (3, 3)}, waits=(0.3, 0.3, 0.0)), late),
+        (states({0: (3, 4)}, {}, {0: (3, 4)}, waits=(0.3, 0.0, 0.3)), late),
+    ):
+        assert decide(now, before, LEAST) == decision, before
 
 
 def test_ranks_that_contradict_each_other_are_named() -> None:
     with pytest.raises(ValueError, match="rank 2 has completed step 4 of tensor 3, and rank 1 has not begun it"):
-        decide(states({3: (3, 4)}, {3: (3, 3)}, {3: (4, 4)}), LEAST)
+        decide(states({3: (3, 4)}, {3: (3, 3)}, {3: (4, 4)}), {}, LEAST)
     with pytest.raises(ValueError, match="rank 2 has completed step 4 of tensor 3, and rank 1 has not begun it"):
-        decide(states({3: (3, 4)}, {}, {3: (4, 4)}), LEAST)
+        decide(states({3: (3, 4)}, {}, {3: (4, 4)}), {}, LEAST)
 
 
 class Worker:
@@ -171,7 +192,8 @@ class Job:
 
     def __init__(self, count: int) -> None:
         self.contributed: dict[tuple[int, int, int], set[int]] = defaultdict(set)  # by tensor, step, generation
-        self.waits = 9.0
+        self.waits = 0.0
+        self.before: Mapping[int, State] = {}
         self.generation = 1
         self.by_switch = True
         self.workers = [Worker(self, rank) for rank in range(count)]
@@ -200,7 +222,7 @@ class Job:
         (self.halting if "halted" in message else self.planner).hear(rank, message)
 
     def decide(self, found: Mapping[int, State]) -> Resumed:
-        decision = decide(found, LEAST)
+        decision, self.before = decide(found, self.before, LEAST), found
         if not decision.stuck:
             return Resumed(self.generation, True, (), "")
         self.generation += 1
@@ -268,7 +290,7 @@ def test_a_step_that_anybody_has_is_completed_alike_by_all_whatever_comes_when(
                         worker.arrives(tensor)
                         worker.begin(tensor)
         elif action == "halt":
-            job.waits = 9.0 if number else 0.0
+            job.waits += LEAST if number else 0.0
             job.halt()
         elif action == "propose":
             job.propose(number)
@@ -277,7 +299,6 @@ def test_a_step_that_anybody_has_is_completed_alike_by_all_whatever_comes_when(
         job.check()
     # The switch is dead from now on. Everybody comes to every step nevertheless.
     job.settle()
-    job.waits = 9.0
     far = max(worker.begun for worker in job.workers) + 5
     for _ in range(4 * far):
         for worker in job.workers:
@@ -287,6 +308,7 @@ def test_a_step_that_anybody_has_is_completed_alike_by_all_whatever_comes_when(
             for tensor in range(TENSORS):
                 if worker.in_flight(tensor) and worker.ways[tensor][-1] == "hosts":
                     worker.arrives(tensor)
+        job.waits += LEAST
         job.halt()
         job.settle()
         job.check()

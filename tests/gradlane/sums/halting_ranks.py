@@ -118,6 +118,17 @@ class Job:
                     rank.sums.look(self.now)
             self.deliver()
 
+    def pause(self, seconds: float, *ranks: int) -> None:
+        """The agents of these do not run, and sums are missing; the agents of the others run."""
+        for _ in range(round(seconds / TICK_SECONDS)):
+            self.now += TICK_SECONDS
+            for number, rank in enumerate(self.ranks):
+                if rank.exchange.waits:
+                    rank.exchange.waits += TICK_SECONDS
+                if number not in ranks:
+                    rank.sums.look(self.now)
+        self.deliver()
+
     def begin(self, *ranks: int) -> None:
         """These contribute to the next step, and wait for its sum from now on."""
         for rank in ranks or range(WORKERS):

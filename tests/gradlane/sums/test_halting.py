@@ -39,16 +39,17 @@ def test_a_late_worker_is_no_fault_and_all_ask_ever_more_seldom(ranks: Job, capl
     ranks.run(18)
     waited = [at - begun for at in ranks.halts()]
     most = MOST_OVERDUE_SECONDS
-    expected = [0.25, 0.75, 1.75, 3.75, 3.75 + most, 3.75 + 2 * most, 3.75 + 3 * most]
-    assert waited == pytest.approx(expected, abs=0.4)
+    expected = [0.25, 0.5, 1.0, 2.0, 4.0, 4.0 + most, 4.0 + 2 * most, 4.0 + 3 * most]
+    assert waited == pytest.approx(expected, abs=0.8)
     (line,) = [it.getMessage() for it in caplog.records]
     assert "the sums of tensor 2, step 4 wait for rank 1 (h1" in line
     ranks.begin(1)
     ranks.run(0.1)  # it has only just come
     ranks.sum()
     ranks.begin()
-    ranks.run(0.3)  # patience is what it was at first
-    assert ranks.halts()[-1] == pytest.approx(ranks.now, abs=0.1)
+    begun = ranks.now
+    ranks.run(0.65)  # patience is what it was at first
+    assert [at - begun for at in ranks.halts()[-2:]] == pytest.approx([0.25, 0.5], abs=0.15)
     for rank in ranks.ranks:
         assert all(it == (GENERATION, True, ()) for it in rank.exchange.resumed[:-1])
         assert rank.exchange.resumed[-1] == (1, False, ((2, 5),))
@@ -57,11 +58,11 @@ def test_a_late_worker_is_no_fault_and_all_ask_ever_more_seldom(ranks: Job, capl
 def test_who_has_only_just_come_does_not_look_like_a_dead_switch(ranks: Job) -> None:
     """The others have missed a sum for long by then."""
     ranks.begin(0, 1)
-    ranks.run(OVERDUE_SECONDS - 2 * TICK_SECONDS)
+    ranks.run(2 * OVERDUE_SECONDS)
     ranks.begin(2)
     ranks.run(2 * TICK_SECONDS)
-    assert len(ranks.halts()) == 1
-    assert all(rank.exchange.resumed == [(GENERATION, True, ())] for rank in ranks.ranks)
+    assert len(ranks.halts()) == 2
+    assert all(rank.exchange.resumed == [(GENERATION, True, ())] * 2 for rank in ranks.ranks)
 
 
 @pytest.mark.parametrize("received", [0, 9])
@@ -71,15 +72,15 @@ def test_a_switch_that_does_not_answer_is_left_by_all_and_the_log_says_why(
     for rank in ranks.ranks:
         rank.exchange.received = received
     ranks.begin()
-    ranks.run(0.3)
+    ranks.run(0.65)
     for rank in ranks.ranks:
-        assert rank.exchange.resumed == [(1, False, ((2, 4),))]
+        assert rank.exchange.resumed == [(GENERATION, True, ()), (1, False, ((2, 4),))]
         status = rank.sums.status({"reduced_bytes": 8, "summed_bytes": 2})
         assert (status["by_switch"], status["generation"]) == (False, 1)
-        assert (status["halts"], status["fallbacks"], status["share"]) == (1, 1, 0.25)
+        assert (status["halts"], status["fallbacks"], status["share"]) == (2, 1, 0.25)
         expected = "does not answer any more" if received else "has no slots for the job, or does not sum"
         assert expected in status["reason"]
-        assert "(tensor 2, step 4: all have begun it, and a sum is missing for 0.2" in status["reason"]
+        assert "(tensor 2, step 4: all have begun it, and a sum is missing for 0.60 s" in status["reason"]
     lines = [it.getMessage() for it in caplog.records]
     assert len(lines) == WORKERS
     assert all("hosts sum from now on" in line and "tried again after 10 s" in line for line in lines)
@@ -89,7 +90,7 @@ def test_the_switch_is_tried_again_ever_more_seldom_and_soon_again_once_it_has_w
     rest, number = SWITCH_REST_SECONDS, 0
     for _ in range(9):
         ranks.begin()
-        ranks.run(0.4)
+        ranks.run(0.7)
         for rank in ranks.ranks:
             assert rank.exchange.resumed[-1][:2] == (2 * number + 1, False)
         gone = ranks.now
@@ -120,7 +121,7 @@ def test_the_switch_is_tried_again_ever_more_seldom_and_soon_again_once_it_has_w
         rest = min(2 * rest, MOST_SWITCH_REST_SECONDS)
     ranks.run(MOST_SWITCH_REST_SECONDS)
     ranks.begin()
-    ranks.run(0.4)
+    ranks.run(0.7)
     ranks.run(SWITCH_REST_SECONDS)
     assert len(ranks.leader.ownership.proposed) > number
 
@@ -153,6 +154,42 @@ def test_a_time_in_which_an_agent_did_not_run_does_not_count(ranks: Job) -> None
     assert all(len(rank.exchange.resumed) == 1 for rank in ranks.ranks)
 
 
+def test_sums_that_are_late_as_no_agent_has_run_are_not_missing(ranks: Job) -> None:
+    """The machine was busy; so was the switch."""
+    ranks.begin()
+    ranks.run(0.1)
+    ranks.pause(5.0, *range(WORKERS))
+    ranks.sum()
+    assert ranks.halts() == []
+    ranks.begin()
+    ranks.pause(5.0, *range(WORKERS))
+    ranks.run(0.1)
+    assert ranks.halts() == []
+
+
+def test_a_switch_that_was_only_busy_goes_on(ranks: Job) -> None:
+    for _ in range(3):
+        ranks.begin()
+        ranks.run(2 * OVERDUE_SECONDS)
+        ranks.sum()
+        ranks.run(0.1)
+    assert len(ranks.halts()) == 3
+    assert all(rank.exchange.resumed == [(GENERATION, True, ())] * 3 for rank in ranks.ranks)
+
+
+def test_while_a_worker_s_agent_has_no_time_nobody_blames_the_switch(ranks: Job) -> None:
+    """It has begun the step, but its contributions may be here yet."""
+    ranks.begin()
+    ranks.run(0.1)
+    for _ in range(3):
+        ranks.pause(0.6, 2)
+        ranks.run(TICK_SECONDS)
+    assert len(ranks.halts()) == 3
+    assert all(rank.exchange.resumed == [(GENERATION, True, ())] * 3 for rank in ranks.ranks)
+    ranks.run(3)
+    assert all(rank.exchange.resumed[-1] == (1, False, ((2, 4),)) for rank in ranks.ranks)
+
+
 def test_who_misses_sums_all_the_time_can_t_have_all_halt_all_the_time(ranks: Job) -> None:
     for _ in range(40):
         for halt in range(len(ranks.halts()) + 1):
@@ -163,10 +200,10 @@ def test_who_misses_sums_all_the_time_can_t_have_all_halt_all_the_time(ranks: Jo
 
 def test_by_hosts_nobody_misses_a_sum(ranks: Job) -> None:
     ranks.begin()
-    ranks.run(0.3)
-    ranks.leader.sums.hear(1, {"overdue": 1})
+    ranks.run(0.65)
+    ranks.leader.sums.hear(1, {"overdue": 2})
     ranks.run(1)
-    assert len(ranks.halts()) == 1
+    assert len(ranks.halts()) == 2
 
 
 def test_states_that_contradict_each_other_end_the_job_and_both_are_named(ranks: Job) -> None:

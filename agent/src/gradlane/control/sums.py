@@ -4,9 +4,11 @@
 1. A worker that misses a sum for too long tells the leader, which asks all to halt: from then on a worker contributes
    nothing, takes no sums, and begins no step by the switch.
 2. Each says how far it has come in the *stream* of each tensor. From the answers of all the leader decides:
-3. all go on as they were, if a worker has not come to a step that others wait in, which is no fault of the switch; or
-   all go on by hosts. A step that all have begun and some have not completed is run again then, from the integers that
-   each has kept; one that somebody has not begun is taken back by those who have, as nobody can have completed it.
+3. all go on as they were, if a worker has not come to a step that others wait in, which is no fault of the switch, and
+   also the first time that it seems to be: they send once more what is missing, and a busy machine may have had no time
+   for the switch. Or all go on by hosts. A step that all have begun and some have not completed is run again then, from
+   the integers that each has kept; one that somebody has not begun is taken back by those who have, as nobody can have
+   completed it.
 
 So a step that anybody has completed is completed by all, with the same bits. Messages of the leader come in the order
 in which it sent them (TCP), and one halt is open at a time.
@@ -42,8 +44,8 @@ class Stream:
 
 @dataclass(frozen=True)
 class State:
-    """Of a worker that has halted. `waits`: seconds for which some stream has waited for a sum, and got none, 0 if no
-    sum is missing; `streams`: by the tensor's number."""
+    """Of a worker that has halted. `waits`: seconds that its agent has run for while some stream waited for a sum, and
+    got none, 0 if no sum is missing; `streams`: by the tensor's number."""
 
     waits: float
     streams: Mapping[int, Stream]
@@ -73,7 +75,8 @@ def unpacked(content: Mapping[str, Any]) -> State:
 @dataclass(frozen=True)
 class Decision:
     """What the states of all workers come to. `stuck`: steps of which the switch has given somebody no sum, though all
-    have begun them for long; if there are any, all goes on by hosts, and `reruns` are run again.
+    have begun them for long, and since the halt before this one, too; if there are any, all goes on by hosts, and
+    `reruns` are run again.
 
     `late`: steps that some have begun, and which ranks have not.
     """
@@ -83,8 +86,9 @@ class Decision:
     late: tuple[tuple[Rerun, tuple[int, ...]], ...] = ()
 
 
-def decide(states: Mapping[int, State], least: float) -> Decision:
-    """By rank, of all workers. `least`: seconds after which a sum that all have contributed to is missing for good.
+def decide(states: Mapping[int, State], before: Mapping[int, State], least: float) -> Decision:
+    """By rank, of all workers; `before`: at the last halt, {} if there was none. `least`: seconds since the last halt
+    after which a sum is missing for good that all had contributed to then.
 
     Raises ValueError naming ranks whose states contradict each other.
     """
@@ -107,7 +111,9 @@ def decide(states: Mapping[int, State], least: float) -> Decision:
             late.append(((tensor, step), missing))
             continue
         reruns.append((tensor, step))
-        if all(states[rank].waits >= least for rank in waiting):
+        had_begun = [tensor in it.streams and it.streams[tensor].begun >= step for it in before.values()]
+        again = bool(before) and all(had_begun)
+        if again and all(states[rank].waits - before[rank].waits >= least for rank in waiting):
             stuck.append((tensor, step))
     return Decision(tuple(stuck), tuple(reruns) if stuck else (), tuple(late))
 

@@ -24,7 +24,8 @@ from gradlane.job.plans import MOST_GENERATION
 log = logging.getLogger("gradlane")
 
 TICK_SECONDS = 0.05
-OVERDUE_SECONDS = 0.25  # that a sum is missing, before all are asked how far they are; doubled while a worker is late
+OVERDUE_SECONDS = 0.25  # that a sum is missing, before all are asked how far they are, and from then to the next time;
+# while a worker is late this is doubled each time
 MOST_OVERDUE_SECONDS = 4.0
 HALT_SECONDS = 10.0  # for which a halt may be open, as a link may be down for 5 s
 SWITCH_REST_SECONDS = 10.0  # by hosts, until the switch is tried again; doubled each time that it fails soon
@@ -36,7 +37,8 @@ class Sums:
     """At one rank. `run` looks now and then, `hear` takes what other ranks say of it.
 
     `halted`: whether this rank contributes nothing until all have said how far they are. `fallbacks`: how often all
-    went on by hosts.
+    went on by hosts. Waiting counts only while this agent runs: on a busy machine nobody may run for a while, the switch
+    neither.
     """
 
     def __init__(
@@ -61,12 +63,15 @@ class Sums:
         self._begun = -math.inf  # when the generation began: s, monotonic
         self._results = 0  # sums that had come by then
         self.fallbacks = 0
-        self._patience = OVERDUE_SECONDS  # from the last halt to the next
+        self._patience = OVERDUE_SECONDS / 2  # from the last halt to the next
         self._reported = -1  # the halt after which the leader was told that a sum is missing
-        self._resumed = -math.inf  # when the last halt ended
-        self._open = 0.0  # s for which one has been open
+        self._ran = 0.0  # s that this agent has run for
+        self._resumed = -math.inf  # of which the last halt ended after so many
+        self._waits = 0.0  # ... a sum has been missing for so many
+        self._open = 0.0  # ... and a halt has been open for so many
         self._wanted = False  # at the leader: whether somebody misses a sum
         self._rest, self._back = SWITCH_REST_SECONDS, math.inf  # the next one's length; when the present one is over
+        self._before: Mapping[int, State] = {}  # at the leader: what all said in the last halt
         self._late: Rerun | None = None  # the step of which the log has told who is late
         self._now = 0.0
         self._context = {"job": job.name, "rank": rank}
@@ -84,20 +89,21 @@ class Sums:
 
     def look(self, now: float) -> None:
         """`now`: s, monotonic."""
-        # A time in which this agent did not run does not count: nobody could answer it.
         passed, self._now = min(now - self._now, 2 * TICK_SECONDS), now
+        self._ran += passed
         self._note_plan()
         if self.halted:
             self._open += passed
             self._look_who_keeps_it_halted()
             return
-        if self._exchange.sums_overdue() < OVERDUE_SECONDS:
-            self._patience = OVERDUE_SECONDS
-        elif now - self._resumed >= self._patience:
+        self._waits = min(self._exchange.sums_overdue(), self._waits + passed)
+        if self._waits < OVERDUE_SECONDS:
+            self._patience = OVERDUE_SECONDS / 2
+        elif self._ran - self._resumed >= self._patience:
             self._report()
         if not self._leads:
             return
-        if self._wanted and now - self._resumed >= OVERDUE_SECONDS:
+        if self._wanted and self._ran - self._resumed >= OVERDUE_SECONDS:
             self._wanted = False
             self._leader.halt()
         elif not self._by_switch and now >= self._back and self._ownership.may_propose:
@@ -176,7 +182,7 @@ class Sums:
             self._peers.tell("sums", answer, [self._peers.leading.leader])
 
     def _halt(self) -> State:
-        waits = self._exchange.sums_overdue()
+        waits = min(self._waits, self._exchange.sums_overdue())
         self._exchange.sums_halt()
         self._open = 0.0
         streams = {tensor: Stream(completed, begun) for tensor, completed, begun in self._exchange.sums_state()}
@@ -186,7 +192,7 @@ class Sums:
         sound = how.generation == self._generation if how.by_switch else _newer(how.generation, self._generation)
         if not sound or not self._exchange.sums_resume(how.generation, how.by_switch, how.reruns):
             return False
-        self._resumed = self._now
+        self._resumed = self._ran
         if how.by_switch:
             self._patience = min(2 * self._patience, MOST_OVERDUE_SECONDS)
             return True
@@ -212,10 +218,11 @@ class Sums:
 
     def _decide(self, states: Mapping[int, State]) -> Resumed | None:
         try:
-            decision = decide(states, OVERDUE_SECONDS / 2)
+            decision = decide(states, self._before, OVERDUE_SECONDS / 2)
         except ValueError as error:
             self._fail(f"job {self._job.name}: {error}")
             return None
+        self._before = states
         if not decision.stuck:
             self._tell_who_is_late(decision, states)
             return Resumed(self._generation, True, (), "")
