@@ -176,7 +176,7 @@ p4: ## Compile the P4 program, and the tests' programs that changed, with p4c
 
 .PHONY: p4-coverage
 p4-coverage: $(VENV)/.ready-test ## What the packet tests reach of the P4 program -> out/p4-coverage.txt
-	$(BIN)/python -m pytest -q tests/p4src --p4-coverage out/p4-coverage.txt
+	$(BIN)/python -m pytest -q --thorough tests/p4src --p4-coverage out/p4-coverage.txt
 
 .PHONY: p4-tna
 p4-tna: ## Compile the P4 program for Tofino, and write down what it takes of the chip

@@ -2,6 +2,7 @@
 """The loads of the benchmark of answers are what they are called: else it measures nothing."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,11 @@ def test_what_floods_the_switch_reaches_the_controller(tmp_path: Path, capsys: p
     arguments = ["--seconds", "1", "--entries", "100", "--json", "--out", str(tmp_path)]
     assert responsiveness.main(arguments) == 0
     runs = json.loads(capsys.readouterr().out)["runs"]
-    told = {(run["load"], run["request"]): (run["told"], run["values"]) for run in runs}
-    assert told["idle", "read"] == (0, 0)
-    assert told["punts", "read"][0] > 0
-    assert told["refused, one job", "read"][1] > 0
-    assert told["refused, many jobs", "read"][1] > 0
-    assert min(told["all of these", "read"]) > 0
+    packets, values = Counter[str](), Counter[str]()
+    for run in runs:
+        packets[run["load"]] += run["told"]
+        values[run["load"]] += run["values"]
+    assert packets["idle"] == values["idle"] == 0
+    assert min(packets["punts"], packets["all of these"]) > 0
+    assert min(values["refused, one job"], values["refused, many jobs"], values["all of these"]) > 0
     assert all(run["answers"] > 0 for run in runs)

@@ -24,8 +24,10 @@ SECONDS = 150  # that a busy machine may take until it has found out
 
 
 @needs_root
-def test_who_owns_nothing_when_it_comes_late_is_done_sooner(tmp_path: Path) -> None:
+def test_who_owns_nothing_when_it_comes_late_is_done_sooner(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Among four: after its arrival one contribution crosses the ports instead of one and a half."""
+    if not request.config.getoption("--thorough"):
+        pytest.skip("takes more than a minute; --thorough runs it")
     command = [sys.executable, "-m", "bench.agent.stragglers", "--hosts", "4", "--repeats", "3", "--rate", "50mbit"]
     command += ["--size", "1MiB", "--cases", "late", "--delays", "0,1.5", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)

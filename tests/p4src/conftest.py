@@ -117,6 +117,8 @@ def target(request: pytest.FixtureRequest, schema: P4Schema, pipeline: Pipeline)
     if request.param == "gradlane-switch":
         coverage = coverage_of(request.config, PROGRAM)
         return InProcess(schema, pipeline, coverage and coverage.observe)
+    if request.param.startswith("sums") and not request.config.getoption("--thorough"):
+        pytest.skip("only what sums runs on the profile for sums, and random frames; --thorough runs all on it")
     if request.param == "tna on gradlane-switch":
         return TnaInProcess(schema, unrestricted(TNA / PROGRAM.name, TNA / P4INFO.name))
     return request.getfixturevalue("bmv2" if request.param == "simple_switch_grpc" else "sum_in_process")

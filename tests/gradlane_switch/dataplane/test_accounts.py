@@ -199,7 +199,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TunnelLab]:
     made.close()
 
 
-@settings(deadline=None, max_examples=tries(300), suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=tries(100), suppress_health_check=list(HealthCheck))
 @given(request=REQUESTS, number=st.one_of(st.sampled_from([1, 2]), VALUES))
 def test_any_request_to_the_admin_socket_is_answered(served: TunnelLab, request: dict[str, Any], number: Any) -> None:
     if request["op"] == "trace":

@@ -84,7 +84,7 @@ def loaded(request: pytest.FixtureRequest) -> Switch:
     return Switch.load(f"{request.param}.json", f"{request.param}.p4info.txtpb")
 
 
-@settings(deadline=None, max_examples=tries(200))
+@settings(deadline=None, max_examples=tries(80))
 @given(seed=seeds)
 def test_any_update_and_any_read_is_done_or_refused(loaded: Switch, seed: int) -> None:
     draw, pipeline = random.Random(seed), loaded.pipeline
@@ -150,7 +150,7 @@ def call(channel: grpc.Channel, method: str, request: bytes) -> grpc.StatusCode:
     return grpc.StatusCode.OK
 
 
-@settings(deadline=None, max_examples=tries(200))
+@settings(deadline=None, max_examples=tries(80))
 @given(seed=seeds)
 def test_every_method_answers_any_message(served: Process, client: Controller, seed: int) -> None:
     draw = random.Random(seed)
@@ -185,7 +185,7 @@ def test_a_request_that_is_no_message_is_an_invalid_argument(served: Process) ->
             assert call(channel, method, b"\x0f") is grpc.StatusCode.INVALID_ARGUMENT
 
 
-@settings(deadline=None, max_examples=tries(100))
+@settings(deadline=None, max_examples=tries(60))
 @given(seed=seeds)
 def test_a_stream_answers_any_message(served: Process, seed: int) -> None:
     request = message(p4r.StreamMessageRequest, random.Random(seed))

@@ -70,7 +70,9 @@ def test_a_training_outlives_a_spine(switch: str, tmp_path: Path, request: pytes
 @needs_root
 @needs_mininet
 @pytest.mark.parametrize("arm", ["gradlane-switch-sum", "gradlane-switch-sum-int32"])
-def test_a_switch_sums_the_gradients_of_a_training(arm: str, tmp_path: Path) -> None:
+def test_a_switch_sums_the_gradients_of_a_training(arm: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if arm.endswith("int32") and not request.config.getoption("--thorough"):
+        pytest.skip("differs from the other case in the width of numbers; --thorough runs it")
     options = ["--scenario", "clean", "--workers", "3", "--steps", "12", "--arms", f"{arm},ddp-gloo", "--json"]
     done = demo(*options, "--out", str(tmp_path), prefix=ISOLATED)
     assert done.returncode == 0, done.stderr
@@ -88,16 +90,16 @@ def test_a_switch_sums_the_gradients_of_a_training(arm: str, tmp_path: Path) -> 
 @needs_root
 @needs_mininet
 def test_a_slow_worker_is_waited_for_in_lockstep_and_not_without_it(tmp_path: Path) -> None:
-    options = ["--scenario", "straggler", "--workers", "3", "--steps", "16", "--arms", "ripples,gradlane"]
+    options = ["--scenario", "straggler", "--workers", "3", "--steps", "10", "--arms", "ripples,gradlane"]
     done = demo(*options, "--json", "--out", str(tmp_path), prefix=ISOLATED)
     assert done.returncode == 0, done.stderr
     read = json.loads(done.stdout)
     assert read["settings"]["slow worker"].startswith("the last: a step's computation takes 3 x 300 ms")
     ripples, lockstep = read["runs"]
-    assert lockstep["batches"] == [16, 16, 16]
-    assert sum(ripples["batches"]) == 3 * 16
+    assert lockstep["batches"] == [10, 10, 10]
+    assert sum(ripples["batches"]) == 3 * 10
     assert ripples["batches"][2] < min(ripples["batches"][:2])
-    assert ripples["step"]["count"] == lockstep["step"]["count"] == 16
+    assert ripples["step"]["count"] == lockstep["step"]["count"] == 10
     for waiter in (0, 1):  # by 600 ms in each step, so in the most part of the run
         assert lockstep["waited"][waiter][2] > 0.4 * lockstep["seconds"]
         assert ripples["waited"][waiter][2] < 0.3 * ripples["seconds"]

@@ -4,6 +4,7 @@
 from collections import Counter
 from random import Random
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -71,13 +72,17 @@ def check(bench: Bench, policy: Policy, sequence: list[Step], clock: InProcess |
     return reasons
 
 
-def test_gradlane_switch_decides_every_random_sequence_as_the_model_does(in_process: InProcess, schema) -> None:
-    bench = Bench(in_process, schema)
+@pytest.mark.parametrize("profile", ["in_process", "sum_in_process"])
+def test_gradlane_switch_decides_every_random_sequence_as_the_model_does(
+    profile: str, request: pytest.FixtureRequest, schema
+) -> None:
+    target: InProcess = request.getfixturevalue(profile)
+    bench = Bench(target, schema)
 
-    @settings(USUAL, max_examples=tries(30))
+    @settings(USUAL, max_examples=tries(12))
     @given(seeds.map(lambda random: policies(random, RATES)), steps)
     def run(policy: Policy, sequence: list[Step]) -> None:
-        check(bench, policy, sequence, in_process)
+        check(bench, policy, sequence, target)
 
     run()
 
