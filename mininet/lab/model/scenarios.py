@@ -167,7 +167,7 @@ def _check_range(name: str, value: int, limits: tuple[int, int], unit: str) -> N
 _BASE = Scenario(
     name="clean",
     summary="no other traffic: what the transport itself is worth",
-    arms=("gradlane", "gradlane-fp32", "ddp-gloo", "ddp-gloo-fp16"),
+    arms=("gradlane", "gradlane-fp32", "gradlane-switch-sum", "ddp-gloo", "ddp-gloo-fp16"),
     workers=4,
     servers=0,
     rate=parse_rate("100mbit"),
@@ -194,7 +194,7 @@ SCENARIOS: Mapping[str, Scenario] = {
             _BASE,
             name="incast",
             summary="many workers push to one parameter server through a shallow buffer",
-            arms=("gradlane-ps", "ps-tcp"),
+            arms=("gradlane-ps", "gradlane-switch-sum", "ps-tcp"),
             further_arms=("ps-tcp-tuned",),
             workers=8,
             servers=1,

@@ -56,6 +56,38 @@ def test_gray_is_compared_with_its_own_clean_time(gray: float, met: bool) -> Non
     assert claim(results, "own under clean").met == met
 
 
+@pytest.mark.parametrize(
+    ("seconds", "met"), [(4.9, [True, True, True]), (5.1, [True, True, False]), (11.0, [False, True, False])]
+)
+def test_sums_have_to_beat_servers_by_tcp_and_by_gradlane(seconds: float, met: list[bool]) -> None:
+    results = [
+        arm_result(arm, scenario="incast", to_target=target)
+        for arm, target in (
+            ("gradlane-ps", 10.0), ("gradlane-switch-sum", seconds), ("ps-tcp", 20.0), ("ps-tcp-tuned", 21.0)
+        )
+    ]  # fmt: skip
+    claims = [it for it in evaluate(results) if "incast: gradlane-switch-sum's speed-up" in it.name]
+    assert [it.name.split(" over ")[1] for it in claims] == ["ps-tcp", "ps-tcp-tuned", "gradlane-ps"]
+    assert [it.met for it in claims] == met
+
+
+def test_sums_have_goals_of_their_own_where_there_are_no_servers() -> None:
+    results = [
+        arm_result(arm, scenario=scenario, to_target=target)
+        for scenario, arm, target in (
+            ("clean", "gradlane", 10.0), ("clean", "gradlane-switch-sum", 8.0), ("clean", "ddp-gloo", 9.0),
+            ("gray", "gradlane", 10.0), ("gray", "gradlane-switch-sum", 8.8), ("gray", "ddp-gloo", 20.0),
+        )
+    ]  # fmt: skip
+    for words, value in (
+        ("clean: gradlane-switch-sum's speed-up in time to the target over ddp-gloo", 9 / 8),
+        ("clean: gradlane-switch-sum's speed-up in time to the target over gradlane", 10 / 8),
+        ("gray: gradlane-switch-sum's speed-up in time to the target over ddp-gloo", 20 / 8.8),
+        ("gray: gradlane-switch-sum's time to the target over its own under clean", 1.1),
+    ):
+        assert claim(results, words).value == pytest.approx(value)
+
+
 @pytest.mark.parametrize(("ripples", "met"), [(8.3, True), (8.4, False)])
 def test_a_straggler_is_judged_by_the_time_for_the_same_work(ripples: float, met: bool) -> None:
     results = [

@@ -37,8 +37,8 @@ class Sums:
     """At one rank. `run` looks now and then, `hear` takes what other ranks say of it.
 
     `halted`: whether this rank contributes nothing until all have said how far they are. `fallbacks`: how often all
-    went on by hosts. Waiting counts only while this agent runs: on a busy machine nobody may run for a while, the switch
-    neither.
+    went on by hosts. Waiting counts only while this agent runs: on a busy machine nobody may run for a while, the
+    switch neither.
     """
 
     def __init__(
