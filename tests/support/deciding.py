@@ -12,7 +12,7 @@ from gradlane import job
 from gradlane.daemon.ownership import Ownership
 from gradlane.job.costs import Conditions
 from gradlane.job.plans import Plan
-from gradlane.job.stragglers import Neighbour
+from gradlane.job.stragglers import Moment, Neighbour
 from tests.support.agents import loopback
 from tests.support.members import job_file
 
@@ -32,6 +32,7 @@ class Engine:
         self.late = [0.0] * workers
         self.latest: int | None = None  # step that was reduced directly; None: that of the exchange
         self.ring: Neighbour | None = None
+        self.waits: dict[Moment, float] = {}  # for sums of a switch
         self.receives, self.slow = RATE, set[int]()  # of this host; to whom its flows are held
         self.delivered = self.delivered_held = 0
         self.delivered_to_group = 0
@@ -42,6 +43,9 @@ class Engine:
 
     def neighbour(self) -> Neighbour | None:
         return self.ring
+
+    def sum_waits(self) -> dict[Moment, float]:
+        return self.waits
 
     def link(self) -> tuple[list[float], list[float]]:
         return [self.receives] * 32, [RATE] * 32

@@ -34,6 +34,31 @@ def test_workers_report_to_the_leader_and_show_what_it_says(tmp_path: Path, capl
     assert "is no straggler any more" in caplog.records[-1].getMessage()
 
 
+def test_who_has_waited_least_for_the_sums_of_a_switch_is_late(tmp_path: Path) -> None:
+    ranks = [Rank(tmp_path, rank) for rank in range(WORKERS)]
+    leader = ranks[0]
+    leader.exchange.step = 20
+    for number, rank in enumerate(ranks):
+        rank.engine.waits = {(step, 3): 0.001 if number == 2 else 0.3 for step in range(1, 21)}
+        rank.ownership.look(0.0)
+        if number:
+            (report, to) = rank.peers.said[-1]
+            assert to == [0]
+            leader.ownership.hear(number, report)
+    leader.ownership.look(1.0)
+    (found,) = leader.ownership.stragglers()
+    assert (found["rank"], found["straggler"], found["steps"], found["late_steps"]) == (2, True, 20, 20)
+    assert found["median"] == pytest.approx(0.299)
+
+
+@pytest.mark.parametrize("rows", [[[1, 0]], [[21 + WORKERS, 0, 0.1]], [[1, 0, float("nan")]], 7, {"1": 2}])
+def test_what_no_worker_can_have_waited_is_refused(tmp_path: Path, rows: Any) -> None:
+    leader = Rank(tmp_path, 0)
+    leader.exchange.step = 20
+    with pytest.raises((ValueError, TypeError)):
+        leader.ownership.hear(1, {"report": {"sums": rows}})
+
+
 def report_of(step: int, late: int) -> dict[str, Any]:
     """What an owner says of a worker that was late in all of the latest steps."""
     return {"report": {"step": step, "steps": 20, "late": {str(late): [20, 20, 0.3, 0.3, 0.3]}}}

@@ -16,6 +16,7 @@ from gradlane.job.stragglers import (
     Neighbour,
     Report,
     around,
+    before_sums,
     merged,
     summary,
     worst,
@@ -93,7 +94,8 @@ def ring(
 def test_what_all_know_of_their_neighbours_is_what_each_owner_would_know(
     data: st.DataObject, workers: int, steps: int, bias: float
 ) -> None:
-    """By the median of all arrivals, whatever slices wait behind at all ranks alike."""
+    """By the median of all arrivals, whatever slices wait behind at all ranks alike; or from how long each has waited
+    for a switch's sum, which comes to all `bias` after the last of them."""
     at = st.sampled_from([0.0, 0.0, 0.001, 0.2, 0.7])
     came = [data.draw(st.lists(at, min_size=workers, max_size=workers)) for _ in range(steps)]
     expected: dict[int, Lateness] = {}
@@ -102,13 +104,27 @@ def test_what_all_know_of_their_neighbours_is_what_each_owner_would_know(
         found = summary([max(0.0, of[rank] - median) for of, median in zip(came, medians, strict=True)])
         if found is not None:
             expected[rank] = found
-    found = around(ring(came, bias), workers, steps)
-    assert set(found) == set(expected)
-    for rank, it in found.items():
-        assert (it.steps, it.late) == (steps, expected[rank].late)
-        assert (it.low, it.median, it.high) == pytest.approx(
-            (expected[rank].low, expected[rank].median, expected[rank].high), abs=1e-6
-        )
+    waits = {rank: {(k, 3): max(of) + bias - of[rank] for k, of in enumerate(came, 1)} for rank in range(workers)}
+    for found in (around(ring(came, bias), workers, steps), before_sums(waits, workers, steps)):
+        assert set(found) == set(expected)
+        for rank, it in found.items():
+            assert (it.steps, it.late) == (steps, expected[rank].late)
+            assert (it.low, it.median, it.high) == pytest.approx(
+                (expected[rank].low, expected[rank].median, expected[rank].high), abs=1e-6
+            )
+
+
+def test_of_a_switch_s_sums_only_what_all_say_counts_and_nothing_that_is_old() -> None:
+    waits = {rank: {(k, 3): 0.0 if rank == 1 else 0.3 for k in range(1, 21)} for rank in range(4)}
+    assert set(before_sums(waits, 4, 20)) == {1}
+    assert before_sums(waits, 4, 20)[1].steps == 20
+    assert before_sums(waits, 4, 10 + REMEMBERED)[1].steps == 10
+    assert before_sums(waits, 4, 20 + REMEMBERED) == {}
+    assert before_sums({rank: waits[rank] for rank in range(3)}, 4, 20) == {}
+    some = {**waits, 2: {(k, 3): 0.3 for k in range(5, 21)}}
+    assert before_sums(some, 4, 20)[1].steps == 16
+    assert before_sums({**waits, 2: {(k, 4): 0.3 for k in range(1, 21)}}, 4, 20) == {}, "of another tensor"
+    assert before_sums({}, 4, 20) == {}
 
 
 def test_only_steps_that_all_ranks_know_count_and_none_that_is_old() -> None:

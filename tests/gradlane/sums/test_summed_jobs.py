@@ -209,6 +209,10 @@ def test_a_late_worker_is_no_fault_of_the_switch(lan: SumLan, hosts: list[Agent]
             assert (status["by_switch"], status["fallbacks"]) == (True, 0)
             assert 2 <= status["halts"] <= 8
         hosts[0].wait_for("wait for rank 2 (h2")
+        for _ in range(10):
+            steps.step(late=0.03)
+        for host in hosts:
+            host.wait_for("rank 2 (h2, 10.77.0.3) is a straggler: late by")
 
 
 @pytest.mark.parametrize("rank", [0, 1])

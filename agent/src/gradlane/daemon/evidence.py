@@ -10,7 +10,7 @@ from typing import Any
 from gradlane.datapath.engine import Engine
 from gradlane.job import Job, links, stragglers
 from gradlane.job.links import Links
-from gradlane.job.stragglers import Lateness, Neighbour, Report
+from gradlane.job.stragglers import Lateness, Moment, Neighbour, Report
 
 _LEAST_SLICES = 64  # of a flow from one report to the next, that it says something
 _LIFE = 3.5  # s that a report counts
@@ -53,6 +53,7 @@ class Evidence:
     _counts: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])  # by rank, at the last look
     _late: dict[int, Report] = field(default_factory=dict[int, Report])  # by owner
     _rings: dict[int, Neighbour] = field(default_factory=dict[int, Neighbour])  # by rank
+    _waits: dict[int, dict[Moment, float]] = field(default_factory=dict[int, dict[Moment, float]])  # for sums, by rank
     _links: dict[int, tuple[float, links.Report]] = field(default_factory=dict[int, tuple[float, links.Report]])
     _fresh: set[int] = field(default_factory=set[int])
 
@@ -66,8 +67,9 @@ class Evidence:
         if late.steps:
             found |= {"step": late.step, "steps": late.steps, "late": _packed(late.late)}
         if neighbour is not None:
-            moments = [[*moment, round(later, 5)] for moment, later in neighbour.later.items()]
-            found["ring"] = {"rank": neighbour.rank, "later": moments}
+            found["ring"] = {"rank": neighbour.rank, "later": _rows(neighbour.later)}
+        if waits := self.engine.sum_waits():
+            found["sums"] = _rows(waits)
         if link.flows:
             flows = {str(rank): held for rank, held in link.flows.items()}
             found["link"] = {"receives": link.receives, "sends": link.sends, "flows": flows}
@@ -103,7 +105,7 @@ class Evidence:
 
     def drop(self, rank: int) -> None:
         """A rank is dead: neither what it said nor what was found of it counts any more."""
-        for known in (self._late, self._rings, self._links):
+        for known in (self._late, self._rings, self._waits, self._links):
             known.pop(rank, None)
         self._fresh.discard(rank)
         self._verdicts.drop(rank)
@@ -116,11 +118,9 @@ class Evidence:
             self._late[rank] = Report(step, steps, _unpacked(report["late"], self.job))
         if "ring" in report:
             ring = report["ring"]
-            later = {
-                (_step(step, most), int(tensor)): _seconds(later)
-                for step, tensor, later in itertools.islice(ring["later"], stragglers.REMEMBERED)
-            }
-            self._rings[rank] = Neighbour(_rank(ring["rank"], len(self.job.workers)), later)
+            self._rings[rank] = Neighbour(_rank(ring["rank"], len(self.job.workers)), _moments(ring["later"], most))
+        if "sums" in report:
+            self._waits[_rank(rank, len(self.job.workers))] = _moments(report["sums"], most)
         if "link" in report:
             link = report["link"]
             flows = {_receiver(to, len(self.job.members)): bool(held) for to, held in link["flows"].items()}
@@ -130,8 +130,12 @@ class Evidence:
 
     def judge(self, now: float, newest: int) -> Known:
         """What all that has been heard comes to; `newest`: the step that this rank has come to."""
-        direct = stragglers.merged(list(self._late.values()), newest)
-        late = stragglers.worst(direct, stragglers.around(self._rings, len(self.job.workers), newest))
+        workers = len(self.job.workers)
+        late = stragglers.worst(
+            stragglers.merged(list(self._late.values()), newest),
+            stragglers.around(self._rings, workers, newest),
+            stragglers.before_sums(self._waits, workers, newest),
+        )
         reports = {rank: report for rank, (at, report) in self._links.items() if now - at < _LIFE}
         self._verdicts.look(reports, self._fresh)
         self._fresh = set()
@@ -168,6 +172,19 @@ def _seconds(value: Any) -> float:
     if not math.isfinite(seconds) or abs(seconds) > _MOST_SECONDS:
         raise ValueError(f"late by {value!r} s")
     return seconds
+
+
+def _rows(moments: Mapping[Moment, float]) -> list[list[float]]:
+    """As JSON takes it."""
+    return [[*moment, round(seconds, 5)] for moment, seconds in moments.items()]
+
+
+def _moments(rows: Any, most: int) -> dict[Moment, float]:
+    """What `_rows` gave."""
+    return {
+        (_step(step, most), int(tensor)): _seconds(seconds)
+        for step, tensor, seconds in itertools.islice(rows, stragglers.REMEMBERED)
+    }
 
 
 def _packed(late: Mapping[int, Lateness]) -> dict[str, list[float]]:

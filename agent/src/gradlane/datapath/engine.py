@@ -16,7 +16,7 @@ from gradlane.ipc.status import Hop
 from gradlane.job import Job
 from gradlane.job.agreement import Agreement
 from gradlane.job.policy import MAX_LAYER, MAX_MAGNITUDE
-from gradlane.job.stragglers import Neighbour
+from gradlane.job.stragglers import Moment, Neighbour
 from gradlane.toml_file import Address
 
 # A sequence window of this many messages of one source is more than any model has in flight in a step.
@@ -243,6 +243,13 @@ class Engine:
             lib.gl_engine_neighbour(engine, found)
         later = {(int(found.step[k]), int(found.tensor[k])): found.later[k] / 1e6 for k in range(found.steps)}
         return Neighbour(int(found.rank), later) if later else None
+
+    def sum_waits(self) -> dict[Moment, float]:
+        """How long this rank has waited for the first sum of a switch, in s, in the latest steps."""
+        found = ffi.new("gl_sum_waits *")
+        with self.locked() as engine:
+            lib.gl_engine_sum_waits(engine, found)
+        return {(int(found.step[k]), int(found.tensor[k])): found.waited[k] / 1e6 for k in range(found.steps)}
 
     def link(self) -> tuple[list[float], list[float]]:
         """What this host's link carried of the job, bit/s, in its latest windows: what came, what went."""

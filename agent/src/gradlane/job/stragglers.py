@@ -2,9 +2,10 @@
 """Who is late, by which evidence.
 
 Each owner of parts knows how much later than the median worker each worker's contribution began to come in its latest
-steps. In a ring each rank knows that of one neighbour alone, against itself: all of them together tell. A worker is a
-straggler if it is noticeably late in at least half of the steps: one slow step makes nobody one. For the plan it counts
-as late by the lower quartile, what it is late by in three of four steps.
+steps. In a ring each rank knows that of one neighbour alone, against itself: all of them together tell. So they do of
+what a switch sums: a sum comes to all at once, so who has waited least for it has come last. A worker is a straggler
+if it is noticeably late in at least half of the steps: one slow step makes nobody one. For the plan it counts as late
+by the lower quartile, what it is late by in three of four steps.
 """
 
 import itertools
@@ -74,7 +75,7 @@ def merged(reports: Sequence[Report], newest: int) -> dict[int, Lateness]:
 
 
 def worst(*judgements: Mapping[int, Lateness]) -> dict[int, Lateness]:
-    """By rank the one by which it is latest: what direct all-reduces show, and what rings do."""
+    """By rank the one by which it is latest: what direct all-reduces show, rings, and the sums of a switch."""
     ranks = sorted({rank for judgement in judgements for rank in judgement})
     return {
         rank: max((j[rank] for j in judgements if rank in j), key=lambda it: (it.counted, it.median)) for rank in ranks
@@ -105,13 +106,36 @@ def around(ring: Mapping[int, Neighbour], workers: int, newest: int) -> dict[int
     if len(order) < workers or order[-1] not in ring or ring[order[-1]].rank != 0:
         return {}
     moments = set.intersection(*(set(ring[rank].later) for rank in order))
-    late: dict[int, list[float]] = {rank: [] for rank in order}
-    for moment in sorted(moment for moment in moments if moment[0] > newest - REMEMBERED):
+    arrivals: list[dict[int, float]] = []
+    for moment in _recent(moments, newest):
         later = [ring[rank].later[moment] for rank in order]
         mean = sum(later) / workers
-        came = list(itertools.accumulate((it - mean for it in later[:-1]), initial=0.0))
-        median = sorted(came)[(workers - 1) // 2]
-        for rank, at in zip(order, came, strict=True):
-            late[rank].append(max(0.0, at - median))
+        came = itertools.accumulate((it - mean for it in later[:-1]), initial=0.0)
+        arrivals.append(dict(zip(order, came, strict=True)))
+    return _after_the_median(arrivals)
+
+
+def before_sums(waits: Mapping[int, Mapping[Moment, float]], workers: int, newest: int) -> dict[int, Lateness]:
+    """How late workers came to what a switch sums, from how many seconds each has waited for the first sum; {} if
+    somebody says nothing. `newest`: the step that the job has come to."""
+    if len(waits) < workers:
+        return {}
+    moments = set.intersection(*map(set, waits.values()))
+    return _after_the_median(
+        [{rank: -waited[moment] for rank, waited in waits.items()} for moment in _recent(moments, newest)]
+    )
+
+
+def _recent(moments: set[Moment], newest: int) -> list[Moment]:
+    return sorted(moment for moment in moments if moment[0] > newest - REMEMBERED)
+
+
+def _after_the_median(arrivals: Sequence[Mapping[int, float]]) -> dict[int, Lateness]:
+    """`arrivals`: of some steps, when each worker came, in s on any clock."""
+    late: dict[int, list[float]] = {}
+    for came in arrivals:
+        median = sorted(came.values())[(len(came) - 1) // 2]
+        for rank, at in came.items():
+            late.setdefault(rank, []).append(max(0.0, at - median))
     found = {rank: summary(seconds) for rank, seconds in late.items()}
     return {rank: it for rank, it in sorted(found.items()) if it is not None}

@@ -67,6 +67,34 @@ def test_loss_duplicates_and_reordering_change_nothing(
     train(cluster, [Tensor(number, parts) for number, parts in enumerate(tensors)], 3)
 
 
+def waits(cluster: Summed, rank: int) -> dict[tuple[int, int], int]:
+    """By step and wire tensor, us."""
+    found = ffi.new("gl_sum_waits *")
+    lib.gl_engine_sum_waits(cluster.engines[rank], found)
+    return {(found.step[k], found.tensor[k]): found.waited[k] for k in range(found.steps)}
+
+
+def test_each_knows_how_long_it_has_waited_for_the_last_one() -> None:
+    """Of the tensor with the highest number, whoever is late; of the latest steps."""
+    cluster = Summed(3)
+    tensors = [Tensor(0, [300]), Tensor(2, [300, 200])]
+    for tensor in tensors:
+        assert cluster.open(tensor) == [0, 0, 0]
+    delays = [0, 20_000, 50_000]
+    for step in range(1, 36):
+        for k in range(3):
+            cluster.run_for(delays[k] - delays[max(k - 1, 0)])
+            for tensor in tensors:
+                cluster.contribute((k + step) % 3, step, tensor, gradients(3, step, tensor)[(k + step) % 3])
+        cluster.run(lambda step=step: all(cluster.complete(step, tensor) for tensor in tensors))
+    known = [waits(cluster, rank) for rank in range(3)]
+    for step in range(35 - lib.GL_LATE_STEPS + 1, 36):
+        for k in range(3):
+            waited = known[(k + step) % 3][step, 2 * 16 + 1]
+            assert delays[2] - delays[k] <= waited <= delays[2] - delays[k] + 1000
+    assert [len(it) for it in known] == [lib.GL_LATE_STEPS] * 3
+
+
 def test_numbers_wrap() -> None:
     slices = 40
     cluster = Summed(2)

@@ -267,6 +267,8 @@ void gl_engine_neighbour(const gl_engine *e, gl_neighbour *neighbour) {
     arrivals_neighbour(&e->operations.arrivals, neighbour);
 }
 
+void gl_engine_sum_waits(const gl_engine *e, gl_sum_waits *waits) { sums_waits(&e->sums, waits); }
+
 void gl_engine_link(const gl_engine *e, gl_link *link) {
     link->received_count = meter_read(&e->job.tenant.in, link->received);
     link->sent_count = meter_read(&e->job.tenant.out, link->sent);

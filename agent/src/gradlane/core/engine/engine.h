@@ -91,6 +91,8 @@ int gl_engine_lateness(const gl_engine *engine, uint16_t rank, gl_lateness *late
 int gl_engine_left_out(const gl_engine *engine, uint16_t rank, gl_left_out *found);
 /* The same in rings, of the one before this rank. */
 void gl_engine_neighbour(const gl_engine *engine, gl_neighbour *neighbour);
+/* The same of what a switch has summed: how long this rank has waited for the others. */
+void gl_engine_sum_waits(const gl_engine *engine, gl_sum_waits *waits);
 /* What the host's link has carried of the job. */
 void gl_engine_link(const gl_engine *engine, gl_link *link);
 /* Slices to a rank (== ranks: to the multicast group) that arrived, since the beginning; of them, those while congestion held the

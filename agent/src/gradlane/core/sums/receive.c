@@ -54,6 +54,14 @@ static void learn(sums *x, stream *s, const flight *f, bool congested, uint64_t 
     }
 }
 
+/* The first sum of a part's step: all have come to it. */
+static void note_wait(gl_sum_waits *w, const part *p, uint64_t now) {
+    const unsigned slot = p->step % GL_LATE_STEPS;
+    if (p->step < w->step[slot] || (p->step == w->step[slot] && p->is.tensor < w->tensor[slot])) return;
+    w->step[slot] = p->step, w->tensor[slot] = p->is.tensor;
+    w->waited[slot] = now - p->since < UINT32_MAX ? (uint32_t)(now - p->since) : UINT32_MAX;
+}
+
 bool sums_receive(sums *x, const uint8_t *h, uint32_t bytes, bool congested, uint64_t now) {
     const gl_config *c = &x->job->config;
     gl_statistics *count = &x->job->statistics;
@@ -78,6 +86,7 @@ bool sums_receive(sums *x, const uint8_t *h, uint32_t bytes, bool congested, uin
     meter_count(&x->job->tenant.in, bytes + FRAME_OVERHEAD, meter_window(&x->job->tenant), now);
     count->sums_received++;
     part_take(x, s, p, slice, integers, most);
+    if (!p->done) note_wait(&x->waits, p, now);
     if (++p->done == p->slices) part_complete(x, s, p);
     return true;
 }

@@ -7,6 +7,8 @@
 
 #include <stdint.h>
 
+#include "operation/lateness.h"
+
 /* A tensor that a switch may sum, of FLOAT32, FLOAT16 or BFLOAT16: `elements` of each of its partitions. */
 typedef struct {
     uint16_t tensor;
@@ -20,6 +22,14 @@ typedef struct {
     uint16_t tensor;
     uint32_t completed, begun;
 } gl_sum_state;
+
+/* How long this host has waited for others, in no order: us from when it submitted a (wire) tensor of a step until its first sum
+ * came, which comes to all at once. Of the tensors of a step it is that of the highest number, the same at all ranks. */
+typedef struct {
+    uint32_t steps, step[GL_LATE_STEPS];
+    uint16_t tensor[GL_LATE_STEPS];
+    uint32_t waited[GL_LATE_STEPS];
+} gl_sum_waits;
 
 /* A step of a tensor that all hosts complete without the switch. */
 typedef struct {

@@ -216,6 +216,15 @@ uint64_t sums_overdue(const sums *x, uint64_t now) {
     return longest;
 }
 
+void sums_waits(const sums *x, gl_sum_waits *w) {
+    *w = (gl_sum_waits){0};
+    for (unsigned slot = 0; slot < GL_LATE_STEPS; slot++) {
+        if (!x->waits.step[slot]) continue;
+        w->step[w->steps] = x->waits.step[slot], w->tensor[w->steps] = x->waits.tensor[slot];
+        w->waited[w->steps++] = x->waits.waited[slot];
+    }
+}
+
 const part *sums_oldest(const sums *x) {
     const part *oldest = NULL;
     for (unsigned i = 0; i < x->most; i++)

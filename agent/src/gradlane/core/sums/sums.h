@@ -19,6 +19,7 @@ typedef struct {
     uint32_t barred;     /* generations up to this one are over */
     bool halted;
     unsigned pending;    /* parts of which something is to be prepared */
+    gl_sum_waits waits;  /* by step modulo their number; of step 0: none */
 } sums;
 
 /* False: memory is out; sums_free is called in any case. */
@@ -50,6 +51,7 @@ void sums_halt(sums *x);
 unsigned sums_state(const sums *x, gl_sum_state *states, unsigned most);
 bool sums_resume(sums *x, uint32_t generation, bool by_switch, const gl_sum_rerun *reruns, unsigned count, uint64_t now);
 uint64_t sums_overdue(const sums *x, uint64_t now);
+void sums_waits(const sums *x, gl_sum_waits *waits);
 /* The part that was submitted longest ago of those that the switch sums; NULL: there is none. */
 const part *sums_oldest(const sums *x);
 
