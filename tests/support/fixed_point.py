@@ -74,9 +74,9 @@ class FixedPoint:
         lanes = [integer + limit for integer in integers] + [limit] * (-len(integers) % self.lanes_of_word)
         return b"".join(lane.to_bytes(size, "big") for lane in lanes)
 
-    def summed(self, payload: bytes) -> list[int]:
-        """The integers in a result's lanes. Raises ValueError if one can't be a sum."""
-        size, most = self.bits // 8, self.greatest_sum
+    def summed(self, payload: bytes, members: int | None = None) -> list[int]:
+        """The integers in a result's lanes, of so many workers (None: all). Raises ValueError if one can't be a sum."""
+        size, most = self.bits // 8, self.limit * (self.workers if members is None else members)
         lanes = [int.from_bytes(payload[n : n + size], "big") for n in range(0, len(payload), size)]
         if max(lanes, default=0) > 2 * most:
             raise ValueError(f"a lane of {max(lanes)} is no sum: at most {2 * most}")

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A worker of a job whose gradients a switch sums, as the rules say it: small, exact, and without a clock.
 
-Its numbers are fractions, so nothing is rounded but where an exponent says so. Who drives it decides when it sends.
+Its numbers are fractions, so nothing is rounded but where an exponent says so. Who drives it decides when it sends, and
+whom a closer leaves out of those whom it may.
 """
 
 from collections.abc import Sequence
@@ -24,8 +25,15 @@ class Step:
     generation: int  # in which it goes by the switch; 0: by hosts
     integers: list[list[int]] = field(default_factory=list)  # its own
     sums: dict[int, list[int]] = field(default_factory=dict)  # results by slice
-    sent: int = 0  # slices that have been sent, in their order
+    missing: dict[int, int] = field(default_factory=dict)  # bits of who is in none of them
+    closing: dict[int, int] = field(default_factory=dict)  # bits of who may be, as this worker has said
+    epochs: list[int] = field(default_factory=list)  # with which each slice was sent
     again: bool = False  # all workers do it again, by hosts
+
+    @property
+    def sent(self) -> int:
+        """Slices that have been sent, in their order."""
+        return len(self.epochs)
 
 
 @dataclass
@@ -39,6 +47,8 @@ class Stream:
     exponents: list[int] = field(default_factory=list)  # of the next step; none before the first
     now: Step | None = None  # in flight
     last: Step | None = None  # the completed one, if a switch summed it
+    # Of each worker: the highest number of a result that it is in.
+    seen: list[int] = field(default_factory=list)
 
     @property
     def slices(self) -> int:
@@ -53,15 +63,33 @@ class Stream:
             s -= size
         raise IndexError(s)
 
+    def message(self, s: int) -> range:
+        """A step's slices in the partition of one."""
+        partition, index = self.place(s)
+        return range(s - index, s - index + self.partitions[partition])
+
 
 class Worker:
     """Rank `rank` of `point.workers`. A rule can be overridden, so that tests can show what breaks without it."""
 
     def __init__(
-        self, rank: int, point: FixedPoint, window: int, streams: Sequence[Stream], generation: int, job: int = 1
+        self,
+        rank: int,
+        point: FixedPoint,
+        window: int,
+        streams: Sequence[Stream],
+        generation: int,
+        job: int = 1,
+        push: Fraction = Fraction(0),
     ) -> None:
-        """`streams`: those that have slots. `generation`: in which the switch is used, until `resume`; not 0."""
+        """`streams`: those that have slots. `generation`: in which the switch is used, until `resume`; not 0.
+
+        `push`: of a message's slices, the part of them that each worker may be left out of.
+        """
         self.rank, self.point, self.window, self.generation, self.job = rank, point, window, generation, job
+        self.push = push
+        self.epoch = 0  # of the switch in this generation; 0: not known yet
+        self.over_budget = 0  # results that were refused
         self.streams = {stream.tensor: stream for stream in streams}
         self.start = 0  # the first step that may go by the switch in this generation
         self.halted = False
@@ -76,6 +104,8 @@ class Worker:
         stream.begun += 1
         by_switch = self.generation and stream.begun >= self.start and stream.exponents
         stream.now = step = Step(stream.begun, added(given, stream.owed), self.generation if by_switch else 0)
+        if not stream.last or stream.last.generation != step.generation:
+            stream.seen = self.seen_at_first(stream, step)
         if not by_switch:
             stream.owed = zeros(given)
             return step
@@ -85,6 +115,10 @@ class Worker:
             step.integers.append(integers)
             stream.owed[s] = [value - q * scales[s] for value, q in zip(values, integers, strict=True)]
         return step
+
+    def seen_at_first(self, stream: Stream, step: Step) -> list[int]:
+        """All have what comes before a generation's first number, or before one that follows a step by hosts."""
+        return [self.number(stream, step.number, 0) - 1] * self.point.workers
 
     def reduced(self, tensor: int, total: Slices) -> None:
         """The step in flight is reduced by hosts: the sum over all workers."""
@@ -101,11 +135,19 @@ class Worker:
     def summed(self, tensor: int) -> None:
         """All results of the step in flight are there."""
         stream = self.streams[tensor]
-        assert stream.now is not None
+        step = stream.now
+        assert step is not None
+        for s, missing in step.missing.items():
+            if missing >> self.rank & 1:
+                self.owe(stream, step, s)
         stream.exponents = [
-            self.point.next_exponent(exponent, stream.now.sums[s]) for s, exponent in enumerate(stream.exponents)
+            self.point.next_exponent(exponent, step.sums[s]) for s, exponent in enumerate(stream.exponents)
         ]
-        stream.now, stream.last = None, stream.now
+        stream.now, stream.last = None, step
+
+    def owe(self, stream: Stream, step: Step, s: int) -> None:
+        """This worker is not in a slice's sum, so all that it gave is still to come."""
+        stream.owed[s] = list(step.values[s])
 
     # Datagrams.
 
@@ -118,11 +160,16 @@ class Worker:
         return stream.tensor * 2 * self.window + number % (2 * self.window)
 
     def may_send(self, stream: Stream, s: int) -> bool:
-        """The result of the slice a window before is there, so all have contributed to that."""
+        """The result of the slice a window before is there, and every worker is in that or in a later one.
+
+        Numbers are sent in order. So whoever is in a result has all those of a window before it and earlier ones, and
+        nobody needs what was in the slot that this slice takes.
+        """
         assert stream.now is not None
         before = self.number(stream, stream.now.number, s) - self.window
         here = self.number(stream, stream.now.number, 0)
-        return before < here or before - here in stream.now.sums
+        others = [seen for rank, seen in enumerate(stream.seen) if rank != self.rank]
+        return (before < here or before - here in stream.now.sums) and min(others) >= before
 
     def next_slice(self, tensor: int) -> bytes | None:
         """The datagram of the next slice, if one may be sent now."""
@@ -132,7 +179,7 @@ class Worker:
             return None
         if not self.may_send(stream, step.sent):
             return None
-        step.sent += 1
+        step.epochs.append(self.epoch if self.push else 0)
         return self._datagram(stream, step, step.sent - 1, wire.Kind.DATA)
 
     def missing(self, tensor: int) -> list[int]:
@@ -142,15 +189,24 @@ class Worker:
             return []
         return [s for s in range(step.sent) if s not in step.sums]
 
-    def repair(self, tensor: int, s: int) -> bytes:
-        """The datagram of such a slice."""
+    def repair(self, tensor: int, s: int, may_miss: int = 0) -> bytes:
+        """The datagram of such a slice. `may_miss`: bits of `may_leave_out`."""
         stream = self.streams[tensor]
-        assert stream.now is not None
-        return self._datagram(stream, stream.now, s, wire.Kind.REPAIR)
+        step = stream.now
+        assert step is not None
+        if may_miss:
+            step.closing[s] = step.closing.get(s, 0) | may_miss
+        return self._datagram(stream, step, s, wire.Kind.REPAIR, may_miss)
 
-    def _datagram(self, stream: Stream, step: Step, s: int, kind: wire.Kind) -> bytes:
+    def _datagram(self, stream: Stream, step: Step, s: int, kind: wire.Kind, may_miss: int = 0) -> bytes:
         number = self.number(stream, step.number, s)
-        summed = SumHeader(step.generation, slot=self.slot(stream, number), exponent=stream.exponents[s])
+        summed = SumHeader(
+            step.generation,
+            members=may_miss,
+            slot=self.slot(stream, number),
+            exponent=stream.exponents[s],
+            epoch=step.epochs[s],
+        )
         payload = summed.pack() + self.point.packed(step.integers[s])
         partition, index = stream.place(s)
         return (
@@ -171,6 +227,50 @@ class Worker:
             + payload
         )
 
+    # Closing.
+
+    def closer(self, stream: Stream, step: Step) -> int:
+        """The rank that alone says who may be missing in the step's slices. It is in all of them."""
+        return (stream.tensor + step.number) % self.point.workers
+
+    def budget(self, stream: Stream, s: int) -> int:
+        """Slices of the message of `s` that each worker may be missing in."""
+        return int(self.push * len(stream.message(s)))
+
+    def may_leave_out(self, tensor: int, s: int) -> int:
+        """Bits of the workers without whom this one may close a slice that it has sent."""
+        stream = self.streams[tensor]
+        step = stream.now
+        assert step is not None
+        if self.closer(stream, step) != self.rank or not self.is_closable(step, s):
+            return 0
+        ranks = range(self.point.workers)
+        return sum(1 << rank for rank in ranks if rank != self.rank and self.is_spared(stream, step, s, rank))
+
+    def is_closable(self, step: Step, s: int) -> bool:
+        """What was sent before the switch's epoch was known is summed exactly, also by a switch that has restarted."""
+        return step.epochs[s] != 0
+
+    def is_spared(self, stream: Stream, step: Step, s: int, rank: int) -> bool:
+        """Whether the slice can do without a worker: that has begun the step, was there lately, and has budget left."""
+        return self.was_there(step, s, rank) and self.has_budget(stream, step, s, rank)
+
+    def was_there(self, step: Step, s: int, rank: int) -> bool:
+        """Whether it is in one of the results that this worker has of the slices before, fewer than a window.
+
+        So nobody is missing in a whole window, nor in a step that it has not begun.
+        """
+        before = range(max(0, s - self.window + 1), s)
+        return any(other in step.missing and not step.missing[other] >> rank & 1 for other in before)
+
+    def has_budget(self, stream: Stream, step: Step, s: int, rank: int) -> bool:
+        """Counting slices in which the worker is missing, and those in which it may be."""
+        told = {other: step.closing.get(other, 0) for other in stream.message(s)} | step.missing
+        absent = sum(told[other] >> rank & 1 for other in stream.message(s) if other != s)
+        return absent < self.budget(stream, s)
+
+    # Results.
+
     def receive(self, datagram: bytes) -> bool:
         """Takes a result; says whether it is one that was missing. Everything else changes nothing."""
         header = wire.Header.unpack(datagram)
@@ -181,14 +281,33 @@ class Worker:
         s = (header.message - self.number(stream, step.number, 0)) & 0xFFFFFFFF
         if s >= step.sent or s in step.sums or not self.is_result(datagram, stream, step, s):
             return False
+        summed = SumHeader.unpack(datagram[wire.HEADER_BYTES :])
         try:
-            sums = self.point.summed(datagram[wire.HEADER_BYTES + wire.SUM_BYTES :])
+            sums = self.point.summed(datagram[wire.HEADER_BYTES + wire.SUM_BYTES :], summed.members.bit_count())
         except ValueError:
             return False
-        step.sums[s] = sums[: len(step.values[s])]
+        missing = self.everyone & ~summed.members
+        if self.is_over_budget(stream, step, s, missing):
+            self.over_budget += 1
+            return False
+        step.sums[s], step.missing[s] = sums[: len(step.values[s])], missing
+        number = self.number(stream, step.number, s)
+        stream.seen = [max(seen, number * (~missing >> rank & 1)) for rank, seen in enumerate(stream.seen)]
+        self.epoch = self.epoch or summed.epoch
         if len(step.sums) == stream.slices:
             self.summed(stream.tensor)
         return True
+
+    @property
+    def everyone(self) -> int:
+        """The bits of all workers."""
+        return (1 << self.point.workers) - 1
+
+    def is_over_budget(self, stream: Stream, step: Step, s: int, missing: int) -> bool:
+        """Whether a result lacks somebody who was missing in as many of its message as may be."""
+        known = [step.missing.get(other, 0) for other in stream.message(s)]
+        ranks = [rank for rank in range(self.point.workers) if missing >> rank & 1]
+        return any(sum(mask >> rank & 1 for mask in known) >= self.budget(stream, s) for rank in ranks)
 
     def is_result(self, datagram: bytes, stream: Stream, step: Step, s: int) -> bool:
         """Whether every field is what the result of the slice has."""
@@ -200,9 +319,12 @@ class Worker:
         if header.kind not in (wire.Kind.DATA, wire.Kind.REPAIR) or header.flags != wire.Flag.SUM | wire.Flag.PULL:
             return False
         wanted, summed = (SumHeader.unpack(data[wire.HEADER_BYTES :]) for data in (own, datagram))
-        return len(datagram) == len(own) and (
-            (summed.generation, summed.members, summed.slot, summed.exponent)
-            == (wanted.generation, (1 << self.point.workers) - 1, wanted.slot, wanted.exponent)
+        members, closer = summed.members, 1 << self.closer(stream, step)
+        return (
+            len(datagram) == len(own)
+            and (summed.generation, summed.slot, summed.exponent) == (wanted.generation, wanted.slot, wanted.exponent)
+            and members & closer != 0
+            and members & ~self.everyone == 0
         )
 
     # When the switch fails.
@@ -222,7 +344,7 @@ class Worker:
         self.halted = False
         if generation == self.generation:
             return
-        self.generation = 0
+        self.generation = self.epoch = 0
         for stream in self.streams.values():
             if not stream.now or not stream.now.generation or stream.now.again:
                 continue
@@ -233,28 +355,38 @@ class Worker:
 
     def withdraw(self, stream: Stream, step: Step) -> None:
         """A step goes by hosts, who take all of what it contributes."""
-        step.generation, step.sent, step.integers, step.sums = 0, 0, [], {}
-        stream.owed = zeros(step.values)
+        step.generation, step.integers, step.sums, step.missing = 0, [], {}, {}
+        step.closing, step.epochs, stream.owed = {}, [], zeros(step.values)
 
-    def of_rerun(self, tensor: int, step: int) -> list[list[int]]:
-        """What this worker gives to the sum over all, by hosts."""
+    def kept(self, tensor: int, step: int) -> Step:
+        """A step that is done again. Raises LookupError if its integers are not here any more."""
         stream = self.streams[tensor]
         for kept in (stream.now, stream.last):
             if kept and kept.number == step and kept.integers:
-                return kept.integers
+                return kept
         raise LookupError(f"the integers of step {step} of tensor {tensor} are not kept")
 
-    def rerun(self, tensor: int, sums: list[list[int]]) -> None:
+    def missing_in(self, tensor: int, step: int) -> list[int]:
+        """By slice, bits of who is missing in the result that this worker has, if any: hosts agree on these first."""
+        kept = self.kept(tensor, step)
+        return [kept.missing.get(s, 0) for s in range(len(kept.integers))]
+
+    def of_rerun(self, tensor: int, step: int, missing: Sequence[int]) -> list[list[int]]:
+        """What this worker gives to the sum over all, by hosts: nothing to a slice that somebody has without it."""
+        integers = self.kept(tensor, step).integers
+        return [[0] * len(row) if mask >> self.rank & 1 else row for row, mask in zip(integers, missing, strict=True)]
+
+    def rerun(self, tensor: int, sums: list[list[int]], missing: Sequence[int]) -> None:
         """The step that is done again has these sums."""
         stream = self.streams[tensor]
         assert stream.now is not None
         assert stream.now.again
-        stream.now.sums = dict(enumerate(sums))
+        stream.now.sums, stream.now.missing = dict(enumerate(sums)), dict(enumerate(missing))
         self.summed(tensor)
 
     def use_switch(self, generation: int, start: int) -> None:
         """The workers have agreed on a step from which the switch is used again."""
-        self.generation, self.start = generation, start
+        self.generation, self.start, self.epoch = generation, start, 0
 
 
 def added(a: Slices, b: Slices) -> Slices:

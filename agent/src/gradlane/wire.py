@@ -5,7 +5,7 @@ docs/wire-format.md explains the fields; p4src/shared/headers.p4 is the switch's
 """
 
 import struct
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 
 VERSION = 1
@@ -106,8 +106,7 @@ class Header:
 
     def pack(self) -> bytes:
         """The header's HEADER_BYTES bytes. Raises ValueError naming a field that does not fit its width."""
-        values = dict(zip((f.name for f in fields(self)), astuple(self), strict=True))
-        total = 0
+        values, total = vars(self), 0
         for name, bits in FIELDS:
             if not 0 <= values[name] < 1 << bits:
                 raise ValueError(f"{name} = {values[name]} does not fit {bits} bits")

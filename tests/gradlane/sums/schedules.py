@@ -3,11 +3,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 
 from hypothesis import strategies as st
 
 from gradlane import wire
-from tests.gradlane.sums.summing_job import JOB, Layout, SummingJob
+from tests.gradlane.sums.fabric import shapes
+from tests.gradlane.sums.oracle import Layout
+from tests.gradlane.sums.summing_job import JOB, SummingJob
 from tests.support.sum_switch import SumSwitch
 from tests.support.sum_worker import Worker
 
@@ -23,10 +26,13 @@ class Weather:
     twice: float
     reordered: float
     late: int | None  # the rank that does nothing meanwhile
+    cut: int | None  # the rank of whose contributions most are lost
     seed: int
 
 
-RESTART, HALT, FALSE_ALARM, PLAN, FORGE = Events = ("restart", "halt", "false alarm", "plan", "forge")
+RESTART, MOVE, HALT, FALSE_ALARM, PLAN, FORGE, ECHO, DIE = Events = (
+    "restart", "move", "halt", "false alarm", "plan", "forge", "echo", "die",
+)  # fmt: skip
 
 layouts = st.builds(
     Layout,
@@ -39,6 +45,8 @@ layouts = st.builds(
     # Step 2^31 - 1 comes soon, and with a tensor of some slices the numbers wrap.
     done=st.sampled_from([0, 7, 2**32 // 3 - 2, 2**31 // 5 - 3, 2**32 // 4 - 1]),
     generation=st.sampled_from([1, 5, 2**31 - 1, 2**32 - 4]),
+    shape=st.sampled_from(list(shapes(2))),
+    push=st.sampled_from([Fraction(0), Fraction(1, 3), Fraction(1, 2), Fraction(4, 5)]),
 )
 shares = st.sampled_from([0.0, 0.0, 0.05, 0.2, 0.5])
 weathers = st.builds(
@@ -48,16 +56,43 @@ weathers = st.builds(
     twice=shares,
     reordered=st.sampled_from([0.0, 0.1, 1.0]),
     late=st.none() | st.integers(0, 3),
+    cut=st.none() | st.integers(0, 3),
     seed=st.integers(0, 2**32),
 )
-schedules = st.lists(weathers | st.sampled_from(Events), min_size=3, max_size=14)
-calm = st.lists(weathers | st.sampled_from((FALSE_ALARM, FORGE)), min_size=3, max_size=14)  # the switch never fails
+schedules = st.lists(weathers | st.sampled_from(Events[:-1]), min_size=3, max_size=14) | st.lists(
+    weathers | st.sampled_from(Events), min_size=3, max_size=6
+)
+harmless = (FALSE_ALARM, FORGE, ECHO)
+calm = st.lists(weathers | st.sampled_from(harmless), min_size=3, max_size=14)  # no switch fails
+
+# Much is lost of long messages with large budgets: many slices are closed.
+tolerant = st.builds(
+    Layout,
+    workers=st.integers(2, 4),
+    window=st.sampled_from([2, 4]),
+    partitions=st.sampled_from([((8,),), ((5, 4),), ((7,), (3,))]),
+    elements=st.just(1),
+    done=st.sampled_from([0, 2**32 // 3 - 2]),
+    shape=st.sampled_from(list(shapes(2))),
+    push=st.sampled_from([Fraction(1, 2), Fraction(4, 5)]),
+)
+losing = st.builds(
+    Weather,
+    moves=st.integers(40, 400),
+    lost=st.sampled_from([0.1, 0.3, 0.5]),
+    twice=shares,
+    reordered=st.sampled_from([0.0, 0.1, 1.0]),
+    late=st.none(),
+    cut=st.none() | st.integers(0, 3),
+    seed=st.integers(0, 2**32),
+)
+rough = st.lists(losing | st.sampled_from(harmless), min_size=3, max_size=6)
 
 
 def play(
     layout: Layout,
     schedule: list[Weather | str],
-    switch: SumSwitch | None = None,
+    switch: Callable[[], SumSwitch] = SumSwitch,
     worker: Callable[..., Worker] = Worker,
     seed: int = 0,
 ) -> SummingJob:
@@ -72,6 +107,12 @@ def play(
             _pass(job, happening)
         elif happening == RESTART:
             job.restart()
+        elif happening == DIE:
+            job.dead.add(job.random.randrange(layout.workers))
+        elif happening == ECHO:
+            job.echo()
+        elif happening == MOVE:
+            job.move()
         elif happening in (HALT, FALSE_ALARM):
             job.halt()
             for rank in 2 * list(range(layout.workers)):
@@ -90,13 +131,15 @@ def _pass(job: SummingJob, weather: Weather) -> None:
     tensors = range(len(job.layout.partitions))
     for _ in range(weather.moves):
         rank, tensor = random.randrange(job.layout.workers), random.choice(tensors)
-        if rank != weather.late:
+        if rank != weather.late and rank not in job.dead:
             job.heed(rank)
+            job.do_again(rank)
             job.by_hosts(rank, tensor)
             job.begin(rank, tensor, STEPS)
             job.send(rank, tensor)
-            if random.random() < 0.2:
-                job.repair(rank, tensor)
+            if random.random() < 0.3:
+                job.repair(rank, tensor, leave_out=random.choice((-1, -1, random.getrandbits(4))))
         for _ in range(min(len(job.network), random.randint(0, 3))):
             index = random.randrange(len(job.network)) if random.random() < weather.reordered else 0
-            job.deliver(index, lost=random.random() < weather.lost, again=random.random() < weather.twice)
+            lost = 0.8 if job.network[index].by == weather.cut else weather.lost
+            job.deliver(index, lost=random.random() < lost, again=random.random() < weather.twice)

@@ -1,87 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A whole job on a switch that sums: workers, the network between, and the leader who has them halt and go on.
+"""A whole job on switches that sum: workers, the network between, and the leader who has them halt and go on.
 
 There is no clock: whoever plays a schedule decides what happens next, so any delay and any order can happen. What comes
-out is compared with what all gave, counted apart from the workers.
+out an oracle compares with what all gave.
 """
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
 
 from gradlane import wire
-from tests.support.fixed_point import FIRST_EXPONENT, FixedPoint, power_of_two
+from tests.gradlane.sums.fabric import BUCKETS, SWITCHES, Fabric, Packet, shapes
+from tests.gradlane.sums.oracle import Layout, Oracle, Wrong, total
+from tests.support.fixed_point import FixedPoint
 from tests.support.sum_switch import Contributor, Slot, SumHeader, SumSwitch
-from tests.support.sum_worker import Slices, Step, Stream, Worker, added, zeros
+from tests.support.sum_worker import Slices, Step, Stream, Worker
 
 JOB, TENANT = 1, 2
-
-
-@dataclass(frozen=True)
-class Layout:
-    """What the job is. `partitions`: of each tensor, slices of each partition; `done`: steps before the first one."""
-
-    workers: int = 2
-    lanes: wire.Lanes = wire.Lanes.INT16_LANES
-    window: int = 2
-    partitions: tuple[tuple[int, ...], ...] = ((3,),)
-    elements: int = 2
-    done: int = 0
-    generation: int = 5
-
-    @property
-    def slots(self) -> int:
-        """Of the job: a power of two."""
-        return 1 << (2 * self.window * len(self.partitions) - 1).bit_length()
-
-
-@dataclass(frozen=True)
-class Packet:
-    """On its way: to a worker, or from one (or from a stranger: None) to the switch."""
-
-    to: int | None
-    row: Contributor | None
-    datagram: bytes
-
-
-@dataclass
-class Agreed:
-    """What is known of a step of a tensor: what each gave, and what those who are through have got."""
-
-    given: dict[int, Slices] = field(default_factory=dict)
-    way: str = ""
-    total: list[list[Fraction]] = field(default_factory=list)
-    sums: list[list[int]] | None = None  # by the switch
-
-
-class Wrong(AssertionError):
-    """A promise of the protocol is broken."""
 
 
 class SummingJob:
     """The moves that can happen, and what must hold after each."""
 
     def __init__(
-        self, layout: Layout, switch: SumSwitch | None = None, worker: Callable[..., Worker] = Worker, seed: int = 0
+        self,
+        layout: Layout,
+        switch: Callable[[], SumSwitch] = SumSwitch,
+        worker: Callable[..., Worker] = Worker,
+        seed: int = 0,
     ) -> None:
-        self.layout, self.switch, self.random = layout, switch or SumSwitch(), random.Random(seed)
+        self.layout, self.random = layout, random.Random(seed)
         self.point = FixedPoint(layout.lanes, layout.workers)
         ranks = range(layout.workers)
-        base, everyone = layout.slots, (1 << layout.workers) - 1
-        self.rows = [Contributor(1 << rank, everyone, base, layout.slots - 1) for rank in ranks]
-        self.workers = [worker(rank, self.point, layout.window, self._streams(), layout.generation) for rank in ranks]
+        shape = shapes(layout.workers)[layout.shape]
+        self.fabric = Fabric(shape, layout.workers, layout.slots, layout.slots, JOB, switch)
+        self.workers = [
+            worker(rank, self.point, layout.window, self._streams(), layout.generation, JOB, layout.push)
+            for rank in ranks
+        ]
         self.network: list[Packet] = []
-        self.restarts = self.by_switch = 0
+        self.past: list[Packet] = []  # what has been on its way
+        self.oracle = Oracle(layout)
+        self.failures = self.by_switch = 0
+        self.dead: set[int] = set()
         # The leader: who is halted, and what each still has to be told.
         self.generation, self.halting = layout.generation, False
         self.orders: dict[int, tuple[int, dict[int, int]]] = {}
-        # Sums by hosts: by tensor, step and whether it is a re-run, of each who has come.
-        self.meetings: dict[tuple[int, int, bool], dict[int, list[list[Fraction]]]] = {}
-        self.steps: dict[tuple[int, int], Agreed] = {}
-        # Counted apart from the workers: what each owes, and each tensor's exponents.
-        self.owed = [[s.owed for s in self._streams()] for _ in ranks]
-        self.exponents: list[list[int] | None] = [None for _ in layout.partitions]
+        # Sums by hosts: by tensor, step and which it is of the three, of each who has come. Re-runs that are under way.
+        self.meetings: dict[tuple[int, int, str], dict[int, Slices]] = {}
+        self.duties: set[tuple[int, int, int]] = set()
 
     def _streams(self) -> list[Stream]:
         streams: list[Stream] = []
@@ -100,7 +68,7 @@ class SummingJob:
             return False
         given = self._gradients(stream)
         step = worker.begin(tensor, given)
-        self.steps.setdefault((tensor, step.number), Agreed()).given[rank] = given
+        self.oracle.gives(rank, tensor, step.number, given)
         if not step.generation:
             self._meet(rank, tensor, step.number, step.values)
         return True
@@ -114,17 +82,27 @@ class SummingJob:
         datagram = self.workers[rank].next_slice(tensor)
         return self._to_switch(rank, datagram) if datagram else False
 
-    def repair(self, rank: int, tensor: int, s: int | None = None) -> bool:
-        """A slice without a result once more: any, or the one said."""
-        missing = self.workers[rank].missing(tensor)
+    def repair(self, rank: int, tensor: int, s: int | None = None, leave_out: int = 0) -> bool:
+        """A slice without a result once more: any, or the one said; without those of `leave_out` who may be missing."""
+        worker = self.workers[rank]
+        missing = worker.missing(tensor)
         if not missing:
             return False
         chosen = self.random.choice(missing) if s is None else s
-        return self._to_switch(rank, self.workers[rank].repair(tensor, chosen))
+        may_miss = worker.may_leave_out(tensor, chosen) & leave_out
+        return self._to_switch(rank, worker.repair(tensor, chosen, may_miss))
 
     def _to_switch(self, rank: int, datagram: bytes) -> bool:
-        self.network.append(Packet(None, self.rows[rank], datagram))
+        self._on_its_way([Packet(self.fabric.homes[rank], rank, datagram)])
         return True
+
+    def _on_its_way(self, packets: list[Packet]) -> None:
+        self.network += packets
+        self.past += packets
+
+    def echo(self) -> None:
+        """Some of what was on its way, however long ago, comes once more."""
+        self.network += self.random.choices(self.past, k=min(len(self.past), 20))
 
     def deliver(self, index: int, *, lost: bool = False, again: bool = False) -> bool:
         """A packet arrives or is lost; one that is duplicated comes later, too."""
@@ -133,37 +111,41 @@ class SummingJob:
         packet = self.network[index] if again else self.network.pop(index)
         if lost:
             return True
-        if packet.to is None:
-            self._at_switch(packet)
+        if packet.to >= SWITCHES:
+            self._on_its_way(self.fabric.take(packet))
         else:
             self._at_worker(packet.to, packet.datagram)
         return True
-
-    def _at_switch(self, packet: Packet) -> None:
-        outcome = self.switch.take(packet.row, packet.datagram)
-        if outcome.datagram is None:
-            return
-        assert packet.row is not None
-        if wire.Header.unpack(packet.datagram).job != JOB:
-            return
-        ranks = range(self.layout.workers) if outcome.to_all else [packet.row.member.bit_length() - 1]
-        self.network += [Packet(rank, None, outcome.datagram) for rank in ranks]
 
     def _at_worker(self, rank: int, datagram: bytes) -> None:
         worker = self.workers[rank]
         before = {tensor: stream.now for tensor, stream in worker.streams.items()}
         if not worker.receive(datagram):
             return
-        tensor = wire.Header.unpack(datagram).tensor // 16
+        header = wire.Header.unpack(datagram)
+        tensor, generation = header.tensor // 16, SumHeader.unpack(datagram[wire.HEADER_BYTES :]).generation
         step = before[tensor]
-        if step and not worker.streams[tensor].now:
+        assert step
+        s = header.message - worker.number(worker.streams[tensor], step.number, 0) & 0xFFFFFFFF
+        self.oracle.result(generation, tensor, header.message, step.missing[s], step.sums[s])
+        if not worker.streams[tensor].now:
             self.by_switch += 1
-            self._through(rank, tensor, step, "sums", [step.sums[s] for s in range(len(step.sums))])
+            self._summed(rank, tensor, step)
 
-    def restart(self) -> None:
-        """The switch forgets its slots."""
-        self.switch.restart()
-        self.restarts += 1
+    def _summed(self, rank: int, tensor: int, step: Step) -> None:
+        sums = [step.sums[s] for s in range(len(step.sums))]
+        self.oracle.through(rank, tensor, step.number, "sums", sums, [step.missing[s] for s in range(len(step.sums))])
+
+    def restart(self, at: int | None = None) -> None:
+        """A switch forgets its slots: any, or the one said."""
+        self.fabric.restart(self.random.choice(list(self.fabric.switches)) if at is None else at)
+        self.failures += 1
+
+    def move(self) -> None:
+        """Some switches send a bucket up another tree."""
+        switches = [at for at in self.fabric.switches if self.random.random() < 0.7]
+        self.fabric.move(switches, self.random.randrange(BUCKETS), self.random.randrange(4))
+        self.failures += 1
 
     # The leader.
 
@@ -194,9 +176,11 @@ class SummingJob:
         worker.resume(generation, reruns)
         for tensor, step in reruns.items():
             try:
-                self._meet(rank, tensor, step, worker.of_rerun(tensor, step), rerun=True)
+                missing = worker.missing_in(tensor, step)
             except LookupError as error:
                 raise Wrong(f"rank {rank} can't do a step again: {error}") from error
+            self._meet(rank, tensor, step, [[Fraction(mask)] for mask in missing], "missing")
+            self.duties.add((rank, tensor, step))
         for tensor, step in waited.items():
             if not step.generation:
                 self._meet(rank, tensor, step.number, step.values)
@@ -228,12 +212,33 @@ class SummingJob:
     # Sums by hosts.
 
     def _meet(
-        self, rank: int, tensor: int, step: int, values: Sequence[Sequence[Fraction | int]], *, rerun: bool = False
+        self, rank: int, tensor: int, step: int, values: Sequence[Sequence[Fraction | int]], what: str = "values"
     ) -> None:
-        meeting = self.meetings.setdefault((tensor, step, rerun), {})
+        meeting = self.meetings.setdefault((tensor, step, what), {})
         if rank in meeting:
             raise Wrong(f"rank {rank} gives step {step} of tensor {tensor} to the hosts twice")
         meeting[rank] = [[Fraction(value) for value in row] for row in values]
+
+    def _met(self, tensor: int, step: int, what: str) -> list[Slices]:
+        """What all have given; nothing before they have."""
+        meeting = self.meetings.get((tensor, step, what), {})
+        return list(meeting.values()) if len(meeting) == self.layout.workers else []
+
+    def _missing(self, tensor: int, step: int) -> list[int]:
+        """Of a step that is done again, by slice: who is missing in a result that somebody has."""
+        return [max(int(row[0]) for row in rows) for rows in zip(*self._met(tensor, step, "missing"), strict=True)]
+
+    def do_again(self, rank: int) -> bool:
+        """A worker gives its integers of a step that is done again, once all know who is missing in what."""
+        ready = [it for it in self.duties if it[0] == rank and self._met(it[1], it[2], "missing")]
+        for _, tensor, step in ready:
+            self.duties.remove((rank, tensor, step))
+            try:
+                integers = self.workers[rank].of_rerun(tensor, step, self._missing(tensor, step))
+            except LookupError as error:
+                raise Wrong(f"rank {rank} can't do a step again: {error}") from error
+            self._meet(rank, tensor, step, integers, "integers")
+        return bool(ready)
 
     def by_hosts(self, rank: int, tensor: int) -> bool:
         """A worker gets what hosts have reduced, once all have come."""
@@ -241,71 +246,32 @@ class SummingJob:
         step = worker.streams[tensor].now
         if worker.halted or not step or (step.generation and not step.again):
             return False
-        meeting = self.meetings.get((tensor, step.number, step.again), {})
-        if len(meeting) < self.layout.workers:
+        met = self._met(tensor, step.number, "integers" if step.again else "values")
+        if not met:
             return False
-        total = _total(list(meeting.values()))
+        reduced = total(met)
         if step.again:
-            sums = [[int(value) for value in row] for row in total]
-            worker.rerun(tensor, sums)
-            self._through(rank, tensor, step, "sums", sums)
+            sums = [[int(value) for value in row] for row in reduced]
+            worker.rerun(tensor, sums, self._missing(tensor, step.number))
+            self._summed(rank, tensor, step)
         else:
-            worker.reduced(tensor, total)
-            self._through(rank, tensor, step, "hosts", total)
+            worker.reduced(tensor, reduced)
+            self.oracle.through(rank, tensor, step.number, "hosts", reduced)
         return True
 
-    # What must hold.
-
-    def _through(self, rank: int, tensor: int, step: Step, way: str, got: Sequence[Sequence[Fraction | int]]) -> None:
-        """A worker has the result of a step: it is that of all others, and what their contributions say."""
-        agreed = self.steps[tensor, step.number]
-        if not agreed.way:
-            agreed.way = way
-            self._expect(tensor, agreed)
-        if agreed.way != way:
-            raise Wrong(f"step {step.number} of tensor {tensor} is reduced by {way} at rank {rank}, not at another")
-        expected = agreed.total if agreed.sums is None else agreed.sums
-        if [list(row) for row in got] != expected:
-            raise Wrong(f"rank {rank} got {got} of step {step.number} of tensor {tensor}, not {expected}")
-
-    def _expect(self, tensor: int, agreed: Agreed) -> None:
-        """What a step's result is; steps of a tensor come in order."""
-        ranks = range(self.layout.workers)
-        if len(agreed.given) < self.layout.workers:
-            raise Wrong("a step is through that not all have begun")
-        values = [added(agreed.given[rank], self.owed[rank][tensor]) for rank in ranks]
-        exponents = self.exponents[tensor] or [FIRST_EXPONENT] * len(values[0])
-        if agreed.way == "hosts":
-            agreed.total = _total(values)
-            for rank in ranks:
-                self.owed[rank][tensor] = zeros(values[rank])
-            means = [[value / self.layout.workers for value in row] for row in agreed.total]
-            self.exponents[tensor] = [self.point.exponent_of(m, e) for m, e in zip(means, exponents, strict=True)]
-            return
-        integers = [
-            [[self.point.quantised(x, e) for x in row] for row, e in zip(values[rank], exponents, strict=True)]
-            for rank in ranks
-        ]
-        scales = [power_of_two(e) for e in exponents]
-        for rank in ranks:
-            self.owed[rank][tensor] = [
-                [x - q * scale for x, q in zip(row, own, strict=True)]
-                for row, own, scale in zip(values[rank], integers[rank], scales, strict=True)
-            ]
-        agreed.sums = [[sum(lane) for lane in zip(*rows, strict=True)] for rows in zip(*integers, strict=True)]
-        agreed.total = [[q * scale for q in row] for row, scale in zip(agreed.sums, scales, strict=True)]
-        self.exponents[tensor] = [self.point.next_exponent(e, s) for e, s in zip(exponents, agreed.sums, strict=True)]
+    # The end.
 
     def settle(self, most: int) -> None:
         """Nothing is lost any more: every step up to `most` ends, by hosts where the switch has failed; then checks.
 
         A switch that never restarted fails nobody.
         """
-        tensors, ranks = range(len(self.layout.partitions)), range(self.layout.workers)
+        tensors = range(len(self.layout.partitions))
+        ranks = [rank for rank in range(self.layout.workers) if rank not in self.dead]
         while True:
             moved = False
             for rank in ranks:
-                moved |= self.heed(rank)
+                moved |= self.heed(rank) | self.do_again(rank)
                 for tensor in tensors:
                     moved |= self.begin(rank, tensor, most) | self.by_hosts(rank, tensor)
                     while self.send(rank, tensor):
@@ -319,36 +285,30 @@ class SummingJob:
                 self.deliver(0)
             if moved or before != self._progress():
                 continue
+            if self.dead:
+                return  # that ends the job
             if all(not stream.now for worker in self.workers for stream in worker.streams.values()):
                 break
-            if not self.restarts:
-                raise Wrong("workers wait for ever, though the switch has never restarted")
+            if not self.failures:
+                raise Wrong("workers wait for ever, though no switch has failed")
             if all(not worker.generation for worker in self.workers):
                 raise Wrong("workers wait for ever, by hosts")
             self.halt()
-        self._nothing_is_lost(most)
+        owed = [[stream.owed for stream in worker.streams.values()] for worker in self.workers]
+        self.oracle.nothing_is_lost(owed, most)
 
     def _progress(self) -> tuple[int, int]:
         steps = [stream.now for worker in self.workers for stream in worker.streams.values()]
         return self.by_switch, sum(len(step.sums) for step in steps if step)
-
-    def _nothing_is_lost(self, most: int) -> None:
-        """What is applied, and what each owes, are to the last bit what was given."""
-        done = self.layout.done
-        for tensor in range(len(self.layout.partitions)):
-            steps = [self.steps[tensor, step] for step in range(done + 1, done + most + 1)]
-            given = _total([values for step in steps for values in step.given.values()])
-            owed = _total([worker.streams[tensor].owed for worker in self.workers])
-            if given != added(_total([step.total for step in steps]), owed):
-                raise Wrong(f"of tensor {tensor} something is lost, or counted twice")
 
     # What does not belong.
 
     def leave_behind(self, job: int, generation: int, number: int) -> None:
         """A slot holds what was there before this job came, or before it started again."""
         index = self.layout.slots + number % self.layout.slots
-        members = self.random.choice([row.member for row in self.rows] + [self.rows[0].all])
-        self.switch.slots[index] = Slot(job, generation, number, members, members, (self.random.getrandbits(900),), 0)
+        members = self.random.choice([1, 2, self.fabric.everyone])
+        for switch in self.fabric.switches.values():
+            switch.slots[index] = Slot(job, generation, number, members, members, (self.random.getrandbits(900),), 0)
 
     def forge(self) -> bool:
         """Another tenant of the switch, or a stranger, sends what a worker might; or a result comes changed."""
@@ -358,11 +318,12 @@ class SummingJob:
         header = wire.Header.unpack(packet.datagram)
         summed = SumHeader.unpack(packet.datagram[wire.HEADER_BYTES :])
         lanes = self.random.randbytes(len(packet.datagram) - wire.HEADER_BYTES - wire.SUM_BYTES)
-        if packet.to is None:
+        if packet.to >= SWITCHES:
             own = Contributor(1, 3, 0, self.layout.slots - 1)
             row, job = self.random.choice([(None, JOB), (own, TENANT)])
             number = header.message + self.random.randint(-9, 9) & 0xFFFFFFFF
-            self._at_switch(Packet(None, row, replace(header, job=job, message=number).pack() + summed.pack() + lanes))
+            forged = replace(header, job=job, message=number).pack() + summed.pack() + lanes
+            self.fabric.switches[packet.to].take(row, forged)
             return True
         name, fields = self.random.choice(
             [
@@ -371,12 +332,13 @@ class SummingJob:
             ]
             + [(name, summed) for name in ("generation", "members", "slot", "exponent")]
         )
-        changed = replace(fields, **{name: getattr(fields, name) ^ 1 << self.random.randrange(7)})
+        flipped = 1 << self.random.randrange(7)
+        if name == "members":  # a stranger in it, or the closer not
+            flipped = 1 << (header.step + header.tensor // 16) % self.layout.workers
+            if self.random.random() < 0.5:
+                flipped = 1 << self.layout.workers + self.random.randrange(3)
+        changed = replace(fields, **{name: getattr(fields, name) ^ flipped})
         head, middle = (changed, summed) if fields is header else (header, changed)
         if self.workers[packet.to].receive(head.pack() + middle.pack() + lanes):
             raise Wrong(f"a result with another {name} is taken")
         return True
-
-
-def _total(rows: list[list[list[Fraction]]]) -> list[list[Fraction]]:
-    return [[sum(lane, Fraction(0)) for lane in zip(*slices, strict=True)] for slices in zip(*rows, strict=True)]

@@ -6,14 +6,15 @@ from collections.abc import Callable
 import pytest
 from hypothesis import Phase, given, settings
 
+from tests.gradlane.sums.oracle import Wrong
 from tests.gradlane.sums.schedules import Layout, Weather, calm, layouts, play, schedules
-from tests.gradlane.sums.summing_job import SummingJob, Wrong
+from tests.gradlane.sums.summing_job import SummingJob
 from tests.support.sum_switch import Slot, SumSwitch, serial_difference
 from tests.support.sum_worker import Step, Stream, Worker, zeros
 
 
 class AddsTwice(SumSwitch):
-    def is_in(self, member: int, slot: Slot) -> bool:
+    def is_in(self, covers: int, slot: Slot) -> bool:
         return False
 
 
@@ -95,11 +96,13 @@ class KeepsNothing(Worker):
         self.streams[tensor].last = None
 
 
-def breaks(schedule: object, switch: Callable[[], SumSwitch], worker: Callable[..., Worker]) -> None:
+def breaks(
+    schedule: object, switch: Callable[[], SumSwitch], worker: Callable[..., Worker], layout: object = layouts
+) -> None:
     @settings(max_examples=2000, deadline=None, database=None, derandomize=True, phases=[Phase.generate])
-    @given(layouts, schedule)  # pyright: ignore
+    @given(layout, schedule)  # pyright: ignore
     def played(layout: Layout, happenings: list[Weather | str]) -> None:
-        play(layout, happenings, switch(), worker)
+        play(layout, happenings, switch, worker)
 
     played()
 
@@ -114,12 +117,12 @@ def test_numbers_wrap():
     layout = Layout(partitions=((3,),), done=2**32 // 3 - 2)
     play(layout, [])
     with pytest.raises(Wrong, match="wait for ever"):
-        play(layout, [], ComparesPlainly())
+        play(layout, [], ComparesPlainly)
 
 
 @pytest.mark.parametrize(("switch", "ends"), [(SumSwitch, True), (TakesOlder, False)])
 def test_an_old_duplicate_does_not_take_the_slot_of_a_finished_slice(switch: type[SumSwitch], ends: bool):
-    job = SummingJob(Layout(window=1, partitions=((3,),)), switch())
+    job = SummingJob(Layout(window=1, partitions=((3,),)), switch)
     for rank in range(2):
         job.begin(rank, 0, 2)
     for rank in range(2):
