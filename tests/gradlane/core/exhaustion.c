@@ -192,10 +192,10 @@ static bool attempt(unsigned servers, unsigned algorithm, unsigned long n, bool 
     return allocations >= n;
 }
 
-unsigned long exhaust_processes(void);
+unsigned long exhaust_processes(void), exhaust_sums(void);
 
 int main(void) {
-    unsigned long total = exhaust_processes();
+    unsigned long total = exhaust_processes() + exhaust_sums();
     static const unsigned algorithms[] = {GL_RING, GL_STRAGGLAR, GL_DIRECT};
     for (unsigned k = 0; k < 3; k++) {
         const unsigned algorithm = algorithms[k], servers = algorithm == GL_DIRECT;

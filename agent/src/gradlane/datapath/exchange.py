@@ -332,6 +332,11 @@ class Exchange:
         if failure.kind == lib.GL_FAILURE_MISMATCH:
             other = self._site.name(failure.process)
             reason = f"{other} and {own} disagree about {what} (size, tolerance): do they run the same program?"
+        elif failure.kind == lib.GL_FAILURE_BUDGET:
+            other = self._site.name(failure.process)
+            reason = (
+                f"{what}: the switch's sums lack more of {other} than its loss budget, or hosts have different ones"
+            )
         elif failure.kind == lib.GL_FAILURE_PROCESS:
             reason = f"process {failure.process} of {own}: {text}"
         else:

@@ -9,7 +9,7 @@ from gradlane._core import ffi, lib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradlane.wire import Lanes
+from gradlane.wire import HEADER_BYTES, Header, Kind, Lanes
 from tests.gradlane.core.protocol.network import Impairment
 from tests.gradlane.core.sums.summing import GENERATION, Oracle, Summed, Tensor
 from tests.gradlane.core.sums.test_sums import gradients
@@ -223,7 +223,7 @@ def test_whenever_it_fails(
     for us, what in troubles:
         cluster.run_for(us, training.go_on)
         if what == "restart":
-            cluster.switch.restart()
+            cluster.restart()
         if what == "nothing":
             training.give_up(generation, by_switch=True)
             continue
@@ -233,3 +233,60 @@ def test_whenever_it_fails(
         training.generation[first:] = [generation] * (steps + 1 - first)
     cluster.run(training.go_on)
     training.check_sums()
+
+
+class Lying(Summed):
+    """Rank 2 may say that everybody is without rank 1."""
+
+    lies = False
+
+    def _deliver(self, source: int, to: int, datagram: bytes) -> None:
+        header = Header.unpack(datagram)
+        asked = header.step == 1 << 31 | 2 and header.kind in (Kind.DATA, Kind.REPAIR)
+        if self.lies and source == 2 and asked:
+            datagram = datagram[:HEADER_BYTES] + (np.ones(header.length // 4, "<i4") * 2).tobytes()
+        super()._deliver(source, to, datagram)
+
+
+def closed_at_one() -> tuple[Lying, Training]:
+    """Of step 2 the closer, rank 2, has all sums, one of them without rank 1; the others lack the last ones."""
+    cluster = Lying(3, window=16, slots=32, slice_bytes=144, loss=0.1)
+    training = Training(cluster, [Tensor(0, [24 * cluster.per_slice])], 3)
+    without = 24 + 20
+    cluster.passes = lambda source, header: not (source == 1 and header.message == without)
+    cluster.lost_results = {(rank, number) for rank in (0, 1) for number in range(without, without + 4)}
+    cluster.run(lambda: training.go_on() or cluster.has(2, 2, training.tensors[0]))
+    assert cluster.members_of(2, training.tensors[0])[20] == 0b101
+    cluster.broken = True
+    return cluster, training
+
+
+def test_hosts_leave_out_whom_the_switch_has_left_out() -> None:
+    cluster, training = closed_at_one()
+    tensor = training.tensors[0]
+    members = cluster.members_of(2, tensor)
+    assert training.give_up(NEXT) == [(0, 2)]
+    cluster.run(training.go_on)
+    oracle = Oracle(cluster, tensor)
+    for step in (1, 2, 3):
+        values = gradients(3, step, tensor)
+        expected = oracle.by_switch(values, members) if step == 2 else oracle.by_hosts(values)
+        for rank in range(3):
+            np.testing.assert_array_equal(cluster.results[rank, step, 0], expected, f"step {step}")
+    for rank in range(3):
+        np.testing.assert_array_equal(training.owed(rank, tensor), oracle.owed[rank])
+    assert [cluster.statistics(rank).sums_left_out for rank in range(3)] == [0, 1, 0]
+    assert [cluster.statistics(rank).sum_reruns for rank in range(3)] == [1, 1, 0]
+
+
+def test_hosts_leave_out_nobody_beyond_its_budget() -> None:
+    """Who says that the switch has left out somebody more often ends the job."""
+    cluster, training = closed_at_one()
+    cluster.lies = True
+    training.give_up(NEXT)
+
+    def told(rank: int) -> set[int]:
+        return {event.source for event in cluster.events[rank] if event.kind == lib.GL_EVENT_OVER_BUDGET}
+
+    assert cluster.run_for(2_000_000, lambda: told(0) == told(1) == {1})
+    assert not cluster.has(0, 2, training.tensors[0])

@@ -121,6 +121,17 @@ GL_CLONES uint64_t gl_to_lanes(uint8_t *to, unsigned lanes, unsigned workers, ui
     return clipped;
 }
 
+GL_CLONES void gl_owe(uint8_t *owed, const uint8_t *from, unsigned type, uint64_t elements) {
+    const uint32_t item = gl_element_bytes(type);
+    float values[BLOCK];
+    for (uint64_t at = 0; at < elements; at += BLOCK) {
+        const size_t n = elements - at < BLOCK ? elements - at : BLOCK;
+        load_floats(values, from + at * item, n, type);
+        for (size_t i = 0; i < n; i++) values[i] = fabsf(values[i]) <= FLT_MAX ? values[i] : 0;
+        store_floats(owed + at * item, values, n, type);
+    }
+}
+
 GL_CLONES int64_t gl_from_lanes(int32_t *integers, const uint8_t *from, unsigned lanes, uint32_t zero, uint64_t elements) {
     const unsigned bytes = gl_lane_bytes(lanes);
     uint32_t least = UINT32_MAX, greatest = 0, block[BLOCK];

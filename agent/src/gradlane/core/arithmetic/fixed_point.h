@@ -27,6 +27,8 @@ uint64_t gl_to_lanes(uint8_t *to, unsigned lanes, unsigned workers, uint32_t cou
 /* The integers alone. */
 uint64_t gl_to_integers(int32_t *to, unsigned lanes, unsigned workers, const uint8_t *from, unsigned type,
                         uint64_t elements, int exponent, uint8_t *owed);
+/* What is owed of elements that nothing was said of: all that are finite. */
+void gl_owe(uint8_t *owed, const uint8_t *from, unsigned type, uint64_t elements);
 /* The integers in lanes, and the greatest magnitude among them. `zero`: what is 0 there, the limit times the number of workers
  * that are in the sum; -1: a lane is above twice that, which no sum can be. */
 int64_t gl_from_lanes(int32_t *integers, const uint8_t *from, unsigned lanes, uint32_t zero, uint64_t elements);

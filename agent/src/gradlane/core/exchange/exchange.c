@@ -159,6 +159,8 @@ void gl_exchange_drain(void *context, gl_engine *engine, uint64_t now) {
             fail(x, GL_FAILURE_MEMORY, 0, 0, 0, "memory is out");
         else if (event->kind == GL_EVENT_MISMATCH)
             fail(x, GL_FAILURE_MISMATCH, event->source, event->tensor, event->step, "%u slices", event->slices);
+        else if (event->kind == GL_EVENT_OVER_BUDGET)
+            fail(x, GL_FAILURE_BUDGET, event->source, event->tensor, event->step, "sums");
         else if (event->tensor < GL_FIRST_GROUP)
             tensor_event(x, event, now);
         else

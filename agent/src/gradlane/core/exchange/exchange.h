@@ -88,8 +88,8 @@ typedef struct {
 } gl_exchange_statistics;
 
 /* PROCESS: `process` sent nonsense (`text` says what). MISMATCH: host `process` disagrees about the size of what `tensor`
- * (on the wire) names. MEMORY: `text`. */
-enum { GL_FAILURE_NONE = 0, GL_FAILURE_PROCESS, GL_FAILURE_MISMATCH, GL_FAILURE_MEMORY };
+ * (on the wire) names. MEMORY: `text`. BUDGET: host `process` is missing in more of what a switch has summed of it than it may be. */
+enum { GL_FAILURE_NONE = 0, GL_FAILURE_PROCESS, GL_FAILURE_MISMATCH, GL_FAILURE_MEMORY, GL_FAILURE_BUDGET };
 typedef struct {
     uint32_t kind, process, tensor, step;
     char text[200];

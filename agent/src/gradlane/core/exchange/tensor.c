@@ -44,8 +44,9 @@ static bool partition_new(const gl_exchange *x, const tensor *t, partition *p, c
     const bool owes = (lossy(like, is) || p->summed) && t->feedback;
     p->is = *is;
     p->lossy = lossy(like, is);
-    /* What all arrive for is the mean of all, and who is late is waited for. A worker without the result could not tell what of the mean of what arrived stands for what it has lost. */
-    const bool whole = !p->lossy || (owes && is->pull_loss);
+    /* What all arrive for is the mean of all, and who is late is waited for. A worker without the result could not tell what of the
+     * mean of what arrived stands for what it has lost. A switch can't divide by how many arrived, and hosts do as it does. */
+    const bool whole = !p->lossy || p->summed || (owes && is->pull_loss);
     p->reduction = whole && t->reduction == GL_MEAN_OF_ARRIVED ? GL_MEAN : t->reduction;
     p->slices = (uint32_t)((bytes + x->config.slice_bytes - 1) / x->config.slice_bytes);
     p->layers = malloc(p->slices * sizeof *p->layers);

@@ -21,6 +21,9 @@ typedef struct {
     /* Slices that a switch sums: contributions, those of them sent again, results; what was not awaited any more, what was
      * refused. Elements that were too large; bytes of tensors (partitions) that were reduced so; those reduced again by hosts. */
     uint64_t sums_sent, sums_repaired, sums_received, sums_duplicate, sums_refused, sums_clipped, summed_bytes, sum_reruns;
+    /* Sums that lack somebody: those that this rank has closed as their closer, its own slices that it is missing in, and those
+     * that were refused as a worker would be missing in more than its budget. */
+    uint64_t sums_closed, sums_left_out, sums_over_budget;
     uint64_t memory_used; /* bytes of slices that wait to be reduced, or to be stopped */
 } gl_statistics;
 

@@ -9,7 +9,8 @@
 
 #include "job/config.h"
 
-enum { GL_EVENT_COMPLETED = 1, GL_EVENT_LOST = 2, GL_EVENT_MISMATCH = 3, GL_EVENT_MISSED = 4, GL_EVENT_FAILED = 5, GL_EVENT_LATE = 6 };
+enum { GL_EVENT_COMPLETED = 1, GL_EVENT_LOST = 2, GL_EVENT_MISMATCH = 3, GL_EVENT_MISSED = 4, GL_EVENT_FAILED = 5, GL_EVENT_LATE = 6,
+       GL_EVENT_OVER_BUDGET = 7 };
 
 /* COMPLETED: the result of (step, tensor) is in `out`.
  * LOST: a push of (step, tensor) is over; `lost` has a bit set for each of its `slices` that did not count. None is told
@@ -17,6 +18,8 @@ enum { GL_EVENT_COMPLETED = 1, GL_EVENT_LOST = 2, GL_EVENT_MISMATCH = 3, GL_EVEN
  * MISSED: the same of a pull, and of results that did not come. It is told before the operation is COMPLETED.
  * MISMATCH: `source` disagrees about the shape of (step, tensor); the operation can't complete. Told once of each source.
  * LATE: contributions to (step, tensor) wait here for this rank's own, and it may be left out (gl_submit without `in`).
+ * OVER_BUDGET: `source` would be missing in more sums of (step, tensor) than its loss budget is, or some hosts have it in a sum that
+ * others have without it; the step can't complete.
  * FAILED: memory is out; the engine does nothing any more. Told once, before all else. */
 typedef struct gl_event {
     struct gl_event *next;

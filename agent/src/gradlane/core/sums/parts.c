@@ -16,6 +16,13 @@ void start_operation(sums *x, const gl_submission *is, uint64_t now) {
     if (operation_submit(x->operations, is, now)) x->job->failed = true;
 }
 
+void part_owe(sums *x, stream *s, part *p, uint32_t slice) {
+    const gl_config *c = &x->job->config;
+    const uint64_t at = (uint64_t)slice * per_slice(c) * gl_element_bytes(s->element_type);
+    x->job->statistics.sums_left_out++;
+    if (p->is.residual) gl_owe(p->is.residual->values + at, p->is.in + at, s->element_type, elements_of(c, p, slice));
+}
+
 void part_take(sums *x, stream *s, part *p, uint32_t slice, const int32_t *integers, int64_t most) {
     const gl_config *c = &x->job->config;
     int8_t *exponent = &s->exponents[p->first + slice];

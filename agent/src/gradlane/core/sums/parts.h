@@ -18,6 +18,8 @@ static inline void rerun_goes_on(sums *x, part *p, rerun_stage stage) {
 
 /* An operation of hosts; the job is over if it can't be. */
 void start_operation(sums *x, const gl_submission *is, uint64_t now);
+/* The sum of a slice lacks this rank: its gradient is owed as a whole. */
+void part_owe(sums *x, stream *s, part *p, uint32_t slice);
 /* The integers of a slice, which all have alike: they become its result and the exponent of the next one. */
 void part_take(sums *x, stream *s, part *p, uint32_t slice, const int32_t *integers, int64_t most);
 /* All slices of a part have their results. */

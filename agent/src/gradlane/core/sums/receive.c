@@ -1,57 +1,69 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums come back. Each tells that all have contributed, and how the network is.
+ * Sums come back. Each tells who has contributed, and how the network is.
  */
 #include <string.h>
 
 #include "arithmetic/fixed_point.h"
 #include "rate/pacing.h"
+#include "sums/closing.h"
+#include "sums/lost.h"
 #include "sums/parts.h"
 
-enum { LATER_LEAST = 3 }; /* sums of slices that were sent later, after which one counts as lost; an eighth of the window */
+static bool are_members(const sums *x, uint32_t members) {
+    const uint32_t all = all_workers(&x->job->config);
+    return members == all || (x->budgets && members && !(members & ~all));
+}
 
 /* What the header says of a sum beside its number, whichever it is. */
-static bool is_sum(const gl_config *c, const uint8_t *h, uint32_t bytes) {
+static bool is_sum(const sums *x, const uint8_t *h, uint32_t bytes) {
+    const gl_config *c = &x->job->config;
     const unsigned kind = h[0] & 15;
     const uint8_t *sum = h + GL_HEADER;
     if (bytes < GL_HEADER + GL_SUM_BYTES || get16(h + GL_AT_LENGTH) != bytes - GL_HEADER) return false;
     return (kind == GL_KIND_DATA || kind == GL_KIND_REPAIR) && h[GL_AT_FLAGS] == (GL_FLAG_SUM | GL_FLAG_PULL) &&
            h[GL_AT_ELEMENT_TYPE] == (c->sums.lanes | GL_SUM << 4) && !get16(h + GL_AT_BUDGET) &&
-           get16(h + GL_AT_SOURCE) < c->workers &&
-           get32(sum + GL_SUM_AT_MEMBERS) == UINT32_MAX >> (32 - c->workers);
+           get16(h + GL_AT_SOURCE) < c->workers && are_members(x, get32(sum + GL_SUM_AT_MEMBERS));
 }
 
 /* Whether it is of what was sent under its number. */
-static bool fits(const stream *s, const flight *f, const uint8_t *h, uint32_t bytes) {
+static bool fits(const gl_config *c, const stream *s, const flight *f, const uint8_t *h, uint32_t bytes) {
     const part *p = &s->parts[f->part];
+    const uint32_t members = get32(h + GL_HEADER + GL_SUM_AT_MEMBERS);
     const uint8_t *sum = h + GL_HEADER;
     return bytes == f->length && get16(h + GL_AT_TENSOR) == p->is.tensor && get32(h + GL_AT_STEP) == p->step &&
            get16(h + GL_AT_SLICE) == f->slice && get16(h + GL_AT_SLICES) == p->slices &&
            sum[GL_SUM_AT_EXPONENT] == (uint8_t)s->exponents[p->first + f->slice] &&
+           !(is_closer(c, s, p) && !(members >> c->rank & 1)) &&
            get16(sum + GL_SUM_AT_SLOT) == s->tensor * 2 * s->window + f->number % (2 * s->window);
 }
 
-/* What this rank has contributed to it. */
-static void keep(const gl_config *c, stream *s, const part *p, const flight *f) {
-    const uint32_t head = GL_HEADER + GL_SUM_BYTES;
+/* What this rank has contributed to it, and who has not. */
+static void keep(const gl_config *c, stream *s, const part *p, const flight *f, uint32_t missing) {
+    const uint32_t head = GL_HEADER + GL_SUM_BYTES, at = p->first + f->slice;
     if (s->kept != p->step) memset(s->has, 0, words(s->slices) * sizeof *s->has), s->kept = p->step;
-    set_bit(s->has, p->first + f->slice);
-    memcpy(s->lanes + (uint64_t)(p->first + f->slice) * stream_lane_bytes(c), datagram_of(s, f) + head, f->length - head);
+    set_bit(s->has, at);
+    if (s->missing) s->missing[at] = missing;
+    memcpy(s->lanes + (uint64_t)at * stream_lane_bytes(c), datagram_of(s, f) + head, f->length - head);
 }
 
 /* What its coming tells of the network. */
-static void learn(sums *x, stream *s, const flight *f, bool congested, uint64_t now) {
-    const uint32_t late = s->window / 8 > LATER_LEAST ? s->window / 8 : LATER_LEAST;
+static void learn(sums *x, stream *s, const flight *f, bool asked, bool congested, uint64_t now) {
     if (!f->repaired) rtt_sample(&s->rtt, (uint32_t)(now - f->sent_at), 0, false, now);
-    if ((int32_t)(f->sequence - s->latest) > 0) s->latest = f->sequence;
     if (congested) stream_slow_down(s, now), x->job->statistics.ecn_marked++;
     if (s->allowed < s->window) s->allowed += 1 / s->allowed;
     if (s->allowed > s->window) s->allowed = s->window;
     s->backoff = 0, s->progress_at = now;
-    for (flight *first; (first = flight_first(s, FLYING)) && (int32_t)(s->latest - first->sequence) >= (int32_t)late;) {
-        flight_move(s, first, LOST);
-        stream_slow_down(s, now);
-    }
+    lost_learn(x, s, f, asked, now);
+}
+
+/* Nothing that was awaited. */
+static void count_other(sums *x, const stream *s, const flight *f, const uint8_t *h) {
+    gl_statistics *count = &x->job->statistics;
+    const bool past = s->sequence && (int32_t)(get32(h + GL_AT_MESSAGE) - f->number) <= 0;
+    /* Others may be ahead of who is left out. */
+    const bool without = !(get32(h + GL_HEADER + GL_SUM_AT_MEMBERS) >> x->job->config.rank & 1);
+    *(past || without ? &count->sums_duplicate : &count->sums_refused) += 1;
 }
 
 /* The first sum of a part's step: all have come to it. */
@@ -65,24 +77,27 @@ static void note_wait(gl_sum_waits *w, const part *p, uint64_t now) {
 bool sums_receive(sums *x, const uint8_t *h, uint32_t bytes, bool congested, uint64_t now) {
     const gl_config *c = &x->job->config;
     gl_statistics *count = &x->job->statistics;
-    stream *s = is_sum(c, h, bytes) && !x->halted ? sums_find(x, get16(h + GL_AT_TENSOR)) : NULL;
+    stream *s = is_sum(x, h, bytes) && !x->halted ? sums_find(x, get16(h + GL_AT_TENSOR)) : NULL;
     int32_t integers[GL_MAX_SUM_WORDS * GL_SUM_WORD / 2];
     if (!s || get32(h + GL_HEADER + GL_SUM_AT_GENERATION) != s->generation) return count->sums_refused++, false;
     flight *f = &s->flights[get32(h + GL_AT_MESSAGE) % s->window];
     const uint8_t *lanes = h + GL_HEADER + GL_SUM_BYTES;
-    if (f->number != get32(h + GL_AT_MESSAGE) || f->state == FREE) {
-        const bool past = s->sequence && (int32_t)(get32(h + GL_AT_MESSAGE) - f->number) <= 0;
-        *(past ? &count->sums_duplicate : &count->sums_refused) += 1;
-        return false;
-    }
+    if (f->number != get32(h + GL_AT_MESSAGE) || f->state == FREE) return count_other(x, s, f, h), false;
     part *p = &s->parts[f->part];
-    const uint32_t slice = f->slice, n = elements_of(c, p, slice), zero = c->workers * gl_lane_limit(c->sums.lanes, c->workers);
-    const int64_t most = fits(s, f, h, bytes) ? gl_from_lanes(integers, lanes, c->sums.lanes, zero, n) : -1;
+    const uint32_t slice = f->slice, n = elements_of(c, p, slice), members = get32(h + GL_HEADER + GL_SUM_AT_MEMBERS);
+    const uint32_t zero = (uint32_t)__builtin_popcount(members) * gl_lane_limit(c->sums.lanes, c->workers);
+    const int64_t most = fits(c, s, f, h, bytes) ? gl_from_lanes(integers, lanes, c->sums.lanes, zero, n) : -1;
     if (most < 0) return count->sums_refused++, false;
-    keep(c, s, p, f);
+    if (!closing_permits(c, s, f, members)) return count->sums_over_budget++, false;
+    closing_came(c, s, f, members, h[GL_HEADER + GL_SUM_AT_EPOCH]);
+    keep(c, s, p, f, all_workers(c) & ~members);
+    if (!(members >> c->rank & 1)) part_owe(x, s, p, slice);
+    if (members != all_workers(c) && is_closer(c, s, p)) count->sums_closed++;
     const flight was = *f;
     flight_move(s, f, FREE);
-    learn(x, s, &was, congested, now);
+    /* It has the headers of the contribution that has brought it. */
+    const bool asked = get16(h + GL_AT_SOURCE) == c->rank && (h[0] & 15) == GL_KIND_REPAIR;
+    learn(x, s, &was, asked, congested, now);
     meter_count(&x->job->tenant.in, bytes + FRAME_OVERHEAD, meter_window(&x->job->tenant), now);
     count->sums_received++;
     part_take(x, s, p, slice, integers, most);

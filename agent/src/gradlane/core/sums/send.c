@@ -7,23 +7,17 @@
 
 #include "arithmetic/fixed_point.h"
 #include "rate/pacing.h"
+#include "sums/closing.h"
+#include "sums/lost.h"
 #include "sums/rerun.h"
 #include "tx/tagging.h"
-
-/* us */
-enum { WAIT_LEAST = 5000, WAIT_MOST = 200000 };
-
-static uint64_t patience_with(const stream *s) {
-    const uint64_t wait = 2 * (uint64_t)s->rtt.srtt;
-    const uint64_t longer = (wait > WAIT_LEAST ? wait : WAIT_LEAST) << s->backoff;
-    return longer < WAIT_MOST ? longer : WAIT_MOST;
-}
 
 /* The part that a stream sends of next; NULL: nothing new is to be sent, or its number is not free. */
 static const part *next_new(const stream *s) {
     const part *p = s->next_part < s->count ? &s->parts[s->next_part] : NULL;
     if (!p || p->stage != SUMMING || p->step != s->by_switch) return NULL;
-    return s->flights[number_of(s, p, s->next_slice) % s->window].state == FREE ? p : NULL;
+    const uint32_t number = number_of(s, p, s->next_slice);
+    return s->flights[number % s->window].state == FREE && closing_lets_send(s, number) ? p : NULL;
 }
 
 static bool may_send(const stream *s) {
@@ -74,8 +68,9 @@ static flight *prepare(sums *x, stream *s) {
     x->job->statistics.sums_clipped +=
         gl_to_lanes(sum + GL_SUM_BYTES, c->sums.lanes, c->workers, lanes / lane, p->is.in + at, s->element_type, n,
                     s->exponents[p->first + slice], p->is.residual ? p->is.residual->values + at : NULL);
-    f->part = (uint8_t)s->next_part, f->slice = slice, f->number = number, f->repaired = false;
+    f->part = (uint8_t)s->next_part, f->slice = slice, f->number = number, f->repaired = f->old = false;
     f->length = GL_HEADER + GL_SUM_BYTES + lanes;
+    sum[GL_SUM_AT_EPOCH] = closing_sent(s, f);
     return f;
 }
 
@@ -92,17 +87,18 @@ static void add(sums *x, stream *s, gl_batch *b, uint64_t now) {
     flight *f = flight_first(s, LOST);
     if (f) {
         *datagram_of(s, f) = GL_VERSION << 4 | GL_KIND_REPAIR;
+        put32(datagram_of(s, f) + GL_HEADER + GL_SUM_AT_MEMBERS, f->may_miss);
         f->repaired = true;
         count->sums_repaired++;
     } else {
         f = prepare(x, s);
-        f->first_at = now;
+        f->first_at = now, f->first_sequence = s->sequence;
         count->sums_sent++;
         if (++s->next_slice == s->parts[s->next_part].slices) s->next_part++, s->next_slice = 0;
     }
     flight_move(s, f, FLYING);
     f->sent_at = now, f->sequence = s->sequence++;
-    if (!is_set(&s->due)) timer_set(x->job, &s->due, now + patience_with(s));
+    if (!is_set(&s->due)) timer_set(x->job, &s->due, lost_at(s, f));
     const uint8_t *h = datagram_of(s, f);
     b->iov[b->iov_count++] = (struct iovec){(void *)h, f->length};
     b->pieces[b->datagrams] = 1;
@@ -128,22 +124,6 @@ int sums_transmit(sums *x, gl_batch *b, uint64_t now) {
     port_sent(&j->tenant, bytes, now);
     j->statistics.datagrams_sent += b->datagrams;
     return b->datagrams;
-}
-
-/* All wait for who comes last, so a wait is no sign of loss or congestion, if nothing has come meanwhile: then one slice is sent
- * again. Its sum tells which others were lost. */
-void on_stream_due(sums *x, stream *s, uint64_t now) {
-    flight *f = flight_first(s, FLYING);
-    if (!f || x->halted) return;
-    const uint64_t patience = patience_with(s);
-    const bool overdue = f->sent_at + patience <= now, waits = s->progress_at <= f->sent_at;
-    if (overdue) {
-        if (!waits) stream_slow_down(s, now);
-        do flight_move(s, f, LOST);
-        while (!waits && (f = flight_first(s, FLYING)) && f->sent_at + patience <= now);
-        if (patience < WAIT_MOST) s->backoff++;
-    }
-    if ((f = flight_first(s, FLYING))) timer_set(x->job, &s->due, (overdue && waits ? now : f->sent_at) + patience_with(s));
 }
 
 bool sums_waiting(const sums *x) { return most_urgent(x); }

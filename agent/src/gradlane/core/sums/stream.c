@@ -20,7 +20,7 @@ static bool is_sound(const gl_config *c, const gl_sum_stream *like) {
     return like->element_type != GL_TYPE_FLOAT64;
 }
 
-stream *stream_new(const gl_config *c, const gl_sum_stream *like) {
+stream *stream_new(const gl_config *c, const gl_sum_stream *like, bool budgets) {
     if (!stream_lane_bytes(c) || !is_sound(c, like)) return NULL;
     stream *s = calloc(1, sizeof *s + like->count * sizeof *s->parts);
     if (!s) return NULL;
@@ -36,12 +36,15 @@ stream *stream_new(const gl_config *c, const gl_sum_stream *like) {
     s->exponents = malloc(s->slices);
     s->lanes = malloc((size_t)s->slices * stream_lane_bytes(c));
     s->has = calloc(words(s->slices), sizeof *s->has);
-    s->flights = calloc(s->window + 2, sizeof *s->flights);
+    s->missing = budgets ? calloc(s->slices, sizeof *s->missing) : NULL;
+    s->members = budgets ? calloc(2 * s->window, sizeof *s->members) : NULL;
+    s->flights = calloc(s->window + FREE, sizeof *s->flights);
     s->datagrams = malloc((size_t)s->window * s->stride);
-    if (!s->exponents || !s->lanes || !s->has || !s->flights || !s->datagrams) return stream_free(s), NULL;
+    if (!s->exponents || !s->lanes || !s->has || !s->flights || !s->datagrams || (budgets && !(s->missing && s->members)))
+        return stream_free(s), NULL;
     for (uint32_t i = 0; i < s->slices; i++) s->exponents[i] = GL_FIRST_EXPONENT;
     for (uint32_t i = 0; i < s->window; i++) s->flights[i].state = FREE;
-    for (uint32_t i = s->window; i < s->window + 2; i++) s->flights[i].next = s->flights[i].before = (uint16_t)i;
+    for (uint32_t i = s->window; i < s->window + FREE; i++) s->flights[i].next = s->flights[i].before = (uint16_t)i;
     s->allowed = s->window;
     rtt_start(&s->rtt);
     return s;
@@ -49,8 +52,9 @@ stream *stream_new(const gl_config *c, const gl_sum_stream *like) {
 
 void stream_free(stream *s) {
     if (!s) return;
-    for (unsigned k = 0; k < s->count; k++) free(s->parts[k].integers);
-    free(s->exponents), free(s->lanes), free(s->has), free(s->flights), free(s->datagrams), free(s);
+    for (unsigned k = 0; k < s->count; k++) free(s->parts[k].told), free(s->parts[k].integers);
+    free(s->exponents), free(s->lanes), free(s->has), free(s->missing), free(s->members);
+    free(s->flights), free(s->datagrams), free(s);
 }
 
 void flight_move(stream *s, flight *f, flight_state state) {

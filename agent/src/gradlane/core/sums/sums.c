@@ -6,7 +6,10 @@
 
 #include <stdlib.h>
 
+#include <string.h>
+
 #include "arithmetic/fixed_point.h"
+#include "sums/closing.h"
 #include "sums/parts.h"
 #include "sums/rerun.h"
 
@@ -16,6 +19,7 @@ bool sums_new(sums *x, job *j, operations *all) {
     if (!c->lanes) return true;
     x->most = c->slots / (2 * c->window);
     x->barred = c->generation - 1;
+    for (uint32_t i = 0; i < j->config.loss_count; i++) x->budgets |= j->config.losses[i].push > 0;
     x->streams = calloc(x->most + 1, sizeof *x->streams);
     return x->streams;
 }
@@ -46,7 +50,7 @@ bool sums_open(sums *x, const gl_sum_stream *like) {
     if (like->tensor >= x->most) return false;
     if (*at && same(*at, like)) return true;
     if (*at && !is_idle(*at)) return false;
-    stream *s = stream_new(&x->job->config, like);
+    stream *s = stream_new(&x->job->config, like, x->budgets);
     if (!s) return false;
     if (*at) stream_clear(x->job, *at), stream_free(*at);
     *at = s;
@@ -60,9 +64,13 @@ static bool is_for_switch(const sums *x, const part *p) {
 }
 
 static void begin_sum(sums *x, stream *s, part *p) {
-    if (s->by_switch != p->step) s->by_switch = p->step, s->next_part = 0, s->next_slice = 0;
-    if (s->generation != p->is.generation) s->generation = p->is.generation, stream_clear(x->job, s);
+    if (s->generation != p->is.generation) s->generation = p->is.generation, s->by_switch = 0, stream_clear(x->job, s);
+    if (s->by_switch != p->step) {
+        if (s->by_switch != p->step - 1) closing_begin(s, p->step);
+        s->by_switch = p->step, s->next_part = 0, s->next_slice = 0;
+    }
     p->stage = SUMMING, p->done = 0;
+    memset(p->missing, 0, sizeof p->missing);
 }
 
 static void begin(sums *x, stream *s, part *p, uint64_t now) {
@@ -87,9 +95,15 @@ int sums_submit(sums *x, stream *s, const gl_submission *is, uint64_t now) {
     const bool fits = is->collective == GL_ALL_REDUCE && is->elements == p->elements && is->element_type == s->element_type &&
                       (is->reduction <= GL_MEAN || is->reduction == GL_SUM) && !is->group && is->in && is->out &&
                       is->in != is->out;
-    if (!fits || p->stage != IDLE || is->step <= p->step || is->step > GL_GREATEST_STEP || !submission_is_valid(c, is)) return -1;
+    const uint32_t loss_class = class_of(c, is->layers ? is->layers[0] : 0);
+    if (!fits || p->stage != IDLE || is->step <= p->step || is->step > GL_GREATEST_STEP || !submission_is_valid(c, is) ||
+        is->push_loss > tolerated(c, loss_class, false))
+        return -1;
     p->is = *is, p->step = is->step, p->since = now;
+    p->budget = budget_of(is->push_loss, p->slices);
+    if (p->budget == p->slices) p->budget--;
     begin(x, s, p, now);
+    p->is.magnitudes = NULL; /* they are the caller's; what hosts begin later does without */
     return x->job->failed ? -1 : 0;
 }
 
@@ -176,6 +190,7 @@ static void go_on(sums *x, uint64_t now) {
     for (unsigned i = 0; i < x->most; i++) {
         stream *s = x->streams[i];
         for (flight *f; s && (f = flight_first(s, FLYING));) flight_move(s, f, LOST);
+        for (flight *f; s && (f = flight_first(s, DEFERRED));) flight_move(s, f, LOST);
         if (s) s->backoff = 0;
         for (unsigned k = 0; s && k < s->count; k++)
             if (s->parts[k].stage == PARKED) begin(x, s, &s->parts[k], now);

@@ -17,6 +17,7 @@ typedef struct {
     stream **streams;    /* by tensor; NULL: there is none */
     unsigned most;       /* streams that the job's slots are enough for */
     uint32_t barred;     /* generations up to this one are over */
+    bool budgets;        /* of the job: sums may lack workers */
     bool halted;
     unsigned pending;    /* parts of which something is to be prepared */
     gl_sum_waits waits;  /* by step modulo their number; of step 0: none */

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A slice may be summed without some workers, within the loss budget of each. For each message one worker, its closer, tells
+ * the switch who may be missing, when the slice seems lost. All count for themselves who is missing.
+ */
+#ifndef GRADLANE_CLOSING_H
+#define GRADLANE_CLOSING_H
+
+#include "sums/stream.h"
+
+static inline uint32_t all_workers(const gl_config *c) { return UINT32_MAX >> (32 - c->workers); }
+static inline bool is_closer(const gl_config *c, const stream *s, const part *p) {
+    return (s->tensor + (uint64_t)p->step) % c->workers == c->rank;
+}
+
+/* The step before is none that the switch has summed in this generation. */
+void closing_begin(stream *s, uint32_t step);
+/* Whether every other worker is in a sum that is late enough for a number to be sent. */
+bool closing_lets_send(const stream *s, uint32_t number);
+/* A number is sent for the first time; returns the epoch that its datagram says. */
+uint8_t closing_sent(stream *s, flight *f);
+/* A slice seems lost. The closer lets workers be missing in it; returns whether any. */
+bool closing_begins(const gl_config *c, stream *s, flight *f);
+/* Whether the closer may complete it without this rank, so that sending it again can wait. */
+bool closing_awaited(const gl_config *c, const stream *s, const flight *f);
+/* Whether a sum with these members is within all budgets. */
+bool closing_permits(const gl_config *c, const stream *s, const flight *f, uint32_t members);
+/* It has come. */
+void closing_came(const gl_config *c, stream *s, const flight *f, uint32_t members, uint8_t epoch);
+
+#endif
