@@ -53,9 +53,10 @@ class Fabric:
     """The switches. What comes to one leaves it as packets for others and for workers."""
 
     def __init__(
-        self, shape: Shape, workers: int, base: int, slots: int, job: int, switch: Callable[[], SumSwitch]
+        self, shape: Shape, workers: int, base: int, slots: int, switch: Callable[[], SumSwitch] = SumSwitch
     ) -> None:
-        self.job, self.base, self.slots = job, base, slots
+        """`base`, `slots`: the job's, at all switches."""
+        self.base, self.slots = base, slots
         self.everyone = (1 << workers) - 1
         self.homes = [SWITCHES + home for home in shape.homes]
         self.trees = [{SWITCHES + a: SWITCHES + b for a, b in tree} for tree in shape.trees]

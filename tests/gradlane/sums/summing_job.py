@@ -34,7 +34,7 @@ class SummingJob:
         self.point = FixedPoint(layout.lanes, layout.workers)
         ranks = range(layout.workers)
         shape = shapes(layout.workers)[layout.shape]
-        self.fabric = Fabric(shape, layout.workers, layout.slots, layout.slots, JOB, switch)
+        self.fabric = Fabric(shape, layout.workers, layout.slots, layout.slots, switch)
         self.workers = [
             worker(rank, self.point, layout.window, self._streams(), layout.generation, JOB, layout.push)
             for rank in ranks
