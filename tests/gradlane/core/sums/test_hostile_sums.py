@@ -106,6 +106,20 @@ def test_what_is_not_the_awaited_sum_is_counted_and_changes_nothing(name: str) -
     assert cluster.statistics(1).sums_refused == 0
 
 
+def test_a_sum_that_may_lack_others_does_not_lack_its_closer() -> None:
+    def without(h: Header, s: SumHeader, lanes: bytes) -> tuple[Header, SumHeader, bytes]:
+        closer = (h.tensor // 16 + h.step) % 3
+        return h, replace(s, members=0b111 & ~(1 << closer)), bytes(len(lanes))
+
+    cluster = Forger(3, slice_bytes=144, loss=0.9)
+    training = Training(cluster, [Tensor(0, [300]), Tensor(1, [200])], 2)
+    cluster.change = without
+    cluster.run(training.go_on)
+    training.check([2])
+    assert cluster.forged >= 3
+    assert cluster.statistics(0).sums_refused == cluster.forged
+
+
 @pytest.mark.parametrize("length", [HEADER_BYTES, HEADER_BYTES + SUM_BYTES - 1, HEADER_BYTES + SUM_BYTES, 100])
 def test_a_datagram_that_ends_early_is_none(length: int) -> None:
     cluster = Forger(3, slice_bytes=144)

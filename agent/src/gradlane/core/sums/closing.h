@@ -9,9 +9,10 @@
 #include "sums/stream.h"
 
 static inline uint32_t all_workers(const gl_config *c) { return UINT32_MAX >> (32 - c->workers); }
-static inline bool is_closer(const gl_config *c, const stream *s, const part *p) {
-    return (s->tensor + (uint64_t)p->step) % c->workers == c->rank;
+static inline unsigned closer_of(const gl_config *c, const stream *s, const part *p) {
+    return (unsigned)((s->tensor + (uint64_t)p->step) % c->workers);
 }
+static inline bool is_closer(const gl_config *c, const stream *s, const part *p) { return closer_of(c, s, p) == c->rank; }
 
 /* The step before is none that the switch has summed in this generation. */
 void closing_begin(stream *s, uint32_t step);

@@ -34,7 +34,7 @@ static bool fits(const gl_config *c, const stream *s, const flight *f, const uin
     return bytes == f->length && get16(h + GL_AT_TENSOR) == p->is.tensor && get32(h + GL_AT_STEP) == p->step &&
            get16(h + GL_AT_SLICE) == f->slice && get16(h + GL_AT_SLICES) == p->slices &&
            sum[GL_SUM_AT_EXPONENT] == (uint8_t)s->exponents[p->first + f->slice] &&
-           !(is_closer(c, s, p) && !(members >> c->rank & 1)) &&
+           members >> closer_of(c, s, p) & 1 &&
            get16(sum + GL_SUM_AT_SLOT) == s->tensor * 2 * s->window + f->number % (2 * s->window);
 }
 
