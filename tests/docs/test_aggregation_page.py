@@ -39,9 +39,9 @@ def test_sizes_are_right(said: str) -> None:
 @pytest.mark.parametrize(
     ("said", "file", "name", "unit"),
     [
-        ("while max({:.0f}, W / 8)", "core/sums/receive.c", "LATER_LEAST", 1),
-        ("at least {:.0f} ms", "core/sums/send.c", "WAIT_LEAST", 1e-3),
-        ("up to {:.0f} ms", "core/sums/send.c", "WAIT_MOST", 1e-3),
+        ("while max({:.0f}, W / 8)", "core/sums/lost.c", "LATER_LEAST", 1),
+        ("at least {:.0f} ms", "core/sums/lost.c", "WAIT_LEAST", 1e-3),
+        ("up to {:.0f} ms", "core/sums/lost.c", "WAIT_MOST", 1e-3),
         ("(not below {:.0f})", "core/arithmetic/fixed_point.h", "GL_FIRST_EXPONENT", 1),
         ("falls by {:.0f} ", "core/arithmetic/fixed_point.c", "ZERO_STEP", 1),
         ("of which none has come for {} s", "daemon/sums.py", "OVERDUE_SECONDS", 1),
