@@ -1,24 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums of gradients: what all workers of a job contribute to a slice leaves once, as their sum, to all of them. A slot
-// holds the newest slice that came for it until a newer one does, so that a worker that misses the result can ask again.
+// Sums of gradients: what all workers of a job contribute to a slice comes back once, as their sum, to all of them. Where
+// they are at several switches, these make a tree: each sends what it has summed up once, and the root's sum goes down.
+// A slot holds the newest slice that came for it until a newer one does, so that who misses the result can ask again.
 
 const bit<32> SUM_SLOTS = 4096;
+const bit<32> SUM_TREES = 4096;         // of each job 16
 const bit<32> CONTRIBUTORS = 1024;
-const bit<32> SUM_EVENTS = 2048;        // job index (8 bits) ++ event (3)
+const bit<32> SUBTREES = 1024;
+const bit<32> SUM_EVENTS = 4096;        // job index (8 bits) ++ event (4)
 
 // Values of Reason that no other profile has.
 const Reason ABSORBED = (Reason)5w29;       // dropped: added to a sum that is not finished
 const Reason DROPPED_SUM = (Reason)5w30;    // for a sum, but in none
 
-// What became of a contribution. The value is part of the index of the counter `sums`.
-enum bit<3> SumEvent {
+// What became of a SUM. The value is part of the index of the counter `sums`.
+enum bit<4> SumEvent {
     CONTRIBUTION = 0,   // is in the slot
-    RESULT       = 1,   // was the last one of its slice
+    RESULT       = 1,   // the sum of all goes to the group: this was the last one, or it has come from above
     ANSWER       = 2,   // came again after the result, and got it
-    DUPLICATE    = 3,   // came again before the result
-    STALE        = 4,   // a newer slice has the slot, or its slice has another length
-    NO_SLOTS     = 5,   // its sender contributes to nothing here
-    REFUSED      = 6    // does not have the form of a contribution
+    DUPLICATE    = 3,   // came again before the result; a result that is here already
+    STALE        = 4,   // a newer slice has the slot, or it is of another length, epoch or tree
+    NO_SLOTS     = 5,   // its job is not summed here, or its sender contributes to nothing
+    REFUSED      = 6,   // does not have the form of a contribution
+    LATE         = 7,   // came after the result, which is without it, and got it
+    PARTIAL      = 8    // the sum of all beneath this switch goes up
 }
 
 control Aggregation(inout headers_t hdr, inout metadata_t meta, in port_t ingress_port) {
@@ -29,26 +34,62 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, in port_t ingres
     register<bit<64>>(SUM_SLOTS) slot_keys;         // generation ++ number of the slice
 
     @id(0x16000003)
-    register<bit<32>>(SUM_SLOTS) slot_members;      // who is in it
+    register<bit<64>>(SUM_SLOTS) slot_members;      // who is accounted for ++ who is in it
 
     @id(0x16000004)
     register<bit<32>>(SUM_SLOTS) slot_forms;        // job ++ length of the payload; job 0: nobody's yet
 
-    // One's complement sum of the lanes, in which zero is 0xFFFF. 0: a contribution had none.
     @id(0x16000005)
     register<bit<16>>(SUM_SLOTS) slot_checksums;
 
     @id(0x16000006)
     register<lanes_t>(SUM_SLOTS * MAX_SUM_WORDS) slot_words;    // a slot's in a row
 
-    bit<32> own_bit = 0;
-    bit<32> all_bits = 0;
+    // Of the slice's tree.
+    bit<32> all_workers = 0;
+    bit<32> workers_here = 0;
+    port_t port_up = 0;
     bit<32> slot = 0;
     mac_t own_mac = 0;
     ipv4_t own_address = 0;
+    bit<8> own_epoch = 0;
 
-    // `member`: the bit of the worker behind the port; `all`: of all workers. `own`, `address`: of the switch, from which
-    // results come: a host drops what seems to come from itself.
+    // Of a SUM: whom it accounts for, who is in it, who may be missing.
+    bit<32> covers = 0;
+    bit<32> brings = 0;
+    bit<32> may_miss = 0;
+
+    // `all`: the bits of the job's workers; `here`: of those beneath this switch, at the root all. `up`: the port towards
+    // the root; `group`: where sums go down. `own`, `address`: of the switch, from which sums come: a host drops what seems
+    // to come from itself. `epoch`: another one each time that the slots were forgotten.
+    @action_restriction("
+        here != 0;
+        here <= all;
+        here == all || up != 0;
+        up != 511;
+        group != 0;
+        slot_base < 0x1000;
+        slot_mask == 0x000 || slot_mask == 0x001 || slot_mask == 0x003 || slot_mask == 0x007 || slot_mask == 0x00F ||
+        slot_mask == 0x01F || slot_mask == 0x03F || slot_mask == 0x07F || slot_mask == 0x0FF || slot_mask == 0x1FF ||
+        slot_mask == 0x3FF || slot_mask == 0x7FF || slot_mask == 0xFFF;
+        address != 0;
+        epoch != 0;
+    ")
+    @id(0x01000025)
+    action sum_at(bit<32> all, bit<32> here, port_t up,
+                  @refers_to(builtin::multicast_group_table, multicast_group_id) bit<16> group,
+                  bit<32> slot_base, bit<32> slot_mask, mac_t own, ipv4_t address, bit<8> epoch) {
+        all_workers = all;
+        workers_here = here;
+        port_up = up;
+        meta.next_hop = group;
+        slot = (slot_base + ((bit<32>)hdr.sum.slot & slot_mask)) & (SUM_SLOTS - 1);
+        own_mac = own;
+        own_address = address;
+        own_epoch = epoch;
+    }
+
+    // `member`: the bit of the worker behind the port.
     @action_restriction("
         member == 0x00000001 || member == 0x00000002 || member == 0x00000004 || member == 0x00000008 ||
         member == 0x00000010 || member == 0x00000020 || member == 0x00000040 || member == 0x00000080 ||
@@ -58,20 +99,19 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, in port_t ingres
         member == 0x00100000 || member == 0x00200000 || member == 0x00400000 || member == 0x00800000 ||
         member == 0x01000000 || member == 0x02000000 || member == 0x04000000 || member == 0x08000000 ||
         member == 0x10000000 || member == 0x20000000 || member == 0x40000000 || member == 0x80000000;
-        member <= all;
-        slot_base < 0x1000;
-        slot_mask == 0x000 || slot_mask == 0x001 || slot_mask == 0x003 || slot_mask == 0x007 || slot_mask == 0x00F ||
-        slot_mask == 0x01F || slot_mask == 0x03F || slot_mask == 0x07F || slot_mask == 0x0FF || slot_mask == 0x1FF ||
-        slot_mask == 0x3FF || slot_mask == 0x7FF || slot_mask == 0xFFF;
-        address != 0;
     ")
     @id(0x01000023)
-    action contribute(bit<32> member, bit<32> all, bit<32> slot_base, bit<32> slot_mask, mac_t own, ipv4_t address) {
-        own_bit = member;
-        all_bits = all;
-        slot = (slot_base + ((bit<32>)hdr.sum.slot & slot_mask)) & (SUM_SLOTS - 1);
-        own_mac = own;
-        own_address = address;
+    action contribute(bit<32> member) {
+        covers = member;
+        brings = member;
+    }
+
+    // `workers`: the bits of all that are beneath the switch behind the port.
+    @action_restriction("workers != 0")
+    @id(0x01000026)
+    action cover(bit<32> workers) {
+        covers = workers;
+        brings = hdr.sum.members;
     }
 
     @hidden
@@ -91,6 +131,19 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, in port_t ingres
         drop(SumEvent.NO_SLOTS);
     }
 
+    // The trees of a job take turns: all contributions to a slice meet in the same one.
+    @entry_restriction("job != 0")
+    @id(0x02000013)
+    table sum_trees {
+        key = {
+            hdr.gradlane.job: exact @name("job");
+            hdr.gradlane.message[3:0]: exact @name("bucket");
+        }
+        actions = { sum_at; @defaultonly no_slots; }
+        const default_action = no_slots();
+        size = SUM_TREES;
+    }
+
     @entry_restriction("ingress_port != 0; ingress_port != 511; source != 0; job != 0")
     @id(0x02000012)
     table contributors {
@@ -102,6 +155,18 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, in port_t ingres
         actions = { contribute; @defaultonly no_slots; }
         const default_action = no_slots();
         size = CONTRIBUTORS;
+    }
+
+    @entry_restriction("ingress_port != 0; ingress_port != 511; job != 0")
+    @id(0x02000014)
+    table subtrees {
+        key = {
+            ingress_port: exact @name("ingress_port");
+            hdr.gradlane.job: exact @name("job");
+        }
+        actions = { cover; @defaultonly no_slots; }
+        const default_action = no_slots();
+        size = SUBTREES;
     }
 
     // A slice has one word at least, the last one.
@@ -151,12 +216,13 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, in port_t ingres
         }
     }
 
+    // Headers of this switch's own, for words that are the slot's.
     @hidden
-    action make_result(in bit<32> members, in bit<16> checksum) {
+    action make_sum(in bit<32> members, in bit<16> checksum) {
         hdr.ethernet.src = own_mac;
         hdr.ipv4.src = own_address;
-        hdr.gradlane.flags = hdr.gradlane.flags | FLAG_PULL;
         hdr.sum.members = members;
+        hdr.sum.epoch = own_epoch;
         hash(hdr.udp.checksum, HashAlgorithm.csum16, 16w0, { SUM_CHECKSUM_INPUT(hdr), checksum }, 32w65536);
         if (checksum == 0) {
             hdr.udp.checksum = 0;
@@ -165,64 +231,124 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, in port_t ingres
         }
     }
 
+    @hidden
+    action send_to(port_t port) {
+        meta.multicast = false;
+        meta.egress_port = port;
+    }
+
     apply {
+        bool is_result = hdr.gradlane.flags & FLAG_PULL != 0;
         if (meta.drop || meta.punt) {
-            // Nobody asks any more.
-        } else if (!meta.multicast || !hdr.words[10].isValid() || !hdr.ipv4.isValid() || hdr.gradlane.budget != 0) {
+            return;     // nobody asks any more
+        }
+        if (!meta.multicast || !hdr.words[10].isValid() || !hdr.ipv4.isValid() || hdr.gradlane.budget != 0
+            || (is_result && meta.from_fabric == 0)) {
             drop(SumEvent.REFUSED);
+            return;
+        }
+        sum_trees.apply();
+        if (meta.drop) {
+            return;
+        }
+        if (is_result) {
+            covers = all_workers;
+            brings = hdr.sum.members;
+        } else if (meta.from_fabric == 1) {
+            subtrees.apply();
         } else if (contributors.apply().hit) {
-            @atomic {
-                bit<64> key;
-                bit<32> members;
-                bit<32> form;
-                bit<16> checksum;
-                slot_keys.read(key, slot);
-                slot_members.read(members, slot);
-                slot_forms.read(form, slot);
-                slot_checksums.read(checksum, slot);
+            // Who relies on a sum that this switch has forgotten could have a slice finished twice.
+            if (hdr.sum.epoch == own_epoch) {
+                may_miss = hdr.sum.members & workers_here;
+            } else if (hdr.sum.epoch != 0) {
+                drop(SumEvent.STALE);
+            }
+        }
+        if (meta.drop) {
+            return;
+        }
+        @atomic {
+            bit<64> key;
+            bit<64> workers;
+            bit<32> form;
+            bit<16> checksum;
+            slot_keys.read(key, slot);
+            slot_members.read(workers, slot);
+            slot_forms.read(form, slot);
+            slot_checksums.read(checksum, slot);
+            bit<32> covered = workers[63:32];
+            bit<32> members = workers[31:0];
 
-                // How much newer than what is in the slot: serial numbers (RFC 1982), so the upper half of the distances
-                // is the past. Numbers count within a generation. What another job has left has no age.
-                bit<32> age = hdr.sum.generation - key[63:32];
-                if (age == 0) {
-                    age = hdr.gradlane.message - key[31:0];
-                }
-                bool first = form[31:16] != hdr.gradlane.job || (age != 0 && age[31:31] == 0);
+            // How much newer than what is in the slot: serial numbers (RFC 1982), so the upper half of the distances
+            // is the past. Numbers count within a generation. What another job has left has no age.
+            bit<32> age = hdr.sum.generation - key[63:32];
+            if (age == 0) {
+                age = hdr.gradlane.message - key[31:0];
+            }
+            bool first = form[31:16] != hdr.gradlane.job || (age != 0 && age[31:31] == 0);
+            if (first) {
+                covered = 0;
+                members = 0;
+            }
+            // Whom it accounts for is accounted for: what it brings must not be added.
+            bool known = !is_result && covered & covers != 0;
 
-                if (!first && (age != 0 || form[15:0] != hdr.gradlane.length)) {
-                    drop(SumEvent.STALE);
-                } else if (!first && members & own_bit != 0 && members != all_bits) {
-                    drop(SumEvent.DUPLICATE);
-                } else if (!first && members & own_bit != 0) {
+            // What a partial brings that its port does not cover is of a tree that was, or will be.
+            if ((!first && (age != 0 || form[15:0] != hdr.gradlane.length)) || brings & ~covers != 0) {
+                drop(SumEvent.STALE);
+            } else if (covered == all_workers && is_result) {
+                drop(SumEvent.DUPLICATE);
+            } else if (covered == all_workers) {
+                // Once finished it stays as it is.
+                known = true;
+                if (members & covers != 0) {
                     count(SumEvent.ANSWER);
-                    read();
-                    meta.multicast = false;
-                    meta.egress_port = ingress_port;
                 } else {
-                    count(SumEvent.CONTRIBUTION);
-                    if (first) {
-                        slot_keys.write(slot, hdr.sum.generation ++ hdr.gradlane.message);
-                        slot_forms.write(slot, hdr.gradlane.job ++ hdr.gradlane.length);
-                        members = 0;
-                        checksum = 0xFFFF;
-                        write();
-                    } else {
-                        add();
-                    }
-                    members = members | own_bit;
-                    slot_members.write(slot, members);
+                    count(SumEvent.LATE);
+                }
+                send_to(ingress_port);
+            } else {
+                if (first || is_result) {
+                    slot_keys.write(slot, hdr.sum.generation ++ hdr.gradlane.message);
+                    slot_forms.write(slot, hdr.gradlane.job ++ hdr.gradlane.length);
+                    members = brings;
+                    checksum = 0xFFFF;
                     add_checksum(checksum);
-                    slot_checksums.write(slot, checksum);
-                    if (members == all_bits) {
-                        count(SumEvent.RESULT);
-                    } else {
-                        meta.drop = true;
-                        meta.reason = ABSORBED;
-                    }
+                    write();
+                } else if (!known) {
+                    members = members | brings;
+                    add_checksum(checksum);
+                    add();
                 }
-                if (!meta.drop) {
-                    make_result(members, checksum);
+                covered = covered | covers;
+                if (covered | may_miss == workers_here) {
+                    covered = workers_here;
                 }
+                slot_members.write(slot, covered ++ members);
+                slot_checksums.write(slot, checksum);
+                if (!known && !is_result) {
+                    count(SumEvent.CONTRIBUTION);
+                }
+                if (covered == all_workers) {
+                    count(SumEvent.RESULT);
+                } else if (covered == workers_here) {
+                    count(SumEvent.PARTIAL);
+                    send_to(port_up);
+                } else if (known) {
+                    drop(SumEvent.DUPLICATE);
+                } else {
+                    meta.drop = true;
+                    meta.reason = ABSORBED;
+                }
+            }
+            if (!meta.drop) {
+                if (known) {
+                    read();
+                }
+                if (covered == all_workers) {
+                    hdr.gradlane.flags = hdr.gradlane.flags | FLAG_PULL;
+                }
+                make_sum(members, checksum);
             }
         }
     }

@@ -59,7 +59,7 @@ control GradlaneIngress(inout headers_t hdr, inout metadata_t meta, inout standa
                 tagging.apply(hdr, meta, standard_metadata.ingress_port);
                 routing.apply(hdr, meta, standard_metadata);
 #ifdef AGGREGATION
-                if (meta.gradient && meta.from_fabric == 0 && IS_SUM(hdr.gradlane)) {
+                if (meta.gradient && IS_SUM(hdr.gradlane)) {
                     aggregation.apply(hdr, meta, standard_metadata.ingress_port);
                 } else
 #endif

@@ -18,10 +18,10 @@
 // In front of the lanes of a SUM (gradlane.wire, docs/wire-format.md).
 header sum_h {
     bit<32> generation;
-    bit<32> members;     // of a result: who is in it; of a contribution: who may be missing
+    bit<32> members;     // who is in it; of a worker's contribution: who may be missing
     bit<16> slot;        // one of the job's
     bit<8>  exponent;
-    bit<8>  epoch;
+    bit<8>  epoch;       // of the switch that its receiver or sender is at
 }
 
 // Lanes are added many at once. They have room for the sum, so nothing is carried from one into the next.
@@ -38,9 +38,9 @@ const bit<32> MAX_SUM_WORDS = 11;
 const bit<8> FLAG_PULL = 1;
 const bit<8> FLAG_SUM = 32;
 
-// A contribution, or a result.
+// A contribution, a partial sum, or a result.
 #define IS_SUM(gradlane) (gradlane.kind & ~KIND_REPAIR == KIND_DATA && gradlane.flags & FLAG_SUM != 0)
-// A result of this switch: the parser leaves those of others as they are.
+// A result. Of whatever switch it came, it is this one's now.
 #define SUMMED_HERE(hdr) (hdr.sum.isValid() && hdr.gradlane.flags & FLAG_PULL != 0)
 
 // What the UDP checksum of a SUM is of, but for its lanes.

@@ -107,9 +107,9 @@ parser GradlaneParser(packet_in packet, out headers_t hdr, inout metadata_t meta
     state parse_gradlane {
         packet.extract(hdr.gradlane);
 #ifdef AGGREGATION
-        // Contributions; a result that other switches have made goes by as it is. The kinds are DATA and REPAIR.
+        // The kinds are DATA and REPAIR.
         transition select(hdr.gradlane.kind, hdr.gradlane.flags, hdr.udp.length) {
-            (KIND_DATA &&& ~KIND_REPAIR, FLAG_SUM &&& FLAG_SUM | FLAG_PULL, SUM_UDP_LENGTH &&& SUM_WORD - 1): parse_sum;
+            (KIND_DATA &&& ~KIND_REPAIR, FLAG_SUM &&& FLAG_SUM, SUM_UDP_LENGTH &&& SUM_WORD - 1): parse_sum;
             default: accept;
         }
     }

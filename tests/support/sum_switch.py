@@ -151,6 +151,8 @@ class SumSwitch:
         age = 1 if old is None else self.age(new, old)
         if age < 0 or (age == 0 and old is not None and len(new.words) != len(old.words)):
             return Outcome((Event.STALE,))
+        if members & ~covers:
+            return Outcome((Event.STALE,))  # of another tree
         if age > 0:
             old = None
         if result:
@@ -221,8 +223,6 @@ class SumSwitch:
 
     def _from_below(self, index: int, old: Slot | None, new: Slot, row: Contributor, datagram: bytes) -> Outcome:
         """A contribution of a worker, or of all beneath another switch. `old`: what there is of its slice."""
-        if new.members & ~row.member:
-            return Outcome((Event.STALE,))  # of another tree
         if old is not None and self.is_final(old, row):
             event = Event.ANSWER if old.members & row.member else Event.LATE
             return Outcome((event,), result_of(datagram, old, row), defect=old.defect)
