@@ -23,7 +23,7 @@ LANE_BYTES = wire.MAX_SUM_WORDS * wire.SUM_WORD
 _PAYLOAD_AT = 14 + 20 + 8
 CHECKSUM_AT = _PAYLOAD_AT - 2
 """Where in a frame UDP's checksum is."""
-_JOB, _GROUP = 1, 100
+_JOB, _GROUP, _BUCKETS = 1, 100, 16
 _OWN_MAC, _OWN_ADDRESS = "02:00:00:00:01:00", "10.0.255.1"
 _GROUP_ADDRESS, _GROUP_MAC = "239.1.0.9", "01:00:5e:01:00:09"
 
@@ -71,10 +71,13 @@ def _sums(workers: int) -> Iterable[Any]:
     yield P4MulticastGroupEntry(_GROUP, replicas=tuple(range(1, workers + 1)))
     yield _entry("ipv4_routes", {"destination": f"{_GROUP_ADDRESS}/32"}, "replicate", group=_GROUP)
     everybody = (1 << workers) - 1
+    for bucket in range(_BUCKETS):
+        who = {"all": everybody, "here": everybody, "up": 0, "group": _GROUP}
+        own = {"slot_base": 0, "slot_mask": 2 * WINDOW - 1, "own": _OWN_MAC, "address": _OWN_ADDRESS, "epoch": 1}
+        yield _entry("sum_trees", {"job": _JOB, "bucket": bucket}, "sum_at", **who, **own)
     for port in range(1, workers + 1):
         match = {"ingress_port": port, "source": _source(port), "job": _JOB}
-        slots = {"slot_base": 0, "slot_mask": 2 * WINDOW - 1, "own": _OWN_MAC, "address": _OWN_ADDRESS}
-        yield _entry("contributors", match, "contribute", member=1 << (port - 1), all=everybody, **slots)
+        yield _entry("contributors", match, "contribute", member=1 << (port - 1))
 
 
 def _entry(table: str, match: Mapping[str, object], action: str, **arguments: object) -> P4TableEntry:

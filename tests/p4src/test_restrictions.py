@@ -31,6 +31,8 @@ from tests.support.entries import (
     set_job,
     source,
     station,
+    subtree,
+    sum_tree,
 )
 from tests.support.gradlane_packets import H1
 from tests.support.paths import P4INFO, PROGRAM, SUM_P4INFO, SUM_PROGRAM
@@ -156,34 +158,73 @@ def test_bits_of_ports_and_parts_of_a_budget_are_free(switch: Switch, schema: P4
     insert(switch, schema, *free)
 
 
+GROUP = 9
+
+
+def tree(job: int = 1, everybody: int = 7, here: int | None = None, up: int = 0, **arguments: int) -> P4TableEntry:
+    return sum_tree(job, 3, everybody=everybody, here=here, up=up, **{"group": GROUP, **arguments})
+
+
+def worker(port: int = 1, address: str = H1.address, job: int = 1, member: int = 1) -> P4TableEntry:
+    return contributor(port, address, job, member)
+
+
 @pytest.fixture
-def sums() -> Switch:
-    return Switch.load(SUM_PROGRAM, SUM_P4INFO)
+def sums(sum_schema: P4Schema) -> Switch:
+    switch = Switch.load(SUM_PROGRAM, SUM_P4INFO)
+    insert(switch, sum_schema, P4MulticastGroupEntry(GROUP, replicas=(1, 2)))
+    return switch
 
 
-def worker(
-    port: int = 1, address: str = H1.address, job: int = 1, member: int = 1, everybody: int = 7, **slots: int
-) -> P4TableEntry:
-    return contributor(port, address, job, member, everybody, **{"base": 0, "mask": 7, **slots})
+def refused_changes(switch: Switch, schema: P4Schema, bad: dict[str, list[P4TableEntry]]) -> None:
+    for told, entries in bad.items():
+        for it in entries:
+            code, text = refused(switch, schema, it, p4r.Update.MODIFY)
+            assert (code, told in text) == (rpc_code.INVALID_ARGUMENT, True), text
 
 
-def test_a_contributor_has_one_bit_of_all_and_slots_that_are_a_power_of_two(sums: Switch, sum_schema: P4Schema) -> None:
+def test_a_contributor_has_one_bit(sums: Switch, sum_schema: P4Schema) -> None:
     insert(sums, sum_schema, worker())
-    good = [worker(member=1 << n, everybody=0xFFFFFFFF) for n in range(32)]
-    good += [worker(mask=mask) for mask in MASKS if mask < 4096]
-    good += [worker(base=4095), worker(everybody=1)]
+    sums.write(*updates(sum_schema, p4r.Update.MODIFY, [worker(member=1 << n) for n in range(32)]))
+    bad = [worker(member=bits) for bits in (0, 3, 0x80000001, 0xFFFFFFFF, 6)]
+    refused_changes(sums, sum_schema, {"member == 0x00000001": bad})
+
+
+def test_slots_of_sums_are_a_power_of_two(sums: Switch, sum_schema: P4Schema) -> None:
+    insert(sums, sum_schema, tree())
+    good = [tree(mask=mask) for mask in MASKS if mask < 4096] + [tree(base=4095)]
     sums.write(*updates(sum_schema, p4r.Update.MODIFY, good))
     masks = [mask for mask in range(4096) if mask not in MASKS]
     bad = {
-        '"member <= all" does not hold for member = 0x8, all = 0x7': [worker(member=8)],
-        "member == 0x00000001": [worker(member=bits) for bits in (0, 3, 0x80000001, 0xFFFFFFFF, 6)],
-        "slot_mask": [worker(mask=mask) for mask in (*masks, 4096, 8191)],
-        '"slot_base < 0x1000" does not hold for slot_base = 0x1000': [worker(base=4096)],
+        "slot_mask": [tree(mask=mask) for mask in (*masks, 4096, 8191)],
+        '"slot_base < 0x1000" does not hold for slot_base = 0x1000': [tree(base=4096)],
     }
-    for told, entries in bad.items():
-        for it in entries:
-            code, text = refused(sums, sum_schema, it, p4r.Update.MODIFY)
-            assert (code, told in text) == (rpc_code.INVALID_ARGUMENT, True), text
+    refused_changes(sums, sum_schema, bad)
+
+
+def test_a_switch_is_a_root_or_has_a_way_up(sums: Switch, sum_schema: P4Schema) -> None:
+    insert(sums, sum_schema, tree())
+    good = [tree(everybody=1, up=0), tree(here=7, up=3), tree(here=6, up=510), tree(everybody=0xFFFFFFFF, epoch=255)]
+    sums.write(*updates(sum_schema, p4r.Update.MODIFY, good))
+    nowhere = tree()
+    nowhere.action.args["address"] = 0
+    bad = {
+        '"here == all || up != 0" does not hold for all = 0x7, here = 0x6, up = 0': [tree(here=6)],
+        '"here <= all" does not hold for all = 0x7, here = 0x8': [tree(here=8, up=3)],
+        '"here != 0" does not hold for here = 0x0': [tree(here=0, up=3), tree(everybody=0)],
+        '"up != 511" does not hold for up = 511': [tree(here=6, up=511)],
+        '"group != 0" does not hold for group = 0': [tree(group=0)],
+        '"epoch != 0" does not hold for epoch = 0': [tree(epoch=0)],
+        '"address != 0" does not hold': [nowhere],
+    }
+    refused_changes(sums, sum_schema, bad)
+
+
+def test_sums_go_down_to_a_group_that_is_there(sums: Switch, sum_schema: P4Schema) -> None:
+    assert refused(sums, sum_schema, tree(group=8))[0] == rpc_code.NOT_FOUND
+    insert(sums, sum_schema, tree())
+    group = P4MulticastGroupEntry(GROUP, replicas=(1, 2))
+    assert refused(sums, sum_schema, group, p4r.Update.DELETE)[0] == rpc_code.FAILED_PRECONDITION
 
 
 @pytest.mark.parametrize(
@@ -193,6 +234,11 @@ def test_a_contributor_has_one_bit_of_all_and_slots_that_are_a_power_of_two(sums
         (worker(port=511), 'aggregation.contributors: "ingress_port != 511" does not hold for ingress_port = 511'),
         (worker(address="::"), 'aggregation.contributors: "source != 0" does not hold for source = 0x0'),
         (worker(job=0), 'aggregation.contributors: "job != 0" does not hold for job = 0'),
+        (tree(job=0), 'aggregation.sum_trees: "job != 0" does not hold for job = 0'),
+        (subtree(0, 1, 1), 'aggregation.subtrees: "ingress_port != 0" does not hold for ingress_port = 0'),
+        (subtree(511, 1, 1), 'aggregation.subtrees: "ingress_port != 511" does not hold for ingress_port = 511'),
+        (subtree(1, 0, 1), 'aggregation.subtrees: "job != 0" does not hold for job = 0'),
+        (subtree(1, 1, 0), 'aggregation.cover: "workers != 0" does not hold for workers = 0'),
     ],
 )
 def test_what_the_profile_for_sums_forbids_is_refused(
@@ -201,12 +247,6 @@ def test_what_the_profile_for_sums_forbids_is_refused(
     code, text = refused(sums, sum_schema, forbidden)
     assert code == rpc_code.INVALID_ARGUMENT
     assert told in text
-
-
-def test_results_have_a_source(sums: Switch, sum_schema: P4Schema) -> None:
-    nowhere = worker()
-    nowhere.action.args["address"] = 0
-    assert '"address != 0" does not hold' in refused(sums, sum_schema, nowhere)[1]
 
 
 def test_the_profile_for_sums_has_what_the_ordinary_one_has(schema: P4Schema, sum_schema: P4Schema) -> None:

@@ -252,11 +252,34 @@ VIOLATIONS = P4DigestEntry("guard_violation_t", max_list_size=1, max_timeout_ns=
 
 
 SUM_SOURCE, SUM_MAC = "10.0.255.1", "02:00:00:00:ff:01"
+BUCKETS = range(16)  # of a job's slices, by number: each has a tree
 
 
-def contributor(port: int, address: str, job: int, member: int, everybody: int, base: int, mask: int) -> P4TableEntry:
-    """A worker whose slices a switch sums: its bit, all workers' bits, the job's slots. Results are from SUM_SOURCE."""
+def sum_tree(
+    job: int,
+    bucket: int,
+    *,
+    everybody: int,
+    group: int,
+    here: int | None = None,
+    up: int = 0,
+    base: int = 0,
+    mask: int = 7,
+    epoch: int = 1,
+) -> P4TableEntry:
+    """Where in the tree of a bucket the switch is: at its root, or with the workers `here` beneath it, and the next
+    switch at port `up`. What it makes is from SUM_SOURCE."""
+    slots = {"slot_base": base, "slot_mask": mask, "own": SUM_MAC, "address": SUM_SOURCE, "epoch": epoch}
+    who = {"all": everybody, "here": everybody if here is None else here}
+    return entry("sum_trees", {"job": job, "bucket": bucket}, "sum_at", **who, up=up, group=group, **slots)
+
+
+def contributor(port: int, address: str, job: int, member: int) -> P4TableEntry:
+    """A worker whose slices a switch sums, and its bit."""
     match = {"ingress_port": port, "source": source_key(address), "job": job}
-    slots = {"slot_base": base, "slot_mask": mask}
-    own = {"own": SUM_MAC, "address": SUM_SOURCE}
-    return entry("contributors", match, "contribute", member=member, all=everybody, **slots, **own)
+    return entry("contributors", match, "contribute", member=member)
+
+
+def subtree(port: int, job: int, workers: int) -> P4TableEntry:
+    """A switch whose sums another one sums, and the bits of the workers beneath it."""
+    return entry("subtrees", {"ingress_port": port, "job": job}, "cover", workers=workers)

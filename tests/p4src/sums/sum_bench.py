@@ -2,10 +2,12 @@
 """Contributions as frames, and a switch beside the model of its slots: each frame must leave it as the model says."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 
-from finsy import P4TableEntry
+from finsy import P4MulticastGroupEntry, P4TableEntry
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
@@ -16,6 +18,7 @@ from tests.p4src.model.model_packet import ones_complement
 from tests.p4src.packet_bench import Bench, Count, Reason
 from tests.p4src.packet_targets import Sent
 from tests.support.entries import (
+    BUCKETS,
     SUM_MAC,
     SUM_SOURCE,
     congestion,
@@ -24,17 +27,16 @@ from tests.support.entries import (
     job,
     multicast,
     multicast_mac,
+    subtree,
+    sum_tree,
 )
-from tests.support.gradlane_packets import H1, H2, H3, H4, TOKEN, Gradlane, Host, Uplink, ip
+from tests.support.gradlane_packets import FAR, H1, H2, H3, H4, TOKEN, Gradlane, Host, Uplink, ip
 from tests.support.sum_switch import Contributor, Event, Outcome, SumHeader, SumSwitch
 
 GROUP = "239.1.0.9"
-GROUP_NUMBER = 7
-# Where a copy of a result goes: the workers of both jobs, and an uplink.
-GROUP_PORTS = (1, 2, 3, 4, 5)
-WORKERS = {1: (H1, H2, H3), 2: (H1, H2, H3, H4)}
-SLOTS = {1: (8, 7), 2: (16, 3)}
 LANE_BYTES = {Lanes.INT16_LANES: 2, Lanes.INT32_LANES: 4}
+EPOCH = 5
+TAGS = 6 << 5 | 2  # class 6, ECN-capable: what hosts' slices get, and those of the fabric have
 
 
 def member(host: Host) -> int:
@@ -42,25 +44,74 @@ def member(host: Host) -> int:
     return 1 << (7 * host.port - 4)
 
 
+def bits_of(hosts: Iterable[Host]) -> int:
+    """Those of several."""
+    return sum(map(member, hosts))
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a switch has of a job that sums: hosts at its ports, switches beneath it (by port, the bits of the workers
+    there), ports towards the root, which take turns by a slice's number, and the bits of the workers `beyond`.
+
+    `group`: its multicast group, which has `ports`.
+    """
+
+    hosts: tuple[Host, ...]
+    base: int
+    mask: int
+    group: int
+    ports: tuple[int, ...]
+    beneath: Mapping[int, int] = field(default_factory=dict[int, int])
+    ups: tuple[int, ...] = ()
+    beyond: int = 0
+
+    @property
+    def here(self) -> int:
+        """The bits of all workers beneath this switch."""
+        return reduce(or_, self.beneath.values(), bits_of(self.hosts))
+
+    @property
+    def everybody(self) -> int:
+        """The bits of all the job's workers."""
+        return self.here | self.beyond
+
+    def up(self, number: int) -> int:
+        """The port by which a slice's partial sum leaves."""
+        return self.ups[number % len(self.ups)] if self.ups else 0
+
+    def entries(self, job: int) -> list[P4TableEntry]:
+        """Those of all three tables."""
+        slots = {"base": self.base, "mask": self.mask, "group": self.group, "epoch": EPOCH}
+        who = {"everybody": self.everybody, "here": self.here}
+        found = [sum_tree(job, bucket, **who, up=self.up(bucket), **slots) for bucket in BUCKETS]
+        found += [contributor(host.port, host.address, job, member(host)) for host in self.hosts]
+        return found + [subtree(port, job, bits) for port, bits in self.beneath.items()]
+
+    def row(self, source: Host | Uplink, result: bool = False) -> Contributor | None:
+        """The same, as the model has it, for what comes from a host or by an uplink: a result, or a contribution."""
+        slots = self.base, self.mask, self.here, EPOCH
+        if isinstance(source, Host):
+            return Contributor(member(source), self.everybody, *slots) if source in self.hosts else None
+        if not result and source.port not in self.beneath:
+            return None
+        return Contributor(self.beneath.get(source.port, 0), self.everybody, *slots, fabric=True)
+
+
+# Two jobs whose workers are all here, with an uplink in their group; one that goes on up; and one of which there
+# are workers here, and beneath two other switches.
+JOBS = {
+    1: Place((H1, H2, H3), 8, 7, 7, (1, 2, 3, 4, 5)),
+    2: Place((H1, H2, H3, H4), 16, 3, 7, (1, 2, 3, 4, 5)),
+    3: Place((H2, H4), 32, 7, 8, (2, 4), ups=(5, 8), beyond=0x8001),
+    4: Place((H3,), 64, 7, 9, (3, 6, 7), beneath={6: 0x7, 7: 0xF0}),
+}
+GROUP_PORTS = JOBS[1].ports
+
+
 def everybody(number: int) -> int:
     """The bits of all workers of a job."""
-    return sum(member(host) for host in WORKERS[number])
-
-
-def rows(number: int) -> list[P4TableEntry]:
-    """The entries of `contributors` for a job."""
-    base, mask = SLOTS[number]
-    return [
-        contributor(host.port, host.address, number, member(host), everybody(number), base, mask)
-        for host in WORKERS[number]
-    ]
-
-
-def row(number: int, host: Host) -> Contributor | None:
-    """The same, as the model has it."""
-    if host not in WORKERS.get(number, ()):
-        return None
-    return Contributor(member(host), everybody(number), *SLOTS[number])
+    return JOBS[number].everybody
 
 
 def words(count: int, value: int = 1, lanes: Lanes = Lanes.INT32_LANES) -> bytes:
@@ -79,6 +130,8 @@ def contribution(
     number: int = 0,
     slot: int | None = None,
     exponent: int = -3,
+    members: int = 0,
+    epoch: int = 0,
     destination: str = GROUP,
     through: Host | Uplink | None = None,
     checksum: int | None = None,
@@ -86,7 +139,7 @@ def contribution(
 ) -> bytes:
     """A contribution's frame; `fields` are those of the Gradlane header, `checksum` is UDP's if not the right one."""
     body = words(1) if lanes is None else lanes
-    summed = SumHeader(generation, 0, number & 0xFFFF if slot is None else slot, exponent)
+    summed = SumHeader(generation, members, number & 0xFFFF if slot is None else slot, exponent, epoch)
     chosen = {
         "job": job,
         "token": TOKEN,
@@ -100,9 +153,15 @@ def contribution(
     datagram = UDP(sport=wire.UDP_PORT, dport=wire.UDP_PORT) / Gradlane(**chosen | fields) / Raw(summed.pack() + body)
     if checksum is not None:
         datagram.chksum = checksum
-    packet = ip(source, destination, through) / datagram
+    tags = {"tos": TAGS} if isinstance(through, Uplink) else {}
+    packet = ip(source, destination, through, **tags) / datagram
     packet.dst = multicast_mac(destination) if destination.startswith("239.") else (through or source).gateway
     return bytes(packet)
+
+
+def partial(through: Uplink, members: int, lanes: bytes | None = None, **fields: int) -> bytes:
+    """What a switch beneath sends up; with the flag PULL what one above sends down."""
+    return contribution(FAR, lanes, **{"members": members, **fields}, through=through)
 
 
 def datagram_of(frame: bytes) -> bytes:
@@ -120,15 +179,15 @@ def defect(frame: bytes) -> int | None:
     return None if frame[40:42] == bytes(2) else ones_complement(checksum_input(frame))
 
 
-def result(frame: bytes, outcome: Outcome, queue_class: int = 6) -> bytes:
-    """The frame of a result: what a contribution's becomes by the model's outcome."""
+def made(frame: bytes, outcome: Outcome) -> bytes:
+    """The frame of what a switch makes of one by the model's outcome: a result, or a partial sum."""
     assert outcome.datagram is not None
     packet = Ether(frame)
-    made = Ether(src=SUM_MAC, dst=packet.dst) / IP(
-        src=SUM_SOURCE, dst=packet[IP].dst, ttl=packet[IP].ttl - 1, tos=queue_class << 5 | 2, id=packet[IP].id
+    new = Ether(src=SUM_MAC, dst=packet.dst) / IP(
+        src=SUM_SOURCE, dst=packet[IP].dst, ttl=packet[IP].ttl - 1, tos=TAGS, id=packet[IP].id
     )
-    made /= UDP(sport=packet[UDP].sport, dport=packet[UDP].dport, chksum=0) / Raw(outcome.datagram)
-    raw = bytearray(bytes(made))
+    new /= UDP(sport=packet[UDP].sport, dport=packet[UDP].dport, chksum=0) / Raw(outcome.datagram)
+    raw = bytearray(bytes(new))
     if outcome.defect is not None:
         # So that all together is short of 0 by the defect.
         checksum = ones_complement(checksum_input(bytes(raw))) + (outcome.defect ^ 0xFFFF)
@@ -139,29 +198,38 @@ def result(frame: bytes, outcome: Outcome, queue_class: int = 6) -> bytes:
 
 @dataclass
 class SumBench:
-    """A switch with two jobs that sum, and the model of its slots."""
+    """A switch with jobs that sum, and the model of its slots."""
 
     bench: Bench
+    jobs: Mapping[int, Place] = field(default_factory=lambda: JOBS)
     model: SumSwitch = field(default_factory=SumSwitch)
-    events: Counter[tuple[int, Event]] = field(default_factory=Counter)
-    decisions: Counter[tuple[int, Reason]] = field(default_factory=Counter)
+    events: Counter[tuple[int, Event]] = field(default_factory=Counter[tuple[int, Event]])
+    decisions: Counter[tuple[int, Reason]] = field(default_factory=Counter[tuple[int, Reason]])
 
     def install(self, *more: Iterable[object]) -> None:
         """The program anew."""
+        groups = {place.group: place.ports for place in self.jobs.values()}
+        first, *others = groups
         self.bench.install(
             fabric(),
-            job(1),
-            job(2, WORKERS[2], base=4096),
+            *(job(number, place.hosts, base=4096 * (number - 1)) for number, place in self.jobs.items()),
             congestion(),
-            multicast(GROUP, GROUP_NUMBER, *GROUP_PORTS),
-            rows(1),
-            rows(2),
+            multicast(GROUP, first, *groups[first]),
+            [P4MulticastGroupEntry(group, replicas=groups[group]) for group in others],
+            *(place.entries(number) for number, place in self.jobs.items()),
             *more,
         )
 
-    def send(self, source: Host, frame: bytes, number: int = 1) -> tuple[Event, ...]:
-        """A worker's contribution. Checks what leaves, byte by byte, and returns what became of it."""
-        outcome = self.model.take(row(number, source), datagram_of(frame), defect(frame))
+    def send(self, source: Host | Uplink, frame: bytes, number: int = 1) -> tuple[Event, ...]:
+        """A SUM of a worker or of another switch. Checks what leaves, byte by byte; what became of it."""
+        return self.process(source, frame, number)[0]
+
+    def process(self, source: Host | Uplink, frame: bytes, number: int = 1) -> tuple[tuple[Event, ...], list[Sent]]:
+        """As `send`; and what leaves."""
+        place = self.jobs[number]
+        header = wire.Header.unpack(datagram_of(frame))
+        row = place.row(source, bool(header.flags & Flag.PULL))
+        outcome = self.model.take(row, datagram_of(frame), defect(frame))
         sent = self.bench.process(source, frame)
         for event in outcome.events:
             self.events[number, event] += 1
@@ -169,26 +237,26 @@ class SumBench:
             assert sent == [], outcome
             absorbed = outcome.events == (Event.CONTRIBUTION,)
             self.decisions[number, Reason.ABSORBED if absorbed else Reason.DROPPED_SUM] += 1
-            return outcome.events
+            return outcome.events, sent
         self.decisions[number, Reason.FORWARDED] += 1
-        ports = GROUP_PORTS if outcome.to_all else (source.port,)
-        assert sorted(copy.port for copy in sent) == list(ports)
-        expected = result(frame, outcome)
+        ports = place.ports if outcome.to_all else (place.up(header.message) if outcome.up else source.port,)
+        assert sorted(copy.port for copy in sent) == list(ports), outcome.events
+        expected = made(frame, outcome)
         for copy in sent:
             # Virtual queues, which mark, are another matter.
             assert unmarked(copy) == expected, (copy.port, copy.frame.hex(), expected.hex())
-        return outcome.events
+        return outcome.events, sent
 
     def counted(self) -> dict[tuple[int, Event], Count]:
         """The cells of the counter `sums` that are not zero, by job index and event."""
-        found = self.bench.cells("sums", range(2048))
-        return {(index >> 3, Event(index & 7)): count for index, count in found.items()}
+        found = self.bench.cells("sums", range((len(self.jobs) + 1) << 4))
+        return {(index >> 4, Event(index & 15)): count for index, count in found.items()}
 
     def check_counters(self) -> None:
         """Both counters tell of everything that was sent."""
         assert {key: count.packets for key, count in self.counted().items()} == self.events
         found: Counter[tuple[int, Reason]] = Counter()
-        for (number, reason, _, _), count in self.bench.decision_cells(0, 1, 2).items():
+        for (number, reason, _, _), count in self.bench.decision_cells(0, *self.jobs).items():
             found[number, reason] += count.packets
         assert found == self.decisions
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who may contribute, and what has the form of a contribution: all else changes nothing in any slot."""
 
+from typing import Any
+
 import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from gradlane.wire import Flag, Kind
-from tests.p4src.packet_bench import Reason
+from tests.p4src.packet_bench import Count, Reason
 from tests.p4src.packet_targets import CPU_PORT
 from tests.p4src.sums.sum_bench import (
     GROUP,
@@ -19,8 +21,8 @@ from tests.p4src.sums.sum_bench import (
     contribution,
     words,
 )
-from tests.support.entries import aggregator, multicast_mac, route, senders, station
-from tests.support.gradlane_packets import FAR, U5, gradient, rebuilt, tags
+from tests.support.entries import aggregator, multicast_mac, route, senders, set_job, station
+from tests.support.gradlane_packets import FAR, U5, gradient, tags
 from tests.support.sum_switch import Event
 
 RESULT = (Event.CONTRIBUTION, Event.RESULT)
@@ -96,7 +98,7 @@ def test_without_an_entry_nobody_contributes(begun: SumBench) -> None:
 
 def test_an_entry_is_for_one_port_one_address_and_one_job(begun: SumBench) -> None:
     assert begun.bench.drops(H4, contribution(H1, words(2), through=H4)), "of another port"
-    assert begun.bench.drops(H2, contribution(H2, words(2), job=3)), "of another job"
+    assert begun.bench.drops(H2, contribution(H2, words(2), job=9)), "of another job"
     assert begun.bench.drops(H4, contribution(H4, words(2))), "of a stranger"
     assert begun.bench.reasons()[Reason.DROPPED_GUARD] == 3
     nothing_has_changed(begun)
@@ -155,22 +157,23 @@ def test_without_a_route_a_contribution_is_dropped(begun: SumBench) -> None:
 
 
 @pytest.mark.parametrize("flags", [Flag.SUM | Flag.PULL, Flag.SUM])
-def test_what_comes_from_the_fabric_is_replicated_as_it_is(begun: SumBench, flags: int) -> None:
-    """Results of another switch; and a contribution, which only a switch that knows nothing of sums lets through."""
-    frame = contribution(FAR, words(2, 5), through=U5, flags=flags)
-    copies = begun.bench.process(U5, frame)
-    assert sorted(copy.port for copy in copies) == [port for port in GROUP_PORTS if port != U5.port]
-    for copy in copies:
-        assert copy.frame[34:] == frame[34:]
-        assert copy.frame[26:34] == frame[26:34]
-        assert rebuilt(copy.frame) == copy.frame
-    assert begun.counted().keys() == {(1, Event.CONTRIBUTION)}
+def test_no_sum_passes_from_the_fabric_but_those_of_jobs_that_are_summed_here(begun: SumBench, flags: int) -> None:
+    begun.bench.add(set_job(9, index=5))
+    for job, source, through in ((9, FAR, U5), (1, H1, U5), (1, H2, U5)):
+        frame = contribution(source, words(2, 5), through=through, job=job, flags=flags, number=8)
+        if flags == Flag.SUM or job == 9:
+            assert begun.bench.drops(U5, frame)
+    assert begun.bench.cells("sums", range(5 << 4, 6 << 4)).keys() == {5 << 4 | Event.NO_SLOTS}
+    assert begun.counted().get((1, Event.NO_SLOTS), Count(0, 0)).packets == 2 * (flags == Flag.SUM)
     nothing_has_changed(begun)
 
 
-def test_unicast_sums_from_the_fabric_are_forwarded(begun: SumBench) -> None:
-    frame = contribution(FAR, words(2, 5), through=U5, destination=H2.address)
-    assert begun.bench.forward(U5, frame, H2).frame[34:] == frame[34:]
+@pytest.mark.parametrize("fields", [{"destination": H2.address}, {"budget": 1}, {"lanes": words(2)[:-4]}], ids=str)
+@pytest.mark.parametrize("flags", [Flag.SUM | Flag.PULL, Flag.SUM])
+def test_sums_from_the_fabric_have_the_form_too(begun: SumBench, flags: int, fields: dict[str, Any]) -> None:
+    frame = contribution(FAR, **{"lanes": words(2), "through": U5, "flags": flags, **fields})
+    assert begun.bench.drops(U5, frame)
+    assert begun.counted()[1, Event.REFUSED].packets == 1
     nothing_has_changed(begun)
 
 

@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a contribution does to its slot, line by line of the table in p4src/README.md."""
 
+from dataclasses import replace
+
 import pytest
 
 from gradlane.wire import Kind, Lanes
 from tests.p4src.packet_bench import Count, Reason
 from tests.p4src.sums.sum_bench import (
+    EPOCH,
     GROUP_PORTS,
     H1,
     H2,
     H3,
     H4,
+    JOBS,
     SumBench,
     contribution,
     everybody,
-    member,
-    rows,
     words,
 )
 from tests.support.gradlane_packets import Host
@@ -47,7 +49,7 @@ def test_all_get_the_sum_when_the_last_one_has_contributed(sums: SumBench, order
     expected = [70_008 + 3 * n for n in range(352)]
     for copy in copies:
         payload = copy.frame[42 + 36 :]
-        assert SumHeader.unpack(payload) == SumHeader(1, everybody(1), 4, -3)
+        assert SumHeader.unpack(payload) == SumHeader(1, everybody(1), 4, -3, EPOCH)
         assert [int.from_bytes(payload[n : n + 4], "big") for n in range(12, len(payload), 4)] == expected
 
 
@@ -184,10 +186,7 @@ def test_jobs_have_slots_of_their_own(sums: SumBench) -> None:
 def test_what_another_job_has_left_in_a_slot_has_no_age(sums: SumBench) -> None:
     sums.send(H1, contribution(H1, words(3), generation=1000, number=8))
     finish(sums, H1, H2, H3, generation=1000, number=9)
-    given = rows(2)
-    for entry in given:
-        entry.action.args["slot_base"] = 8
-    sums.bench.change(*given)
+    sums.bench.change(*replace(JOBS[2], base=8).entries(2))
     for number in (8, 9):
         for source in (H1, H2, H3, H4):
             frame = contribution(source, words(2, number), job=2, generation=3, number=number)
@@ -197,9 +196,7 @@ def test_what_another_job_has_left_in_a_slot_has_no_age(sums: SumBench) -> None:
 
 
 def test_of_a_job_of_one_the_first_contribution_is_the_result(sums: SumBench) -> None:
-    alone = rows(1)[0]
-    alone.action.args["all"] = member(H1)
-    sums.bench.change(alone)
+    sums.bench.change(*replace(JOBS[1], hosts=(H1,)).entries(1))
     copies = sums.bench.process(H1, contribution(H1))
     assert sorted(copy.port for copy in copies) == list(GROUP_PORTS)
     (answer,) = sums.bench.process(H1, contribution(H1))
