@@ -9,7 +9,7 @@ from gradlane.job.file import BUDGET_SLOTS
 from gradlane.job.transport import SUM_SLOTS
 from gradlane_controller.data_plane import Reason, SumEvent
 from gradlane_controller.network import fabric
-from gradlane_controller.policy import checks, spreading
+from gradlane_controller.policy import checks, spreading, trees
 from gradlane_controller.session.counters import JOB_SHIFT, SUM_SHIFT, decode_decision, format_table
 from gradlane_switch.ir.program import DROP_PORT
 from tests.support.paths import P4_SOURCE
@@ -38,7 +38,8 @@ def test_sums() -> None:
     assert f"const bit<32> SUM_SLOTS = {SUM_SLOTS};" in aggregation
     assert f"const bit<32> SUM_EVENTS = {(checks.MAX_JOBS + 1) << SUM_SHIFT};" in aggregation
     assert "sums.count((bit<32>)(meta.job_index ++ happened));" in aggregation
-    body = re.search(r"enum bit<3> SumEvent \{(.*?)\}", aggregation, re.DOTALL)
+    assert f"hdr.gradlane.message[{trees.BUCKETS.bit_length() - 2}:0]: exact" in aggregation
+    body = re.search(r"enum bit<4> SumEvent \{(.*?)\}", aggregation, re.DOTALL)
     assert body
     in_p4 = {name: int(value) for name, value in re.findall(r"^\s*(\w+)\s*=\s*(\d+)", body[1], re.MULTILINE)}
     assert in_p4 == {event.name: event.value for event in SumEvent}

@@ -228,7 +228,7 @@ def test_traffic_goes_around_a_link_that_fails_where_its_sender_does_not_see_it(
     assert arrivals() == 100
     lab.wire.broken = True
     assert "link leaf2:5 - spine1:2 is down" in it.wait_for("is down", 60)
-    for _ in range(4):
+    for _ in range(3):  # spine2 has nothing to do with it
         it.wait_for("converged", 60)
     assert arrivals() == 100
     assert [link["up"] for link in it.ask("GET", "/links")[1]["links"]] == [True, False, True, True]
@@ -240,7 +240,7 @@ def test_traffic_goes_around_a_link_that_fails_where_its_sender_does_not_see_it(
     assert arrivals() == 100
     lab.wire.broken = False
     assert "link leaf2:5 - spine1:2 works" in it.wait_for("works", 60)
-    for _ in range(4):
+    for _ in range(3):  # spine2 has nothing to do with it
         it.wait_for("converged", 60)
     before = decided(it, "demo")
     assert arrivals() == 100
@@ -256,9 +256,14 @@ def test_a_dead_spine_is_gone_around_by_multicast_too(lab: Lab, run_controller) 
     lab.switches["spine1"].stop()
     it.wait_for("link leaf1:5 - spine1:1 is down", 60)
     it.wait_for("link leaf2:5 - spine1:2 is down", 60)
-    for _ in range(3):
-        it.wait_for("converged", 60)
     multicast = Ether(src="02:00:00:00:01:02", dst="01:00:5e:01:00:01") / IP(src="10.0.1.2", dst="239.1.0.1", ttl=16)
     header = Gradlane(version=1, job=1, slices=1, length=100)
-    lab.send(1, multicast / UDP(sport=47400, dport=47400) / header / (b"x" * 100))
-    assert lab.expect(3, lambda frame: Gradlane in frame)[IP].dst == "239.1.0.1"
+    while True:  # until the switches have their entries
+        lab.send(1, multicast / UDP(sport=47400, dport=47400) / header / (b"x" * 100))
+        try:
+            found = lab.expect(3, lambda frame: Gradlane in frame, 1)
+        except AssertionError:
+            assert time.monotonic() < deadline + 60
+        else:
+            break
+    assert found[IP].dst == "239.1.0.1"

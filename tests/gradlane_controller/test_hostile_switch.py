@@ -127,7 +127,7 @@ def test_wrong_answers_to_reads_end_the_session_of_that_switch_alone(
     it.until(lambda: all_ready(it))
     switches[3].answer = answer
     assert it.do(it.it.counters).away == ["spine2"]
-    it.do(it.it._reroute)  # every switch takes part in that
+    # It is asked every two seconds.
     it.until(lambda: reason in it.switch("spine2")["problem"])
     assert [it.switch(name)["ready"] for name in ("leaf1", "leaf2", "spine1")] == [True] * 3
     it.do(it.it.put_job, job_text("other", 2, hosts=(2, 4), base=4096))

@@ -11,6 +11,7 @@ from finsy import P4MulticastGroupEntry, P4TableEntry
 from gradlane import job
 from gradlane.job import Job, JobError
 from gradlane_controller.network import fabric_file
+from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.fabric_file import FabricError
 from gradlane_controller.policy import Entity, Numbers, assign, desired_entities
 from gradlane_controller.policy.sums import Sums, place
@@ -33,15 +34,16 @@ def rows(entities: list[Entity], table: str) -> list[Row]:
 
 
 def test_every_worker_contributes_by_its_own_bit_at_its_own_port() -> None:
-    found = desired_entities(FABRIC, [summed(hosts=(4, 1, 2))])["s1"]
+    found = desired_entities(FABRIC, [summed(hosts=(4, 1, 2))], Numbers(epochs={"s1": 9}))["s1"]
     assert rows(found, "contributors") == [
-        (
-            {"ingress_port": n, "source": f"::ffff:10.0.{n}.2", "job": 1},
-            {"member": bit, "all": 7, "slot_base": 0, "slot_mask": 1023, "own": f"02:00:00:00:0{n}:01"}
-            | {"address": f"10.0.{n}.1"},
-        )
+        ({"ingress_port": n, "source": f"::ffff:10.0.{n}.2", "job": 1}, {"member": bit})
         for n, bit in ((4, 1), (1, 2), (2, 4))
     ]
+    group = next(match["group"] for match, _ in rows(found, "aggregators")) + 3  # behind those of the workers
+    at = {"all": 7, "here": 7, "up": 0, "group": group, "slot_base": 0, "slot_mask": 1023, "own": "02:00:00:00:01:01"}
+    at |= {"address": "10.0.1.1", "epoch": 9}
+    assert rows(found, "sum_trees") == [({"job": 1, "bucket": bucket}, at) for bucket in range(16)]
+    assert not rows(found, "subtrees")
 
 
 def test_the_sum_goes_to_all_workers_from_its_own_address() -> None:
@@ -68,13 +70,13 @@ def test_32_workers_have_32_bits() -> None:
     found = desired_entities(fabric_file.parse(text, "f"), [it])
     contributions = [args for _, args in rows(found["s1"], "contributors")]
     assert [args["member"] for args in contributions] == [1 << n for n in range(32)]
-    assert {args["all"] for args in contributions} == {0xFFFFFFFF}
+    assert {args["all"] for _, args in rows(found["s1"], "sum_trees")} == {0xFFFFFFFF}
 
 
 def without(entities: dict[str, list[Entity]]) -> None:
     """Asserts that nothing is there for sums."""
     for found in entities.values():
-        assert not rows(found, "contributors")
+        assert not rows(found, "contributors") + rows(found, "sum_trees") + rows(found, "subtrees")
         assert not [it for it, _ in rows(found, "ipv4_routes") if str(it["destination"]).startswith("239.1.1.3")]
 
 
@@ -82,35 +84,19 @@ def test_a_switch_without_the_program_sums_nothing_and_it_is_said_why() -> None:
     plain = fabric_file.parse(fabric_text(), "f.toml")
     it = summed(hosts=(1, 2))
     without(desired_entities(plain, [it]))
-    assert place(plain, it) == (None, "switch 's1' has no `aggregation = true` in f.toml")
-    assert place(FABRIC, it) == ("s1", "")
+    assert place(plain, it) == ((), "switch 's1' has no `aggregation = true` in f.toml")
+    assert place(FABRIC, it)[1] == ""
 
 
 def test_results_come_from_an_address_that_is_no_workers() -> None:
     text = fabric_text(aggregation=True)
     some = fabric_file.parse(text.replace('gateway = "10.0.1.1"', "").replace('gateway = "10.0.2.1"', ""), "f.toml")
     found = desired_entities(some, [summed(hosts=(1, 2, 4))])["s1"]
-    assert [args["address"] for _, args in rows(found, "contributors")] == ["10.0.3.1", "10.0.3.1", "10.0.4.1"]
+    assert {args["address"] for _, args in rows(found, "sum_trees")} == {"10.0.3.1"}
     none = fabric_file.parse(re.sub("gateway = .*", "", text), "f.toml")
     without(desired_entities(none, [summed(hosts=(1, 2))]))
     reason = "no port of switch 's1' has a `gateway` in f.toml, from which results could come"
-    assert place(none, summed(hosts=(1, 2))) == (None, reason)
-
-
-def test_workers_at_several_switches_are_not_summed_and_it_is_said_why() -> None:
-    leaves = fabric_file.parse(
-        leafspine_text().replace("device", "#").replace('\naddress = "127', '\naggregation = true\naddress = "127'),
-        "f.toml",
-    )
-    apart, together = summed(hosts=(1, 3)), summed(2, hosts=(3, 4))
-    without(desired_entities(leaves, [apart]))
-    assert place(leaves, apart) == (
-        None,
-        "'h1' is at switch 'leaf1' and 'h3' at 'leaf2'; all workers must be at one",
-    )
-    found = desired_entities(leaves, [apart, together])
-    assert {name for name, entities in found.items() if rows(entities, "contributors")} == {"leaf2"}
-    assert [match["ingress_port"] for match, _ in rows(found["leaf2"], "contributors")] == [1, 2]
+    assert place(none, summed(hosts=(1, 2))) == ((), reason)
 
 
 def test_other_jobs_are_not_summed() -> None:
@@ -120,30 +106,54 @@ def test_other_jobs_are_not_summed() -> None:
     assert assign(FABRIC, [it]).sums == {}
 
 
+def bases(jobs: list[Job], known: Numbers | None = None, fabric: Fabric = FABRIC) -> dict[int, int]:
+    return {number: it.base for number, it in assign(fabric, jobs, known).sums.items()}
+
+
+def numbered(known: dict[int, int]) -> Numbers:
+    return Numbers(sums={number: Sums(base) for number, base in known.items()})
+
+
 def test_jobs_have_disjoint_slots_and_keep_them() -> None:
     first, second, third = summed(1, slots=2048), summed(2, slots=512), summed(3, slots=1024)
-    assert assign(FABRIC, [first, second, third]).sums == {
-        1: Sums("s1", 0), 2: Sums("s1", 2048), 3: Sums("s1", 3072)
-    }  # fmt: skip
-    known = Numbers({}, {2: Sums("s1", 512), 3: Sums("s1", 2048)})
-    assert assign(FABRIC, [third, second], known).sums == {2: Sums("s1", 512), 3: Sums("s1", 2048)}
-    fourth = summed(4, slots=512)
-    assert assign(FABRIC, [fourth, third, second], known).sums[4] == Sums("s1", 0), "the lowest that are free"
+    assert bases([first, second, third]) == {1: 0, 2: 2048, 3: 3072}
+    known = {2: 512, 3: 2048}
+    assert bases([third, second], numbered(known)) == known
+    assert bases([summed(4, slots=512), third, second], numbered(known))[4] == 0, "the lowest that are free"
+
+
+def test_jobs_share_slots_where_no_switch_has_both() -> None:
+    text = leafspine_text().replace('\naddress = "127', '\naggregation = true\naddress = "127')
+    fabric = fabric_file.parse(text, "f.toml")
+    left, right, across = (
+        summed(1, (1, 2)),
+        summed(2, (3, 4)),
+        job.parse(
+            summed(3, (1, 3)).text.replace("mask = 63", "mask = 127").replace("base = 192", "base = 256"), "j3.toml"
+        ),
+    )
+    assert bases([left, right, across], fabric=fabric) == {1: 0, 2: 0, 3: 1024}
+    assert bases([left, right, across], numbered({3: 0}), fabric) == {1: 1024, 2: 1024, 3: 0}
+    large = job.parse(across.text.replace("sum_slots = 1024", "sum_slots = 4096"), "j3.toml")
+    with pytest.raises(
+        JobError, match=r"each of 'leaf1', 'leaf2', 'spine1', 'spine2' has for sums, beside 1024 of job"
+    ):
+        assign(fabric, [left, large])
 
 
 @pytest.mark.parametrize(
     "known",
     [
-        {1: Sums("s1", 512)},  # not a multiple of its size, as after its file has changed
-        {1: Sums("s1", 4096)},
-        {1: Sums("s1", -1024)},
-        {1: Sums("s9", 1024)},  # of another switch
-        {1: Sums("s1", 0), 2: Sums("s1", 512)},  # switches may answer anything
+        {1: 512},  # not a multiple of its size, as after its file has changed
+        {1: 4096},
+        {1: -1024},
+        {9: 1024},  # of another job
+        {1: 0, 2: 512},  # switches may answer anything
     ],
 )
-def test_slots_that_do_not_suit_are_given_anew(known: dict[int, Sums]) -> None:
+def test_slots_that_do_not_suit_are_given_anew(known: dict[int, int]) -> None:
     jobs = [summed(1, slots=1024), summed(2, slots=512)]
-    assert assign(FABRIC, jobs, Numbers({}, known)).sums == {1: Sums("s1", 0), 2: Sums("s1", 1024)}
+    assert bases(jobs, numbered(known)) == {1: 0, 2: 1024}
 
 
 def test_slots_are_disjoint_whatever_comes_and_goes() -> None:
@@ -180,7 +190,7 @@ def test_a_job_that_does_not_fit_is_refused_by_name() -> None:
         assign(FABRIC, jobs)
     assert str(caught.value) == (
         "j3.toml: transport.sum_slots: is 2048, but so many in a row are not free of the 4096 slots that switch 's1' "
-        "has for sums: it has 2048 of job 'j1', 1024 of job 'j2'; take fewer, or another collective than 'switch'"
+        "has for sums, beside 2048 of job 'j1', 1024 of job 'j2'; take fewer, or another collective than 'switch'"
     )
 
 

@@ -80,7 +80,7 @@ def test_workers_get_the_sum_of_what_they_have_sent(target: Target, run_controll
     # Somebody who is not of the job, before it and after it is gone.
     target.wires.send(4, contribution(H4, values[0], number))
     it.wait_for("refused at")
-    nothing = {"duplicate": 0, "stale": 0, "no_slots": 0, "refused": 0}
+    nothing = dict.fromkeys(("duplicate", "stale", "no_slots", "refused", "late", "partial"), 0)
     assert sums(it) == {"contribution": 3, "result": 1, "answer": 1, **nothing}
 
 

@@ -23,6 +23,7 @@ from gradlane_controller.errors import PipelineError
 from gradlane_controller.http_api import JOB_TYPE, make_application
 from gradlane_controller.http_server import serving
 from gradlane_controller.network import fabric_file
+from gradlane_controller.policy.trees import BUCKETS
 from gradlane_controller.service import Controller
 from gradlane_controller.session.counters import format_counters, format_table
 
@@ -266,9 +267,12 @@ def _status(options: argparse.Namespace) -> int:
 def _describe_sums(sums: dict[str, Any] | None) -> str:
     if sums is None:
         return "-"
-    if sums["switch"] is None:
+    if sums["reason"]:
         return f"its hosts: {sums['reason']}"
-    return f"{sums['switch']}, slots {sums['slots'][0]} to {sums['slots'][1]}"
+    roots = [f"{root} ({buckets} of {BUCKETS})" for root, buckets in sums["roots"].items()]
+    others = [name for name in sums["switches"] if name not in sums["roots"]]
+    where = f"{', '.join(others)} below {', '.join(roots)}" if others else ", ".join(sums["switches"])
+    return f"{where}, slots {sums['slots'][0]} to {sums['slots'][1]}"
 
 
 def _ask(endpoint: str, path: str, expected: set[str]) -> dict[str, Any]:

@@ -50,6 +50,8 @@ class SumEvent(IntEnum):
     STALE = 4
     NO_SLOTS = 5
     REFUSED = 6  # of a wrong form, or from where no member of the job is
+    LATE = 7  # an answer to one who was left out
+    PARTIAL = 8  # the sum of all beneath the switch has gone up
 
 
 PUNTS = tuple(reason for reason in Reason if reason.name.startswith("PUNTED"))

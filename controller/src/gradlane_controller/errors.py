@@ -14,3 +14,7 @@ class SwitchError(GradlaneError):
 
 class SwitchLostError(SwitchError):
     """The session with the switch ended meanwhile, or there is none."""
+
+
+class UnknownJobError(GradlaneError):
+    """There is no job of that name."""

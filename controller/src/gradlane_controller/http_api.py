@@ -19,10 +19,10 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from gradlane import GradlaneError
 from gradlane_controller.desired.storage import StorageError
-from gradlane_controller.errors import SwitchError, SwitchLostError
+from gradlane_controller.errors import SwitchError, SwitchLostError, UnknownJobError
 from gradlane_controller.http_server import MAX_BODY_BYTES, receive
 from gradlane_controller.metrics import metrics
-from gradlane_controller.service import Controller, UnknownJobError
+from gradlane_controller.service import Controller
 
 JOB_TYPE = "application/toml"
 MAX_AT_WORK = 8  # requests that involve switches

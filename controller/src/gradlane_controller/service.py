@@ -5,6 +5,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,12 @@ from gradlane.job import Job
 from gradlane_controller.desired.pipeline import Programs, count_entries
 from gradlane_controller.desired.plan import Plan, load_jobs, make_plan
 from gradlane_controller.desired.storage import kept, removed
-from gradlane_controller.errors import SwitchError, SwitchLostError
+from gradlane_controller.desired.sums_at_switches import SumsAtSwitches
+from gradlane_controller.errors import SwitchError, SwitchLostError, UnknownJobError
 from gradlane_controller.network import fabric_file, links
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.links import Links
 from gradlane_controller.policy import Numbers
-from gradlane_controller.policy.sums import Sums
 from gradlane_controller.session.connection import FinsyLog
 from gradlane_controller.session.convergence import Changes, holds_state, read_indices, read_sums
 from gradlane_controller.session.counters import Counters, SwitchCounters, collect, read_counters
@@ -31,10 +32,6 @@ SPLIT_SECONDS = 1.0
 MAX_DOUBLINGS = 6
 
 _LOG = logging.getLogger(__name__)
-
-
-class UnknownJobError(GradlaneError):
-    """There is no job of that name."""
 
 
 class Controller:
@@ -66,7 +63,8 @@ class Controller:
         self._job_paths = tuple(job_paths)
         self._job_folder = job_folder
         fabric = fabric_file.load(fabric_path)
-        self._plan = Plan(fabric, {}, Numbers(), {})
+        self._plan = Plan(fabric, {}, Numbers(), {}, {})
+        self._sums = SumsAtSwitches()
         self._take(make_plan(programs, fabric, load_jobs(self._job_paths, job_folder)))
         self._links = Links(fabric)
         self._links_known = asyncio.Event()
@@ -79,7 +77,6 @@ class Controller:
         self._started = asyncio.Event()
         self._none_reachable = asyncio.Event()
         self._indices_known = False  # the plan has the job indices that the switches use
-        self._sums_known = set[str]()  # the switches whose slots of jobs it has
         self._was_backup = False
         finsy_log = FinsyLog()
         self._managed_switches = {
@@ -114,6 +111,10 @@ class Controller:
         await self._started.wait()
 
     @property
+    def _away(self) -> dict[str, str]:
+        return {name: managed.problem for name, managed in self._managed_switches.items() if not managed.ready}
+
+    @property
     def summary(self) -> str:
         """One line for people."""
         if len(self._managed_switches) == 1:
@@ -121,9 +122,8 @@ class Controller:
             switches = f"switch {where.name} at {where.address}"
         else:
             switches = f"switches {', '.join(self._managed_switches)}"
-        away = [managed.problem for managed in self._managed_switches.values() if not managed.ready]
         entries = sum(len(entities) for entities in self._plan.entities.values())
-        absent = f", not ready: {'; '.join(away)}" if away else ""
+        absent = f", not ready: {'; '.join(self._away.values())}" if self._away else ""
         return f"{switches}, jobs: {len(self._plan.jobs)}, entries: {entries}{absent}"
 
     def status(self) -> dict[str, Any]:
@@ -216,6 +216,7 @@ class Controller:
     def _take(self, plan: Plan) -> None:
         """Makes it the desired state, and says which jobs are not summed in a switch, although they ask for it."""
         before, self._plan = self._plan.not_summed(), plan
+        self._sums.take(plan)
         for name, reason in plan.not_summed().items():
             if before.get(name) != reason:
                 _LOG.warning("job %r is reduced by its hosts, not by a switch: %s", name, reason)
@@ -230,8 +231,10 @@ class Controller:
 
     async def _apply(self, fabric: Fabric, jobs: Mapping[str, Job]) -> None:
         """Converges the switches to a new desired state and takes it over, or goes back to the old one and raises."""
-        down = self._links.down
-        plan = make_plan(self._programs, fabric, jobs, self._plan.numbers, down)
+        plan = self._make_plan(fabric, jobs, self._plan.numbers)
+        known = self._sums.change(self._plan, plan, self._away)
+        down, lacking = self._links.down, set(self._sums.lacking)
+        plan = self._make_plan(fabric, jobs, known)
         changed = [it for name, it in jobs.items() if it != self._plan.jobs.get(name)]
         needed = set[str]().union(*(plan.switches_of(it) for it in changed))
         for managed in self._managed_switches.values():
@@ -251,21 +254,21 @@ class Controller:
                 await self._restore()
                 raise result
             _LOG.info("converged %s: %s", managed.where.name, result)
-        if self._links.down != down:  # meanwhile
-            plan = make_plan(self._programs, fabric, jobs, plan.numbers, self._links.down)
+        if (self._links.down, self._sums.lacking) != (down, lacking):  # meanwhile
+            plan = self._make_plan(fabric, jobs, plan.numbers)
         self._take(plan)
         self._links.follow(fabric)
         self._catch_up()
 
     async def _restore(self) -> None:
         """Takes back what a failed change has written. If that fails too, the next session does it."""
-        ready = [managed for managed in self._managed_switches.values() if managed.ready]
-        await asyncio.gather(*map(self._converge_or_renew, ready))
+        await asyncio.gather(*(self._converge_or_renew(it) for it in self._managed_switches.values() if it.ready))
 
     async def _converge_or_renew(self, managed: ManagedSwitch) -> None:
         try:
             changes = await managed.converge(self._plan.entities[managed.where.name])
             _LOG.info("converged %s: %s", managed.where.name, changes)
+            self._note_part(managed.where.name)
         except SwitchError as problem:
             managed.connection.renew(str(problem))
 
@@ -280,29 +283,32 @@ class Controller:
     async def _on_ready(self, managed: ManagedSwitch, switch: Switch) -> None:
         if not switch.is_primary:
             self._was_backup = True
-            self._sums_known.clear()
+            self._sums.stand_by()
             managed.stand_by()
             return
         # Another controller may have numbered the jobs, or this one before a restart.
         name = managed.where.name
         indices = await read_indices(switch) if self._was_backup or not self._indices_known else {}
-        sums = await read_sums(switch) if name not in self._sums_known else {}
+        held = await read_sums(switch)
         async with self._lock:
             if self._was_backup:
                 self._refresh()
             if not self._was_backup and self._indices_known:
                 indices = {}  # another switch has told meanwhile
             self._indices_known |= bool(indices)
-            self._sums_known.add(name)
             self._was_backup = False
-            if indices or sums:
-                self._renumber(name, indices, sums)
+            known = self._sums.read(managed.where, held, self._plan, started=self._started.is_set())
+            if indices:
+                known = replace(known, indices=indices)
+            if known != self._plan.numbers or name in self._sums.lacking:
+                self._replan(f"jobs can't keep the numbers that {name} has", known)
         self._catch_up()
         managed.serve(switch, lambda: self._plan.fabric, self._links, self._violations)
         if not self._links_known.is_set() and await holds_state(switch):
             # It forwards, perhaps around a link that is down, which is soon known again.
             await self._links_known.wait()
         _LOG.info("converged %s: %s", managed.where.name, await self._follow(managed, switch))
+        self._note_part(name)
         self._note_start()
 
     async def _on_drift(self, managed: ManagedSwitch, switch: Switch) -> None:
@@ -316,22 +322,23 @@ class Controller:
             self._indices_known = True
         return changes
 
-    def _renumber(self, name: str, indices: Mapping[int, int], sums: Mapping[int, Sums]) -> None:
-        """Takes over numbers of jobs that a switch has, which nobody may change under running jobs."""
-        own = self._plan.numbers
-        if sums:
-            sums = {**{number: it for number, it in own.sums.items() if it.switch != name}, **sums}
-        known = Numbers(indices or own.indices, sums or own.sums)
+    def _make_plan(self, fabric: Fabric, jobs: Mapping[str, Job], known: Numbers) -> Plan:
+        """With the links and switches as they are known to be. Raises JobError or PipelineError."""
+        return make_plan(self._programs, fabric, jobs, known, self._links.down, self._sums.lacking).beside(self._plan)
+
+    def _replan(self, problem: str, known: Numbers | None = None) -> None:
+        """The same jobs with what is known now; nobody waits for the switches."""
         try:
-            self._take(make_plan(self._programs, self._plan.fabric, self._plan.jobs, known, self._links.down))
-        except GradlaneError as problem:
-            _LOG.error("jobs can't keep the numbers that %s has: %s", name, problem)
+            self._take(self._make_plan(self._plan.fabric, self._plan.jobs, known or self._plan.numbers))
+        except GradlaneError as why:
+            _LOG.error("%s: %s", problem, why)
+        self._catch_up()
 
     def _refresh(self) -> None:
-        """Reads the files again: they may be others since another controller was primary. Bad ones change nothing."""
+        """Reads the files again, as another controller was primary. Bad ones change nothing."""
         try:
             fabric, jobs = self._read_files()
-            self._take(make_plan(self._programs, fabric, jobs, self._plan.numbers, self._links.down))
+            self._take(self._make_plan(fabric, jobs, self._plan.numbers))
             self._links.follow(fabric)
         except GradlaneError as problem:
             _LOG.error("reload failed, nothing has changed: %s", problem)
@@ -350,19 +357,11 @@ class Controller:
                 continue  # the machine is busy: a missing frame means nothing
             stayed = {name for name, managed in present.items() if managed.connection.primary}
             if self._links.tick(stayed):
-                self._reroute()
+                self._replan("can't route around links that are down")
             if all(managed.connection.connected or managed.late for managed in self._managed_switches.values()):
                 rounds += 1
             if rounds > links.ENOUGH:
                 self._links_known.set()
-
-    def _reroute(self) -> None:
-        plan = self._plan
-        try:
-            self._take(make_plan(self._programs, plan.fabric, plan.jobs, plan.numbers, self._links.down))
-        except GradlaneError as problem:
-            _LOG.error("can't route around links that are down: %s", problem)
-        self._catch_up()
 
     async def _end_splits(self) -> None:
         """Bids for the switches at which another controller is primary, if this one is at others.
@@ -383,7 +382,15 @@ class Controller:
             _LOG.warning("another controller is primary at %s, and this one elsewhere: bidding for all", names)
             await asyncio.gather(*(each.bid() for each in elsewhere), return_exceptions=True)
 
-    def _on_late(self, _site: ManagedSwitch) -> None:
+    def _note_part(self, name: str) -> None:
+        """That switch holds what it should, so trees may lead over it again."""
+        if name in self._sums.lacking:
+            self._sums.lacking.discard(name)
+            self._replan(f"sums can't go by {name} again")
+
+    def _on_late(self, managed: ManagedSwitch) -> None:
+        self._sums.lacking.add(managed.where.name)
+        self._replan(f"sums can't go around {managed.where.name}")
         self._note_start()
 
     def _note_start(self) -> None:

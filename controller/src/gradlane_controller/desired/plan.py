@@ -2,7 +2,7 @@
 """The desired state: the fabric, the jobs, and what each switch has to hold for them."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,34 +10,49 @@ from gradlane import job
 from gradlane.job import Job
 from gradlane_controller.desired.pipeline import Programs, check_capacity
 from gradlane_controller.network.fabric import Fabric
-from gradlane_controller.policy import Entity, Numbers, assign, desired_entities
-from gradlane_controller.policy.sums import place
+from gradlane_controller.policy import Entity, Numbers, assign, desired_entities, summed_jobs
+from gradlane_controller.policy.sums import SummedJob, place
 
 
 @dataclass(frozen=True)
 class Plan:
-    """`jobs` by name, their `numbers` in the data plane, `entities` by switch."""
+    """`jobs` by name, their `numbers` in the data plane, `entities` by switch, what is `summed` by job id."""
 
     fabric: Fabric
     jobs: Mapping[str, Job]
     numbers: Numbers
     entities: Mapping[str, Sequence[Entity]]
+    summed: Mapping[int, SummedJob]
+
+    def beside(self, other: "Plan") -> "Plan":
+        """This plan, with the other's lists of entities where they are equal: who holds one need not get it again."""
+        held = other.entities
+        return replace(
+            self, entities={name: held[name] if held.get(name) == it else it for name, it in self.entities.items()}
+        )
 
     def switches_of(self, it: Job) -> set[str]:
         """The switches at which a job has ranks."""
         return {port.switch for port in self.fabric.host_ports(member.host for member in it.members)}
 
     def sums_of(self, it: Job) -> dict[str, Any] | None:
-        """Which slots of which switch a job is summed in, or why none; None for a job that does not ask for it."""
+        """Which slots of which switches a job is summed in, and how many of its 16 buckets each root has, or why none
+        now; None for a job that does not ask for it."""
         if it.sum_lanes is None:
             return None
-        found = self.numbers.sums.get(it.id)
+        found = self.summed.get(it.id)
         if found is None:
-            return {"switch": None, "slots": None, "reason": place(self.fabric, it)[1]}
-        return {"switch": found.switch, "slots": [found.base, found.base + it.transport.sum_slots - 1], "reason": ""}
+            return {"switches": [], "slots": None, "roots": {}, "reason": place(self.fabric, it)[1]}
+        base = found.sums.base
+        return {
+            "switches": [switch.name for switch in self.fabric.switches if switch.name in found.sums.switches],
+            "slots": [base, base + it.transport.sum_slots - 1],
+            "roots": {} if found.ways.flaws else dict(found.ways.roots),
+            "reason": f"no tree of switches is whole: {'; '.join(found.ways.flaws)}" if found.ways.flaws else "",
+        }
 
     def not_summed(self) -> dict[str, str]:
-        """By name, the jobs that ask for sums in a switch, and why there are none."""
+        """By name, the jobs that ask for sums in switches, and why there are none now."""
         found = {name: self.sums_of(it) for name, it in self.jobs.items()}
         return {name: sums["reason"] for name, sums in found.items() if sums is not None and sums["reason"]}
 
@@ -48,15 +63,18 @@ def make_plan(
     jobs: Mapping[str, Job],
     known: Numbers | None = None,
     down: Collection[tuple[str, int]] = (),
+    lacking: Collection[str] = (),
 ) -> Plan:
-    """Jobs keep the numbers that are `known`; `down` are ends of links, as switch and port, that do not work now.
+    """Jobs keep the numbers that are `known`; `down` and `lacking` as `desired_entities` takes them.
 
     Raises JobError or PipelineError if the switches can't hold it.
     """
-    entities = desired_entities(fabric, jobs.values(), known, down)
+    entities = desired_entities(fabric, jobs.values(), known, down, lacking)
     for switch in fabric.switches:
         check_capacity(programs.of(switch), switch.name, entities[switch.name])
-    return Plan(fabric, jobs, assign(fabric, jobs.values(), known), entities)
+    numbers = assign(fabric, jobs.values(), known)
+    summed = summed_jobs(fabric, jobs.values(), numbers, down, lacking)
+    return Plan(fabric, jobs, numbers, entities, {it.job.id: it for it in summed})
 
 
 def load_jobs(files: Iterable[Path], folder: Path | None = None) -> dict[str, Job]:

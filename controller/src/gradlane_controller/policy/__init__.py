@@ -6,13 +6,14 @@ from collections.abc import Collection, Iterable
 from gradlane.job import Job
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.topology import Topology
-from gradlane_controller.policy import budget, gradients, multicast, ports, queues, routes, spreading, sums
+from gradlane_controller.policy import budget, gradients, multicast, ports, queues, routes, spreading
 from gradlane_controller.policy.checks import check_jobs, check_shared_ports
 from gradlane_controller.policy.entities import Entity
 from gradlane_controller.policy.numbers import Numbers, assign
+from gradlane_controller.policy.sums import SummedJob
 from gradlane_controller.policy.usage import Usage
 
-__all__ = ["Entity", "Numbers", "assign", "desired_entities"]
+__all__ = ["Entity", "Numbers", "assign", "desired_entities", "summed_jobs"]
 
 
 def desired_entities(
@@ -20,11 +21,13 @@ def desired_entities(
     jobs: Iterable[Job],
     known: Numbers | None = None,
     down: Collection[tuple[str, int]] = (),
+    lacking: Collection[str] = (),
 ) -> dict[str, list[Entity]]:
     """Every entity that each switch has to hold, by the switch's name; no more and no less.
 
     `known` are numbers of jobs that switches already use. `down` are the ends of links, as switch and port, that do
-    not work now. Raises JobError for a job that does not fit the fabric or another job.
+    not work now; `lacking` are switches that don't hold what they should for sums, which go by others then. Raises
+    JobError for a job that does not fit the fabric or another job.
     """
     jobs = tuple(jobs)
     check_jobs(fabric, jobs)
@@ -33,6 +36,7 @@ def desired_entities(
     topology = Topology(fabric, down) if down else whole
     usage = Usage(fabric, topology, jobs)
     numbers = assign(fabric, jobs, known)
+    summed = summed_jobs(fabric, jobs, numbers, down, lacking)
     # Of the links as they are in the file: flows keep their ways when another link goes down.
     chosen_bits = spreading.chosen_bits(whole)
     return {
@@ -50,8 +54,19 @@ def desired_entities(
             *budget.budget_shares({whole, topology}, switch),
             *gradients.known_jobs(jobs, numbers.indices),
             *gradients.senders_and_tags(fabric, switch.name, jobs),
-            *multicast.replication(fabric, topology, switch.name, jobs, numbers.sums),
-            *sums.contributors(fabric, switch.name, jobs, numbers.sums),
+            *multicast.replication(fabric, topology, switch.name, jobs, summed),
+            *(entity for job in summed for entity in job.entries(switch.name, numbers.epochs.get(switch.name, 1))),
         ]
         for switch in fabric.switches
     }
+
+
+def summed_jobs(
+    fabric: Fabric,
+    jobs: Iterable[Job],
+    numbers: Numbers,
+    down: Collection[tuple[str, int]] = (),
+    lacking: Collection[str] = (),
+) -> list[SummedJob]:
+    """Those that switches sum; `down` and `lacking` as above."""
+    return [SummedJob(fabric, job, numbers.sums[job.id], down, lacking) for job in jobs if job.id in numbers.sums]

@@ -7,6 +7,7 @@ from itertools import combinations, pairwise
 from gradlane.job import Job, JobError, Member, headers, largest_slice
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.policy.thresholds import thresholds
+from gradlane_controller.policy.trees import BUCKETS
 from gradlane_controller.policy.usage import Usage
 
 ETHERNET_HEADER = 14
@@ -20,13 +21,7 @@ def check_jobs(fabric: Fabric, jobs: Iterable[Job]) -> None:
     for job in jobs:
         for member in job.members:
             _check_member(fabric, job, member)
-        if 2 * job.multicast_addresses > job.slots.mask:
-            raise JobError(
-                job.file,
-                "slots.mask",
-                f"is {job.slots.mask}, but the job has {job.multicast_addresses} multicast groups, which are numbered "
-                "by half of the slot range; mask must be at least twice that number",
-            )
+        _check_groups(fabric, job)
     for a, b in combinations(jobs, 2):
         _check_pair(a, b)
     if len(jobs) > MAX_JOBS:
@@ -76,6 +71,20 @@ def _check_member(fabric: Fabric, job: Job, member: Member) -> None:
             "transport.slice_bytes",
             f"makes frames of {frame} bytes, above the yellow threshold of {burst} bytes at {member.host!r} in "
             f"{fabric.file}: each would count as congestion",
+        )
+
+
+def _check_groups(fabric: Fabric, job: Job) -> None:
+    groups = job.multicast_addresses
+    edges = {port.switch for port in fabric.host_ports(member.host for member in job.workers)}
+    if job.sum_lanes is not None and len(edges) > 1:
+        groups += BUCKETS - 1  # each may go down by links of its own
+    if 2 * groups > job.slots.mask:
+        raise JobError(
+            job.file,
+            "slots.mask",
+            f"is {job.slots.mask}, but the job has {groups} multicast groups, which are numbered by half of the slot "
+            "range; mask must be at least twice that number",
         )
 
 

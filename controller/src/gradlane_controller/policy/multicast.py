@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes to all workers: of an aggregator along a tree of shortest paths, and the sums of the workers' switch."""
+"""What goes to all workers: of an aggregator along a tree of shortest paths, and sums of switches."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from ipaddress import IPv4Address
 
 from finsy import Action, Match, P4MulticastGroupEntry, P4TableEntry
@@ -10,17 +10,14 @@ from finsy import Action, Match, P4MulticastGroupEntry, P4TableEntry
 from gradlane.job import Job
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.topology import Topology
-from gradlane_controller.policy.entities import Entity
-from gradlane_controller.policy.sums import Sums
+from gradlane_controller.policy.entities import Entity, group_number
+from gradlane_controller.policy.sums import SummedJob
 
 
 def replication(
-    fabric: Fabric, topology: Topology, switch: str, jobs: Iterable[Job], sums: Mapping[int, Sums]
+    fabric: Fabric, topology: Topology, switch: str, jobs: Iterable[Job], summed: Iterable[SummedJob]
 ) -> list[Entity]:
-    """The groups of the trees that this switch is in, what leads to them, and who may send to them.
-
-    `sums`: where jobs are summed, by their ids.
-    """
+    """The groups of the trees that this switch is in, what leads to them, and who may send to them."""
     entities: list[Entity] = []
     addresses: list[IPv4Address] = []
     for job in jobs:
@@ -36,27 +33,24 @@ def replication(
             replicas = {port.number for port in workers if port.switch == switch}
             replicas |= {number for parent, number in tree if parent == switch}
             if replicas:
-                entities += _group(group_number(job, index), address, replicas)
+                number = group_number(job, index)
+                entities.append(P4MulticastGroupEntry(number, replicas=tuple(sorted(replicas))))
+                entities.append(_route(address, number))
                 addresses.append(address)
                 if aggregator.switch == switch:
-                    match = Match(ingress_port=aggregator.number, group=group_number(job, index), job=job.id)
+                    match = Match(ingress_port=aggregator.number, group=number, job=job.id)
                     entities.append(P4TableEntry("aggregators", match=match, action=Action("admit")))
-        if job.sum_address is not None and job.id in sums and sums[job.id].switch == switch:
-            number = group_number(job, len(aggregators))
-            entities += _group(number, job.sum_address, {port.number for port in workers})
-            addresses.append(job.sum_address)
+    for it in summed:
+        groups = it.groups(switch)
+        if groups and it.job.sum_address is not None:
+            # The route makes it a multicast; which of the groups it is says the tree of its bucket.
+            entities += [P4MulticastGroupEntry(number, replicas=replicas) for replicas, number in groups.items()]
+            entities.append(_route(it.job.sum_address, min(groups.values())))
+            addresses.append(it.job.sum_address)
     # Several addresses may have the same.
     for mac in sorted({_mac(address) for address in addresses}):
         entities.append(P4TableEntry("stations", match=Match(destination=mac), action=Action("route")))
     return entities
-
-
-def group_number(job: Job, aggregator: int) -> int:
-    """Slot ranges are disjoint, so half of the range numbers groups of the job's alone.
-
-    Half, because BMv2 refuses groups from 32768 on.
-    """
-    return (job.slots.base + 1) // 2 + aggregator + 1
 
 
 def _tree(topology: Topology, root: str, leaves: Iterable[str], choice: int) -> set[tuple[str, int]]:
@@ -74,11 +68,9 @@ def _tree(topology: Topology, root: str, leaves: Iterable[str], choice: int) -> 
     return ends
 
 
-def _group(number: int, address: IPv4Address, replicas: Iterable[int]) -> list[Entity]:
-    return [
-        P4MulticastGroupEntry(number, replicas=tuple(sorted(replicas))),
-        P4TableEntry("ipv4_routes", match=Match(destination=f"{address}/32"), action=Action("replicate", group=number)),
-    ]
+def _route(address: IPv4Address, group: int) -> Entity:
+    match = Match(destination=f"{address}/32")
+    return P4TableEntry("ipv4_routes", match=match, action=Action("replicate", group=group))
 
 
 def _mac(address: IPv4Address) -> str:

@@ -1,71 +1,80 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums of workers' gradients in a switch: at which one, in which of its slots, and who contributes."""
+"""Sums of workers' gradients in switches: in which ones, in which of their slots, and who contributes to what."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address
+from typing import Any
 
-from finsy import Action, Match, P4TableEntry
+from finsy import Action, Match, P4TableAction, P4TableEntry
 
 from gradlane.job import Job, JobError
 from gradlane.job.transport import SUM_SLOTS
 from gradlane_controller.network.fabric import Fabric, Port
-from gradlane_controller.policy.entities import Entity, mapped
+from gradlane_controller.network.links import probe_address
+from gradlane_controller.policy.entities import Entity, group_number, mapped
+from gradlane_controller.policy.trees import BUCKETS, Tree, Ways, find_trees
+
+SUM_TABLES = ("sum_trees", "subtrees")
+_OF_PART = ("job", "bucket", "all", "here", "slot_base", "slot_mask", "ingress_port", "workers")
 
 
 @dataclass(frozen=True)
 class Sums:
-    """A job's slots: those of `switch` from `base` on, as many as its file wants, in a range that is aligned to it."""
+    """Along which trees a job is summed, and its slots: from `base` on as many as its file wants, a multiple of which
+    `base` is; the same at every switch of its trees."""
 
-    switch: str
     base: int
+    trees: tuple[Tree, ...] = ()
+
+    @property
+    def switches(self) -> frozenset[str]:
+        """Those at which it has slots."""
+        return frozenset(name for tree in self.trees for name in tree.beneath)
 
 
-def place(fabric: Fabric, job: Job) -> tuple[str | None, str]:
-    """The switch that sums a job's gradients, or None, and why there is none."""
+def place(fabric: Fabric, job: Job) -> tuple[tuple[Tree, ...], str]:
+    """The trees along which switches sum a job's gradients, or none, and why there is none."""
     if job.sum_lanes is None:
-        return None, "its file does not ask for it"
-    first, *others = fabric.host_ports(member.host for member in job.workers)
-    for port in others:
-        if port.switch != first.switch:
-            return None, (
-                f"{first.host!r} is at switch {first.switch!r} and {port.host!r} at {port.switch!r}; all workers must "
-                "be at one"
-            )
-    if not fabric.aggregates(first.switch):
-        return None, f"switch {first.switch!r} has no `aggregation = true` in {fabric.file}"
-    if _gateway(fabric, first) is None:
-        return (
-            None,
-            f"no port of switch {first.switch!r} has a `gateway` in {fabric.file}, from which results could come",
-        )
-    return first.switch, ""
+        return (), "its file does not ask for it"
+    edges = sorted({port.switch for port in fabric.host_ports(member.host for member in job.workers)})
+    for edge in edges:
+        if not fabric.aggregates(edge):
+            return (), f"switch {edge!r} has no `aggregation = true` in {fabric.file}"
+        if _gateway(fabric, edge) is None:
+            return (), f"no port of switch {edge!r} has a `gateway` in {fabric.file}, from which results could come"
+    trees = find_trees(fabric, edges)
+    if not trees:
+        names = " and ".join(map(repr, edges))
+        return (), f"no path leads from {names} to one switch over such with `aggregation = true` in {fabric.file}"
+    return trees, ""
 
 
-def _gateway(fabric: Fabric, port: Port) -> IPv4Address | None:
-    """Of that port, else of any of its switch. A Linux kernel takes no result that comes from an address of its own,
-    as it would for whoever contributed last."""
-    return next((it.gateway for it in (port, *fabric.ports_at(port.switch)) if it.gateway is not None), None)
+def _gateway(fabric: Fabric, switch: str) -> Port | None:
+    return next((port for port in fabric.ports_at(switch) if port.gateway is not None), None)
 
 
 def assign_slots(fabric: Fabric, jobs: Iterable[Job], known: Mapping[int, Sums]) -> dict[int, Sums]:
-    """By job id, the slots of all that are summed: the known ones if they suit, else the lowest free ones.
+    """By job id, trees and slots of all that are summed: the known slots if they suit, in that order, else the lowest
+    that are free.
 
     Raises JobError for a job that does not fit beside the others.
     """
-    wanted = [(job, switch) for job in jobs if (switch := place(fabric, job)[0]) is not None]
+    wanted = {job.id: (job, trees) for job in jobs if (trees := place(fabric, job)[0])}
     kept: dict[int, tuple[Job, Sums]] = {}
-    for job, switch in wanted:
-        found = known.get(job.id)
-        if found is not None and found.switch == switch and _fits(found, job, kept.values()):
-            kept[job.id] = job, found
-    for job, switch in wanted:
-        if job.id not in kept:
-            free = (Sums(switch, base) for base in range(0, SUM_SLOTS, job.transport.sum_slots))
-            found = next((sums for sums in free if _fits(sums, job, kept.values())), None)
-            if found is None:
-                raise _too_many(job, switch, kept.values())
-            kept[job.id] = job, found
+    for number, found in known.items():
+        if number in wanted:
+            job, trees = wanted[number]
+            sums = Sums(found.base, trees)
+            if _fits(sums, job, kept.values()):
+                kept[number] = job, sums
+    for number, (job, trees) in wanted.items():
+        if number not in kept:
+            free = (Sums(base, trees) for base in range(0, SUM_SLOTS, job.transport.sum_slots))
+            sums = next((sums for sums in free if _fits(sums, job, kept.values())), None)
+            if sums is None:
+                raise _too_many(job, Sums(0, trees).switches, kept.values())
+            kept[number] = job, sums
     return {number: sums for number, (_, sums) in kept.items()}
 
 
@@ -75,7 +84,7 @@ def _fits(sums: Sums, job: Job, others: Iterable[tuple[Job, Sums]]) -> bool:
         sums.base % size == 0
         and 0 <= sums.base <= SUM_SLOTS - size
         and all(
-            sums.switch != taken.switch
+            sums.switches.isdisjoint(taken.switches)
             or sums.base + size <= taken.base
             or taken.base + other.transport.sum_slots <= sums.base
             for other, taken in others
@@ -83,33 +92,122 @@ def _fits(sums: Sums, job: Job, others: Iterable[tuple[Job, Sums]]) -> bool:
     )
 
 
-def _too_many(job: Job, switch: str, others: Iterable[tuple[Job, Sums]]) -> JobError:
-    taken = [f"{other.transport.sum_slots} of job {other.name!r}" for other, sums in others if sums.switch == switch]
+def _too_many(job: Job, switches: frozenset[str], others: Iterable[tuple[Job, Sums]]) -> JobError:
+    taken = [f"{other.transport.sum_slots} of job {other.name!r}" for other, sums in others if sums.switches & switches]
+    where = "switch " if len(switches) == 1 else "each of "
     return JobError(
         job.file,
         "transport.sum_slots",
-        f"is {job.transport.sum_slots}, but so many in a row are not free of the {SUM_SLOTS} slots that switch "
-        f"{switch!r} has for sums: it has {', '.join(taken)}; take fewer, or another collective than 'switch'",
+        f"is {job.transport.sum_slots}, but so many in a row are not free of the {SUM_SLOTS} slots that "
+        f"{where}{', '.join(map(repr, sorted(switches)))} has for sums, beside {', '.join(taken)}; take fewer, or "
+        "another collective than 'switch'",
     )
 
 
-def contributors(fabric: Fabric, switch: str, jobs: Iterable[Job], sums: Mapping[int, Sums]) -> list[Entity]:
-    """Whose gradients this switch adds up, each at its port only; `sums` by job id."""
-    return [
-        P4TableEntry(
-            "contributors",
-            match=Match(ingress_port=port.number, source=mapped(worker.address), job=job.id),
-            action=Action(
-                "contribute",
-                member=1 << worker.rank,
-                all=(1 << len(job.workers)) - 1,
-                slot_base=sums[job.id].base,
-                slot_mask=job.transport.sum_slots - 1,
-                own=port.mac,
-                address=str(_gateway(fabric, port)),
-            ),
-        )
-        for job in jobs
-        if job.id in sums and sums[job.id].switch == switch
-        for worker, port in zip(job.workers, fabric.host_ports(it.host for it in job.workers), strict=True)
-    ]
+@dataclass(frozen=True)
+class HeldSums:
+    """What a switch holds for sums: first slots by job id, its epoch if it has any, and its parts in jobs' trees, but
+    for the ways, which change."""
+
+    bases: Mapping[int, int]
+    epoch: int | None
+    parts: frozenset[tuple[tuple[str, object], ...]]
+
+    @staticmethod
+    def of(entities: Iterable[Entity]) -> "HeldSums":
+        """Among all that it holds, or should."""
+        bases: dict[int, int] = {}
+        epoch: int | None = None
+        parts: set[tuple[tuple[str, object], ...]] = set()
+        for it in entities:
+            if not isinstance(it, P4TableEntry) or it.table_id not in SUM_TABLES or not it.match:
+                continue
+            values: dict[str, Any] = {**it.match, **(it.action.args if isinstance(it.action, P4TableAction) else {})}
+            if "epoch" in values:
+                bases[values["job"]], epoch = values["slot_base"], values["epoch"]
+            parts.add(tuple((name, values[name]) for name in _OF_PART if name in values))
+        return HeldSums(bases, epoch, frozenset(parts))
+
+
+class SummedJob:
+    """What switches have to hold for a job that they sum; `down` and `lacking` as Ways takes them."""
+
+    def __init__(
+        self, fabric: Fabric, job: Job, sums: Sums, down: Collection[tuple[str, int]], lacking: Collection[str]
+    ) -> None:
+        self.job, self.sums, self._fabric = job, sums, fabric
+        self.ways = Ways(fabric, sums.trees, down, lacking)
+        self._workers = list(zip(job.workers, fabric.host_ports(it.host for it in job.workers), strict=True))
+
+    def entries(self, switch: str, epoch: int) -> list[Entity]:
+        """Whose gradients and whose partial sums this switch adds up, and where sums go, for each bucket.
+
+        `epoch`: 1 to 255, another one when the switch has lost what it had summed.
+        """
+        if switch not in self.sums.switches:
+            return []
+        own, address = self._source(switch)
+        groups = self.groups(switch)
+        found: list[Entity] = [
+            P4TableEntry(
+                "contributors",
+                match=Match(ingress_port=port.number, source=mapped(worker.address), job=self.job.id),
+                action=Action("contribute", member=1 << worker.rank),
+            )
+            for worker, port in self._workers
+            if port.switch == switch
+        ]
+        children = {child: tree for tree in self.sums.trees for child in tree.children.get(switch, ())}
+        found += [
+            P4TableEntry(
+                "subtrees",
+                match=Match(ingress_port=link.peer_number, job=self.job.id),
+                action=Action("cover", workers=self._bits(tree, child)),
+            )
+            for child, tree in sorted(children.items())
+            for link in self.ways.links(child, switch)
+        ]
+        for bucket in range(BUCKETS):
+            tree = self.ways.tree(switch, bucket)
+            parent = tree.parents.get(switch)
+            action = Action(
+                "sum_at",
+                all=(1 << len(self.job.workers)) - 1,
+                here=self._bits(tree, switch),
+                up=0 if parent is None else self.ways.link(switch, parent, bucket).number,
+                group=groups[self._replicas(switch, bucket)],
+                slot_base=self.sums.base,
+                slot_mask=self.job.transport.sum_slots - 1,
+                own=own,
+                address=str(address),
+                epoch=epoch,
+            )
+            found.append(P4TableEntry("sum_trees", match=Match(job=self.job.id, bucket=bucket), action=action))
+        return found
+
+    def groups(self, switch: str) -> dict[tuple[int, ...], int]:
+        """The numbers of multicast groups by their ports: results go to workers here and to children, never up."""
+        if switch not in self.sums.switches:
+            return {}
+        replicas = dict.fromkeys(self._replicas(switch, bucket) for bucket in range(BUCKETS))
+        return {ports: group_number(self.job, len(self.job.aggregators) + n) for n, ports in enumerate(replicas)}
+
+    def _replicas(self, switch: str, bucket: int) -> tuple[int, ...]:
+        down = {
+            self.ways.link(child, switch, bucket).peer_number
+            for child in self.ways.tree(switch, bucket).children[switch]
+        }
+        return tuple(sorted({port.number for _, port in self._workers if port.switch == switch} | down))
+
+    def _bits(self, tree: Tree, switch: str) -> int:
+        """Of the workers beneath a switch."""
+        return sum(1 << worker.rank for worker, port in self._workers if port.switch in tree.beneath[switch])
+
+    def _source(self, switch: str) -> tuple[str, IPv4Address]:
+        """The addresses of what the switch makes. Where it goes to hosts, that is an address which none of them has:
+        a Linux kernel takes nothing that comes from itself, as it would seem to whoever contributed last."""
+        port = _gateway(self._fabric, switch)
+        if port is not None and port.gateway is not None:
+            return port.mac, port.gateway
+        where = next(it for it in self._fabric.switches if it.name == switch)
+        return next(self._fabric.link_ports_at(switch)).mac, probe_address(where)

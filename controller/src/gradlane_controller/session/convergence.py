@@ -19,7 +19,7 @@ from finsy import (
 from finsy.proto import p4r
 
 from gradlane_controller.policy import Entity
-from gradlane_controller.policy.sums import Sums
+from gradlane_controller.policy.sums import SUM_TABLES, HeldSums
 from gradlane_controller.session.connection import read_all
 from gradlane_controller.session.counters import reset_counts
 
@@ -124,15 +124,10 @@ async def read_indices(switch: Switch) -> dict[int, int]:
     return job_indices(await read_all(switch, P4TableEntry("jobs")))
 
 
-async def read_sums(switch: Switch) -> dict[int, Sums]:
-    """The slots in which the switch sums each job, by job id. Raises finsy.P4ClientError."""
-    if switch.p4info.tables.get("contributors") is None:
-        return {}
-    return {
-        entry.match["job"]: Sums(switch.name, entry.action.args["slot_base"])
-        for entry in await read_all(switch, P4TableEntry("contributors"))
-        if entry.match and isinstance(entry.action, P4TableAction) and "slot_base" in entry.action.args
-    }
+async def read_sums(switch: Switch) -> HeldSums:
+    """What the switch holds for sums. Raises finsy.P4ClientError."""
+    tables = [P4TableEntry(name) for name in SUM_TABLES if switch.p4info.tables.get(name) is not None]
+    return HeldSums.of([entry for table in tables for entry in await read_all(switch, table)])
 
 
 async def holds_state(switch: Switch) -> bool:

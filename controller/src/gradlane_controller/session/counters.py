@@ -15,7 +15,7 @@ from gradlane_controller.session.connection import read_all
 
 _CELLS_OF_JOB = len(Reason) << 6  # of 2 ** JOB_SHIFT, as the other reasons do not exist
 JOB_SHIFT = 11  # bits of an index of `decisions` behind the job's
-SUM_SHIFT = 3  # ... of `sums`
+SUM_SHIFT = 4  # ... of `sums`
 
 
 @dataclass(frozen=True)
