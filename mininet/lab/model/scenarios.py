@@ -134,12 +134,6 @@ class Scenario:
                 raise ScenarioError(f"arm {arm!r} is unknown; the arms are {', '.join(ARMS)}")
         if len(set(changed.arms)) < len(changed.arms):
             raise ScenarioError(f"an arm is named twice in {','.join(changed.arms)}; once each is right")
-        by_switch = [arm for arm in changed.arms if ARMS[arm].by_switch]
-        if by_switch and len(changed.topology.edges) > 1:
-            raise ScenarioError(
-                f"arm {by_switch[0]!r} needs all workers at one switch; the {changed.topology} has them at "
-                f"{', '.join(changed.topology.edges)}"
-            )
         if any(ARMS[arm].servers for arm in changed.arms):
             _check_range("servers", changed.servers, SERVERS, "")
         else:
