@@ -164,6 +164,10 @@ soak: $(VENV)/.ready ## Load the switch for long, change everything meanwhile, a
 soak-fabric: $(VENV)/.ready ## Jobs on a leaf-spine under attack and with failures: none may end (root; SECONDS=600)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.fabric.soak $(call option,SECONDS,seconds)
 
+.PHONY: soak-sums
+soak-sums: $(VENV)/.ready ## Jobs that a leaf-spine sums, while it fails: every result must be exact (root; SECONDS=600)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.fabric.soak_sums $(call option,SECONDS,seconds)
+
 .PHONY: fuzz
 fuzz: $(VENV)/.ready-test ## Fuzz the C code of the switch and of the agent under sanitizers (SECONDS=120 of each)
 	$(BIN)/python -m tests.fuzz.fuzz $(call option,SECONDS,seconds)

@@ -31,13 +31,12 @@ import tomli_w
 from finsy.proto import p4r, p4r_grpc
 
 from bench.fabric.attacks import attacks
+from bench.fabric.growth import Held, Usage, grown, held, held_table, usage_of
 from bench.harness import benchmark
 from bench.harness.job import document
 from bench.harness.netns import run
-from bench.harness.usage import descriptors, memory
 from bench.harness.wires import compiled
 from bench.harness.worker import Worker
-from gradlane.control.listener import MAX_PENDING_OF_ONE
 from gradlane.units import checked, parse_rate
 from lab.experiment.runner import ready_machine
 from lab.model.errors import ExperimentError
@@ -52,15 +51,11 @@ _POLICY = {
     "queue_classes": [{"layers": [0, 65535], "class": 5}],
     "drop_precedences": [{"magnitudes": [0, 255], "drop_precedence": 2}],
 }
-_MOST_GROWTH = 0.1  # of a process's memory or open files, from the second third of the run to the last
-# Bytes and open files that do not count: what the calls hold that an agent is in the middle of.
-_LEAST_GROWTH = MAX_PENDING_OF_ONE << 20, 4 * MAX_PENDING_OF_ONE
+_DIRECT = {"slice_bytes": 1024, "collective": "direct"}
 _WINDOW_SECONDS = 10.0
 _FRAMING = 24  # bytes on the link beside a frame: preamble, check sequence, gap
 _LONGEST_WINDOW = 3600
 _SENDER = Path(__file__).parents[1] / "switch" / "switch_load.c"
-
-Usage = dict[str, tuple[int, int]]
 
 
 @dataclass
@@ -86,22 +81,29 @@ class Report:
     seconds: float = 0
     windows: list[Window] = field(default_factory=list[Window])
     lacking: int = 0
-    held: dict[str, tuple[tuple[int, int], tuple[int, int]]] = field(
-        default_factory=dict[str, tuple[tuple[int, int], tuple[int, int]]]
-    )
+    held: Held = field(default_factory=Held)
     failures: list[str] = field(default_factory=list[str])
 
 
 class Job:
-    """A job of two hosts, and its processes."""
+    """A job of some hosts, and its processes. `transport`: of its file."""
 
-    def __init__(self, network: Any, name: str, number: int, hosts: Sequence[HostPlan], tolerance: float, out: Path):
+    def __init__(
+        self,
+        network: Any,
+        name: str,
+        number: int,
+        hosts: Sequence[HostPlan],
+        tolerance: float,
+        out: Path,
+        transport: Mapping[str, Any] = _DIRECT,
+    ):
         self.name, self._network, self._hosts, self._tolerance = name, network, hosts, tolerance
         self._workers: list[Worker] = []
         self.last = {"steps": 0, "lacking": 0, "violations": 0}
         plan = network.plan
         made = dict(document(name, number, [(h.name, h.address) for h in hosts], plan.rate, _BUFFER, tolerance))
-        made["transport"] |= {"slice_bytes": 1024, "collective": "direct"}
+        made["transport"] |= transport
         made["loss"] |= {"pull": 0.0, "error_feedback": False}
         made |= {"policy": _POLICY, "slots": {"base": 4096 * number, "mask": 4095}}
         network.controller.put_job(made)
@@ -221,14 +223,6 @@ def _disturbances(network: Any, doomed: Job, doomed_host: HostPlan) -> dict[str,
     }
 
 
-def _usage(network: Any) -> Usage:
-    found: Usage = {}
-    for name, pid in network.processes().items():
-        with suppress(OSError):
-            found[name] = memory(pid), descriptors(pid)
-    return found
-
-
 class Tenant:
     """The hostile one: sends a frame at its link's rate."""
 
@@ -293,7 +287,7 @@ def soak(options: argparse.Namespace, stack: ExitStack) -> Report:
             time.sleep(max(0.0, until - time.monotonic()))
         for job in (lossy, exact):
             _look(job, window)
-        window.usage = _usage(network)
+        window.usage = usage_of(network)
         report.windows.append(window)
         report.lacking = max(report.lacking, lossy.last["lacking"])
         report.failures += [f"{attack}, {name}: {text}" for text in window.broke]
@@ -317,33 +311,6 @@ def _look(job: Job, window: Window) -> None:
         job.wait()
 
 
-def held(usage: Sequence[Usage]) -> dict[str, tuple[tuple[int, int], tuple[int, int]]]:
-    """By process: the most bytes and open files in the second third of what was seen, and in the last."""
-    third = len(usage) // 3
-    if not third:
-        return {}
-    parts = usage[third : 2 * third], usage[2 * third :]
-    found: dict[str, tuple[tuple[int, int], tuple[int, int]]] = {}
-    for name in sorted(set.intersection(*(set[str]().union(*part) for part in parts))):
-        second, last = ([seen[name] for seen in part if name in seen] for part in parts)
-        found[name] = (_most(second), _most(last))
-    return found
-
-
-def _most(seen: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    return max(memory for memory, _ in seen), max(files for _, files in seen)
-
-
-def grown(held: Mapping[str, tuple[tuple[int, int], tuple[int, int]]]) -> list[str]:
-    """The processes that hold more in the last third than they did in the second, and what."""
-    found: list[str] = []
-    for name, (second, last) in held.items():
-        for before, after, least, unit in zip(second, last, _LEAST_GROWTH, ("bytes", "open files"), strict=True):
-            if after > before * (1 + _MOST_GROWTH) + least:
-                found.append(f"{name} holds {after:,} {unit} after {before:,}")
-    return found
-
-
 def table(report: Report) -> TextTable:
     """A row for each attack: the steps of the window in which the jobs made the fewest a second."""
     rows: list[Sequence[str]] = []
@@ -361,16 +328,6 @@ def table(report: Report) -> TextTable:
     )
 
 
-def held_table(report: Report) -> TextTable:
-    """What processes held."""
-    rows = [
-        (name, *(f"{memory / 1e6:,.0f}" for memory, _ in parts), *(f"{files:,}" for _, files in parts))
-        for name, parts in report.held.items()
-    ]
-    columns = ("process", "MB, second third", "MB, last third", "open files, second third", "open files, last third")
-    return TextTable("The most that a process held", columns, rows)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs it; the exit status: 1 also if something happened that must not."""
     parser = benchmark.parser("fabric.soak", __doc__, "--seconds 60 --json > soak-fabric.json")
@@ -386,7 +343,11 @@ def _run(options: argparse.Namespace) -> int:
         report = soak(options, stack)
     document = benchmark.document(benchmark.chosen(options, "seconds", "rate"), [report])
     present(
-        make_console(to_stderr=options.json), options, "soak-fabric.json", document, [table(report), held_table(report)]
+        make_console(to_stderr=options.json),
+        options,
+        "soak-fabric.json",
+        document,
+        [table(report), held_table(report.held)],
     )
     if report.failures:
         raise ExperimentError("; ".join(report.failures))

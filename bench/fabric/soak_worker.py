@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training process of the soak: all-reduces without end, and looks at every result by itself.
 
-Every rank contributes 1 to each element, and 2 more the higher its rank is, so the exact mean is known, and an element
-that is anything else is of a slice that some contribution is missing of. Arguments: RANK RANKS JOB SOCKET TOLERANCE.
+Every rank contributes 1 to each element, and 2 more the higher its rank is, and up to 8 times as much, by the step. So
+the exact mean is known, and an element that is anything else is of a slice that some contribution is missing of, or of
+another step. Arguments: RANK RANKS JOB SOCKET TOLERANCE.
 """
 
 import json
@@ -15,13 +16,14 @@ from numpy.typing import NDArray
 from gradlane import Communicator
 
 _ELEMENTS = 1 << 16
+BYTES = 4 * _ELEMENTS  # of the gradient of a step
 _SLICE = 256  # elements; transport.slice_bytes of the job is 1024
 _SAY_SECONDS = 1.0
 
 
-def missing(result: NDArray[np.float32], size: int) -> NDArray[np.bool_]:
-    """By slice: whether some element is not the exact mean of `size` contributions."""
-    exact = np.float32(sum(1 + 2 * rank for rank in range(size))) / np.float32(size)
+def missing(result: NDArray[np.float32], size: int, times: int = 1) -> NDArray[np.bool_]:
+    """By slice: whether some element is not the exact mean of `size` contributions, in a step of so many `times`."""
+    exact = np.float32(times * sum(1 + 2 * rank for rank in range(size))) / np.float32(size)
     return (result.reshape(-1, _SLICE) != exact).any(axis=1)
 
 
@@ -40,8 +42,9 @@ def main() -> None:
         said = time.monotonic()
         print("ready", flush=True)
         while True:
-            array[:] = 1 + 2 * rank
-            wrong = missing(np.asarray(communicator.all_reduce(array, "gradient")), size)
+            times = 1 + steps % 8
+            array[:] = times * (1 + 2 * rank)
+            wrong = missing(np.asarray(communicator.all_reduce(array, "gradient")), size, times)
             lacking += int(wrong.sum())
             exceeded += violations(wrong, size, tolerance)
             steps += 1

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.fabric import soak, soak_worker
+from bench.fabric import growth, soak, soak_worker
 from bench.fabric.attacks import attacks
 from gradlane.wire import Header, Kind
 from lab.model.plan import HostPlan
@@ -46,13 +46,13 @@ def test_losses_within_the_budget_of_a_part_are_none() -> None:
 
 
 def test_a_process_that_grows_is_found() -> None:
-    usage: list[soak.Usage] = [{"a": (100 << 20, 10), "b": (1 << 30, 10), "c": (1 << 20, 1)} for _ in range(9)]
+    usage: list[growth.Usage] = [{"a": (100 << 20, 10), "b": (1 << 30, 10), "c": (1 << 20, 1)} for _ in range(9)]
     usage[0]["a"] = (1, 1)  # at first everything grows
     usage[7]["a"] = (200 << 20, 10)
     usage[8]["b"] = (1 << 30, 2000)
-    found = soak.grown(soak.held(usage))
+    found = growth.grown(growth.held(usage))
     assert [text.split(",")[0] for text in found] == ["a holds 209", "b holds 2"]
-    assert soak.held(usage[:2]) == {}
+    assert growth.held(usage[:2]) == {}
 
 
 @needs_root
