@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from gradlane import wire
-from tests.gradlane.sums.fabric import SWITCHES, Packet
+from tests.gradlane.sums.fabric import BUCKETS, SWITCHES, Packet
 from tests.gradlane.sums.oracle import Layout, Wrong
 from tests.gradlane.sums.schedules import rough, tolerant
 from tests.gradlane.sums.summing_job import SummingJob
@@ -229,9 +229,25 @@ def test_a_switch_that_forgets_what_it_has_closed_does_not_close_it_otherwise(
         scene(*mutant)
 
 
-def closed_at_a_leaf_and_forgotten_by_the_spine(switch: Callable[[], SumSwitch]) -> None:
-    """Who was left out comes when the sum without it has gone up, and its result has reached the other leaf alone."""
-    job = begun(switch, shape="leaf-spine", done=1)
+def spines_restart(job: SummingJob) -> None:
+    for at in job.fabric.spines:
+        job.restart(at)
+
+
+def tree_moves(job: SummingJob) -> None:
+    for bucket in range(BUCKETS):
+        job.fabric.move(job.fabric.homes, bucket, bucket + 1)
+    job.failures += 1
+
+
+def closed_at_a_leaf_and_gone_above(
+    switch: Callable[[], SumSwitch], trouble: Callable[[SummingJob], None], worker: Callable[..., Worker] = Worker
+) -> None:
+    """Who was left out comes when the sum without it has gone up, and its result has reached the other leaf alone.
+
+    Then whoever made that has forgotten it, or another spine is to make it.
+    """
+    job = begun(switch, worker, shape="leaf-spine", done=1)
     left_out, other = 1, 2
     here, there = job.fabric.homes[left_out], job.fabric.homes[other]
     send(job, 1)
@@ -239,15 +255,21 @@ def closed_at_a_leaf_and_forgotten_by_the_spine(switch: Callable[[], SumSwitch])
     send(job, 3)
     close(job, 1, left_out, closer=0)
     carry(job, lambda it, _: it.to != here or it.by not in job.fabric.spines)
-    for at in job.fabric.spines:
-        job.restart(at)
+    trouble(job)
     again(job, left_out, there)
+    assert job.oracle.steps[0, 3].missing[1] == 1 << left_out
 
 
 def test_what_a_leaf_has_sent_up_stays_as_it_is():
-    closed_at_a_leaf_and_forgotten_by_the_spine(SumSwitch)
+    closed_at_a_leaf_and_gone_above(SumSwitch, spines_restart)
     with pytest.raises(Wrong, match="two results"):
-        closed_at_a_leaf_and_forgotten_by_the_spine(AddsToWhatIsComplete)
+        closed_at_a_leaf_and_gone_above(AddsToWhatIsComplete, spines_restart)
+
+
+def test_a_slice_that_was_closed_ends_alike_when_its_tree_moves():
+    closed_at_a_leaf_and_gone_above(SumSwitch, tree_moves)
+    with pytest.raises(Wrong):
+        closed_at_a_leaf_and_gone_above(SumSwitch, tree_moves, AgreesOnNothing)
 
 
 def closed_one_after_the_other(worker: Callable[..., Worker]) -> None:
