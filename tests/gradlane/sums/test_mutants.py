@@ -5,9 +5,10 @@ from collections.abc import Callable
 
 import pytest
 from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from tests.gradlane.sums.oracle import Wrong
-from tests.gradlane.sums.schedules import Layout, Weather, calm, layouts, play, schedules
+from tests.gradlane.sums.schedules import FORGE, Layout, Weather, calm, layouts, play, schedules, weathers
 from tests.gradlane.sums.summing_job import SummingJob
 from tests.support.sum_switch import Slot, SumSwitch, serial_difference
 from tests.support.sum_worker import Step, Stream, Worker, zeros
@@ -149,11 +150,17 @@ def test_an_old_duplicate_does_not_take_the_slot_of_a_finished_slice(switch: typ
 
 @pytest.mark.parametrize(
     "worker",
-    [HasHalfTheSlots, SendsAhead, SharesSlots, GoesByItsOwnMagnitudes, BelievesEveryResult, ForgetsWhatItOwes],
+    [HasHalfTheSlots, SendsAhead, SharesSlots, GoesByItsOwnMagnitudes, ForgetsWhatItOwes],
 )
 def test_every_rule_of_the_workers_is_needed(worker: type[Worker]):
     with pytest.raises(Wrong):
         breaks(calm, SumSwitch, worker)
+
+
+def test_forged_results_are_to_be_refused():
+    forging = st.lists(weathers | st.just(FORGE), min_size=6, max_size=14)
+    with pytest.raises(Wrong, match="is taken"):
+        breaks(forging, SumSwitch, BelievesEveryResult)
 
 
 @pytest.mark.parametrize("worker", [OwesWhatItWithdraws, WithdrawsEverything, KeepsNothing])

@@ -119,7 +119,7 @@ def test_a_closer_leaves_out_workers_of_its_own_leaf_alone() -> None:
         tensor = Tensor(0, [SLICES * cluster.per_slice])
         cluster.open(tensor)
         losing(cluster, rank, {20, 25})
-        follow(cluster, tensor, 3)
+        follow(cluster, tensor, 2)
         members[rank] = {s: its for s, its in cluster.members_of(2, tensor).items() if its != 0b1111}
     assert members == {1: {}, 3: {20: 0b0111, 25: 0b0111}}
 
