@@ -21,7 +21,7 @@ def arm_result(
     exchanges: tuple[Exchange, ...] = (),
 ) -> ArmResult:
     """A plausible result; Gradlane's arms have a transport, baselines do not."""
-    sums = (800_000, 600_000, 25) if "switch-sum" in arm else (800_000, 0, 0)
+    sums = (800_000, 600_000, 25, 7) if "switch-sum" in arm else (800_000, 0, 0, 0)
     gradlane = not arm.startswith(("ddp", "ps-"))
     seconds = 20.0 if to_target is None else 1.5 * to_target
     curve = [Point(seconds * i / 10, 12 * i, 0.1 + (final - 0.1) * (1 - 0.5**i) / (1 - 0.5**10)) for i in range(11)]

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A switch that sums, as a process: the model of sum_switch.py at the ports of a bridge, which carries all else.
 
-    python -m tests.support.sum_relay GROUP SLOTS PORT...       inside the bridge's namespace
+    python -m tests.support.sum_relay GROUP SLOTS EPOCH LOSS PORT...        inside the bridge's namespace
 
-Worker k is behind the k-th PORT. A bridge floods: contributions come to the other workers, too, as by no switch.
+Worker k is behind the k-th PORT; of the first one's contributions it loses LOSS of all, at random. A bridge floods:
+contributions come to the other workers, too, as by no switch.
 """
 
 import contextlib
 import os
+import random
 import select
 import socket
 import subprocess
@@ -57,7 +59,7 @@ def is_contribution(frame: bytes, group: IPv4Address) -> bool:
     )
 
 
-def serve(group: IPv4Address, slots: int, ports: list[str]) -> None:
+def serve(group: IPv4Address, slots: int, epoch: int, loss: float, ports: list[str]) -> None:
     """Until it is killed. Says "ready" when it is."""
     sockets: list[socket.socket] = []
     for port in ports:
@@ -65,7 +67,7 @@ def serve(group: IPv4Address, slots: int, ports: list[str]) -> None:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
         made.bind((port, _ETHERTYPE_ALL))
     everybody = (1 << len(ports)) - 1
-    switch = SumSwitch()
+    switch, chance = SumSwitch(), random.Random(1)
     os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))  # as the agents' transport
     print("ready", flush=True)
     while True:
@@ -74,10 +76,11 @@ def serve(group: IPv4Address, slots: int, ports: list[str]) -> None:
             frame, (_, _, kind, *_) = readable.recvfrom(65536)
             if kind == _OUTGOING or not is_contribution(frame, group):
                 continue
+            if worker == 0 and chance.random() < loss:
+                continue
             length = int.from_bytes(frame[_IP + 2 : _IP + 4], "big") - (_PAYLOAD - _IP)
-            outcome = switch.take(
-                Contributor(1 << worker, everybody, 0, slots - 1), frame[_PAYLOAD : _PAYLOAD + length]
-            )
+            row = Contributor(1 << worker, everybody, 0, slots - 1, epoch=epoch)
+            outcome = switch.take(row, frame[_PAYLOAD : _PAYLOAD + length])
             if outcome.datagram is None:
                 continue
             answer = result_frame(frame, outcome.datagram)
@@ -89,6 +92,8 @@ def serve(group: IPv4Address, slots: int, ports: list[str]) -> None:
 class SumLan(Lan):
     """Hosts whose NICs segment nothing and compute no checksums, as the switch takes frames as they are."""
 
+    epoch = 0
+
     def _build(self) -> None:
         super()._build()
         for k in range(len(self.addresses)):
@@ -96,11 +101,14 @@ class SumLan(Lan):
             self.run(self.space(k), "ethtool", "-K", "eth0", *offloads)
 
     @contextlib.contextmanager
-    def switch(self, group: IPv4Address, slots: int = 1024) -> Iterator["subprocess.Popen[str]"]:
-        """The process, from when it is ready until the end of the block, unless it is killed before."""
+    def switch(self, group: IPv4Address, slots: int = 1024, loss: float = 0.0) -> Iterator["subprocess.Popen[str]"]:
+        """The process, from when it is ready until the end of the block, unless it is killed before. It has another
+        epoch than the one before it."""
+        self.epoch = self.epoch % 255 + 1
         ports = [f"p{k}" for k in range(len(self.addresses))]
-        argv = [sys.executable, "-m", "tests.support.sum_relay", str(group), str(slots), *ports]
-        process = subprocess.Popen([*self.inside(self.bridge), *argv], stdout=subprocess.PIPE, text=True)
+        argv = map(str, (group, slots, self.epoch, loss, *ports))
+        relay = (sys.executable, "-m", "tests.support.sum_relay", *argv)
+        process = subprocess.Popen([*self.inside(self.bridge), *relay], stdout=subprocess.PIPE, text=True)
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
@@ -113,4 +121,4 @@ class SumLan(Lan):
 
 
 if __name__ == "__main__":
-    serve(IPv4Address(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
+    serve(IPv4Address(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), sys.argv[5:])

@@ -53,6 +53,7 @@ class Transport:
     reduced_bytes: int  # tensors, once for each worker and step
     summed_bytes: int  # of these, what a switch has summed
     sums_repaired: int  # slices sent to the switch again
+    sums_left_out: int  # slices that the switch's sums lack, within the budgets
 
     @property
     def summed_fraction(self) -> float:

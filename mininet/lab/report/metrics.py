@@ -166,6 +166,7 @@ def transport(statistics: Sequence[Record]) -> Transport | None:
         reduced_bytes=total["reduced_bytes"],
         summed_bytes=total["summed_bytes"],
         sums_repaired=total["sums_repaired"],
+        sums_left_out=total["sums_left_out"],
     )
 
 

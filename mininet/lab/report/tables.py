@@ -20,7 +20,7 @@ FIGURES = (
     "speed-up",
 )
 DROPS = ("arm", "queue class", "drop precedence", "packets", "kB", "offered", "dropped")
-SUMS = ("arm", "of the gradients", "slices sent again")
+SUMS = ("arm", "of the gradients", "slices sent again", "left out")
 WORK = ("arm", "all steps", "final", "speed-up", "batches of each worker", "most waited for")
 SUMMARY = ("scenario", "arm", "step p50, ms", "to target", "reached", "final", "policy drops", "speed-up")
 GOALS = ("goal", "measured", "wanted", "")
@@ -124,9 +124,9 @@ def work(results: Sequence[ArmResult]) -> list[list[str]]:
 def sums(results: Sequence[ArmResult]) -> list[list[str]]:
     """What the switch has summed in arms that want it to, under the heads of SUMS; the hosts reduced the rest."""
     return [
-        [result.arm, f"{result.transport.summed_fraction:.1%}", f"{result.transport.sums_repaired:,}"]
+        [result.arm, f"{it.summed_fraction:.1%}", f"{it.sums_repaired:,}", f"{it.sums_left_out:,}"]
         for result in results
-        if ARMS[result.arm].by_switch and result.transport is not None
+        if ARMS[result.arm].by_switch and (it := result.transport) is not None
     ]
 
 

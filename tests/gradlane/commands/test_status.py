@@ -139,6 +139,7 @@ def test_who_sums_is_told_and_stands_out_where_it_should_be_a_switch() -> None:
     job = status["jobs"]["trial"]
     job["counts"] = {
         "summed_bytes": 25_000_000, "sums_sent": 1000, "sums_repaired": 5, "sums_clipped": 7, "sum_reruns": 4,
+        "sums_left_out": 20,
     }  # fmt: skip
     job["sums"] = {
         "by_switch": True, "reason": "as the job file says", "since": 995.0, "generation": 9, "halts": 3,
@@ -147,7 +148,7 @@ def test_who_sums_is_told_and_stands_out_where_it_should_be_a_switch() -> None:
     found = {line.text: line.look for line in view.agent_lines(status, None, 1000.0, 10.0)}
     much = (
         "20.0 Mbit/s of gradients by the switch, 50% of all bytes so far; 0.50% of its slices sent again, 7 elements "
-        "clipped; 4 steps run again by hosts, which took over 2 time(s)"
+        "clipped; 2.00% left out of sums within the budget; 4 steps run again by hosts, which took over 2 time(s)"
     )
     assert found[f"  the switch sums, for 5 s (as the job file says): {much}"] == ""
     job["sums"]["by_switch"], job["sums"]["reason"] = False, "it is gone"

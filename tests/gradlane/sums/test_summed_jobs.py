@@ -20,6 +20,7 @@ from gradlane.errors import AgentError
 from tests.support import members
 from tests.support.agents import PATIENCE, Agent
 from tests.support.communicators import each, join, joined
+from tests.support.counted_steps import ELEMENTS, LINES, CountedSteps
 from tests.support.needs import needs, needs_root
 from tests.support.sum_relay import SumLan
 
@@ -213,6 +214,30 @@ def test_a_late_worker_is_no_fault_of_the_switch(lan: SumLan, hosts: list[Agent]
             steps.step(late=0.03)
         for host in hosts:
             host.wait_for("rank 2 (h2, 10.77.0.3) is a straggler: late by")
+
+
+def test_what_a_switch_loses_is_not_waited_for_within_the_budget_and_hosts_complete_what_it_has_begun(
+    lan: SumLan, hosts: list[Agent], tmp_path: Path
+) -> None:
+    """It loses a twelfth of rank 0's contributions, of which a tenth may be missing, and is killed."""
+    file = members.job_file(tmp_path, lan.addresses, lines=TRANSPORT + LINES.format(push=0.1))
+    with joined(hosts, file, HOSTS) as ranks:
+        steps = CountedSteps(ranks, 0.1)
+        with lan.switch(SUMS, loss=1 / 12) as process:
+            for _ in range(20):
+                steps.step()
+            assert sum(counts(host)["sums_closed"] for host in hosts) > 20
+            assert counts(hosts[0])["sums_left_out"] == steps.missing[0] / (ELEMENTS / 100)
+            assert counts(hosts[0])["sums_repaired"] < 20 * 100 / 12
+            process.kill()
+            for _ in range(5):
+                steps.step()
+        assert [sums(host)["fallbacks"] for host in hosts] == [1] * HOSTS
+        with lan.switch(SUMS, loss=1 / 12):
+            steps.until(lambda: all(sums(host)["by_switch"] for host in hosts))
+            for _ in range(5):
+                steps.step()
+        assert [counts(host)["sums_over_budget"] for host in hosts] == [0] * HOSTS
 
 
 @pytest.mark.parametrize("rank", [0, 1])

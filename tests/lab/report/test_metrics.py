@@ -20,7 +20,8 @@ COUNTS = ("sent", "expected", "delivered", "lost", "repaired", "duplicate")
 
 def statistics(scale: int) -> dict[str, Any]:
     counts = {f"slices_{name}": scale * (index + 1) for index, name in enumerate(COUNTS)}
-    sums = {"reduced_bytes": 800 * scale, "summed_bytes": 600 * scale, "sums_repaired": scale}
+    sums = {"reduced_bytes": 800 * scale, "summed_bytes": 600 * scale}
+    sums |= {"sums_repaired": scale, "sums_left_out": 2 * scale}
     return {
         **counts,
         **sums,
@@ -71,6 +72,7 @@ def test_a_step_is_as_long_as_its_slowest_worker(tmp_path: Path) -> None:
     assert result.transport.bad_datagrams == 6
     assert result.transport.delivered_fraction == 90 / 60
     assert (result.transport.summed_fraction, result.transport.sums_repaired) == (0.75, 30)
+    assert result.transport.sums_left_out == 60
 
 
 def test_workers_that_differ_in_their_number_of_steps_are_refused(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_the_tables_tell_drops_and_speed_up() -> None:
 def test_the_tables_tell_what_a_switch_has_summed() -> None:
     runs = [arm_result("gradlane-switch-sum"), arm_result("gradlane"), arm_result("ps-tcp")]
     (table,) = [it for it in tables.of_runs(runs, []) if it.columns is tables.SUMS]
-    assert table.rows == [["gradlane-switch-sum", "75.0%", "25"]]
+    assert table.rows == [["gradlane-switch-sum", "75.0%", "25", "7"]]
     assert "Summed in the switch" in render(*runs)
     assert "Summed in the switch" not in render(*runs[1:])
     assert not [it for it in tables.of_runs(runs[1:], []) if it.columns is tables.SUMS]

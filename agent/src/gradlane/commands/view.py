@@ -233,6 +233,7 @@ def _sums(it: SumsStatus, counts: Counts, now: float, seconds: float) -> Line:
     parts = [
         f"{summed * 1e-6:.1f} Mbit/s of gradients by the switch, {it['share']:.0%} of all bytes so far",
         f"{repaired:.2%} of its slices sent again, {counts['sums_clipped']} elements clipped",
+        f"{_fraction(counts, 'sums_left_out', 'sums_sent') or 0.0:.2%} left out of sums within the budget",
         f"{counts['sum_reruns']} steps run again by hosts, which took over {it['fallbacks']} time(s)",
     ]
     by = "the switch sums" if it["by_switch"] else "hosts sum, no switch"

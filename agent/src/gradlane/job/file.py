@@ -308,12 +308,10 @@ def _loss(root: Table, how: Transport, workers: Sequence[Member]) -> Loss:
 
 
 def _check_sums(table: Table, parsed: Loss, asked: str) -> None:
-    rows = [(f"classes[{n}].", row.push, row.pull) for n, row in enumerate(parsed.classes)]
-    for place, push, pull in (("", parsed.push, parsed.pull), *rows):
-        if push or pull:
-            raise table.error(
-                place + ("push" if push else "pull"), f"is {push or pull}, but {asked}, and loses nothing; it must be 0"
-            )
+    rows = [(f"classes[{n}].", row.pull) for n, row in enumerate(parsed.classes)]
+    for place, pull in (("", parsed.pull), *rows):
+        if pull:
+            raise table.error(f"{place}pull", f"is {pull}, but {asked}, and keeps a sum till all have it; it must be 0")
     if parsed.adaptive is not None:
         raise table.error("adaptive", f"can't be: {asked}, and a phase is each worker's own, but the budget is all's")
     if parsed.late is not None:
