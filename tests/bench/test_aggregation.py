@@ -17,7 +17,7 @@ from gradlane.wire import Lanes
 from gradlane_switch import Switch
 from tests.support.needs import needs, needs_root
 
-CONTRIBUTION, RESULT = 8 | 0, 8 | 1  # of job index 1, in the counter `sums`
+CONTRIBUTION, RESULT = 16 | 0, 16 | 1  # of job index 1, in the counter `sums`
 
 
 def loaded(pipeline: Pipeline, workers: int) -> Switch:
