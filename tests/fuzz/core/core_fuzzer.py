@@ -43,6 +43,10 @@ def build(folder: Path, optimize: str = "-O1") -> Path:
 def seeds() -> Iterator[tuple[str, bytes]]:
     """Inputs to begin with, and their names: any bytes, most of which are numbers by themselves."""
     source = random.Random(1)
+    for losing in range(3, 8):
+        # An honest job of three workers with long slices and a loss budget of half of a message: four steps of a tensor
+        # that a switch sums, to which every so many contributions are lost.
+        yield f"closing-{losing}", bytes([0, 1, 3, 64, 1, 2, 1, 4, losing, 200, 150])
     for number in range(_SEEDS):
         content = bytes(source.randrange(240) for _ in range(source.choice((40, 80, 200))))
         yield f"random-{number}", bytes([number]) + content

@@ -22,7 +22,7 @@ void fuzz_require(int holds, const char *what) {
 }
 
 void world_begin(bool honest) {
-    static const uint16_t slice_bytes[] = {64, 8, 16, 256};
+    static const uint16_t slice_bytes[] = {64, 8, 144, 256};
     static const uint32_t windows[] = {32, 1, 2, 8};
     static const uint64_t rates[] = {100000000, 1000000, 10000000000, 400000000000};
     static const uint64_t memories[] = {1 << 26, 0, 4096, 65536};

@@ -9,7 +9,7 @@
 #include "base/bits.h"
 #include "world.h"
 
-enum { WINDOW = 4, SLOTS = 16, PARTS = 2, MOST_SUMMED = 12, MOST_ELEMENTS = 300, WIRE_TENSOR = SUMMED_TENSOR * 16 };
+enum { WINDOW = 4, SLOTS = 16, PARTS = 2, MOST_SUMMED = 12, MOST_ELEMENTS = 1000, WIRE_TENSOR = SUMMED_TENSOR * 16 };
 
 typedef struct {
     uint32_t generation, number, members;
@@ -69,7 +69,8 @@ void summed_take(const uint8_t *bytes, uint32_t length) {
     if ((bytes[0] & 15) == GL_KIND_DATA && losing && ++taken % losing == 0) return;
     sum_slot *s = &slots[get16(sum + GL_SUM_AT_SLOT) % SLOTS];
     const uint32_t new_generation = get32(sum + GL_SUM_AT_GENERATION), number = get32(bytes + GL_AT_MESSAGE);
-    const int32_t age = new_generation != s->generation ? (int32_t)(new_generation - s->generation) : (int32_t)(number - s->number);
+    const bool same = new_generation == s->generation;
+    const int32_t age = (int32_t)(same ? number - s->number : new_generation - s->generation);
     if (s->members && age < 0) return;
     if (!s->members || age > 0) *s = (sum_slot){.generation = new_generation, .number = number};
     const bool answers = s->finished;
@@ -97,7 +98,7 @@ void summed_begin(void) {
     push_loss = fuzz_world.loss_count ? fuzz_world.losses[0].push : 0;
     steps_at_least = fuzz_below(5), losing = fuzz_below(12);
     if (push_loss == 1000000) push_loss--; /* no budget is as large as a message */
-    for (unsigned k = 0; k < PARTS; k++) elements[k] = 1 + fuzz_number() % MOST_ELEMENTS;
+    for (unsigned k = 0; k < PARTS; k++) elements[k] = 1 + 4 * fuzz_number() % MOST_ELEMENTS;
     open = !fuzz_world.servers;
     for (unsigned rank = 0; rank < fuzz_world.workers; rank++)
         if (gl_engine_sums_open(fuzz_world.engines[rank], &like)) open = false;

@@ -6,7 +6,7 @@ import mmap
 import os
 import socket
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,14 +22,15 @@ SLICE, WINDOW, SLOTS, GENERATION = 272, 4, 32, 7
 
 
 class SwitchThread:
-    """Sums what comes to its socket; the results go to all `hosts`, or to who asked again."""
+    """Sums what comes to its socket; results go to all `hosts`, or to who asked again. `loses`: what does not come."""
 
     def __init__(self, workers: int) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(("127.0.0.1", 0))
         self.hosts: list[tuple[str, int]] = []
         self.taken: list[Header] = []
-        self._rows = [Contributor(1 << rank, (1 << workers) - 1, 0, SLOTS - 1) for rank in range(workers)]
+        self.loses: Callable[[Header], bool] = lambda header: False
+        self._rows = [Contributor(1 << rank, (1 << workers) - 1, 0, SLOTS - 1, epoch=1) for rank in range(workers)]
         self._thread = threading.Thread(target=self._serve)
 
     def start(self) -> None:
@@ -40,6 +41,8 @@ class SwitchThread:
         while datagram := self.socket.recv(65536):
             header = Header.unpack(datagram)
             self.taken.append(header)
+            if self.loses(header):
+                continue
             outcome = switch.take(self._rows[header.source], datagram)
             if outcome.datagram is not None:
                 for host in self.hosts if outcome.to_all else [self.hosts[header.source]]:
@@ -54,8 +57,9 @@ class SwitchThread:
 class SummedHost:
     """A host of a job with sums, and its processes."""
 
-    def __init__(self, rank: int, workers: int, processes: int, lanes: Lanes) -> None:
-        self.rank, self.workers, self.processes = rank, workers, processes
+    def __init__(self, rank: int, workers: int, processes: int, lanes: Lanes, loss: int) -> None:
+        """`loss`: of a push, parts per million."""
+        self.rank, self.workers, self.processes, self.loss = rank, workers, processes, loss
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(("127.0.0.1", 0))
         self.runner = lib.gl_runner_new()
@@ -63,12 +67,13 @@ class SummedHost:
             "job": 3, "rank": rank, "workers": workers, "slice_bytes": SLICE, "token": TOKEN, "window": 64,
             "rate": 10**9, "buffer": 64_000, "memory": 1 << 20, "critical": 10**6,
             "sums": (lanes, SLOTS, WINDOW, GENERATION),
+            "loss_count": 1, "losses": (losses := ffi.new("gl_loss[]", [(0, 65535, loss, 0)])),
         }  # fmt: skip
         self.engine = lib.gl_engine_new(ffi.new("gl_config *", config))
         self.notify = os.eventfd(0, os.EFD_NONBLOCK)
         settings = {"host": rank, "hosts": workers, "processes": processes, "slice_bytes": SLICE, "critical": 1.0,
                     "generation": GENERATION}  # fmt: skip
-        self.kept: list[object] = []
+        self.kept: list[object] = [losses]
         self.results: dict[int, np.ndarray] = {}
         self.contributions: dict[int, list[np.ndarray]] = {}
         self._settings = settings
@@ -122,7 +127,7 @@ class SummedHost:
         self.contributions[number] = [np.zeros(total, np.float32) for _ in range(self.processes)]
         self.results[number] = np.zeros(total, np.float32)
         starts = np.cumsum([0, *parts])
-        rows = [(int(starts[k]), count, 0, 0, lib.GL_DIRECT, 0) for k, count in enumerate(parts)]
+        rows = [(int(starts[k]), count, self.loss, 0, lib.GL_DIRECT, 0) for k, count in enumerate(parts)]
         slices = sum(-(-count * 4 // SLICE) for count in parts)
         fields = {
             "id": number, "element_type": ElementType.FLOAT32,
@@ -189,12 +194,12 @@ class SummedHost:
 class Job:
     """All hosts of a job and its switch. `numbers`, `per_slice`, `workers`: for an Oracle."""
 
-    def __init__(self, workers: int, processes: int, lanes: Lanes = Lanes.INT16_LANES) -> None:
+    def __init__(self, workers: int, processes: int, lanes: Lanes = Lanes.INT16_LANES, loss: int = 0) -> None:
         self.workers, self.processes = workers, processes
         self.numbers = FixedPoint(lanes, workers)
         self.per_slice = (SLICE - 12) // 128 * self.numbers.lanes_of_word
         self.switch = SwitchThread(workers)
-        self.hosts = [SummedHost(rank, workers, processes, lanes) for rank in range(workers)]
+        self.hosts = [SummedHost(rank, workers, processes, lanes, loss) for rank in range(workers)]
         self.switch.hosts = [host.socket.getsockname() for host in self.hosts]
         addresses = [address_of(host.socket) for host in self.hosts]
         self.switch.start()
@@ -215,8 +220,8 @@ class Job:
 
 
 @contextlib.contextmanager
-def job(workers: int = 2, processes: int = 1, lanes: Lanes = Lanes.INT16_LANES) -> Generator[Job]:
-    made = Job(workers, processes, lanes)
+def job(workers: int = 2, processes: int = 1, lanes: Lanes = Lanes.INT16_LANES, loss: int = 0) -> Generator[Job]:
+    made = Job(workers, processes, lanes, loss)
     try:
         yield made
     finally:

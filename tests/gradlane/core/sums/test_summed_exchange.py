@@ -56,6 +56,26 @@ def test_all_processes_have_what_the_integers_say(lanes: Lanes, processes: int, 
         assert {header.step for header in its.switch.taken} == {2, 3}
 
 
+@pytest.mark.parametrize("mean", [True, False])
+def test_who_is_left_out_of_a_slice_owes_it_as_a_whole(mean: bool) -> None:
+    """The mean counts it as zero, so nothing of the result stands for what is owed; nor does it in a step by hosts."""
+    with job(loss=500_000) as its:
+        oracle = oracle_of(its, mean)
+        for host in its.hosts:
+            host.tensor(0, PARTS, mean=mean)
+        its.switch.loses = lambda header: (header.source, header.step, header.tensor, header.slice) == (0, 3, 0, 2)
+        for step in (1, 2, 3, 4):
+            values = of_hosts(given := values_of(its, step), mean)
+            members = {2: 0b10} if step == 3 else {}
+            expected = oracle.by_hosts(values) if step == 1 else oracle.by_switch(values, members)
+            for result in its.step(0, given):
+                np.testing.assert_array_equal(result, expected)
+            for host, owed in zip(its.hosts, oracle.owed, strict=True):
+                np.testing.assert_array_equal(host.owed(0, len(PARTS)), owed)
+        assert [host.counts()[0].sums_left_out for host in its.hosts] == [1, 0]
+        assert [host.counts()[0].sums_closed for host in its.hosts] == [0, 1]
+
+
 def test_what_is_not_to_be_summed_or_has_no_slots_never_goes_to_the_switch() -> None:
     with job() as its:
         for host in its.hosts:

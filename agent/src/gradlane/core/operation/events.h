@@ -18,8 +18,8 @@ enum { GL_EVENT_COMPLETED = 1, GL_EVENT_LOST = 2, GL_EVENT_MISMATCH = 3, GL_EVEN
  * MISSED: the same of a pull, and of results that did not come. It is told before the operation is COMPLETED.
  * MISMATCH: `source` disagrees about the shape of (step, tensor); the operation can't complete. Told once of each source.
  * LATE: contributions to (step, tensor) wait here for this rank's own, and it may be left out (gl_submit without `in`).
- * OVER_BUDGET: `source` would be missing in more sums of (step, tensor) than its loss budget is, or some hosts have it in a sum that
- * others have without it; the step can't complete.
+ * OVER_BUDGET: `source` would be missing in more sums of (step, tensor) than its loss budget lets it, or some hosts have it in
+ * a sum that others have without it; the step can't complete.
  * FAILED: memory is out; the engine does nothing any more. Told once, before all else. */
 typedef struct gl_event {
     struct gl_event *next;

@@ -50,7 +50,7 @@ static void tell_missing(sums *x, stream *s, part *p, uint64_t now) {
     if (p->told) reduce(x, s, p, MISSING_OF, GL_MAX, p->told, 2 * (uint64_t)p->slices, now);
 }
 
-/* The worker of which too much would be missing, or which some have in a sum and others not; the number of workers: there is none. */
+/* The worker of which too much would be missing, or which some have in a sum and others not; `workers`: there is none. */
 static unsigned find_offender(const gl_config *c, const stream *s, const part *p) {
     uint32_t missing[GL_MAX_SUM_WORKERS] = {0};
     for (uint32_t i = 0; i < p->slices; i++) {
