@@ -75,6 +75,10 @@ bench-thresholds: $(VENV)/.ready ## Step times by the congestion threshold, and 
 bench-load-balancing: $(VENV)/.ready ## Spraying against ECMP: with other load on a spine, and with a spine that fails (root)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.training.load_balancing --switch $(SWITCH)
 
+.PHONY: bench-spraying
+bench-spraying: $(VENV)/.ready ## Time of an all-reduce, sprayed and by ECMP, over many assignments of addresses (root; takes long)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.fabric.spraying
+
 .PHONY: bench-tails
 bench-tails: $(VENV)/.ready ## The longest completions: incast against TCP, and random loss within the budget (root)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.transport.tails

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a packet goes. What is addressed to the switch is routed: IPv4 and IPv6 by longest prefix, to an ECMP group or a
 // multicast group; everything else is bridged by its destination address. Ordinary traffic keeps to one member of a group
-// by its flow's hash; slices of gradients are sprayed over all members, in turn, as their order does not matter.
+// by its flow's hash; slices of gradients are sprayed over all members, as their order does not matter: by the way that
+// their sender has chosen, or else in turn.
 
 control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     action reject(Reason reason) {
@@ -148,8 +149,13 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
                  { hdr.ipv6.src, hdr.ipv6.dst, hdr.ipv6.next_header, hdr.ipv6.flow_label, meta.ports }, 32w65536);
         }
         if (meta.gradient && meta.spray) {
-            // Slices in turn, from where their flow begins.
-            meta.spread = meta.spread + hdr.gradlane.message[15:0] + hdr.gradlane.slice;
+            if (hdr.gradlane.source[15:8] != 0) {
+                // The way that the sender has chosen, by what its receivers report.
+                meta.spread = meta.spread + (bit<16>)hdr.gradlane.source[15:8];
+            } else {
+                // Slices in turn, from where their flow begins.
+                meta.spread = meta.spread + hdr.gradlane.message[15:0] + hdr.gradlane.slice;
+            }
         }
         meta.spread = meta.spread >> meta.chosen_bits;
 

@@ -20,7 +20,8 @@ FIELDS: tuple[tuple[str, int], ...] = (
     ("kind", 4),
     ("magnitude", 8),
     ("job", 16),
-    ("source", 16),
+    ("way", 8),
+    ("source", 8),
     ("layer", 16),
     ("step", 32),
     ("tensor", 16),
@@ -102,6 +103,7 @@ class Header:
     slices: int = 1
     budget: int = 0
     length: int = 0
+    way: int = 0
     version: int = VERSION
 
     def pack(self) -> bytes:
@@ -126,10 +128,13 @@ class Header:
         return cls(**values)
 
 
+# A sender chooses among so many ways, from 1 on, what switches then take for the number of a flow; with 0 it does not.
+WAYS = 16
+
 # Payload of a REPORT: slices of this stream received, how many of them came ECN-marked (both cumulative), the part of
 # the receiver's link that is the stream's, in kbit/s, the bytes that it takes at once, whether it is of a REPAIR, and
-# the receiver's clock in us.
-REPORT = struct.Struct(">IIIIII")
+# the receiver's clock in us; by way, the slices that came without a mark, modulo 256.
+REPORT = struct.Struct(f">IIIIII{WAYS}s")
 
 # In front of a TRACE's payload, one per switch (hop_h of p4src/shared/headers.p4). (name, bits), in order, big-endian.
 HOP_FIELDS: tuple[tuple[str, int], ...] = (
@@ -168,6 +173,7 @@ def c_definitions() -> str:
         f"#define GL_MAX_SLICES {MAX_SLICES}",
         f"#define GL_HOP {HOP_BYTES}",
         f"#define GL_MAX_HOPS {MAX_HOPS}",
+        f"#define GL_WAYS {WAYS}",
         f"#define GL_REPORT {REPORT.size}",
         f"#define GL_SUM_BYTES {SUM_BYTES}",
         f"#define GL_SUM_WORD {SUM_WORD}",

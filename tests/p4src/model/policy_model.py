@@ -280,7 +280,8 @@ class Model:
             raise _Dropped(Reason.DROPPED_NO_ROUTE)
         number = crc32(it.flow()) % 65536
         if state.gradient and state.job and state.job.spray:
-            number = (number + it.gradlane.message + it.gradlane.slice) % 65536
+            in_turn = it.gradlane.message + it.gradlane.slice
+            number = (number + (it.gradlane.way or in_turn)) % 65536
         if state.from_fabric:
             number >>= policy.chosen_bits
         member = members[number % len(members)]

@@ -152,6 +152,7 @@ def _header(random: Random, length: int) -> dict[str, int]:
         "layer": random.choice(LAYERS),
         "magnitude": random.randint(0, 255),
         "message": random.choice(MESSAGES),
+        "way": random.choice([0, 0, 1, 2, 16, 255]),
         "slices": slices,
         "slice": random.randint(0, slices - 1),
         "budget": random.choice([0, 1, 2, 3, slices]),

@@ -11,7 +11,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
 from tests.p4src.packet_bench import Bench, Reason
-from tests.p4src.packet_targets import InProcess
+from tests.p4src.packet_targets import InProcess, TnaInProcess
 from tests.support.entries import FAR_GROUP, fabric, job, next_hops, source
 from tests.support.gradlane_packets import FAR, H1, H2, U5, U6, U7, U8, UPLINKS, gradient, ip, ip6
 
@@ -137,6 +137,37 @@ def test_the_slices_of_a_message_are_sprayed_in_turn_so_that_no_member_has_more_
         assert all(one_by_one[n] == one_by_one[n + 4] for n in range(8)), "in turn"
         counts = ports_of(bench, frames)
         assert sorted(counts.values()) == [25, 25, 25, 26]
+
+
+def test_the_senders_way_counts_instead_of_the_turn(bench: Bench) -> None:
+    """Whatever slice it is. The program for Tofino sprays in turn as ever."""
+    bench.install(fabric(), job())
+    frames = [gradient(H1, FAR, message=m, slice=n, way=way) for way in range(1, 17) for m, n in ((7, 0), (8, 3))]
+    ports = [bench.forward(H1, frame).port for frame in frames]
+    by_way = [set(ports[n : n + 2]) for n in range(0, 32, 2)]
+    if isinstance(bench.target, TnaInProcess):
+        assert len(set(ports)) == 1, "numbers that are 4 apart"
+        return
+    assert all(len(found) == 1 for found in by_way)
+    assert all(len(set.union(*by_way[n : n + 4])) == 4 for n in range(13)), "four ways in a row are four members"
+    assert by_way[:12] == by_way[4:], "the same again"
+    other = [bench.forward(H1, gradient(H1, FAR, message=7, slice=0, kind=kind, way=2)).port for kind in (0, 1, 5)]
+    assert set(other) == by_way[1], "of whatever kind"
+
+
+def test_a_way_is_nothing_to_a_job_that_is_not_sprayed(bench: Bench) -> None:
+    bench.install(fabric(), job(spray=False))
+    assert len(ports_of(bench, [gradient(H1, FAR, way=way) for way in range(17)])) == 1
+
+
+def test_the_senders_ways_are_spread_by_each_tier(bench: Bench) -> None:
+    """Of 16 ways each of four members has four, at the second tier those of one member go by all four."""
+    if isinstance(bench.target, TnaInProcess):
+        pytest.skip("the program for Tofino takes no notice of ways")
+    first, second, _ = at_each_tier(bench, [gradient(H1, FAR, way=way) for way in range(1, 17)])
+    assert set(first.values()) == {4}
+    assert set(second.values()) <= {1, 2}
+    assert second.total() == 4
 
 
 def test_messages_begin_at_members_in_turn_so_that_short_ones_are_even_too(bench: Bench) -> None:

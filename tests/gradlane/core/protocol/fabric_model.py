@@ -9,14 +9,14 @@ import heapq
 import random
 import weakref
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from gradlane._core import ffi, lib
 
-from gradlane.wire import Kind
+from gradlane.wire import Header, Kind
 from tests.gradlane.core.protocol.network import TOKEN
 
 _FRAME = 42  # bytes of Ethernet, IPv4 and UDP headers
@@ -158,6 +158,7 @@ class Model:
         self.connections: list[Tcp] = []
         self._flying: list[tuple[float, int, Engine | Tcp, bytes, bool, list[Port]]] = []
         self._count = 0
+        self._split: dict[tuple[int, int], tuple[list[list[Port]], Callable[[int, int], int]]] = {}
         self._batch = ffi.new("gl_batch *")
 
     def lengthen(self, delay: int) -> None:
@@ -170,6 +171,16 @@ class Model:
         for a in left:
             for b in right:
                 self.hosts[a].ways[b] = [self.uplinks[a], port, self.downlinks[b]]
+
+    def split(
+        self, ports: Sequence[Port], left: list[int], right: list[int], choose: Callable[[int, int], int]
+    ) -> None:
+        """All that hosts on the left send to the right passes one of these first: `choose` says which, modulo their
+        number, by the datagram's way and a count of datagrams."""
+        for a in left:
+            for b in right:
+                ways = [[self.uplinks[a], port, self.downlinks[b]] for port in ports]
+                self._split[a, b] = (ways, choose)
 
     def job(
         self,
@@ -276,8 +287,11 @@ class Model:
         data = b"".join(ffi.buffer(b.iov[i].iov_base, b.iov[i].iov_len)[:] for i in range(b.iov_count))
         to = engine.job.engines[b.to]
         way = self.hosts[engine.host].ways[to.host]
+        ways, choose = self._split.get((engine.host, to.host), ([way], lambda way, count: 0))
         for k in range(b.datagrams):
-            self._hop(self.now, to, data[k * b.segment : (k + 1) * b.segment], False, way)
+            datagram = data[k * b.segment : (k + 1) * b.segment]
+            way = ways[choose(Header.unpack(datagram).way, self._count) % len(ways)]
+            self._hop(self.now, to, datagram, False, way)
         return True
 
     def _send_segments(self, connection: Tcp) -> None:

@@ -26,7 +26,7 @@ def forged(datagram: bytes, workers: int, lanes: Lanes) -> Iterator[tuple[str, b
     summed, words = SumHeader.unpack(rest), rest[SUM_BYTES:]
     for name in [field.name for field in fields(header) if field.name not in FREE | {"source", "kind", "flags"}]:
         yield name, replace(header, **{name: getattr(header, name) ^ 1}).pack() + rest
-    for source in (workers, 0xFFFF):
+    for source in (workers, 0xFF):
         yield "source", replace(header, source=source).pack() + rest
     for kind in (Kind.TRIMMED, Kind.REPORT, 9):
         yield "kind", replace(header, kind=kind).pack() + rest

@@ -15,7 +15,8 @@ void send_control(job *j, unsigned to, unsigned kind, const uint8_t *like, const
     c->next = NULL, c->to = to, c->length = GL_HEADER + length;
     memcpy(c->bytes, like, GL_HEADER);
     c->bytes[0] = (uint8_t)(GL_VERSION << 4 | kind);
-    put16(c->bytes + GL_AT_SOURCE, j->config.rank);
+    c->bytes[GL_AT_SOURCE] = (uint8_t)j->config.rank;
+    if (kind != GL_KIND_TRACE) c->bytes[GL_AT_WAY] = 0; /* a trace goes where a slice goes */
     put16(c->bytes + GL_AT_LENGTH, length);
     if (length) memcpy(c->bytes + GL_HEADER, payload, length);
     *j->controls_tail = c;

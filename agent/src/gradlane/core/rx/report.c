@@ -2,6 +2,8 @@
  *
  * REPORTs: how a sender's stream gets through, and which part of this host's port is its.
  */
+#include <string.h>
+
 #include "base/bits.h"
 #include "job/controls.h"
 #include "rate/pacing.h"
@@ -16,6 +18,8 @@ void report_arrival(rx *x, unsigned source, const uint8_t *h, uint32_t bytes, bo
     incoming *in = &x->sources[source].incoming[multicast];
     in->received++;
     in->marked += congested;
+    const unsigned way = h[GL_AT_WAY];
+    if (!congested && way && way <= GL_WAYS) in->passed[way - 1]++;
     j->statistics.ecn_marked += congested;
     gl_counts *c = counts_of(j, source, class_of(&j->config, get16(h + GL_AT_LAYER)));
     c->ecn_marked += congested, c->bytes_received += bytes;
@@ -30,6 +34,7 @@ void report_arrival(rx *x, unsigned source, const uint8_t *h, uint32_t bytes, bo
     put32(payload, in->received), put32(payload + 4, in->marked);
     put32(payload + 8, (uint32_t)(share_of(t) * 8e3));
     put32(payload + 12, room), put32(payload + 16, repair), put32(payload + 20, (uint32_t)now);
+    memcpy(payload + 24, in->passed, GL_WAYS);
     send_control(j, source, GL_KIND_REPORT, h, payload, sizeof payload);
     j->statistics.reports_sent++;
 }

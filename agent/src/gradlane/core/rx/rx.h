@@ -34,6 +34,7 @@ struct rx_message {
 typedef struct {
     uint32_t received, marked, unreported; /* slices */
     uint64_t since, reported_at;           /* when the first unreported one came; the last REPORT */
+    uint8_t passed[GL_WAYS];               /* unmarked ones by way; they wrap */
 } incoming;
 
 /* Of a rank that sends. */

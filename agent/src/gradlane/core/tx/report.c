@@ -20,6 +20,8 @@ void on_report(tx *x, unsigned source, const uint8_t *h, const uint8_t *payload,
         r.sequence = repair ? t->repair_sequence[slice] : m->flow_sequence[slice];
         r.rtt = (uint32_t)now - sent_at, r.there = get32(payload + 20) - sent_at;
     }
-    if (!flow_report(&l->flow, receiver_of(x, l, source), &x->job->rtts[source], &r, now) || !r.known) return;
+    if (!flow_report(&l->flow, receiver_of(x, l, source), &x->job->rtts[source], &r, now)) return;
+    if (!multicast) ways_report(&l->ways, payload + 24);
+    if (!r.known) return;
     if (!t->stopped && (m->link->exact ? m->sent == m->ready : m->sent == m->slices)) arm_probe(x, t, now);
 }

@@ -8,6 +8,7 @@
 #include "base/batch.h"
 #include "job/job.h"
 #include "plan/plan.h"
+#include "rate/ways.h"
 #include "tx/path.h"
 
 typedef struct tx_message tx_message;
@@ -28,6 +29,7 @@ typedef struct {
 /* A flow, and what waits to be sent on it. */
 typedef struct {
     flow flow;
+    ways ways;                    /* of its slices, if it is to one rank */
     bool busy;
     uint64_t idle_since;
     uint32_t backlog, begun;      /* slices to send; messages */
