@@ -310,3 +310,18 @@ def test_waiting_for_a_late_worker_is_no_congestion() -> None:
         cluster.run(lambda cluster=cluster, tensor=tensor: cluster.complete(2, tensor))
         took.append(cluster.now - came)
     assert took[1] < 2 * took[0]
+
+
+def test_when_the_late_worker_comes_nothing_is_sent_again() -> None:
+    """What was repeated while it was waited for has its sum first, which tells nothing of what was sent before that."""
+    cluster = Summed(2, window=64, slots=128, rate=50_000_000)
+    tensor = Tensor(0, [128 * cluster.per_slice])
+    cluster.open(tensor)
+    step_by_hosts(cluster, tensor)
+    cluster.contribute(0, 2, tensor, gradients(2, 2, tensor)[0])
+    cluster.run_for(500_000)
+    waiting = cluster.statistics(0).sums_repaired
+    assert 3 < waiting < 12
+    cluster.contribute(1, 2, tensor, gradients(2, 2, tensor)[1])
+    cluster.run(lambda: cluster.complete(2, tensor))
+    assert cluster.statistics(0).sums_repaired == waiting
