@@ -42,6 +42,11 @@ class FixedPoint:
         return self.workers * self.limit
 
     @property
+    def headroom(self) -> int:
+        """Sums should use this fraction of the greatest: F / headroom."""
+        return {16: 8, 32: 512}[self.bits]
+
+    @property
     def lanes_of_word(self) -> int:
         """Lanes in SUM_WORD bytes."""
         return wire.SUM_WORD * 8 // self.bits
@@ -83,27 +88,28 @@ class FixedPoint:
         return [lane - most for lane in lanes]
 
     def next_exponent(self, exponent: int, sums: Iterable[int]) -> int:
-        """A slice's exponent after a step by the switch, from the sums that came: they should use F / 8.
+        """A slice's exponent after a step by the switch, from the sums that came: they should use F / headroom.
 
-        It stays while they use more than F / 32 and no more than F / 4. Sums of zero may be what was too small for the
+        It stays while they use a fourth of that to twice as much. Sums of zero may be what was too small for the
         exponent, so it falls, but no further than to FIRST_EXPONENT.
         """
         most = max(abs(integer) for integer in sums)
         if most == 0:
             return max(exponent - ZERO_STEP, min(exponent, FIRST_EXPONENT))
-        if self.greatest_sum <= 32 * most <= 8 * self.greatest_sum:
+        used = Fraction(most * self.headroom, self.greatest_sum)
+        if Fraction(1, 4) <= used <= 2:
             return exponent
-        return _bounded(exponent + least_power(Fraction(8 * most, self.greatest_sum)))
+        return _bounded(exponent + least_power(used))
 
     def exponent_of(self, means: Iterable[Real], exponent: int = FIRST_EXPONENT) -> int:
-        """A slice's exponent after a step by hosts, from the means: they should use F / 8. It stays if all are zero.
+        """A slice's exponent after a step by hosts, from the means: they should use F / headroom.
 
-        What is not finite says nothing.
+        It stays if all are zero. What is not finite says nothing.
         """
         most = max((abs(Fraction(mean)) for mean in means if math.isfinite(mean)), default=Fraction(0))
         if most == 0:
             return exponent
-        return _bounded(least_power(8 * self.workers * most / self.greatest_sum))
+        return _bounded(least_power(self.headroom * self.workers * most / self.greatest_sum))
 
 
 def power_of_two(exponent: int) -> Fraction:

@@ -16,6 +16,8 @@ from tests.support.sum_switch import WORD_MODULUS
 points = st.builds(FixedPoint, st.sampled_from(wire.Lanes), st.integers(2, 32))
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 exponents = st.integers(-126, 126)
+# The part of the greatest sum that sums should use.
+USE = {wire.Lanes.INT16_LANES: Fraction(1, 8), wire.Lanes.INT32_LANES: Fraction(1, 512)}
 
 
 @given(points, st.data())
@@ -88,10 +90,11 @@ def test_an_exponent_makes_sums_use_a_part_of_the_lanes(point: FixedPoint, data:
     most = data.draw(st.integers(1, point.greatest_sum))
     after = point.next_exponent(exponent, [0, -most, 1])
     use = most * power_of_two(exponent - after) / point.greatest_sum  # of the same values in the next step
+    wanted = USE[point.lanes]
     if after not in (-126, 126, exponent):
-        assert Fraction(1, 16) < use <= Fraction(1, 8)
+        assert wanted / 2 < use <= wanted
     if after == exponent and abs(exponent) < 126:
-        assert Fraction(1, 32) <= use <= Fraction(1, 4)
+        assert wanted / 4 <= use <= wanted * 2
 
 
 @given(points, st.lists(floats, min_size=1), exponents)
@@ -101,7 +104,8 @@ def test_hosts_and_switch_mean_the_same_by_an_exponent(point: FixedPoint, means:
     if most == 0:
         assert after == exponent
     elif abs(after) < 126:
-        assert 8 * point.workers * most <= point.greatest_sum * power_of_two(after) < 16 * point.workers * most
+        use = point.workers * most / power_of_two(after) / point.greatest_sum
+        assert USE[point.lanes] / 2 < use <= USE[point.lanes]
 
 
 def test_a_slice_of_zeros_comes_back_from_any_exponent():

@@ -21,6 +21,10 @@ uint32_t gl_lane_limit(unsigned lanes, unsigned workers) {
     return (lanes == GL_TYPE_INT16_LANES ? UINT16_MAX : UINT32_MAX) / (2 * workers);
 }
 
+/* Sums should use F >> headroom(lanes). What comes suddenly, from one worker alone, is many times as large as what has been
+ * summed; int32 has the bits for it. */
+static unsigned headroom(unsigned lanes) { return lanes == GL_TYPE_INT16_LANES ? 3 : 9; }
+
 /* The greatest float that is no more. */
 static float float_below(uint32_t limit) {
     const float near = (float)limit;
@@ -60,13 +64,13 @@ static inline void load_lanes(uint32_t *to, const uint8_t *from, size_t n, unsig
 }
 
 /* What is beyond the limit, which need not be a float, or is so large that its product is none, or no number: seldom, so one by
- * one. */
+ * one. In 64 bits or more, so that it is rounded once: what is too small for them is too small for a float, too. */
 static void mend(int32_t *integers, float *left, const float *values, size_t n, uint32_t limit, float scale, float most) {
     for (size_t i = 0; i < n; i++) {
         const float rounded = rintf(values[i] / scale);
         const bool beyond = fabsf(rounded) > most;
         if (beyond) integers[i] = rounded > 0 ? (int32_t)limit : -(int32_t)limit;
-        if (beyond || !(fabsf(left[i]) <= FLT_MAX)) left[i] = (float)((double)values[i] - (double)integers[i] * scale);
+        if (beyond || !(fabsf(left[i]) <= FLT_MAX)) left[i] = (float)(values[i] - (long double)integers[i] * scale);
         if (!(fabsf(values[i]) <= FLT_MAX)) left[i] = 0;
     }
 }
@@ -166,15 +170,15 @@ static int bounded(int exponent) {
 }
 
 int gl_next_exponent(int exponent, int64_t most, unsigned lanes, unsigned workers) {
-    const int64_t greatest = (int64_t)workers * gl_lane_limit(lanes, workers);
-    int by = 0; /* the least with 8 most <= greatest 2^by */
+    const int64_t greatest = (int64_t)workers * gl_lane_limit(lanes, workers), used = most << headroom(lanes);
+    int by = 0; /* the least with used <= greatest 2^by */
     if (!most) {
         const int floor = exponent < GL_FIRST_EXPONENT ? exponent : GL_FIRST_EXPONENT;
         return exponent - ZERO_STEP > floor ? exponent - ZERO_STEP : floor;
     }
-    if (greatest <= 32 * most && 4 * most <= greatest) return exponent;
-    while (8 * most > greatest << by) by++;
-    while (by <= 0 && (8 * most) << (1 - by) <= greatest) by--;
+    if (greatest <= 4 * used && used <= 2 * greatest) return exponent;
+    while (used > greatest << by) by++;
+    while (by <= 0 && used << (1 - by) <= greatest) by--;
     return bounded(exponent + by);
 }
 
@@ -200,7 +204,8 @@ GL_CLONES static float greatest_finite(const uint8_t *from, unsigned type, uint6
 
 int gl_exponent_of(int exponent, const uint8_t *values, unsigned type, uint64_t elements, unsigned divisor, unsigned lanes,
                    unsigned workers) {
-    const double most = 8.0 * divisor * greatest_finite(values, type, elements); /* exact, as all here */
+    const double sum = (double)divisor * greatest_finite(values, type, elements); /* exact, as all here */
+    const double most = ldexp(sum, (int)headroom(lanes));
     const double greatest = (double)workers * gl_lane_limit(lanes, workers);
     if (most == 0) return exponent;
     int found = ilogb(most) - ilogb(greatest) - 1;
