@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from gradlane._core import ffi, lib
 
-from gradlane.client.handle import Callback, Completions
+from gradlane.client.handle import Callback, Completions, Handle, Together
 from gradlane.errors import AgentError
 from gradlane.ipc import memory
 
@@ -88,3 +88,49 @@ def test_handles_may_be_garbage_together_with_their_connection() -> None:
     """Python frees the parts of a circle in any order; a crash there would be the training's."""
     freed = {**os.environ, "MALLOC_PERTURB_": "85"}  # no pointer in freed memory stays good
     subprocess.run([sys.executable, "-c", _GARBAGE], env=freed, check=True, timeout=60)
+
+
+class _Played(Handle):
+    """A handle that ends when the test says so."""
+
+    def __init__(self) -> None:
+        self.over, self.error, self.told = False, None, list[Callback]()
+
+    def wait(self, timeout: float | None = None) -> None:
+        if not self.over:
+            raise TimeoutError
+        if self.error is not None:
+            raise self.error
+
+    def done(self) -> bool:
+        return self.over
+
+    def add_done_callback(self, callback: Callback) -> None:
+        self.told.append(callback)
+
+    def end(self, error: AgentError | None = None) -> None:
+        self.over, self.error = True, error
+        for callback in self.told:
+            callback(error)
+
+    def __del__(self) -> None: ...
+
+
+@pytest.mark.parametrize("failing", [(), (0,), (1,)])
+def test_operations_together_are_over_when_all_are_and_fail_if_one_does(failing: tuple[int, ...]) -> None:
+    handles, heard = (_Played(), _Played()), list[AgentError | None]()
+    both = Together(*handles)
+    both.add_done_callback(heard.append)
+    for k in (1, 0):
+        assert not both.done()
+        assert heard == []
+        with pytest.raises(TimeoutError):
+            both.wait(0)
+        handles[k].end(AgentError("the end") if k in failing else None)
+    assert both.done()
+    if failing:
+        with pytest.raises(AgentError, match="the end"):
+            both.wait(0)
+    else:
+        both.wait(0)
+    assert [str(error) for error in heard] == (["the end"] if failing else ["None"])

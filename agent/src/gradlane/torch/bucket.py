@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from gradlane.client.connection import Connection
-from gradlane.client.handle import Operation
+from gradlane.client.handle import Operation, Together
 from gradlane.errors import AgentError
 from gradlane.torch.shared import NAMES, as_array, as_tensor
 from gradlane.torch.staging import Staging, pin
@@ -50,6 +50,10 @@ class Bucket:
         self._tensor = connection.tensor(name, self.ends[-1], wire, spans)
         self._contribution = as_tensor(self._tensor.contribution, wire)
         self._result = as_tensor(self._tensor.result, wire)
+        # Integers know neither infinity nor NaN, so workers tell each other apart whether their gradients have any.
+        self._connection = connection
+        self._not_finite = connection.empty(1, "uint8") if connection.job.sum_lanes is not None else None
+        self._everyone = connection.group(label=f"{name}.not-finite") if self._not_finite is not None else None
         self._unpin = (
             [pin(memory) for memory in (self._contribution, self._result)] if self.device.type == "cuda" else []
         )
@@ -69,24 +73,40 @@ class Bucket:
                 pieces.append((gradient.detach(), target.view(gradient.shape)))
             start = end
         if self._staging is not None:
-            return self._staging.fetch(pieces, self._tensor.submit)
+            return self._staging.fetch(pieces, self._submit)
         for source, target in pieces:
             target.copy_(source)  # also converts to the wire's type
-        return self._tensor.submit()
+        return self._submit()
+
+    def _submit(self) -> Operation:
+        if self._not_finite is None:
+            return self._tensor.submit()
+        extremes = torch.stack(torch.aminmax(self._contribution))  # NaN if there is any
+        self._not_finite[0] = not extremes.isfinite().all()
+        known = self._connection.collective(
+            "all_reduce", self._not_finite, self._not_finite, "max", group=self._everyone
+        )
+        return Together(self._tensor.submit(), known)
+
+    def _mean(self) -> torch.Tensor:
+        """The flat mean, in shared memory: NaN throughout if any worker's gradients are not finite."""
+        if self._not_finite is not None and self._not_finite[0]:
+            self._result.fill_(torch.nan)
+        return self._result
 
     def result(self) -> torch.Tensor:
         """The flat mean after the operation, of the gradients' type and device.
 
         It may be the shared memory itself: valid until the next `start`.
         """
-        return self._result.to(self.device, self.dtype, non_blocking=True)
+        return self._mean().to(self.device, self.dtype, non_blocking=True)
 
     def deliver(self, target: torch.Tensor, then: Callable[[torch.Tensor], None]) -> None:
         """Calls `then` with the flat mean: on an accelerator in `target`, from the stream that fills it."""
         if self._staging is None:
             then(self.result())  # DDP copies it to where it wants to have it
         else:
-            self._staging.deliver(self._result, target, lambda: then(target))
+            self._staging.deliver(self._mean(), target, lambda: then(target))
 
     def means(self) -> list[torch.Tensor]:
         """The mean of each parameter's gradient, in its shape. As `result`, valid until the next `start`."""
