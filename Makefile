@@ -24,6 +24,8 @@ SPINES ?=
 HOSTS ?=
 # Options of `make study`, e.g. STUDY="--models cnn --seeds 1 --p 0,10".
 STUDY ?=
+# The same of `make study-sums`, e.g. STUDY_SUMS="--models cnn --seeds 1".
+STUDY_SUMS ?=
 # Options of `make bench-sync`, e.g. SYNC="--cases slow5,tail3 --arms all --seeds 1,2,3,4,5".
 SYNC ?=
 # Options of `make bench-stragglers`, e.g. STRAGGLERS="--hosts 16 --rate 25mbit --size 512KiB --cases late,two-late,slow-link".
@@ -98,6 +100,10 @@ bench-training: $(VENV)/.ready ## Every scenario and arm with 3 seeds -> out/ben
 .PHONY: study
 study: $(VENV)/.ready ## Accuracy by tolerated loss, against DDP (root; STUDY="--models cnn --seeds 1 --p 0,10")
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.study.accuracy $(STUDY)
+
+.PHONY: study-sums
+study-sums: $(VENV)/.ready ## Accuracy with sums in the switch, against DDP (STUDY_SUMS="--models cnn --seeds 1")
+	$(BIN)/python -m bench.study.sum_accuracy $(STUDY_SUMS)
 
 .PHONY: bench-agent
 bench-agent: $(VENV)/.ready ## All-reduce against Gloo, 2 and 4 hosts, 64 KiB to 64 MiB -> out/bench/agent.json (root)

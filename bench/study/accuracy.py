@@ -6,24 +6,22 @@ A run that is in the result file is not repeated: delete the file to start afres
 """
 
 import argparse
-import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
 from bench.harness import benchmark
-from bench.study import plots, tables
+from bench.study import plots, runs, tables
 from bench.study.cases import SCENARIO, TOLERANCES, TRAININGS, Case, matrix
-from bench.study.tables import Run
+from bench.study.runs import Run
 from lab import command_line
 from lab.command_line import names, names_of
 from lab.experiment.runner import ready_machine
 from lab.model import results
-from lab.model.errors import ExperimentError, UsageError
+from lab.model.errors import ExperimentError
 from lab.model.plan import FabricPlan
 from lab.report.console import make_console, present
 
@@ -48,38 +46,22 @@ def _run(options: argparse.Namespace) -> int:
     file = options.out / "study.json"
     cases = matrix(options.models, options.seeds, options.p, options.steps)
     failures: list[str] = []
-    found, kept = _load(file)
+    found, kept = runs.load(file)
     missing = [case for case in cases if case.key not in found]
     console.print(f"{len(cases)} runs, {len(cases) - len(missing)} of them already in {file}", soft_wrap=True)
     if missing:
         with ready_machine([FabricPlan.of(scenario) for scenario in SCENARIO.values()]):
             failures = _run_all(missing, found, kept, options.out, console)
-    runs = [found[case.key] for case in cases if case.key in found]
-    shown, wrong = tables.identity(runs)
+    finished = [found[case.key] for case in cases if case.key in found]
+    shown, wrong = tables.identity(finished)
     plot = options.out / "accuracy.png"
-    if runs:
-        plots.save(runs, plot)
-    document, others = _document(found, kept), {"plot": plot} if runs else {}
-    present(console, options, file.name, document, [*tables.of_models(runs), shown], **others)
+    if finished:
+        plots.save(finished, plot)
+    document, others = runs.document(found, kept), {"plot": plot} if finished else {}
+    present(console, options, file.name, document, [*tables.of_models(finished), shown], **others)
     if failures or wrong:
         raise ExperimentError("; ".join([*failures, *wrong]))
     return 0
-
-
-def _document(found: Mapping[str, Run], failures: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """The result file."""
-    return {"machine": results.machine(), "runs": list(found.values()), "failures": list(failures)}
-
-
-def _load(file: Path) -> tuple[dict[str, Run], list[dict[str, str]]]:
-    """The runs and the failures of earlier calls. Raises UsageError."""
-    if not file.exists():
-        return {}, []
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-        return {run["key"]: run for run in content["runs"]}, list(content.get("failures", []))
-    except (ValueError, KeyError, TypeError) as problem:
-        raise UsageError(f"{file} is no result of this study ({problem!r}): move it elsewhere") from None
 
 
 def _run_all(
@@ -95,7 +77,7 @@ def _run_all(
     failures: list[str] = []
 
     def save() -> None:
-        results.save(out / "study.json", _document(found, kept))
+        results.save(out / "study.json", runs.document(found, kept))
 
     began, done = time.monotonic(), 0
     for drops in SCENARIO:

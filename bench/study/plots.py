@@ -11,7 +11,8 @@ import numpy as np
 
 from bench.harness.figure import panels
 from bench.study.cases import WORKERS
-from bench.study.tables import Run, lost
+from bench.study.runs import Run
+from bench.study.tables import lost
 from lab.report.style import INK, MUTED
 
 if TYPE_CHECKING:  # matplotlib takes a second to import, and the study's own --help is not to wait for it

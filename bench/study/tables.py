@@ -3,12 +3,11 @@
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean, median
-from typing import Any, TypeAlias
 
 from bench.study.cases import WORKERS
+from bench.study.runs import Run
 from lab.report.tables import TextTable
 
-Run: TypeAlias = Mapping[str, Any]
 LAST_STEPS = 10
 
 _FIGURES = (
@@ -66,16 +65,17 @@ def _row(arm: str, runs: Sequence[Run], plain: Mapping[int, Run]) -> list[str]:
         arm,
         f"{fmean(lost(run) for run in runs):.2%}" if runs[0]["transport"] else "-",
         f"{gone / budget:.0%}" if budget else "-",
-        _spread([train_loss(run) for run in runs], "{:.3f}"),
-        _spread([run["test_loss"] for run in runs], "{:.3f}"),
-        _spread([run["test_loss"] - other["test_loss"] for run, other in pairs], "{:+.3f}"),
-        _spread([100 * run["test_accuracy"] for run in runs], "{:.1f}"),
-        _spread([100 * (run["test_accuracy"] - other["test_accuracy"]) for run, other in pairs], "{:+.1f}"),
+        spread([train_loss(run) for run in runs], "{:.3f}"),
+        spread([run["test_loss"] for run in runs], "{:.3f}"),
+        spread([run["test_loss"] - other["test_loss"] for run, other in pairs], "{:+.3f}"),
+        spread([100 * run["test_accuracy"] for run in runs], "{:.1f}"),
+        spread([100 * (run["test_accuracy"] - other["test_accuracy"]) for run, other in pairs], "{:+.1f}"),
         f"{median(run['seconds'] for run in runs):.1f}",
     ]
 
 
-def _spread(values: Sequence[float], form: str) -> str:
+def spread(values: Sequence[float], form: str) -> str:
+    """Median, least and greatest."""
     if not values:
         return "-"
     middle, least, most = (form.format(value) for value in (median(values), min(values), max(values)))

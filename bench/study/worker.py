@@ -5,7 +5,6 @@ Orders come on a Unix socket, so the processes of the study need no network but 
 """
 
 import argparse
-import dataclasses
 import hashlib
 import os
 import sys
@@ -25,8 +24,9 @@ from torch.nn.utils import parameters_to_vector
 
 import gradlane.torch
 from bench.study.cases import TRAININGS, WORKERS, Case, Order, Outcome
+from bench.study.training import build, evaluate, optimizer_of, set_rate, task_of
 from gradlane.errors import GradlaneError
-from lab.training.data import Dataset, Sampler
+from lab.training.data import Sampler
 from lab.training.models import TASKS, Task
 
 _PROG = "python -m bench.study.worker"
@@ -51,9 +51,9 @@ class Worker:
         Raises GradlaneError or RuntimeError if an all-reduce fails.
         """
         case = order.case
-        task = dataclasses.replace(TASKS[case.model], learning_rate=TRAININGS[case.model].learning_rate)
+        task = task_of(case.model)
         torch.manual_seed(case.seed)
-        model = _build(task, case)
+        model = build(case.model)
         group = self._groups[case.workers]
         session = None
         parallel = DistributedDataParallel(model, process_group=group)
@@ -70,20 +70,16 @@ class Worker:
         statistics = session.close() if session is not None else {}
         flat = parameters_to_vector(model.parameters()).detach().numpy()
         digest = hashlib.sha256(flat.tobytes()).hexdigest()
-        test = _evaluate(task, model, self._data[case.model]) if self._rank == 0 else None
+        test = evaluate(task, model, self._data[case.model]) if self._rank == 0 else None
         return Outcome(losses, test, digest, statistics)
 
     def _train(self, case: Case, task: Task, model: nn.Module) -> list[float]:
         training, data = TRAININGS[case.model], self._data[case.model]
-        if training.optimizer == "sgd":
-            optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=task.learning_rate, momentum=0.9)
-        else:
-            optimizer = torch.optim.Adam(model.parameters(), lr=task.learning_rate)
+        optimizer = optimizer_of(case.model, model)
         sampler = Sampler(len(data.train_inputs), training.batch // case.workers, self._rank, case.workers, case.seed)
         losses: list[float] = []
         for step in range(case.steps):
-            for parameters in optimizer.param_groups:
-                parameters["lr"] = task.rate(step, case.steps)
+            set_rate(optimizer, task.rate(step, case.steps))
             indices = sampler.indices(step)
             optimizer.zero_grad()
             loss = task.loss(
@@ -93,24 +89,6 @@ class Worker:
             optimizer.step()
             losses.append(loss.item())
         return losses
-
-
-def _build(task: Task, case: Case) -> nn.Module:
-    model = task.build(TRAININGS[case.model].width)
-    if TRAININGS[case.model].optimizer == "sgd":
-        # He's initialisation: from PyTorch's own SGD needs most of these steps to leave the plateau at the start.
-        for module in model.modules():
-            if isinstance(module, nn.Conv2d | nn.Linear):
-                nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
-    return model
-
-
-@torch.no_grad()
-def _evaluate(task: Task, model: nn.Module, data: Dataset) -> tuple[float, float]:
-    """(mean cross-entropy in nats, fraction of right predictions) on the test examples."""
-    inputs, targets = torch.from_numpy(data.test_inputs), torch.from_numpy(data.test_targets)
-    right = model(inputs).argmax(-1) == targets
-    return float(task.loss(model, inputs, targets)), float(right.float().mean())
 
 
 def _add_in_rank_order(group: dist.ProcessGroup, bucket: GradBucket) -> Future[torch.Tensor]:
