@@ -149,9 +149,9 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout standard_metad
                  { hdr.ipv6.src, hdr.ipv6.dst, hdr.ipv6.next_header, hdr.ipv6.flow_label, meta.ports }, 32w65536);
         }
         if (meta.gradient && meta.spray) {
-            if (hdr.gradlane.source[15:8] != 0) {
+            if (hdr.gradlane.source[15:10] != 0) {
                 // The way that the sender has chosen, by what its receivers report.
-                meta.spread = meta.spread + (bit<16>)hdr.gradlane.source[15:8];
+                meta.spread = meta.spread + (bit<16>)hdr.gradlane.source[15:10];
             } else {
                 // Slices in turn, from where their flow begins.
                 meta.spread = meta.spread + hdr.gradlane.message[15:0] + hdr.gradlane.slice;

@@ -33,13 +33,14 @@ def test_any_bytes_are_packed_as_they_were_read(data: bytes) -> None:
 
 def test_the_layout_is_big_endian_in_the_documented_order() -> None:
     header = Header(
-        version=1, kind=5, magnitude=2, job=0x0304, way=0x05, source=0x06, layer=0x0708, step=0x090A0B0C, tensor=0x0D0E,
-        flags=0x0F, element_type=0x10, message=0x11121314, slice=0x1516, slices=0x1718, budget=0x191A, length=0x1B1C,
-        token=0x1D1E1F2021222324,
+        version=1, kind=5, magnitude=2, job=0x0304, way=0x01, source=0x106, layer=0x0708, step=0x090A0B0C,
+        tensor=0x0D0E, flags=0x0F, element_type=0x10, message=0x11121314, slice=0x1516, slices=0x1718, budget=0x191A,
+        length=0x1B1C, token=0x1D1E1F2021222324,
     )  # fmt: skip
     assert header.pack() == b"\x15" + bytes(range(2, 0x25))
-    fixed = struct.unpack(">BBHBBHIHBBIHHHHQ", header.pack())
-    assert fixed[1:] == tuple(getattr(header, name) for name, _ in wire.FIELDS[2:])
+    fixed = struct.unpack(">BBHHHIHBBIHHHHQ", header.pack())
+    assert fixed[3] == header.way << 10 | header.source
+    assert fixed[1:3] + fixed[4:] == tuple(getattr(header, name) for name, _ in (*wire.FIELDS[2:4], *wire.FIELDS[6:]))
 
 
 @given(st.data())
@@ -73,8 +74,9 @@ def test_p4_has_the_same_fields_in_the_same_order_and_width(header: str, fields:
 
 
 def with_source_of_16_bits(fields: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
-    """P4 has the sender's way as the upper byte of the rank."""
-    joined = {"way": None, "source": ("source", dict(fields)["way"] + 8)} if "way" in dict(fields) else {}
+    """P4 has the sender's way as the upper bits of the rank."""
+    bits = dict(fields)
+    joined = {"way": None, "source": ("source", bits["way"] + bits["source"])} if "way" in bits else {}
     found = (joined.get(name, (name, bits)) for name, bits in fields)
     return tuple(field for field in found if field is not None)
 

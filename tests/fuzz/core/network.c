@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/sender.h"
 #include "world.h"
 
 enum { MOST_WAITING = 1024, KEPT = 64, MESSAGES = 1024 };
@@ -126,7 +127,7 @@ static void hand_over(unsigned to, const uint8_t *bytes, uint32_t length, bool c
     const unsigned kind = length >= GL_HEADER ? bytes[0] & 15 : GL_KIND_STOP;
     const uint16_t slice = length >= GL_HEADER ? get16(bytes + GL_AT_SLICE) : 0;
     if ((kind == GL_KIND_DATA || kind == GL_KIND_REPAIR) && slice < GL_MAX_SLICES)
-        set_bit(handed_of((uint16_t)to, bytes[GL_AT_SOURCE], get32(bytes + GL_AT_MESSAGE))->slices, slice);
+        set_bit(handed_of((uint16_t)to, get_source(bytes), get32(bytes + GL_AT_MESSAGE))->slices, slice);
     gl_receive(fuzz_world.engines[to], exact, length, congested, fuzz_world.now);
     free(exact);
 }
@@ -186,7 +187,7 @@ static void put_field(uint8_t *h, unsigned field, uint32_t value) {
     switch (field) {
     case 0: h[0] = (uint8_t)(value & 15); break;
     case 1: h[GL_AT_MAGNITUDE] = (uint8_t)value; break;
-    case 2: put16(h + GL_AT_WAY, (uint16_t)value); break;
+    case 2: put16(h + GL_AT_SOURCE, (uint16_t)value); break;
     case 3: put16(h + GL_AT_LAYER, (uint16_t)value); break;
     case 4: put32(h + GL_AT_STEP, value); break;
     case 5: put16(h + GL_AT_TENSOR, (uint16_t)value); break;
@@ -231,7 +232,7 @@ void network_forge_new(void) {
     const uint32_t slices = 1 + fuzz_number() % GL_MAX_SLICES;
     bytes[0] = (uint8_t)kind;
     calls_name(&step, &tensor);
-    bytes[GL_AT_SOURCE] = (uint8_t)source, put32(bytes + GL_AT_STEP, step), put16(bytes + GL_AT_TENSOR, tensor);
+    put_sender(bytes, 0, source), put32(bytes + GL_AT_STEP, step), put16(bytes + GL_AT_TENSOR, tensor);
     put32(bytes + GL_AT_MESSAGE, fuzz_world.message_base + fuzz_number() * fuzz_world.stride + (kind < GL_KIND_BITMAP ? source : to));
     put16(bytes + GL_AT_SLICES, (uint16_t)slices), put16(bytes + GL_AT_SLICE, (uint16_t)(fuzz_number() % slices));
     put16(bytes + GL_AT_LAYER, fuzz_byte() % 32), bytes[GL_AT_FLAGS] = fuzz_byte() % 64;

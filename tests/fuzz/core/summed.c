@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/sender.h"
 #include "world.h"
 
 enum { WINDOW = 4, SLOTS = 16, PARTS = 2, MOST_SUMMED = 12, MOST_ELEMENTS = 1000, WIRE_TENSOR = SUMMED_TENSOR * 16 };
@@ -63,7 +64,7 @@ void summed_take(const uint8_t *bytes, uint32_t length) {
     uint8_t result[GL_HEADER + GL_SUM_BYTES + GL_SUM_WORD];
     if (!open || length != sizeof result || (bytes[GL_AT_FLAGS] & (GL_FLAG_SUM | GL_FLAG_PULL)) != GL_FLAG_SUM) return;
     const uint8_t *sum = bytes + GL_HEADER, *word = sum + GL_SUM_BYTES;
-    const uint32_t source = bytes[GL_AT_SOURCE], all = (1u << fuzz_world.workers) - 1;
+    const uint32_t source = get_source(bytes), all = (1u << fuzz_world.workers) - 1;
     const uint8_t its = sum[GL_SUM_AT_EPOCH];
     if (source >= fuzz_world.workers || (its && its != epoch)) return;
     if ((bytes[0] & 15) == GL_KIND_DATA && losing && ++taken % losing == 0) return;

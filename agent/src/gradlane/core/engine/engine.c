@@ -8,6 +8,7 @@
 
 #include "arithmetic/types.h"
 #include "base/bits.h"
+#include "base/sender.h"
 #include "job/controls.h"
 #include "job/job.h"
 #include "operation/operation.h"
@@ -110,7 +111,7 @@ void gl_receive(gl_engine *e, const uint8_t *h, uint32_t bytes, int congested, u
         s->bad_header++;
         return;
     }
-    const unsigned kind = h[0] & 15, source = h[GL_AT_SOURCE];
+    const unsigned kind = h[0] & 15, source = get_source(h);
     const uint32_t length = bytes - GL_HEADER, slices = get16(h + GL_AT_SLICES);
     if (get16(h + GL_AT_JOB) != j->config.job) {
         s->bad_job++;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/sender.h"
 
 void send_control(job *j, unsigned to, unsigned kind, const uint8_t *like, const void *payload, uint16_t length) {
     control *c = malloc(sizeof *c + GL_HEADER + length);
@@ -15,8 +16,7 @@ void send_control(job *j, unsigned to, unsigned kind, const uint8_t *like, const
     c->next = NULL, c->to = to, c->length = GL_HEADER + length;
     memcpy(c->bytes, like, GL_HEADER);
     c->bytes[0] = (uint8_t)(GL_VERSION << 4 | kind);
-    c->bytes[GL_AT_SOURCE] = (uint8_t)j->config.rank;
-    if (kind != GL_KIND_TRACE) c->bytes[GL_AT_WAY] = 0; /* a trace goes where a slice goes */
+    put_sender(c->bytes, kind == GL_KIND_TRACE ? get_way(like) : 0, j->config.rank); /* a trace goes where a slice goes */
     put16(c->bytes + GL_AT_LENGTH, length);
     if (length) memcpy(c->bytes + GL_HEADER, payload, length);
     *j->controls_tail = c;

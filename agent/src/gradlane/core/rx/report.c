@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/sender.h"
 #include "job/controls.h"
 #include "rate/pacing.h"
 #include "rx/rx.h"
@@ -18,7 +19,7 @@ void report_arrival(rx *x, unsigned source, const uint8_t *h, uint32_t bytes, bo
     incoming *in = &x->sources[source].incoming[multicast];
     in->received++;
     in->marked += congested;
-    const unsigned way = h[GL_AT_WAY];
+    const unsigned way = get_way(h);
     if (!congested && way && way <= GL_WAYS) in->passed[way - 1]++;
     j->statistics.ecn_marked += congested;
     gl_counts *c = counts_of(j, source, class_of(&j->config, get16(h + GL_AT_LAYER)));

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "arithmetic/fixed_point.h"
+#include "base/sender.h"
 #include "rate/pacing.h"
 #include "sums/closing.h"
 #include "sums/lost.h"
@@ -23,7 +24,7 @@ static bool is_sum(const sums *x, const uint8_t *h, uint32_t bytes) {
     if (bytes < GL_HEADER + GL_SUM_BYTES || get16(h + GL_AT_LENGTH) != bytes - GL_HEADER) return false;
     return (kind == GL_KIND_DATA || kind == GL_KIND_REPAIR) && h[GL_AT_FLAGS] == (GL_FLAG_SUM | GL_FLAG_PULL) &&
            h[GL_AT_ELEMENT_TYPE] == (c->sums.lanes | GL_SUM << 4) && !get16(h + GL_AT_BUDGET) &&
-           get16(h + GL_AT_WAY) < c->workers && are_members(x, get32(sum + GL_SUM_AT_MEMBERS));
+           !get_way(h) && get_source(h) < c->workers && are_members(x, get32(sum + GL_SUM_AT_MEMBERS));
 }
 
 /* Whether it is of what was sent under its number. */
@@ -96,7 +97,7 @@ bool sums_receive(sums *x, const uint8_t *h, uint32_t bytes, bool congested, uin
     const flight was = *f;
     flight_move(s, f, FREE);
     /* It has the headers of the contribution that has brought it. */
-    const bool asked = h[GL_AT_SOURCE] == c->rank && (h[0] & 15) == GL_KIND_REPAIR;
+    const bool asked = get_source(h) == c->rank && (h[0] & 15) == GL_KIND_REPAIR;
     learn(x, s, &was, asked, congested, now);
     meter_count(&x->job->tenant.in, bytes + FRAME_OVERHEAD, meter_window(&x->job->tenant), now);
     count->sums_received++;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "arithmetic/fixed_point.h"
+#include "base/sender.h"
 #include "rate/pacing.h"
 #include "sums/closing.h"
 #include "sums/lost.h"
@@ -56,7 +57,7 @@ static flight *prepare(sums *x, stream *s) {
     memset(h, 0, GL_HEADER + GL_SUM_BYTES);
     h[0] = GL_VERSION << 4 | GL_KIND_DATA;
     h[GL_AT_MAGNITUDE] = 255;
-    put16(h + GL_AT_JOB, c->job), h[GL_AT_SOURCE] = (uint8_t)c->rank, put16(h + GL_AT_LAYER, layer_of(c, s, p, slice));
+    put16(h + GL_AT_JOB, c->job), put_sender(h, 0, c->rank), put16(h + GL_AT_LAYER, layer_of(c, s, p, slice));
     put32(h + GL_AT_STEP, p->step), put16(h + GL_AT_TENSOR, p->is.tensor);
     h[GL_AT_FLAGS] = GL_FLAG_SUM;
     h[GL_AT_ELEMENT_TYPE] = (uint8_t)(c->sums.lanes | GL_SUM << 4);

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "base/sender.h"
 #include "tx/message.h"
 
 enum { WINDOW_WAIT = 50000 }; /* us for which the window may stand still */
@@ -32,7 +33,7 @@ tx_message *tx_message_new(tx *x, const plan *p, link *l) {
     }
     uint8_t *h = m->header;
     h[0] = GL_VERSION << 4;
-    put16(h + GL_AT_JOB, c->job), h[GL_AT_SOURCE] = (uint8_t)c->rank;
+    put16(h + GL_AT_JOB, c->job), put_sender(h, 0, c->rank);
     put32(h + GL_AT_STEP, p->step), put16(h + GL_AT_TENSOR, p->tensor);
     h[GL_AT_FLAGS] = (l->pull ? GL_FLAG_PULL : 0) | (multicast ? GL_FLAG_MULTICAST : 0) |
                        (p->critical && !l->pull ? GL_FLAG_CRITICAL : 0);

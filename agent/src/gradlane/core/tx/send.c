@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "base/sender.h"
 #include "job/controls.h"
 #include "rate/pacing.h"
 #include "tx/message.h"
@@ -39,7 +40,7 @@ static bool add_slice(tx *x, gl_batch *b, const tx_message *m, unsigned kind, ui
     if (!fits(b, &v, limit)) return false;
     uint8_t *h = v.header ? v.header : b->headers[b->datagrams];
     fill_header(h, m, kind, slice, &v);
-    h[GL_AT_WAY] = lane_number(x, l) < j->ranks ? (uint8_t)ways_take(&l->ways) : 0;
+    put_sender(h, lane_number(x, l) < j->ranks ? ways_take(&l->ways) : 0, j->config.rank);
     if (kind == GL_KIND_DATA && m->sent + 1 == m->slices) h[GL_AT_FLAGS] |= GL_FLAG_END;
     add_piece(b, h, v.header ? GL_HEADER + v.length : GL_HEADER);
     if (!v.header && v.length) add_piece(b, v.bytes, v.length);

@@ -7,13 +7,14 @@
 
 #include <stdlib.h>
 
+#include "base/sender.h"
 #include "job/controls.h"
 #include "tx/message.h"
 
 void trace_send(tx *x, const tx_message *m, uint32_t slice) {
     uint8_t h[GL_HEADER];
     put_header(x, h, m, GL_KIND_TRACE, slice);
-    if (lane_number(x, m->lane) < x->job->ranks) h[GL_AT_WAY] = (uint8_t)ways_last(&m->lane->ways);
+    if (lane_number(x, m->lane) < x->job->ranks) put_sender(h, ways_last(&m->lane->ways), x->job->config.rank);
     send_control(x->job, lane_number(x, m->lane), GL_KIND_TRACE, h, NULL, 0);
     x->job->statistics.traces_sent++;
 }
