@@ -56,5 +56,7 @@ def test_times_and_thresholds_are_right(said: str, file: str, name: str, unit: f
 
 @pytest.mark.parametrize("workers", [2, 8, 32])
 def test_the_table_of_resolutions_is_right(workers: int) -> None:
-    units = [FixedPoint(lanes, workers).limit // 8 for lanes in wire.Lanes]
+    numbers = [FixedPoint(lanes, workers) for lanes in wire.Lanes]
+    assert "| workers | L / {} with int16 | L / {} with int32 |".format(*(it.headroom for it in numbers)) in PAGE
+    units = [it.limit // it.headroom for it in numbers]
     assert f"| {workers} | {units[0]} | {units[1]} |" in PAGE
