@@ -10,6 +10,7 @@ from tests.support.agents import AgentProcess, until
 
 
 def descriptors(pid: int) -> int:
+    """One more for moments: an agent reads /proc/PID/stat of its training processes every second."""
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 

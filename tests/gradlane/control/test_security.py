@@ -24,6 +24,7 @@ from gradlane.control.security import Credentials
 from tests.gradlane.control.certificates import Authority
 from tests.support.agents import Agent, agents, loopback, running, until
 from tests.support.members import KEY, Member, job_file, members
+from tests.support.resources import descriptors
 
 
 def configured(
@@ -270,10 +271,6 @@ def test_control_connections_are_tls_1_3_alone(tmp_path: Path) -> None:
             context.wrap_socket(plain)
 
 
-def open_files(agent: Agent) -> int:
-    return len(os.listdir(f"/proc/{agent.process.pid}/fd"))
-
-
 def hung_up(connection: socket.socket) -> bool:
     return bool(select.select([connection], [], [], 0)[0])
 
@@ -283,7 +280,7 @@ def test_neither_a_flood_nor_garbage_nor_slowness_keeps_a_job_out(tmp_path: Path
     file = job_file(tmp_path, addresses)
     target = (addresses[0], wire.CONTROL_PORT)
     with agents(tmp_path, addresses) as hosts, contextlib.ExitStack() as stack:
-        before = open_files(hosts[0])
+        before = descriptors(hosts[0].process.pid)
         # Half-open and slow: they never finish, some not even TLS's first message.
         strangers = [(f"127.44.0.{number // 50}", 0) for number in range(MAX_PENDING + 100)]
         flood = [stack.enter_context(socket.create_connection(target, None, stranger)) for stranger in strangers]
@@ -316,10 +313,10 @@ def test_neither_a_flood_nor_garbage_nor_slowness_keeps_a_job_out(tmp_path: Path
         assert control["calls_evicted"] >= 100
         assert control["calls_broken"] > 0
         deadline = time.monotonic() + HANDSHAKE_SECONDS + 5
-        while open_files(hosts[0]) > before + 2 and time.monotonic() < deadline:
+        while descriptors(hosts[0].process.pid) > before + 2 and time.monotonic() < deadline:
             assert hosts[0].status()["control"]["calls_pending"] <= MAX_PENDING
             time.sleep(0.2)
-        assert open_files(hosts[0]) <= before + 2  # the slow ones have been hung up
+        assert descriptors(hosts[0].process.pid) <= before + 2  # the slow ones have been hung up
 
 
 def test_an_address_has_few_places(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from tests.support.agents import PATIENCE, Agent, agents, loopback, running, unt
 from tests.support.lan import Lan
 from tests.support.members import Member, job_file, members
 from tests.support.paths import ROOT
+from tests.support.resources import holds_no_more_after
 
 # What is documented, whatever the fault.
 SECONDS = 10.0
@@ -101,17 +102,11 @@ def test_a_training_process_that_is_killed_or_stopped_is_named(tmp_path: Path, n
 def test_what_a_dead_process_had_is_given_back(tmp_path: Path) -> None:
     addresses = loopback(2)
     file = job_file(tmp_path, addresses)
-
-    def descriptors(agent: Agent) -> int:
-        return len(os.listdir(f"/proc/{agent.process.pid}/fd"))
-
-    with agents(tmp_path, addresses) as hosts:
-        before = descriptors(hosts[0])
+    with agents(tmp_path, addresses) as hosts, holds_no_more_after(hosts[0]):
         for _ in range(4):
             with members(file, hosts) as joining:
                 all_joined(joining)
             until(lambda: not any(host.status()["jobs"] for host in hosts))
-            until(lambda: descriptors(hosts[0]) <= before)  # a job's connections end after it
 
 
 def test_the_link_may_be_down_for_five_seconds(tmp_path: Path) -> None:

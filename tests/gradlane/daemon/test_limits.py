@@ -15,7 +15,7 @@ from gradlane import AgentError, Communicator
 from tests.support.agents import PATIENCE, Agent, agents, loopback, until
 from tests.support.communicators import Ranks, joined
 from tests.support.members import job_file
-from tests.support.resources import descriptors
+from tests.support.resources import holds_no_more_after
 
 
 @contextlib.contextmanager
@@ -56,13 +56,12 @@ def test_what_waits_for_a_slower_worker_takes_as_much_memory_as_the_agents_file_
 def test_regions_residuals_and_tensors_are_given_back_whole(tmp_path: Path) -> None:
     with limited(tmp_path, 1, shared="64KiB") as ([agent], [only]):
         only.gradient("kept", (4096,))
-        before = descriptors(agent.process.pid)
-        for _ in range(8):
-            only.connection.link.tell({"op": "release", "region": region(only, 40_000)})
-            assert not only.residuals()["kept"].any()
-            only.connection.tensor("other", 4096, "float32").close()
-        assert only.statistics()["kept_slices"] == 0  # all before it has been done
-        assert descriptors(agent.process.pid) <= before
+        with holds_no_more_after(agent):
+            for _ in range(8):
+                only.connection.link.tell({"op": "release", "region": region(only, 40_000)})
+                assert not only.residuals()["kept"].any()
+                only.connection.tensor("other", 4096, "float32").close()
+            assert only.statistics()["kept_slices"] == 0  # all before it has been done
         assert region(only, 48 << 10) == 0
 
 
