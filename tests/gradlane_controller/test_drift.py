@@ -4,12 +4,13 @@
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from finsy.proto import p4r
 
 from gradlane_controller import service
-from gradlane_controller.session import connection, managed_switch
+from gradlane_controller.session import connection, convergence, managed_switch
 from gradlane_controller.session.convergence import Changes
 from gradlane_controller.session.managed_switch import Mended
 from tests.gradlane_controller.controller_thread import PIPELINE, ControllerThread
@@ -116,6 +117,35 @@ def test_a_switch_whose_state_is_right_is_only_read(
     assert all(len(request.entities) == 1 for request in reads[-number:])
     assert fake_switch.log == []
     assert it.switch()["mended"] == {"times": 0, "entities": 0}
+
+
+def test_a_change_is_written_without_reading_what_the_switch_holds_unless_that_is_another_clients(
+    fake_switch: FakeSwitch, start: Callable[..., ControllerThread], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = start(fabric_text(fake_switch.address), job_text())
+    it.until(lambda: it.switch()["ready"])
+    held = {key: p4r.Entity.FromString(entity.SerializeToString()) for key, entity in fake_switch.entities.items()}
+    reads: list[object] = []
+    read = convergence.read_part
+
+    async def counted(switch: Any, part: Any) -> Any:
+        reads.append(part)
+        return await read(switch, part)
+
+    monkeypatch.setattr(convergence, "read_part", counted)
+    other = job_text("other", 2, hosts=(1, 2), base=4096)
+    it.do(it.it.put_job, other)
+    assert fake_switch.entities != held
+    it.do(it.it.delete_job, "other")
+    assert fake_switch.entities == held
+    assert reads == []
+    it.do(it.it.put_job, other)
+    removed_jobs = [key for key in fake_switch.entities if key not in held]
+    del fake_switch.entities[removed_jobs[0]]  # the controller's own deletion is refused
+    changed(fake_switch)
+    it.do(it.it.delete_job, "other")
+    assert fake_switch.entities == held
+    assert reads
 
 
 def test_the_log_is_not_filled_by_a_client_that_goes_on(

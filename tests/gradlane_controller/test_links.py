@@ -12,7 +12,7 @@ from scapy.layers.l2 import Ether
 
 from gradlane_controller.network import fabric_file
 from gradlane_controller.network.frames import make_lldp, make_probe, parse_lldp
-from gradlane_controller.network.links import Links
+from gradlane_controller.network.links import Examination, Links
 from tests.gradlane_controller.texts import leafspine_text
 
 ALL = ("leaf1", "leaf2", "spine1", "spine2")
@@ -46,6 +46,17 @@ class World:
                     elif there not in deaf and there[0] in present:
                         self.links.hear(*there, frame)
             said.append(self.links.tick(present))
+        return said
+
+    def examine(self, it: Examination, *rounds: tuple[Collection[str], Collection[str], bool]) -> list[bool | None]:
+        """What `round_over` says; in each round: by which switches probes come back, to which, and whether in time."""
+        said: list[bool | None] = []
+        for forwarding, hearing, timely in rounds:
+            for switch in it.neighbours:
+                for port, frame in self.links.frames(switch):
+                    if parse_lldp(frame) is None and self.peers[switch, port][0] in forwarding and switch in hearing:
+                        assert self.links.hear_probe(switch, port, frame)
+            said.append(it.round_over(timely))
         return said
 
 
@@ -118,6 +129,50 @@ def test_a_switch_that_lost_its_session_and_routes_nothing_back_is_gone_around(w
     # It is back, and routes nothing back as nothing is routed over it: its links tell.
     assert world.rounds(3, dead={"spine1"}) == [False, False, True]
     assert world.links.down == frozenset()
+
+
+LEAVES = ("leaf1", "leaf2")
+DEAD = (["spine2"], LEAVES, True)  # a round in which no probe comes back from spine1, and others do
+
+
+def test_a_switch_that_has_closed_its_session_is_gone_around_when_three_rounds_bring_nothing_back(world: World) -> None:
+    world.rounds(5)
+    it = Examination(world.links, "spine1")
+    assert it.neighbours == set(LEAVES)
+    assert world.examine(it, DEAD, DEAD, DEAD) == [None, None, False]
+    assert world.links.silence("spine1")
+    assert world.links.down == {("leaf1", 5), ("leaf2", 5), ("spine1", 1), ("spine1", 2)}
+    assert not any(world.rounds(9, present=("leaf1", "leaf2", "spine2"), dead={"spine1"}))
+    assert world.rounds(3, dead={"spine1"}) == [False, False, True]
+    assert world.links.down == frozenset()
+
+
+def test_one_probe_that_comes_back_ends_an_examination(world: World) -> None:
+    world.rounds(5)
+    it = Examination(world.links, "spine1")
+    one = (["spine1", "spine2"], ["leaf2"], True)
+    assert world.examine(it, DEAD, DEAD, one) == [None, None, True]
+    # But in the first round it may have been under way before.
+    it = Examination(world.links, "spine1")
+    assert world.examine(it, one, DEAD, DEAD, DEAD) == [None, None, None, False]
+
+
+@pytest.mark.parametrize("excuse", [(["spine2"], LEAVES, False), ([], LEAVES, True), (["spine2"], ["leaf1"], True)])
+def test_rounds_that_took_long_or_in_which_a_neighbour_heard_nothing_say_nothing(
+    world: World, excuse: tuple[Collection[str], Collection[str], bool]
+) -> None:
+    world.rounds(5)
+    assert world.examine(Examination(world.links, "spine1"), *[excuse] * 20) == [None] * 20
+    if excuse[2]:  # nor do those before it
+        assert world.examine(Examination(world.links, "spine1"), DEAD, DEAD, excuse, DEAD, DEAD) == [None] * 5
+
+
+def test_nobody_examines_a_switch_with_hosts_or_one_that_never_routed_a_probe_back(world: World) -> None:
+    world.rounds(5, dead={"spine1"})
+    assert not Examination(world.links, "leaf1").neighbours
+    assert not Examination(world.links, "spine1").neighbours
+    assert not world.links.silence("spine1")
+    assert Examination(world.links, "spine2").neighbours == set(LEAVES)
 
 
 def test_a_dead_switch_with_hosts_stays_where_it_is(world: World) -> None:

@@ -4,7 +4,7 @@
 import asyncio
 import logging
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,14 @@ from gradlane_controller.desired.plan import Plan, load_jobs, make_plan
 from gradlane_controller.desired.storage import kept, removed
 from gradlane_controller.desired.sums_at_switches import SumsAtSwitches
 from gradlane_controller.errors import SwitchError, SwitchLostError, UnknownJobError
-from gradlane_controller.network import fabric_file, links
+from gradlane_controller.network import fabric_file
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.links import Links
 from gradlane_controller.policy import Numbers
 from gradlane_controller.session.connection import FinsyLog
 from gradlane_controller.session.convergence import Changes, holds_state, read_indices, read_sums
 from gradlane_controller.session.counters import Counters, SwitchCounters, collect, read_counters
+from gradlane_controller.session.link_checks import LinkChecks
 from gradlane_controller.session.managed_switch import ManagedSwitch
 from gradlane_controller.session.violations import Violations
 
@@ -67,10 +68,6 @@ class Controller:
         self._sums = SumsAtSwitches()
         self._take(make_plan(programs, fabric, load_jobs(self._job_paths, job_folder)))
         self._links = Links(fabric)
-        self._links_known = asyncio.Event()
-        self._check_links = check_links and bool(fabric.link_ports)
-        if not self._check_links:
-            self._links_known.set()
         self._violations = Violations()
         self._lock = asyncio.Lock()  # of fabric and jobs; code that holds a switch's lock must not wait for it
         self._following: set[asyncio.Task[None]] = set()
@@ -81,10 +78,14 @@ class Controller:
         finsy_log = FinsyLog()
         self._managed_switches = {
             where.name: ManagedSwitch(
-                where, programs.of(where), self._on_ready, self._on_drift, self._on_late, finsy_log
+                *(where, programs.of(where), self._on_ready, self._on_drift, self._on_late, self._on_closed, finsy_log)
             )
             for where in fabric.switches
         }
+        self._checks = LinkChecks(self._links, self._managed_switches.values(), self._route_around)
+        self._check_links = check_links and bool(fabric.link_ports)
+        if not self._check_links:
+            self._checks.known.set()
 
     async def run(self) -> None:
         """Keeps the switches converged until cancelled.
@@ -94,7 +95,7 @@ class Controller:
         tasks = [asyncio.create_task(managed.connection.run()) for managed in self._managed_switches.values()]
         tasks.append(asyncio.create_task(self._end_splits()))
         if self._check_links:
-            tasks.append(asyncio.create_task(self._supervise_links()))
+            tasks.append(asyncio.create_task(self._checks.run()))
         none_reachable = asyncio.create_task(self._none_reachable.wait())
         try:
             done, _ = await asyncio.wait((*tasks, none_reachable), return_when=asyncio.FIRST_COMPLETED)
@@ -276,9 +277,12 @@ class Controller:
         """Begins to converge the switches that still hold an earlier plan; nobody waits for them."""
         for name, managed in self._managed_switches.items():
             if managed.ready and not managed.holds(self._plan.entities[name]):
-                task = asyncio.create_task(self._converge_or_renew(managed))
-                self._following.add(task)
-                task.add_done_callback(self._following.discard)
+                self._begin(self._converge_or_renew(managed))
+
+    def _begin(self, what: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(what)
+        self._following.add(task)
+        task.add_done_callback(self._following.discard)
 
     async def _on_ready(self, managed: ManagedSwitch, switch: Switch) -> None:
         if not switch.is_primary:
@@ -304,9 +308,9 @@ class Controller:
                 self._replan(f"jobs can't keep the numbers that {name} has", known)
         self._catch_up()
         managed.serve(switch, lambda: self._plan.fabric, self._links, self._violations)
-        if not self._links_known.is_set() and await holds_state(switch):
+        if not self._checks.known.is_set() and await holds_state(switch):
             # It forwards, perhaps around a link that is down, which is soon known again.
-            await self._links_known.wait()
+            await self._checks.known.wait()
         _LOG.info("converged %s: %s", managed.where.name, await self._follow(managed, switch))
         self._note_part(name)
         self._note_start()
@@ -343,26 +347,6 @@ class Controller:
         except GradlaneError as problem:
             _LOG.error("reload failed, nothing has changed: %s", problem)
 
-    async def _supervise_links(self) -> None:
-        """Sends LLDP over every link, and routes around links that do not work."""
-        loop = asyncio.get_running_loop()
-        rounds = 0
-        while True:
-            begin = loop.time()
-            present = {name: managed for name, managed in self._managed_switches.items() if managed.connection.primary}
-            for managed in present.values():
-                managed.send(self._links.frames(managed.where.name))
-            await asyncio.sleep(links.INTERVAL)
-            if loop.time() > begin + 1.5 * links.INTERVAL:
-                continue  # the machine is busy: a missing frame means nothing
-            stayed = {name for name, managed in present.items() if managed.connection.primary}
-            if self._links.tick(stayed):
-                self._replan("can't route around links that are down")
-            if all(managed.connection.connected or managed.late for managed in self._managed_switches.values()):
-                rounds += 1
-            if rounds > links.ENOUGH:
-                self._links_known.set()
-
     async def _end_splits(self) -> None:
         """Bids for the switches at which another controller is primary, if this one is at others.
 
@@ -387,6 +371,13 @@ class Controller:
         if name in self._sums.lacking:
             self._sums.lacking.discard(name)
             self._replan(f"sums can't go by {name} again")
+
+    def _on_closed(self, managed: ManagedSwitch) -> None:
+        if self._check_links:
+            self._begin(self._checks.examine(managed))
+
+    def _route_around(self) -> None:
+        self._replan("can't route around links that are down")
 
     def _on_late(self, managed: ManagedSwitch) -> None:
         self._sums.lacking.add(managed.where.name)

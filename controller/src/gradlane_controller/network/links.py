@@ -6,7 +6,8 @@ at the same time others of the same sender arrived, and others arrived at the sa
 silent, the likeliest cause is the path to the controller, or the controller itself, and a switch's last link is better
 used than not. A lost session says nothing about links either, because switches forward without the controller. A switch
 without a session is checked by probes that it routes back to its neighbour; if it has no hosts and no longer does so,
-it is avoided.
+it is avoided. One that has closed its session is examined at once, by probes that follow one another faster: its
+process has probably ended.
 
 Both carry a seal, which only this controller can make and which holds for two rounds: nobody else, on whatever port,
 can say that a link works or where it leads.
@@ -15,6 +16,7 @@ can say that a link works or where it leads.
 import hmac
 import logging
 import secrets
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -26,6 +28,8 @@ from gradlane_controller.network.frames import make_lldp, make_probe, parse_lldp
 
 INTERVAL = 0.5  # seconds between two frames
 ENOUGH = 3  # frames in a row: so many missing, and a link is down; so many arrived, and it works
+EXAMINED = 0.1  # seconds between two frames while a switch is examined,
+EXAMINATION = 20  # at most so many times
 PROBES = IPv4Network("240.0.0.0/16")
 """Of no host (RFC 1112, section 4): switches have addresses of it by their index, for probes."""
 _TTL = 2
@@ -98,6 +102,8 @@ class Links:
     def __init__(self, fabric: Fabric) -> None:
         self._links: dict[End, _Link] = {}
         self._strangers: dict[End, tuple[str, int]] = {}
+        self._arrived = Counter[str]()  # all these frames, by the switch that they came to
+        self._came_back = Counter[str]()  # probes, by the switch that has routed them back
         self._key = secrets.token_bytes(32)
         self._round = 0
         self.follow(fabric)
@@ -139,6 +145,8 @@ class Links:
         link = self._links.get((switch, number))
         if link is not None:
             link.probes.setdefault((switch, number), _Direction()).heard = True
+            self._came_back[link.peer_of((switch, number))[0]] += 1
+            self._arrived[switch] += 1
         return link is not None
 
     def hear(self, switch: str, port: int, frame: bytes) -> None:
@@ -150,6 +158,7 @@ class Links:
         expected = link.peer_of((switch, port))
         if neighbour == expected:
             link.directions[switch, port].heard = True
+            self._arrived[switch] += 1
             self._strangers.pop((switch, port), None)
         elif self._strangers.get((switch, port)) != neighbour:
             self._strangers[switch, port] = neighbour
@@ -174,12 +183,39 @@ class Links:
                 probe.judge(alone, counts=True)
                 if both and all(it.arrived >= ENOUGH for it in link.directions.values()):
                     probe.works = True
-            up = not link.deaf
-            if up != link.up:
-                link.up, link.since, changed = up, _now(), True
-                what = "works" if up else f"is down: nothing arrives at {' and '.join(link.deaf)}"
-                _LOG.warning("link %s %s", link, what)
+            changed |= self._conclude(link)
         return changed
+
+    def neighbours(self, switch: str) -> frozenset[str]:
+        """Those to which it has routed probes back."""
+        return frozenset(end[0] for end, link in self._links.items() if self._asks(link, end, switch))
+
+    def silence(self, switch: str) -> bool:
+        """It routes no probes back any more: its links to these neighbours are down. Whether one has changed."""
+        changed = False
+        for end, link in self._links.items():
+            if self._asks(link, end, switch):
+                link.probes[end] = _Direction(missing=ENOUGH, works=False)
+                changed |= self._conclude(link)
+        return changed
+
+    @staticmethod
+    def _asks(link: _Link, end: End, switch: str) -> bool:
+        return end in link.probes and link.peer_of(end)[0] == switch
+
+    def heard(self, switch: str, neighbours: Collection[str]) -> tuple[int, dict[str, int]]:
+        """How many probes a switch has routed back so far, and how many frames have come to each of its neighbours."""
+        return self._came_back[switch], {name: self._arrived[name] for name in neighbours}
+
+    def _conclude(self, link: _Link) -> bool:
+        """Whether it has changed."""
+        up = not link.deaf
+        if up == link.up:
+            return False
+        link.up, link.since = up, _now()
+        what = "works" if up else f"is down: nothing arrives at {' and '.join(link.deaf)}"
+        _LOG.warning("link %s %s", link, what)
+        return True
 
     def _seal(self, kind: str, switch: str, port: int, age: int = 0) -> bytes:
         text = f"{kind} {switch} {port} {self._round - age}".encode()
@@ -199,3 +235,31 @@ class Links:
             }
             for link in {id(link): link for link in self._links.values()}.values()
         ]
+
+
+class Examination:
+    """Of a switch that has closed its session: does it still forward?
+
+    It does if any probe comes back that was not under way before. It does not if none has in three rounds in a row, in
+    each of which other frames have come to all its neighbours: what keeps probes on a busy machine keeps these as well.
+    """
+
+    def __init__(self, links: Links, switch: str) -> None:
+        self.neighbours = links.neighbours(switch)
+        self._links, self._switch = links, switch
+        self._rounds = self._silent = 0
+        self._before = links.heard(switch, self.neighbours)
+
+    def round_over(self, timely: bool) -> bool | None:
+        """Whether it forwards, None: not yet known; `timely`: the round was as short as it should be."""
+        (back, arrived), (back_before, arrived_before) = self._links.heard(self._switch, self.neighbours), self._before
+        self._before = back, arrived
+        self._rounds += 1
+        if back > back_before and self._rounds > 1:
+            return True
+        listened = all(count > arrived_before[name] for name, count in arrived.items())
+        if back > back_before or not listened:
+            self._silent = 0
+        elif timely:
+            self._silent += 1
+        return False if self._silent >= ENOUGH else None

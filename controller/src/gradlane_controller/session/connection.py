@@ -65,7 +65,8 @@ class Connection:
 
     `on_ready` runs at each new session and each time this controller becomes the primary one, with the pipeline in
     place if it is primary; when it fails with P4ClientError the session is reopened. `on_heartbeat` then runs every two
-    seconds; it is to ask the switch something. `on_lost` hears why a session ended, `on_late` why there still is none
+    seconds; it is to ask the switch something. `on_lost` hears why a session ended, and whether the switch closed it;
+    `on_late` why there still is none
     after the time that a switch may take, or that the switch has refused the program or its first state.
     """
 
@@ -75,7 +76,7 @@ class Connection:
         pipeline: Pipeline,
         on_ready: Callable[[Switch], Awaitable[None]],
         on_heartbeat: Callable[[Switch], Awaitable[None]],
-        on_lost: Callable[[str], None],
+        on_lost: Callable[[str, bool], None],
         on_late: Callable[[str], None],
         finsy_log: FinsyLog,
     ) -> None:
@@ -147,7 +148,7 @@ class Connection:
             ):
                 late = True
                 self._on_late(reason)
-            self._on_lost(reason)
+            self._on_lost(reason, not isinstance(self._failure, SwitchError))
             steady = not answered or loop.time() - opened > STEADY_SECONDS
             pause = RETRY_SECONDS if steady else min(2 * pause, MAX_RETRY_SECONDS)
             await asyncio.sleep(pause)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a switch hold what is desired: reads it back and writes only the difference."""
+"""Makes a switch hold what is desired: writes only the difference to what it holds, which is read if not known."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -106,10 +106,24 @@ def difference(schema: P4Schema, held: Iterable[Entity], desired: Iterable[Entit
     return [update for _, update in sorted(updates, key=lambda pair: pair[0])]
 
 
-async def converge(switch: Switch, desired: Iterable[Entity]) -> Changes:
-    """Makes the switch hold exactly `desired`; writes nothing if it does already. Raises finsy.P4ClientError."""
+async def converge(switch: Switch, desired: Iterable[Entity], held: Iterable[Entity] | None = None) -> Changes:
+    """Makes the switch hold exactly `desired`; writes nothing if it does already. `held`: what this controller has
+    written before; None: it is read, as it is where the switch refuses what does not fit to that.
+
+    Raises finsy.P4ClientError.
+    """
     desired = list(desired)
-    held = [entity for part in parts(switch.p4info) for entity in await read_part(switch, part)]
+    if held is not None:
+        try:
+            return await _change(switch, list(held), desired)
+        except P4ClientError:
+            pass  # another client has changed it
+    return await _change(
+        switch, [entity for part in parts(switch.p4info) for entity in await read_part(switch, part)], desired
+    )
+
+
+async def _change(switch: Switch, held: list[Entity], desired: list[Entity]) -> Changes:
     updates = difference(switch.p4info, held, desired)
     known = job_indices(held)
     # An index that another job had before counts from zero again.

@@ -53,7 +53,8 @@ class ManagedSwitch:
     """Keeps one switch's entries up to date, and answers its packets while this controller is the primary one.
 
     `on_ready` runs at each session and each time this controller becomes the primary one, `on_drift` when the switch no
-    longer holds what was written, `on_late` if the switch could not be reached in time at the start.
+    longer holds what was written, `on_late` if the switch could not be reached in time at the start, `on_closed` when
+    the switch has closed its session.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class ManagedSwitch:
         on_ready: "Callable[[ManagedSwitch, Switch], Awaitable[None]]",
         on_drift: "Callable[[ManagedSwitch, Switch], Coroutine[None, None, None]]",
         on_late: "Callable[[ManagedSwitch], None]",
+        on_closed: "Callable[[ManagedSwitch], None]",
         finsy_log: FinsyLog,
     ) -> None:
         self.where = where
@@ -72,7 +74,9 @@ class ManagedSwitch:
         self._on_ready = on_ready
         self._on_drift = on_drift
         self._on_late = on_late
+        self._on_closed = on_closed
         self._held: Sequence[Entity] | None = None
+        self._known = False  # nothing else has been written since
         self._writing = asyncio.Lock()
         self._parts = itertools.cycle(parts(pipeline.schema))
         self._sending: asyncio.Task[None] | None = None
@@ -106,8 +110,9 @@ class ManagedSwitch:
     async def write(self, switch: Switch, entities: Sequence[Entity]) -> Changes:
         """As `converge`, in that session. Raises finsy.P4ClientError."""
         async with self._writing:
-            changes = await converge(switch, entities)
-            self._held = entities
+            known, self._known = self._held if self._known else None, False
+            changes = await converge(switch, entities, known)
+            self._held, self._known = entities, True
             self.problem = ""
             return changes
 
@@ -177,11 +182,13 @@ class ManagedSwitch:
         self.problem = "is being converged"
         await self._on_ready(self, switch)
 
-    def _lost(self, reason: str) -> None:
-        self._held = None
+    def _lost(self, reason: str, closed: bool) -> None:
+        was_ready, self._held = self.ready, None
         if reason != self.problem:
             _LOG.warning("%s; trying again", reason)
         self.problem = reason
+        if was_ready and closed:
+            self._on_closed(self)
 
     def _be_late(self, reason: str) -> None:
         self.late = True
