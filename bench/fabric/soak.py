@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -30,19 +29,18 @@ import grpc
 import tomli_w
 from finsy.proto import p4r, p4r_grpc
 
+from bench.fabric import soaking
 from bench.fabric.attacks import attacks
-from bench.fabric.growth import Held, Usage, grown, held, held_table, usage_of
-from bench.harness import benchmark
+from bench.fabric.growth import Held, Usage, grown, held, usage_of
+from bench.fabric.soaking import failures
 from bench.harness.job import document
 from bench.harness.netns import run
 from bench.harness.wires import compiled
 from bench.harness.worker import Worker
-from gradlane.units import checked, parse_rate
 from lab.experiment.runner import ready_machine
 from lab.model.errors import ExperimentError
 from lab.model.plan import HTTP_PORT, FabricPlan, HostPlan, SwitchPlan
 from lab.model.topology import Topology
-from lab.report.console import make_console, present
 from lab.report.tables import TextTable
 
 _HOSTS = 7  # two of each job, and the tenant's
@@ -198,29 +196,13 @@ class Strangers:
 
 
 def _disturbances(network: Any, doomed: Job, doomed_host: HostPlan) -> dict[str, Callable[[], None]]:
-    (one, _), *_ = network.plan.links
-
-    def flap() -> None:
-        for state in ("down", "up"):
-            subprocess.run(["ip", "link", "set", "dev", one.interface, state], check=True)
-            time.sleep(1)
-
-    def kill_spine() -> None:
-        network.fail_switch("spine2")
-        network.restore_switch("spine2")
-
     def kill_agent() -> None:
         doomed.end()
         network.restart_agent(doomed_host)
         doomed.start()
 
-    return {
-        "nothing": lambda: None,
-        "a link flaps": flap,
-        "the controller is killed": network.restart_controller,
-        "a spine is killed": kill_spine,
-        "an agent is killed": kill_agent,
-    }
+    shared, names = failures(network), ("nothing", "a link flaps", "the controller is killed", "a spine is killed")
+    return {**{name: shared[name] for name in names}, "an agent is killed": kill_agent}
 
 
 class Tenant:
@@ -330,28 +312,7 @@ def table(report: Report) -> TextTable:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs it; the exit status: 1 also if something happened that must not."""
-    parser = benchmark.parser("fabric.soak", __doc__, "--seconds 60 --json > soak-fabric.json")
-    parser.add_argument("--seconds", type=float, default=600.0, metavar="S", help="(default: %(default)g)")
-    parser.add_argument(
-        "--rate", type=checked(parse_rate), default="25mbit", metavar="R", help="of every link (default: 25mbit)"
-    )
-    return benchmark.run(parser, _run, arguments)
-
-
-def _run(options: argparse.Namespace) -> int:
-    with ExitStack() as stack:
-        report = soak(options, stack)
-    document = benchmark.document(benchmark.chosen(options, "seconds", "rate"), [report])
-    present(
-        make_console(to_stderr=options.json),
-        options,
-        "soak-fabric.json",
-        document,
-        [table(report), held_table(report.held)],
-    )
-    if report.failures:
-        raise ExperimentError("; ".join(report.failures))
-    return 0
+    return soaking.main("soak", "soak-fabric.json", __doc__, soak, table, arguments)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,13 @@
 """Runs two jobs that a leaf-spine of gradlane-switch sums for long, while it fails: every result must be exact.
 
 One job is in both racks, summed at leaves and spines, the other one in one rack. In each window both begin anew and are
-summed by switches before something fails: a link flaps, a spine or the controller is killed and comes back.
+summed by switches before something fails: a link flaps; a spine, a leaf or the controller is killed and comes back.
 Meanwhile a guest, a third job with all the slots that are left, comes and goes; if any slot was kept, it finds no
 place. The jobs' processes check every result by themselves. Memory and open files of all processes must not grow: the
 most that each holds in the last third of the run is compared with the most in the second.
 """
 
 import argparse
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -18,17 +17,16 @@ from dataclasses import dataclass, field, replace
 from itertools import cycle
 from typing import Any
 
-from bench.fabric.growth import Held, Usage, grown, held, held_table, usage_of
+from bench.fabric import soaking
+from bench.fabric.growth import Held, Usage, grown, held, usage_of
 from bench.fabric.soak import Job
 from bench.fabric.soak_worker import BYTES
-from bench.harness import benchmark
+from bench.fabric.soaking import failures
 from gradlane.client import agent_socket as agents
-from gradlane.units import checked, parse_rate
 from lab.experiment.runner import ready_machine
 from lab.model.errors import ControlError, ExperimentError
 from lab.model.plan import FabricPlan, HostPlan
 from lab.model.topology import Topology
-from lab.report.console import make_console, present
 from lab.report.tables import TextTable
 
 _HOSTS = 8  # h1, h3, ... at leaf1
@@ -89,26 +87,6 @@ class SummedJob(Job):
             time.sleep(0.1)
 
 
-def _failures(network: Any) -> dict[str, Callable[[], None]]:
-    (one, _), *_ = network.plan.links
-
-    def flap() -> None:
-        for state in ("down", "up"):
-            subprocess.run(["ip", "link", "set", "dev", one.interface, state], check=True)
-            time.sleep(1)
-
-    def kill() -> None:
-        network.fail_switch("spine2")
-        network.restore_switch("spine2")
-
-    return {
-        "nothing": lambda: None,
-        "a spine is killed": kill,
-        "a link flaps": flap,
-        "the controller is killed": network.restart_controller,
-    }
-
-
 def soak(options: argparse.Namespace, stack: ExitStack) -> Report:
     """Runs it. Raises ExperimentError."""
     from lab.net.network import Network
@@ -126,7 +104,7 @@ def soak(options: argparse.Namespace, stack: ExitStack) -> Report:
     for job in jobs:
         stack.callback(job.end)
     report, began = Report(), time.monotonic()
-    for name, fail in cycle(_failures(network).items()):
+    for name, fail in cycle(failures(network).items()):
         window = Window(name)
         try:
             _run_window(network, jobs, window, fail, members[4:6], options.out)
@@ -207,23 +185,7 @@ def table(report: Report) -> TextTable:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs it; the exit status: 1 also if something happened that must not."""
-    parser = benchmark.parser("fabric.soak_sums", __doc__, "--seconds 60 --json > soak-sums.json")
-    parser.add_argument("--seconds", type=float, default=600.0, metavar="S", help="(default: %(default)g)")
-    parser.add_argument(
-        "--rate", type=checked(parse_rate), default="25mbit", metavar="R", help="of every link (default: 25mbit)"
-    )
-    return benchmark.run(parser, _run, arguments)
-
-
-def _run(options: argparse.Namespace) -> int:
-    with ExitStack() as stack:
-        report = soak(options, stack)
-    document = benchmark.document(benchmark.chosen(options, "seconds", "rate"), [report])
-    tables = [table(report), held_table(report.held)]
-    present(make_console(to_stderr=options.json), options, "soak-sums.json", document, tables)
-    if report.failures:
-        raise ExperimentError("; ".join(report.failures))
-    return 0
+    return soaking.main("soak_sums", "soak-sums.json", __doc__, soak, table, arguments)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@
 The same hosts and links, and in each of several assignments other addresses, so that flows meet elsewhere. Cases:
 nothing else on the fabric ("alone"; "oversubscribed": twice as many hosts at a leaf; "tiers": three of them), other
 traffic that takes 60 % of a spine's links ("busy"), a link that has half the rate that the controller knows ("slow"),
-and a spine that dies ("failure"). The gain is ECMP's median time, divided by that of spraying.
+and a spine that dies with its links ("failure"), or whose process does alone ("process"). The gain is ECMP's median
+time, divided by that of spraying.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ _SLOW_STEP = 1.3  # of the median after the death: a step that takes longer is n
 
 @dataclass(frozen=True)
 class Case:
-    """`spines`: of a leaf-spine; 0: three tiers. `hosts`: at a leaf."""
+    """`spines`: of a leaf-spine; 0: three tiers. `hosts`: at a leaf. `fails`: a spine dies, with its links; or these
+    keep their `carriers`."""
 
     leaves: int = 4
     hosts: int = 2
@@ -55,6 +57,7 @@ class Case:
     busy: bool = False
     slow: bool = False
     fails: bool = False
+    carriers: bool = False
 
     def plan(self, rate: int, addresses: int) -> Plan:
         """Its fabric."""
@@ -69,6 +72,7 @@ CASES: Mapping[str, Case] = {
     "busy": Case(busy=True),
     "slow": Case(slow=True),
     "failure": Case(spines=4, fails=True),  # the others carry what the hosts send
+    "process": Case(spines=4, fails=True, carriers=True),
 }
 
 
@@ -169,14 +173,16 @@ def recovery(seconds: Sequence[float], death: float) -> float:
     return last - death
 
 
-def _measure_death(network: Any, team: Team, elements: int, steps: int) -> tuple[list[float], float, float]:
+def _measure_death(
+    network: Any, team: Team, elements: int, steps: int, carriers: bool
+) -> tuple[list[float], float, float]:
     """Also: the recovery. The spine dies while the steps are under way, and is back at the end."""
     (step, *_), _ = _measure(network, team, elements, 1)
     died: list[float] = []
 
     def die() -> None:
         died.append(time.monotonic())
-        network.fail_switch("spine1")
+        network.fail_switch("spine1", links=not carriers)
 
     timer = threading.Timer((_DIES_AFTER + 1.5) * step, die)  # two steps come before those that are measured
     timer.start()
@@ -207,7 +213,9 @@ def measure(name: str, options: argparse.Namespace, say: Callable[[str], None]) 
                 for arm in ARMS if assignment % 2 else reversed(ARMS):
                     team.choose(arm)
                     if case.fails:
-                        seconds, unevenness, after = _measure_death(network, team, elements, options.steps)
+                        seconds, unevenness, after = _measure_death(
+                            network, team, elements, options.steps, case.carriers
+                        )
                         found.append(Result(name, assignment, arm, seconds, unevenness, after))
                     else:
                         found.append(Result(name, assignment, arm, *_measure(network, team, elements, options.steps)))

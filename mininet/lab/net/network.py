@@ -69,11 +69,12 @@ class Network:
             if switch.target == "gradlane" and switch.name in self._switches
         }
 
-    def fail_switch(self, name: str) -> None:
-        """That switch dies at once, and its links to other switches with it."""
+    def fail_switch(self, name: str, *, links: bool = True) -> None:
+        """That switch dies at once, and its `links` to other switches with it; or these keep their carrier."""
         child = self._switches.pop(name)
         child.signal_group(signal.SIGKILL)
-        self.fabric.set_links(name, up=False)
+        if links:
+            self.fabric.set_links(name, up=False)
         self.supervisor.release([child])
 
     def restore_switch(self, name: str) -> None:
