@@ -24,7 +24,7 @@ _PAYLOAD_AT = 14 + 20 + 8
 CHECKSUM_AT = _PAYLOAD_AT - 2
 """Where in a frame UDP's checksum is."""
 _JOB, _GROUP, _BUCKETS = 1, 100, 16
-_OWN_MAC, _OWN_ADDRESS = "02:00:00:00:01:00", "10.0.255.1"
+_OWN_MAC, _OWN_ADDRESS = "02:00:00:00:01:00", "::ffff:10.0.255.1"
 _GROUP_ADDRESS, _GROUP_MAC = "239.1.0.9", "01:00:5e:01:00:09"
 
 

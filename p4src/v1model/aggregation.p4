@@ -51,8 +51,11 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, in port_t ingres
     port_t port_up = 0;
     bit<32> slot = 0;
     mac_t own_mac = 0;
-    ipv4_t own_address = 0;
+    ipv6_t own_address = 0;
     bit<8> own_epoch = 0;
+
+    // Of the datagram, as meta.source.
+    ipv6_t destination = 0;
 
     // Of a SUM: whom it accounts for, who is in it, who may be missing.
     bit<32> covers = 0;
@@ -60,8 +63,9 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, in port_t ingres
     bit<32> may_miss = 0;
 
     // `all`: the bits of the job's workers; `here`: of those beneath this switch, at the root all. `up`: the port towards
-    // the root; `group`: where sums go down. `own`, `address`: of the switch, from which sums come: a host drops what seems
-    // to come from itself. `epoch`: another one each time that the slots were forgotten.
+    // the root; `group`: where sums go down. `own`, `address` (as `source` of `contributors`): of the switch, from which
+    // sums come: a host drops what seems to come from itself. `epoch`: another one each time that the slots were
+    // forgotten.
     @action_restriction("
         here != 0;
         here <= all;
@@ -78,7 +82,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, in port_t ingres
     @id(0x01000025)
     action sum_at(bit<32> all, bit<32> here, port_t up,
                   @refers_to(builtin::multicast_group_table, multicast_group_id) bit<16> group,
-                  bit<32> slot_base, bit<32> slot_mask, mac_t own, ipv4_t address, bit<8> epoch) {
+                  bit<32> slot_base, bit<32> slot_mask, mac_t own, ipv6_t address, bit<8> epoch) {
         all_workers = all;
         workers_here = here;
         port_up = up;
@@ -205,7 +209,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, in port_t ingres
     @hidden
     action add_checksum(inout bit<16> checksum) {
         bit<16> less_others;
-        hash(less_others, HashAlgorithm.csum16, 16w0, { SUM_CHECKSUM_INPUT(hdr) }, 32w65536);
+        hash(less_others, HashAlgorithm.csum16, 16w0, { SUM_CHECKSUM_INPUT(hdr, meta.source, destination) }, 32w65536);
         bit<16> all = ~hdr.udp.checksum;
         bit<16> complement;
         hash(complement, HashAlgorithm.csum16, 16w0, { checksum, all, less_others }, 32w65536);
@@ -220,10 +224,14 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, in port_t ingres
     @hidden
     action make_sum(in bit<32> members, in bit<16> checksum) {
         hdr.ethernet.src = own_mac;
-        hdr.ipv4.src = own_address;
+        if (hdr.ipv4.isValid()) {
+            hdr.ipv4.src = own_address[31:0];
+        } else {
+            hdr.ipv6.src = own_address;
+        }
         hdr.sum.members = members;
         hdr.sum.epoch = own_epoch;
-        hash(hdr.udp.checksum, HashAlgorithm.csum16, 16w0, { SUM_CHECKSUM_INPUT(hdr), checksum }, 32w65536);
+        hash(hdr.udp.checksum, HashAlgorithm.csum16, 16w0, { SUM_CHECKSUM_INPUT(hdr, own_address, destination), checksum }, 32w65536);
         if (checksum == 0) {
             hdr.udp.checksum = 0;
         } else if (hdr.udp.checksum == 0) {
@@ -242,10 +250,15 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, in port_t ingres
         if (meta.drop || meta.punt) {
             return;     // nobody asks any more
         }
-        if (!meta.multicast || !hdr.words[10].isValid() || !hdr.ipv4.isValid() || hdr.gradlane.budget != 0
-            || (is_result && meta.from_fabric == 0)) {
+        // Over IPv6 nobody takes UDP without a checksum (RFC 8200, section 8.1), nor would its sum be taken.
+        if (!meta.multicast || !hdr.words[10].isValid() || (hdr.ipv6.isValid() && hdr.udp.checksum == 0)
+            || hdr.gradlane.budget != 0 || (is_result && meta.from_fabric == 0)) {
             drop(SumEvent.REFUSED);
             return;
+        }
+        destination = hdr.ipv6.dst;
+        if (hdr.ipv4.isValid()) {
+            destination = IPV4_MAPPED ++ hdr.ipv4.dst;
         }
         sum_trees.apply();
         if (meta.drop) {

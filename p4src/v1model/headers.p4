@@ -43,9 +43,11 @@ const bit<8> FLAG_SUM = 32;
 // A result. Of whatever switch it came, it is this one's now.
 #define SUMMED_HERE(hdr) (hdr.sum.isValid() && hdr.gradlane.flags & FLAG_PULL != 0)
 
-// What the UDP checksum of a SUM is of, but for its lanes.
-#define SUM_CHECKSUM_INPUT(hdr) hdr.ipv4.src, hdr.ipv4.dst, 8w0, hdr.ipv4.protocol, hdr.udp.length, hdr.udp.src_port, \
-                                hdr.udp.dst_port, hdr.udp.length, hdr.gradlane, hdr.sum
+// What the UDP checksum of a SUM is of, but for its lanes. Addresses are of IPv6; ::ffff:a.b.c.d has the same sum as
+// a.b.c.d, as 0xFFFF is a zero of one's complement, so that one pseudo-header does for both.
+#define SUM_CHECKSUM_INPUT(hdr, source, destination) \
+    source, destination, 8w0, PROTOCOL_UDP, hdr.udp.length, hdr.udp.src_port, hdr.udp.dst_port, hdr.udp.length, \
+    hdr.gradlane, hdr.sum
 
 struct headers_t {
     packet_out_h          packet_out;

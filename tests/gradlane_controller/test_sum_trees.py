@@ -299,7 +299,8 @@ def test_what_a_spine_sends_comes_from_an_address_of_no_host() -> None:
     it = summed(1, (1, 2, 3, 4))
     planned = desired_entities(leafspine(), [it])
     sources = {name: rows(planned[name], 1, 0)["sum_trees"][()]["address"] for name in planned}
-    assert sources == {"leaf1": "10.0.1.1", "leaf2": "10.0.3.1", "spine1": "240.0.0.3", "spine2": "240.0.0.4"}
+    expected = {"leaf1": "10.0.1.1", "leaf2": "10.0.3.1", "spine1": "240.0.0.3", "spine2": "240.0.0.4"}
+    assert sources == {name: f"::ffff:{address}" for name, address in expected.items()}
 
 
 def test_each_group_takes_a_number_of_its_own() -> None:

@@ -41,7 +41,7 @@ def test_every_worker_contributes_by_its_own_bit_at_its_own_port() -> None:
     ]
     group = next(match["group"] for match, _ in rows(found, "aggregators")) + 3  # behind those of the workers
     at = {"all": 7, "here": 7, "up": 0, "group": group, "slot_base": 0, "slot_mask": 1023, "own": "02:00:00:00:01:01"}
-    at |= {"address": "10.0.1.1", "epoch": 9}
+    at |= {"address": "::ffff:10.0.1.1", "epoch": 9}
     assert rows(found, "sum_trees") == [({"job": 1, "bucket": bucket}, at) for bucket in range(16)]
     assert not rows(found, "subtrees")
 
@@ -92,11 +92,36 @@ def test_results_come_from_an_address_that_is_no_workers() -> None:
     text = fabric_text(aggregation=True)
     some = fabric_file.parse(text.replace('gateway = "10.0.1.1"', "").replace('gateway = "10.0.2.1"', ""), "f.toml")
     found = desired_entities(some, [summed(hosts=(1, 2, 4))])["s1"]
-    assert {args["address"] for _, args in rows(found, "sum_trees")} == {"10.0.3.1"}
+    assert {args["address"] for _, args in rows(found, "sum_trees")} == {"::ffff:10.0.3.1"}
     none = fabric_file.parse(re.sub("gateway = .*", "", text), "f.toml")
     without(desired_entities(none, [summed(hosts=(1, 2))]))
     reason = "no port of switch 's1' has a `gateway` in f.toml, from which results could come"
     assert place(none, summed(hosts=(1, 2))) == ((), reason)
+
+
+def over_ipv6(it: Job) -> Job:
+    """The same job, by its hosts' other addresses."""
+    text = re.sub(r"10\.0\.(\d)\.2", r"fd00:\1::2", it.text).replace('"239.1.1.1"', '"ff18::1:1"')
+    return job.parse(text, "j6.toml")
+
+
+def test_over_ipv6_all_addresses_are_of_that_family() -> None:
+    text = leafspine_text().replace('\naddress = "127', '\naggregation = true\naddress = "127')
+    fabric = fabric_file.parse(text, "f.toml")
+    it = over_ipv6(job.parse(summed(1, (1, 3)).text.replace("mask = 63", "mask = 127"), "j"))
+    found = desired_entities(fabric, [it])
+    assert [match["source"] for match, _ in rows(found["leaf2"], "contributors")] == ["fd00:3::2"]
+    sources = {name: {args["address"] for _, args in rows(at, "sum_trees")} for name, at in found.items()}
+    # A spine has no hosts, and so no gateway.
+    assert sources == {"leaf1": {"fd00:1::1"}, "leaf2": {"fd00:3::1"}, "spine1": {"100::3"}, "spine2": {"100::4"}}
+    for entities in found.values():
+        routes = {str(match["destination"]): args for match, args in rows(entities, "ipv6_routes")}
+        numbers = [it.multicast_group_id for it in entities if isinstance(it, P4MulticastGroupEntry)]
+        assert routes["ff18::1:3/128"]["group"] in numbers
+        assert {"destination": "33:33:00:01:00:03"} in [match for match, _ in rows(entities, "stations")]
+    leaf = fabric_file.parse(text.replace('gateway6 = "fd00:3::1"', "").replace('gateway6 = "fd00:4::1"', ""), "f.toml")
+    reason = "no port of switch 'leaf2' has a `gateway6` in f.toml, from which results could come"
+    assert place(leaf, it) == ((), reason)
 
 
 def test_other_jobs_are_not_summed() -> None:

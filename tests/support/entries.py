@@ -251,7 +251,7 @@ def punt_rate(port: int, reason: int, packets: int) -> P4MeterEntry:
 VIOLATIONS = P4DigestEntry("guard_violation_t", max_list_size=1, max_timeout_ns=0, ack_timeout_ns=0)
 
 
-SUM_SOURCE, SUM_MAC = "10.0.255.1", "02:00:00:00:ff:01"
+SUM_SOURCES, SUM_MAC = {4: "10.0.255.1", 6: "fd00:0:0:ff::1"}, "02:00:00:00:ff:01"
 BUCKETS = range(16)  # of a job's slices, by number: each has a tree
 
 
@@ -266,11 +266,15 @@ def sum_tree(
     base: int = 0,
     mask: int = 7,
     epoch: int = 1,
+    version: int = 4,
 ) -> P4TableEntry:
     """Where in the tree of a bucket the switch is: at its root, or with the workers `here` beneath it, and the next
-    switch at port `up`. What it makes is from SUM_SOURCE."""
-    slots = {"slot_base": base, "slot_mask": mask, "own": SUM_MAC, "address": SUM_SOURCE, "epoch": epoch}
-    who = {"all": everybody, "here": everybody if here is None else here}
+    switch at port `up`. What it makes is from that one of SUM_SOURCES."""
+    slots = {"slot_base": base, "slot_mask": mask, "own": SUM_MAC, "epoch": epoch}
+    who = {"address": source_key(SUM_SOURCES[version])} | {
+        "all": everybody,
+        "here": everybody if here is None else here,
+    }
     return entry("sum_trees", {"job": job, "bucket": bucket}, "sum_at", **who, up=up, group=group, **slots)
 
 

@@ -111,6 +111,15 @@ class Network(Namespaces):
             ip("-n", host, "route", "add", "default", "via", f"10.0.{k}.1")
             ip("-n", host, "neigh", "add", f"10.0.{k}.1", "lladdr", "02:00:00:00:00:ff", "dev", "eth0")
 
+    def add_ipv6(self) -> None:
+        """Host k is at fd00:k::2, too."""
+        for k in range(1, self._hosts + 1):
+            host = self.host(k)
+            self.run(host, "sysctl", "-qw", "net.ipv6.conf.eth0.disable_ipv6=0")
+            ip("-n", host, "addr", "add", f"fd00:{k}::2/64", "dev", "eth0", "nodad")
+            ip("-n", host, "route", "add", "default", "via", f"fd00:{k}::1")
+            ip("-n", host, "neigh", "add", f"fd00:{k}::1", "lladdr", "02:00:00:00:00:ff", "dev", "eth0")
+
     def udp(self, host: int, *, tos: int = 0) -> socket.socket:
         """A UDP socket of a host, bound to port 9, with receive timestamps and a deep buffer."""
         made = socket_in(self.host(host), socket.AF_INET, socket.SOCK_DGRAM)

@@ -200,16 +200,19 @@ class Table:
         texts = self.strings(key) if self.has(key) else []
         return tuple(self._sub(key, {str(n): text}).ip_address(str(n)) for n, text in enumerate(texts))
 
-    def multicast_address(self, key: str, count: int) -> ipaddress.IPv4Address:
-        """The first of `count` consecutive IPv4 multicast addresses outside 224.0.0.0/24, which no router forwards."""
-        base = self._ipv4(key)
-        if int(base) < 0xE0000100 or int(base) + count - 1 > 0xEFFFFFFF:
-            raise self.error(
-                key,
-                f"is {str(base)!r}; the {count} multicast addresses from it on must lie in "
-                "224.0.1.0 to 239.255.255.255, e.g. '239.1.0.1'",
-            )
-        return base
+    def multicast_address(self, key: str, count: int, family: int) -> Address:
+        """The first of `count` consecutive multicast addresses of IPv4 or 6 (`family`) that routers forward."""
+        value = self._take(key, None)
+        with suppress(ValueError):
+            base = ipaddress.ip_address(value if isinstance(value, str) and "%" not in value else "")
+            if base.version == family and _is_routed_multicast(base) and _is_routed_multicast(base + (count - 1)):
+                return base
+        where = (
+            "224.0.1.0 to 239.255.255.255, e.g. '239.1.0.1'"
+            if family == 4
+            else "ff00::/8, with a scope of 3 or more, e.g. 'ff18::1'"
+        )
+        raise self.error(key, f"is {value!r}; the {count} multicast addresses from it on must lie in {where}")
 
     def table(self, key: str) -> "Table":
         """The sub-table of that name; an absent one counts as empty, so that its required keys are missed by name."""
@@ -255,6 +258,12 @@ class Table:
             except ValueError:
                 pass
         raise self.error(key, f"is {value!r}; it must be an IPv4 address in dotted form, e.g. '10.0.1.2'")
+
+
+def _is_routed_multicast(address: Address) -> bool:
+    """Neither in 224.0.0.0/24 nor of the scope of a link, or a smaller one (RFC 4291, section 2.7)."""
+    narrow = int(address) < 0xE0000100 if address.version == 4 else address.packed[1] & 15 < 3
+    return address.is_multicast and not narrow
 
 
 def _is_integer(value: object) -> TypeGuard[int]:

@@ -138,13 +138,36 @@ def test_members_may_have_ipv6_addresses() -> None:
     assert (it.family, it.members[1].address) == (6, IPv6Address("fd00:1::3"))
     assert (job.headers(6), job.largest_slice(1500, 6), job.largest_slice(65535, 6)) == (84, 1416, 8912)
     assert (job.headers(4), job.largest_slice(1500, 4), job.largest_slice(65535, 4)) == (64, 1432, 8936)
-    for line, key in (
-        ('multicast = "239.1.0.1"', "transport.multicast"),
-        ("slice_bytes = 8936", "transport.slice_bytes"),
-    ):
-        with pytest.raises(JobError) as caught:
-            job.parse(IPV6.replace('slice_bytes = "auto"', line), "j.toml")
-        assert caught.value.key == key
+    with pytest.raises(JobError) as caught:
+        job.parse(IPV6.replace('slice_bytes = "auto"', "slice_bytes = 8936"), "j.toml")
+    assert caught.value.key == "transport.slice_bytes"
+
+
+@pytest.mark.parametrize(
+    ("address", "good"),
+    [
+        ("ff18::ffff", True),
+        ("ff03::", True),
+        ("ff02::1", False),  # of a link
+        ("ff31::1", False),
+        ("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", False),  # behind it there is none for the next aggregator
+        ("fd00::1", False),
+        ("ff18::1%lo", False),
+        ("239.1.0.1", False),
+        ("239.1.0", False),
+    ],
+)
+def test_multicast_over_ipv6_is_of_a_scope_that_routers_forward(address: str, good: bool) -> None:
+    text = IPV6.replace('slice_bytes = "auto"', f'multicast = "{address}"')
+    if good:
+        assert job.parse(text, "j.toml").multicast_address(1) == IPv6Address(address) + 1
+        return
+    with pytest.raises(JobError) as caught:
+        job.parse(text, "j.toml")
+    assert str(caught.value) == (
+        f"j.toml: transport.multicast: is '{address}'; the 2 multicast addresses from it on must lie in ff00::/8, with "
+        "a scope of 3 or more, e.g. 'ff18::1'"
+    )
 
 
 def test_loss_by_layers_and_by_phase() -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a job file says of gradients that a switch sums."""
 
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 
 import pytest
 
@@ -24,6 +24,11 @@ def test_a_switch_sums_at_an_address_behind_the_aggregators() -> None:
     assert (wide.sum_address, wide.sum_lanes) == (IPv4Address("239.1.0.3"), Lanes.INT32_LANES)
     assert (wide.transport.sum_window, wide.transport.sum_slots) == (4, 8)
     assert job.parse(ranks(32, SWITCH + "sum_window = 2048\nsum_slots = 4096"), "j").transport.sum_window == 2048
+
+
+def test_workers_may_have_ipv6_addresses() -> None:
+    text = ranks(3, SWITCH.replace("239.1.0.1", "ff18::7")).replace("10.0.0.", "fd00::")
+    assert job.parse(text, "j").sum_address == IPv6Address("ff18::a")
 
 
 AUTO = SWITCH.replace("switch", "auto")
@@ -79,7 +84,6 @@ def test_agents_that_differ_in_sums_notice() -> None:
         (ranks(2, 'wire = "int32"'), "transport.multicast: is missing: wire is 'int32'"),
         (ranks(1, AUTO), "transport.wire: is 'int16' with 1 worker(s); it takes 2 to 32"),
         (ranks(33, AUTO), "transport.wire: is 'int16' with 33 worker(s); it takes 2 to 32"),
-        (ranks(2, AUTO).replace("10.0.0.", "fd00::"), "transport.wire: is 'int16', which takes IPv4 addresses alone"),
         (ranks(2, AUTO + 'ownership = "adaptive"'), "transport.ownership: is not 'even', but wire is 'int16'"),
         (ranks(2, AUTO + "ownership = [1, 2]"), "transport.ownership: is not 'even', but wire is 'int16'"),
         (ranks(2, AUTO + 'tagging = "host"'), "transport.tagging: is 'host'"),
@@ -95,8 +99,9 @@ def test_agents_that_differ_in_sums_notice() -> None:
         (ranks(2, 'wire = "int8"'), "it must be one of 'float32', 'float16', 'bfloat16', 'int16', 'int32'"),
         (
             ranks(2, SWITCH).replace("10.0.0.", "fd00::"),
-            "transport.collective: is 'switch', which takes IPv4 addresses alone",
+            "transport.multicast: is '239.1.0.1'; the 3 multicast addresses",
         ),
+        (ranks(2, 'wire = "int32"').replace("10.0.0.", "fd00::"), "sums are multicast; e.g. 'ff18::1'"),
         (ranks(2, SWITCH + 'ownership = "adaptive"'), "transport.ownership: is not 'even', but collective is 'switch'"),
         (ranks(2, SWITCH + 'tagging = "host"'), "transport.tagging: is 'host'"),
         (ranks(2, SWITCH + "slice_bytes = 136"), "transport.slice_bytes: is 136; collective is 'switch', which takes"),

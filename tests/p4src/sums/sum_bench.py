@@ -5,10 +5,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
+from ipaddress import ip_address
 from operator import or_
 
 from finsy import P4MulticastGroupEntry, P4TableEntry
 from scapy.layers.inet import IP, UDP
+from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
@@ -20,7 +22,7 @@ from tests.p4src.packet_targets import Sent
 from tests.support.entries import (
     BUCKETS,
     SUM_MAC,
-    SUM_SOURCE,
+    SUM_SOURCES,
     congestion,
     contributor,
     fabric,
@@ -30,10 +32,12 @@ from tests.support.entries import (
     subtree,
     sum_tree,
 )
-from tests.support.gradlane_packets import FAR, H1, H2, H3, H4, TOKEN, Gradlane, Host, Uplink, ip
+from tests.support.gradlane_packets import FAR, H1, H2, H3, H4, TOKEN, Gradlane, Host, Uplink, ip, ip6, tags
 from tests.support.sum_switch import Contributor, Event, Outcome, SumHeader, SumSwitch
 
-GROUP = "239.1.0.9"
+GROUPS = {4: "239.1.0.9", 6: "ff18::9"}  # by IP version
+GROUP = GROUPS[4]
+_UDP_AT = {4: 34, 6: 54}
 LANE_BYTES = {Lanes.INT16_LANES: 2, Lanes.INT32_LANES: 4}
 EPOCH = 5
 TAGS = 6 << 5 | 2  # class 6, ECN-capable: what hosts' slices get, and those of the fabric have
@@ -54,7 +58,7 @@ class Place:
     """What a switch has of a job that sums: hosts at its ports, switches beneath it (by port, the bits of the workers
     there), ports towards the root, which take turns by a slice's number, and the bits of the workers `beyond`.
 
-    `group`: its multicast group, which has `ports`.
+    `group`: its multicast group, which has `ports`; `version`: of IP.
     """
 
     hosts: tuple[Host, ...]
@@ -65,6 +69,7 @@ class Place:
     beneath: Mapping[int, int] = field(default_factory=dict[int, int])
     ups: tuple[int, ...] = ()
     beyond: int = 0
+    version: int = 4
 
     @property
     def here(self) -> int:
@@ -82,11 +87,14 @@ class Place:
 
     def entries(self, job: int) -> list[P4TableEntry]:
         """Those of all three tables."""
-        slots = {"base": self.base, "mask": self.mask, "group": self.group, "epoch": EPOCH}
+        slots = {"base": self.base, "mask": self.mask, "group": self.group, "epoch": EPOCH, "version": self.version}
         who = {"everybody": self.everybody, "here": self.here}
         found = [sum_tree(job, bucket, **who, up=self.up(bucket), **slots) for bucket in BUCKETS]
-        found += [contributor(host.port, host.address, job, member(host)) for host in self.hosts]
+        found += [contributor(host.port, self._address(host), job, member(host)) for host in self.hosts]
         return found + [subtree(port, job, bits) for port, bits in self.beneath.items()]
+
+    def _address(self, host: Host) -> str:
+        return host.address if self.version == 4 else host.address6
 
     def row(self, source: Host | Uplink, result: bool = False) -> Contributor | None:
         """The same, as the model has it, for what comes from a host or by an uplink: a result, or a contribution."""
@@ -99,11 +107,11 @@ class Place:
 
 
 # Two jobs whose workers are all here, with an uplink in their group; one that goes on up; and one of which there
-# are workers here, and beneath two other switches.
+# are workers here, and beneath two other switches. Two of them have IPv6.
 JOBS = {
     1: Place((H1, H2, H3), 8, 7, 7, (1, 2, 3, 4, 5)),
-    2: Place((H1, H2, H3, H4), 16, 3, 7, (1, 2, 3, 4, 5)),
-    3: Place((H2, H4), 32, 7, 8, (2, 4), ups=(5, 8), beyond=0x8001),
+    2: Place((H1, H2, H3, H4), 16, 3, 7, (1, 2, 3, 4, 5), version=6),
+    3: Place((H2, H4), 32, 7, 8, (2, 4), ups=(5, 8), beyond=0x8001, version=6),
     4: Place((H3,), 64, 7, 9, (3, 6, 7), beneath={6: 0x7, 7: 0xF0}),
 }
 GROUP_PORTS = JOBS[1].ports
@@ -132,12 +140,15 @@ def contribution(
     exponent: int = -3,
     members: int = 0,
     epoch: int = 0,
-    destination: str = GROUP,
+    destination: str | None = None,
     through: Host | Uplink | None = None,
     checksum: int | None = None,
     **fields: int,
 ) -> bytes:
-    """A contribution's frame; `fields` are those of the Gradlane header, `checksum` is UDP's if not the right one."""
+    """A contribution's frame; `fields` are those of the Gradlane header, `checksum` is UDP's if not the right one.
+
+    `destination`: its IP version is that of the frame; None: the group of the job in JOBS, or of IPv4.
+    """
     body = words(1) if lanes is None else lanes
     summed = SumHeader(generation, members, number & 0xFFFF if slot is None else slot, exponent, epoch)
     chosen = {
@@ -153,9 +164,10 @@ def contribution(
     datagram = UDP(sport=wire.UDP_PORT, dport=wire.UDP_PORT) / Gradlane(**chosen | fields) / Raw(summed.pack() + body)
     if checksum is not None:
         datagram.chksum = checksum
-    tags = {"tos": TAGS} if isinstance(through, Uplink) else {}
-    packet = ip(source, destination, through, **tags) / datagram
-    packet.dst = multicast_mac(destination) if destination.startswith("239.") else (through or source).gateway
+    to = destination or GROUPS[JOBS[job].version if job in JOBS else 4]
+    outer, octet = (ip6, "tc") if ":" in to else (ip, "tos")
+    packet = outer(source, to, through, **({octet: TAGS} if isinstance(through, Uplink) else {})) / datagram
+    packet.dst = multicast_mac(to) if ip_address(to).is_multicast else (through or source).gateway
     return bytes(packet)
 
 
@@ -164,35 +176,51 @@ def partial(through: Uplink, members: int, lanes: bytes | None = None, **fields:
     return contribution(FAR, lanes, **{"members": members, **fields}, through=through)
 
 
+def version_of(frame: bytes) -> int:
+    """Of IP."""
+    return frame[14] >> 4
+
+
 def datagram_of(frame: bytes) -> bytes:
     """Gradlane header and payload."""
-    return frame[42:]
+    return frame[_UDP_AT[version_of(frame)] + 8 :]
+
+
+def checksum_of(frame: bytes) -> bytes:
+    """Of UDP."""
+    at = _UDP_AT[version_of(frame)] + 6
+    return frame[at : at + 2]
 
 
 def checksum_input(frame: bytes) -> bytes:
-    """All that the UDP checksum of a frame covers, with the checksum itself."""
-    return frame[26:34] + bytes((0, 17)) + frame[38:40] + frame[34:]
+    """All that the UDP checksum of a frame covers, with the checksum itself (RFC 768; RFC 8200, section 8.1)."""
+    at = _UDP_AT[version_of(frame)]
+    addresses = frame[26:34] if version_of(frame) == 4 else frame[22:54]
+    return addresses + bytes((0, 17)) + frame[at + 4 : at + 6] + frame[at:]
 
 
 def defect(frame: bytes) -> int | None:
     """What the checksum is wrong by, as the model has it; None: it is none."""
-    return None if frame[40:42] == bytes(2) else ones_complement(checksum_input(frame))
+    return None if checksum_of(frame) == bytes(2) else ones_complement(checksum_input(frame))
 
 
 def made(frame: bytes, outcome: Outcome) -> bytes:
     """The frame of what a switch makes of one by the model's outcome: a result, or a partial sum."""
     assert outcome.datagram is not None
     packet = Ether(frame)
-    new = Ether(src=SUM_MAC, dst=packet.dst) / IP(
-        src=SUM_SOURCE, dst=packet[IP].dst, ttl=packet[IP].ttl - 1, tos=TAGS, id=packet[IP].id
-    )
+    new = Ether(src=SUM_MAC, dst=packet.dst)
+    if IPv6 in packet:
+        new /= IPv6(src=SUM_SOURCES[6], dst=packet[IPv6].dst, hlim=packet[IPv6].hlim - 1, tc=TAGS)
+    else:
+        new /= IP(src=SUM_SOURCES[4], dst=packet[IP].dst, ttl=packet[IP].ttl - 1, tos=TAGS, id=packet[IP].id)
     new /= UDP(sport=packet[UDP].sport, dport=packet[UDP].dport, chksum=0) / Raw(outcome.datagram)
     raw = bytearray(bytes(new))
     if outcome.defect is not None:
         # So that all together is short of 0 by the defect.
         checksum = ones_complement(checksum_input(bytes(raw))) + (outcome.defect ^ 0xFFFF)
         checksum = (checksum & 0xFFFF) + (checksum >> 16)
-        raw[40:42] = (checksum or 0xFFFF).to_bytes(2, "big")
+        at = _UDP_AT[version_of(frame)] + 6
+        raw[at : at + 2] = (checksum or 0xFFFF).to_bytes(2, "big")
     return bytes(raw)
 
 
@@ -214,7 +242,8 @@ class SumBench:
             fabric(),
             *(job(number, place.hosts, base=4096 * (number - 1)) for number, place in self.jobs.items()),
             congestion(),
-            multicast(GROUP, first, *groups[first]),
+            multicast(GROUPS[4], first, *groups[first]),
+            multicast(GROUPS[6], first, *groups[first])[1:],
             [P4MulticastGroupEntry(group, replicas=groups[group]) for group in others],
             *(place.entries(number) for number, place in self.jobs.items()),
             *more,
@@ -229,7 +258,9 @@ class SumBench:
         place = self.jobs[number]
         header = wire.Header.unpack(datagram_of(frame))
         row = place.row(source, bool(header.flags & Flag.PULL))
-        outcome = self.model.take(row, datagram_of(frame), defect(frame))
+        # Of the model's datagrams one without a checksum is as good as any.
+        bare = version_of(frame) == 6 and defect(frame) is None
+        outcome = Outcome((Event.REFUSED,)) if bare else self.model.take(row, datagram_of(frame), defect(frame))
         sent = self.bench.process(source, frame)
         for event in outcome.events:
             self.events[number, event] += 1
@@ -263,11 +294,15 @@ class SumBench:
 
 def unmarked(copy: Sent) -> bytes:
     """A frame as it would be had it met no congestion."""
+    octet = tags(copy.frame)
+    assert octet[2] in (2, 3)
     packet = Ether(copy.frame)
-    assert packet[IP].tos & 3 in (2, 3)
+    if IPv6 in packet:
+        packet[IPv6].tc = packet[IPv6].tc & ~3 | 2
+        return bytes(packet)
     packet[IP].tos = packet[IP].tos & ~3 | 2
     checksum = packet[IP].chksum
     del packet[IP].chksum
     raw = bytes(packet)
-    assert copy.frame[15] & 3 != 2 or raw[24:26] == checksum.to_bytes(2, "big"), "the IP checksum must be right"
+    assert octet[2] != 2 or raw[24:26] == checksum.to_bytes(2, "big"), "the IP checksum must be right"
     return raw

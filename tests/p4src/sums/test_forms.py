@@ -13,6 +13,7 @@ from tests.p4src.packet_targets import CPU_PORT
 from tests.p4src.sums.sum_bench import (
     GROUP,
     GROUP_PORTS,
+    GROUPS,
     H1,
     H2,
     H3,
@@ -21,7 +22,7 @@ from tests.p4src.sums.sum_bench import (
     contribution,
     words,
 )
-from tests.support.entries import aggregator, multicast_mac, route, senders, set_job, station
+from tests.support.entries import aggregator, senders, set_job
 from tests.support.gradlane_packets import FAR, U5, gradient, tags
 from tests.support.sum_switch import Event
 
@@ -80,12 +81,19 @@ def test_a_contribution_is_for_a_group(begun: SumBench, destination: str) -> Non
     nothing_has_changed(begun)
 
 
-def test_sums_are_of_ipv4(begun: SumBench) -> None:
-    begun.bench.add(route("ff0e::1:9/128", "replicate", group=7), station(multicast_mac("ff0e::1:9")))
-    frame = Ether(gradient(H2, "ff0e::1:9", version=6, flags=Flag.SUM, frame_bytes=98 + 12 + 128))
-    frame.dst = multicast_mac("ff0e::1:9")
-    assert begun.bench.drops(H2, bytes(frame))
-    assert begun.counted()[1, Event.REFUSED].packets == 1
+def test_over_ipv6_a_contribution_has_a_checksum(sums: SumBench) -> None:
+    for source in (H1, H3, H4):
+        sums.send(source, contribution(source, job=2), 2)
+    assert sums.send(H2, contribution(H2, words(1, 3), job=2, checksum=0), 2) == (Event.REFUSED,)
+    sums.check_counters()
+    assert sums.send(H2, contribution(H2, words(1, 9), job=2), 2) == RESULT
+
+
+def test_a_worker_contributes_from_one_address(begun: SumBench) -> None:
+    """Its job's, not the one that it has of the other IP version."""
+    for job, version in ((1, 6), (2, 4)):
+        assert begun.bench.drops(H2, contribution(H2, words(2, 3), job=job, destination=GROUPS[version]))
+        assert begun.counted()[job, Event.NO_SLOTS].packets == 1
     nothing_has_changed(begun)
 
 

@@ -7,11 +7,12 @@ import pytest
 
 from gradlane.wire import Kind
 from tests.p4src.packet_targets import Sent
-from tests.p4src.sums.sum_bench import H1, H2, H3, SumBench, contribution, defect, words
+from tests.p4src.sums.sum_bench import H1, H2, H3, JOBS, SumBench, checksum_of, contribution, defect, words
 from tests.support.gradlane_packets import Host, rebuilt
 from tests.support.sum_switch import Event
 
 RESULT = (Event.CONTRIBUTION, Event.RESULT)
+each_version = pytest.mark.parametrize("job", [1, 2], ids=["IPv4", "IPv6"])
 
 
 def results(sums: SumBench, frames: dict[Host, bytes]) -> list[Sent]:
@@ -26,11 +27,14 @@ def results(sums: SumBench, frames: dict[Host, bytes]) -> list[Sent]:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_results_checksum_is_that_of_its_bytes(sums: SumBench, seed: int) -> None:
+    """Over IPv4 and IPv6."""
+    job = 1 + seed % 2
     random = Random(seed)
     frames: dict[Host, bytes] = {}
-    for source in (H1, H2, H3):
+    for source in JOBS[job].hosts:
         lanes = b"".join(random.randrange(0, 1 << 14).to_bytes(2, "big") for _ in range(64 * (seed + 1)))
-        frames[source] = contribution(source, lanes, step=random.randrange(1 << 32), magnitude=random.randrange(256))
+        fields = {"step": random.randrange(1 << 32), "magnitude": random.randrange(256)}
+        frames[source] = contribution(source, lanes, job=job, **fields)
     for copy in results(sums, frames):
         assert defect(copy.frame) == 0
         assert rebuilt(copy.frame) == copy.frame
@@ -58,15 +62,15 @@ def test_an_answer_has_a_checksum_of_its_own_headers(sums: SumBench) -> None:
 
 
 @pytest.mark.parametrize("who", [0, 1, 2])
-@pytest.mark.parametrize("error", [1, 0x8000, 0xFFFE])
-def test_a_wrong_checksum_makes_a_wrong_one(sums: SumBench, who: int, error: int) -> None:
+@pytest.mark.parametrize(("error", "job"), [(1, 1), (0x8000, 1), (0xFFFE, 1), (0x100, 2)])
+def test_a_wrong_checksum_makes_a_wrong_one(sums: SumBench, who: int, error: int, job: int) -> None:
     """No switch repairs what was spoiled on the way: end to end means that the receiver finds it."""
     frames: dict[Host, bytes] = {}
-    for number, source in enumerate((H1, H2, H3)):
-        frame = contribution(source, words(2))
+    for number, source in enumerate(JOBS[job].hosts):
+        frame = contribution(source, words(2), job=job)
         if number == who:
-            right = int.from_bytes(frame[40:42], "big")
-            frame = contribution(source, words(2), checksum=(right + error) % 0xFFFF or 0xFFFF)
+            right = int.from_bytes(checksum_of(frame), "big")
+            frame = contribution(source, words(2), job=job, checksum=(right + error) % 0xFFFF or 0xFFFF)
         frames[source] = frame
     assert {defect(copy.frame) for copy in results(sums, frames)} == {0xFFFF - error}
 
@@ -80,22 +84,24 @@ def test_lanes_whose_sum_is_zero(sums: SumBench) -> None:
         sums.install()
 
 
-def test_checksums_at_their_ends(sums: SumBench) -> None:
+@each_version
+def test_checksums_at_their_ends(sums: SumBench, job: int) -> None:
     """Where the checksum is computed to 0, which is sent as 0xFFFF: of contributions, and of a result."""
-    for source in (H1, H2, H3):
-        frame = contribution(source, bytes(128))
+    hosts = JOBS[job].hosts
+    for source in hosts:
+        frame = contribution(source, bytes(128), job=job)
         # What is added to the lanes is taken off the checksum.
-        frame = contribution(source, bytes(126) + frame[40:42])
-        assert frame[40:42] == b"\xff\xff"
+        frame = contribution(source, bytes(126) + checksum_of(frame), job=job)
+        assert checksum_of(frame) == b"\xff\xff"
         assert defect(frame) == 0
-        events = sums.send(source, frame)
+        events = sums.send(source, frame, job)
     assert events == RESULT
-    frames = {source: contribution(source, bytes(128), number=1) for source in (H1, H2, H3)}
-    checksum = int.from_bytes(results(sums, frames)[0].frame[40:42], "big")
+    frames = {source: contribution(source, bytes(128), job=job, number=1) for source in hosts}
+    checksum = int.from_bytes(checksum_of(results(sums, frames)[0].frame), "big")
     # The generation is larger by one, and so would the checksum be smaller.
-    lanes = {H1: 0, H2: 0, H3: checksum - 1}
+    lanes = {**dict.fromkeys(hosts, 0), hosts[-1]: checksum - 1}
     frames = {
-        source: contribution(source, value.to_bytes(128, "big"), number=1, generation=2)
+        source: contribution(source, value.to_bytes(128, "big"), job=job, number=1, generation=2)
         for source, value in lanes.items()
     }
-    assert {copy.frame[40:42] for copy in results(sums, frames)[:5]} == {b"\xff\xff"}
+    assert {checksum_of(copy.frame) for copy in results(sums, frames)[:5]} == {b"\xff\xff"}

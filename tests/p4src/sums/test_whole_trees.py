@@ -5,6 +5,7 @@ Each switch is compared with the model, frame by frame. What comes out is compar
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -14,7 +15,7 @@ from gradlane.wire import HEADER_BYTES, Kind
 from gradlane_switch.state.pipeline import Pipeline
 from tests.p4src.packet_bench import Bench
 from tests.p4src.packet_targets import InProcess
-from tests.p4src.sums.sum_bench import EPOCH, Place, SumBench, bits_of, contribution, datagram_of, member
+from tests.p4src.sums.sum_bench import EPOCH, GROUPS, Place, SumBench, bits_of, contribution, datagram_of, member
 from tests.support.effort import tries
 from tests.support.gradlane_packets import H1, H2, H3, H4, HOSTS, U5, U6, Host, Uplink
 from tests.support.sum_switch import Event, SumHeader
@@ -37,8 +38,11 @@ PLACES = {name: _leaf(hosts) for name, hosts in LEAVES.items()} | dict.fromkeys(
 class Tree:
     """The switches, what is on its way between them, and what has come to each worker."""
 
-    def __init__(self, new: Callable[[], Bench], random: Random, disorder: bool = True) -> None:
-        self.switches = {name: SumBench(new(), {1: place}) for name, place in PLACES.items()}
+    def __init__(self, new: Callable[[], Bench], random: Random, disorder: bool = True, version: int = 4) -> None:
+        """`version`: of IP."""
+        self.group = GROUPS[version]
+        places = {name: replace(place, version=version) for name, place in PLACES.items()}
+        self.switches = {name: SumBench(new(), {1: place}) for name, place in places.items()}
         for it in self.switches.values():
             it.install()
         self.random, self.disorder = random, disorder
@@ -49,7 +53,8 @@ class Tree:
         """A worker's contribution, of one lane for each number."""
         lanes = (value + number).to_bytes(4, "big") * 32
         leaf = next(name for name, hosts in LEAVES.items() if source in hosts)
-        self.network.append((leaf, source, contribution(source, lanes, number=number, **fields)))
+        frame = contribution(source, lanes, number=number, destination=self.group, **fields)
+        self.network.append((leaf, source, frame))
 
     def move(self) -> None:
         """Something on its way arrives, or not."""
@@ -95,7 +100,7 @@ def of_all(number: int, values: dict[Host, int], who: tuple[Host, ...] = HOSTS) 
 
 @pytest.mark.parametrize("seed", range(tries(6)))
 def test_all_get_the_same_sum_of_all_whatever_the_links_do(new: Callable[[], Bench], seed: int) -> None:
-    tree = Tree(new, random := Random(seed))
+    tree = Tree(new, random := Random(seed), version=(4, 6)[seed % 2])
     values = {host: random.randrange(1 << 20) for host in HOSTS}
     for number in range(8):
         while lacking := [host for host in HOSTS if not tree.has(host, number)]:
@@ -179,7 +184,7 @@ def test_slices_move_to_another_root_with_their_tables(new: Callable[[], Bench])
     for name in ("right", "left"):
         leaf = tree.switches[name]
         moved = _leaf(LEAVES[name])
-        leaf.jobs = {1: Place(**{**vars(moved), "ups": (6, 6)})}
+        leaf.jobs = {1: replace(moved, ups=(6, 6))}
         leaf.bench.change(*leaf.jobs[1].entries(1))
         for host in HOSTS:
             tree.send(host, 0, values[host])

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address
 from pathlib import Path
 
 from gradlane import toml_file, wire
@@ -135,7 +134,7 @@ class Job:
         member = self.member(rank)
         return f"rank {rank} ({member.host}, {member.address})"
 
-    def multicast_address(self, aggregator: int) -> IPv4Address | None:
+    def multicast_address(self, aggregator: int) -> Address | None:
         """Where the aggregator of that index (in `aggregators`) sends its results, if the job has multicast."""
         base = self.transport.multicast
         return None if base is None else base + aggregator
@@ -151,7 +150,7 @@ class Job:
         return LANES.get(self.transport.wire)
 
     @property
-    def sum_address(self) -> IPv4Address | None:
+    def sum_address(self) -> Address | None:
         """Where workers send what a switch shall sum, and it sends the sums: behind the aggregators' addresses."""
         return None if self.sum_lanes is None else self.multicast_address(len(self.aggregators))
 

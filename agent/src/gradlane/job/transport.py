@@ -2,12 +2,11 @@
 """`[transport]` of a job file: how gradients travel."""
 
 from dataclasses import dataclass
-from ipaddress import IPv4Address
 
 from gradlane import wire
 from gradlane.job.costs import CONTENTION, Sums
 from gradlane.job.elements import FLOATS
-from gradlane.toml_file import Table
+from gradlane.toml_file import Address, Table
 from gradlane.units import parse_rate, parse_size
 
 MAX_PACKET = 9000  # jumbo frames
@@ -55,7 +54,7 @@ class Transport:
     wire: str
     collective: str
     straggler: int | None
-    multicast: IPv4Address | None
+    multicast: Address | None
     tagging: str
     trace_every: int
     ownership: str | tuple[int, ...] = "even"
@@ -102,9 +101,7 @@ def parse(table: Table, family: int, workers: int, servers: int) -> Transport:
     wire_type = _wire(table, collective)
     asked = _check_sums(table, collective, wire_type, family, workers, servers) if wire_type in LANES else None
     groups = (servers or workers) + bool(asked)  # one for the results of each aggregator, and of the switch
-    multicast = table.multicast_address("multicast", groups) if table.has("multicast") else None
-    if multicast is not None and family == 6:
-        raise table.error("multicast", "goes with IPv4 addresses alone; with IPv6 members leave it out")
+    multicast = table.multicast_address("multicast", groups, family) if table.has("multicast") else None
     straggler = _straggler(table, collective, workers)
     ownership = table.choice_or_integers("ownership", ("even", "adaptive"), "even", servers or workers, MAX_SHARE)
     if collective not in ("auto", "direct") and ownership != "even":
@@ -140,11 +137,10 @@ def _check_sums(table: Table, collective: str, wire_type: str, family: int, work
         raise table.error(key, f"is {value!r}, for a switch that sums, but the job has servers")
     if not 2 <= workers <= SUM_MEMBERS:
         raise table.error(key, f"is {value!r} with {workers} worker(s); it takes 2 to {SUM_MEMBERS}")
-    if family == 6:
-        raise table.error(key, f"is {value!r}, which takes IPv4 addresses alone")
     if not table.has("multicast"):
+        example = "239.1.0.1" if family == 4 else "ff18::1"
         raise table.error(
-            "multicast", f"is missing: {key} is {value!r}, and a switch's sums are multicast; e.g. '239.1.0.1'"
+            "multicast", f"is missing: {key} is {value!r}, and a switch's sums are multicast; e.g. {example!r}"
         )
     return f"{key} is {value!r}"
 

@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """The entities that the controller writes to a switch."""
 
-from ipaddress import IPv4Address, IPv6Address
-
-from finsy import P4DigestEntry, P4MeterEntry, P4MulticastGroupEntry, P4TableEntry
+from finsy import Action, Match, P4DigestEntry, P4MeterEntry, P4MulticastGroupEntry, P4TableEntry
 
 from gradlane.job import Job
+from gradlane.toml_file import Address
 
 Entity = P4TableEntry | P4MulticastGroupEntry | P4MeterEntry | P4DigestEntry
 
 
-def mapped(address: IPv4Address | IPv6Address) -> str:
+def mapped(address: Address) -> str:
     """As the data plane has it."""
     return f"::ffff:{address}" if address.version == 4 else str(address)
+
+
+def route(address: Address, action: Action) -> P4TableEntry:
+    """What is done with packets for that address alone."""
+    match = Match(destination=f"{address}/{address.max_prefixlen}")
+    return P4TableEntry(f"ipv{address.version}_routes", match=match, action=action)
 
 
 def group_number(job: Job, index: int) -> int:

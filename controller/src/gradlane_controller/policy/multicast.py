@@ -3,14 +3,14 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from ipaddress import IPv4Address
 
 from finsy import Action, Match, P4MulticastGroupEntry, P4TableEntry
 
 from gradlane.job import Job
+from gradlane.toml_file import Address
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.topology import Topology
-from gradlane_controller.policy.entities import Entity, group_number
+from gradlane_controller.policy.entities import Entity, group_number, route
 from gradlane_controller.policy.sums import SummedJob
 
 
@@ -19,7 +19,7 @@ def replication(
 ) -> list[Entity]:
     """The groups of the trees that this switch is in, what leads to them, and who may send to them."""
     entities: list[Entity] = []
-    addresses: list[IPv4Address] = []
+    addresses: list[Address] = []
     for job in jobs:
         workers = fabric.host_ports(member.host for member in job.workers)
         aggregators = fabric.host_ports(member.host for member in job.aggregators)
@@ -35,7 +35,7 @@ def replication(
             if replicas:
                 number = group_number(job, index)
                 entities.append(P4MulticastGroupEntry(number, replicas=tuple(sorted(replicas))))
-                entities.append(_route(address, number))
+                entities.append(route(address, Action("replicate", group=number)))
                 addresses.append(address)
                 if aggregator.switch == switch:
                     match = Match(ingress_port=aggregator.number, group=number, job=job.id)
@@ -45,7 +45,7 @@ def replication(
         if groups and it.job.sum_address is not None:
             # The route makes it a multicast; which of the groups it is says the tree of its bucket.
             entities += [P4MulticastGroupEntry(number, replicas=replicas) for replicas, number in groups.items()]
-            entities.append(_route(it.job.sum_address, min(groups.values())))
+            entities.append(route(it.job.sum_address, Action("replicate", group=min(groups.values()))))
             addresses.append(it.job.sum_address)
     # Several addresses may have the same.
     for mac in sorted({_mac(address) for address in addresses}):
@@ -68,12 +68,7 @@ def _tree(topology: Topology, root: str, leaves: Iterable[str], choice: int) -> 
     return ends
 
 
-def _route(address: IPv4Address, group: int) -> Entity:
-    match = Match(destination=f"{address}/32")
-    return P4TableEntry("ipv4_routes", match=match, action=Action("replicate", group=group))
-
-
-def _mac(address: IPv4Address) -> str:
-    """RFC 1112, section 6.4: where hosts send what is for that group."""
-    digits = f"01005e{int(address) & 0x7FFFFF:06x}"
-    return ":".join(digits[i : i + 2] for i in range(0, 12, 2))
+def _mac(address: Address) -> str:
+    """Where hosts send what is for that group: RFC 1112, section 6.4; RFC 2464, section 7."""
+    prefix, bits = (0x01005E000000, 23) if address.version == 4 else (0x333300000000, 32)
+    return (prefix | int(address) & (1 << bits) - 1).to_bytes(6, "big").hex(":")

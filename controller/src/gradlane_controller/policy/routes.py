@@ -16,7 +16,7 @@ from finsy import Action, Match, P4IndirectAction, P4TableAction, P4TableEntry
 from gradlane_controller.network.fabric import MAX_PORT, Fabric, LinkPort, Port, SwitchAddress
 from gradlane_controller.network.links import PROBES, probe_address
 from gradlane_controller.network.topology import Topology
-from gradlane_controller.policy.entities import Entity
+from gradlane_controller.policy.entities import Entity, route
 from gradlane_controller.policy.spreading import weights
 
 _NextHop = tuple[tuple[int, int], P4TableAction]
@@ -57,9 +57,9 @@ def routes(fabric: Fabric, topology: Topology, where: SwitchAddress) -> list[Ent
             destination = str(prefix) if prefix and prefixes[prefix] == 1 else _exactly(address)
             action = Action("set_next_hop", group=group)
             entities.append(P4TableEntry(table, match=Match(destination=destination), action=action))
-    for table, key in (("ipv4_routes", "gateway"), ("ipv6_routes", "gateway6")):
+    for key in ("gateway", "gateway6"):
         for gateway in sorted({getattr(port, key) for port in fabric.ports_at(switch)} - {None}):
-            entities.append(P4TableEntry(table, match=Match(destination=_exactly(gateway)), action=Action("local")))
+            entities.append(route(gateway, Action("local")))
     return [*entities, *_ways_of_probes(fabric, where, {name: groups[ports] for name, ports in paths.items() if ports})]
 
 
@@ -72,7 +72,7 @@ def _ways_of_probes(fabric: Fabric, where: SwitchAddress, groups: Mapping[str, i
     for other in fabric.switches:
         if other.name in neighbours & groups.keys() and fabric.has_hosts(other.name):
             action = Action("set_next_hop", group=groups[other.name])
-            yield P4TableEntry("ipv4_routes", match=Match(destination=_exactly(probe_address(other))), action=action)
+            yield route(probe_address(other), action)
 
 
 def _destinations(port: Port) -> Iterator[tuple[str, IPv4Address | IPv6Address, IPv4Network | IPv6Network | None]]:

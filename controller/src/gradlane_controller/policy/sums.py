@@ -3,19 +3,21 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from ipaddress import IPv4Address
+from ipaddress import IPv6Network
 from typing import Any
 
 from finsy import Action, Match, P4TableAction, P4TableEntry
 
 from gradlane.job import Job, JobError
 from gradlane.job.transport import SUM_SLOTS
-from gradlane_controller.network.fabric import Fabric, Port
+from gradlane.toml_file import Address
+from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.links import probe_address
 from gradlane_controller.policy.entities import Entity, group_number, mapped
 from gradlane_controller.policy.trees import BUCKETS, Tree, Ways, find_trees
 
 SUM_TABLES = ("sum_trees", "subtrees")
+_NOBODY = IPv6Network("100::/64")  # of no host (RFC 6666)
 _OF_PART = ("job", "bucket", "all", "here", "slot_base", "slot_mask", "ingress_port", "workers")
 
 
@@ -41,8 +43,9 @@ def place(fabric: Fabric, job: Job) -> tuple[tuple[Tree, ...], str]:
     for edge in edges:
         if not fabric.aggregates(edge):
             return (), f"switch {edge!r} has no `aggregation = true` in {fabric.file}"
-        if _gateway(fabric, edge) is None:
-            return (), f"no port of switch {edge!r} has a `gateway` in {fabric.file}, from which results could come"
+        if _gateway(fabric, edge, job.family) is None:
+            key = "gateway" if job.family == 4 else "gateway6"
+            return (), f"no port of switch {edge!r} has a `{key}` in {fabric.file}, from which results could come"
     trees = find_trees(fabric, edges)
     if not trees:
         names = " and ".join(map(repr, edges))
@@ -50,8 +53,10 @@ def place(fabric: Fabric, job: Job) -> tuple[tuple[Tree, ...], str]:
     return trees, ""
 
 
-def _gateway(fabric: Fabric, switch: str) -> Port | None:
-    return next((port for port in fabric.ports_at(switch) if port.gateway is not None), None)
+def _gateway(fabric: Fabric, switch: str, family: int) -> tuple[str, Address] | None:
+    """Of a port of the switch that has one of that family: the switch's own addresses there."""
+    gateways = ((port.mac, port.gateway if family == 4 else port.gateway6) for port in fabric.ports_at(switch))
+    return next(((mac, address) for mac, address in gateways if address is not None), None)
 
 
 def assign_slots(fabric: Fabric, jobs: Iterable[Job], known: Mapping[int, Sums]) -> dict[int, Sums]:
@@ -179,7 +184,7 @@ class SummedJob:
                 slot_base=self.sums.base,
                 slot_mask=self.job.transport.sum_slots - 1,
                 own=own,
-                address=str(address),
+                address=mapped(address),
                 epoch=epoch,
             )
             found.append(P4TableEntry("sum_trees", match=Match(job=self.job.id, bucket=bucket), action=action))
@@ -203,11 +208,12 @@ class SummedJob:
         """Of the workers beneath a switch."""
         return sum(1 << worker.rank for worker, port in self._workers if port.switch in tree.beneath[switch])
 
-    def _source(self, switch: str) -> tuple[str, IPv4Address]:
+    def _source(self, switch: str) -> tuple[str, Address]:
         """The addresses of what the switch makes. Where it goes to hosts, that is an address which none of them has:
         a Linux kernel takes nothing that comes from itself, as it would seem to whoever contributed last."""
-        port = _gateway(self._fabric, switch)
-        if port is not None and port.gateway is not None:
-            return port.mac, port.gateway
+        found = _gateway(self._fabric, switch, self.job.family)
+        if found is not None:
+            return found
         where = next(it for it in self._fabric.switches if it.name == switch)
-        return next(self._fabric.link_ports_at(switch)).mac, probe_address(where)
+        address = probe_address(where) if self.job.family == 4 else _NOBODY[where.index]
+        return next(self._fabric.link_ports_at(switch)).mac, address
