@@ -78,7 +78,11 @@ class Attempts:
         self._said: asyncio.Queue[str] = asyncio.Queue()
         (where,) = fabric_file.parse(text, "f.toml").switches
         say = self._said.put_nowait
-        self._connection = Connection(where, PIPELINE, self._ready, self._alive, say, say, FinsyLog())
+
+        def lost(reason: str, _closed: bool) -> None:
+            say(reason)
+
+        self._connection = Connection(where, PIPELINE, self._ready, self._alive, lost, say, FinsyLog())
 
     async def _ready(self, _switch: Switch) -> None:
         self._said.put_nowait("ready")
