@@ -118,19 +118,22 @@ def statement(program: Program, item: Statement) -> str:
             dropped = store(egress_spec, str(DROP_PORT))
             return dropped if mcast_grp is None else f"{dropped} {store(mcast_grp, '0')}"
         case Count(counter, index):
-            return f"gl_count(s, {counter}, {clamped(index)}, length);"
+            counted = f"gl_count(s, {counter}, i, length); GL_TRACE(GL_TRACE_COUNT, {counter}, i);"
+            return f"{{ uint64_t i = {clamped(index)}; {counted} }}"
         case ExecuteMeter(meter, index, target):
             units = "length" if program.meters[meter].counts_bytes else "1"
-            colour = store(target, f"gl_meter_run(x, {units}, length, now)")
-            return f"{{ gl_meter *x = gl_meter_at(s, {meter}, {clamped(index)}); if (x) {{ {colour} }} }}"
+            run = f"uint64_t colour = gl_meter_run(x, {units}, length, now); {store(target, 'colour')}"
+            run += f" GL_TRACE(GL_TRACE_METER, {meter}, i, colour);"
+            found = f"uint64_t i = {clamped(index)}; gl_meter *x = gl_meter_at(s, {meter}, i);"
+            return f"{{ {found} if (x) {{ {run} }} }}"
         case RegisterRead(target, register, index):
-            return _read_register(program, target, register, clamped(index))
+            return _read_register(program, target, register, index)
         case RegisterWrite(register, index, value):
             width = program.registers[register].width
-            cell = f"gl_register(s, {register}, {clamped(index)}, {words_of(width)})"
+            cell = _cell(program, register, index)
             held = truncated(value, width)
             written = f"c[0] = {held};" if width <= 64 else f"memcpy(c, ({held}).w, {8 * words_of(width)});"
-            return f"{{ uint64_t *c = {cell}; if (c) {written} }}"
+            return f"{{ {cell} if (c) {{ {written} {_noted('WRITE', register, width)} }} }}"
         case SetValid(header, valid):
             return for_each(header, lambda one: set_valid(program, one, valid))
         case CopyHeader(target, source):
@@ -181,18 +184,29 @@ def store(target: Field, value: str) -> str:
     return set_field(target.header, target.field, width, held)
 
 
-def _read_register(program: Program, target: Field, register: int, index: str) -> str:
+def _cell(program: Program, register: int, index: Expr) -> str:
+    """Declares `c`, a register's cell, NULL beyond the end, and its index `i`."""
+    words = words_of(program.registers[register].width)
+    return f"uint64_t i = {clamped(index)}, *c = gl_register(s, {register}, i, {words});"
+
+
+def _noted(access: str, register: int, width: int) -> str:
+    return f"GL_TRACE_WORDS(GL_TRACE_{access}, c, {words_of(width)}, {register}, i);"
+
+
+def _read_register(program: Program, target: Field, register: int, index: Expr) -> str:
     """Sets a field to a register's cell, unless that is beyond the end."""
-    held = words_of(program.registers[register].width)
-    cell = f"const uint64_t *c = gl_register(s, {register}, {index}, {held});"
-    if target.width <= 64:
-        return f"{{ {cell} if (c) {{ {store(target, 'c[0]')} }} }}"
-    width, words = target.width, words_of(target.width)
-    if is_long(width) and width == program.registers[register].width:
+    width, held = target.width, program.registers[register].width
+    words = words_of(width)
+    if width <= 64:
+        stored = store(target, "c[0]")
+    elif is_long(width) and width == held:
         name, marked = field_name(target.header, target.field), set_mark(target.header, target.field)
-        return f"{{ {cell} if (c) {{ memcpy({name}.w, c, sizeof {name}); {marked} }} }}"
-    value = f"gl_w{words}_mask(gl_w{words}_load(c, {held}), {width})"
-    return f"{{ {cell} if (c) {{ {set_field(target.header, target.field, width, value)} }} }}"
+        stored = f"memcpy({name}.w, c, sizeof {name}); {marked}"
+    else:
+        value = f"gl_w{words}_mask(gl_w{words}_load(c, {words_of(held)}), {width})"
+        stored = set_field(target.header, target.field, width, value)
+    return f"{{ {_cell(program, register, index)} if (c) {{ {stored} {_noted('READ', register, held)} }} }}"
 
 
 def _words(value: Expr) -> list[str]:

@@ -7,6 +7,8 @@ from typing import Any
 
 from gradlane_switch.dataplane.tracing import Event
 
+_LONGEST_VALUE = 32  # digits
+
 
 def text(packet: dict[str, Any]) -> str:
     """A traced packet for people, a line for each event."""
@@ -27,6 +29,13 @@ def _line(event: Event) -> str:
             return f"table {event['name']}{_pairs(event['key'])}: {_outcome(event)}"
         case "action":
             return f"  action {event['name']}{_pairs(event['data'])}"
+        case "counter":
+            return f"  counter {event['name']}[{event['index']:#x}]"
+        case "meter":
+            return f"  meter {event['name']}[{event['index']}]: {event['colour']}"
+        case "register":
+            done = "read" if "read" in event else "written"
+            return f"  register {event['name']}[{event['index']}] {done}: {_cut(event[done])}"
         case "egress":
             return f"egress for port {event['port']}"
         case "clone":
@@ -52,6 +61,11 @@ def _line(event: Event) -> str:
             return f"to the controller: {event['length']} bytes"
         case other:
             return str(other)
+
+
+def _cut(value: str) -> str:
+    """Of long ones, which are data, the end."""
+    return value if len(value) <= _LONGEST_VALUE else f"...{value[-_LONGEST_VALUE:]}"
 
 
 def _pairs(values: dict[str, str]) -> str:

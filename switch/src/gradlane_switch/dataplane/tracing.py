@@ -18,6 +18,7 @@ Event = dict[str, Any]
 _CAPACITY = 1 << 17  # words
 _SHOWN = 128  # bytes of a packet
 
+_COLOURS = ("green", "yellow", "red")
 _REASONS = (
     "dropped in ingress",
     "dropped in egress",
@@ -154,6 +155,15 @@ class _Reader:
                 return {"event": "dequeued", **dict(zip(("port", "queue", "waited"), content, strict=True))}
             case library.GL_TRACE_SENT:
                 return {"event": "sent", **dict(zip(("port", "queue", "length"), content, strict=True))}
+            case library.GL_TRACE_COUNT:
+                return {"event": "counter", "name": program.counters[content[0]].name, "index": content[1]}
+            case library.GL_TRACE_METER:
+                name, colour = program.meters[content[0]].name, _COLOURS[content[2]]
+                return {"event": "meter", "name": name, "index": content[1], "colour": colour}
+            case library.GL_TRACE_READ | library.GL_TRACE_WRITE:
+                done = "read" if kind == library.GL_TRACE_READ else "written"
+                name, value = program.registers[content[0]].name, hex(join_words(content[2:]))
+                return {"event": "register", "name": name, "index": content[1], done: value}
             case library.GL_TRACE_CONTROLLER:
                 return {"event": "packet-in", "length": content[0]}
             case _:

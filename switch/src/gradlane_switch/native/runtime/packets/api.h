@@ -42,7 +42,11 @@ enum {
     GL_TRACE_CONTROLLER = 14, /* length: a packet-in */
     GL_TRACE_SENT = 16,      /* port, queue, length */
     GL_TRACE_DEQUEUED = 17,  /* number, port, queue, ns that it waited: what follows is of that packet */
-    GL_TRACE_FLUSHED = 18    /* number, reason as of DROPPED, port, queue: another packet that waited */
+    GL_TRACE_FLUSHED = 18,   /* number, reason as of DROPPED, port, queue: another packet that waited */
+    GL_TRACE_COUNT = 19,     /* counter, index */
+    GL_TRACE_METER = 20,     /* meter, index, colour */
+    GL_TRACE_READ = 21,      /* register, index; then the words of the value */
+    GL_TRACE_WRITE = 22      /* the same */
 };
 
 enum {
