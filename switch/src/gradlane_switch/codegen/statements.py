@@ -118,8 +118,9 @@ def statement(program: Program, item: Statement) -> str:
             dropped = store(egress_spec, str(DROP_PORT))
             return dropped if mcast_grp is None else f"{dropped} {store(mcast_grp, '0')}"
         case Count(counter, index):
-            counted = f"gl_count(s, {counter}, i, length); GL_TRACE(GL_TRACE_COUNT, {counter}, i);"
-            return f"{{ uint64_t i = {clamped(index)}; {counted} }}"
+            counted = f"gl_count(s, {counter}, i, length);"
+            noted = f"if (i < s->counters[{counter}].size) GL_TRACE(GL_TRACE_COUNT, {counter}, i);"
+            return f"{{ uint64_t i = {clamped(index)}; {counted} {noted} }}"
         case ExecuteMeter(meter, index, target):
             units = "length" if program.meters[meter].counts_bytes else "1"
             run = f"uint64_t colour = gl_meter_run(x, {units}, length, now); {store(target, 'colour')}"
