@@ -23,7 +23,7 @@ def rows(fields: tuple[tuple[str, int], ...]) -> list[tuple[str, str, str]]:
 
 
 def test_every_field_is_on_the_page_where_it_is() -> None:
-    assert rows(wire.FIELDS) + rows(wire.HOP_FIELDS) + rows(wire.SUM_FIELDS) == ROWS
+    assert rows(wire.FIELDS) + rows(wire.HOP_FIELDS) + rows(wire.REPORT_FIELDS) + rows(wire.SUM_FIELDS) == ROWS
 
 
 def test_every_flag_is_on_the_page() -> None:

@@ -43,6 +43,19 @@ def test_the_layout_is_big_endian_in_the_documented_order() -> None:
     assert fixed[1:3] + fixed[4:] == tuple(getattr(header, name) for name, _ in (*wire.FIELDS[2:4], *wire.FIELDS[6:]))
 
 
+@pytest.mark.parametrize("layout", [wire.FIELDS, wire.REPORT_FIELDS, wire.HOP_FIELDS, wire.SUM_FIELDS])
+def test_fields_of_a_byte_or_more_begin_with_a_byte_or_end_with_one(layout: tuple[tuple[str, int], ...]) -> None:
+    position = 0
+    for name, bits in layout:
+        assert bits < 8 or position % 8 == 0 or (position + bits) % 8 == 0, name
+        position += bits
+    assert position % 8 == 0
+
+
+def test_a_report_is_no_longer_than_without_ways() -> None:
+    assert wire.REPORT_BYTES == 24
+
+
 @given(st.data())
 def test_a_value_that_does_not_fit_is_refused_by_the_fields_name(data: st.DataObject) -> None:
     name, bits = data.draw(st.sampled_from(wire.FIELDS))

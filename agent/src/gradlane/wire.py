@@ -4,7 +4,6 @@
 docs/wire-format.md explains the fields; p4src/shared/headers.p4 is the switch's view, compared by a test.
 """
 
-import struct
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 
@@ -131,10 +130,18 @@ class Header:
 # A sender chooses among so many ways, from 1 on, what switches then take for the number of a flow; with 0 it does not.
 WAYS = 16
 
-# Payload of a REPORT: slices of this stream received, how many of them came ECN-marked (both cumulative), the part of
-# the receiver's link that is the stream's, in kbit/s, the bytes that it takes at once, whether it is of a REPAIR, and
-# the receiver's clock in us; by way, the slices that came without a mark, modulo 256.
-REPORT = struct.Struct(f">IIIIII{WAYS}s")
+# Payload of a REPORT. (name, bits), in order, big-endian. `passed` has a number of PASSED_BITS for each way, 16 first.
+PASSED_BITS = 3
+REPORT_FIELDS: tuple[tuple[str, int], ...] = (
+    ("received", 32),
+    ("share", 32),
+    ("room", 32),
+    ("clock", 32),
+    ("repair", 1),
+    ("marked", 15),
+    ("passed", WAYS * PASSED_BITS),
+)
+REPORT_BYTES = sum(bits for _, bits in REPORT_FIELDS) // 8
 
 # In front of a TRACE's payload, one per switch (hop_h of p4src/shared/headers.p4). (name, bits), in order, big-endian.
 HOP_FIELDS: tuple[tuple[str, int], ...] = (
@@ -165,7 +172,7 @@ SUM_WORD, MAX_SUM_WORDS = 128, 11
 
 
 def c_definitions() -> str:
-    """C macros: byte offsets GL_AT_, GL_HOP_AT_ and GL_SUM_AT_<FIELD>, sizes, and the numbers of the enums above."""
+    """C macros: byte offsets GL_AT_<FIELD> and those of the other layouts, sizes, the numbers of the enums above."""
     lines = [
         "/* Generated from gradlane/wire.py. */",
         f"#define GL_VERSION {VERSION}",
@@ -175,12 +182,15 @@ def c_definitions() -> str:
         f"#define GL_MAX_HOPS {MAX_HOPS}",
         f"#define GL_WAYS {WAYS}",
         f"#define GL_SOURCE_BITS {dict(FIELDS)['source']}",
-        f"#define GL_REPORT {REPORT.size}",
+        f"#define GL_PASSED_BITS {PASSED_BITS}",
+        f"#define GL_MARKED_BITS {dict(REPORT_FIELDS)['marked']}",
+        f"#define GL_REPORT {REPORT_BYTES}",
         f"#define GL_SUM_BYTES {SUM_BYTES}",
         f"#define GL_SUM_WORD {SUM_WORD}",
         f"#define GL_MAX_SUM_WORDS {MAX_SUM_WORDS}",
     ]
-    for prefix, layout in (("GL_AT", FIELDS), ("GL_HOP_AT", HOP_FIELDS), ("GL_SUM_AT", SUM_FIELDS)):
+    layouts = {"GL_AT": FIELDS, "GL_REPORT_AT": REPORT_FIELDS, "GL_HOP_AT": HOP_FIELDS, "GL_SUM_AT": SUM_FIELDS}
+    for prefix, layout in layouts.items():
         position = 0
         for name, bits in layout:
             if bits >= 8:

@@ -13,7 +13,7 @@ enum { DATAGRAM = 1000, ROUND_TRIP = 500 };
 
 typedef struct {
     double window;
-    unsigned reports, stalls;
+    unsigned reports, marked, stalls;
 } state;
 
 static void on_start(flow *f) { ((state *)f->state)->window = 40 * DATAGRAM; }
@@ -26,7 +26,7 @@ static void on_report(flow *f, rtt *to, const progress *p, uint64_t now) {
     state *s = f->state;
     (void)now;
     assert(rtt_shortest(to) == ROUND_TRIP && p->queue == 0 && p->delivered == 39);
-    s->reports++;
+    s->reports++, s->marked += p->marked;
     if (p->missing) s->window /= 2;
 }
 
@@ -57,9 +57,11 @@ int main(void) {
     assert(now > 1000000 + 20000); /* the window is full, so only a stall would open it */
 
     const uint64_t heard = 1000000 + ROUND_TRIP;
-    const report r = {.received = 39, .share = 250, .room = UINT32_MAX, .known = true, .sequence = 39, .rtt = ROUND_TRIP};
+    f.receivers[0].marked = MARKED_MASK - 3; /* it wraps */
+    const report r = {.received = 39, .marked = 9, .share = 250, .room = UINT32_MAX, .known = true, .sequence = 39,
+                      .rtt = ROUND_TRIP};
     assert(flow_report(&f, &f.receivers[0], &to, &r, heard) && !flow_report(&f, &f.receivers[0], &to, &r, heard));
-    assert(s->reports == 1 && s->window == 20 * DATAGRAM && f.rate == 250 && f.acknowledged == 40);
+    assert(s->reports == 1 && s->marked == 13 && s->window == 20 * DATAGRAM && f.rate == 250 && f.acknowledged == 40);
     assert(flow_open(&f, heard));
 
     for (unsigned i = 0; i < 20; i++) f.sequence++;

@@ -32,7 +32,7 @@ def test_jobs_that_meet_in_the_fabric_share_it_evenly_and_its_queue_stays_short(
     parts = rates(model, port, 1_000_000, model.jobs)
     depths = sorted(depth for _, depth in port.depths)
     assert unevenness(parts) < 0.1
-    assert sum(parts) > 0.79
+    assert sum(parts) > 0.8
     assert sum(depths) / len(depths) < 0.4 * BUFFER
     assert port.dropped < 0.005 * len(depths)
 
@@ -86,8 +86,8 @@ def test_a_job_that_comes_gets_its_part_and_one_that_goes_leaves_its_part():
     model.stop(first)
     model.run(150_000)
     parts = rates(model, port, 800_000, [second, late])
-    assert unevenness(parts) < 0.12
-    assert sum(parts) > 0.79
+    assert unevenness(parts) < 0.1
+    assert sum(parts) > 0.8
 
 
 @pytest.mark.parametrize(("weights", "expected"), [((1, 1), 1.0), ((2, 1), 2.0)])
@@ -219,7 +219,7 @@ def test_jobs_keep_the_queue_short_again_when_tcp_has_gone():
         if connection in model.connections:
             model.disconnect(connection)
             model.run(500_000)
-    assert depths[0] > 0.55 * BUFFER
+    assert depths[0] > 0.6 * BUFFER
     assert depths[1] < 0.45 * BUFFER
 
 

@@ -2,18 +2,21 @@
 """Ways: every slice says by which it goes, and those on which slices are marked or lost are left for others."""
 
 import functools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from gradlane.wire import WAYS, Flag, Header, Kind
+from gradlane.wire import HEADER_BYTES, PASSED_BITS, REPORT_BYTES, REPORT_FIELDS, WAYS, Flag, Header, Kind
 from tests.gradlane.core.protocol.fabric_model import Model, Port
-from tests.gradlane.core.protocol.network import Cluster
+from tests.gradlane.core.protocol.network import Cluster, Impairment
 
 ALL = range(1, WAYS + 1)
 BUSY = frozenset(range(1, WAYS + 1, 2))
+# At one a REPORT comes after every 8 slices, at the other after some hundreds, more of a way than its number can say.
+RATES = (100_000_000, 3_000_000_000)
+NEAR = Impairment(delay=10)
 
 
 class Marking(Cluster):
@@ -23,6 +26,34 @@ class Marking(Cluster):
 
     def receive(self, rank: int, datagram: bytes, congested: bool = False) -> None:
         super().receive(rank, datagram, self.busy(Header.unpack(datagram).way))
+
+
+class Counting(Cluster):
+    """A cluster whose network marks slices by chance, those of some ways more often. `arrived`: by receiver, the way
+    of each slice, and whether it was marked; `reported`: by the receiver that tells, the payloads of its REPORTs."""
+
+    def __init__(self, rate: int) -> None:
+        super().__init__(2, rate=rate, impairment=NEAR)
+        self.arrived: defaultdict[int, list[tuple[int, bool]]] = defaultdict(list)
+        self.reported: defaultdict[int, list[bytes]] = defaultdict(list)
+
+    def receive(self, rank: int, datagram: bytes, congested: bool = False) -> None:
+        header = Header.unpack(datagram)
+        marked = self.random.random() < (0.5 if header.way in BUSY else 0.05)
+        if header.kind in (Kind.DATA, Kind.REPAIR):
+            self.arrived[rank].append((header.way, marked))
+        elif header.kind == Kind.REPORT:
+            self.reported[header.source].append(datagram[HEADER_BYTES:])
+        super().receive(rank, datagram, marked)
+
+
+def fields_of(report: bytes) -> dict[str, int]:
+    """A REPORT's payload, by name."""
+    assert len(report) == REPORT_BYTES
+    rest, found = int.from_bytes(report, "big"), {}
+    for name, bits in reversed(REPORT_FIELDS):
+        found[name], rest = rest & (1 << bits) - 1, rest >> bits
+    return found
 
 
 def train(cluster: Cluster, steps: int, first: int = 0, elements: int = 16_000) -> None:
@@ -48,6 +79,26 @@ def test_without_congestion_all_ways_have_about_as_much() -> None:
         assert max(ways.values()) < 1.2 * min(ways.values()), ways
 
 
+@pytest.mark.parametrize("rate", RATES)
+def test_a_report_says_how_many_slices_came_unmarked_by_each_way(rate: int) -> None:
+    cluster = Counting(rate)
+    train(cluster, 2)
+    most: list[int] = []
+    for rank in range(2):
+        before = 0
+        for report in map(fields_of, cluster.reported[rank]):
+            received, arrived = report["received"], cluster.arrived[rank]
+            assert report["marked"] == sum(marked for _, marked in arrived[:received])
+            passed = Counter(way for way, marked in arrived[before:received] if not marked)
+            most.append(max(passed.values(), default=0))
+            largest = max(most[-1], 7)
+            numbers = [report["passed"] >> (way - 1) * PASSED_BITS & 7 for way in ALL]
+            assert numbers == [-(-passed[way] * 7 // largest) for way in ALL]
+            before = received
+        assert before > 900
+    assert max(most) <= 7 if rate == RATES[0] else max(most) > 14, "of a way, in a REPORT"
+
+
 def test_what_is_marked_moves_to_other_ways_and_back_when_these_are_marked() -> None:
     cluster = Marking(2)
     cluster.busy = lambda way: way in BUSY
@@ -62,6 +113,16 @@ def test_what_is_marked_moves_to_other_ways_and_back_when_these_are_marked() -> 
     train(cluster, 2, first=6)
     ways = slices(cluster, since)
     assert sum(ways[way] for way in BUSY) > 0.9 * ways.total(), ways
+
+
+def test_where_many_slices_pass_between_reports_what_is_marked_moves_as_well() -> None:
+    cluster = Marking(2, rate=RATES[1], impairment=NEAR)
+    cluster.busy = lambda way: way in BUSY
+    train(cluster, 1, elements=64_000)
+    since = len(cluster.tags)
+    train(cluster, 2, first=1, elements=64_000)
+    ways = slices(cluster, since)
+    assert sum(ways[way] for way in BUSY) < 0.1 * ways.total(), ways
 
 
 def test_ways_that_lose_everything_are_left_at_once() -> None:
@@ -101,14 +162,14 @@ def test_multicast_has_no_way() -> None:
     assert {header.way for header in data if not header.flags & Flag.MULTICAST} <= set(ALL)
 
 
-@pytest.mark.parametrize("passed", [bytes(WAYS), bytes([255] * WAYS), bytes(range(0, 256, 16))])
+@pytest.mark.parametrize("passed", [bytes(6), b"\xff" * 6, bytes(range(6)), b"\x7f" + b"\xff" * 7])
 def test_a_receiver_that_lies_about_ways_costs_nothing_but_evenness(passed: bytes) -> None:
     cluster = Cluster(2)
     honest = cluster.receive
 
     def lie(rank: int, datagram: bytes, congested: bool = False) -> None:
         is_report = Header.unpack(datagram).kind == Kind.REPORT
-        honest(rank, datagram[:-WAYS] + passed if is_report else datagram, congested)
+        honest(rank, datagram[: -len(passed)] + passed if is_report else datagram, congested)
 
     cluster.receive = lie
     train(cluster, 2, elements=4000)

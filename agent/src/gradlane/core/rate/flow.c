@@ -133,7 +133,7 @@ bool flow_report(flow *f, receiver *by, rtt *to, const report *r, uint64_t now) 
     if (delivered <= 0) return false; /* reordered: a newer report has been here */
     f->delivered += (uint64_t)delivered;
     if (f->rate < f->share * HELD) f->held += (uint64_t)delivered;
-    progress p = {.delivered = (uint32_t)delivered, .marked = r->marked - by->marked, .queue = NO_QUEUE};
+    progress p = {.delivered = (uint32_t)delivered, .marked = newly_marked(by, r), .queue = NO_QUEUE};
     if (r->known) {
         p.queue = rtt_sample(to, r->rtt, r->there, f->competes, now);
         if (p.queue != NO_QUEUE) f->rtt = rtt_shortest(to);

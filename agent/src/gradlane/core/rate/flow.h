@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "rate/controller.h"
+#include "wire.h"
 
 /* What the flows of a job at one host have in common. */
 typedef struct {
@@ -22,7 +23,8 @@ typedef struct {
 
 /* What a receiver of a flow last reported. */
 typedef struct {
-    uint32_t received, marked, acknowledged; /* slices; what of the flow was sent before this one is settled */
+    uint32_t received, marked;   /* slices, as in a report */
+    uint32_t acknowledged;       /* what of the flow was sent before this slice is settled */
     int32_t missing;                         /* the most that ever was */
     double share;   /* bytes per us that it leaves for the flow; 0: not told yet */
     uint32_t room;  /* bytes that it can take at once */
@@ -45,9 +47,11 @@ struct flow {
     void *state;                  /* the controller's */
 };
 
+enum { MARKED_MASK = (1 << GL_MARKED_BITS) - 1 };
+
 /* A REPORT. What follows `known` is about the slice that it was sent after, if that is still known. */
 typedef struct {
-    uint32_t received, marked; /* slices, since the beginning */
+    uint32_t received, marked; /* slices, since the beginning; marked: its lower GL_MARKED_BITS bits */
     double share;
     uint32_t room;
     bool known;
@@ -73,6 +77,8 @@ static inline void flow_earn(flow *f, uint32_t budget, uint32_t slices) {
 }
 /* What was sent up to `sequence` has arrived at that receiver, or never will. */
 void flow_acknowledge(flow *f, receiver *by, uint32_t sequence, uint64_t now);
+/* Slices that are marked, of those that no report before it told of. */
+static inline uint32_t newly_marked(const receiver *by, const report *r) { return (r->marked - by->marked) & MARKED_MASK; }
 /* False: it is older than what has come before. */
 bool flow_report(flow *f, receiver *by, rtt *to, const report *r, uint64_t now);
 

@@ -5,7 +5,7 @@
  */
 #include "rate/ways.h"
 
-#include <string.h>
+enum { PASSED_MOST = (1 << GL_PASSED_BITS) - 1 };
 
 unsigned ways_take(ways *w) {
     if (w->credits) {
@@ -15,14 +15,25 @@ unsigned ways_take(ways *w) {
     return w->turn++ % GL_WAYS + 1;
 }
 
-void ways_report(ways *w, const uint8_t passed[GL_WAYS]) {
+uint64_t ways_passed(const uint16_t passed[GL_WAYS]) {
+    uint32_t most = PASSED_MOST;
+    uint64_t told = 0;
+    for (unsigned i = 0; i < GL_WAYS; i++)
+        if (passed[i] > most) most = passed[i];
+    for (unsigned i = 0; i < GL_WAYS; i++)
+        told |= (uint64_t)((passed[i] * PASSED_MOST + most - 1) / most) << i * GL_PASSED_BITS;
+    return told;
+}
+
+void ways_report(ways *w, uint64_t passed, uint32_t unmarked) {
+    uint32_t told = 0;
+    for (unsigned i = 0; i < GL_WAYS; i++) told += passed >> i * GL_PASSED_BITS & PASSED_MOST;
     w->credits = 0;
     for (unsigned i = 0; i < GL_WAYS; i++) {
         /* One is kept of what was there before: old credits know nothing of a path that has just become busy. */
-        const uint8_t news = (uint8_t)(passed[i] - w->passed[i]);
-        const unsigned credit = news + (w->credit[i] > 0);
+        const uint64_t part = (passed >> i * GL_PASSED_BITS & PASSED_MOST) * unmarked;
+        const uint64_t credit = (part ? (part + told - 1) / told : 0) + (w->credit[i] > 0);
         w->credit[i] = (uint8_t)(credit < UINT8_MAX ? credit : UINT8_MAX);
         w->credits += w->credit[i];
     }
-    memcpy(w->passed, passed, GL_WAYS);
 }

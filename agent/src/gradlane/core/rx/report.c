@@ -7,7 +7,9 @@
 #include "base/bits.h"
 #include "base/sender.h"
 #include "job/controls.h"
+#include "rate/flow.h"
 #include "rate/pacing.h"
+#include "rate/ways.h"
 #include "rx/rx.h"
 
 void report_arrival(rx *x, unsigned source, const uint8_t *h, uint32_t bytes, bool congested, uint64_t now) {
@@ -32,10 +34,12 @@ void report_arrival(rx *x, unsigned source, const uint8_t *h, uint32_t bytes, bo
     in->unreported = 0, in->reported_at = now;
     *news = false;
     uint8_t payload[GL_REPORT];
-    put32(payload, in->received), put32(payload + 4, in->marked);
-    put32(payload + 8, (uint32_t)(share_of(t) * 8e3));
-    put32(payload + 12, room), put32(payload + 16, repair), put32(payload + 20, (uint32_t)now);
-    memcpy(payload + 24, in->passed, GL_WAYS);
+    put32(payload + GL_REPORT_AT_RECEIVED, in->received);
+    put32(payload + GL_REPORT_AT_SHARE, (uint32_t)(share_of(t) * 8e3));
+    put32(payload + GL_REPORT_AT_ROOM, room), put32(payload + GL_REPORT_AT_CLOCK, (uint32_t)now);
+    put64(payload + GL_REPORT_AT_MARKED, ways_passed(in->passed));
+    put16(payload + GL_REPORT_AT_MARKED, (uint16_t)(repair << GL_MARKED_BITS | (in->marked & MARKED_MASK)));
+    memset(in->passed, 0, sizeof in->passed);
     send_control(j, source, GL_KIND_REPORT, h, payload, sizeof payload);
     j->statistics.reports_sent++;
 }

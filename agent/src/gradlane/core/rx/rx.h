@@ -34,7 +34,7 @@ struct rx_message {
 typedef struct {
     uint32_t received, marked, unreported; /* slices */
     uint64_t since, reported_at;           /* when the first unreported one came; the last REPORT */
-    uint8_t passed[GL_WAYS];               /* unmarked ones by way; they wrap */
+    uint16_t passed[GL_WAYS];              /* of the unreported ones, those without a mark, by way */
 } incoming;
 
 /* Of a rank that sends. */
