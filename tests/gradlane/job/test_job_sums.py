@@ -119,10 +119,7 @@ def test_agents_that_differ_in_sums_notice() -> None:
         *(
             (ranks(2, lines) + table, wrong)
             for lines in (SWITCH, AUTO)
-            for table, wrong in (
-                ("[loss.late]\nafter = 0.1\nsteps = 2", "loss.late: can't be: "),
-                ("[loss.adaptive]", "loss.adaptive: can't be: "),
-            )
+            for table, wrong in (("[loss.adaptive]", "loss.adaptive: can't be: "),)
         ),
         (
             ranks(2, SWITCH).replace("[job]", '[job]\ndeaths = "survive"') + '[sync]\nscheme = "ripples"',

@@ -16,6 +16,8 @@ from tests.support.members import job_file
 
 WORKERS = 3
 GENERATION = (1 << 32) - 1  # the next is 1: 0 is none
+AFTER = 0.03
+LATE = f"\n[loss.late]\nafter = {AFTER}\nsteps = 2\nwindow = 8"
 TRANSPORT = 'collective = "switch"\nwire = "int32"\nmulticast = "239.1.0.1"'
 
 
@@ -30,6 +32,15 @@ class Exchange:
         self.resumed: list[tuple[int, bool, tuple[tuple[int, int], ...]]] = []
         self.refuses = False
         self.step = 8
+        self.waiting: list[tuple[int, int]] = []
+        self.gone_on: list[tuple[int, int]] = []
+
+    def sums_waiting(self, seconds: float) -> list[tuple[int, int]]:
+        assert seconds == AFTER
+        return self.waiting
+
+    def go_on(self, tensor: int, step: int) -> None:
+        self.gone_on.append((tensor, step))
 
     def sums_overdue(self) -> float:
         return 0.0 if self.halted else self.waits
@@ -65,10 +76,10 @@ class Ownership:
 
 
 class Rank:
-    def __init__(self, folder: Path, rank: int, send: Callable[[int, int | None, Any], None]) -> None:
+    def __init__(self, folder: Path, rank: int, send: Callable[[int, int | None, Any], None], lines: str) -> None:
         self.exchange, self.ownership = Exchange(), Ownership()
         self.failures: list[str] = []
-        parsed = job.load(job_file(folder, loopback(WORKERS), lines=TRANSPORT))
+        parsed = job.load(job_file(folder, loopback(WORKERS), lines=TRANSPORT + lines))
 
         def tell(topic: str, content: Any, ranks: list[int] | None = None) -> None:
             assert topic == "sums"
@@ -85,12 +96,13 @@ class Rank:
 class Job:
     """All ranks. What they tell each other comes at once, but to and from who is `cut` off."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, lines: str = "") -> None:
+        """`lines`: of the job file, behind [transport]."""
         self.now = 100.0
         self.cut: set[int] = set()
         self.said: list[tuple[float, int, Any]] = []
         self.waiting: list[tuple[int, int, Any]] = []
-        self.ranks = [Rank(folder, rank, self.send) for rank in range(WORKERS)]
+        self.ranks = [Rank(folder, rank, self.send, lines) for rank in range(WORKERS)]
         self.leader = self.ranks[0]
         for rank in self.ranks:
             rank.sums.look(self.now)

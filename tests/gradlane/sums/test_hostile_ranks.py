@@ -25,6 +25,7 @@ def _ranks(tmp_path: Path) -> Job:
     [
         {}, {"overdue": 2}, {"overdue": -1}, {"overdue": None}, {"overdue": 0.0}, {"halted": 1}, 7, None, "overdue", [],
         {"halted": 1, "waits": 0.0, "streams": []}, {"halt": 1},
+        {"waiting": [[2, 4]]},
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused_by_the_leader(ranks: Job, nonsense: Any) -> None:
@@ -33,7 +34,7 @@ def test_what_makes_no_sense_is_refused_by_the_leader(ranks: Job, nonsense: Any)
     assert not ranks.leader.sums.halted
 
 
-@pytest.mark.parametrize("nonsense", [{}, {"halt": 2}, {"halt": "1"}, {"resume": 1}, 7, None, "halt", []])
+@pytest.mark.parametrize("nonsense", [{}, {"halt": 2}, {"halt": "1"}, {"resume": 1}, {"go_on": [[2, 4]]}, 7, None, []])
 def test_what_makes_no_sense_is_refused_by_a_member(ranks: Job, nonsense: Any) -> None:
     with pytest.raises(json_object.NONSENSE):
         ranks.ranks[1].sums.hear(0, nonsense)

@@ -216,6 +216,40 @@ def test_a_late_worker_is_no_fault_of_the_switch(lan: SumLan, hosts: list[Agent]
             host.wait_for("rank 2 (h2, 10.77.0.3) is a straggler: late by")
 
 
+def test_steps_go_on_without_a_late_worker_within_its_budget_and_it_owes_what_it_has(
+    lan: SumLan, hosts: list[Agent], tmp_path: Path
+) -> None:
+    rule = "\n[loss.late]\nafter = 0.5\nsteps = 2\nwindow = 6\n"
+    file = members.job_file(tmp_path, lan.addresses, lines=TRANSPORT + rule)
+    with lan.switch(SUMS), joined(hosts, file, HOSTS) as ranks:
+
+        def step(comm: Communicator, value: float) -> Any:
+            return comm.all_reduce(np.full(5000, value, np.float32), name="w", asynchronous=True)
+
+        def ends(pending: list[Any], mean: float) -> None:
+            for it in pending:
+                np.testing.assert_array_equal(it.wait(PATIENCE), np.full(5000, mean, np.float32))
+
+        for _ in range(2):
+            ends([step(comm, 3.0) for comm in ranks], 3.0)
+        for _ in range(2):
+            begun = time.monotonic()
+            ends([step(comm, 6.0) for comm in ranks[:2]], 4.0)
+            assert time.monotonic() - begun >= 0.5
+        third = [step(comm, 6.0) for comm in ranks[:2]]
+        time.sleep(1)
+        assert not any(it.done() for it in third), "the budget is used up"
+        for _ in range(2):
+            ends([step(ranks[2], 9.0)], 4.0)  # it is there already
+        ends([*third, step(ranks[2], 6.0)], (6 + 6 + 6 + 9 + 9) / 3)
+        ends([step(comm, 3.0) for comm in ranks], 3.0)
+        (seen,) = hosts[2].status()["jobs"]["trial"]["left_out"]
+        assert (seen["rank"], seen["steps"], seen["recent"], seen["budget"]) == (2, 2, 2, 2)
+        assert [counts(host)["left_out"] for host in hosts] == [0, 0, 2]
+        assert [(sums(host)["by_switch"], sums(host)["fallbacks"]) for host in hosts] == [(True, 0)] * HOSTS
+        hosts[2].wait_for("was late, and has been left out: of 2 of the last 6 steps, 2 in all: as many as it may be")
+
+
 def test_what_a_switch_loses_is_not_waited_for_within_the_budget_and_hosts_complete_what_it_has_begun(
     lan: SumLan, hosts: list[Agent], tmp_path: Path
 ) -> None:

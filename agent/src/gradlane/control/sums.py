@@ -162,8 +162,37 @@ class Member:
 
 def _rerun(row: Sequence[int]) -> Rerun:
     if len(row) != 2 or not 0 <= row[0] < MOST_STREAMS or not 0 < row[1] <= _MOST_STEP:
-        raise ValueError(f"the leader has {str(row)[:80]} run again: that is no tensor and step")
+        raise ValueError(f"{str(row)[:80]} is no tensor and step that could wait, or be run again")
     return row[0], row[1]
+
+
+class Waits:
+    """The steps that workers wait in for others, at the leader: one in which half of them have waited for long goes on.
+    Who has not come to it takes part with zeros (core/exchange/absence.h), as far as it may be left out."""
+
+    def __init__(self, workers: int) -> None:
+        self._least = (workers + 1) // 2
+        self._waits: dict[int, dict[int, int]] = {}  # by rank: of each tensor the step that it has said last
+        self._decided: dict[int, int] = {}  # by tensor
+
+    def hear(self, rank: int, message: Message) -> list[Rerun]:
+        """What a worker waits in; the steps that go on now. Raises ValueError if it makes no sense."""
+        json_object.check(message, {"waiting": [[int]]})
+        its, found = self._waits.setdefault(rank, {}), list[Rerun]()
+        for tensor, step in steps(message["waiting"]):
+            its[tensor] = step
+            count = sum(other.get(tensor) == step for other in self._waits.values())
+            if count >= self._least and step > self._decided.get(tensor, 0):
+                self._decided[tensor] = step
+                found.append((tensor, step))
+        return found
+
+
+def steps(rows: Sequence[Sequence[int]]) -> list[Rerun]:
+    """Of tensors, as somebody says. Raises ValueError if there can't be such."""
+    if len(rows) > MOST_STREAMS:
+        raise ValueError(f"{len(rows)} steps of at most {MOST_STREAMS} tensors")
+    return [_rerun(row) for row in rows]
 
 
 class Leader:

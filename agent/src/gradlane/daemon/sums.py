@@ -6,13 +6,13 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from gradlane import json_object
 from gradlane.control.peers import Peers
-from gradlane.control.sums import Decision, Leader, Member, Rerun, Resumed, State, Stream, decide
+from gradlane.control.sums import Decision, Leader, Member, Rerun, Resumed, State, Stream, Waits, decide, steps
 from gradlane.daemon.ownership import Ownership
 from gradlane.datapath.engine import Engine
 from gradlane.datapath.exchange import Exchange
@@ -24,6 +24,7 @@ from gradlane.job.plans import MOST_GENERATION
 log = logging.getLogger("gradlane")
 
 TICK_SECONDS = 0.05
+LEAST_TICK_SECONDS = 0.005
 OVERDUE_SECONDS = 0.25  # that a sum is missing, before all are asked how far they are, and from then to the next time;
 # while a worker is late this is doubled each time
 MOST_OVERDUE_SECONDS = 4.0
@@ -58,6 +59,10 @@ class Sums:
         self._leads = rank == peers.leading.leader
         self._member = Member(self._halt, self._resume)
         self._leader = Leader([member.rank for member in job.members], self._tell, self._decide)
+        self._after = job.loss.late.after if job.loss.late else None
+        self._tick = max(LEAST_TICK_SECONDS, min(TICK_SECONDS, (self._after or 1.0) / 4))
+        self._told: dict[int, int] = {}  # by tensor, the latest step of which others know that this rank waits in it
+        self._waited_in = Waits(len(job.workers))  # at the leader
         self._by_switch, self._generation = True, generation
         self._reason, self._since = "as the job file says", time.time()
         self._begun = -math.inf  # when the generation began: s, monotonic
@@ -80,7 +85,7 @@ class Sums:
         """Until the job is over."""
         while not over.is_set():
             self.look(time.monotonic())
-            await asyncio.sleep(TICK_SECONDS)
+            await asyncio.sleep(self._tick)
 
     @property
     def halted(self) -> bool:
@@ -96,6 +101,7 @@ class Sums:
             self._open += passed
             self._look_who_keeps_it_halted()
             return
+        self._tell_what_waits()
         self._waits = min(self._exchange.sums_overdue(), self._waits + passed)
         if self._waits < OVERDUE_SECONDS:
             self._patience = OVERDUE_SECONDS / 2
@@ -118,6 +124,8 @@ class Sums:
             if rank != self._peers.leading.leader:
                 raise ValueError(f"it does not lead, and says of sums {str(message)[:100]!r}")
             self._follow(message)
+        elif "waiting" in message and self._after is not None:
+            self._go_on(self._waited_in.hear(rank, message))
         elif "overdue" in message:
             json_object.check(message, {"overdue": int})
             if not 0 <= message["overdue"] <= self._leader.halts:
@@ -139,6 +147,25 @@ class Sums:
             "fallbacks": self.fallbacks,
             "share": counts["summed_bytes"] / whole if whole else 0.0,
         }
+
+    # Who is late
+
+    def _tell_what_waits(self) -> None:
+        if self._after is None:
+            return
+        waiting = [it for it in self._exchange.sums_waiting(self._after) if self._told.get(it[0], 0) < it[1]]
+        if not waiting:
+            return
+        self._told.update(waiting)
+        message = {"waiting": [list(it) for it in waiting]}
+        if self._leads:
+            self._go_on(self._waited_in.hear(self._rank, message))
+        else:
+            self._peers.tell("sums", message, [self._peers.leading.leader])
+
+    def _go_on(self, found: Sequence[Rerun]) -> None:
+        if found:
+            self._tell({"go_on": [list(it) for it in found]})
 
     # Whether a sum is missing
 
@@ -173,6 +200,11 @@ class Sums:
             self._fail(f"{self._job.name_of(self._rank)}: {error}")
 
     def _follow(self, message: dict[str, Any]) -> None:
+        if "go_on" in message and self._after is not None:
+            json_object.check(message, {"go_on": [[int]]})
+            for tensor, step in steps(message["go_on"]):
+                self._exchange.go_on(tensor, step)
+            return
         answer = self._member.hear(message)
         if answer is None:
             return

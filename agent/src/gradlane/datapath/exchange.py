@@ -200,8 +200,7 @@ class Exchange:
             return not lib.gl_exchange_plan(self._pointer, first, described)
 
     def hold(self, ahead: int) -> int:
-        """Until `release` no step begins that is more than so many ahead, and nobody is left out of one; the last that
-        may begin."""
+        """Until `release` only steps up to the one returned begin, so many ahead, and nobody is left out of others."""
         with self._engine.locked():
             return int(lib.gl_exchange_hold(self._pointer, ahead))
 
@@ -228,12 +227,24 @@ class Exchange:
             lib.gl_exchange_sums_halt(self._pointer)
 
     def sums_state(self) -> list[tuple[int, int, int]]:
-        """Of each stream: the tensor's number, the last step that needs nothing of the switch any more, and the last
-        one that has begun."""
+        """Of each stream: its tensor, the last step that needs nothing of the switch any more, the last one begun."""
+        return [(int(it.tensor), int(it.completed), int(it.begun)) for it in self._streams()]
+
+    def sums_waiting(self, seconds: float) -> list[tuple[int, int]]:
+        """Tensors with the steps of which this host has had no sum for so long, as not all have come to them."""
+        latest = lib.gl_now() - seconds * 1e6
+        return [(int(it.tensor), int(it.begun)) for it in self._streams() if 0 < it.since <= latest]
+
+    def _streams(self) -> Any:
         states = ffi.new("gl_sum_state[]", MOST_STREAMS)
         with self._engine.locked():
             count = lib.gl_exchange_sums_state(self._pointer, states, MOST_STREAMS)
-        return [(int(it.tensor), int(it.completed), int(it.begun)) for it in states[0 : min(count, MOST_STREAMS)]]
+        return states[0 : min(count, MOST_STREAMS)]
+
+    def go_on(self, tensor: int, step: int) -> None:
+        """Others wait for that step: if the processes here are late with it, and may be, it goes on without them."""
+        with self._engine.locked():
+            lib.gl_exchange_go_on(self._pointer, tensor, step)
 
     def sums_resume(self, generation: int, by_switch: bool, reruns: Sequence[tuple[int, int]]) -> bool:
         """Goes on by the switch in the same generation; or by hosts, with these tensors' steps run again, and what else

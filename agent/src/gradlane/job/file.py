@@ -297,7 +297,7 @@ def _loss(root: Table, how: Transport, workers: Sequence[Member]) -> Loss:
         return parsed
     if len(workers) == 1:
         raise table.error("late", "needs others that go on: the job has one worker")
-    if how.collective not in ("auto", "direct"):
+    if how.collective not in ("auto", "direct", "switch"):
         raise table.error(
             "late", f"can't be with collective = {how.collective!r}, whose partial sums need every worker"
         )
@@ -313,8 +313,6 @@ def _check_sums(table: Table, parsed: Loss, asked: str) -> None:
             raise table.error(f"{place}pull", f"is {pull}, but {asked}, and keeps a sum till all have it; it must be 0")
     if parsed.adaptive is not None:
         raise table.error("adaptive", f"can't be: {asked}, and a phase is each worker's own, but the budget is all's")
-    if parsed.late is not None:
-        raise table.error("late", f"can't be: {asked}, and waits for all but the slices of [loss] push")
 
 
 def _slots(table: Table) -> Slots:

@@ -9,7 +9,13 @@ from typing import Any
 
 from gradlane._core import lib
 
-LIMITS = {"tensor": int(lib.GL_MAX_TENSORS), "group": int(lib.GL_MAX_GROUPS)}
+# Tensors that follow another: as many as a switch can sum. Their numbers are a job's last, as slots go by the first.
+_FOLLOWERS = 512
+LIMITS = {
+    "tensor": int(lib.GL_MAX_TENSORS) - _FOLLOWERS,
+    "follower": _FOLLOWERS,
+    "group": int(lib.GL_MAX_GROUPS),
+}
 
 
 class Names:
@@ -22,7 +28,7 @@ class Names:
     def assign(self, who: str, question: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to a rank's question: {"id": number}, or {"error": text} if `who` disagrees with another rank.
 
-        A question has `kind` ("tensor" or "group"), `name`, and `shape`: what must be the same at all ranks, whatever
+        A question has `kind` (of LIMITS), `name`, and `shape`: what must be the same at all ranks, whatever
         it is.
         """
         kind, name, shape = str(question["kind"]), str(question["name"]), question["shape"]

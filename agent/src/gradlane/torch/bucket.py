@@ -51,9 +51,11 @@ class Bucket:
         self._contribution = as_tensor(self._tensor.contribution, wire)
         self._result = as_tensor(self._tensor.result, wire)
         # Integers know neither infinity nor NaN, so workers tell each other apart whether their gradients have any.
-        self._connection = connection
-        self._not_finite = connection.empty(1, "uint8") if connection.job.sum_lanes is not None else None
-        self._everyone = connection.group(label=f"{name}.not-finite") if self._not_finite is not None else None
+        self._not_finite = None
+        if connection.job.sum_lanes is not None:
+            self._not_finite = connection.tensor(
+                f"{name}.not-finite", 1, "uint8", op="max", exact=True, follows=self._tensor
+            )
         self._unpin = (
             [pin(memory) for memory in (self._contribution, self._result)] if self.device.type == "cuda" else []
         )
@@ -82,15 +84,14 @@ class Bucket:
         if self._not_finite is None:
             return self._tensor.submit()
         extremes = torch.stack(torch.aminmax(self._contribution))  # NaN if there is any
-        self._not_finite[0] = not extremes.isfinite().all()
-        known = self._connection.collective(
-            "all_reduce", self._not_finite, self._not_finite, "max", group=self._everyone
-        )
-        return Together(self._tensor.submit(), known)
+        self._not_finite.contribution[0] = spoilt = not extremes.isfinite().all()
+        if spoilt:
+            self._contribution.zero_()  # so that it is not owed either, if the others have gone on without this worker
+        return Together(self._tensor.submit(), self._not_finite.submit())
 
     def _mean(self) -> torch.Tensor:
         """The flat mean, in shared memory: NaN throughout if any worker's gradients are not finite."""
-        if self._not_finite is not None and self._not_finite[0]:
+        if self._not_finite is not None and self._not_finite.result[0]:
             self._result.fill_(torch.nan)
         return self._result
 
@@ -128,4 +129,6 @@ class Bucket:
         """Gives the shared memory back; nothing may be in flight."""
         for unpin in self._unpin:
             unpin()
+        if self._not_finite is not None:
+            self._not_finite.close()
         self._tensor.close()

@@ -57,9 +57,9 @@ class SwitchThread:
 class SummedHost:
     """A host of a job with sums, and its processes."""
 
-    def __init__(self, rank: int, workers: int, processes: int, lanes: Lanes, loss: int) -> None:
-        """`loss`: of a push, parts per million."""
-        self.rank, self.workers, self.processes, self.loss = rank, workers, processes, loss
+    def __init__(self, rank: int, workers: int, processes: int, lanes: Lanes, loss: int, late: tuple[int, int]) -> None:
+        """`loss`: of a push, parts per million. `late`: of how many of how many steps a late host is left out."""
+        self.rank, self.workers, self.processes, self.loss, self.late = rank, workers, processes, loss, late
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(("127.0.0.1", 0))
         self.runner = lib.gl_runner_new()
@@ -67,12 +67,13 @@ class SummedHost:
             "job": 3, "rank": rank, "workers": workers, "slice_bytes": SLICE, "token": TOKEN, "window": 64,
             "rate": 10**9, "buffer": 64_000, "memory": 1 << 20, "critical": 10**6,
             "sums": (lanes, SLOTS, WINDOW, GENERATION),
+            "late_after": 5_000_000, "late_steps": late[0], "late_window": late[1],
             "loss_count": 1, "losses": (losses := ffi.new("gl_loss[]", [(0, 65535, loss, 0)])),
         }  # fmt: skip
         self.engine = lib.gl_engine_new(ffi.new("gl_config *", config))
         self.notify = os.eventfd(0, os.EFD_NONBLOCK)
         settings = {"host": rank, "hosts": workers, "processes": processes, "slice_bytes": SLICE, "critical": 1.0,
-                    "generation": GENERATION}  # fmt: skip
+                    "late_steps": late[0], "generation": GENERATION}  # fmt: skip
         self.kept: list[object] = [losses]
         self.results: dict[int, np.ndarray] = {}
         self.contributions: dict[int, list[np.ndarray]] = {}
@@ -127,7 +128,7 @@ class SummedHost:
         self.contributions[number] = [np.zeros(total, np.float32) for _ in range(self.processes)]
         self.results[number] = np.zeros(total, np.float32)
         starts = np.cumsum([0, *parts])
-        rows = [(int(starts[k]), count, self.loss, 0, lib.GL_DIRECT, 0) for k, count in enumerate(parts)]
+        rows = [(int(starts[k]), count, self.loss, 0, lib.GL_DIRECT, self.late[0] > 0) for k, count in enumerate(parts)]
         slices = sum(-(-count * 4 // SLICE) for count in parts)
         fields = {
             "id": number, "element_type": ElementType.FLOAT32,
@@ -194,12 +195,13 @@ class SummedHost:
 class Job:
     """All hosts of a job and its switch. `numbers`, `per_slice`, `workers`: for an Oracle."""
 
-    def __init__(self, workers: int, processes: int, lanes: Lanes = Lanes.INT16_LANES, loss: int = 0) -> None:
+    def __init__(self, workers: int, processes: int, lanes: Lanes = Lanes.INT16_LANES, loss: int = 0,
+                 late: tuple[int, int] = (0, 0)) -> None:  # fmt: skip
         self.workers, self.processes = workers, processes
         self.numbers = FixedPoint(lanes, workers)
         self.per_slice = (SLICE - 12) // 128 * self.numbers.lanes_of_word
         self.switch = SwitchThread(workers)
-        self.hosts = [SummedHost(rank, workers, processes, lanes, loss) for rank in range(workers)]
+        self.hosts = [SummedHost(rank, workers, processes, lanes, loss, late) for rank in range(workers)]
         self.switch.hosts = [host.socket.getsockname() for host in self.hosts]
         addresses = [address_of(host.socket) for host in self.hosts]
         self.switch.start()
@@ -220,8 +222,14 @@ class Job:
 
 
 @contextlib.contextmanager
-def job(workers: int = 2, processes: int = 1, lanes: Lanes = Lanes.INT16_LANES, loss: int = 0) -> Generator[Job]:
-    made = Job(workers, processes, lanes, loss)
+def job(
+    workers: int = 2,
+    processes: int = 1,
+    lanes: Lanes = Lanes.INT16_LANES,
+    loss: int = 0,
+    late: tuple[int, int] = (0, 0),
+) -> Generator[Job]:
+    made = Job(workers, processes, lanes, loss, late)
     try:
         yield made
     finally:

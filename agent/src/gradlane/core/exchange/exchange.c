@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/bits.h"
+#include "exchange/absence.h"
 #include "exchange/joint.h"
 #include "exchange/ownership.h"
 #include "exchange/state.h"
@@ -181,6 +182,11 @@ int gl_exchange_sums_resume(gl_exchange *x, uint32_t generation, int by_switch, 
     const int refused = gl_engine_sums_resume(x->engine, generation, by_switch, reruns, count, gl_now());
     gl_runner_wake(x->runner);
     return refused;
+}
+
+void gl_exchange_go_on(gl_exchange *x, unsigned id, uint32_t step) {
+    if (id < GL_MAX_TENSORS && x->tensors[id] && !x->failure.kind) absence_asked(x, x->tensors[id], step, gl_now());
+    gl_runner_wake(x->runner);
 }
 
 uint64_t gl_exchange_sums_overdue(const gl_exchange *x, uint64_t now) { return gl_engine_sums_overdue(x->engine, now); }

@@ -47,6 +47,8 @@ typedef struct {
     uint16_t id;
     uint8_t element_type, reduction, feedback; /* feedback: what the network drops is added to the next contribution */
     uint8_t summed; /* a switch may sum it, if its number has slots: nothing may be lost, and `result` is other memory */
+    uint8_t follows; /* tensor `followed`: a step that this host begins without its processes, it begins of both */
+    uint16_t followed;
     uint64_t elements;
     uint8_t *const *contributions;
     uint8_t *result;
@@ -147,6 +149,9 @@ void gl_exchange_sums_halt(gl_exchange *exchange);
 unsigned gl_exchange_sums_state(const gl_exchange *exchange, gl_sum_state *states, unsigned most);
 int gl_exchange_sums_resume(gl_exchange *exchange, uint32_t generation, int by_switch, const gl_sum_rerun *reruns,
                             unsigned count);
+/* Others wait for this step of a tensor that a switch sums. If its processes are late, and may be, this host begins it without them:
+ * with zeros. What they contribute to it when they come is owed. */
+void gl_exchange_go_on(gl_exchange *exchange, unsigned id, uint32_t step);
 uint64_t gl_exchange_sums_overdue(const gl_exchange *exchange, uint64_t now);
 
 /* The engine's drain (io.h). */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <sys/eventfd.h>
 
-#include "exchange/tensor.h"
+#include "arithmetic/types.h"
 
 struct step_plan {
     uint64_t least;
@@ -33,11 +33,26 @@ const step_plan *plan_at(const gl_exchange *x, uint32_t step) {
 
 const uint32_t *shares_of(const step_plan *p) { return p ? p->sums : NULL; }
 
-uint8_t algorithm_of(const step_plan *p, uint64_t bytes) { return p && bytes >= p->least ? p->algorithm : GL_DIRECT; }
+static uint8_t algorithm_of(const step_plan *p, uint64_t bytes) { return p && bytes >= p->least ? p->algorithm : GL_DIRECT; }
 
-uint16_t straggler_of(const step_plan *p) { return p ? p->straggler : 0; }
+static uint16_t straggler_of(const step_plan *p) { return p ? p->straggler : 0; }
 
-uint32_t generation_of(const gl_exchange *x, const step_plan *p) { return p ? p->generation : x->config.generation; }
+static uint32_t generation_of(const gl_exchange *x, const step_plan *p) { return p ? p->generation : x->config.generation; }
+
+gl_submission of_partition(const gl_exchange *x, const tensor *t, const partition *p, uint32_t step) {
+    const step_plan *plan = plan_at(x, step);
+    const uint64_t bytes = t->elements * gl_element_bytes(t->element_type);
+    return (gl_submission){
+        .step = step, .tensor = (uint16_t)(t->id * GL_MAX_PARTITIONS + (p - t->partitions)), .collective = GL_ALL_REDUCE,
+        .algorithm = p->is.algorithm ? p->is.algorithm : algorithm_of(plan, bytes),
+        .root = p->is.algorithm ? x->config.straggler : straggler_of(plan), .shares = shares_of(plan),
+        .critical = x->tolerance.critical, .element_type = t->element_type, .reduction = p->reduction,
+        .elements = p->is.elements, .layers = p->layers,
+        .push_loss = p->lossy ? gl_tolerance_loss(&x->tolerance, p->is.push_loss) : 0,
+        .pull_loss = p->lossy ? gl_tolerance_loss(&x->tolerance, p->is.pull_loss) : 0,
+        .late = p->is.late && p->reduction == GL_MEAN_OF_ARRIVED, .generation = p->summed ? generation_of(x, plan) : 0,
+        .residual = p->summed && p->residual.slices ? (gl_residual *)&p->residual : NULL};
+}
 
 void step_has_begun(gl_exchange *x, uint32_t step) {
     if (step > x->ownership.begun) x->ownership.begun = step;
@@ -52,6 +67,13 @@ void step_begin(gl_exchange *x, tensor *t) {
     if (!waits) step_has_begun(x, t->step);
 }
 
+/* Whether they have the same shares, before and after. `before` is NULL: equal ones. */
+static bool same_owners(const step_plan *before, const step_plan *after, unsigned owners) {
+    for (unsigned k = 1; k <= owners; k++)
+        if (before ? before->sums[k] != after->sums[k] : after->sums[k] != k * after->sums[1]) return false;
+    return true;
+}
+
 int gl_exchange_plan(gl_exchange *x, uint32_t first, const gl_step_plan *like) {
     ownership *o = &x->ownership;
     const unsigned owners = owners_of(x);
@@ -64,7 +86,9 @@ int gl_exchange_plan(gl_exchange *x, uint32_t first, const gl_step_plan *like) {
     step_plan *p = calloc(1, sizeof *p + (owners + 1) * sizeof *p->sums);
     if (!p) return -1;
     for (unsigned k = 0; k < owners; k++) p->sums[k + 1] = (uint32_t)(sum += like->weights[k]);
-    if (!sum || sum > UINT32_MAX || gl_engine_owners_change(x->engine, first)) return free(p), -1;
+    if (!sum || sum > UINT32_MAX) return free(p), -1;
+    if (!same_owners(o->count ? plans[o->count - 1] : NULL, p, owners) && gl_engine_owners_change(x->engine, first))
+        return free(p), -1;
     p->first = first, p->algorithm = like->algorithm, p->straggler = like->straggler, p->least = like->least;
     p->generation = like->generation;
     plans[o->count++] = p;

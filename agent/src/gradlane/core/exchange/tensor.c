@@ -12,6 +12,7 @@
 
 #include "arithmetic/magnitude.h"
 #include "arithmetic/types.h"
+#include "exchange/absence.h"
 #include "exchange/ownership.h"
 #include "wire.h"
 
@@ -21,6 +22,7 @@ void tensor_free(tensor *t) {
         free(t->partitions[i].layers), free(t->partitions[i].missed);
         gl_residual_free(&t->partitions[i].residual);
     }
+    absences_free(t);
     if (t->own_memory) free(t->gathered);
     free(t->magnitudes), free(t->means), free(t);
 }
@@ -67,7 +69,8 @@ static bool sound(const gl_exchange *x, const gl_tensor *like) {
         next += like->partitions[i].elements;
     }
     return next == like->elements && like->id < GL_MAX_TENSORS && !x->tensors[like->id] && like->partition_count &&
-           like->partition_count <= GL_MAX_PARTITIONS && gl_element_bytes(like->element_type);
+           like->partition_count <= GL_MAX_PARTITIONS && gl_element_bytes(like->element_type) &&
+           (!like->follows || (like->followed < GL_MAX_TENSORS && x->tensors[like->followed]));
 }
 
 int gl_exchange_tensor(gl_exchange *x, const gl_tensor *like) {
@@ -76,6 +79,7 @@ int gl_exchange_tensor(gl_exchange *x, const gl_tensor *like) {
     if (!t) return -1;
     t->id = like->id, t->element_type = like->element_type, t->reduction = like->reduction;
     t->feedback = like->feedback, t->elements = like->elements, t->result = like->result;
+    t->followed = like->follows ? like->followed : -1;
     t->step = x->steps[t->id];
     memcpy(t->contributions, like->contributions, x->config.processes * sizeof *t->contributions);
     const uint16_t *layers = like->layers;
@@ -99,12 +103,14 @@ int gl_exchange_tensor(gl_exchange *x, const gl_tensor *like) {
     }
     if (!t->gathered || (!exact && t->gathered == t->result)) return tensor_free(t), -1;
     x->tensors[t->id] = t;
+    if (like->follows) x->tensors[like->followed]->follower = t->id + 1u;
     return 0;
 }
 
 void *gl_exchange_release_tensor(gl_exchange *x, unsigned id) {
     tensor *t = id < GL_MAX_TENSORS ? x->tensors[id] : NULL;
-    if (!t || t->present) return NULL;
+    if (!t || t->present || t->absences) return NULL;
+    if (t->followed >= 0 && x->tensors[t->followed]) x->tensors[t->followed]->follower = 0;
     x->tensors[id] = NULL;
     x->steps[id] = t->step; /* what comes under its number goes on from there: its last operation may still serve repairs */
     return t;
@@ -125,17 +131,23 @@ int gl_exchange_residual(gl_exchange *x, unsigned id, unsigned index, uint8_t *v
     return (int)(t->count - index - 1);
 }
 
-static void finish(gl_exchange *x, tensor *t) {
+static void finish(gl_exchange *x, tensor *t, uint64_t now) {
     t->present = 0, t->arrived = 0, t->begun = 0;
     x->under_way--;
     x->statistics.completed++;
     x->statistics.elements += t->elements;
     x->statistics.reduced_bytes += t->elements * gl_element_bytes(t->element_type);
     for (unsigned k = 0; k < x->config.processes; k++) completed(x, k, t->slots[k], GL_DONE);
+    absences_look(x, t, now);
 }
 
-static void partition_done(gl_exchange *x, tensor *t) {
-    if (--t->open == 0) finish(x, t);
+static void partition_done(gl_exchange *x, tensor *t, uint64_t now) {
+    if (--t->open == 0) finish(x, t, now);
+}
+
+/* The result of a step that began without the processes, if it is there and they are. */
+static void deliver(gl_exchange *x, tensor *t, uint64_t now) {
+    for (unsigned left = absence_over(t) ? t->count : 0; left; left--) partition_done(x, t, now);
 }
 
 /* The quantile of each slice within its message: a message carries what one owner reduces. */
@@ -188,22 +200,6 @@ static uint64_t contribute(gl_exchange *x, tensor *t, partition *p) {
     return (t->done - from) * processes;
 }
 
-/* What a submission of a partition says of it, all but what is contributed. */
-static gl_submission of_partition(const gl_exchange *x, const tensor *t, const partition *p, uint32_t step) {
-    const step_plan *plan = plan_at(x, step);
-    const uint64_t bytes = t->elements * gl_element_bytes(t->element_type);
-    return (gl_submission){
-        .step = step, .tensor = (uint16_t)(t->id * GL_MAX_PARTITIONS + (p - t->partitions)), .collective = GL_ALL_REDUCE,
-        .algorithm = p->is.algorithm ? p->is.algorithm : algorithm_of(plan, bytes),
-        .root = p->is.algorithm ? x->config.straggler : straggler_of(plan), .shares = shares_of(plan),
-        .critical = x->tolerance.critical, .element_type = t->element_type, .reduction = p->reduction,
-        .elements = p->is.elements, .layers = p->layers,
-        .push_loss = p->lossy ? gl_tolerance_loss(&x->tolerance, p->is.push_loss) : 0,
-        .pull_loss = p->lossy ? gl_tolerance_loss(&x->tolerance, p->is.pull_loss) : 0,
-        .late = p->is.late && p->reduction == GL_MEAN_OF_ARRIVED, .generation = p->summed ? generation_of(x, plan) : 0,
-        .residual = p->summed && p->residual.slices ? (gl_residual *)&p->residual : NULL};
-}
-
 /* Of a partition that is prepared. */
 static void submit_partition(gl_exchange *x, tensor *t, unsigned index, uint64_t now) {
     const partition *p = &t->partitions[index];
@@ -213,7 +209,11 @@ static void submit_partition(gl_exchange *x, tensor *t, unsigned index, uint64_t
         gl_tolerance_observe(&x->tolerance, t->step, t->squares);
     }
     if (alone(x)) {
-        partition_done(x, t);
+        partition_done(x, t, now);
+        return;
+    }
+    if (absence_took(x, t, index)) {
+        deliver(x, t, now);
         return;
     }
     gl_submission s = of_partition(x, t, p, t->step);
@@ -298,13 +298,20 @@ void tensor_event(gl_exchange *x, const gl_event *event, uint64_t now) {
     if (!t || index >= t->count) return; /* of nothing that was submitted here */
     partition *p = &t->partitions[index];
     const uint64_t offset = p->is.first * gl_element_bytes(t->element_type);
+    if (absence_event(x, t, event, now)) {
+        deliver(x, t, now);
+        return;
+    }
     if (event->kind == GL_EVENT_LATE) {
-        begin_without(x, t, p, event->step, now);
+        if (p->summed)
+            absence_asked(x, t, event->step, now);
+        else
+            begin_without(x, t, p, event->step, now);
     } else if (event->kind == GL_EVENT_COMPLETED) {
         if (p->missed) apply_nothing(x, p, t->result + offset, p->is.elements * gl_element_bytes(t->element_type));
         /* The mean of what arrived stood for what did not: only the difference is owed. */
         if (p->reduction == GL_MEAN_OF_ARRIVED) gl_residual_subtract(&p->residual, t->result + offset, t->element_type);
-        partition_done(x, t);
+        partition_done(x, t, now);
     } else if (event->kind == GL_EVENT_MISSED && p->missed) {
         for (uint32_t i = 0, slice = event->first_slice; i < event->slices; i++, slice++)
             p->missed[slice / 64] |= (uint64_t)(event->lost[i / 8] >> (i % 8) & 1) << (slice % 64);

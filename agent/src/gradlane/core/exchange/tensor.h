@@ -18,6 +18,9 @@ typedef struct {
     uint64_t *missed; /* of the operation in flight, slices whose results were lost; NULL: none may be, or nothing is owed */
 } partition;
 
+/* A step that this host has begun without its processes. */
+typedef struct absence absence;
+
 struct tensor {
     struct tensor *next; /* whose partitions are still to be submitted */
     uint16_t id;
@@ -37,6 +40,10 @@ struct tensor {
     double squares;
     uint64_t since, present;     /* when the first process of this step came; a bit for each that has */
     unsigned arrived;
+    absence *absences;           /* the oldest first; their steps come after `step`, or the first one's is it */
+    uint32_t asked;              /* the highest step that others wait for */
+    unsigned follower;           /* the tensor that follows this one, plus one; 0: none */
+    int followed;                /* that this one follows; -1: none */
     uint16_t slots[GL_MAX_PROCESSES];
 };
 

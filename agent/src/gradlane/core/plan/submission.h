@@ -48,6 +48,7 @@ typedef struct {
      * What is owed of the partition, if anything is, is then all that the integers do not say. */
     uint32_t generation;
     gl_residual *residual;
+    uint8_t absent; /* such a tensor's: this rank is late, and `in` is zeros. Of so many steps as it may be left out of (gl_config) */
     const uint32_t *shares; /* of who owns the parts of a direct ALL_REDUCE, see gl_shard_start; NULL: equal ones */
 } gl_submission;
 

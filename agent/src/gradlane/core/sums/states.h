@@ -21,6 +21,7 @@ typedef struct {
 typedef struct {
     uint16_t tensor;
     uint32_t completed, begun;
+    uint64_t since; /* when the latest was submitted, of which no sum has come yet; 0: some has, or no switch sums it */
 } gl_sum_state;
 
 /* How long this host has waited for others, in no order: us from when it submitted a (wire) tensor of a step until its first sum

@@ -99,6 +99,9 @@ int sums_submit(sums *x, stream *s, const gl_submission *is, uint64_t now) {
     if (!fits || p->stage != IDLE || is->step <= p->step || is->step > GL_GREATEST_STEP || !submission_is_valid(c, is) ||
         is->push_loss > tolerated(c, loss_class, false))
         return -1;
+    leaving *l = &x->operations->leaving;
+    if (is->absent && !leave_out(l, is->tensor, c->rank, is->step)) return -1;
+    if (l->steps && is->step > l->latest) l->latest = is->step;
     p->is = *is, p->step = is->step, p->since = now;
     p->budget = budget_of(is->push_loss, p->slices);
     if (p->budget == p->slices) p->budget--;
@@ -142,12 +145,24 @@ static bool needs_switch(const stream *s) {
     return false;
 }
 
+/* When the stream's latest step began to wait for others: a sum of it says that all have begun it. 0: it does not. */
+static uint64_t waits_since(const stream *s) {
+    uint64_t since = UINT64_MAX;
+    for (unsigned k = 0; k < s->count; k++) {
+        const part *p = &s->parts[k];
+        if (p->step != s->step) continue;
+        if (p->stage != SUMMING || p->done) return 0;
+        if (p->since < since) since = p->since;
+    }
+    return since < UINT64_MAX ? since : 0;
+}
+
 unsigned sums_state(const sums *x, gl_sum_state *states, unsigned most) {
     unsigned count = 0;
     for (unsigned i = 0; i < x->most; i++) {
         const stream *s = x->streams[i];
         if (!s) continue;
-        if (count < most) states[count] = (gl_sum_state){s->tensor, s->step - needs_switch(s), s->step};
+        if (count < most) states[count] = (gl_sum_state){s->tensor, s->step - needs_switch(s), s->step, waits_since(s)};
         count++;
     }
     return count;
