@@ -16,7 +16,7 @@ Wholes: TypeAlias = NDArray[np.float64]  # integers below 2^53
 Flags: TypeAlias = NDArray[np.bool_]
 
 _FIRST_EXPONENT, _MOST_EXPONENT, _ZERO_STEP = -24, 126, 6
-_HEADROOM = {16: 8, 32: 512}
+_HEADROOM = {16: 32, 32: 512}
 
 
 @dataclass(frozen=True)

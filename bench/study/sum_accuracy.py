@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--models", type=names_of(models, "model"), default=models, metavar="A,B", help="(default: all)"
     )
     command_line.add_seeds(parser, (1, 2, 3, 4, 5))
-    text = "sums should use that part of what lanes can hold (default: 8 of int16, 512 of int32)"
+    text = "sums should use that part of what lanes can hold (default: 32 of int16, 512 of int32)"
     parser.add_argument("--headroom", type=int, choices=(8, 16, 32, 64, 128, 256, 512), default=0, help=text)
     parser.add_argument("--steps", type=_steps, metavar="N", help="of training (default: each model's own)")
     return benchmark.run(parser, _run, arguments)

@@ -67,7 +67,7 @@ def test_every_step_is_that_of_the_oracle(bits: int, workers: int) -> None:
             assert first.tobytes() == mean_in_order(gradients).tobytes()
             reference.by_hosts(first.tolist())
             continue
-        missing, lowered = random.random((workers, 3)) < 0.2, {16: 5, 32: 11}[bits] * (step == 2)
+        missing, lowered = random.random((workers, 3)) < 0.2, {16: 7, 32: 11}[bits] * (step == 2)
         applied, cut = reference.step(gradients, missing, lowered)
         assert tensor.mean(gradients, missing, 4 * (step == 2)).tolist() == applied
         assert tensor.owed.tolist() == reference.owed

@@ -44,7 +44,7 @@ class FixedPoint:
     @property
     def headroom(self) -> int:
         """Sums should use this fraction of the greatest: F / headroom."""
-        return {16: 8, 32: 512}[self.bits]
+        return {16: 32, 32: 512}[self.bits]
 
     @property
     def lanes_of_word(self) -> int:

@@ -17,7 +17,7 @@ points = st.builds(FixedPoint, st.sampled_from(wire.Lanes), st.integers(2, 32))
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 exponents = st.integers(-126, 126)
 # The part of the greatest sum that sums should use.
-USE = {wire.Lanes.INT16_LANES: Fraction(1, 8), wire.Lanes.INT32_LANES: Fraction(1, 512)}
+USE = {wire.Lanes.INT16_LANES: Fraction(1, 32), wire.Lanes.INT32_LANES: Fraction(1, 512)}
 
 
 @given(points, st.data())

@@ -22,8 +22,8 @@ uint32_t gl_lane_limit(unsigned lanes, unsigned workers) {
 }
 
 /* Sums should use F >> headroom(lanes). What comes suddenly, from one worker alone, is many times as large as what has been
- * summed; int32 has the bits for it. */
-static unsigned headroom(unsigned lanes) { return lanes == GL_TYPE_INT16_LANES ? 3 : 9; }
+ * summed. Of 16 bits fewer can be spared for it. */
+static unsigned headroom(unsigned lanes) { return lanes == GL_TYPE_INT16_LANES ? 5 : 9; }
 
 /* The greatest float that is no more. */
 static float float_below(uint32_t limit) {

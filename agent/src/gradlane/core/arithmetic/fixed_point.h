@@ -35,7 +35,7 @@ int64_t gl_from_lanes(int32_t *integers, const uint8_t *from, unsigned lanes, ui
 /* What the integers are as elements: float32(sum) * (2^exponent / divisor), then rounded to the type. */
 void gl_from_sums(uint8_t *to, unsigned type, const int32_t *sums, uint64_t elements, int exponent, unsigned divisor);
 
-/* A slice's exponent after a sum whose greatest magnitude is `most`: a next one like it shall use an eighth of what a lane
+/* A slice's exponent after a sum whose greatest magnitude is `most`: a next one like it shall use a 32nd of what a lane
  * holds, of 32 bits a 512th. It stays while a sum uses no more than twice and no less than a fourth of that. After one of zeros,
  * which may have been too small, it falls a little. */
 int gl_next_exponent(int exponent, int64_t most, unsigned lanes, unsigned workers);
