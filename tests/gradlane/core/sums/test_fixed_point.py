@@ -139,6 +139,8 @@ def test_exponents_after_a_step_by_hosts(
 @given(LANES, WORKERS, EXPONENTS, st.data())
 def test_exponents_after_any_sum(lanes: Lanes, workers: int, exponent: int, data: st.DataObject) -> None:
     numbers = FixedPoint(lanes, workers)
-    edges = [max(0, numbers.greatest_sum // part + c) for part in (1, 4, 16, 32, 128, 256, 512, 2048) for c in (-1, 0, 1)]
+    edges = [
+        max(0, numbers.greatest_sum // part + c) for part in (1, 4, 16, 32, 128, 256, 512, 2048) for c in (-1, 0, 1)
+    ]
     most = min(data.draw(st.one_of(st.sampled_from(edges), st.integers(0, numbers.greatest_sum))), numbers.greatest_sum)
     assert lib.gl_next_exponent(exponent, most, lanes, workers) == numbers.next_exponent(exponent, [most])
