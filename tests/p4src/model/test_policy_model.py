@@ -87,7 +87,8 @@ def test_gradlane_switch_decides_every_random_sequence_as_the_model_does(
     target: InProcess = request.getfixturevalue(profile)
     bench = Bench(target, schema)
 
-    @settings(USUAL, max_examples=tries(12))
+    # Where the profile that sums differs, p4src/sums has tests.
+    @settings(USUAL, max_examples=tries(12 if profile == "in_process" else 4))
     @given(seeds.map(lambda random: policies(random, RATES)), steps)
     def run(policy: Policy, sequence: list[Step]) -> None:
         if profile == "sum_in_process":
@@ -105,6 +106,8 @@ def test_random_frames_reach_every_decision(in_process: InProcess, schema) -> No
         random = Random(seed)
         sequence = [((incast if n % 2 else frames)(random), random.randint(1, 5), 0) for n in range(40)]
         reached.update(check(bench, policies(random, RATES), sequence, in_process))
+        if reached.keys() >= set(ORDINARY_REASONS):
+            break
     assert set(ORDINARY_REASONS) - set(reached) == set()
 
 

@@ -4,6 +4,7 @@
 import random
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 
 import pytest
 from scapy.layers.inet import TCP, UDP
@@ -16,8 +17,9 @@ from tests.support.entries import FAR_GROUP, fabric, job, next_hops, source
 from tests.support.gradlane_packets import FAR, H1, H2, U5, U6, U7, U8, UPLINKS, gradient, ip, ip6
 
 
+@cache
 def flows(version: int, count: int) -> list[bytes]:
-    """Frames of different flows between the same hosts."""
+    """Frames of different flows between the same hosts. scapy takes long: made once for all targets."""
     random_ = random.Random(7)
     make = ip if version == 4 else ip6
     ports = [(random_.randrange(1024, 65536), random_.randrange(1024, 47000)) for _ in range(count)]

@@ -177,7 +177,7 @@ def test_a_packet_of_another_ip_version_than_its_ethertype_says_is_dropped(bench
 
 def test_a_packet_with_ipv4_options_is_dropped_so_that_they_hide_no_gradient(bench: Bench) -> None:
     bench.install(fabric(), job())
-    assert bench.drops(H1, gradient(ip_fields={"options": [IPOption_Router_Alert()]}))
+    assert bench.drops(H1, gradient(ip_fields={"options": bytes(IPOption_Router_Alert())}))
     too_short = bytearray(IPV4)
     too_short[14] = 0x44
     assert bench.drops(H1, bytes(too_short))

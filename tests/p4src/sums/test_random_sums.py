@@ -83,7 +83,7 @@ def check(sums: SumBench, sequence: list[Step]) -> None:
 
 
 def test_every_random_sequence_ends_as_the_model_says(sums: SumBench) -> None:
-    count = 3 if isinstance(sums.bench.target, Bmv2) else 25
+    count = 3 if isinstance(sums.bench.target, Bmv2) else 12
 
     @settings(USUAL, max_examples=tries(count))
     @given(SEEDS, st.integers(20, 60))
