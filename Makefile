@@ -160,7 +160,8 @@ test: $(VENV)/.ready-test ## Lint, imports, types, and all tests
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest $(THOROUGH) -m "not alone" -n $(WORKERS_OF_TESTS) \
 		--dist loadfile --no-loadscope-reorder --max-worker-restart 0; tests=$$?; \
 	wait $$!; types=$$?; cat $(VENV)/pyright.log; exit $$((tests ? tests : types))
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest $(THOROUGH) -m alone
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest $(THOROUGH) -m alone \
+		$$(grep -rl --include='test_*.py' 'pytest\.mark\.alone' tests)
 
 .PHONY: test-all
 test-all: THOROUGH = --thorough

@@ -9,7 +9,7 @@ from tests.fuzz.compiling import FuzzError, compiler
 from tests.fuzz.fuzz import OUT, TARGETS, fuzz, write_seeds
 from tests.support.effort import tries
 
-RUNS = {"switch": tries(600), "core": tries(250)}
+RUNS = {"switch": tries(200), "core": tries(120)}
 
 pytestmark = pytest.mark.skipif(
     compiler() is None, reason="needs a clang with libFuzzer (clang-14, libclang-rt-14-dev)"

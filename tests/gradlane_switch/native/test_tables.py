@@ -127,7 +127,7 @@ def draw_match(data: st.DataObject, shape: list[tuple[str, int]]) -> Match:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-@settings(deadline=None, max_examples=tries(25))
+@settings(deadline=None, max_examples=tries(12))
 @given(data=st.data())
 def test_lookup_is_what_the_match_kinds_mean(name: str, data: st.DataObject) -> None:
     shape = SHAPES[name]

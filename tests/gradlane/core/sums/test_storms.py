@@ -59,6 +59,31 @@ class Leader:
         training.generation[first:] = [self.generation] * (training.steps + 1 - first)
 
 
+def weather(cluster: Summed, shapes: list[list[int]], happenings: list[Storm], steps: int) -> Leader:
+    """Trains until all steps are complete at all, and checks the sums and the budgets."""
+    training = Training(cluster, [Tensor(number, parts) for number, parts in enumerate(shapes)], steps)
+    leader = Leader(training)
+
+    def run(us: int) -> bool:
+        done = False
+        for _ in range(0, us, 50_000):
+            done = cluster.run_for(min(us, 50_000), training.go_on)
+            leader.look()
+        return done
+
+    for storm in [*happenings, Storm(400_000, restart=False, broken=False, late=None)]:
+        run(storm.us)
+        if storm.restart:
+            cluster.restart()
+        cluster.broken = storm.broken
+        now = max(max(row) for row in training.step)
+        training.last = [now if rank == storm.late else steps for rank in range(cluster.workers)]
+    assert any(run(200_000) for _ in range(300)), "it does not end"
+    training.check_sums()
+    cluster.check_budgets()
+    return leader
+
+
 @settings(max_examples=tries(20), deadline=None)
 @given(
     st.integers(2, 4),
@@ -81,33 +106,7 @@ def test_all_steps_end_alike_and_nothing_is_lost(
     seed: int,
 ) -> None:
     cluster = Summed(workers, lanes=lanes, impairment=network, seed=seed, loss=budget)
-    steps = 10
-    training = Training(cluster, [Tensor(number, parts) for number, parts in enumerate(shapes)], steps)
-    leader = Leader(training)
-    done = False
-
-    def run(us: int) -> None:
-        nonlocal done
-        for _ in range(0, us, 50_000):
-            done = cluster.run_for(min(us, 50_000), training.go_on)
-            leader.look()
-
-    for storm in happenings:
-        run(storm.us)
-        if storm.restart:
-            cluster.restart()
-        cluster.broken = storm.broken
-        now = max(max(row) for row in training.step)
-        training.last = [now if rank == storm.late else steps for rank in range(workers)]
-    run(400_000)
-    cluster.broken, training.last = False, [steps] * workers
-    for _ in range(300):
-        if done:
-            break
-        run(200_000)
-    assert done
-    training.check_sums()
-    cluster.check_budgets()
+    leader = weather(cluster, shapes, happenings, steps=10)
     fails = any(storm.restart or storm.broken for storm in happenings)
     if not budget and not fails and network.loss == 0 and network.jitter < 10_000:
         assert leader.falls == 0

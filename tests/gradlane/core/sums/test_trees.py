@@ -11,8 +11,7 @@ from gradlane.wire import HEADER_BYTES, SUM_BYTES, Flag, Header, Lanes
 from tests.gradlane.core.protocol.network import Impairment
 from tests.gradlane.core.sums.summing import NOBODY, Summed, Tensor
 from tests.gradlane.core.sums.test_closing import SLICES, follow, losing
-from tests.gradlane.core.sums.test_fall_back import Training
-from tests.gradlane.core.sums.test_storms import Leader, Storm, networks, storms
+from tests.gradlane.core.sums.test_storms import Storm, networks, storms, weather
 from tests.gradlane.sums.fabric import BUCKETS, SWITCHES, Fabric, Packet, shapes
 from tests.support.effort import tries
 from tests.support.sum_switch import SumHeader
@@ -61,27 +60,6 @@ class Treed(Summed):
             self.fabric.move(moved, bucket, self.random.randrange(3))
 
 
-def play(cluster: Summed, shapes: list[list[int]], happenings: list[Storm]) -> tuple[Training, Leader]:
-    """As in test_storms: until all steps are complete at all."""
-    steps = 8
-    training = Training(cluster, [Tensor(number, parts) for number, parts in enumerate(shapes)], steps)
-    leader = Leader(training)
-    for storm in [*happenings, Storm(400_000, restart=False, broken=False, late=None)]:
-        for _ in range(0, storm.us, 50_000):
-            cluster.run_for(50_000, training.go_on)
-            leader.look()
-        if storm.restart:
-            cluster.restart()
-        cluster.broken = storm.broken
-        now = max(max(row) for row in training.step)
-        training.last = [now if rank == storm.late else steps for rank in range(cluster.workers)]
-    for _ in range(1000):
-        if cluster.run_for(50_000, training.go_on):
-            return training, leader
-        leader.look()
-    raise AssertionError("it does not end")
-
-
 @settings(max_examples=tries(5), deadline=None)
 @given(
     st.sampled_from(SHAPES),
@@ -104,9 +82,7 @@ def test_all_steps_end_alike_and_nothing_is_lost(
     seed: int,
 ) -> None:
     cluster = Treed(shape, workers, lanes=lanes, impairment=network, seed=seed, loss=budget)
-    training, leader = play(cluster, sizes, happenings)
-    training.check_sums()
-    cluster.check_budgets()
+    leader = weather(cluster, sizes, happenings, steps=8)
     if network.loss == 0 and network.jitter < 10_000 and not any(it.restart or it.broken for it in happenings):
         assert leader.falls == 0
 
