@@ -128,15 +128,8 @@ def test_means_that_are_not_finite_say_nothing_about_the_exponent():
     assert point.exponent_of([math.nan], 5) == 5
 
 
-@given(st.fractions(min_value=-(2**130), max_value=2**130, max_denominator=2**160))
-def test_float32_rounds_as_the_processor_does(x: Fraction):
-    assume(Fraction(float(x)) == x)  # the processor's own conversion starts from a float64
-    with np.errstate(over="ignore"):
-        assert float32(x) == float(np.float32(float(x)))
-
-
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_float32_rounds_every_float64_as_the_processor_does(x: float):
+def test_float32_rounds_as_the_processor_does(x: float):
     with np.errstate(over="ignore", under="ignore"):
         assert float32(Fraction(x)) == float(np.float32(x))
 

@@ -148,9 +148,9 @@ class Member:
             self.halts, self.halted = self.halts + 1, True
             return {"halted": self.halts, **self._halt().packed()}
         json_object.check(message, _RESUME)
-        reruns = tuple(_rerun(row) for row in message["reruns"][: MOST_STREAMS + 1])
-        if not self.halted or message["resume"] != self.halts or len(reruns) > MOST_STREAMS:
-            raise ValueError(f"the leader ends halt {message['resume']} with {len(reruns)} re-runs, after {self.halts}")
+        reruns = tuple(steps(message["reruns"], "the leader"))
+        if not self.halted or message["resume"] != self.halts:
+            raise ValueError(f"the leader ends halt {message['resume']}, after {self.halts}")
         if not 0 < message["generation"] <= _MOST_STEP:
             raise ValueError(f"the leader says that this is generation {message['generation']}")
         how = Resumed(message["generation"], message["switch"], reruns, message["reason"][:MOST_REASON])
@@ -160,10 +160,14 @@ class Member:
         return None
 
 
-def _rerun(row: Sequence[int]) -> Rerun:
-    if len(row) != 2 or not 0 <= row[0] < MOST_STREAMS or not 0 < row[1] <= _MOST_STEP:
-        raise ValueError(f"{str(row)[:80]} is no tensor and step that could wait, or be run again")
-    return row[0], row[1]
+def steps(rows: Sequence[Sequence[int]], who: str) -> list[Rerun]:
+    """Of tensors, as `who` says. Raises ValueError if there can't be such."""
+    if len(rows) > MOST_STREAMS:
+        raise ValueError(f"{who} names {len(rows)} steps, of at most {MOST_STREAMS} tensors")
+    for row in rows:
+        if len(row) != 2 or not 0 <= row[0] < MOST_STREAMS or not 0 < row[1] <= _MOST_STEP:
+            raise ValueError(f"{who} names {str(row)[:80]}, which is no tensor and step")
+    return [(tensor, step) for tensor, step in rows]
 
 
 class Waits:
@@ -179,20 +183,13 @@ class Waits:
         """What a worker waits in; the steps that go on now. Raises ValueError if it makes no sense."""
         json_object.check(message, {"waiting": [[int]]})
         its, found = self._waits.setdefault(rank, {}), list[Rerun]()
-        for tensor, step in steps(message["waiting"]):
+        for tensor, step in steps(message["waiting"], f"rank {rank}"):
             its[tensor] = step
             count = sum(other.get(tensor) == step for other in self._waits.values())
             if count >= self._least and step > self._decided.get(tensor, 0):
                 self._decided[tensor] = step
                 found.append((tensor, step))
         return found
-
-
-def steps(rows: Sequence[Sequence[int]]) -> list[Rerun]:
-    """Of tensors, as somebody says. Raises ValueError if there can't be such."""
-    if len(rows) > MOST_STREAMS:
-        raise ValueError(f"{len(rows)} steps of at most {MOST_STREAMS} tensors")
-    return [_rerun(row) for row in rows]
 
 
 class Leader:

@@ -202,7 +202,7 @@ class Sums:
     def _follow(self, message: dict[str, Any]) -> None:
         if "go_on" in message and self._after is not None:
             json_object.check(message, {"go_on": [[int]]})
-            for tensor, step in steps(message["go_on"]):
+            for tensor, step in steps(message["go_on"], "the leader"):
                 self._exchange.go_on(tensor, step)
             return
         answer = self._member.hear(message)
