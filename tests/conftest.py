@@ -60,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
         effort.be_thorough()
     # How long an example takes says more about what else the machine does than about the code.
     settings.register_profile(
-        "gradlane", deadline=None, max_examples=effort.tries(50), suppress_health_check=[HealthCheck.too_slow]
+        "gradlane", deadline=None, max_examples=effort.tries(100), suppress_health_check=[HealthCheck.too_slow]
     )
     settings.load_profile("gradlane")
 
