@@ -22,6 +22,8 @@ TOPO ?=
 LEAVES ?=
 SPINES ?=
 HOSTS ?=
+# Options of `make bench-training`, e.g. TRAINING="--scenarios incast --arms gradlane-switch-sum,ps-tcp".
+TRAINING ?=
 # Options of `make study`, e.g. STUDY="--models cnn --seeds 1 --p 0,10".
 STUDY ?=
 # The same of `make study-sums`, e.g. STUDY_SUMS="--models cnn --seeds 1".
@@ -94,8 +96,8 @@ bench-overlap: $(VENV)/.ready ## Training without the barrier against DDP, on a 
 	$(BIN)/python -m bench.agent.overlap
 
 .PHONY: bench-training
-bench-training: $(VENV)/.ready ## Every scenario and arm with 3 seeds -> out/bench/training.json (root; takes long)
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.training.scenarios
+bench-training: $(VENV)/.ready ## Every scenario and arm with 3 seeds -> out/bench/training.json (root; takes long; TRAINING="--scenarios incast")
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.training.scenarios $(TRAINING)
 
 .PHONY: study
 study: $(VENV)/.ready ## Accuracy by tolerated loss, against DDP (root; STUDY="--models cnn --seeds 1 --p 0,10")

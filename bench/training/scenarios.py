@@ -2,6 +2,7 @@
 """The training benchmark: every scenario and arm with several seeds, on the fabric of the demonstration."""
 
 import argparse
+import dataclasses
 import sys
 import time
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from collections.abc import Sequence
 from bench.harness import benchmark
 from lab import command_line
 from lab.command_line import names_of
-from lab.experiment.runner import ready_machine, run_scenarios, settings_of
+from lab.experiment.runner import check_arms, ready_machine, run_scenarios, settings_of
 from lab.model import results
 from lab.model.arms import ARMS
 from lab.model.errors import ExperimentError
@@ -27,13 +28,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         __doc__,
         "--scenarios clean,gray --seeds 1,2,3 --json > training.json",
         "--scenarios burst --seeds 7 --steps 60",
+        "--scenarios clean --workers 8 --arms gradlane-switch-sum,gradlane,ddp-gloo-fp16",
     )
     known = tuple(SCENARIOS)
     parser.add_argument(
         "--scenarios", type=names_of(known, "scenario"), default=known, metavar="A,B", help="(default: all)"
     )
     command_line.add_seeds(parser, (1, 2, 3))
-    parser.add_argument("--steps", type=int, metavar="N", help="of training (default: each scenario's own)")
+    command_line.add_settings(parser)
     command_line.add_model(parser)
     command_line.add_switch(parser)
     return benchmark.run(parser, _run, arguments)
@@ -42,9 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     console = make_console(to_stderr=options.json)
     began = time.monotonic()
-    scenarios = [
-        _with_all_arms(SCENARIOS[name], options.steps).for_switch(options.switch) for name in options.scenarios
-    ]
+    scenarios = [command_line.with_settings(_with_all_arms(SCENARIOS[name]), options) for name in options.scenarios]
+    check_arms(scenarios)
     with ready_machine([FabricPlan.of(it, options.switch) for it in scenarios]), ProgressLine(console) as line:
         found, failures = run_scenarios(scenarios, options.model, options.switch, options.seeds, options.out, line)
     checked = claims.evaluate(found)
@@ -59,12 +60,12 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _with_all_arms(scenario: Scenario, steps: int | None) -> Scenario:
+def _with_all_arms(scenario: Scenario) -> Scenario:
     """The scenario with the further arms that this kernel can run; the others are named."""
     further = [name for name in scenario.further_arms if not ARMS[name].min_rto_ms or minimum_timeout_is_settable()]
     for name in set(scenario.further_arms).difference(further):
         print(f"arm {name} is left out: this kernel lacks TCP_RTO_MIN_US (Linux 6.15)", file=sys.stderr)
-    return scenario.with_settings(arms=(*scenario.arms, *further), steps=steps)
+    return dataclasses.replace(scenario, arms=(*scenario.arms, *further))
 
 
 if __name__ == "__main__":

@@ -5,12 +5,17 @@ Converters are for argparse's `type`; they raise argparse.ArgumentTypeError.
 """
 
 import argparse
+import dataclasses
 import sys
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from gradlane.units import checked, parse_rate, parse_size
+from lab.model.arms import ARMS
 from lab.model.errors import LabError
+from lab.model.scenarios import Scenario
+from lab.model.topology import KINDS
 
 _Value = TypeVar("_Value")
 
@@ -26,6 +31,40 @@ def add_switch(parser: argparse.ArgumentParser) -> None:
     """--switch: what runs as each switch, as Topology.targets takes it."""
     text = "gradlane or bmv2, or by name, e.g. bmv2,leaf1=gradlane: the first is for all that are not named"
     parser.add_argument("--switch", default="gradlane", metavar="S", help=f"{text} (default: %(default)s)")
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """What `with_settings` takes: the user's word on a scenario's fabric, arms and steps."""
+    parser.add_argument("--topo", choices=KINDS, help="(default: the scenario's own)")
+    parser.add_argument("--leaves", type=int, metavar="N", help="of a leafspine, 1 to 8; workers are spread over them")
+    parser.add_argument("--spines", type=int, metavar="N", help="of a leafspine, 1 to 8")
+    parser.add_argument("--workers", type=int, metavar="N", help="2 to 16")
+    parser.add_argument("--servers", type=int, metavar="N", help="1 to 8, for arms with parameter servers")
+    parser.add_argument("--rate", type=checked(parse_rate), metavar="R", help="of every link, 1mbit to 1gbit")
+    parser.add_argument("--buffer", type=checked(parse_size), metavar="B", help="of every switch port, 8kB to 4MB")
+    parser.add_argument("--steps", type=int, metavar="N", help="of training, the same for every arm")
+    text = f"of {', '.join(ARMS)}; the others are compared with the first"
+    parser.add_argument("--arms", type=names, metavar="A,B", help=text)
+
+
+def with_settings(scenario: Scenario, options: argparse.Namespace) -> Scenario:
+    """The scenario with what the user set by the options of `add_settings` and `add_switch`.
+
+    Raises ScenarioError or TopologyError.
+    """
+    given = {"kind": options.topo, "leaves": options.leaves, "spines": options.spines}
+    topology = dataclasses.replace(
+        scenario.topology, **{key: value for key, value in given.items() if value is not None}
+    )
+    return scenario.with_settings(
+        topology=topology,
+        arms=options.arms,
+        workers=options.workers,
+        servers=options.servers,
+        rate=options.rate,
+        buffer=options.buffer,
+        steps=options.steps,
+    ).for_switch(options.switch)
 
 
 def add_seeds(parser: argparse.ArgumentParser, default: tuple[int, ...]) -> None:

@@ -234,6 +234,15 @@ SCENARIOS: Mapping[str, Scenario] = {
             failure=Failure("spine1", share=0.4),
         ),
         dataclasses.replace(
+            _LEAF_SPINE,
+            name="racks",
+            summary="two racks of four workers, and spines with half of what the hosts have",
+            arms=("gradlane-switch-sum", "gradlane", "ddp-gloo-fp16"),
+            workers=8,
+            rate=parse_rate("10mbit"),
+            steps=16,
+        ),
+        dataclasses.replace(
             _BASE,
             name="straggler",
             summary="one of the workers takes three times as long to compute as each of the others",

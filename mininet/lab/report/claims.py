@@ -3,6 +3,7 @@
 
 import statistics
 from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 from lab.model.results import ArmResult, Claim, same_work
 
@@ -11,6 +12,10 @@ BURST_SPEED_UP = 1.5
 GRAY_SLOW_DOWN = 1.05
 STRAGGLER_SPEED_UP = 1.8
 SUM_SPEED_UP = 2.0  # over parameter servers, by whose ports each worker's gradient goes, not their sum
+# The same in the time of a step or of its all-reduce, at the median.
+SUM_INCAST = {"ps-tcp-fp16": 4.0, "ps-tcp": 6.0}
+SUM_ALL_REDUCE = 1.4
+SUM_RACKS = 2.0
 ACCURACY_POINTS = 0.5
 LOSS_FRACTION = 0.01
 SEEDS_FOR_ACCURACY = 3  # one seed's final accuracy is noise of about the goal's size
@@ -42,11 +47,23 @@ def _incast(results: Sequence[ArmResult]) -> Iterator[Claim]:
         for baseline in ("ps-tcp", "ps-tcp-tuned"):
             yield from _faster(results, arm, [baseline], INCAST_SPEED_UP)
     yield from _faster(results, "gradlane-switch-sum", ["gradlane-ps", "gradlane-ps-fp16"], SUM_SPEED_UP)
+    for baseline, goal in SUM_INCAST.items():
+        yield from _shorter(results, "step", baseline, goal)
 
 
 def _burst(results: Sequence[ArmResult]) -> Iterator[Claim]:
     yield from _faster(results, "gradlane", ["ddp-gloo", "ddp-gloo-fp16"], BURST_SPEED_UP)
     yield from _faster(results, "gradlane", ["ddp-gloo-prio"], 1.0)
+
+
+def _clean(results: Sequence[ArmResult]) -> Iterator[Claim]:
+    yield from _against_all(results)
+    yield from _shorter(results, "all-reduce", "ddp-gloo-fp16", SUM_ALL_REDUCE)
+    yield from _shorter(results, "step", "ddp-gloo-fp16", 1.0)
+
+
+def _racks(results: Sequence[ArmResult]) -> Iterator[Claim]:
+    yield from _shorter(results, "step", "ddp-gloo-fp16", SUM_RACKS)
 
 
 def _against_all(results: Sequence[ArmResult]) -> Iterator[Claim]:
@@ -62,6 +79,7 @@ def _straggler(results: Sequence[ArmResult]) -> Iterator[Claim]:
     if ratios:
         name = "straggler: ripples's speed-up in time for all steps over the best baseline"
         yield Claim(name, statistics.geometric_mean(ratios), ">=", STRAGGLER_SPEED_UP)
+    yield from _shorter(results, "step", "gradlane", 1.0)
 
 
 def _no_claims(results: Sequence[ArmResult]) -> Iterator[Claim]:
@@ -73,7 +91,8 @@ _CLAIMS: dict[str, Callable[[Sequence[ArmResult]], Iterator[Claim]]] = {
     "incast": _incast,
     "burst": _burst,
     "gray": _against_all,
-    "clean": _against_all,
+    "clean": _clean,
+    "racks": _racks,
     "straggler": _straggler,
 }
 
@@ -90,6 +109,24 @@ def _faster(results: Sequence[ArmResult], arm: str, baselines: Sequence[str], go
     if None not in ours.values():
         value = min(_mean_ratio([(times[seed], ours[seed]) for seed in ours]) for times in present.values())
     yield Claim(f"{scenario}: {arm}'s speed-up in time to the target over {', '.join(present)}", value, ">=", goal)
+
+
+def _shorter(
+    results: Sequence[ArmResult], what: Literal["step", "all-reduce"], baseline: str, goal: float
+) -> Iterator[Claim]:
+    """The claim that with sums in the switch the median time of that is so many times shorter than the baseline's, over
+    all seeds."""
+    ours, theirs = (_medians(results, what, arm) for arm in ("gradlane-switch-sum", baseline))
+    if ours and ours.keys() == theirs.keys():
+        value = _mean_ratio([(theirs[seed], ours[seed]) for seed in ours])
+        name = f"{results[0].scenario}: gradlane-switch-sum's speed-up in time of a median {what} over {baseline}"
+        yield Claim(name, value, ">=", goal)
+
+
+def _medians(results: Sequence[ArmResult], what: str, arm: str) -> dict[int, float]:
+    """Seconds by seed."""
+    measured = {it.seed: it.step if what == "step" else it.allreduce for it in results if it.arm == arm}
+    return {seed: it.p50 for seed, it in measured.items() if it is not None}
 
 
 def _final_quality(results: Sequence[ArmResult]) -> Iterator[Claim]:
