@@ -6,9 +6,9 @@
 2. Each says how far it has come in the *stream* of each tensor. From the answers of all the leader decides:
 3. all go on as they were, if a worker has not come to a step that others wait in, which is no fault of the switch, and
    also the first time that it seems to be: they send once more what somebody may miss, as a busy machine may have had
-   no time for the switch, or a switch has lost what it had. Or all go on by hosts. A step that all have begun and some have not completed is run again then, from
-   the integers that each has kept; one that somebody has not begun is taken back by those who have, as nobody can have
-   completed it.
+   no time for the switch, or a switch has lost what it had. Or all go on by hosts. A step that all have begun and some
+   have not completed is run again then, from the integers that each has kept; one that somebody has not begun is taken
+   back by those who have, as nobody can have completed it.
 
 So a step that anybody has completed is completed by all, with the same bits. Messages of the leader come in the order
 in which it sent them (TCP), and one halt is open at a time.
@@ -74,9 +74,9 @@ def unpacked(content: Mapping[str, Any]) -> State:
 
 @dataclass(frozen=True)
 class Decision:
-    """What the states of all workers come to. `reruns`: steps that all have begun, and some have not completed. `stuck`:
-    those of them of which the switch has given somebody no sum for long, and since the halt before this one, too; if
-    there are any, all goes on by hosts, and `reruns` are run again.
+    """What the states of all workers come to. `reruns`: steps that all have begun, and some have not completed.
+    `stuck`: those of them of which the switch has given somebody no sum for long, and since the halt before this one,
+    too; if there are any, all goes on by hosts, and `reruns` are run again.
 
     `late`: steps that some have begun, and which ranks have not.
     """
