@@ -162,7 +162,7 @@ def test_a_root_takes_a_result_from_beneath_once_and_passes_it_on(sums: SumBench
     assert (events, sorted(copy.port for copy in sent)) == (FROM_ABOVE, [3, 6, 7])
     assert sums.send(U7, result, 4) == DUPLICATE, "there is nobody above"
     assert sums.send(H3, mine(H3, job=4, members=member(H3)), 4) == ANSWER
-    assert sums.send(U6, partial(U6, SIX, job=4), 4) == ANSWER
+    assert sums.send(U6, partial(U6, SIX, words(2), job=4), 4) == ANSWER
     sums.check_counters()
 
 
