@@ -74,10 +74,11 @@ def known_to_one_leaf(
     trouble: Callable[[SummingJob], None],
     switch: Callable[[], SumSwitch] = SumSwitch,
     worker: Callable[..., Worker] = Worker,
-    **layout: object,
+    shape: str = "leaf-spine",
+    push: Fraction = Fraction(1, 2),
 ) -> SummingJob:
     """The result of slice 1 reaches one leaf alone; then its root forgets it, or another one is to have it."""
-    job = begun(switch, worker, **{"shape": "leaf-spine", **layout})
+    job = begun(switch, worker, shape=shape, push=push)
     send(job, 4)
     carry(job, lambda packet, s: comes(job, packet, s))
     trouble(job)
@@ -114,9 +115,9 @@ def test_without_a_rule_hosts_take_over(
     assert known_to_one_leaf(trouble, switch, worker, shape=shape).given_up == 1
 
 
-def known_to_one_worker(worker: Callable[..., Worker], **layout: object) -> SummingJob:
+def known_to_one_worker(worker: Callable[..., Worker]) -> SummingJob:
     """Of a single switch, which then forgets it."""
-    job = begun(worker=worker, push=Fraction(0), **layout)
+    job = begun(worker=worker, push=Fraction(0))
     send(job, 4)
     carry(job, lambda packet, s: s != 1 or packet.to in (0, SWITCHES))
     job.restart()
