@@ -23,7 +23,7 @@ enum bit<4> SumEvent {
     NO_SLOTS     = 5,   // its job is not summed here, or its sender contributes to nothing
     REFUSED      = 6,   // does not have the form of a contribution
     LATE         = 7,   // came after the result, which is without it, and got it
-    PARTIAL      = 8    // the sum of all beneath this switch goes up
+    PARTIAL      = 8    // the sum of all beneath this switch goes up; or the result, which those above may have lost
 }
 
 control Aggregation(inout headers_t hdr, inout metadata_t meta, in port_t ingress_port) {
@@ -57,10 +57,12 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, in port_t ingres
     // Of the datagram, as meta.source.
     ipv6_t destination = 0;
 
-    // Of a SUM: whom it accounts for, who is in it, who may be missing.
+    // Of a SUM: whom it accounts for, who is in it, who may be missing; whether who sends it has the result, and is not
+    // above.
     bit<32> covers = 0;
     bit<32> brings = 0;
     bit<32> may_miss = 0;
+    bool reminds = false;
 
     // `all`: the bits of the job's workers; `here`: of those beneath this switch, at the root all. `up`: the port towards
     // the root; `group`: where sums go down. `own`, `address` (as `source` of `contributors`): of the switch, from which
@@ -267,9 +269,11 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, in port_t ingres
         if (is_result) {
             covers = all_workers;
             brings = hdr.sum.members;
+            reminds = ingress_port != port_up;
         } else if (meta.from_fabric == 1) {
             subtrees.apply();
         } else if (contributors.apply().hit) {
+            reminds = hdr.sum.members & covers != 0;
             // Who relies on a sum that this switch has forgotten could have a slice finished twice.
             if (hdr.sum.epoch == own_epoch) {
                 may_miss = hdr.sum.members & workers_here;
@@ -309,6 +313,11 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, in port_t ingres
             // What a partial brings that its port does not cover is of a tree that was, or will be.
             if ((!first && (age != 0 || form[15:0] != hdr.gradlane.length)) || brings & ~covers != 0) {
                 drop(SumEvent.STALE);
+            } else if (covered == all_workers && reminds && workers_here != all_workers) {
+                // A root that has lost the result takes it as one from above, and passes it on.
+                known = true;
+                count(SumEvent.PARTIAL);
+                send_to(port_up);
             } else if (covered == all_workers && is_result) {
                 drop(SumEvent.DUPLICATE);
             } else if (covered == all_workers) {

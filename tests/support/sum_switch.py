@@ -25,7 +25,7 @@ class Event(IntEnum):
     NO_SLOTS = 5
     REFUSED = 6
     LATE = 7  # an answer to who is not in the sum
-    PARTIAL = 8  # the sum of all beneath this switch goes up
+    PARTIAL = 8  # what this switch has goes up: the sum of all beneath it or, after a reminder, the result
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Contributor:
     `all`: the bits of the job's workers; `here`: of those beneath this switch (0: all, so that it is the root).
     `epoch`: 1 to 255 (0: nobody counts restarts, and nobody is left out).
     `member`: the bit of the worker at the port or, with `fabric`, those of all workers beneath it; of what comes from
-    above it says nothing.
+    above it says nothing. `above`: whether the port is that towards the root.
     """
 
     member: int
@@ -45,6 +45,7 @@ class Contributor:
     here: int = 0
     epoch: int = 0
     fabric: bool = False
+    above: bool = False
 
     @property
     def beneath(self) -> int:
@@ -56,7 +57,8 @@ class Contributor:
 class SumHeader:
     """What lies between the Gradlane header and the lanes.
 
-    `members`: who is in a result or a partial; of a worker's contribution who may be missing. `epoch`: of the switch.
+    `members`: who is in a result or a partial; of a worker's contribution who may be missing, and the worker itself if
+    it has the result. `epoch`: of the switch.
     """
 
     generation: int
@@ -155,6 +157,8 @@ class SumSwitch:
             return Outcome((Event.STALE,))  # of another tree
         if age > 0:
             old = None
+        if old is not None and self.is_final(old, row) and self.reminds(new, summed, row):
+            return Outcome((Event.PARTIAL,), result_of(datagram, old, row), up=True, defect=old.defect)
         if result:
             return self._from_above(index, old, new, row, datagram)
         return self._from_below(index, old, new, row, datagram)
@@ -204,6 +208,17 @@ class SumSwitch:
         defect = ones_complement_sum(old.defect or 0, new.defect or 0) if known else None
         members, covered = old.members | new.members, old.covered | new.covered
         return replace(old, members=members, covered=covered, words=words, defect=defect)
+
+    def reminds(self, new: Slot, summed: SumHeader, row: Contributor) -> bool:
+        """Whether it comes from beneath, from who has the result: the switches above may have lost that.
+
+        So says a worker, for itself; and so does the result.
+        """
+        if row.beneath == row.all:
+            return False  # there is no switch above
+        if row.fabric:
+            return new.covered == row.all and not row.above
+        return summed.members & row.member != 0
 
     def closed(self, slot: Slot, summed: SumHeader, row: Contributor) -> Slot:
         """Without those that the contribution says may be missing, if no other is: so they are left out.

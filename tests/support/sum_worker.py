@@ -27,6 +27,7 @@ class Step:
     sums: dict[int, list[int]] = field(default_factory=dict)  # results by slice
     missing: dict[int, int] = field(default_factory=dict)  # bits of who is in none of them
     closing: dict[int, int] = field(default_factory=dict)  # bits of who may be, as this worker has said
+    exponents: list[int] = field(default_factory=list)  # by slice
     epochs: list[int] = field(default_factory=list)  # with which each slice was sent
     again: bool = False  # all workers do it again, by hosts
 
@@ -109,9 +110,10 @@ class Worker:
         if not by_switch:
             stream.owed = zeros(given)
             return step
-        scales = [power_of_two(exponent) for exponent in stream.exponents]
+        step.exponents = stream.exponents
+        scales = [power_of_two(exponent) for exponent in step.exponents]
         for s, values in enumerate(step.values):
-            integers = [self.point.quantised(value, stream.exponents[s]) for value in values]
+            integers = [self.point.quantised(value, step.exponents[s]) for value in values]
             step.integers.append(integers)
             stream.owed[s] = [value - q * scales[s] for value, q in zip(values, integers, strict=True)]
         return step
@@ -198,13 +200,26 @@ class Worker:
             step.closing[s] = step.closing.get(s, 0) | may_miss
         return self._datagram(stream, step, s, wire.Kind.REPAIR, may_miss)
 
+    def reminders(self, tensor: int, step: int) -> list[bytes]:
+        """What this worker has contributed to slices of whose results others may lack some, if it has them itself.
+
+        Only those whose slots are not others' by now: the last two windows.
+        """
+        stream = self.streams[tensor]
+        for kept in (stream.now, stream.last):
+            if kept and kept.number == step and kept.generation and not kept.again:
+                within = range(max(0, kept.sent - 2 * self.window), kept.sent)
+                own = 1 << self.rank
+                return [self._datagram(stream, kept, s, wire.Kind.REPAIR, own) for s in within if s in kept.sums]
+        return []
+
     def _datagram(self, stream: Stream, step: Step, s: int, kind: wire.Kind, may_miss: int = 0) -> bytes:
         number = self.number(stream, step.number, s)
         summed = SumHeader(
             step.generation,
             members=may_miss,
             slot=self.slot(stream, number),
-            exponent=stream.exponents[s],
+            exponent=step.exponents[s],
             epoch=step.epochs[s],
         )
         payload = summed.pack() + self.point.packed(step.integers[s])

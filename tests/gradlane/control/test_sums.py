@@ -59,7 +59,7 @@ def states(*ranks: Mapping[int, tuple[int, int]], waits: tuple[float, ...] = ())
             Decision(((0, 4),), ((0, 4),), (((1, 3), (1,)),)),
         ),
         # A late worker has only just come: the sum may be on its way.
-        (states({0: (3, 4)}, {0: (3, 4)}, waits=(9.0, 0.05)), Decision()),
+        (states({0: (3, 4)}, {0: (3, 4)}, waits=(9.0, 0.05)), Decision(reruns=((0, 4),))),
         (states({0: (3, 4)}, {0: (3, 4)}, waits=(9.0, 0.1)), Decision(((0, 4),), ((0, 4),))),
         # Who has the sum does not wait, and that says nothing.
         (states({0: (4, 4)}, {0: (3, 4)}, waits=(0.0, 9.0)), Decision(((0, 4),), ((0, 4),))),
@@ -77,7 +77,7 @@ def test_what_is_decided(of: dict[int, State], decision: Decision) -> None:
 
 
 def test_a_switch_is_given_up_only_when_a_step_is_missing_in_two_halts_and_all_have_waited_in_between() -> None:
-    stuck, late = Decision(((0, 4),), ((0, 4),)), Decision()
+    stuck, late = Decision(((0, 4),), ((0, 4),)), Decision(reruns=((0, 4),))
     now = states({0: (3, 4)}, {0: (4, 4)}, {0: (3, 4)}, waits=(0.5, 0.0, 0.6))
     for before, decision in (
         ({}, late),  # the first time it has a second chance
@@ -158,13 +158,13 @@ class Worker:
         return State(waits, {t: Stream(self.completed(t), len(self.ways[t])) for t in some})
 
     def resume(self, how: Resumed) -> bool:
-        if how.by_switch:
-            assert not how.reruns
-            return True
-        self.floor = how.generation
         for tensor, step in how.reruns:
             assert step in (len(self.ways[tensor]), len(self.ways[tensor]) - 1), "its integers are not kept"
             assert self.ways[tensor][step - 1] == "switch"
+        if how.by_switch:
+            return True
+        self.floor = how.generation
+        for tensor, step in how.reruns:
             self.done[tensor] = max(self.done[tensor], step)  # with what the switch summed, or would have
         for tensor in range(TENSORS):
             if self.in_flight(tensor) and self.ways[tensor][-1] == "switch":
@@ -220,7 +220,7 @@ class Job:
     def decide(self, found: Mapping[int, State]) -> Resumed:
         decision, self.before = decide(found, self.before, LEAST), found
         if not decision.stuck:
-            return Resumed(self.generation, True, (), "")
+            return Resumed(self.generation, True, decision.reruns, "")
         self.generation += 1
         self.by_switch = False
         return Resumed(self.generation, False, decision.reruns, "so")

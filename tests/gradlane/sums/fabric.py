@@ -77,6 +77,10 @@ class Fabric:
         self.epochs = dict.fromkeys(self.here, 1)
         # By switch and bucket: the switch above.
         self.above: dict[tuple[int, int], int] = {}
+        self.agree()
+
+    def agree(self) -> None:
+        """Each bucket has its own tree at all switches."""
         for bucket in range(BUCKETS):
             self.move(list(self.here), bucket, bucket)
 
@@ -92,8 +96,8 @@ class Fabric:
         self.switches[at].restart()
         self.epochs[at] = self.epochs[at] % 255 + 1
 
-    def row(self, at: int, by: int | None) -> Contributor | None:
-        """What the tables of a switch say of a sender of the job."""
+    def row(self, at: int, by: int | None, bucket: int) -> Contributor | None:
+        """What the tables of a switch say of a sender of the job, for a bucket's slices."""
         if by is None:
             return None
         if by < SWITCHES:
@@ -101,18 +105,20 @@ class Fabric:
         else:
             member = self.here[by] if by in self.children[at] else 0
         return Contributor(
-            member, self.everyone, self.base, self.slots - 1, self.here[at], self.epochs[at], by >= SWITCHES
-        )
+            member, self.everyone, self.base, self.slots - 1, self.here[at], self.epochs[at], by >= SWITCHES,
+            above=by == self.above.get((at, bucket)),
+        )  # fmt: skip
 
     def take(self, packet: Packet) -> list[Packet]:
         """What a switch makes of what comes to it."""
         at, by = packet.to, packet.by
-        outcome = self.switches[at].take(self.row(at, by), packet.datagram)
+        bucket = wire.Header.unpack(packet.datagram).message % BUCKETS
+        outcome = self.switches[at].take(self.row(at, by, bucket), packet.datagram)
         if outcome.datagram is None:
             return []
         assert by is not None
         if outcome.up:
-            to = [self.above[at, wire.Header.unpack(outcome.datagram).message % BUCKETS]]
+            to = [self.above[at, bucket]]
         elif outcome.to_all:
             to = [*(rank for rank, home in enumerate(self.homes) if home == at), *sorted(self.children[at])]
         else:

@@ -96,7 +96,8 @@ def play(
     worker: Callable[..., Worker] = Worker,
     seed: int = 0,
 ) -> SummingJob:
-    """Lets it happen to a job, and then all steps end. Raises Wrong if a promise is broken."""
+    """Lets it happen to a job, and then all steps end, with the tables of all switches alike again. Raises Wrong if a
+    promise is broken."""
     job = SummingJob(layout, switch, worker, seed)
     first = layout.done * sum(layout.partitions[0])
     for ahead in range(-4, 12):  # an earlier run of the job, and another job, have used the slots
@@ -121,6 +122,7 @@ def play(
             job.plan()
         else:
             job.forge()
+    job.fabric.agree()
     job.settle(STEPS)
     return job
 

@@ -42,7 +42,7 @@ class SummingJob:
         self.network: list[Packet] = []
         self.past: list[Packet] = []  # what has been on its way
         self.oracle = Oracle(layout)
-        self.failures = self.by_switch = 0
+        self.failures = self.by_switch = self.given_up = 0
         self.dead: set[int] = set()
         # The leader: who is halted, and what each still has to be told.
         self.generation, self.halting = layout.generation, False
@@ -173,6 +173,12 @@ class SummingJob:
         generation, reruns = self.orders.pop(rank)
         before = {tensor: stream.now for tensor, stream in worker.streams.items()}
         waited = {tensor: step for tensor, step in before.items() if step and step.generation}
+        if generation == worker.generation:
+            worker.resume(generation, {})
+            for tensor, step in 2 * list(reruns.items()):
+                for datagram in worker.reminders(tensor, step):
+                    self._to_switch(rank, datagram)
+            return True
         worker.resume(generation, reruns)
         for tensor, step in reruns.items():
             try:
@@ -194,10 +200,11 @@ class SummingJob:
             if all(begun >= step for _, begun in states):
                 reruns[tensor] = step
         if reruns and suspects:
+            self.given_up += 1
             self.generation = max(self.generation + 1 & 0xFFFFFFFF, 1)  # 0 says: by hosts
             self.orders = dict.fromkeys(range(self.layout.workers), (self.generation, reruns))
         else:
-            self.orders = {rank: (worker.generation, {}) for rank, worker in enumerate(self.workers)}
+            self.orders = {rank: (worker.generation, reruns) for rank, worker in enumerate(self.workers)}
 
     def plan(self) -> bool:
         """All agree to use the switch again."""
@@ -264,10 +271,11 @@ class SummingJob:
     def settle(self, most: int) -> None:
         """Nothing is lost any more: every step up to `most` ends, by hosts where the switch has failed; then checks.
 
-        A switch that never restarted fails nobody.
+        A switch that never restarted fails nobody; and the first time that nothing comes, all only remind it.
         """
         tensors = range(len(self.layout.partitions))
         ranks = [rank for rank in range(self.layout.workers) if rank not in self.dead]
+        suspects = False
         while True:
             moved = False
             for rank in ranks:
@@ -283,7 +291,9 @@ class SummingJob:
                         self.repair(rank, tensor, s)
             while self.network:
                 self.deliver(0)
-            if moved or before != self._progress():
+            progress = before != self._progress()
+            suspects &= not progress
+            if moved or progress:
                 continue
             if self.dead:
                 return  # that ends the job
@@ -294,6 +304,9 @@ class SummingJob:
             if all(not worker.generation for worker in self.workers):
                 raise Wrong("workers wait for ever, by hosts")
             self.halt()
+            for rank in 2 * ranks:
+                self.heed(rank, suspects=suspects)
+            suspects = True
         owed = [[stream.owed for stream in worker.streams.values()] for worker in self.workers]
         self.oracle.nothing_is_lost(owed, most)
 

@@ -37,6 +37,11 @@ class AddsToWhatIsComplete(SumSwitch):
         return slot.members & covers != 0
 
 
+class HeedsNobody(SumSwitch):
+    def reminds(self, new: Slot, summed: SumHeader, row: Contributor) -> bool:
+        return False
+
+
 class SeesNobody(Worker):
     def may_send(self, stream: Stream, s: int) -> bool:
         stream.seen = [1 << 60 for _ in stream.seen]
@@ -268,8 +273,9 @@ def test_what_a_leaf_has_sent_up_stays_as_it_is():
 
 def test_a_slice_that_was_closed_ends_alike_when_its_tree_moves():
     closed_at_a_leaf_and_gone_above(SumSwitch, tree_moves)
+    closed_at_a_leaf_and_gone_above(HeedsNobody, tree_moves)
     with pytest.raises(Wrong):
-        closed_at_a_leaf_and_gone_above(SumSwitch, tree_moves, AgreesOnNothing)
+        closed_at_a_leaf_and_gone_above(HeedsNobody, tree_moves, AgreesOnNothing)
 
 
 def closed_one_after_the_other(worker: Callable[..., Worker]) -> None:

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.gradlane.sums.test_summed_jobs import SIZES, TRANSPORT, Steps, counts, sums
 from tests.gradlane.sums.test_summed_on_a_switch import process, wait_for
 from tests.support import members
-from tests.support.agents import Agent, running
+from tests.support.agents import PATIENCE, Agent, running, until
 from tests.support.communicators import joined
 from tests.support.namespaces import Network, ip
 from tests.support.needs import needs, needs_root
@@ -83,7 +84,7 @@ def switch(network: Racks, name: str, folder: Path) -> Iterator["subprocess.Pope
     index = (*LEAVES, *SPINES).index(name)
     words = [word for k, interface in ports.items() for word in ("-i", f"{k}@{interface},rate=1gbit,buffer=256kB")]
     argv = (*network.inside(network.switch), sys.executable, "-m", "gradlane_switch", "--device-id", index + 1)
-    argv += ("--grpc-server-addr", f"127.0.0.1:{9600 + index}", "--cpu-port", 255)
+    argv += ("--grpc-server-addr", f"127.0.0.1:{9600 + index}", "--cpu-port", 255, "--admin", folder / f"{name}.admin")
     with process(folder / f"{name}.log", *argv, *words) as made:
         yield made
 
@@ -102,26 +103,86 @@ class Asked:
         return self("status")["jobs"][0]["sums"]["roots"]
 
 
+class Job:
+    """Of four workers over the racks, with a controller; its agents, and steps of it. Until the end of the `stack`."""
+
+    def __init__(self, folder: Path, name: str, stack: contextlib.ExitStack) -> None:
+        self.network = stack.enter_context(Racks(HOSTS, name))
+        self.switches = {it: stack.enter_context(switch(self.network, it, folder)) for it in (*LEAVES, *SPINES)}
+        file = members.job_file(folder, [f"10.0.{k}.2" for k in range(1, HOSTS + 1)], lines=TRANSPORT)
+        inside = self.network.inside(self.network.switch)
+        controller = (*inside, sys.executable, "-m", "gradlane_controller.cli", "run", "--http", HTTP)
+        log = folder / "controller.log"
+        stack.enter_context(process(log, *controller, "--fabric", fabric(folder), "--job", file))
+        wait_for(log, "ready: ", list(self.switches.values()))
+        self.ask = Asked(self.network)
+        agents = (
+            Agent(f"10.0.{k}.2", folder / f"{k}.sock", prefix=self.network.inside(self.network.host(k)))
+            for k in range(1, HOSTS + 1)
+        )
+        self.hosts = stack.enter_context(running(*agents))
+        self.steps = Steps(stack.enter_context(joined(self.hosts, file, HOSTS)))
+        self.steps.until(lambda: all(sums(host)["by_switch"] and counts(host)["summed_bytes"] for host in self.hosts))
+
+    def kill_spine1(self) -> None:
+        """And the links to it go down."""
+        self.switches["spine1"].send_signal(signal.SIGKILL)
+        self.network.links("spine1", "down")
+        self.switches["spine1"].wait()
+
+
+@pytest.mark.alone
+def test_what_one_rack_has_of_a_spine_that_dies_the_other_has_from_its_leaf(tmp_path: Path) -> None:
+    """Hosts need not sum. No clock runs while slices move to the other spine, as all agents are stopped."""
+    with contextlib.ExitStack() as stack:
+        job = Job(tmp_path, "r", stack)
+        set_loss = (
+            *job.network.inside(job.network.switch),
+            sys.executable,
+            "-m",
+            "gradlane_switch",
+            "port",
+            "set",
+            "2",
+        )
+        subprocess.run([*set_loss, "loss=1", "--admin", tmp_path / "spine1.admin"], check=True)
+        sent, fallbacks = counts(job.hosts[0])["sums_sent"], [sums(host)["fallbacks"] for host in job.hosts]
+        reruns = [counts(host)["sum_reruns"] for host in job.hosts]
+        job.steps.number += 1
+        values = [job.steps.contribution(rank, SIZES[1]) for rank in range(HOSTS)]
+
+        def begin(rank: int) -> Any:
+            return job.steps.ranks[rank].all_reduce(values[rank], op="sum", name=f"w{SIZES[1]}", asynchronous=True)
+
+        pending = [begin(0)]
+        until(lambda: counts(job.hosts[0])["sums_sent"] >= sent + 2)  # all, in one burst
+        job.hosts[0].kill(signal.SIGSTOP)  # rank 0 leads: nobody decides anything from now on
+        pending += [begin(rank) for rank in range(1, HOSTS)]
+        until(pending[1].done)
+        assert not pending[2].done()
+        assert not pending[3].done()
+        for host in job.hosts[1:]:
+            host.kill(signal.SIGSTOP)
+        job.kill_spine1()
+        until(lambda: job.ask.roots() == {"spine2": 16})
+        time.sleep(1)  # that is the plan; the leaves have their entries soon after
+        for host in job.hosts:
+            host.kill(signal.SIGCONT)
+        for it in pending:
+            np.testing.assert_array_equal(it.wait(PATIENCE), sum(values))
+        for _ in range(5):
+            job.steps.step()
+        assert all(sums(host)["by_switch"] for host in job.hosts)
+        assert [sums(host)["fallbacks"] for host in job.hosts] == fallbacks
+        assert [counts(host)["sum_reruns"] for host in job.hosts] == reruns
+
+
 @pytest.mark.alone
 def test_a_job_of_two_racks_outlives_a_spine(tmp_path: Path) -> None:
     """Every result is exact; slices go by both spines, by one, and by both again."""
-    with Racks(HOSTS, "f") as network, contextlib.ExitStack() as stack:
-        switches = {name: stack.enter_context(switch(network, name, tmp_path)) for name in (*LEAVES, *SPINES)}
-        file = members.job_file(tmp_path, [f"10.0.{k}.2" for k in range(1, HOSTS + 1)], lines=TRANSPORT)
-        inside = network.inside(network.switch)
-        controller = (*inside, sys.executable, "-m", "gradlane_controller.cli", "run", "--http", HTTP)
-        log = tmp_path / "controller.log"
-        files = ("--fabric", fabric(tmp_path), "--job", file)
-        stack.enter_context(process(log, *controller, *files))
-        wait_for(log, "ready: ", list(switches.values()))
-        ask = Asked(network)
-        agents = (
-            Agent(f"10.0.{k}.2", tmp_path / f"{k}.sock", prefix=network.inside(network.host(k)))
-            for k in range(1, HOSTS + 1)
-        )
-        hosts = stack.enter_context(running(*agents))
-        steps = Steps(stack.enter_context(joined(hosts, file, HOSTS)))
-        steps.until(lambda: all(sums(host)["by_switch"] and counts(host)["summed_bytes"] for host in hosts))
+    with contextlib.ExitStack() as stack:
+        job = Job(tmp_path, "f", stack)
+        network, ask, hosts, steps = job.network, job.ask, job.hosts, job.steps
         for _ in range(10):
             steps.step()
         events = {row["switch"]: row["events"] for row in ask("counters")["sums"] if row["job"]}
@@ -132,9 +193,7 @@ def test_a_job_of_two_racks_outlives_a_spine(tmp_path: Path) -> None:
         assert events["spine1"]["result"] + events["spine2"]["result"] == slices
         assert min(events[spine]["result"] for spine in SPINES) > slices / 4
         # A spine dies, and the links to it.
-        switches["spine1"].send_signal(signal.SIGKILL)
-        network.links("spine1", "down")
-        switches["spine1"].wait()
+        job.kill_spine1()
         longest, died = 0.0, time.monotonic()
         while time.monotonic() < died + 2 or ask.roots() != {"spine2": 16}:
             begun = time.monotonic()

@@ -96,14 +96,15 @@ class Place:
     def _address(self, host: Host) -> str:
         return host.address if self.version == 4 else host.address6
 
-    def row(self, source: Host | Uplink, result: bool = False) -> Contributor | None:
-        """The same, as the model has it, for what comes from a host or by an uplink: a result, or a contribution."""
+    def row(self, source: Host | Uplink, number: int, result: bool = False) -> Contributor | None:
+        """The same, as the model has it, for what comes of a slice from a host or by an uplink: a result, or not."""
         slots = self.base, self.mask, self.here, EPOCH
         if isinstance(source, Host):
             return Contributor(member(source), self.everybody, *slots) if source in self.hosts else None
         if not result and source.port not in self.beneath:
             return None
-        return Contributor(self.beneath.get(source.port, 0), self.everybody, *slots, fabric=True)
+        above = source.port == self.up(number)
+        return Contributor(self.beneath.get(source.port, 0), self.everybody, *slots, fabric=True, above=above)
 
 
 # Two jobs whose workers are all here, with an uplink in their group; one that goes on up; and one of which there
@@ -257,7 +258,7 @@ class SumBench:
         """As `send`; and what leaves."""
         place = self.jobs[number]
         header = wire.Header.unpack(datagram_of(frame))
-        row = place.row(source, bool(header.flags & Flag.PULL))
+        row = place.row(source, header.message, bool(header.flags & Flag.PULL))
         # Of the model's datagrams one without a checksum is as good as any.
         bare = version_of(frame) == 6 and defect(frame) is None
         outcome = Outcome((Event.REFUSED,)) if bare else self.model.take(row, datagram_of(frame), defect(frame))

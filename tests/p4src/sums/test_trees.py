@@ -117,6 +117,55 @@ def test_a_result_that_is_older_or_of_another_length_is_dropped(sums: SumBench) 
     sums.check_counters()
 
 
+@pytest.mark.parametrize(("number", "port"), [(0, 5), (1, 8)])
+def test_the_result_goes_up_if_a_worker_that_has_it_says_so(sums: SumBench, number: int, port: int) -> None:
+    """The root may have lost it, or be another one."""
+    sent_up(sums, number=number)
+    up = {5: U5, 8: U8}[port]
+    assert sums.send(up, from_above(through=up, number=number), 3) == FROM_ABOVE
+    for members in (member(H2), member(H2) | member(H4)):
+        events, (sent,) = sums.process(H2, mine(H2, 6_000, number=number, members=members, kind=Kind.REPAIR), 3)
+        assert (events, sent.port) == (AGAIN, port)
+        datagram = datagram_of(sent.frame)
+        assert Header.unpack(datagram).flags == Flag.SUM | Flag.PULL
+        assert SumHeader.unpack(datagram[HEADER_BYTES:]) == SumHeader(1, ALL, number, -3, EPOCH)
+        assert int.from_bytes(datagram[HEADER_BYTES + 12 :][:4], "big") == 1000
+    assert sums.send(H2, mine(H2, number=number, members=member(H4)), 3) == ANSWER, "who may be missing is another"
+    assert sums.send(H2, mine(H2, number=number, members=member(H2), epoch=EPOCH + 1), 3) == STALE
+    sums.check_counters()
+
+
+def test_before_the_result_is_here_who_has_it_contributes_as_ever(sums: SumBench) -> None:
+    assert sums.send(H2, mine(H2, members=member(H2)), 3) == ABSORBED
+    assert sums.send(H2, mine(H2, members=member(H2)), 3) == DUPLICATE
+    events, (up,) = sums.process(H4, mine(H4, members=member(H4), epoch=EPOCH), 3)
+    assert (events, up.port) == (PARTIAL, 5)
+    assert Header.unpack(datagram_of(up.frame)).flags == Flag.SUM
+
+
+def test_a_result_that_is_here_goes_up_if_it_comes_from_elsewhere(sums: SumBench) -> None:
+    sent_up(sums)
+    assert sums.send(U8, from_above(through=U8), 3) == FROM_ABOVE
+    events, (sent,) = sums.process(U8, from_above(value=77, through=U8), 3)
+    assert (events, sent.port) == (AGAIN, 5)
+    assert int.from_bytes(datagram_of(sent.frame)[HEADER_BYTES + 12 :][:4], "big") == 1000, "what is here, as it is"
+    assert sums.send(U5, from_above(), 3) == DUPLICATE, "from above"
+    assert sums.send(U8, from_above(through=U8, number=1 << 31), 3) == STALE
+    sums.check_counters()
+
+
+def test_a_root_takes_a_result_from_beneath_once_and_passes_it_on(sums: SumBench) -> None:
+    whole = everybody(4)
+    assert sums.send(U6, partial(U6, SIX, words(2, 5), job=4), 4) == ABSORBED
+    result = partial(U7, whole, words(2, 1000), job=4, flags=Flag.SUM | Flag.PULL)
+    events, sent = sums.process(U7, result, 4)
+    assert (events, sorted(copy.port for copy in sent)) == (FROM_ABOVE, [3, 6, 7])
+    assert sums.send(U7, result, 4) == DUPLICATE, "there is nobody above"
+    assert sums.send(H3, mine(H3, job=4, members=member(H3)), 4) == ANSWER
+    assert sums.send(U6, partial(U6, SIX, words(2), job=4), 4) == ANSWER
+    sums.check_counters()
+
+
 def test_who_is_not_in_the_result_is_late(sums: SumBench) -> None:
     sent_up(sums)
     assert sums.send(U5, from_above(ALL & ~member(H4)), 3) == FROM_ABOVE

@@ -5,10 +5,10 @@
    nothing, takes no sums, and begins no step by the switch.
 2. Each says how far it has come in the *stream* of each tensor. From the answers of all the leader decides:
 3. all go on as they were, if a worker has not come to a step that others wait in, which is no fault of the switch, and
-   also the first time that it seems to be: they send once more what is missing, and a busy machine may have had no time
-   for the switch. Or all go on by hosts. A step that all have begun and some have not completed is run again then, from
-   the integers that each has kept; one that somebody has not begun is taken back by those who have, as nobody can have
-   completed it.
+   also the first time that it seems to be: they send once more what somebody may miss, as a busy machine may have had
+   no time for the switch, or a switch has lost what it had. Or all go on by hosts. A step that all have begun and some
+   have not completed is run again then, from the integers that each has kept; one that somebody has not begun is taken
+   back by those who have, as nobody can have completed it.
 
 So a step that anybody has completed is completed by all, with the same bits. Messages of the leader come in the order
 in which it sent them (TCP), and one halt is open at a time.
@@ -74,9 +74,9 @@ def unpacked(content: Mapping[str, Any]) -> State:
 
 @dataclass(frozen=True)
 class Decision:
-    """What the states of all workers come to. `stuck`: steps of which the switch has given somebody no sum, though all
-    have begun them for long, and since the halt before this one, too; if there are any, all goes on by hosts, and
-    `reruns` are run again.
+    """What the states of all workers come to. `reruns`: steps that all have begun, and some have not completed.
+    `stuck`: those of them of which the switch has given somebody no sum for long, and since the halt before this one,
+    too; if there are any, all goes on by hosts, and `reruns` are run again.
 
     `late`: steps that some have begun, and which ranks have not.
     """
@@ -115,12 +115,13 @@ def decide(states: Mapping[int, State], before: Mapping[int, State], least: floa
         again = bool(before) and all(had_begun)
         if again and all(states[rank].waits - before[rank].waits >= least for rank in waiting):
             stuck.append((tensor, step))
-    return Decision(tuple(stuck), tuple(reruns) if stuck else (), tuple(late))
+    return Decision(tuple(stuck), tuple(reruns), tuple(late))
 
 
 @dataclass(frozen=True)
 class Resumed:
-    """How all go on after a halt: by the switch in the same generation, or in a new one by hosts with `reruns`."""
+    """How all go on after a halt: by the switch in the same generation, with all that anybody has of `reruns` sent once
+    more, or in a new one by hosts, with these run again."""
 
     generation: int
     by_switch: bool

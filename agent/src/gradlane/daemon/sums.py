@@ -257,7 +257,7 @@ class Sums:
         self._before = states
         if not decision.stuck:
             self._tell_who_is_late(decision, states)
-            return Resumed(self._generation, True, (), "")
+            return Resumed(self._generation, True, decision.reruns, "")
         if self._now - self._begun >= MOST_SWITCH_REST_SECONDS:
             self._rest = SWITCH_REST_SECONDS
         self._back = self._now + self._rest

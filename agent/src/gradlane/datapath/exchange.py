@@ -247,8 +247,8 @@ class Exchange:
             lib.gl_exchange_go_on(self._pointer, tensor, step)
 
     def sums_resume(self, generation: int, by_switch: bool, reruns: Sequence[tuple[int, int]]) -> bool:
-        """Goes on by the switch in the same generation; or by hosts, with these tensors' steps run again, and what else
-        had begun by the switch begun anew. False if such a step can't be."""
+        """Goes on by the switch in the same generation, which is reminded of these tensors' steps; or by hosts, with
+        these run again, and what else had begun by the switch begun anew. False if such a step can't be."""
         described = ffi.new("gl_sum_rerun[]", list(reruns))
         with self._engine.locked():
             return not lib.gl_exchange_sums_resume(self._pointer, generation, by_switch, described, len(reruns))

@@ -47,7 +47,7 @@ class Training:
 
     def give_up(self, generation: int, by_switch: bool = False) -> list[tuple[int, int]]:
         """All halt, the steps that can't be begun anew are found from what they say, and all go on, one after the
-        other. Returns these steps."""
+        other. Returns these steps, which `by_switch` they only remind the switch of."""
         c = self.cluster
         for rank in range(c.workers):
             c.halt(rank)
@@ -56,7 +56,7 @@ class Training:
         least = {tensor: min(state[tensor][0] for state in states) for tensor in states[0]}
         again = [(t, done + 1) for t, done in least.items() if all(state[t][1] > done for state in states)]
         for rank in c.random.sample(range(c.workers), c.workers):
-            assert c.resume(rank, generation, by_switch, [] if by_switch else again) == 0
+            assert c.resume(rank, generation, by_switch, again) == 0
             c.run_for(c.random.randrange(500), self.go_on)
         return again
 

@@ -37,10 +37,11 @@ networks = st.builds(
 
 
 class Leader:
-    """Has all halt when a sum is overdue, as the agents do, and go on by hosts where the switch has failed them."""
+    """Has all halt when a sum is overdue, as the agents do, remind the switch, and the next time go on by hosts."""
 
     def __init__(self, training: Training) -> None:
         self.training, self.generation, self.falls = training, GENERATION, 0
+        self.reminded: list[int] = []  # sums that each had got by then
 
     def look(self) -> None:
         """Halts them if need be; two steps after hosts have taken over the switch is used again."""
@@ -49,8 +50,10 @@ class Leader:
             return
         begun = [{t: state for t, *state in cluster.state(rank)} for rank in range(cluster.workers)]
         stuck = any(all(row[t][1] > min(r[t][0] for r in begun) for row in begun) for t in begun[0])
-        if not stuck:  # somebody is late
+        received = [cluster.statistics(rank).sums_received for rank in range(cluster.workers)]
+        if not stuck or received != self.reminded:  # somebody is late, or the switch may be
             training.give_up(self.generation, by_switch=True)
+            self.reminded = received
             return
         self.falls += 1
         training.give_up((self.generation + 1) & 0xFFFFFFFF)

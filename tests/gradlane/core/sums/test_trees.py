@@ -26,6 +26,7 @@ class Treed(Summed):
         super().__init__(workers, **settings)
         self.fabric = Fabric(shapes(workers)[shape], workers, 0, self.slots)
         self.between: dict[int, Packet] = {}  # on its way to a switch, by its place in the network's queue
+        self.lost_at: set[tuple[int, int]] = set()  # switch, number: this result never comes there
 
     def receive(self, rank: int, datagram: bytes, congested: bool = False) -> None:
         if rank < NOBODY:
@@ -45,6 +46,8 @@ class Treed(Summed):
                 its = summed.members, more.datagram[HEADER_BYTES + SUM_BYTES :]
                 key = summed.generation, header.tensor // 16, header.message
                 assert self.sums.setdefault(key, its) == its, "a slice has two sums"
+                if (more.to, header.message) in self.lost_at:
+                    continue
             for at in self.copies():
                 to = more.to
                 if to >= SWITCHES:

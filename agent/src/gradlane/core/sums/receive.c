@@ -40,12 +40,12 @@ static bool fits(const gl_config *c, const stream *s, const flight *f, const uin
 }
 
 /* What this rank has contributed to it, and who has not. */
-static void keep(const gl_config *c, stream *s, const part *p, const flight *f, uint32_t missing) {
-    const uint32_t head = GL_HEADER + GL_SUM_BYTES, at = p->first + f->slice;
-    if (s->kept != p->step) memset(s->has, 0, words(s->slices) * sizeof *s->has), s->kept = p->step;
+static void keep(stream *s, const part *p, const flight *f, uint32_t missing) {
+    const uint32_t at = p->first + f->slice;
+    if (s->kept != p->step) memset(s->has, 0, words(s->slices) * sizeof *s->has), s->kept = p->step, s->reminding = 0;
     set_bit(s->has, at);
     if (s->missing) s->missing[at] = missing;
-    memcpy(s->lanes + (uint64_t)at * stream_lane_bytes(c), datagram_of(s, f) + head, f->length - head);
+    memcpy(contribution_of(s, at), datagram_of(s, f), f->length);
 }
 
 /* What its coming tells of the network. */
@@ -91,7 +91,7 @@ bool sums_receive(sums *x, const uint8_t *h, uint32_t bytes, bool congested, uin
     if (most < 0) return count->sums_refused++, false;
     if (!closing_permits(c, s, f, members)) return count->sums_over_budget++, false;
     closing_came(c, s, f, members, h[GL_HEADER + GL_SUM_AT_EPOCH]);
-    keep(c, s, p, f, all_workers(c) & ~members);
+    keep(s, p, f, all_workers(c) & ~members);
     if (!(members >> c->rank & 1)) part_owe(x, s, p, slice);
     if (members != all_workers(c) && is_closer(c, s, p)) count->sums_closed++;
     const flight was = *f;

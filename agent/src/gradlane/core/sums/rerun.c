@@ -68,7 +68,7 @@ static unsigned find_offender(const gl_config *c, const stream *s, const part *p
 /* Of a part that is complete here, or is not and has its contribution still. */
 static void contribute(sums *x, stream *s, part *p, uint64_t now) {
     const gl_config *c = &x->job->config;
-    const uint32_t limit = gl_lane_limit(c->sums.lanes, c->workers), lane_bytes = stream_lane_bytes(c);
+    const uint32_t limit = gl_lane_limit(c->sums.lanes, c->workers);
     p->integers = room(x, p->elements);
     if (!p->integers) return;
     for (uint32_t i = 0; i < p->slices; i++) {
@@ -79,7 +79,7 @@ static void contribute(sums *x, stream *s, part *p, uint64_t now) {
         if (without)
             memset(integers, 0, n * sizeof *integers);
         else if (has)
-            gl_from_lanes(integers, s->lanes + (uint64_t)(p->first + i) * lane_bytes, c->sums.lanes, limit, n);
+            gl_from_lanes(integers, contribution_of(s, p->first + i) + GL_HEADER + GL_SUM_BYTES, c->sums.lanes, limit, n);
         else
             gl_to_integers(integers, c->sums.lanes, c->workers, p->is.in + at, s->element_type, n,
                            s->exponents[p->first + i], p->is.residual ? p->is.residual->values + at : NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Contributions are sent: each stream's in the order of their numbers, as far as its windows let it, and what seems lost before
- * anything new; of the streams the one with the front-most layer first.
+ * anything new; of the streams the one with the front-most layer first. Reminders wait for no window, as windows wait for them.
  */
 #include <string.h>
 
@@ -10,6 +10,7 @@
 #include "rate/pacing.h"
 #include "sums/closing.h"
 #include "sums/lost.h"
+#include "sums/remind.h"
 #include "sums/rerun.h"
 #include "tx/tagging.h"
 
@@ -22,7 +23,7 @@ static const part *next_new(const stream *s) {
 }
 
 static bool may_send(const stream *s) {
-    return s && s->flying < (uint32_t)s->allowed && (flight_first(s, LOST) || next_new(s));
+    return s && (next_reminder(s) || (s->flying < (uint32_t)s->allowed && (flight_first(s, LOST) || next_new(s))));
 }
 
 static uint16_t layer_of(const gl_config *c, const stream *s, const part *p, uint32_t slice) {
@@ -32,6 +33,7 @@ static uint16_t layer_of(const gl_config *c, const stream *s, const part *p, uin
 
 static uint16_t next_layer(const gl_config *c, const stream *s) {
     const flight *lost = flight_first(s, LOST);
+    if (next_reminder(s)) return get16(next_reminder(s) + GL_AT_LAYER);
     return lost ? layer_of(c, s, &s->parts[lost->part], lost->slice) : layer_of(c, s, next_new(s), s->next_slice);
 }
 
@@ -75,17 +77,21 @@ static flight *prepare(sums *x, stream *s) {
     return f;
 }
 
+static uint32_t bytes_of(const uint8_t *h) { return GL_HEADER + get16(h + GL_AT_LENGTH); }
+
 static uint32_t next_length(const gl_config *c, const stream *s) {
     const flight *lost = flight_first(s, LOST);
+    if (next_reminder(s)) return bytes_of(next_reminder(s));
     if (lost) return lost->length;
     const uint32_t bytes = elements_of(c, next_new(s), s->next_slice) * gl_lane_bytes(c->sums.lanes);
     return GL_HEADER + GL_SUM_BYTES + (bytes + GL_SUM_WORD - 1) / GL_SUM_WORD * GL_SUM_WORD;
 }
 
-/* Adds what a stream sends next. */
-static void add(sums *x, stream *s, gl_batch *b, uint64_t now) {
+/* Takes what a stream sends next: its datagram. */
+static const uint8_t *take(sums *x, stream *s, uint64_t now) {
     gl_statistics *count = &x->job->statistics;
     flight *f = flight_first(s, LOST);
+    if (next_reminder(s)) return count->sums_repaired++, take_reminder(s, x->job->config.rank);
     if (f) {
         *datagram_of(s, f) = GL_VERSION << 4 | GL_KIND_REPAIR;
         put32(datagram_of(s, f) + GL_HEADER + GL_SUM_AT_MEMBERS, f->may_miss);
@@ -100,11 +106,15 @@ static void add(sums *x, stream *s, gl_batch *b, uint64_t now) {
     flight_move(s, f, FLYING);
     f->sent_at = now, f->sequence = s->sequence++;
     if (!is_set(&s->due)) timer_set(x->job, &s->due, lost_at(s, f));
-    const uint8_t *h = datagram_of(s, f);
-    b->iov[b->iov_count++] = (struct iovec){(void *)h, f->length};
+    return datagram_of(s, f);
+}
+
+static void add(sums *x, stream *s, gl_batch *b, uint64_t now) {
+    const uint8_t *h = take(x, s, now);
+    b->iov[b->iov_count++] = (struct iovec){(void *)h, bytes_of(h)};
     b->pieces[b->datagrams] = 1;
     b->tos[b->datagrams++] = tos_of(&x->job->config, h);
-    if (b->datagrams == 1) b->segment = (uint16_t)f->length;
+    if (b->datagrams == 1) b->segment = (uint16_t)bytes_of(h);
 }
 
 int sums_transmit(sums *x, gl_batch *b, uint64_t now) {

@@ -32,7 +32,7 @@ typedef struct {
     uint32_t waited[GL_LATE_STEPS];
 } gl_sum_waits;
 
-/* A step of a tensor that all hosts complete without the switch. */
+/* A step of a tensor that all hosts have begun and not all have completed: they remind the switch of it, or do without it. */
 typedef struct {
     uint16_t tensor;
     uint32_t step;

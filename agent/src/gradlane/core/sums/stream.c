@@ -34,13 +34,13 @@ stream *stream_new(const gl_config *c, const gl_sum_stream *like, bool budgets) 
     }
     s->stride = GL_HEADER + GL_SUM_BYTES + stream_lane_bytes(c);
     s->exponents = malloc(s->slices);
-    s->lanes = malloc((size_t)s->slices * stream_lane_bytes(c));
+    s->contributions = malloc((size_t)s->slices * s->stride);
     s->has = calloc(words(s->slices), sizeof *s->has);
     s->missing = budgets ? calloc(s->slices, sizeof *s->missing) : NULL;
     s->members = budgets ? calloc(2 * s->window, sizeof *s->members) : NULL;
     s->flights = calloc(s->window + FREE, sizeof *s->flights);
     s->datagrams = malloc((size_t)s->window * s->stride);
-    if (!s->exponents || !s->lanes || !s->has || !s->flights || !s->datagrams || (budgets && !(s->missing && s->members)))
+    if (!s->exponents || !s->contributions || !s->has || !s->flights || !s->datagrams || (budgets && !(s->missing && s->members)))
         return stream_free(s), NULL;
     for (uint32_t i = 0; i < s->slices; i++) s->exponents[i] = GL_FIRST_EXPONENT;
     for (uint32_t i = 0; i < s->window; i++) s->flights[i].state = FREE;
@@ -53,7 +53,7 @@ stream *stream_new(const gl_config *c, const gl_sum_stream *like, bool budgets) 
 void stream_free(stream *s) {
     if (!s) return;
     for (unsigned k = 0; k < s->count; k++) free(s->parts[k].told), free(s->parts[k].integers);
-    free(s->exponents), free(s->lanes), free(s->has), free(s->missing), free(s->members);
+    free(s->exponents), free(s->contributions), free(s->has), free(s->missing), free(s->members);
     free(s->flights), free(s->datagrams), free(s);
 }
 
@@ -78,5 +78,5 @@ void stream_slow_down(stream *s, uint64_t now) {
 void stream_clear(job *j, stream *s) {
     for (uint32_t i = 0; i < s->window; i++) flight_move(s, &s->flights[i], FREE);
     timer_stop(j, &s->due);
-    s->backoff = 0, s->allowed = s->window;
+    s->backoff = s->reminding = 0, s->allowed = s->window;
 }

@@ -68,9 +68,11 @@ typedef struct stream {
     unsigned next_part;     /* what is sent next */
     uint32_t next_slice;
     int8_t *exponents;      /* by slice of a step */
-    uint8_t *lanes;         /* that were contributed, by slice: of step `kept`, those of which `has` has a bit */
+    uint8_t *contributions; /* by slice, `stride` apart: of step `kept`, those of which `has` has a bit */
     uint64_t *has;
     uint32_t kept;
+    unsigned reminding;     /* how often these are still to be sent once more (remind.h) */
+    uint32_t reminder;      /* the next one's slice */
     uint32_t *missing;      /* of these, who is not in their sums; NULL: the job has no budgets, nobody ever is */
     uint32_t *members;      /* by number modulo two windows: who is in its sum; 0: it has not come. NULL: as above */
     uint32_t seen[GL_MAX_SUM_WORKERS], reach; /* the latest number in whose sum a worker is; the least of the others' */
@@ -99,6 +101,8 @@ void stream_slow_down(stream *s, uint64_t now);
 /* A flight goes to the end of another list, or of none. */
 void flight_move(stream *s, flight *f, flight_state state);
 static inline uint8_t *datagram_of(const stream *s, const flight *f) { return s->datagrams + (f - s->flights) * s->stride; }
+/* Of a slice of step `kept`. */
+static inline uint8_t *contribution_of(const stream *s, uint32_t slice) { return s->contributions + (size_t)slice * s->stride; }
 /* The first one of a list; NULL: it has none. */
 static inline flight *flight_first(const stream *s, flight_state list) {
     const uint16_t first = s->flights[s->window + list].next;

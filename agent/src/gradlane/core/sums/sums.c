@@ -11,6 +11,7 @@
 #include "arithmetic/fixed_point.h"
 #include "sums/closing.h"
 #include "sums/parts.h"
+#include "sums/remind.h"
 #include "sums/rerun.h"
 
 bool sums_new(sums *x, job *j, operations *all) {
@@ -215,6 +216,8 @@ static void go_on(sums *x, uint64_t now) {
 bool sums_resume(sums *x, uint32_t generation, bool by_switch, const gl_sum_rerun *reruns, unsigned count, uint64_t now) {
     if (by_switch && (int32_t)(generation - x->barred) > 0) {
         if (x->halted) x->halted = false, go_on(x, now);
+        for (unsigned i = 0; i < count; i++)
+            if (stream_of(x, reruns[i].tensor)) remind(stream_of(x, reruns[i].tensor), reruns[i].step);
         return true;
     }
     for (unsigned i = 0; i < count; i++)
