@@ -83,6 +83,10 @@ bench-load-balancing: $(VENV)/.ready ## Spraying against ECMP: with other load o
 bench-spraying: $(VENV)/.ready ## Time of an all-reduce, sprayed and by ECMP, over many assignments of addresses (root; takes long)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.fabric.spraying
 
+.PHONY: bench-busy-spine
+bench-busy-spine: $(VENV)/.ready ## Sums and multicast beside other traffic on a spine, before and after trees leave it (root)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.fabric.busy_spine
+
 .PHONY: bench-tails
 bench-tails: $(VENV)/.ready ## The longest completions: incast against TCP, and random loss within the budget (root)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.transport.tails

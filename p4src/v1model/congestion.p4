@@ -6,6 +6,10 @@
 @id(0x14000001)
 meter(PORTS, MeterType.bytes) virtual_queue;
 
+// What fills it, but for what follows trees (multicasts and sums): the controller lays these where links have room.
+@id(0x12000004)
+counter(PORTS, CounterType.packets_and_bytes) routed;
+
 control Congestion(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
     Trimming() trimming;
 
@@ -136,6 +140,9 @@ control Congestion(inout headers_t hdr, inout metadata_t meta, inout standard_me
         }
         if (meta.queue_class >= metered_from) {
             virtual_queue.execute_meter((bit<32>)meta.egress_port, meta.color);
+            if (!meta.gradient || !IS_SUM(hdr.gradlane)) {
+                routed.count((bit<32>)meta.egress_port);
+            }
         }
         if (meta.color == Color.GREEN || !meta.gradient) {
             return;

@@ -6,6 +6,7 @@
 
 #include "../shared/headers.p4"
 
+#define IS_SUM(gradlane) false
 #define SUMMED_HERE(hdr) false
 
 #else

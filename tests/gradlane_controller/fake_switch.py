@@ -21,6 +21,7 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
         self.refuse_pipeline = False
         self.refuse: Callable[[p4r.Entity], bool] = lambda _entity: False
         self.counters: dict[tuple[int, int], tuple[int, int]] = {}
+        self.count: Callable[[], None] = lambda: None  # runs before counters are read
         self._streams: dict[int, SimpleQueue[p4r.StreamMessageResponse | None]] = {}
         self._highest_bid = 0
         self._lock = threading.Lock()
@@ -154,6 +155,7 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
 
     def Read(self, request, context):
         answer = p4r.ReadResponse()
+        self.count()
         for wanted in request.entities:
             kind = wanted.WhichOneof("entity")
             if kind == "counter_entry":

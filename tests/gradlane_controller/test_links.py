@@ -297,9 +297,10 @@ def test_the_state_outlives_a_change_of_other_links(world: World) -> None:
     more = '[[link]]\nends = ["leaf1:9", "leaf2:9"]\nrate = "1gbit"\nbuffer = "64kB"\n'
     world.links.follow(fabric_file.parse(leafspine_text() + more, "f"))
     assert world.links.down == CUT
-    listed = world.links.to_json()
+    listed = world.links.to_json({("leaf2", 5): 3e6})
     assert [it["up"] for it in listed] == [True, False, True, True, True]
     assert listed[1]["ends"] == listed[1]["deaf"] == ["leaf2:5", "spine1:2"]
+    assert [it["load"] for it in listed[:2]] == [[None, None], [3e6, None]]
 
 
 def test_what_is_sent_is_lldp() -> None:

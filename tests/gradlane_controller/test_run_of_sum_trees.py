@@ -5,6 +5,8 @@ Which entries are right is asked in test_sum_trees.py; here it is when they are 
 """
 
 import signal
+import time
+import urllib.request
 from collections import Counter
 from functools import partial
 
@@ -12,12 +14,15 @@ import pytest
 
 from tests.gradlane_controller.fake_switch import FakeSwitch
 from tests.gradlane_controller.test_run import command
-from tests.gradlane_controller.test_run_of_sums import bases, epochs, trees
+from tests.gradlane_controller.test_run_of_sums import SCHEMA, bases, epochs, trees
 from tests.gradlane_controller.texts import leafspine_text, summed_text
 from tests.support.agents import until
 
 LEAF1, LEAF2, SPINE1, SPINE2 = range(4)
 UP = {5: "spine1", 6: "spine2"}  # by ports of leaves
+ROUTED = SCHEMA.counters["routed"].id
+RATE = 100e6  # of every link
+FEW, ALIKE = {"spine1": 4, "spine2": 12}, {"spine1": 8, "spine2": 8}
 
 
 @pytest.fixture
@@ -121,3 +126,57 @@ def test_a_job_that_gets_other_slots_is_told_by_the_epoch(switches, run_controll
     assert it.ask("POST", "/jobs", across(1))[0] == 200
     assert bases(switches[SPINE2]) == {1: {512}, 2: {0}}
     assert epochs(switches[LEAF1]) != before
+
+
+def send(switch: FakeSwitch, port: int, part: float) -> None:
+    """From now on that port sends so much of its rate, in ordinary traffic."""
+    (_, before), begun = switch.counters.get((ROUTED, port), (0, 0)), time.monotonic()
+
+    def count() -> None:
+        switch.counters[ROUTED, port] = 0, before + int(part * RATE / 8 * (time.monotonic() - begun))
+
+    switch.count = count
+
+
+def loads(it) -> dict[str, float | None]:
+    return {
+        end: load
+        for link in it.ask("GET", "/links")[1]["links"]
+        for end, load in zip(link["ends"], link["load"], strict=True)
+    }
+
+
+def test_buckets_leave_a_busy_spine_and_come_back(switches, run_controller) -> None:
+    it = run_controller(across(1))
+    it.wait_for("ready:")
+    assert roots(it) == ALIKE
+    send(switches[LEAF1], 5, 0.6)
+    until(lambda: roots(it) == FEW)
+    until(lambda: ways(switches[LEAF1]) == ways(switches[LEAF2]) == FEW)
+    until(lambda: 0.59 * RATE < (loads(it)["leaf1:5"] or 0) < 0.61 * RATE)
+    assert loads(it)["leaf2:5"] is None, "that switch has counted nothing"
+    with urllib.request.urlopen(f"http://{it.http}/metrics") as found:
+        text = found.read().decode()
+    assert 'gradlane_controller_link_load_bits{port="5",switch="leaf1"}' in text
+    assert 'gradlane_controller_sum_buckets{job="j1",root="spine1"} 4.0' in text
+    assert "spine1 (4 of 16), spine2 (12 of 16)" in command("status", "--http", it.http).stdout
+    assert "leaf1:5 - spine1:1" in command("links", "--http", it.http).stdout
+    # What comes then goes by the same loads.
+    assert it.ask("POST", "/jobs", across(2))[0] == 200
+    assert roots(it, 2) == FEW
+    send(switches[LEAF1], 5, 0.0)
+    until(lambda: min(*roots(it).values(), *roots(it, 2).values()) >= 7)
+    until(lambda: ways(switches[LEAF1]) == ways(switches[LEAF2]) == roots(it))
+
+
+def test_a_switch_that_has_begun_to_count_anew_moves_nothing(switches, run_controller) -> None:
+    it = run_controller(across(1))
+    switches[LEAF1].counters[ROUTED, 5] = 0, 10**15
+    it.wait_for("ready:")
+    log = list(switches[LEAF1].log)
+    until(lambda: loads(it)["leaf1:5"] == 0)
+    switches[LEAF1].counters[ROUTED, 5] = 0, 0
+    written = time.monotonic() + 6
+    until(lambda: time.monotonic() > written)
+    assert loads(it)["leaf1:5"] == 0
+    assert switches[LEAF1].log == log

@@ -103,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, function, text in (
         ("status", _status, "show which switches are up to date, and the jobs"),
         ("counters", _counters, "show the switches' counters, with names"),
-        ("links", _links, "show which links work, and since when"),
+        ("links", _links, "show which links work, since when, and what traffic they have that follows no tree"),
         ("violations", _violations, "show gradients that the guard refused: from where, of which job, how often"),
     ):
         ask = add(name, function, f"{text} (asks a running controller)")
@@ -213,10 +213,16 @@ def _links(options: argparse.Namespace) -> int:
         print(json.dumps(answer, indent=2))
         return 0
     rows = [
-        (" - ".join(it["ends"]), "works" if it["up"] else f"nothing arrives at {' and '.join(it['deaf'])}", it["since"])
+        (
+            " - ".join(it["ends"]),
+            "works" if it["up"] else f"nothing arrives at {' and '.join(it['deaf'])}",
+            it["since"],
+            " - ".join("?" if load is None else f"{load / 1e6:.1f}" for load in it["load"]),
+        )
         for it in answer["links"]
     ]
-    print(format_table("links" if answer["checked"] else "links (not checked)", ("ends", "state", "since"), rows))
+    head = ("ends", "state", "since", "others send, Mbit/s")
+    print(format_table("links" if answer["checked"] else "links (not checked)", head, rows))
     return 0
 
 

@@ -60,7 +60,9 @@ def make_application(controller: Controller, host: str) -> web.Application:
         return web.json_response(controller.links())
 
     async def prometheus(_request: web.Request) -> web.Response:
-        return web.Response(body=metrics(controller.status()), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+        return web.Response(
+            body=metrics(controller.status(), controller.links()), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4}
+        )
 
     async def post_job(request: web.Request) -> web.Response:
         if request.content_type != JOB_TYPE:

@@ -13,6 +13,7 @@ from finsy import Switch
 
 from gradlane import GradlaneError, job
 from gradlane.job import Job
+from gradlane_controller.desired.balance import Balance, State
 from gradlane_controller.desired.pipeline import Programs, count_entries
 from gradlane_controller.desired.plan import Plan, load_jobs, make_plan
 from gradlane_controller.desired.storage import kept, removed
@@ -21,6 +22,7 @@ from gradlane_controller.errors import SwitchError, SwitchLostError, UnknownJobE
 from gradlane_controller.network import fabric_file
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.links import Links
+from gradlane_controller.network.loads import Loads
 from gradlane_controller.policy import Numbers
 from gradlane_controller.session.connection import FinsyLog
 from gradlane_controller.session.convergence import Changes, holds_state, read_indices, read_sums
@@ -66,6 +68,7 @@ class Controller:
         fabric = fabric_file.load(fabric_path)
         self._plan = Plan(fabric, {}, Numbers(), {}, {})
         self._sums = SumsAtSwitches()
+        self._balance = Balance(Loads(fabric), self._state, lambda: self._replan("trees can't leave busy links"))
         self._take(make_plan(programs, fabric, load_jobs(self._job_paths, job_folder)))
         self._links = Links(fabric)
         self._violations = Violations()
@@ -78,7 +81,8 @@ class Controller:
         finsy_log = FinsyLog()
         self._managed_switches = {
             where.name: ManagedSwitch(
-                *(where, programs.of(where), self._on_ready, self._on_drift, self._on_late, self._on_closed, finsy_log)
+                *(where, programs.of(where), self._on_ready, self._on_drift, self._on_late, self._on_closed),
+                *(self._balance.measured, finsy_log),
             )
             for where in fabric.switches
         }
@@ -93,7 +97,7 @@ class Controller:
         Raises SwitchError if at the start all can't be reached, or refuse the program or their first state.
         """
         tasks = [asyncio.create_task(managed.connection.run()) for managed in self._managed_switches.values()]
-        tasks.append(asyncio.create_task(self._end_splits()))
+        tasks += [asyncio.create_task(self._end_splits()), asyncio.create_task(self._balance.run())]
         if self._check_links:
             tasks.append(asyncio.create_task(self._checks.run()))
         none_reachable = asyncio.create_task(self._none_reachable.wait())
@@ -149,7 +153,7 @@ class Controller:
 
     def links(self) -> dict[str, Any]:
         """What GET /links answers."""
-        return {"checked": self._check_links, "links": self._links.to_json()}
+        return {"checked": self._check_links, "links": self._links.to_json(self._balance.measured.now())}
 
     def violations(self) -> list[dict[str, Any]]:
         """What GET /violations answers."""
@@ -234,7 +238,7 @@ class Controller:
         """Converges the switches to a new desired state and takes it over, or goes back to the old one and raises."""
         plan = self._make_plan(fabric, jobs, self._plan.numbers)
         known = self._sums.change(self._plan, plan, self._away)
-        down, lacking = self._links.down, set(self._sums.lacking)
+        made_of = self._links.down, set(self._sums.lacking), self._balance.loads
         plan = self._make_plan(fabric, jobs, known)
         changed = [it for name, it in jobs.items() if it != self._plan.jobs.get(name)]
         needed = set[str]().union(*(plan.switches_of(it) for it in changed))
@@ -255,7 +259,7 @@ class Controller:
                 await self._restore()
                 raise result
             _LOG.info("converged %s: %s", managed.where.name, result)
-        if (self._links.down, self._sums.lacking) != (down, lacking):  # meanwhile
+        if (self._links.down, self._sums.lacking, self._balance.loads) != made_of:  # meanwhile
             plan = self._make_plan(fabric, jobs, plan.numbers)
         self._take(plan)
         self._links.follow(fabric)
@@ -326,9 +330,13 @@ class Controller:
             self._indices_known = True
         return changes
 
+    def _state(self) -> State:
+        return self._plan, self._links.down, self._sums.lacking
+
     def _make_plan(self, fabric: Fabric, jobs: Mapping[str, Job], known: Numbers) -> Plan:
         """With the links and switches as they are known to be. Raises JobError or PipelineError."""
-        return make_plan(self._programs, fabric, jobs, known, self._links.down, self._sums.lacking).beside(self._plan)
+        _, down, lacking = self._state()
+        return make_plan(self._programs, fabric, jobs, known, down, lacking, self._balance.loads).beside(self._plan)
 
     def _replan(self, problem: str, known: Numbers | None = None) -> None:
         """The same jobs with what is known now; nobody waits for the switches."""

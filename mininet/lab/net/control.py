@@ -36,6 +36,10 @@ class Controller:
         """Makes the switch forget the job. Raises ControlError."""
         self._request("DELETE", f"/jobs/{name}")
 
+    def status(self) -> dict[str, Any]:
+        """Of switches and jobs. Raises ControlError."""
+        return self._request("GET", "/status")
+
     def counters(self) -> dict[str, Any]:
         """What the switches counted, by the controller. Raises ControlError."""
         return self._request("GET", "/counters")
@@ -43,7 +47,7 @@ class Controller:
     def wait_ready(self, seconds: float) -> None:
         """Waits until every switch holds its state. Raises ControlError."""
         deadline = time.monotonic() + seconds
-        while not (status := self._request("GET", "/status"))["ready"]:
+        while not (status := self.status())["ready"]:
             if time.monotonic() > deadline:
                 raise ControlError(f"the controller is not ready after {seconds:g} s: {json.dumps(status)}")
             time.sleep(_POLL_SECONDS)

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job of two racks whose gradients leaves and spines of gradlane-switch sum, and a spine that dies. It needs root."""
+"""A job of two racks whose gradients leaves and spines of gradlane-switch sum, and a spine that dies, or is busy. It
+needs root."""
 
 import contextlib
 import json
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +23,7 @@ from tests.gradlane.sums.test_summed_on_a_switch import process, wait_for
 from tests.support import members
 from tests.support.agents import PATIENCE, Agent, running, until
 from tests.support.communicators import joined
-from tests.support.namespaces import Network, ip
+from tests.support.namespaces import Network, ip, socket_in
 from tests.support.needs import needs, needs_root
 
 pytestmark = [needs_root, needs("ethtool")]
@@ -27,6 +31,7 @@ pytestmark = [needs_root, needs("ethtool")]
 HOSTS = 4  # two at each leaf
 LEAVES, SPINES = ("leaf1", "leaf2"), ("spine1", "spine2")
 HTTP = "127.0.0.1:9560"
+DSCP = 46  # of other traffic, in the gradients' class
 LINKS = [(leaf, spine) for leaf in (1, 2) for spine in (1, 2)]
 
 
@@ -48,8 +53,8 @@ class Racks(Network):
             ip("-n", self.switch, "link", "set", f"s{spine[-1]}l{leaf}", state)
 
 
-def fabric(folder: Path) -> Path:
-    """Host k - 1 of the job is host k of the network."""
+def fabric(folder: Path, link: str = "1gbit") -> Path:
+    """Host k - 1 of the job is host k of the network. `link`: the rate that links between switches are said to have."""
     text = "".join(
         f'[[switch]]\nname = "{name}"\naddress = "127.0.0.1:{9600 + n}"\naggregation = true\n'
         for n, name in enumerate((*LEAVES, *SPINES))
@@ -62,7 +67,8 @@ def fabric(folder: Path) -> Path:
             f'gateway = "10.0.{k}.1"\n{size}'
         )
     for leaf, spine in LINKS:
-        text += f'[[link]]\nends = ["leaf{leaf}:{10 + spine}", "spine{spine}:{leaf}"]\n{size}'
+        text += f'[[link]]\nends = ["leaf{leaf}:{10 + spine}", "spine{spine}:{leaf}"]\n{size.replace("1gbit", link)}'
+    text += f"[[dscp]]\ndscp = {DSCP}\nqueue_class = 5\n"
     file = folder / "fabric.toml"
     file.write_text(text)
     return file
@@ -103,39 +109,72 @@ class Asked:
         return self("status")["jobs"][0]["sums"]["roots"]
 
 
+@dataclass
 class Job:
-    """Of four workers over the racks, with a controller; its agents, and steps of it. Until the end of the `stack`."""
+    """A running one, which switches sum. `stack`: of what ends with it."""
 
-    def __init__(self, folder: Path, name: str, stack: contextlib.ExitStack) -> None:
-        self.network = stack.enter_context(Racks(HOSTS, name))
-        self.switches = {it: stack.enter_context(switch(self.network, it, folder)) for it in (*LEAVES, *SPINES)}
-        file = members.job_file(folder, [f"10.0.{k}.2" for k in range(1, HOSTS + 1)], lines=TRANSPORT)
-        inside = self.network.inside(self.network.switch)
-        controller = (*inside, sys.executable, "-m", "gradlane_controller.cli", "run", "--http", HTTP)
+    network: Racks
+    switches: dict[str, "subprocess.Popen[bytes]"]
+    ask: Asked
+    hosts: list[Agent]
+    steps: Steps
+    stack: contextlib.ExitStack
+
+
+@contextlib.contextmanager
+def running_job(folder: Path, file: Path) -> Iterator[Job]:
+    """Of all hosts, in the fabric of that file."""
+    with Racks(HOSTS, "f") as network, contextlib.ExitStack() as stack:
+        switches = {name: stack.enter_context(switch(network, name, folder)) for name in (*LEAVES, *SPINES)}
+        job = members.job_file(folder, [f"10.0.{k}.2" for k in range(1, HOSTS + 1)], lines=TRANSPORT)
+        controller = (*network.inside(network.switch), sys.executable, "-m", "gradlane_controller.cli", "run")
         log = folder / "controller.log"
-        stack.enter_context(process(log, *controller, "--fabric", fabric(folder), "--job", file))
-        wait_for(log, "ready: ", list(self.switches.values()))
-        self.ask = Asked(self.network)
+        stack.enter_context(process(log, *controller, "--http", HTTP, "--fabric", file, "--job", job))
+        wait_for(log, "ready: ", list(switches.values()))
         agents = (
-            Agent(f"10.0.{k}.2", folder / f"{k}.sock", prefix=self.network.inside(self.network.host(k)))
+            Agent(f"10.0.{k}.2", folder / f"{k}.sock", prefix=network.inside(network.host(k)))
             for k in range(1, HOSTS + 1)
         )
-        self.hosts = stack.enter_context(running(*agents))
-        self.steps = Steps(stack.enter_context(joined(self.hosts, file, HOSTS)))
-        self.steps.until(lambda: all(sums(host)["by_switch"] and counts(host)["summed_bytes"] for host in self.hosts))
+        hosts = stack.enter_context(running(*agents))
+        steps = Steps(stack.enter_context(joined(hosts, job, HOSTS)))
+        steps.until(lambda: all(sums(host)["by_switch"] and counts(host)["summed_bytes"] for host in hosts))
+        yield Job(network, switches, Asked(network), hosts, steps, stack)
 
-    def kill_spine1(self) -> None:
-        """And the links to it go down."""
-        self.switches["spine1"].send_signal(signal.SIGKILL)
-        self.network.links("spine1", "down")
-        self.switches["spine1"].wait()
+
+@contextlib.contextmanager
+def traffic(network: Racks, rate: float) -> Iterator[None]:
+    """One flow from a rack to the other, of so many bit/s in the mean, however late this thread comes."""
+    stop = threading.Event()
+
+    def send() -> None:
+        begun, sent = time.monotonic(), 0
+        with contextlib.closing(socket_in(network.host(1), socket.AF_INET, socket.SOCK_DGRAM)) as it:
+            it.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, DSCP << 2)
+            while not stop.wait(0.01):
+                while 8 * sent < rate * (time.monotonic() - begun):
+                    it.sendto(bytes(1400), ("10.0.3.2", 9))
+                    sent += 1442
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        sender.join()
+
+
+def kill_spine1(job: Job) -> None:
+    """And the links to it go down."""
+    job.switches["spine1"].send_signal(signal.SIGKILL)
+    job.network.links("spine1", "down")
+    job.switches["spine1"].wait()
 
 
 @pytest.mark.alone
 def test_what_one_rack_has_of_a_spine_that_dies_the_other_has_from_its_leaf(tmp_path: Path) -> None:
     """Hosts need not sum. No clock runs while slices move to the other spine, as all agents are stopped."""
-    with contextlib.ExitStack() as stack:
-        job = Job(tmp_path, "r", stack)
+    with running_job(tmp_path, fabric(tmp_path)) as job:
         set_loss = (
             *job.network.inside(job.network.switch),
             sys.executable,
@@ -163,7 +202,7 @@ def test_what_one_rack_has_of_a_spine_that_dies_the_other_has_from_its_leaf(tmp_
         assert not pending[3].done()
         for host in job.hosts[1:]:
             host.kill(signal.SIGSTOP)
-        job.kill_spine1()
+        kill_spine1(job)
         until(lambda: job.ask.roots() == {"spine2": 16})
         time.sleep(1)  # that is the plan; the leaves have their entries soon after
         for host in job.hosts:
@@ -180,9 +219,8 @@ def test_what_one_rack_has_of_a_spine_that_dies_the_other_has_from_its_leaf(tmp_
 @pytest.mark.alone
 def test_a_job_of_two_racks_outlives_a_spine(tmp_path: Path) -> None:
     """Every result is exact; slices go by both spines, by one, and by both again."""
-    with contextlib.ExitStack() as stack:
-        job = Job(tmp_path, "f", stack)
-        network, ask, hosts, steps = job.network, job.ask, job.hosts, job.steps
+    with running_job(tmp_path, fabric(tmp_path)) as job:
+        network, switches, ask, hosts, steps = job.network, job.switches, job.ask, job.hosts, job.steps
         for _ in range(10):
             steps.step()
         events = {row["switch"]: row["events"] for row in ask("counters")["sums"] if row["job"]}
@@ -208,7 +246,7 @@ def test_a_job_of_two_racks_outlives_a_spine(tmp_path: Path) -> None:
         # It comes back, and nobody has to wait for it.
         fallbacks = [sums(host)["fallbacks"] for host in hosts]
         network.links("spine1", "up")
-        back = stack.enter_context(switch(network, "spine1", tmp_path))
+        back = job.stack.enter_context(switch(network, "spine1", tmp_path))
         while ask.roots() != {"spine1": 8, "spine2": 8}:
             for _ in range(10):
                 steps.step()
@@ -218,3 +256,34 @@ def test_a_job_of_two_racks_outlives_a_spine(tmp_path: Path) -> None:
         assert result_counts(ask)["spine1"] > done
         assert back.poll() is None
         assert [(sums(host)["by_switch"], sums(host)["fallbacks"]) for host in hosts] == [(True, n) for n in fallbacks]
+
+
+@pytest.mark.alone
+def test_sums_leave_a_busy_spine_and_come_back(tmp_path: Path) -> None:
+    """Every result is exact, and none is left to hosts."""
+    rate = 8e6
+    with running_job(tmp_path, fabric(tmp_path, "8mbit")) as job:
+        assert job.ask.roots() == {"spine1": 8, "spine2": 8}
+        fallbacks = [sums(host)["fallbacks"] for host in job.hosts]
+        with traffic(job.network, 0.6 * rate):
+            begun = time.monotonic()
+            job.steps.until(lambda: min(job.ask.roots().values()) <= 6)
+            print(f"the first buckets have left after {time.monotonic() - begun:.1f} s")
+            job.steps.until(lambda: min(job.ask.roots().values()) <= 5)
+            roots = job.ask.roots()
+            busy, idle = sorted(roots, key=roots.__getitem__)
+            loads = {
+                end: load for it in job.ask("links")["links"] for end, load in zip(it["ends"], it["load"], strict=True)
+            }
+            sent = {spine: loads[f"leaf1:{10 + n}"] for n, spine in enumerate(SPINES, 1)}
+            assert sent[busy] > rate / 3
+            assert sent[idle] < rate / 10, "sums themselves are no load"
+            before = result_counts(job.ask)
+            for _ in range(20):
+                job.steps.step()
+            made = {spine: result_counts(job.ask)[spine] - before[spine] for spine in SPINES}
+            assert 0 < made[busy] < 0.4 * sum(made.values())
+        job.steps.until(lambda: job.ask.roots() == {"spine1": 8, "spine2": 8})
+        assert [(sums(host)["by_switch"], sums(host)["fallbacks"]) for host in job.hosts] == [
+            (True, n) for n in fallbacks
+        ]

@@ -1,12 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """Telemetry: each decision is counted once, by job, reason and tags; drops by what the host had stated."""
 
+import pytest
 from scapy.layers.inet import UDP
+from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
-from gradlane.wire import Kind
+from gradlane.wire import Flag, Kind
 from tests.p4src.packet_bench import Bench, Count, Reason
-from tests.support.entries import GREEN, YELLOW, congestion, drop_precedence, fabric, job, queue_class, without
+from tests.support.entries import (
+    GREEN,
+    YELLOW,
+    aggregator,
+    congestion,
+    drop_precedence,
+    fabric,
+    job,
+    multicast,
+    multicast_mac,
+    port_policy,
+    queue_class,
+    without,
+)
 from tests.support.gradlane_packets import H1, H2, H3, U5, gradient, ip, ip6
 
 
@@ -71,3 +86,38 @@ def test_the_drop_map_counts_nothing_else(bench: Bench) -> None:
     bench.forward(H1, gradient(layer=1, magnitude=0, budget=0), H2)
     bench.forward(U5, gradient(H1, H2, through=U5, kind=Kind.REPAIR, ip_fields={"tos": 0xDC}), H2)
     assert bench.drop_map() == {}
+
+
+@pytest.fixture
+def counting(bench: Bench) -> Bench:
+    if bench.target.name.startswith("tna"):
+        pytest.skip("the program for Tofino does not count what fills a port")
+    return bench
+
+
+def test_what_fills_the_virtual_queue_of_a_port_and_follows_no_tree_is_counted_there(counting: Bench) -> None:
+    policies = [it for it in congestion() if it != port_policy(2)]
+    counting.install(fabric(), job(), policies, [port_policy(2, metered=0)], multicast("239.1.0.1", 9, 2, 3))
+    counting.add(aggregator(1, 9))
+    ordinary = [bytes(ip(H1, to) / UDP(dport=9) / Raw(bytes(500 - 42))) for to in (H2, H3)]
+    counting.process(H1, *ordinary * 3, gradient(layer=1, frame_bytes=600), gradient(H1, H3, layer=1, frame_bytes=700))
+    # Best effort does not delay gradients where these are prioritised.
+    counted = {2: Count(4, 2100), 3: Count(1, 700)}
+    assert counting.cells("routed", range(512)) == counted
+    result = Ether(gradient(H1, "239.1.0.1", layer=1, flags=Flag.PULL | Flag.MULTICAST))
+    result.dst = multicast_mac("239.1.0.1")
+    assert {copy.port for copy in counting.process(H1, bytes(result))} == {2, 3}
+    assert counting.cells("routed", range(512)) == counted
+
+
+def test_what_the_policy_drops_counts_as_it_would_have_filled_the_port(counting: Bench) -> None:
+    counting.install(fabric(), job(), congestion())
+    counting.congest(H1, gradient(layer=4), GREEN + YELLOW)
+    assert counting.drops(H1, gradient(layer=1, magnitude=0, budget=9, frame_bytes=600))
+    assert counting.cells("routed", range(512)) == {2: Count(GREEN + YELLOW + 1, 1000 * (GREEN + YELLOW) + 600)}
+
+
+def test_what_goes_to_the_controller_or_nowhere_fills_no_port(counting: Bench) -> None:
+    counting.install(fabric(), job(), congestion())
+    counting.process(H1, gradient(job=9), bytes(ip(H1, "192.0.2.1") / UDP(dport=9)), bytes(ip(H1, H3, ttl=0) / UDP()))
+    assert counting.cells("routed", range(512)) == {}

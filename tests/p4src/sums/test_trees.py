@@ -259,3 +259,10 @@ def test_a_way_up_that_is_congested_marks_what_goes_up(sums: SumBench) -> None:
         _, (up,) = sums.process(H4, contribution(H4, lanes, job=3, number=number), 3)
         marks.append(tags(up.frame)[2])
     assert marks == [2] * 5 + [3] * 3
+
+
+def test_no_sum_counts_as_traffic_that_a_tree_should_avoid(sums: SumBench) -> None:
+    sent_up(sums)
+    assert sums.send(U5, from_above(), 3) == FROM_ABOVE
+    assert sums.send(H2, mine(H2), 3) == ANSWER
+    assert sums.bench.cells("routed", range(512)) == {}

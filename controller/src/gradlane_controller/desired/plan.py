@@ -10,6 +10,7 @@ from gradlane import job
 from gradlane.job import Job
 from gradlane_controller.desired.pipeline import Programs, check_capacity
 from gradlane_controller.network.fabric import Fabric
+from gradlane_controller.network.links import End
 from gradlane_controller.policy import Entity, Numbers, assign, desired_entities, summed_jobs
 from gradlane_controller.policy.sums import SummedJob, place
 
@@ -62,18 +63,19 @@ def make_plan(
     fabric: Fabric,
     jobs: Mapping[str, Job],
     known: Numbers | None = None,
-    down: Collection[tuple[str, int]] = (),
+    down: Collection[End] = (),
     lacking: Collection[str] = (),
+    loads: Mapping[End, float] | None = None,
 ) -> Plan:
-    """Jobs keep the numbers that are `known`; `down` and `lacking` as `desired_entities` takes them.
+    """Jobs keep the numbers that are `known`; `down`, `lacking` and `loads` as `desired_entities` takes them.
 
     Raises JobError or PipelineError if the switches can't hold it.
     """
-    entities = desired_entities(fabric, jobs.values(), known, down, lacking)
+    entities = desired_entities(fabric, jobs.values(), known, down, lacking, loads)
     for switch in fabric.switches:
         check_capacity(programs.of(switch), switch.name, entities[switch.name])
     numbers = assign(fabric, jobs.values(), known)
-    summed = summed_jobs(fabric, jobs.values(), numbers, down, lacking)
+    summed = summed_jobs(fabric, jobs.values(), numbers, down, lacking, loads)
     return Plan(fabric, jobs, numbers, entities, {it.job.id: it for it in summed})
 
 

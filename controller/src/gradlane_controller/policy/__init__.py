@@ -1,33 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
 """The entries that the switches need: a pure function of the fabric and the jobs."""
 
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 
 from gradlane.job import Job
 from gradlane_controller.network.fabric import Fabric
+from gradlane_controller.network.links import End
 from gradlane_controller.network.topology import Topology
 from gradlane_controller.policy import budget, gradients, multicast, ports, queues, routes, spreading
 from gradlane_controller.policy.checks import check_jobs, check_shared_ports
 from gradlane_controller.policy.entities import Entity
 from gradlane_controller.policy.numbers import Numbers, assign
+from gradlane_controller.policy.sharing import Room
 from gradlane_controller.policy.sums import SummedJob
 from gradlane_controller.policy.usage import Usage
 
-__all__ = ["Entity", "Numbers", "assign", "desired_entities", "summed_jobs"]
+__all__ = ["Entity", "Numbers", "assign", "carried", "desired_entities", "summed_jobs"]
 
 
 def desired_entities(
     fabric: Fabric,
     jobs: Iterable[Job],
     known: Numbers | None = None,
-    down: Collection[tuple[str, int]] = (),
+    down: Collection[End] = (),
     lacking: Collection[str] = (),
+    loads: Mapping[End, float] | None = None,
 ) -> dict[str, list[Entity]]:
     """Every entity that each switch has to hold, by the switch's name; no more and no less.
 
     `known` are numbers of jobs that switches already use. `down` are the ends of links, as switch and port, that do
-    not work now; `lacking` are switches that don't hold what they should for sums, which go by others then. Raises
-    JobError for a job that does not fit the fabric or another job.
+    not work now; `lacking` are switches that don't hold what they should for sums, which go by others then. `loads`
+    are what traffic that follows no tree takes of links, in bit/s, by the sending end. Raises JobError for a job that
+    does not fit the fabric or another job.
     """
     jobs = tuple(jobs)
     check_jobs(fabric, jobs)
@@ -36,7 +41,8 @@ def desired_entities(
     topology = Topology(fabric, down) if down else whole
     usage = Usage(fabric, topology, jobs)
     numbers = assign(fabric, jobs, known)
-    summed = summed_jobs(fabric, jobs, numbers, down, lacking)
+    summed = summed_jobs(fabric, jobs, numbers, down, lacking, loads)
+    trees = multicast.trees(fabric, topology, jobs, Room(fabric, loads or {}).of)
     # Of the links as they are in the file: flows keep their ways when another link goes down.
     chosen_bits = spreading.chosen_bits(whole)
     return {
@@ -54,7 +60,7 @@ def desired_entities(
             *budget.budget_shares({whole, topology}, switch),
             *gradients.known_jobs(jobs, numbers.indices),
             *gradients.senders_and_tags(fabric, switch.name, jobs),
-            *multicast.replication(fabric, topology, switch.name, jobs, summed),
+            *multicast.replication(fabric, trees, switch.name, jobs, summed),
             *(entity for job in summed for entity in job.entries(switch.name, numbers.epochs.get(switch.name, 1))),
         ]
         for switch in fabric.switches
@@ -65,8 +71,29 @@ def summed_jobs(
     fabric: Fabric,
     jobs: Iterable[Job],
     numbers: Numbers,
-    down: Collection[tuple[str, int]] = (),
+    down: Collection[End] = (),
     lacking: Collection[str] = (),
+    loads: Mapping[End, float] | None = None,
 ) -> list[SummedJob]:
-    """Those that switches sum; `down` and `lacking` as above."""
-    return [SummedJob(fabric, job, numbers.sums[job.id], down, lacking) for job in jobs if job.id in numbers.sums]
+    """Those that switches sum; the rest as above."""
+    return [
+        SummedJob(fabric, job, numbers.sums[job.id], down, lacking, loads or {})
+        for job in jobs
+        if job.id in numbers.sums
+    ]
+
+
+def carried(
+    fabric: Fabric,
+    jobs: Iterable[Job],
+    numbers: Numbers,
+    down: Collection[End],
+    lacking: Collection[str],
+    loads: Mapping[End, float],
+) -> list[Mapping[End, int]]:
+    """How many units of what follows trees each end of a link sends, of all multicasts and of each job's sums; the rest
+    as above."""
+    jobs = tuple(jobs)
+    trees = multicast.trees(fabric, Topology(fabric, down), jobs, Room(fabric, loads).of)
+    summed = summed_jobs(fabric, jobs, numbers, down, lacking, loads)
+    return [Counter(end for tree in trees.values() for end in tree), *(job.ways.carried for job in summed)]

@@ -1,21 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
 """What goes to all workers: of an aggregator along a tree of shortest paths, and sums of switches."""
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from finsy import Action, Match, P4MulticastGroupEntry, P4TableEntry
 
 from gradlane.job import Job
 from gradlane.toml_file import Address
 from gradlane_controller.network.fabric import Fabric
+from gradlane_controller.network.links import End
 from gradlane_controller.network.topology import Topology
 from gradlane_controller.policy.entities import Entity, group_number, route
+from gradlane_controller.policy.sharing import spread
 from gradlane_controller.policy.sums import SummedJob
+
+Tree = frozenset[End]
+"""The sending ends of its links."""
+
+
+def trees(fabric: Fabric, topology: Topology, jobs: Iterable[Job], room: Callable[[End], float]) -> dict[Address, Tree]:
+    """By the address to which an aggregator sends its results, the tree along which they go to all workers."""
+    roots: dict[Address, str] = {}
+    options: list[Sequence[Tree]] = []
+    known: dict[tuple[str, frozenset[str]], Sequence[Tree]] = {}
+    for job in jobs:
+        leaves = frozenset(port.switch for port in fabric.host_ports(member.host for member in job.workers))
+        for index, aggregator in enumerate(fabric.host_ports(member.host for member in job.aggregators)):
+            address = job.multicast_address(index)
+            if address is None:
+                break
+            roots[address] = aggregator.switch
+            if (aggregator.switch, leaves) not in known:
+                known[aggregator.switch, leaves] = _trees(topology, aggregator.switch, leaves)
+            options.append(known[aggregator.switch, leaves])
+    turns = spread(options, room)
+    return {address: some[turn] for address, some, turn in zip(roots, options, turns, strict=True)}
 
 
 def replication(
-    fabric: Fabric, topology: Topology, switch: str, jobs: Iterable[Job], summed: Iterable[SummedJob]
+    fabric: Fabric, trees: Mapping[Address, Tree], switch: str, jobs: Iterable[Job], summed: Iterable[SummedJob]
 ) -> list[Entity]:
     """The groups of the trees that this switch is in, what leads to them, and who may send to them."""
     entities: list[Entity] = []
@@ -23,15 +46,12 @@ def replication(
     for job in jobs:
         workers = fabric.host_ports(member.host for member in job.workers)
         aggregators = fabric.host_ports(member.host for member in job.aggregators)
-        before = Counter[str]()  # aggregators at the same switch
         for index, aggregator in enumerate(aggregators):
             address = job.multicast_address(index)
             if address is None:
                 break
-            tree = _tree(topology, aggregator.switch, {port.switch for port in workers}, before[aggregator.switch])
-            before[aggregator.switch] += 1
             replicas = {port.number for port in workers if port.switch == switch}
-            replicas |= {number for parent, number in tree if parent == switch}
+            replicas |= {number for parent, number in trees[address] if parent == switch}
             if replicas:
                 number = group_number(job, index)
                 entities.append(P4MulticastGroupEntry(number, replicas=tuple(sorted(replicas))))
@@ -53,19 +73,21 @@ def replication(
     return entities
 
 
-def _tree(topology: Topology, root: str, leaves: Iterable[str], choice: int) -> set[tuple[str, int]]:
-    """The sending ends, as switch and port, of a tree from the root to the leaves.
+def _trees(topology: Topology, root: str, leaves: Iterable[str]) -> Sequence[Tree]:
+    """As many as a switch has ways to the root; where one has fewer, it takes these in turn."""
+    ways = max((len(topology.next_ports(switch, root)) for switch in topology.towards(root)), default=1)
+    return list(dict.fromkeys(_tree(topology, root, leaves, turn) for turn in range(ways)))
 
-    Where several switches could be the parent, `choice` takes one, so that trees of one root spread over its links.
-    """
-    ends: set[tuple[str, int]] = set()
+
+def _tree(topology: Topology, root: str, leaves: Iterable[str], turn: int) -> Tree:
+    ends: set[End] = set()
     front = {leaf for leaf in leaves if topology.distance(leaf, root)}
     while front:
         ups = [topology.next_ports(switch, root) for switch in front]
-        chosen = [up[choice % len(up)] for up in ups]
+        chosen = [up[turn % len(up)] for up in ups]
         ends |= {(up.peer, up.peer_number) for up in chosen}
         front = {up.peer for up in chosen} - {root}
-    return ends
+    return frozenset(ends)
 
 
 def _mac(address: Address) -> str:

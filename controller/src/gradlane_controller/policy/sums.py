@@ -12,7 +12,7 @@ from gradlane.job import Job, JobError
 from gradlane.job.transport import SUM_SLOTS
 from gradlane.toml_file import Address
 from gradlane_controller.network.fabric import Fabric
-from gradlane_controller.network.links import probe_address
+from gradlane_controller.network.links import End, probe_address
 from gradlane_controller.policy.entities import Entity, group_number, mapped
 from gradlane_controller.policy.trees import BUCKETS, Tree, Ways, find_trees
 
@@ -135,13 +135,19 @@ class HeldSums:
 
 
 class SummedJob:
-    """What switches have to hold for a job that they sum; `down` and `lacking` as Ways takes them."""
+    """What switches have to hold for a job that they sum; `down`, `lacking` and `loads` as Ways takes them."""
 
     def __init__(
-        self, fabric: Fabric, job: Job, sums: Sums, down: Collection[tuple[str, int]], lacking: Collection[str]
+        self,
+        fabric: Fabric,
+        job: Job,
+        sums: Sums,
+        down: Collection[End],
+        lacking: Collection[str],
+        loads: Mapping[End, float],
     ) -> None:
         self.job, self.sums, self._fabric = job, sums, fabric
-        self.ways = Ways(fabric, sums.trees, down, lacking)
+        self.ways = Ways(fabric, sums.trees, down, lacking, loads)
         self._workers = list(zip(job.workers, fabric.host_ports(it.host for it in job.workers), strict=True))
 
     def entries(self, switch: str, epoch: int) -> list[Entity]:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from gradlane_controller.network.fabric import Fabric, LinkPort
+from gradlane_controller.network.links import End
 from gradlane_controller.network.topology import Topology
+from gradlane_controller.policy.sharing import Room, moved, spread
 
 BUCKETS = 16  # of p4src/v1model/aggregation.p4: a slice's number modulo this
 
@@ -99,11 +101,16 @@ class Ways:
     """Which tree each bucket takes, and which link between two switches of it.
 
     `down`: ends of links, as switch and port, that do not work; `lacking`: switches that do not hold their entries of
-    the job. Used are the trees with the fewest such flaws, in proportion to the rates of their slowest links.
+    the job. Used are the trees with the fewest such flaws, as other traffic (`loads`) leaves them room.
     """
 
     def __init__(
-        self, fabric: Fabric, trees: Sequence[Tree], down: Collection[tuple[str, int]], lacking: Collection[str]
+        self,
+        fabric: Fabric,
+        trees: Sequence[Tree],
+        down: Collection[End],
+        lacking: Collection[str],
+        loads: Mapping[End, float],
     ) -> None:
         dead = set(down)
         self._links: dict[tuple[str, str], list[LinkPort]] = defaultdict(list)
@@ -114,9 +121,11 @@ class Ways:
                 self._alive[port.switch, port.peer].append(port)
         self._flaws = {tree.root: self._flaws_of(tree, lacking) for tree in trees}
         self._best_first = sorted(trees, key=lambda it: len(self._flaws[it.root]))
-        self._buckets = self._spread(trees)
+        self._room = Room(fabric, loads)
+        self._buckets = self._spread(trees, Room(fabric, {}))
         before = Counter[str]()
         self._turns = [before.update([it.root]) or before[it.root] - 1 for it in self._buckets]
+        self._in_turn: dict[tuple[str, str], Sequence[LinkPort]] = {}
 
     @property
     def flaws(self) -> Sequence[str]:
@@ -128,18 +137,30 @@ class Ways:
         """How many buckets each has, of those that have any."""
         return Counter(tree.root for tree in self._buckets)
 
+    @property
+    def carried(self) -> Mapping[End, int]:
+        """How many buckets each end of a link sends, up or down."""
+        links = (self.link(*ends, bucket) for bucket, tree in enumerate(self._buckets) for ends in tree.parents.items())
+        return Counter(end for it in links for end in ((it.switch, it.number), (it.peer, it.peer_number)))
+
     def tree(self, switch: str, bucket: int) -> Tree:
         """That of a bucket; if it is not the switch's, another one that is, for what is still on its way."""
         return next(tree for tree in (self._buckets[bucket], *self._best_first) if switch in tree.beneath)
 
     def link(self, child: str, parent: str, bucket: int) -> LinkPort:
-        """The child's end. The buckets of a tree take those that work in turn."""
-        ports = self._alive[child, parent] or self._links[child, parent]
-        return ports[self._turns[bucket] % len(ports)]
+        """The child's end. The buckets of a tree are spread over those that work."""
+        if (child, parent) not in self._in_turn:
+            ports = self._usable(child, parent)
+            turns = spread([[[port] for port in ports]] * BUCKETS, self._room.both_ways)
+            self._in_turn[child, parent] = [ports[turn] for turn in turns]
+        return self._in_turn[child, parent][self._turns[bucket]]
 
     def links(self, child: str, parent: str) -> Sequence[LinkPort]:
         """All of them, as the child's ends."""
         return self._links[child, parent]
+
+    def _usable(self, child: str, parent: str) -> Sequence[LinkPort]:
+        return self._alive[child, parent] or self._links[child, parent]
 
     def _flaws_of(self, tree: Tree, lacking: Collection[str]) -> list[str]:
         apart = [ends for ends in tree.parents.items() if not self._alive[ends]]
@@ -148,21 +169,13 @@ class Ways:
             *(f"{name!r} does not hold its entries yet" for name in tree.beneath if name in lacking),
         ]
 
-    def _spread(self, trees: Sequence[Tree]) -> Sequence[Tree]:
-        """Over all as if they had no flaws, then the buckets of the worse ones over the best: who has a good one keeps
-        it."""
-        given = Counter[str]()
-
-        def next_of(some: Sequence[Tree]) -> Tree:
-            # D'Hondt; of equals the first.
-            chosen = max(some, key=lambda tree: self._rate(tree) / (given[tree.root] + 1))
-            given[chosen.root] += 1
-            return chosen
-
-        spread = [next_of(trees) for _ in range(BUCKETS)]
-        best = [tree for tree in trees if len(self._flaws[tree.root]) == len(self.flaws)]
-        return [tree if tree in best else next_of(best) for tree in spread]
-
-    def _rate(self, tree: Tree) -> int:
-        """Of all links between two of its switches together, where that is least; 1 if it has none."""
-        return min((sum(port.rate for port in self._links[ends]) for ends in tree.parents.items()), default=1)
+    def _spread(self, trees: Sequence[Tree], empty: Room) -> Sequence[Tree]:
+        """Over all as if they had neither flaws nor load, and from there as few as need be over the best: who has a
+        good one keeps it."""
+        best = [number for number, tree in enumerate(trees) if len(self._flaws[tree.root]) == len(self.flaws)]
+        options = [list(tree.parents.items()) for tree in trees]
+        whole = {ends: sum(map(empty.both_ways, self._links[ends])) for it in options for ends in it}
+        left = {ends: sum(map(self._room.both_ways, self._usable(*ends))) for it in options for ends in it}
+        before = spread([options] * BUCKETS, whole.__getitem__)
+        wanted = spread([[options[number] for number in best]] * BUCKETS, left.__getitem__)
+        return [trees[number] for number in moved(before, [best[turn] for turn in wanted])]

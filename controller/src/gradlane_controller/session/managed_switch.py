@@ -17,10 +17,12 @@ from gradlane_controller.errors import SwitchError, SwitchLostError
 from gradlane_controller.network.answers import Answers
 from gradlane_controller.network.fabric import Fabric, SwitchAddress
 from gradlane_controller.network.links import Links
+from gradlane_controller.network.loads import Loads
 from gradlane_controller.policy import Entity
 from gradlane_controller.policy.ports import VIOLATIONS
 from gradlane_controller.session.connection import Connection, FinsyLog
 from gradlane_controller.session.convergence import Changes, converge, difference, kind, parts, read_part
+from gradlane_controller.session.counters import read_loads
 from gradlane_controller.session.violations import Violations
 
 _QUIET_SECONDS = 60.0
@@ -54,7 +56,7 @@ class ManagedSwitch:
 
     `on_ready` runs at each session and each time this controller becomes the primary one, `on_drift` when the switch no
     longer holds what was written, `on_late` if the switch could not be reached in time at the start, `on_closed` when
-    the switch has closed its session.
+    the switch has closed its session. `loads` hears at each heartbeat what the switch has counted.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class ManagedSwitch:
         on_drift: "Callable[[ManagedSwitch, Switch], Coroutine[None, None, None]]",
         on_late: "Callable[[ManagedSwitch], None]",
         on_closed: "Callable[[ManagedSwitch], None]",
+        loads: Loads,
         finsy_log: FinsyLog,
     ) -> None:
         self.where = where
@@ -75,6 +78,7 @@ class ManagedSwitch:
         self._on_drift = on_drift
         self._on_late = on_late
         self._on_closed = on_closed
+        self._loads = loads
         self._held: Sequence[Entity] | None = None
         self._known = False  # nothing else has been written since
         self._writing = asyncio.Lock()
@@ -142,7 +146,9 @@ class ManagedSwitch:
             self.connection.renew(str(problem))
 
     async def _heartbeat(self, switch: Switch) -> None:
-        """Reads a part of what the switch holds, the next one each time: whether another client has changed it."""
+        """Reads a part of what the switch holds, the next one each time: whether another client has changed it. And how
+        much traffic its links have had."""
+        self._loads.take(self.where.name, await read_loads(switch, self._loads.ports(self.where.name)))
         expected, part = self._held, next(self._parts)
         found = await read_part(switch, part)
         if expected is None or self._held is not expected or self._writing.locked():
