@@ -6,67 +6,12 @@ whom a closer leaves out of those whom it may.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 
 from gradlane import wire
 from tests.support.fixed_point import FIRST_EXPONENT, FixedPoint, power_of_two
+from tests.support.sum_stream import Slices, Step, Stream, added, zeros
 from tests.support.sum_switch import SumHeader
-
-Slices = list[list[Fraction]]  # by slice and element
-
-
-@dataclass
-class Step:
-    """A step of a tensor at one worker."""
-
-    number: int
-    values: Slices  # what it contributes, with what it owed
-    generation: int  # in which it goes by the switch; 0: by hosts
-    integers: list[list[int]] = field(default_factory=list)  # its own
-    sums: dict[int, list[int]] = field(default_factory=dict)  # results by slice
-    missing: dict[int, int] = field(default_factory=dict)  # bits of who is in none of them
-    closing: dict[int, int] = field(default_factory=dict)  # bits of who may be, as this worker has said
-    epochs: list[int] = field(default_factory=list)  # with which each slice was sent
-    again: bool = False  # all workers do it again, by hosts
-
-    @property
-    def sent(self) -> int:
-        """Slices that have been sent, in their order."""
-        return len(self.epochs)
-
-
-@dataclass
-class Stream:
-    """A tensor's slices through all steps. `partitions`: slices of each; `owed`: at first a zero for each element."""
-
-    tensor: int
-    partitions: tuple[int, ...]
-    owed: Slices
-    begun: int = 0
-    exponents: list[int] = field(default_factory=list)  # of the next step; none before the first
-    now: Step | None = None  # in flight
-    last: Step | None = None  # the completed one, if a switch summed it
-    # Of each worker: the highest number of a result that it is in.
-    seen: list[int] = field(default_factory=list)
-
-    @property
-    def slices(self) -> int:
-        """Of a step."""
-        return sum(self.partitions)
-
-    def place(self, s: int) -> tuple[int, int]:
-        """Partition, and index in it, of a step's slice."""
-        for partition, size in enumerate(self.partitions):
-            if s < size:
-                return partition, s
-            s -= size
-        raise IndexError(s)
-
-    def message(self, s: int) -> range:
-        """A step's slices in the partition of one."""
-        partition, index = self.place(s)
-        return range(s - index, s - index + self.partitions[partition])
 
 
 class Worker:
@@ -387,13 +332,3 @@ class Worker:
     def use_switch(self, generation: int, start: int) -> None:
         """The workers have agreed on a step from which the switch is used again."""
         self.generation, self.start, self.epoch = generation, start, 0
-
-
-def added(a: Slices, b: Slices) -> Slices:
-    """Element by element."""
-    return [[x + y for x, y in zip(p, q, strict=True)] for p, q in zip(a, b, strict=True)]
-
-
-def zeros(like: Slices) -> Slices:
-    """As many."""
-    return [[Fraction(0)] * len(row) for row in like]

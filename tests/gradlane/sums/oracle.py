@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from gradlane import wire
 from tests.support.fixed_point import FIRST_EXPONENT, FixedPoint, power_of_two
-from tests.support.sum_worker import Slices, added, zeros
+from tests.support.sum_stream import Slices, added, zeros
 
 
 @dataclass(frozen=True)

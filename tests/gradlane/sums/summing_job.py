@@ -14,8 +14,9 @@ from gradlane import wire
 from tests.gradlane.sums.fabric import BUCKETS, SWITCHES, Fabric, Packet, shapes
 from tests.gradlane.sums.oracle import Layout, Oracle, Wrong, total
 from tests.support.fixed_point import FixedPoint
+from tests.support.sum_stream import Slices, Step, Stream
 from tests.support.sum_switch import Contributor, Slot, SumHeader, SumSwitch
-from tests.support.sum_worker import Slices, Step, Stream, Worker
+from tests.support.sum_worker import Worker
 
 JOB, TENANT = 1, 2
 
