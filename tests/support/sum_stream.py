@@ -23,6 +23,7 @@ class Step:
     closing: dict[int, int] = field(default_factory=dict)  # bits of who may be, as this worker has said
     epochs: list[int] = field(default_factory=list)  # with which each slice was sent
     again: bool = False  # all workers do it again, by hosts
+    absent: bool = False  # begun by the worker's agent, with zeros
 
     @property
     def sent(self) -> int:
@@ -32,7 +33,11 @@ class Step:
 
 @dataclass
 class Stream:
-    """A tensor's slices through all steps. `partitions`: slices of each; `owed`: at first a zero for each element."""
+    """A tensor's slices through all steps. `partitions`: slices of each; `owed`: at first a zero for each element.
+
+    Of steps, `begun` of the worker are those that its agent stood in for, too; its process has come to `come`, and has
+    the results of `got`.
+    """
 
     tensor: int
     partitions: tuple[int, ...]
@@ -43,6 +48,12 @@ class Stream:
     last: Step | None = None  # the completed one, if a switch summed it
     # Of each worker: the highest number of a result that it is in.
     seen: list[int] = field(default_factory=list)
+    results: list[Result] = field(default_factory=list)  # of the steps after `got`
+    asked: int = 0  # the latest step that others wait in
+    absences: list[int] = field(default_factory=list)  # steps that the agent stood in for
+
+    def __post_init__(self) -> None:
+        self.come = self.got = self.begun
 
     @property
     def slices(self) -> int:

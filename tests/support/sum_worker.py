@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from gradlane import wire
 from tests.support.fixed_point import FIRST_EXPONENT, FixedPoint, power_of_two
-from tests.support.sum_stream import Slices, Step, Stream, added, zeros
+from tests.support.sum_stream import Result, Slices, Step, Stream, added, zeros
 from tests.support.sum_switch import SumHeader
 
 
@@ -26,13 +26,15 @@ class Worker:
         generation: int,
         job: int = 1,
         push: Fraction = Fraction(0),
+        late: tuple[int, int] = (0, 1),
     ) -> None:
         """`streams`: those that have slots. `generation`: in which the switch is used, until `resume`; not 0.
 
-        `push`: of a message's slices, the part of them that each worker may be left out of.
+        `push`: of a message's slices, the part of them that each worker may be left out of. `late`: of how many steps
+        of a tensor the agent may stand in for its process, in how many consecutive ones.
         """
         self.rank, self.point, self.window, self.generation, self.job = rank, point, window, generation, job
-        self.push = push
+        self.push, self.late = push, late
         self.epoch = 0  # of the switch in this generation; 0: not known yet
         self.over_budget = 0  # results that were refused
         self.streams = {stream.tensor: stream for stream in streams}
@@ -41,24 +43,33 @@ class Worker:
 
     # Steps.
 
-    def begin(self, tensor: int, given: Slices) -> Step:
-        """The next step of a tensor whose last one is completed."""
+    def begin(self, tensor: int, given: Slices) -> Step | None:
+        """The process comes to its next step, with the results of those before. None: that has begun without it."""
         stream = self.streams[tensor]
+        stream.come += 1
+        if stream.come <= stream.begun:
+            stream.owed = added(stream.owed, given)
+            return None
+        return self.contribute(stream, added(given, stream.owed))
+
+    def contribute(self, stream: Stream, values: Slices, *, absent: bool = False) -> Step:
+        """The next step begins, with what this worker contributes to it; that counts as zeros if it is `absent`."""
         assert stream.now is None
         assert not self.halted
         stream.begun += 1
         by_switch = self.generation and stream.begun >= self.start and stream.exponents
-        stream.now = step = Step(stream.begun, added(given, stream.owed), self.generation if by_switch else 0)
+        step = Step(stream.begun, values, self.generation if by_switch else 0, absent=absent)
+        stream.now = step
         if not stream.last or stream.last.generation != step.generation:
             stream.seen = self.seen_at_first(stream, step)
-        if not by_switch:
-            stream.owed = zeros(given)
-            return step
-        scales = [power_of_two(exponent) for exponent in stream.exponents]
-        for s, values in enumerate(step.values):
-            integers = [self.point.quantised(value, stream.exponents[s]) for value in values]
+        owed = zeros(values)
+        for s, row in enumerate(values) if by_switch else ():
+            integers = [self.point.quantised(value, stream.exponents[s]) for value in row]
             step.integers.append(integers)
-            stream.owed[s] = [value - q * scales[s] for value, q in zip(values, integers, strict=True)]
+            scale = power_of_two(stream.exponents[s])
+            owed[s] = [value - q * scale for value, q in zip(row, integers, strict=True)]
+        if not absent:
+            stream.owed = owed
         return step
 
     def seen_at_first(self, stream: Stream, step: Step) -> list[int]:
@@ -75,6 +86,7 @@ class Worker:
             self.point.exponent_of([value / n for value in values], exponent)
             for values, exponent in zip(total, exponents, strict=True)
         ]
+        stream.results.append(("hosts", total, []))
         stream.now = stream.last = None
 
     def summed(self, tensor: int) -> None:
@@ -88,11 +100,43 @@ class Worker:
         stream.exponents = [
             self.point.next_exponent(exponent, step.sums[s]) for s, exponent in enumerate(stream.exponents)
         ]
+        ordered = range(stream.slices)
+        stream.results.append(("sums", [step.sums[s] for s in ordered], [step.missing[s] for s in ordered]))
         stream.now, stream.last = None, step
 
     def owe(self, stream: Stream, step: Step, s: int) -> None:
         """This worker is not in a slice's sum, so all that it gave is still to come."""
-        stream.owed[s] = list(step.values[s])
+        if not step.absent:
+            stream.owed[s] = list(step.values[s])
+
+    def take(self, tensor: int) -> Result | None:
+        """What the process gets of the step that it has come to; None: it has that, or it is not there yet."""
+        stream = self.streams[tensor]
+        if stream.got == stream.come or not stream.results:
+            return None
+        stream.got += 1
+        return stream.results.pop(0)
+
+    # When the process is late.
+
+    def go_on(self, tensor: int, step: int) -> None:
+        """Others wait in a step, or did."""
+        stream = self.streams[tensor]
+        if stream.come < step <= stream.come + self.late[0]:
+            stream.asked = max(stream.asked, step)
+
+    def stand_in(self, tensor: int) -> Step | None:
+        """The next step begins without the process, if others wait in that or a later one, and it may be left out."""
+        stream = self.streams[tensor]
+        if self.halted or stream.now or stream.begun >= stream.asked or not self.may_be_absent(stream):
+            return None
+        stream.absences.append(stream.begun + 1)
+        return self.contribute(stream, zeros(stream.owed), absent=True)
+
+    def may_be_absent(self, stream: Stream) -> bool:
+        """Whether of the last steps, with the next one, it is absent in no more than may be."""
+        steps, window = self.late
+        return sum(step > stream.begun + 1 - window for step in stream.absences) < steps
 
     # Datagrams.
 
@@ -301,7 +345,9 @@ class Worker:
     def withdraw(self, stream: Stream, step: Step) -> None:
         """A step goes by hosts, who take all of what it contributes."""
         step.generation, step.integers, step.sums, step.missing = 0, [], {}, {}
-        step.closing, step.epochs, stream.owed = {}, [], zeros(step.values)
+        step.closing, step.epochs = {}, []
+        if not step.absent:
+            stream.owed = zeros(step.values)
 
     def kept(self, tensor: int, step: int) -> Step:
         """A step that is done again. Raises LookupError if its integers are not here any more."""
