@@ -34,7 +34,7 @@ ARMS = ("waits", "late")
 @dataclass(frozen=True)
 class Result:
     """Of the workers that do not stall, or of all where each does: seconds. `left_out`: steps, of all workers together.
-    Each value is the median of several trainings'."""
+    `summed`: the part of the bytes that a switch has summed. Each value is the median of several trainings'."""
 
     arm: str
     who: str
@@ -42,15 +42,30 @@ class Result:
     step: float
     p95: float
     left_out: int
+    summed: float = 0.0
 
 
-def stalls(who: str, hosts: int, steps: int, stall: float, share: float, seed: int) -> list[list[float]]:
+Plan = list[list[float]]  # seconds that each worker stalls, by step
+
+
+def stalls(who: str, hosts: int, steps: int, stall: float, share: float, seed: int) -> Plan:
     """Seconds that each worker stalls, by step. `who`: "one", the last worker, "each", or "nobody"."""
     chance = random.Random(seed)
     return [
         [stall if stalls_here and chance.random() < share else 0.0 for _ in range(steps)]
         for stalls_here in (who == "each" or (who == "one" and rank == hosts - 1) for rank in range(hosts))
     ]
+
+
+def trained(arm: str, who: str, stall: float, workers: Sequence[Worker], compute: float, plan: Plan) -> Result:
+    """Lets ready workers take the steps of a plan, after so many seconds of computation each. Raises ProcessError."""
+    for worker, its in zip(workers, plan, strict=True):
+        worker.ask({"compute": compute, "stalls": its})
+    answers = [json.loads(worker.hear()) for worker in workers]
+    counted = answers[:-1] if who == "one" else answers
+    steps = [seconds for answer in counted for seconds in answer["steps"]]
+    left_out, summed = sum(answer["left_out"] for answer in answers), min(answer["summed"] for answer in answers)
+    return Result(arm, who, stall, mean(steps), sorted(steps)[len(steps) * 95 // 100], left_out, summed)
 
 
 def _measure(hosts: Hosts, arm: str, who: str, stall: float, options: argparse.Namespace) -> Result:
@@ -69,16 +84,11 @@ def _measure(hosts: Hosts, arm: str, who: str, stall: float, options: argparse.N
             workers.append(hosts.start(stack, host, "the worker", *words))
         for worker in workers:
             worker.wait_for("ready")
-        for worker, its in zip(workers, plan, strict=True):
-            worker.ask({"compute": options.compute / 1e3, "stalls": its})
-        answers = [json.loads(worker.hear()) for worker in workers]
-    counted = answers[:-1] if who == "one" else answers
-    steps = [seconds for answer in counted for seconds in answer["steps"]]
-    left_out = sum(answer["left_out"] for answer in answers)
-    return Result(arm, who, stall, mean(steps), sorted(steps)[len(steps) * 95 // 100], left_out)
+        return trained(arm, who, stall, workers, options.compute / 1e3, plan)
 
 
-def _medians(runs: Sequence[Result]) -> Result:
+def medians(runs: Sequence[Result]) -> Result:
+    """Of the same training, again and again."""
     step, p95, left_out = (median(values) for values in zip(*((r.step, r.p95, r.left_out) for r in runs), strict=True))
     return replace(runs[0], step=step, p95=p95, left_out=round(left_out))
 
@@ -119,7 +129,7 @@ def _run(options: argparse.Namespace) -> int:
     with Hosts(options.hosts, rate=options.rate) as hosts:
         for who, stall in cases:
             runs = [[_measure(hosts, arm, who, stall, options) for arm in ARMS] for _ in range(options.repeats)]
-            found = [_medians(of_arm) for of_arm in zip(*runs, strict=True)]
+            found = [medians(of_arm) for of_arm in zip(*runs, strict=True)]
             figures = ", ".join(f"{r.arm} {r.step * 1e3:.1f} ms per step" for r in found)
             console.print(f"{who} stalls, {stall * 1e3:.0f} ms: {figures}", soft_wrap=True)
             results += found

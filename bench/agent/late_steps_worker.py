@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A worker of bench.agent.late_steps: it takes steps, and says how long each took.
 
-A request is a line of JSON: {"compute", "stalls"}, seconds, the stall of each step; the answer {"steps", "left_out"}.
+A request is a line of JSON: {"compute", "stalls"}, seconds, the stall of each step; the answer {"steps", "left_out",
+"summed"}.
 """
 
 import sys
@@ -31,9 +32,10 @@ def main(arguments: Sequence[str]) -> None:
             time.sleep(request["compute"] + stall)
             communicator.all_reduce(array, name="w")
             steps.append(time.monotonic() - begun)
-        left_out = communicator.statistics()["left_out"]
+        counts = communicator.statistics()
         communicator.close()
-        return {"steps": steps, "left_out": left_out}
+        summed = counts["summed_bytes"] / counts["reduced_bytes"]
+        return {"steps": steps, "left_out": counts["left_out"], "summed": summed}
 
     serve(answer)
 

@@ -6,68 +6,12 @@ whom a closer leaves out of those whom it may.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from fractions import Fraction
 
 from gradlane import wire
 from tests.support.fixed_point import FIRST_EXPONENT, FixedPoint, power_of_two
+from tests.support.sum_stream import Result, Slices, Step, Stream, added, zeros
 from tests.support.sum_switch import SumHeader
-
-Slices = list[list[Fraction]]  # by slice and element
-
-
-@dataclass
-class Step:
-    """A step of a tensor at one worker."""
-
-    number: int
-    values: Slices  # what it contributes, with what it owed
-    generation: int  # in which it goes by the switch; 0: by hosts
-    integers: list[list[int]] = field(default_factory=list)  # its own
-    sums: dict[int, list[int]] = field(default_factory=dict)  # results by slice
-    missing: dict[int, int] = field(default_factory=dict)  # bits of who is in none of them
-    closing: dict[int, int] = field(default_factory=dict)  # bits of who may be, as this worker has said
-    exponents: list[int] = field(default_factory=list)  # by slice
-    epochs: list[int] = field(default_factory=list)  # with which each slice was sent
-    again: bool = False  # all workers do it again, by hosts
-
-    @property
-    def sent(self) -> int:
-        """Slices that have been sent, in their order."""
-        return len(self.epochs)
-
-
-@dataclass
-class Stream:
-    """A tensor's slices through all steps. `partitions`: slices of each; `owed`: at first a zero for each element."""
-
-    tensor: int
-    partitions: tuple[int, ...]
-    owed: Slices
-    begun: int = 0
-    exponents: list[int] = field(default_factory=list)  # of the next step; none before the first
-    now: Step | None = None  # in flight
-    last: Step | None = None  # the completed one, if a switch summed it
-    # Of each worker: the highest number of a result that it is in.
-    seen: list[int] = field(default_factory=list)
-
-    @property
-    def slices(self) -> int:
-        """Of a step."""
-        return sum(self.partitions)
-
-    def place(self, s: int) -> tuple[int, int]:
-        """Partition, and index in it, of a step's slice."""
-        for partition, size in enumerate(self.partitions):
-            if s < size:
-                return partition, s
-            s -= size
-        raise IndexError(s)
-
-    def message(self, s: int) -> range:
-        """A step's slices in the partition of one."""
-        partition, index = self.place(s)
-        return range(s - index, s - index + self.partitions[partition])
 
 
 class Worker:
@@ -82,13 +26,15 @@ class Worker:
         generation: int,
         job: int = 1,
         push: Fraction = Fraction(0),
+        late: tuple[int, int] = (0, 1),
     ) -> None:
         """`streams`: those that have slots. `generation`: in which the switch is used, until `resume`; not 0.
 
-        `push`: of a message's slices, the part of them that each worker may be left out of.
+        `push`: of a message's slices, the part of them that each worker may be left out of. `late`: of how many steps
+        of a tensor the agent may stand in for its process, in how many consecutive ones.
         """
         self.rank, self.point, self.window, self.generation, self.job = rank, point, window, generation, job
-        self.push = push
+        self.push, self.late = push, late
         self.epoch = 0  # of the switch in this generation; 0: not known yet
         self.over_budget = 0  # results that were refused
         self.streams = {stream.tensor: stream for stream in streams}
@@ -97,25 +43,34 @@ class Worker:
 
     # Steps.
 
-    def begin(self, tensor: int, given: Slices) -> Step:
-        """The next step of a tensor whose last one is completed."""
+    def begin(self, tensor: int, given: Slices) -> Step | None:
+        """The process comes to its next step, with the results of those before. None: that has begun without it."""
         stream = self.streams[tensor]
+        stream.come += 1
+        if stream.come <= stream.begun:
+            stream.owed = added(stream.owed, given)
+            return None
+        return self.contribute(stream, added(given, stream.owed))
+
+    def contribute(self, stream: Stream, values: Slices, *, absent: bool = False) -> Step:
+        """The next step begins, with what this worker contributes to it; that counts as zeros if it is `absent`."""
         assert stream.now is None
         assert not self.halted
         stream.begun += 1
         by_switch = self.generation and stream.begun >= self.start and stream.exponents
-        stream.now = step = Step(stream.begun, added(given, stream.owed), self.generation if by_switch else 0)
+        step = Step(stream.begun, values, self.generation if by_switch else 0, absent=absent)
+        stream.now = step
         if not stream.last or stream.last.generation != step.generation:
             stream.seen = self.seen_at_first(stream, step)
-        if not by_switch:
-            stream.owed = zeros(given)
-            return step
         step.exponents = stream.exponents
-        scales = [power_of_two(exponent) for exponent in step.exponents]
-        for s, values in enumerate(step.values):
-            integers = [self.point.quantised(value, step.exponents[s]) for value in values]
+        owed = zeros(values)
+        for s, row in enumerate(values) if by_switch else ():
+            integers = [self.point.quantised(value, stream.exponents[s]) for value in row]
             step.integers.append(integers)
-            stream.owed[s] = [value - q * scales[s] for value, q in zip(values, integers, strict=True)]
+            scale = power_of_two(stream.exponents[s])
+            owed[s] = [value - q * scale for value, q in zip(row, integers, strict=True)]
+        if not absent:
+            stream.owed = owed
         return step
 
     def seen_at_first(self, stream: Stream, step: Step) -> list[int]:
@@ -132,6 +87,7 @@ class Worker:
             self.point.exponent_of([value / n for value in values], exponent)
             for values, exponent in zip(total, exponents, strict=True)
         ]
+        stream.results.append(("hosts", total, []))
         stream.now = stream.last = None
 
     def summed(self, tensor: int) -> None:
@@ -145,11 +101,43 @@ class Worker:
         stream.exponents = [
             self.point.next_exponent(exponent, step.sums[s]) for s, exponent in enumerate(stream.exponents)
         ]
+        ordered = range(stream.slices)
+        stream.results.append(("sums", [step.sums[s] for s in ordered], [step.missing[s] for s in ordered]))
         stream.now, stream.last = None, step
 
     def owe(self, stream: Stream, step: Step, s: int) -> None:
         """This worker is not in a slice's sum, so all that it gave is still to come."""
-        stream.owed[s] = list(step.values[s])
+        if not step.absent:
+            stream.owed[s] = list(step.values[s])
+
+    def take(self, tensor: int) -> Result | None:
+        """What the process gets of the step that it has come to; None: it has that, or it is not there yet."""
+        stream = self.streams[tensor]
+        if stream.got == stream.come or not stream.results:
+            return None
+        stream.got += 1
+        return stream.results.pop(0)
+
+    # When the process is late.
+
+    def go_on(self, tensor: int, step: int) -> None:
+        """Others wait in a step, or did."""
+        stream = self.streams[tensor]
+        if stream.come < step <= stream.come + self.late[0]:
+            stream.asked = max(stream.asked, step)
+
+    def stand_in(self, tensor: int) -> Step | None:
+        """The next step begins without the process, if others wait in that or a later one, and it may be left out."""
+        stream = self.streams[tensor]
+        if self.halted or stream.now or stream.begun >= stream.asked or not self.may_be_absent(stream):
+            return None
+        stream.absences.append(stream.begun + 1)
+        return self.contribute(stream, zeros(stream.owed), absent=True)
+
+    def may_be_absent(self, stream: Stream) -> bool:
+        """Whether of the last steps, with the next one, it is absent in no more than may be."""
+        steps, window = self.late
+        return sum(step > stream.begun + 1 - window for step in stream.absences) < steps
 
     # Datagrams.
 
@@ -371,7 +359,9 @@ class Worker:
     def withdraw(self, stream: Stream, step: Step) -> None:
         """A step goes by hosts, who take all of what it contributes."""
         step.generation, step.integers, step.sums, step.missing = 0, [], {}, {}
-        step.closing, step.epochs, stream.owed = {}, [], zeros(step.values)
+        step.closing, step.epochs = {}, []
+        if not step.absent:
+            stream.owed = zeros(step.values)
 
     def kept(self, tensor: int, step: int) -> Step:
         """A step that is done again. Raises LookupError if its integers are not here any more."""
@@ -402,13 +392,3 @@ class Worker:
     def use_switch(self, generation: int, start: int) -> None:
         """The workers have agreed on a step from which the switch is used again."""
         self.generation, self.start, self.epoch = generation, start, 0
-
-
-def added(a: Slices, b: Slices) -> Slices:
-    """Element by element."""
-    return [[x + y for x, y in zip(p, q, strict=True)] for p, q in zip(a, b, strict=True)]
-
-
-def zeros(like: Slices) -> Slices:
-    """As many."""
-    return [[Fraction(0)] * len(row) for row in like]

@@ -12,7 +12,7 @@ import pytest
 from gradlane._core import lib
 
 from gradlane import AgentError, Communicator
-from tests.support.agents import PATIENCE, Agent, agents, loopback, until
+from tests.support.agents import PATIENCE, Agent, agents, loopback, running, until
 from tests.support.communicators import Ranks, joined
 from tests.support.members import job_file
 from tests.support.resources import holds_no_more_after
@@ -63,6 +63,26 @@ def test_regions_residuals_and_tensors_are_given_back_whole(tmp_path: Path) -> N
                 only.connection.tensor("other", 4096, "float32").close()
             assert only.statistics()["kept_slices"] == 0  # all before it has been done
         assert region(only, 48 << 10) == 0
+
+
+def test_a_job_that_is_over_holds_nothing_whenever_python_collects_garbage(tmp_path: Path) -> None:
+    never = ("-c", "import gc, sys; gc.disable(); from gradlane.cli import main; sys.exit(main())")
+    [address] = loopback(1, first=31)
+    file = job_file(tmp_path, [address])
+
+    def train() -> None:
+        with joined([agent], file, 1) as [only]:
+            for name in ("first", "second"):
+                only.all_reduce(only.empty((4096,)), name)
+            only.residuals()
+            only.all_reduce(only.empty((4096,)), op="sum")
+        until(lambda: not agent.status()["jobs"])
+
+    with running(Agent(address, tmp_path / "agent.sock", program=never)) as [agent]:
+        train()
+        with holds_no_more_after(agent):
+            for _ in range(3):
+                train()
 
 
 def test_a_process_has_no_more_regions_than_commands_can_name(tmp_path: Path) -> None:

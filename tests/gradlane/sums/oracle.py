@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from gradlane import wire
 from tests.support.fixed_point import FIRST_EXPONENT, FixedPoint, power_of_two
-from tests.support.sum_worker import Slices, added, zeros
+from tests.support.sum_stream import Slices, added, zeros
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Layout:
     generation: int = 5
     shape: str = "one switch"
     push: Fraction = Fraction(0)
+    late: tuple[int, int] = (0, 1)  # of a tensor's steps a worker may miss so many, of so many consecutive ones
 
     @property
     def slots(self) -> int:
@@ -35,6 +36,7 @@ class Agreed:
     """What is known of a step of a tensor: what each gave, and what those who are through have got."""
 
     given: dict[int, Slices] = field(default_factory=dict)
+    absent: set[int] = field(default_factory=set)  # who takes part with zeros, whatever is given
     way: str = ""
     total: list[list[Fraction]] = field(default_factory=list)
     sums: list[list[int]] | None = None  # by the switch
@@ -61,8 +63,22 @@ class Oracle:
         self.exponents: list[list[int] | None] = [None for _ in layout.partitions]
 
     def gives(self, rank: int, tensor: int, step: int, values: Slices) -> None:
-        """A worker begins a step."""
-        self.steps.setdefault((tensor, step), Agreed()).given[rank] = values
+        """A worker's process comes to a step. If that began without it, all of this is owed."""
+        agreed = self.steps.setdefault((tensor, step), Agreed())
+        agreed.given[rank] = values
+        if rank in agreed.absent:
+            self.owed[rank][tensor] = added(self.owed[rank][tensor], values)
+
+    def absent(self, rank: int, tensor: int, step: int) -> None:
+        """A worker's agent begins a step without the process."""
+        agreed = self.steps.setdefault((tensor, step), Agreed())
+        if rank in agreed.given:
+            raise Wrong(f"rank {rank} has come to step {step} of tensor {tensor}, and its agent stands in for it")
+        agreed.absent.add(rank)
+        most, window = self.layout.late
+        last = [self.steps.get((tensor, before)) for before in range(step - window + 1, step + 1)]
+        if sum(it is not None and rank in it.absent for it in last) > most:
+            raise Wrong(f"rank {rank} is absent in more than {most} of {window} steps of tensor {tensor}, up to {step}")
 
     def result(self, generation: int, tensor: int, number: int, missing: int, sums: list[int]) -> None:
         """A worker takes a result of a switch: there is only one of each slice."""
@@ -109,13 +125,19 @@ class Oracle:
     def _expect(self, tensor: int, agreed: Agreed) -> None:
         """What a step's result is; steps of a tensor come in order."""
         ranks = range(self.layout.workers)
-        if len(agreed.given) < self.layout.workers:
+        if len(agreed.given.keys() | agreed.absent) < self.layout.workers:
             raise Wrong("a step is through that not all have begun")
-        values = [added(agreed.given[rank], self.owed[rank][tensor]) for rank in ranks]
+        values = [
+            zeros(self.owed[rank][tensor])
+            if rank in agreed.absent
+            else added(agreed.given[rank], self.owed[rank][tensor])
+            for rank in ranks
+        ]
+        present = [rank for rank in ranks if rank not in agreed.absent]
         exponents = self.exponents[tensor] or [FIRST_EXPONENT] * len(values[0])
         if agreed.way == "hosts":
             agreed.total = total(values)
-            for rank in ranks:
+            for rank in present:
                 self.owed[rank][tensor] = zeros(values[rank])
             means = [[value / self.layout.workers for value in row] for row in agreed.total]
             self.exponents[tensor] = [self.point.exponent_of(m, e) for m, e in zip(means, exponents, strict=True)]
@@ -130,6 +152,7 @@ class Oracle:
                 [0] * len(row) if mask >> rank & 1 else row
                 for row, mask in zip(integers[rank], agreed.missing, strict=True)
             ]
+        for rank in present:
             self.owed[rank][tensor] = [
                 [x - q * scale for x, q in zip(row, own, strict=True)]
                 for row, own, scale in zip(values[rank], integers[rank], scales, strict=True)

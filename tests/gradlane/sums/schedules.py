@@ -2,7 +2,7 @@
 """What may happen to a job on a switch that sums, as hypothesis draws it, and a player of that."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from hypothesis import strategies as st
@@ -28,6 +28,7 @@ class Weather:
     late: int | None  # the rank that does nothing meanwhile
     cut: int | None  # the rank of whose contributions most are lost
     seed: int
+    away: int | None = None  # the rank whose process comes to no step meanwhile, though its agent does its work
 
 
 RESTART, MOVE, HALT, FALSE_ALARM, PLAN, FORGE, ECHO, DIE = Events = (
@@ -89,6 +90,21 @@ losing = st.builds(
 rough = st.lists(losing | st.sampled_from(harmless), min_size=3, max_size=6)
 
 
+def leaving(of: st.SearchStrategy[Layout]) -> st.SearchStrategy[Layout]:
+    """Steps go on without late workers."""
+    return st.builds(replace, of, late=st.sampled_from([(1, 2), (1, 3), (2, 3), (2, 4)]))  # pyright: ignore
+
+
+def away(of: st.SearchStrategy[list[Weather | str]]) -> st.SearchStrategy[list[Weather | str]]:
+    """Meanwhile some process is late."""
+    return st.builds(
+        lambda schedule, ranks: [
+            replace(it, away=rank) if isinstance(it, Weather) else it for it, rank in zip(schedule, ranks, strict=False)
+        ],
+        of, st.lists(st.integers(0, 3), min_size=14, max_size=14),
+    )  # fmt: skip
+
+
 def play(
     layout: Layout,
     schedule: list[Weather | str],
@@ -137,7 +153,11 @@ def _pass(job: SummingJob, weather: Weather) -> None:
             job.heed(rank)
             job.do_again(rank)
             job.by_hosts(rank, tensor)
-            job.begin(rank, tensor, STEPS)
+            if job.layout.late[0] and random.random() < 0.5:
+                job.go_on(rank, tensor)
+                job.stand_in(rank, tensor)
+            if rank != weather.away:
+                job.begin(rank, tensor, STEPS)
             job.send(rank, tensor)
             if random.random() < 0.3:
                 job.repair(rank, tensor, leave_out=random.choice((-1, -1, random.getrandbits(4))))

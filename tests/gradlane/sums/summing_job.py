@@ -14,8 +14,9 @@ from gradlane import wire
 from tests.gradlane.sums.fabric import BUCKETS, SWITCHES, Fabric, Packet, shapes
 from tests.gradlane.sums.oracle import Layout, Oracle, Wrong, total
 from tests.support.fixed_point import FixedPoint
+from tests.support.sum_stream import Slices, Step, Stream
 from tests.support.sum_switch import Contributor, Slot, SumHeader, SumSwitch
-from tests.support.sum_worker import Slices, Step, Stream, Worker
+from tests.support.sum_worker import Worker
 
 JOB, TENANT = 1, 2
 
@@ -36,7 +37,7 @@ class SummingJob:
         shape = shapes(layout.workers)[layout.shape]
         self.fabric = Fabric(shape, layout.workers, layout.slots, layout.slots, switch)
         self.workers = [
-            worker(rank, self.point, layout.window, self._streams(), layout.generation, JOB, layout.push)
+            worker(rank, self.point, layout.window, self._streams(), layout.generation, JOB, layout.push, layout.late)
             for rank in ranks
         ]
         self.network: list[Packet] = []
@@ -61,17 +62,41 @@ class SummingJob:
     # Moves. Each says whether anything happened.
 
     def begin(self, rank: int, tensor: int, most: int) -> bool:
-        """A worker submits its next step, if the last one is through; no step after `most`."""
+        """A worker's process comes to its next step, if it has the result of the last; no step after `most`."""
         worker = self.workers[rank]
         stream = worker.streams[tensor]
-        if worker.halted or stream.now or stream.begun - self.layout.done >= most:
+        if stream.got < stream.come or stream.come - self.layout.done >= most:
+            return False
+        if worker.halted and stream.come == stream.begun:
             return False
         given = self._gradients(stream)
-        step = worker.begin(tensor, given)
-        self.oracle.gives(rank, tensor, step.number, given)
-        if not step.generation:
-            self._meet(rank, tensor, step.number, step.values)
+        self.oracle.gives(rank, tensor, stream.come + 1, given)
+        self._begun(rank, tensor, worker.begin(tensor, given))
+        self._deliver(rank, tensor)
         return True
+
+    def go_on(self, rank: int, tensor: int) -> None:
+        """A worker hears that others wait in a step, in which some are or were a while ago."""
+        latest = max(worker.streams[tensor].begun for worker in self.workers)
+        self.workers[rank].go_on(tensor, self.random.randint(max(latest - 2, 0), latest))
+
+    def stand_in(self, rank: int, tensor: int) -> bool:
+        """A worker's agent begins a step without the process, if it was told to, and may."""
+        step = self.workers[rank].stand_in(tensor)
+        if step:
+            self.oracle.absent(rank, tensor, step.number)
+            self._begun(rank, tensor, step)
+        return step is not None
+
+    def _begun(self, rank: int, tensor: int, step: Step | None) -> None:
+        if step and not step.generation:
+            self._meet(rank, tensor, step.number, step.values)
+
+    def _deliver(self, rank: int, tensor: int) -> None:
+        """The process gets the result that it waits for, if that is there."""
+        result = self.workers[rank].take(tensor)
+        if result:
+            self.oracle.through(rank, tensor, self.workers[rank].streams[tensor].got, *result)
 
     def _gradients(self, stream: Stream) -> Slices:
         scale = Fraction(2) ** self.random.choice((-20, -12, -10, -10, -10, 0))
@@ -130,11 +155,7 @@ class SummingJob:
         self.oracle.result(generation, tensor, header.message, step.missing[s], step.sums[s])
         if not worker.streams[tensor].now:
             self.by_switch += 1
-            self._summed(rank, tensor, step)
-
-    def _summed(self, rank: int, tensor: int, step: Step) -> None:
-        sums = [step.sums[s] for s in range(len(step.sums))]
-        self.oracle.through(rank, tensor, step.number, "sums", sums, [step.missing[s] for s in range(len(step.sums))])
+            self._deliver(rank, tensor)
 
     def restart(self, at: int | None = None) -> None:
         """A switch forgets its slots: any, or the one said."""
@@ -260,10 +281,9 @@ class SummingJob:
         if step.again:
             sums = [[int(value) for value in row] for row in reduced]
             worker.rerun(tensor, sums, self._missing(tensor, step.number))
-            self._summed(rank, tensor, step)
         else:
             worker.reduced(tensor, reduced)
-            self.oracle.through(rank, tensor, step.number, "hosts", reduced)
+        self._deliver(rank, tensor)
         return True
 
     # The end.

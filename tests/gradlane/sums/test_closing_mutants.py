@@ -13,8 +13,9 @@ from tests.gradlane.sums.oracle import Layout, Wrong
 from tests.gradlane.sums.schedules import rough, tolerant
 from tests.gradlane.sums.summing_job import SummingJob
 from tests.gradlane.sums.test_mutants import breaks
+from tests.support.sum_stream import Step, Stream
 from tests.support.sum_switch import Contributor, Slot, SumHeader, SumSwitch
-from tests.support.sum_worker import Step, Stream, Worker
+from tests.support.sum_worker import Worker
 
 
 class ClosesWhileOthersAreMissing(SumSwitch):

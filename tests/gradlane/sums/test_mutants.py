@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from tests.gradlane.sums.oracle import Wrong
 from tests.gradlane.sums.schedules import FORGE, Layout, Weather, calm, layouts, play, schedules, weathers
 from tests.gradlane.sums.summing_job import SummingJob
+from tests.support.sum_stream import Step, Stream, zeros
 from tests.support.sum_switch import Slot, SumSwitch, serial_difference
-from tests.support.sum_worker import Step, Stream, Worker, zeros
+from tests.support.sum_worker import Worker
 
 
 class AddsTwice(SumSwitch):

@@ -5,6 +5,7 @@ import logging
 from typing import NamedTuple
 
 from gradlane.datapath.engine import Engine
+from gradlane.datapath.exchange import Exchange
 from gradlane.ipc.status import LeftOutStatus
 from gradlane.job import Job
 
@@ -19,14 +20,25 @@ class _Told(NamedTuple):
 
 
 class LeftOut:
-    """At one rank. `look` is called now and then."""
+    """At one rank. `look` is called now and then. `memory`: limits.memory of the agent's file, bytes."""
 
-    def __init__(self, job: Job, rank: int, engine: Engine) -> None:
-        self._job, self._rank, self._engine = job, rank, engine
+    def __init__(self, job: Job, rank: int, engine: Engine, exchange: Exchange, memory: int) -> None:
+        self._job, self._rank, self._engine, self._exchange, self._memory = job, rank, engine, exchange, memory
         self._told: dict[int, _Told] = {}  # by rank
+        self._short = False  # whether the log has told that memory is
 
     def look(self) -> None:
-        """Logs who has been left out anew, when that begins and when its budget is used up."""
+        """Logs who has been left out anew, when that begins and when its budget is used up; and if this rank could not
+        be for want of memory, once."""
+        if not self._short and self._exchange.statistics()["late_no_memory"]:
+            self._short = True
+            log.warning(
+                "job %s: %s was late, and the others wait for it, though it might be left out: that takes twice the "
+                "bytes of the tensor, and of the job's %d bytes %d are in use (limits.memory of the agent's file)",
+                *(self._job.name, self._job.name_of(self._rank), self._memory),
+                self._engine.statistics()["memory_used"],
+                extra={"job": self._job.name, "rank": self._rank},
+            )
         for it in self.status():
             before = self._told.get(it["rank"], _Told(0, False))
             self._told[it["rank"]] = told = _Told(it["steps"], it["recent"] >= it["budget"])

@@ -129,7 +129,7 @@ class LocalJob:
         )
         self._ownership = Ownership(self.job, self.rank, self._engine, exchange, self.peers, agreement.conditions)
         self.peers.listeners["ownership"] = self._ownership.hear
-        self._left_out = LeftOut(self.job, self.rank, self._engine)
+        self._left_out = LeftOut(self.job, self.rank, self._engine, exchange, services.memory)
         if self.job.sum_lanes is not None:
             parts = self._engine, exchange, self.peers, self._ownership
             self._sums = Sums(self.job, self.rank, *parts, agreement.generation, self.fail)

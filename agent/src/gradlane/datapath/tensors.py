@@ -191,10 +191,11 @@ class Tensors:
         return left == 0
 
     def close(self) -> None:
-        """Closes the descriptors."""
+        """Closes the descriptors, and unmaps the memory, each map of which has one of its own."""
         for task in self._known.values():
             if task.done() and not task.cancelled() and task.exception() is None:
                 os.close(task.result().descriptor)
+        self._known.clear()
 
     def _of(self, process: int, name: str) -> _Tensor:
         task = self._known.get(name)

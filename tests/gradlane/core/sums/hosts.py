@@ -57,7 +57,9 @@ class SwitchThread:
 class SummedHost:
     """A host of a job with sums, and its processes."""
 
-    def __init__(self, rank: int, workers: int, processes: int, lanes: Lanes, loss: int, late: tuple[int, int]) -> None:
+    def __init__(
+        self, rank: int, workers: int, processes: int, lanes: Lanes, loss: int, late: tuple[int, int], memory: int
+    ) -> None:
         """`loss`: of a push, parts per million. `late`: of how many of how many steps a late host is left out."""
         self.rank, self.workers, self.processes, self.loss, self.late = rank, workers, processes, loss, late
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -65,7 +67,7 @@ class SummedHost:
         self.runner = lib.gl_runner_new()
         config = {
             "job": 3, "rank": rank, "workers": workers, "slice_bytes": SLICE, "token": TOKEN, "window": 64,
-            "rate": 10**9, "buffer": 64_000, "memory": 1 << 20, "critical": 10**6,
+            "rate": 10**9, "buffer": 64_000, "memory": memory, "critical": 10**6,
             "sums": (lanes, SLOTS, WINDOW, GENERATION),
             "late_after": 5_000_000, "late_steps": late[0], "late_window": late[1],
             "loss_count": 1, "losses": (losses := ffi.new("gl_loss[]", [(0, 65535, loss, 0)])),
@@ -196,12 +198,12 @@ class Job:
     """All hosts of a job and its switch. `numbers`, `per_slice`, `workers`: for an Oracle."""
 
     def __init__(self, workers: int, processes: int, lanes: Lanes = Lanes.INT16_LANES, loss: int = 0,
-                 late: tuple[int, int] = (0, 0)) -> None:  # fmt: skip
+                 late: tuple[int, int] = (0, 0), memory: int = 1 << 20) -> None:  # fmt: skip
         self.workers, self.processes = workers, processes
         self.numbers = FixedPoint(lanes, workers)
         self.per_slice = (SLICE - 12) // 128 * self.numbers.lanes_of_word
         self.switch = SwitchThread(workers)
-        self.hosts = [SummedHost(rank, workers, processes, lanes, loss, late) for rank in range(workers)]
+        self.hosts = [SummedHost(rank, workers, processes, lanes, loss, late, memory) for rank in range(workers)]
         self.switch.hosts = [host.socket.getsockname() for host in self.hosts]
         addresses = [address_of(host.socket) for host in self.hosts]
         self.switch.start()
@@ -228,8 +230,9 @@ def job(
     lanes: Lanes = Lanes.INT16_LANES,
     loss: int = 0,
     late: tuple[int, int] = (0, 0),
+    memory: int = 1 << 20,
 ) -> Generator[Job]:
-    made = Job(workers, processes, lanes, loss, late)
+    made = Job(workers, processes, lanes, loss, late, memory)
     try:
         yield made
     finally:

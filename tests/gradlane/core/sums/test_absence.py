@@ -207,6 +207,55 @@ def test_any_pattern_of_late_steps_within_the_budget_keeps_replicas_equal_and_lo
         assert trial.late.counts()[1].left_out == len(left_out) > 2
 
 
+@pytest.mark.parametrize("short", [0, 1])
+def test_what_it_keeps_counts_to_the_jobs_memory_and_the_others_wait_where_that_is_out(short: int) -> None:
+    each = 2 * 4 * sum(PARTS)
+    with job(3, late=(STEPS, WINDOW), memory=STEPS * each - short) as its:
+        trial = Trial(its)
+        trial.all()
+        trial.all()
+        waits = trial.begin(without=True)
+        trial.go_on(3)
+        waits()
+        until(lambda: trial.late.counts()[0].memory_used == each)
+        waits = trial.begin(without=True)
+        trial.go_on(4)
+        if short:
+            assert [host.counts()[1].late_no_memory for host in its.hosts] == [0, 0, 1]
+            assert trial.late.counts()[1].left_out == 1
+        else:
+            waits()
+            assert trial.late.counts()[0].memory_used == STEPS * each
+        trial.come()
+        trial.catch_up()
+        waits()  # there is room, and the process is late for this step, too
+        trial.come()
+        trial.catch_up()
+        trial.all()
+        trial.check_owed()
+        assert trial.late.counts()[0].memory_used == 0
+        assert [trial.late.counts()[1].left_out, trial.late.counts()[1].late_no_memory] == [STEPS, short]
+
+
+def test_who_is_left_out_of_a_slice_of_zeros_owes_what_it_owed() -> None:
+    """The budget of losses lets the switch do without the agent, too."""
+    with job(3, loss=500_000, late=(STEPS, WINDOW)) as its:
+        trial = Trial(its)
+        trial.all()
+        trial.all()
+        owed = trial.late.owed(0, len(PARTS))
+        its.switch.loses = lambda header: (header.source, header.step, header.tensor, header.slice) == (LATE, 3, 0, 2)
+        waits = trial.begin(without=True)
+        trial.go_on(3)
+        waits()
+        until(lambda: trial.late.counts()[0].sums_left_out == 1)
+        np.testing.assert_array_equal(trial.late.owed(0, len(PARTS)), owed)
+        trial.come()
+        trial.catch_up()
+        trial.all()
+        trial.check_owed()
+
+
 def test_what_follows_a_tensor_goes_on_with_it() -> None:
     with job(2, late=(STEPS, WINDOW)) as its:
         flags = [np.zeros(1, np.uint8) for _ in its.hosts]

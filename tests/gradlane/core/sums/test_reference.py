@@ -14,7 +14,8 @@ from tests.gradlane.core.protocol.network import JOB, Impairment
 from tests.gradlane.core.sums.summing import Oracle, Summed, Tensor
 from tests.support.effort import tries
 from tests.support.fixed_point import float32
-from tests.support.sum_worker import Slices, Stream, Worker, added, zeros
+from tests.support.sum_stream import Slices, Stream, added, zeros
+from tests.support.sum_worker import Worker
 
 NETWORKS = st.sampled_from([Impairment(), Impairment(loss=0.2, duplicate=0.2, delay=100, jitter=900)])
 

@@ -93,6 +93,15 @@ void gl_engine_drop(gl_engine *e, uint16_t rank) {
             at = &(*at)->next;
 }
 
+int gl_engine_take_memory(gl_engine *e, uint64_t bytes) {
+    job *j = &e->job;
+    if (j->kept > j->config.memory || bytes > j->config.memory - j->kept) return -1;
+    j->kept += bytes, j->statistics.memory_used += bytes;
+    return 0;
+}
+
+void gl_engine_give_memory(gl_engine *e, uint64_t bytes) { e->job.kept -= bytes, e->job.statistics.memory_used -= bytes; }
+
 void gl_engine_hold(gl_engine *e, uint32_t last) { e->operations.leaving.last = last; }
 
 int gl_engine_owners_change(gl_engine *e, uint32_t first) { return owners_change(&e->operations.leaving, first) ? 0 : -1; }

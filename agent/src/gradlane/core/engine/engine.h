@@ -59,6 +59,10 @@ void gl_engine_close(gl_engine *engine, uint16_t tensor);
 /* A rank is dead: so are the operations that it has a part in here, without an event, and what comes of it is refused. */
 void gl_engine_drop(gl_engine *engine, uint16_t rank);
 
+/* So many bytes are kept for the job beside what the engine keeps, and count to its memory. -1: it has not so many left. */
+int gl_engine_take_memory(gl_engine *engine, uint64_t bytes);
+void gl_engine_give_memory(gl_engine *engine, uint64_t bytes);
+
 /* Until this is called again nobody is left out of a step beyond `last`, as its owners are not agreed on; UINT32_MAX: they are. */
 void gl_engine_hold(gl_engine *engine, uint32_t last);
 /* From step `first` on elements have other owners, which do not know what they have missed: nobody is left out of a step before

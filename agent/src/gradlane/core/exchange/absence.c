@@ -20,6 +20,7 @@ struct absence {
 };
 
 static uint64_t bytes_of(const tensor *t) { return t->elements * gl_element_bytes(t->element_type); }
+static uint64_t memory_of(const tensor *t) { return 2 * bytes_of(t); }
 
 static absence **end_of(tensor *t) {
     absence **at = &t->absences;
@@ -48,7 +49,7 @@ static uint32_t next_step(const tensor *t) {
 /* Returns whether it has begun. `counts`: within the budget of steps. */
 static bool begin(gl_exchange *x, tensor *t, uint32_t step, bool counts, uint64_t now) {
     absence *a = calloc(1, sizeof *a);
-    if (a) a->memory = calloc(2, bytes_of(t));
+    if (a) a->memory = calloc(1, memory_of(t));
     if (!a || !a->memory) return free(a), false;
     a->step = step, a->open = t->count;
     absence **at = end_of(t);
@@ -72,9 +73,17 @@ void absences_look(gl_exchange *x, tensor *t, uint64_t now) {
     if (!first || !first->partitions[0].summed || !first->partitions[0].is.late) return;
     tensor *other = first->follower ? x->tensors[first->follower - 1] : NULL;
     const uint32_t step = next_step(first);
-    if (!step || step > first->asked || step - first->step > x->config.late_steps) return;
-    if ((other && next_step(other) != step) || !begin(x, first, step, true, now)) return;
-    if (other) begin(x, other, step, false, now);
+    if (!step || step > first->asked || (other && next_step(other) != step)) return;
+    const uint64_t of_other = other ? memory_of(other) : 0;
+    if (gl_engine_take_memory(x->engine, memory_of(first) + of_other)) {
+        if (step > x->late_no_memory) x->late_no_memory = step, x->statistics.late_no_memory++;
+        return;
+    }
+    if (!begin(x, first, step, true, now)) {
+        gl_engine_give_memory(x->engine, memory_of(first) + of_other);
+        return;
+    }
+    if (other && !begin(x, other, step, false, now)) gl_engine_give_memory(x->engine, of_other);
     step_has_begun(x, step);
     if (step > x->left_out) x->left_out = step, x->statistics.left_out++;
 }
@@ -86,11 +95,12 @@ void absence_asked(gl_exchange *x, tensor *t, uint32_t step, uint64_t now) {
     absences_look(x, t, now);
 }
 
-bool absence_over(tensor *t) {
+bool absence_over(gl_exchange *x, tensor *t) {
     const absence *a = t->absences;
     if (!a || a->open || a->step != t->step || t->begun < t->count) return false;
     memcpy(t->result, a->memory + bytes_of(t), bytes_of(t));
     drop(&t->absences);
+    gl_engine_give_memory(x->engine, memory_of(t));
     return true;
 }
 

@@ -15,7 +15,7 @@ void absences_look(gl_exchange *x, tensor *t, uint64_t now);
 /* The processes have come to a step, and a partition is prepared. Returns whether it began without them: then it is owed. */
 bool absence_took(gl_exchange *x, tensor *t, unsigned index);
 /* Returns whether the processes have come to a step that began without them, and it is complete: its result is in its place. */
-bool absence_over(tensor *t);
+bool absence_over(gl_exchange *x, tensor *t);
 /* Returns whether the event is of a step that began without the processes. */
 bool absence_event(gl_exchange *x, tensor *t, const gl_event *event, uint64_t now);
 void absences_free(tensor *t);

@@ -85,6 +85,7 @@ typedef struct {
     uint64_t copied_bytes;              /* between local processes */
     uint64_t residual_slices, kept_slices; /* owed at present; kept since the beginning */
     uint64_t left_out;                  /* steps in which a part of some tensor was reduced without this host */
+    uint64_t late_no_memory;            /* steps that wait for this host's processes, as it may keep no more without them */
     uint64_t windows, critical_windows; /* of adaptive tolerance */
     uint32_t step, critical;            /* highest step submitted; whether the phase is critical */
 } gl_exchange_statistics;

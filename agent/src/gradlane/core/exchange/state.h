@@ -61,7 +61,7 @@ struct gl_exchange {
     gl_tolerance tolerance;
     gl_failure failure;
     gl_exchange_statistics statistics;
-    uint32_t left_out; /* the latest step that `statistics` counts as such */
+    uint32_t left_out, late_no_memory; /* the latest steps that `statistics` counts as such */
     unsigned under_way;
 };
 

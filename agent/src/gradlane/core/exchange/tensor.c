@@ -147,7 +147,7 @@ static void partition_done(gl_exchange *x, tensor *t, uint64_t now) {
 
 /* The result of a step that began without the processes, if it is there and they are. */
 static void deliver(gl_exchange *x, tensor *t, uint64_t now) {
-    for (unsigned left = absence_over(t) ? t->count : 0; left; left--) partition_done(x, t, now);
+    for (unsigned left = absence_over(x, t) ? t->count : 0; left; left--) partition_done(x, t, now);
 }
 
 /* The quantile of each slice within its message: a message carries what one owner reduces. */

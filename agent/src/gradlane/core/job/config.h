@@ -44,7 +44,7 @@ typedef struct {
     uint8_t multicast;                    /* this aggregator sends results to its multicast group, not to each worker */
     gl_port *port;                        /* that this host's jobs share; NULL: one of its own */
     uint32_t weight;                      /* of this job beside others at a port; 0: 1 */
-    uint64_t memory;                      /* bytes for contributions that wait for aggregation */
+    uint64_t memory;                      /* bytes for contributions that wait for aggregation, and what else is taken of it */
     /* A worker that is this late (us) after the median of all may be left out of a step, of `late_steps` of any `late_window`
      * consecutive ones of a tensor: fewer than that; 0: of none. */
     uint32_t late_after, late_steps, late_window;

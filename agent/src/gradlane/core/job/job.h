@@ -36,7 +36,7 @@ typedef struct {
     rtt rtts[GL_MAX_RANKS]; /* to each rank */
     heap timers;
     pool pool;
-    uint64_t kept; /* bytes of contributions that wait */
+    uint64_t kept; /* bytes of contributions that wait, and what is taken of its memory for others (engine.h) */
     control *controls, **controls_tail;
     gl_statistics statistics;
     bool failed;       /* memory was out: the job is over, and does nothing any more */

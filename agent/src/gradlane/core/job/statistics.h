@@ -24,7 +24,7 @@ typedef struct {
     /* Sums that lack somebody: those that this rank has closed as their closer, its own slices that it is missing in, and those
      * that were refused as a worker would be missing in more than its budget. */
     uint64_t sums_closed, sums_left_out, sums_over_budget;
-    uint64_t memory_used; /* bytes of slices that wait to be reduced, or to be stopped */
+    uint64_t memory_used; /* bytes of slices that wait to be reduced, or to be stopped; and what is taken of the job's memory */
 } gl_statistics;
 
 /* What went to a peer and came from it, or was of a loss class. */
