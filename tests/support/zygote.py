@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib
+import importlib.util
 import json
 import os
 import runpy
@@ -19,7 +20,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from tests.support.paths import ROOT
@@ -83,9 +84,9 @@ class _Fork(subprocess.Popen[Any]):
 
     def _execute_child(self, *given: Any) -> None:
         cwd, pipes = given[5], given[10:16]
+        os.umask(umask := os.umask(0))  # there is no other way to see it
         request = {"words": self._words, "namespace": self._namespace, "environment": dict(os.environ)}
-        request |= {"directory": os.fspath(cwd or os.getcwd()), "umask": os.umask(0)}
-        os.umask(request["umask"])  # else there is no way to see it
+        request |= {"directory": os.fspath(cwd or os.getcwd()), "umask": umask}
         streams = [own if own != -1 else number for number, own in enumerate((pipes[0], pipes[3], pipes[5]))]
         with _one_at_a_time, _adopting():
             zygote = _zygote(self._words[0])
@@ -98,7 +99,7 @@ class _Fork(subprocess.Popen[Any]):
 
 
 @contextlib.contextmanager
-def _adopting() -> Iterator[None]:
+def _adopting() -> Generator[None]:
     """A process whose parent ends meanwhile becomes a child of this one."""
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
