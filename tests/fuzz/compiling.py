@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 _COMPILERS = ("clang", "clang-14", "clang-15", "clang-16", "clang-17", "clang-18", "clang-19")
@@ -37,6 +38,7 @@ class Part:
     flags: tuple[str, ...] = ()
 
 
+@cache
 def compiler() -> str | None:
     """A clang that has libFuzzer; None if there is none."""
     with tempfile.TemporaryDirectory() as folder:

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.support import zygote
+
 # Seconds for what should happen at once, on a machine that is busy with other tests.
 PATIENCE = 60.0
 
@@ -23,7 +25,7 @@ class Running:
 
     def __init__(self, arguments: list[str], http_port: int) -> None:
         self.http = f"127.0.0.1:{http_port}"
-        self.process = subprocess.Popen(
+        self.process = zygote.start(
             [sys.executable, "-m", "gradlane_controller.cli", "run", "--http", self.http, *arguments],
             stderr=subprocess.PIPE,
             text=True,

@@ -22,6 +22,7 @@ import grpc
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
+from tests.support import zygote
 from tests.support.bmv2_process import Frame, wait_until_started
 from tests.support.ports import free_ports
 
@@ -163,7 +164,7 @@ class SwitchProcess:
 
     def start(self) -> None:
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, cwd=self._folder, stdout=log, stderr=log)
+            self._process = zygote.start(self._command, cwd=self._folder, stdout=log, stderr=log)
 
     def wait_until_reachable(self) -> None:
         """Returns once its gRPC server is there. Raises AssertionError with its log if it has ended."""

@@ -14,12 +14,13 @@ from pathlib import Path
 import pytest
 
 from tests.gradlane_controller.texts import fabric_text, job_text
+from tests.support import zygote
 
 CLI = [sys.executable, "-m", "gradlane_controller.cli"]
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*CLI, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    return zygote.run([*CLI, *arguments], 60)
 
 
 def test_it_converges_once_and_a_second_run_writes_nothing(fake_switch, run_controller) -> None:

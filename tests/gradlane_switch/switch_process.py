@@ -19,6 +19,8 @@ import pytest
 from finsy.proto import U128, p4i, p4r, p4r_grpc, rpc_status
 from google.protobuf import text_format
 
+from tests.support import zygote
+
 COMMAND = [sys.executable, "-m", "gradlane_switch"]
 
 # Seconds: 100,000 entries are read on a machine that is busy with other tests.
@@ -40,7 +42,7 @@ class Process:
         environment: dict[str, str] | None = None,
     ) -> None:
         command = [*prefix, *COMMAND, "--grpc-server-addr", address, *arguments]
-        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, env=environment)
+        self._process = zygote.start(command, stderr=subprocess.PIPE, env=environment)
         assert self._process.stderr is not None
         self._stderr = self._process.stderr
         self._selector = selectors.DefaultSelector()

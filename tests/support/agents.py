@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from gradlane.client import agent_socket
+from tests.support import zygote
 
 GRADLANE = (sys.executable, "-m", "gradlane.cli")
 # Far from 127.0.0.1, so that agents of the machine itself are not met, nor those of another run of the tests.
@@ -40,8 +41,7 @@ def command(
     *arguments: object, check: bool = False, prefix: Sequence[str] = (), **options: Any
 ) -> subprocess.CompletedProcess[str]:
     """Runs `gradlane` with these arguments to its end."""
-    argv = [*prefix, *GRADLANE, *map(str, arguments)]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, check=check, **options)
+    return zygote.run([*prefix, *GRADLANE, *map(str, arguments)], PATIENCE, check, **options)
 
 
 class AgentProcess:
@@ -58,14 +58,14 @@ class AgentProcess:
         program: Sequence[str] = GRADLANE[1:],
     ) -> None:
         self._command = [*prefix, sys.executable, *program, "agent", *map(str, arguments)]
-        self._environment = {**os.environ, **(environment or {})}
+        self._environment = environment and {**os.environ, **environment}
         self._news = threading.Condition()
         self.start()
 
     def start(self) -> None:
         """Starts it, or a new one in its place."""
         self.log: list[str] = []
-        self.process = subprocess.Popen(self._command, stderr=subprocess.PIPE, text=True, env=self._environment)
+        self.process = zygote.start(self._command, stderr=subprocess.PIPE, text=True, env=self._environment)
         self._reader = threading.Thread(target=self._read, args=(self.process.stderr, self.log), daemon=True)
         self._reader.start()
 

@@ -5,8 +5,6 @@ import ctypes
 import json
 import socket
 import struct
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +16,8 @@ from gradlane import wire
 from gradlane.client.connection import Connection
 from gradlane.client.tensor import Tensor
 from gradlane.errors import AgentError
-from tests.support.agents import NETWORK, PATIENCE, Agent, until
+from tests.support import zygote
+from tests.support.agents import GRADLANE, NETWORK, PATIENCE, Agent, command, until
 from tests.support.members import KEY
 from tests.support.needs import needs_root
 
@@ -75,8 +74,8 @@ def test_the_mean_is_exact_and_one_job_follows_another(
     for number in (1, 2):
         # A ring adds in the ring's order.
         file = job_file(tmp_path, 3, servers, wire=wire_type, id=str(number), transport='collective = "direct"')
-        command = [sys.executable, "-m", "gradlane.cli", "serve", "--job", str(file), "--rank", "3"]
-        server = subprocess.Popen([*command, "--socket", str(hosts[3].socket)]) if servers else None
+        serve = [*GRADLANE, "serve", "--job", str(file), "--rank", "3"]
+        server = zygote.start([*serve, "--socket", str(hosts[3].socket)]) if servers else None
         connections = join([file] * 3, hosts)
         shared = tensors(connections, elements, (0, 0), (50_000, 1))
         for step in range(3):
@@ -179,8 +178,8 @@ def test_in_a_critical_phase_less_of_contributions_and_of_results_may_be_lost(
     values, critical = [1.0, 1.1, 1.2, 3.0, 3.0, 3.0], {1, 2, 5}
     loss = "0.2\npull = 0.1\nadaptive = { critical = 0.5, threshold = 0.5, window = 1 }"
     file = job_file(tmp_path, 2, servers, push=loss, transport='collective = "direct"')
-    command = [sys.executable, "-m", "gradlane.cli", "serve", "--job", str(file), "--rank", "2"]
-    server = subprocess.Popen([*command, "--socket", str(hosts[2].socket)]) if servers else None
+    serve = [*GRADLANE, "serve", "--job", str(file), "--rank", "2"]
+    server = zygote.start([*serve, "--socket", str(hosts[2].socket)]) if servers else None
     with sniffer_on_loopback() as sniffer:
         connections = join([file] * 2, hosts)
         shared = tensors(connections, 100_000, (0, 0))
@@ -245,12 +244,11 @@ def test_the_status_tells_the_ways_that_traces_took(hosts: list[Agent], tmp_path
     connections = join([job_file(tmp_path, 2, transport="trace_every = 1")] * 2, hosts)
     shared = tensors(connections, 1000, (0, 0))
     all_reduce(shared)
-    command = [sys.executable, "-m", "gradlane.cli", "status", "--socket", str(hosts[0].socket)]
     until(lambda: connections[0].statistics()["traces_returned"])
     found = connections[0].statistics()
     assert found["flows"]["1"]["paths"] == {"": found["traces_returned"]}  # loopback has no switch
     assert found["flows"]["1"]["hops"] == []
-    text = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True).stdout
+    text = command("status", "--socket", hosts[0].socket, check=True).stdout
     assert "no switch on the path adds records" in text
     close(connections)
 
@@ -266,10 +264,7 @@ def test_what_an_agent_refuses(hosts: list[Agent], tmp_path: Path) -> None:
     file = job_file(tmp_path, 2)
     with pytest.raises(AgentError, match=f"rank 1 has address {NETWORK}.2, but this is the agent of {NETWORK}.1"):
         Connection(file, 1, 0, hosts[0].socket)
-    second = subprocess.run(
-        [sys.executable, "-m", "gradlane.cli", "agent", "--address", hosts[0].address, "--socket", "/tmp/none"],
-        capture_output=True, text=True, timeout=PATIENCE, check=False,
-    )  # fmt: skip
+    second = command("agent", "--address", hosts[0].address, "--socket", "/tmp/none")
     assert second.returncode == 1
     assert f"TCP port {wire.CONTROL_PORT} of {hosts[0].address} is in use" in second.stderr
     # A message that is none ends that client, not the agent.
@@ -277,10 +272,7 @@ def test_what_an_agent_refuses(hosts: list[Agent], tmp_path: Path) -> None:
         sock.connect(str(hosts[0].socket))
         sock.send(b"\xff\x00 no JSON")
         assert "error" in json.loads(sock.recv(65536))["op"]
-    status = subprocess.run(
-        [sys.executable, "-m", "gradlane.cli", "status", "--socket", str(hosts[0].socket), "--json"],
-        capture_output=True, text=True, timeout=PATIENCE, check=True,
-    )  # fmt: skip
+    status = command("status", "--socket", hosts[0].socket, "--json", check=True)
     assert json.loads(status.stdout)["addresses"] == [hosts[0].address]
     with pytest.raises(AgentError, match="no agent listens"):
         Connection(file, 0, 0, tmp_path / "nobody.sock")

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps that go on without a late worker, from agent to agent."""
 
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +12,8 @@ from gradlane.client.connection import Connection
 from gradlane.client.handle import Handle
 from gradlane.errors import AgentError
 from tests.gradlane.daemon.test_agents import close, job_file, join
-from tests.support.agents import PATIENCE, Agent, command, until
+from tests.support import zygote
+from tests.support.agents import GRADLANE, PATIENCE, Agent, command, until
 
 ELEMENTS = 300_000
 AFTER, BUDGET, WINDOW = 0.5, 2, 8  # s; steps
@@ -51,8 +50,8 @@ def test_others_go_on_without_a_late_worker_until_its_budget_is_used_up_and_noth
     hosts: list[Agent], tmp_path: Path, servers: int
 ) -> None:
     file = late_file(tmp_path, 3, servers)
-    serve = [sys.executable, "-m", "gradlane.cli", "serve", "--job", str(file), "--rank", "3"]
-    server = subprocess.Popen([*serve, "--socket", str(hosts[3].socket)]) if servers else None
+    serve = [*GRADLANE, "serve", "--job", str(file), "--rank", "3"]
+    server = zygote.start([*serve, "--socket", str(hosts[3].socket)]) if servers else None
     connections = join([file] * 3, hosts)
     workers = Workers(connections)
     for handle in [workers.submit(rank, 3.0) for rank in range(3)]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.gradlane.sums.test_summed_jobs import HOSTS, SIZES, TRANSPORT, Steps, counts, sums
-from tests.support import members
+from tests.support import members, zygote
 from tests.support.agents import Agent, running, until
 from tests.support.communicators import joined
 from tests.support.counted_steps import LINES, CountedSteps
@@ -47,7 +47,7 @@ def fabric(folder: Path) -> Path:
 def process(log: Path, *argv: object) -> Iterator["subprocess.Popen[bytes]"]:
     """A process until the end of the block, unless it is killed before."""
     with log.open("ab") as out:
-        made = subprocess.Popen(list(map(str, argv)), stdout=out, stderr=subprocess.STDOUT)
+        made = zygote.start(list(map(str, argv)), stdout=out, stderr=subprocess.STDOUT)
     try:
         yield made
     finally:

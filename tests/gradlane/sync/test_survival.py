@@ -24,6 +24,7 @@ from gradlane.job import JobError
 from gradlane.sync import DsSync, Ripples, Synchroniser
 from gradlane.sync.asynchronous import Over
 from gradlane.sync.worker import Worker as Part
+from tests.support import zygote
 from tests.support.agents import Agent, agents, command, loopback, until
 from tests.support.communicators import each, join
 from tests.support.members import job_file
@@ -42,7 +43,7 @@ class Worker:
         self._output = folder / f"worker{rank}.txt"
         argv = [sys.executable, "-m", "tests.gradlane.sync.surviving_worker", str(file), str(rank), str(agent.socket)]
         with self._output.open("w") as output:
-            self.process = subprocess.Popen(
+            self.process = zygote.start(
                 argv, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, text=True, cwd=ROOT
             )
 

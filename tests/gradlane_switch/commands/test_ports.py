@@ -2,7 +2,6 @@
 """Flags of the command: ports and their settings, and what is said when they are wrong."""
 
 import socket
-import subprocess
 import threading
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from gradlane_switch.dataplane.port_config import BurstLoss, Impairment, PortCon
 from gradlane_switch.native import build
 from gradlane_switch.p4runtime.files import read_p4info
 from tests.gradlane_switch.switch_process import COMMAND, Process, admin
+from tests.support import zygote
 
 
 def test_a_port_with_everything() -> None:
@@ -86,7 +86,7 @@ def test_a_bad_port_is_named(text: str, message: str) -> None:
     ],
 )
 def test_bad_flags_are_one_line_and_exit_2(arguments: list[str], message: str) -> None:
-    done = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    done = zygote.run([*COMMAND, *arguments], 60)
     assert done.returncode == 2
     last = done.stderr.splitlines()[-1]
     assert last.startswith("gradlane-switch: error: ")
@@ -99,7 +99,7 @@ def test_an_address_in_use_exits_1(tmp_path: Path) -> None:
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         command = [*COMMAND, "--grpc-server-addr", address]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = zygote.run(command, 60)
     assert done.returncode == 1
     assert f"gradlane-switch: error: can't listen on {address}" in done.stderr
 
@@ -111,7 +111,7 @@ def test_a_stale_admin_socket_is_replaced_and_a_live_one_is_not(tmp_path: Path) 
     with Process("--admin", str(path)) as first:
         assert admin(path, {"op": "ports"})["ports"] == []
         command = [*COMMAND, "--grpc-server-addr", "127.0.0.1:0", "--admin", str(path)]
-        second = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        second = zygote.run(command, 60)
         assert second.returncode == 1
         assert f"error: admin socket {path}: another process listens there" in second.stderr
         assert "error" in admin(path, {"op": 3})

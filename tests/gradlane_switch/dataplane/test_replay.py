@@ -32,6 +32,7 @@ from tests.gradlane_switch.replaying import (
 )
 from tests.gradlane_switch.small_programs import action, assign, field, load, p4info, program, table
 from tests.gradlane_switch.switch_process import COMMAND
+from tests.support import zygote
 from tests.support.effort import tries
 
 
@@ -285,7 +286,7 @@ def program_files(tmp_path: Path) -> list[str]:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    return zygote.run([*COMMAND, *arguments], 60)
 
 
 def test_the_command_replays_a_file_and_ends(tmp_path: Path, program_files: list[str]) -> None:

@@ -28,6 +28,7 @@ from tests.gradlane_switch.replaying import frame, steering_pipeline, write_pcap
 from tests.gradlane_switch.small_programs import action, assign, entry, field, load, p4info, param, program, table
 from tests.gradlane_switch.switch_process import COMMAND
 from tests.gradlane_switch.tunnel_lab import TunnelLab
+from tests.support import zygote
 
 SPEC = field("standard_metadata", "egress_spec")
 
@@ -140,7 +141,7 @@ def files(tmp_path: Path) -> list[str]:
 
 def trace(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [*COMMAND, "trace", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return zygote.run(command, 60)
 
 
 def test_a_reader_that_has_enough_ends_the_command_quietly(files: list[str]) -> None:

@@ -18,6 +18,7 @@ from tests.gradlane_switch.compiled_programs import session
 from tests.gradlane_switch.replaying import balance, frame, number, waiting
 from tests.gradlane_switch.switch_process import COMMAND, Controller, admin
 from tests.gradlane_switch.tunnel_lab import Host, TunnelLab
+from tests.support import zygote
 from tests.support.paths import SWITCH_PROGRAMS
 
 _SO_TIMESTAMPNS = 35
@@ -332,7 +333,7 @@ def test_the_port_command(lab: Callable[..., TunnelLab]) -> None:
 
     def port(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [*COMMAND, "port", *arguments, "--admin", str(made.path)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return zygote.run(command, 60)
 
     rows = port("list").stdout.splitlines()
     assert [row.split()[:4] for row in rows[1:]] == [

@@ -13,6 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from tests.gradlane_switch.switch_process import COMMAND, Controller, Process, failure
+from tests.support import zygote
 
 
 @pytest.fixture(scope="session")
@@ -98,7 +99,7 @@ def test_mutual_tls_serves_only_controllers_with_a_certificate_of_the_authority(
 )
 def test_flags_that_can_not_be_are_refused(flags: list[str], text: str) -> None:
     command = [*COMMAND, "--grpc-server-addr", "127.0.0.1:0", *flags]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = zygote.run(command, 60)
     assert done.returncode in (1, 2)
     assert text in done.stderr
     assert "Traceback" not in done.stderr
@@ -108,7 +109,7 @@ def test_a_certificate_with_another_key_is_named(certificates: Path) -> None:
     flags = tls(certificates)
     flags[-1] = str(certificates / "controller.key")
     command = [*COMMAND, "--grpc-server-addr", "127.0.0.1:0", *flags]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = zygote.run(command, 60)
     assert done.returncode == 1
     assert "are not a certificate and its key" in done.stderr
 

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fork is like a process that Python has begun: what that would be is asked of one."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import zygote
+from tests.support.namespaces import Namespaces
+from tests.support.needs import needs_root
+
+ARGV = (sys.executable, "-m", "tests.support.introspection")
+PATIENCE = 60
+
+
+@pytest.fixture(autouse=True)
+def _found_from_any_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+
+
+def described(done: "subprocess.CompletedProcess[str]") -> dict[str, Any]:
+    answer = json.loads(done.stdout)
+    for name in ("LINES", "COLUMNS"):  # readline sets them behind Python's back
+        answer["environment"].pop(name, None)
+    return answer
+
+
+def both(*argv: str, more: str = "", **options: Any) -> tuple["subprocess.CompletedProcess[str]", ...]:
+    """What a process says that is begun, and what a fork says, each to its end."""
+
+    def end(start: Callable[..., "subprocess.Popen[str]"]) -> "subprocess.CompletedProcess[str]":
+        streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        with start([*argv], text=True, **streams, **options) as process:
+            output, errors = process.communicate(more, PATIENCE)
+        return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+
+    return end(subprocess.Popen), end(zygote.start)
+
+
+def test_a_fork_has_what_a_process_has_that_is_begun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    zygote.run(ARGV, PATIENCE)  # what follows is not of the time when the first was forked
+    monkeypatch.setenv("SET_SINCE", "ü")
+    before = os.umask(0o027)
+    try:
+        begun, forked = both(*ARGV, "some", "words", more="typed", cwd=tmp_path)
+    finally:
+        os.umask(before)
+    assert forked.returncode == begun.returncode == 0
+    assert forked.stderr == begun.stderr == "no more to say\n"
+    there, here = described(begun), described(forked)
+    assert {name: here[name] for name in there if here[name] != there[name]} == {}
+    assert (here["typed"], here["parent"], here["environment"]["SET_SINCE"]) == ("typed", os.getpid(), "ü")
+
+
+@needs_root
+def test_a_fork_in_a_namespace_has_its_network() -> None:
+    name = f"glz{os.getpid()}"
+    with Namespaces(name) as network:
+        begun, forked = both(*network.inside(name), *ARGV)
+    assert described(forked) == described(begun)
+    assert described(forked)["interfaces"] == ["lo"]
+
+
+@pytest.mark.parametrize(("words", "code"), [(("exit", "3"), 3), (("raise",), 1)])
+def test_a_fork_ends_as_a_process_does(words: tuple[str, ...], code: int) -> None:
+    begun, forked = both(*ARGV, *words)
+    assert forked.returncode == begun.returncode == code
+    assert forked.stderr.splitlines()[-1:] == begun.stderr.splitlines()[-1:]
+
+
+def test_a_fork_that_is_killed_says_so() -> None:
+    with zygote.start([*ARGV, "wait"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        assert process.poll() is None
+        process.kill()
+        assert process.wait(PATIENCE) == -9
+
+
+def test_what_needs_a_process_of_its_own_gets_one() -> None:
+    done = zygote.run(ARGV, PATIENCE, env={**os.environ, "OTHER": "1"}, stdin=subprocess.DEVNULL)
+    assert json.loads(done.stdout)["environment"]["OTHER"] == "1"
