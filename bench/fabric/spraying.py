@@ -205,9 +205,7 @@ def measure(name: str, options: argparse.Namespace, say: Callable[[str], None]) 
         if case.busy:
             _start_traffic(network, fabric)
         for assignment in range(options.assignments):
-            file = options.out / "run" / "fabric.toml"
-            file.write_text(tomli_w.dumps(fabric.assigned(assignment)), encoding="utf-8")
-            network.restart_controller()
+            network.reload_controller(fabric.assigned(assignment))
             with ExitStack() as stack:
                 team = Team(network, fabric, assignment, options.out, stack)
                 for arm in ARMS if assignment % 2 else reversed(ARMS):
