@@ -42,6 +42,7 @@ _POLICY = {"queue_classes": [{"layers": [0, 65535], "class": 5}]}
 _DSCP = 46  # of the other traffic: it is in the gradients' class
 _BUSY = 0.6  # of a link's rate
 _BUFFER = 32_000  # bytes
+_READY_SECONDS = 60.0
 _DIES_AFTER = 3  # steps, at the latest
 _SLOW_STEP = 1.3  # of the median after the death: a step that takes longer is not as the later ones are
 
@@ -115,6 +116,7 @@ class Team:
 
     def choose(self, arm: str) -> None:
         """From now on the switches spray the job's slices, or they don't."""
+        self._network.controller.wait_ready(_READY_SECONDS)  # a busy machine may have lost a session meanwhile
         self._network.controller.put_job({**self._job, "policy": {**_POLICY, "spray": arm == "spraying"}})
 
     def _forget(self) -> None:
@@ -205,9 +207,7 @@ def measure(name: str, options: argparse.Namespace, say: Callable[[str], None]) 
         if case.busy:
             _start_traffic(network, fabric)
         for assignment in range(options.assignments):
-            file = options.out / "run" / "fabric.toml"
-            file.write_text(tomli_w.dumps(fabric.assigned(assignment)), encoding="utf-8")
-            network.restart_controller()
+            network.reload_controller(fabric.assigned(assignment))
             with ExitStack() as stack:
                 team = Team(network, fabric, assignment, options.out, stack)
                 for arm in ARMS if assignment % 2 else reversed(ARMS):

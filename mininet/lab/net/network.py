@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import tomli_w
 
@@ -17,6 +18,7 @@ from lab.net.processes import Child, Supervisor
 
 READY_SECONDS = 60.0  # on a busy machine
 PIPELINE_SECONDS = 180.0  # to the controller's readiness: a switch may have to compile the program
+_RELOADED = "files read again"  # the controller's words when the switches hold what they say
 
 
 class Network:
@@ -99,6 +101,15 @@ class Network:
         self.supervisor.release([self._controller_process])
         self._run_controller()
 
+    def reload_controller(self, fabric: dict[str, Any]) -> None:
+        """It takes over another fabric's file, before it is TOML, of the same switches. Raises ProcessError if it does
+        not."""
+        assert self._controller_process is not None
+        self._write_fabric(fabric)
+        before = self._controller_process.count(_RELOADED)
+        self._controller_process.signal_group(signal.SIGHUP)
+        self._controller_process.wait_count(_RELOADED, before + 1, READY_SECONDS)
+
     def processes(self) -> dict[str, int]:
         """The pids of what runs, by name; those of the hosts' agents, and not of their shells."""
         return {child.name: child.pid for child in self.supervisor.children}
@@ -115,10 +126,14 @@ class Network:
 
     def start_controller(self) -> None:
         """Starts what configures the switches, and waits until it has. Raises ExperimentError."""
-        file = self._out / "fabric.toml"
-        file.write_text(tomli_w.dumps(self.plan.document()), encoding="utf-8")
+        file = self._write_fabric(self.plan.document())
         shutil.rmtree(file.with_suffix(".jobs"), ignore_errors=True)  # where it keeps them; those of an earlier run
         self._run_controller()
+
+    def _write_fabric(self, fabric: dict[str, Any]) -> Path:
+        file = self._out / "fabric.toml"
+        file.write_text(tomli_w.dumps(fabric), encoding="utf-8")
+        return file
 
     def _run_controller(self) -> None:
         file = self._out / "fabric.toml"

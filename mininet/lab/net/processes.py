@@ -90,6 +90,14 @@ class Child(Process):
         """Waits for a line in the log that begins with "ready". Raises ProcessError."""
         self._wait(seconds, lambda: any(_READY.match(line) for line in self._lines()))
 
+    def count(self, words: str) -> int:
+        """The lines in the log that have these words."""
+        return sum(words in line for line in self._lines())
+
+    def wait_count(self, words: str, count: int, seconds: float) -> None:
+        """Waits until so many lines in the log have these words. Raises ProcessError."""
+        self._wait(seconds, lambda: self.count(words) >= count)
+
     def wait_listening(self, port: int, seconds: float) -> None:
         """Waits until the process accepts connections on a TCP port of the loopback. Raises ProcessError."""
         self._wait(seconds, lambda: listens(port))

@@ -55,6 +55,20 @@ def test_readiness_is_awaited_and_its_absence_named(tmp_path: Path) -> None:
             supervisor.start("c", ["sh", "-c", "echo no port; exit 3"]).wait_ready(5)
 
 
+def test_what_a_process_says_again_is_awaited(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    with Supervisor(tmp_path) as supervisor:
+        child = supervisor.start(
+            "a", ["sh", "-c", f"echo read 1; until [ -e {go} ]; do sleep 0.01; done; echo read 2; sleep 60"]
+        )
+        child.wait_count("read", 1, 5)
+        assert child.count("read") == 1
+        with pytest.raises(ProcessError, match=r"is not ready after 0.2 s; its last line: read 1"):
+            child.wait_count("read", 2, 0.2)
+        go.touch()
+        child.wait_count("read", 2, 5)
+
+
 def test_a_program_that_does_not_exist_is_named(tmp_path: Path) -> None:
     with Supervisor(tmp_path) as supervisor:
         child = supervisor.start("agent of h1", ["/nonexistent/gradlane"])

@@ -173,13 +173,13 @@ class Model:
                 self.hosts[a].ways[b] = [self.uplinks[a], port, self.downlinks[b]]
 
     def split(
-        self, ports: Sequence[Port], left: list[int], right: list[int], choose: Callable[[int, int], int]
+        self, paths: Sequence[Sequence[Port]], left: list[int], right: list[int], choose: Callable[[int, int], int]
     ) -> None:
-        """All that hosts on the left send to the right passes one of these first: `choose` says which, modulo their
-        number, by the datagram's way and a count of datagrams."""
+        """All that hosts on the left send to the right passes the ports of one of these first: `choose` says which,
+        modulo their number, by the datagram's way and a count of datagrams."""
         for a in left:
             for b in right:
-                ways = [[self.uplinks[a], port, self.downlinks[b]] for port in ports]
+                ways = [[self.uplinks[a], *path, self.downlinks[b]] for path in paths]
                 self._split[a, b] = (ways, choose)
 
     def job(

@@ -193,7 +193,7 @@ def test_steps_over_two_paths_of_which_one_is_busy() -> None:
         model = Model(4, mark=16_000)
         rate = model.rate / 8e6
         for left, right in (([0, 1], [2, 3]), ([2, 3], [0, 1])):
-            model.split([Port(rate, 64_000, 16_000), Port(0.4 * rate, 25_600, 6_400)], left, right, choose)
+            model.split([[Port(rate, 64_000, 16_000)], [Port(0.4 * rate, 25_600, 6_400)]], left, right, choose)
         job = model.job([0, 1, 2, 3], elements=262_144)
         times.append(sum(model.once(job) for _ in range(4)))
     assert times[0] < 0.75 * times[1], times

@@ -5,6 +5,7 @@
  * Beside flows that only losses slow down it is Reno's, as Copa's (NSDI 2018).
  */
 #include "rate/flow.h"
+#include "rate/pacing.h"
 
 static const double GAIN = 1.0 / 16;         /* of the congestion estimate */
 static const double DELAY_GAIN = 0.4, DECREASE_MAX = 0.3;
@@ -21,6 +22,7 @@ static const double STEADY = 1.0 / 8;        /* of the queue time: what varies b
 static const double ALONE = 192;             /* rounds beside such flows without a loss: there are none */
 static const double FLOOR = 1.0 / 16;        /* of the share, at least */
 static const double HOST_NOISE = 3000;       /* us that busy hosts add to a path; queues shorter than that show in marks */
+static const double MEETINGS = 2;            /* that a slice may have with one of each other flow on its path, by chance */
 static const uint64_t ROUND_MIN = 1000;      /* us */
 static const uint64_t REST_MOST = 16000;     /* us that a flow rests in a BASE_LIFE, at most */
 
@@ -38,8 +40,14 @@ typedef struct {
     uint64_t round_end;
 } state;
 
-/* us of queueing on the path there that are no alarm */
-static double allowance(const uplink *u) { return u->queue_time / 2 > HOST_NOISE ? u->queue_time / 2 : HOST_NOISE; }
+/* us of queueing on the path there that are no alarm. Where many slow flows meet, so many of their slices may wait for one
+ * another by chance, at each port: as Swift's target does, this grows with their number, which the share tells. */
+static double allowance(const flow *f) {
+    const uplink *u = f->uplink;
+    const double meeting = MEETINGS * (FRAME_OVERHEAD + u->datagram) / f->share;
+    const double queue = meeting > u->queue_time ? u->queue_time : meeting > u->queue_time / 2 ? meeting : u->queue_time / 2;
+    return queue > HOST_NOISE ? queue : HOST_NOISE;
+}
 
 /* us in which a port sends all that it holds. A queue that stands would pass for a longer path, so once in a BASE_LIFE a flow
  * sends nothing for so long, if it did not anyway: as BBR (CACM 2017) and LEDBAT++ do. */
@@ -62,13 +70,13 @@ static void measure_anew(flow *f, state *s, rtt *to) {
  * not stand any more when it was short in several rounds; a loss of all together drains it for one or two. */
 static void judge(flow *f, state *s, rtt *to, double queue) {
     const uplink *u = f->uplink;
-    if (queue > allowance(u)) {
+    if (queue > allowance(f)) {
         if (s->late <= STANDING / 4 || queue < s->least) s->least = queue;
         if (s->late <= STANDING / 4 || queue > s->most) s->most = queue;
         s->late += s->late < STANDING;
     } else if (!f->competes) {
         s->late = 0;
-    } else if (queue < allowance(u) / 2) {
+    } else if (queue < allowance(f) / 2) {
         s->late -= s->late < STANDING / DRAINED ? s->late : STANDING / DRAINED;
     }
     if (!s->late) f->competes = false;
@@ -129,8 +137,8 @@ static double excess(flow *f, state *s, rtt *to) {
     s->congestion += GAIN * ((double)congested / total - s->congestion);
     double part = congested ? s->congestion / 2 : 0;
     if (lost && part < LOSS_DECREASE) part = LOSS_DECREASE;
-    if (queue > allowance(u)) {
-        double late = DELAY_GAIN * (queue - allowance(u)) / (rtt_shortest(to) + queue);
+    if (queue > allowance(f)) {
+        double late = DELAY_GAIN * (queue - allowance(f)) / (rtt_shortest(to) + queue);
         if (late > DECREASE_MAX) late = DECREASE_MAX;
         if (late > part) part = late;
     }
