@@ -111,6 +111,7 @@ class Team:
             inside = network.fabric.inside(host.name, [sys.executable, "-m", "bench.agent.all_reduce_worker", *words])
             worker = Worker(f"worker {rank}", inside, environment={"OMP_NUM_THREADS": "1"})
             self.workers.append(stack.enter_context(worker))
+        stack.callback(self._end)
         for worker in self.workers:
             worker.wait_for("ready", 120)
 
@@ -118,6 +119,11 @@ class Team:
         """From now on the switches spray the job's slices, or they don't."""
         self._network.controller.wait_ready(_READY_SECONDS)  # a busy machine may have lost a session meanwhile
         self._network.controller.put_job({**self._job, "policy": {**_POLICY, "spray": arm == "spraying"}})
+
+    def _end(self) -> None:
+        """All at once: one that leaves takes seconds, as it waits for what others may still ask of it."""
+        for worker in self.workers:
+            worker.begin_to_end()
 
     def _forget(self) -> None:
         with suppress(LabError):

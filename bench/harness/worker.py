@@ -98,13 +98,17 @@ class Worker(Process):
         words = os.pread(self._errors, _QUOTE, max(0, size - _QUOTE)).decode(errors="replace").strip()
         return words or "\n".join(self.said[-20:])[-_QUOTE:] or "it said nothing"
 
-    def end(self) -> int:
-        """Ends the process; its exit status."""
+    def begin_to_end(self) -> None:
+        """The process is told to end; nobody waits for it yet."""
         if self.process.stdin is not None:
             with suppress(BrokenPipeError):  # it ended before it took its last request, as ask() has said
                 self.process.stdin.close()
         else:
             self.process.terminate()
+
+    def end(self) -> int:
+        """Ends the process; its exit status."""
+        self.begin_to_end()
         try:
             return self.process.wait(15)
         except subprocess.TimeoutExpired:
