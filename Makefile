@@ -125,7 +125,7 @@ bench-late-steps: $(VENV)/.ready ## What workers that stall now and then cost th
 
 .PHONY: bench-late-sums
 bench-late-sums: $(VENV)/.ready ## What a late worker costs the others where a switch sums -> out/bench/late_sums.json (root)
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.fabric.late_sums
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.agent.late_sums
 
 .PHONY: bench-sync
 bench-sync: $(VENV)/.ready ## Time to accuracy by scheme, with slow workers and links -> out/bench/sync.json (root; SYNC="--cases slow5 --arms all")

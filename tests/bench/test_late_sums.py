@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.fabric.late_sums import ARMS
+from bench.agent.late_sums import ARMS
 from tests.support.needs import needs_root
 
 
@@ -18,7 +18,7 @@ def test_others_take_their_steps_by_switch_and_by_hosts_while_one_is_late(
 ) -> None:
     if not request.config.getoption("--thorough"):
         pytest.skip("takes a minute; --thorough runs it")
-    command = [sys.executable, "-m", "bench.fabric.late_sums", "--hosts", "3", "--steps", "20", "--stall", "400"]
+    command = [sys.executable, "-m", "bench.agent.late_sums", "--hosts", "3", "--steps", "20", "--stall", "400"]
     command += ["--share", "0.25", "--size", "64KiB", "--repeats", "1", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr

@@ -75,7 +75,7 @@ def tables(results: Sequence[Result]) -> list[TextTable]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmark; the exit status."""
-    parser = benchmark.parser("fabric.late_sums", __doc__, "--steps 100 --factor 3")
+    parser = benchmark.parser("agent.late_sums", __doc__, "--steps 100 --factor 3")
     add = parser.add_argument
     add("--hosts", type=int, default=4, metavar="N", help="(default: %(default)s)")
     add("--size", type=checked(parse_size), default="512KiB", metavar="S", help="of the array (default: %(default)s)")
