@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A switch that sums, as a process: the model of sum_switch.py at the ports of a bridge, which carries all else.
 
-    python -m tests.support.sum_relay GROUP SLOTS EPOCH LOSS PORT...        inside the bridge's namespace
+    python -m tests.support.sum_relay GROUP SLOTS EPOCH LOSS KIND PORT...   inside the bridge's namespace
 
+KIND is "whole" or "tofino", which takes slices of one word alone, and whose sums have no UDP checksum (docs/tofino.md).
 Worker k is behind the k-th PORT; of the first one's contributions it loses LOSS of all, at random. A bridge floods:
 contributions come to the other workers, too, as by no switch.
 """
@@ -25,6 +26,7 @@ OWN = IPv4Address("10.77.0.250")  # the switch's: a host takes nothing that come
 _ETHERTYPE_ALL, _OUTGOING = 3, 4
 _IP, _UDP = 14, 14 + 20  # where these headers begin
 _PAYLOAD = _UDP + 8
+ONE_WORD = wire.SUM_BYTES + wire.SUM_WORD
 
 
 def checksum(data: bytes) -> int:
@@ -35,13 +37,22 @@ def checksum(data: bytes) -> int:
     return ~total & 0xFFFF
 
 
-def result_frame(frame: bytes, datagram: bytes) -> bytes:
-    """As a contribution's frame, with the result in the place of the contribution."""
+class OneWord(SumSwitch):
+    """Slices have one word."""
+
+    def well_formed(self, datagram: bytes, *, fabric: bool = False) -> bool:
+        return super().well_formed(datagram, fabric=fabric) and len(datagram) == wire.HEADER_BYTES + ONE_WORD
+
+
+def result_frame(frame: bytes, datagram: bytes, *, checked: bool) -> bytes:
+    """As a contribution's frame, with the result in the place of the contribution. `checked`: with a UDP checksum."""
     head = bytearray(frame[:_PAYLOAD])
     head[_IP + 12 : _IP + 16] = OWN.packed
     head[_IP + 10 : _IP + 12] = bytes(2)
     head[_IP + 10 : _IP + 12] = checksum(bytes(head[_IP:_UDP])).to_bytes(2, "big")
     head[_UDP + 6 : _UDP + 8] = bytes(2)
+    if not checked:
+        return bytes(head) + datagram
     pseudo = bytes(head[_IP + 12 : _IP + 20]) + bytes([0, 17]) + head[_UDP + 4 : _UDP + 6]
     head[_UDP + 6 : _UDP + 8] = (checksum(pseudo + bytes(head[_UDP:]) + datagram) or 0xFFFF).to_bytes(2, "big")
     return bytes(head) + datagram
@@ -59,7 +70,7 @@ def is_contribution(frame: bytes, group: IPv4Address) -> bool:
     )
 
 
-def serve(group: IPv4Address, slots: int, epoch: int, loss: float, ports: list[str]) -> None:
+def serve(group: IPv4Address, slots: int, epoch: int, loss: float, kind: str, ports: list[str]) -> None:
     """Until it is killed. Says "ready" when it is."""
     sockets: list[socket.socket] = []
     for port in ports:
@@ -67,14 +78,15 @@ def serve(group: IPv4Address, slots: int, epoch: int, loss: float, ports: list[s
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
         made.bind((port, _ETHERTYPE_ALL))
     everybody = (1 << len(ports)) - 1
-    switch, chance = SumSwitch(), random.Random(1)
+    tofino = kind == "tofino"
+    switch, chance = OneWord() if tofino else SumSwitch(), random.Random(1)
     os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))  # as the agents' transport
     print("ready", flush=True)
     while True:
         for readable in select.select(sockets, [], [])[0]:
             worker = sockets.index(readable)
-            frame, (_, _, kind, *_) = readable.recvfrom(65536)
-            if kind == _OUTGOING or not is_contribution(frame, group):
+            frame, (_, _, way, *_) = readable.recvfrom(65536)
+            if way == _OUTGOING or not is_contribution(frame, group):
                 continue
             if worker == 0 and chance.random() < loss:
                 continue
@@ -83,7 +95,7 @@ def serve(group: IPv4Address, slots: int, epoch: int, loss: float, ports: list[s
             outcome = switch.take(row, frame[_PAYLOAD : _PAYLOAD + length])
             if outcome.datagram is None:
                 continue
-            answer = result_frame(frame, outcome.datagram)
+            answer = result_frame(frame, outcome.datagram, checked=not tofino)
             for to in sockets if outcome.to_all else [readable]:
                 with contextlib.suppress(OSError):  # the port's queue is full: it is lost
                     to.send(answer)
@@ -101,12 +113,14 @@ class SumLan(Lan):
             self.run(self.space(k), "ethtool", "-K", "eth0", *offloads)
 
     @contextlib.contextmanager
-    def switch(self, group: IPv4Address, slots: int = 1024, loss: float = 0.0) -> Iterator["subprocess.Popen[str]"]:
+    def switch(
+        self, group: IPv4Address, slots: int = 1024, loss: float = 0.0, kind: str = "whole"
+    ) -> Iterator["subprocess.Popen[str]"]:
         """The process, from when it is ready until the end of the block, unless it is killed before. It has another
         epoch than the one before it."""
         self.epoch = self.epoch % 255 + 1
         ports = [f"p{k}" for k in range(len(self.addresses))]
-        argv = map(str, (group, slots, self.epoch, loss, *ports))
+        argv = map(str, (group, slots, self.epoch, loss, kind, *ports))
         relay = (sys.executable, "-m", "tests.support.sum_relay", *argv)
         process = subprocess.Popen([*self.inside(self.bridge), *relay], stdout=subprocess.PIPE, text=True)
         try:
@@ -121,4 +135,4 @@ class SumLan(Lan):
 
 
 if __name__ == "__main__":
-    serve(IPv4Address(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), sys.argv[5:])
+    serve(IPv4Address(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), sys.argv[5], sys.argv[6:])

@@ -114,6 +114,18 @@ def test_the_switch_sums_and_results_are_exact(lan: SumLan, hosts: list[Agent], 
                 np.testing.assert_array_equal(result, array)
 
 
+def test_slices_of_one_word_and_sums_without_a_checksum(lan: SumLan, hosts: list[Agent], tmp_path: Path) -> None:
+    """What a Tofino would do (docs/tofino.md): the job file says how large slices are."""
+    file = members.job_file(tmp_path, lan.addresses, lines=f"{TRANSPORT}\nslice_bytes = 144")
+    with lan.switch(SUMS, kind="tofino"), joined(hosts, file, HOSTS) as ranks:
+        steps = Steps(ranks)
+        for _ in range(10):
+            steps.step()
+        for host in hosts:
+            assert (sums(host)["by_switch"], sums(host)["fallbacks"]) == (True, 0)
+            assert counts(host)["summed_bytes"] == 9 * 4 * sum(SIZES)
+
+
 def test_hosts_reduce_what_the_cost_model_gives_to_them_and_the_switch_the_rest(
     lan: SumLan, hosts: list[Agent], tmp_path: Path
 ) -> None:
