@@ -46,4 +46,5 @@ def main() -> None:
     tell("closed")
 
 
-main()
+if __name__ == "__main__":
+    main()
