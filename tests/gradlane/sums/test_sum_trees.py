@@ -13,7 +13,7 @@ ROOT = [Contributor(1 << n, ALL, 0, 7, epoch=EPOCH) for n in range(4)]
 # A leaf with workers 0 and 1, and a root beneath which it is, with workers 2 and 3 at its own ports.
 LEAF = [replace(row, here=0b11) for row in ROOT[:2]]
 ABOVE, BELOW = (
-    Contributor(0, ALL, 0, 7, here=0b11, epoch=EPOCH, fabric=True),
+    Contributor(0, ALL, 0, 7, here=0b11, epoch=EPOCH, fabric=True, above=True),
     replace(ROOT[0], member=0b11, fabric=True),
 )
 
