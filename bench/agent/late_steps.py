@@ -103,21 +103,27 @@ def tables(results: Sequence[Result]) -> list[TextTable]:
     return [TextTable("Time per step", columns, rows)]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the benchmark; the exit status."""
-    parser = benchmark.parser("agent.late_steps", __doc__, "--steps 100 --stall 300")
+def add_training(parser: argparse.ArgumentParser) -> None:
+    """The options of a training, and of what may be late in it."""
     add = parser.add_argument
     add("--hosts", type=int, default=4, metavar="N", help="(default: %(default)s)")
     add("--size", type=checked(parse_size), default="512KiB", metavar="S", help="of the array (default: %(default)s)")
     add("--rate", type=checked(parse_rate), default="100mbit", metavar="R", help="of a port (default: %(default)s)")
     add("--compute", type=int, default=20, metavar="MS", help="of a worker in a step (default: %(default)s)")
-    add("--stall", type=int, nargs="+", default=[100, 300], metavar="MS", help="(default: %(default)s)")
     add("--share", type=float, default=0.05, metavar="P", help="of the steps with a stall (default: %(default)s)")
     add("--after", type=int, default=30, metavar="MS", help="loss.late.after (default: %(default)s)")
     add("--allowed", type=int, default=10, metavar="N", help="loss.late.steps, of 20 (default: %(default)s)")
-    add("--steps", type=int, default=100, metavar="N", help="of a training (default: %(default)s)")
     add("--repeats", type=int, default=3, metavar="N", help="trainings in each arm, in turn (default: %(default)s)")
     add("--seed", type=int, default=1, metavar="N", help="of the stalls (default: %(default)s)")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the benchmark; the exit status."""
+    parser = benchmark.parser("agent.late_steps", __doc__, "--steps 100 --stall 300")
+    add_training(parser)
+    add = parser.add_argument
+    add("--stall", type=int, nargs="+", default=[100, 300], metavar="MS", help="(default: %(default)s)")
+    add("--steps", type=int, default=100, metavar="N", help="of a training (default: %(default)s)")
     return benchmark.run(parser, _run, arguments)
 
 

@@ -15,11 +15,10 @@ from typing import Any
 
 import tomli_w
 
-from bench.agent.late_steps import Result, medians, stalls, trained
+from bench.agent.late_steps import Result, add_training, medians, stalls, trained
 from bench.harness import benchmark
 from bench.harness.job import document
 from bench.harness.worker import Worker
-from gradlane.units import checked, parse_rate, parse_size
 from lab.experiment.runner import ready_machine
 from lab.model.errors import ExperimentError
 from lab.model.plan import FabricPlan
@@ -76,19 +75,11 @@ def tables(results: Sequence[Result]) -> list[TextTable]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the benchmark; the exit status."""
     parser = benchmark.parser("agent.late_sums", __doc__, "--steps 100 --factor 3")
+    add_training(parser)
     add = parser.add_argument
-    add("--hosts", type=int, default=4, metavar="N", help="(default: %(default)s)")
-    add("--size", type=checked(parse_size), default="512KiB", metavar="S", help="of the array (default: %(default)s)")
-    add("--rate", type=checked(parse_rate), default="100mbit", metavar="R", help="of a port (default: %(default)s)")
-    add("--compute", type=int, default=20, metavar="MS", help="of a worker in a step (default: %(default)s)")
     add("--factor", type=float, default=5.0, metavar="F", help="the slow worker's computation (default: %(default)s)")
     add("--stall", type=int, default=300, metavar="MS", help="of the one that stalls (default: %(default)s)")
-    add("--share", type=float, default=0.05, metavar="P", help="of the steps with a stall (default: %(default)s)")
-    add("--after", type=int, default=30, metavar="MS", help="loss.late.after (default: %(default)s)")
-    add("--allowed", type=int, default=10, metavar="N", help="loss.late.steps, of 20 (default: %(default)s)")
     add("--steps", type=int, default=60, metavar="N", help="of a training (default: %(default)s)")
-    add("--repeats", type=int, default=3, metavar="N", help="trainings in each arm, in turn (default: %(default)s)")
-    add("--seed", type=int, default=1, metavar="N", help="of the stalls (default: %(default)s)")
     return benchmark.run(parser, _run, arguments)
 
 

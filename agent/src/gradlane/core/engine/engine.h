@@ -42,10 +42,10 @@ int gl_submit(gl_engine *engine, const gl_submission *submission, uint64_t now);
 int gl_engine_sums_open(gl_engine *engine, const gl_sum_stream *stream);
 /* Nothing is sent to the switch any more, no sum is taken, and what is submitted waits, until: */
 void gl_engine_sums_halt(gl_engine *engine);
-/* `by_switch`: all goes on where it was, and what was contributed to those steps of `reruns` of which sums are here is sent once
- * more, for those who may lack them (remind.h). Otherwise generations up to this one are over: the steps of `reruns` are completed by
- * the hosts with what some of them have of the switch, everything else by hosts as if it had never been begun. -1: a step has
- * not begun here, or its sums are not known any more; then nothing has changed. */
+/* `by_switch`: all goes on where it was, and what was contributed to those steps of `reruns` of which sums are here is sent
+ * once more, for those who may lack them (remind.h). Otherwise generations up to this one are over: the steps of `reruns` are
+ * completed by the hosts with what some of them have of the switch, everything else by hosts as if it had never been begun.
+ * -1: a step has not begun here, or its sums are not known any more; then nothing has changed. */
 int gl_engine_sums_resume(gl_engine *engine, uint32_t generation, int by_switch, const gl_sum_rerun *reruns, unsigned count,
                           uint64_t now);
 /* Of all streams; returns how many there are. */
