@@ -21,6 +21,7 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
         self.refuse_pipeline = False
         self.refuse: Callable[[p4r.Entity], bool] = lambda _entity: False
         self.counters: dict[tuple[int, int], tuple[int, int]] = {}
+        self.read_cells: set[tuple[int, int]] = set()  # of counters, that somebody has asked for
         self.count: Callable[[], None] = lambda: None  # runs before counters are read
         self._streams: dict[int, SimpleQueue[p4r.StreamMessageResponse | None]] = {}
         self._highest_bid = 0
@@ -160,6 +161,7 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
             kind = wanted.WhichOneof("entity")
             if kind == "counter_entry":
                 cell = wanted.counter_entry.index if wanted.counter_entry.HasField("index") else None
+                self.read_cells.add((wanted.counter_entry.counter_id, wanted.counter_entry.index.index))
                 for (counter, index), (packets, octets) in self.counters.items():
                     if counter == wanted.counter_entry.counter_id and cell in (None, p4r.Index(index=index)):
                         entry = answer.entities.add().counter_entry

@@ -7,6 +7,7 @@ for its ports over gNMI, which nobody here needs.
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any, cast
 
 from finsy import Switch, SwitchEvent
 from finsy.p4client import P4Client
@@ -26,6 +27,7 @@ BURST_SECONDS = 0.5
 class BoundedClient(P4Client):
     """As its base, but raises SwitchError where a switch goes beyond the bounds."""
 
+    loaded = False  # the program, since somebody has asked
     _sending: asyncio.Lock
     _paid_until = 0.0
 
@@ -55,6 +57,11 @@ class BoundedClient(P4Client):
         self._paid_until = max(self._paid_until, loop.time() - BURST_SECONDS) + cost
         return msg
 
+    async def request(self, msg: Any) -> Any:
+        reply = await super().request(msg)
+        self.loaded = self.loaded or isinstance(msg, p4r.SetForwardingPipelineConfigRequest)
+        return reply
+
     async def request_iter(self, msg: p4r.ReadRequest) -> AsyncIterator[p4r.ReadResponse]:
         size = count = 0
         async for reply in super().request_iter(msg):
@@ -63,6 +70,13 @@ class BoundedClient(P4Client):
             if size > MAX_READ or count > MAX_ENTITIES:
                 raise SwitchError(f"answers a read with {count} entities of {size} bytes so far, more than it can have")
             yield reply
+
+
+def just_loaded(switch: Switch) -> bool:
+    """Whether the switch has loaded the program in this session, since this was last asked."""
+    client = cast(BoundedClient, switch._p4client)  # pyright: ignore[reportPrivateUsage]
+    loaded, client.loaded = client.loaded, False
+    return loaded
 
 
 async def outbid(switch: Switch) -> None:

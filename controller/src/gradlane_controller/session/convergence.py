@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes a switch hold what is desired: writes only the difference to what it holds, which is read if not known."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from finsy import (
@@ -106,28 +106,36 @@ def difference(schema: P4Schema, held: Iterable[Entity], desired: Iterable[Entit
     return [update for _, update in sorted(updates, key=lambda pair: pair[0])]
 
 
-async def converge(switch: Switch, desired: Iterable[Entity], held: Iterable[Entity] | None = None) -> Changes:
+async def converge(
+    switch: Switch,
+    desired: Iterable[Entity],
+    held: Iterable[Entity] | None = None,
+    counted: Collection[int] | None = None,
+) -> Changes:
     """Makes the switch hold exactly `desired`; writes nothing if it does already. `held`: what this controller has
-    written before; None: it is read, as it is where the switch refuses what does not fit to that.
+    written before; None: it is read, as it is where the switch refuses what does not fit to that. `counted`: the job
+    indices for which the switch may have counted; None: all.
 
     Raises finsy.P4ClientError.
     """
     desired = list(desired)
     if held is not None:
         try:
-            return await _change(switch, list(held), desired)
+            return await _change(switch, list(held), desired, counted)
         except P4ClientError:
             pass  # another client has changed it
-    return await _change(
-        switch, [entity for part in parts(switch.p4info) for entity in await read_part(switch, part)], desired
-    )
+    found = [entity for part in parts(switch.p4info) for entity in await read_part(switch, part)]
+    return await _change(switch, found, desired, counted)
 
 
-async def _change(switch: Switch, held: list[Entity], desired: list[Entity]) -> Changes:
+async def _change(
+    switch: Switch, held: list[Entity], desired: list[Entity], counted: Collection[int] | None
+) -> Changes:
     updates = difference(switch.p4info, held, desired)
     known = job_indices(held)
-    # An index that another job had before counts from zero again.
-    await reset_counts(switch, [number for job, number in job_indices(desired).items() if known.get(job) != number])
+    # An index that another job had before counts from zero again. To read all its cells takes longer than all else.
+    new = [number for job, number in job_indices(desired).items() if known.get(job) != number]
+    await reset_counts(switch, [number for number in new if counted is None or number in counted])
     await switch.write(updates)
     kinds = [update.type for update in updates]
     return Changes(kinds.count(_INSERT), kinds.count(_MODIFY), kinds.count(_DELETE))

@@ -20,8 +20,9 @@ from gradlane_controller.network.links import Links
 from gradlane_controller.network.loads import Loads
 from gradlane_controller.policy import Entity
 from gradlane_controller.policy.ports import VIOLATIONS
+from gradlane_controller.session.bounds import just_loaded
 from gradlane_controller.session.connection import Connection, FinsyLog
-from gradlane_controller.session.convergence import Changes, converge, difference, kind, parts, read_part
+from gradlane_controller.session.convergence import Changes, converge, difference, job_indices, kind, parts, read_part
 from gradlane_controller.session.counters import read_loads
 from gradlane_controller.session.violations import Violations
 
@@ -81,6 +82,9 @@ class ManagedSwitch:
         self._loads = loads
         self._held: Sequence[Entity] | None = None
         self._known = False  # nothing else has been written since
+        self._counted: set[int] | None = (
+            None  # job indices that were used since the program was loaded, if that is known
+        )
         self._writing = asyncio.Lock()
         self._parts = itertools.cycle(parts(pipeline.schema))
         self._sending: asyncio.Task[None] | None = None
@@ -115,7 +119,10 @@ class ManagedSwitch:
         """As `converge`, in that session. Raises finsy.P4ClientError."""
         async with self._writing:
             known, self._known = self._held if self._known else None, False
-            changes = await converge(switch, entities, known)
+            counted = None if self._counted is None else frozenset(self._counted)
+            if self._counted is not None:
+                self._counted.update(job_indices(entities).values())
+            changes = await converge(switch, entities, known, counted)
             self._held, self._known = entities, True
             self.problem = ""
             return changes
@@ -185,6 +192,7 @@ class ManagedSwitch:
 
     async def _ready(self, switch: Switch) -> None:
         self._held = None
+        self._counted = set() if just_loaded(switch) else None
         self.problem = "is being converged"
         await self._on_ready(self, switch)
 
