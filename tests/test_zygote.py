@@ -67,6 +67,18 @@ def test_a_fork_in_a_namespace_has_its_network() -> None:
     assert described(forked)["interfaces"] == ["lo"]
 
 
+@needs_root
+def test_a_fork_has_the_priority_of_who_asks() -> None:
+    zygote.run(ARGV, PATIENCE)
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    os.setpriority(os.PRIO_PROCESS, 0, before - 3)
+    try:
+        begun, forked = both(*ARGV)
+    finally:
+        os.setpriority(os.PRIO_PROCESS, 0, before)
+    assert described(forked)["nice"] == described(begun)["nice"] == before - 3
+
+
 @pytest.mark.parametrize(("words", "code"), [(("exit", "3"), 3), (("raise",), 1)])
 def test_a_fork_ends_as_a_process_does(words: tuple[str, ...], code: int) -> None:
     begun, forked = both(*ARGV, *words)

@@ -4,7 +4,7 @@
     python -m tests.support.zygote DESCRIPTOR PROGRAM        the process that forks: one for each program and pytest
 
 A fork is like a process that Python has begun with `-m PROGRAM`: a child of the test's process, with arguments,
-environment, directory, descriptors and network namespace of its own. It is forked where no other thread runs.
+environment, directory, descriptors, priority and network namespace of its own. It is forked where no other thread runs.
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ class _Fork(subprocess.Popen[Any]):
         os.umask(umask := os.umask(0))  # there is no other way to see it
         request = {"words": self._words, "namespace": self._namespace, "environment": dict(os.environ)}
         request |= {"directory": os.fspath(cwd or os.getcwd()), "umask": umask}
+        request |= {"nice": os.getpriority(os.PRIO_PROCESS, 0)}
         streams = [own if own != -1 else number for number, own in enumerate((pipes[0], pipes[3], pipes[5]))]
         with _one_at_a_time, _adopting():
             zygote = _zygote(self._words[0])
@@ -181,6 +182,7 @@ def _main() -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     os.umask(request["umask"])
+    os.setpriority(os.PRIO_PROCESS, 0, request["nice"])
     os.chdir(request["directory"])
     sys.path[0] = os.getcwd()
     if request["namespace"]:
