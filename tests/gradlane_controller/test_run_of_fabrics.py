@@ -89,7 +89,8 @@ def test_a_switch_that_is_away_stops_only_what_needs_it(switches, fabric: str, r
         it.wait_for("can't be reached")
     status = it.ask("GET", "/status")[1]
     assert not status["ready"]
-    assert [each["ready"] for each in status["switches"]] == [True, False, False, True]
+    for name in ("ready", "up_to_date"):
+        assert [each[name] for each in status["switches"]] == [True, False, False, True]
     counters = it.ask("GET", "/counters")
     assert counters[0] == 200
     assert counters[1]["away"] == ["leaf2", "spine1"]

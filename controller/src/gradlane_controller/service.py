@@ -212,6 +212,7 @@ class Controller:
             "connected": managed.connection.connected,
             "primary": managed.connection.primary,
             "ready": managed.ready,
+            "up_to_date": managed.holds(self._plan.entities[managed.where.name]),
             "problem": managed.problem,
             "mended": {"times": managed.mended.times, "entities": managed.mended.entities},
             "entries": count_entries(self._plan.entities[managed.where.name]),
