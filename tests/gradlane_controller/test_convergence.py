@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from gradlane_controller.desired import pipeline
 from gradlane_controller.errors import PipelineError
 from gradlane_controller.policy import Entity
-from gradlane_controller.session.convergence import difference, parts
+from gradlane_controller.session.convergence import apart, difference, parts
 from tests.support.paths import PIPELINE
 
 SCHEMA = pipeline.load(pipeline.DEFAULT_FOLDER).schema
@@ -101,6 +101,23 @@ def decode(message: p4r.Entity) -> Entity:
         "packet_replication_engine_entry": P4MulticastGroupEntry,
     }
     return kinds[message.WhichOneof("entity") or ""].decode(message, SCHEMA)
+
+
+@given(States, States)
+def test_what_both_begin_and_end_with_needs_no_update(held: list[Entity], desired: list[Entity]) -> None:
+    def listed(one: list[Entity], other: list[Entity]) -> list[bytes]:
+        return sorted(it.SerializeToString(deterministic=True) for it in difference(SCHEMA, one, other))
+
+    assert listed(*apart(held, desired)) == listed(held, desired)
+    assert apart(desired, desired) == ([], [])
+
+
+@pytest.mark.parametrize("place", [0, 2, 5])
+def test_of_one_more_entry_all_others_are_left_alone(place: int) -> None:
+    held = [entity("group", number, 0) for number in range(5)]
+    routes = [entity("route", number, number) for number in range(5)]
+    new = entity("route", 9, 9)
+    assert apart(held + routes, [*routes[:place], new, *routes[place:], *held]) == ([], [new])
 
 
 @given(held=States, desired=States)

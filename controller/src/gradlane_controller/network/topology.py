@@ -7,7 +7,10 @@ from gradlane_controller.network.fabric import Fabric, LinkPort
 
 
 class Topology:
-    """The switches of a fabric and their links, by name. `down`: ports, as switch and number, that lead nowhere now."""
+    """The switches of a fabric and their links, by name. `down`: ports, as switch and number, that lead nowhere now.
+
+    What was found is kept: of a large fabric the same is asked for each job and for each switch.
+    """
 
     def __init__(self, fabric: Fabric, down: Collection[tuple[str, int]] = ()) -> None:
         self._ports = {
@@ -16,6 +19,8 @@ class Topology:
         }
         self.with_hosts = tuple(it.name for it in fabric.switches if any(True for _ in fabric.ports_at(it.name)))
         self._distances = {name: self._distances_to(name) for name in self._ports}
+        self._next_ports: dict[tuple[str, str], tuple[LinkPort, ...]] = {}
+        self._between: dict[tuple[str, str], tuple[LinkPort, ...]] = {}
 
     def distance(self, source: str, destination: str) -> int | None:
         """Links from one switch to another; None if there is no path now."""
@@ -23,18 +28,24 @@ class Topology:
 
     def next_ports(self, source: str, destination: str) -> tuple[LinkPort, ...]:
         """The ports of `source` at which a shortest path to `destination` begins; none if they are the same."""
-        away = self.distance(source, destination)
-        if away is None:
-            return ()
-        return tuple(port for port in self._ports[source] if self.distance(port.peer, destination) == away - 1)
+        pair = source, destination
+        if pair not in self._next_ports:
+            nearer = (self.distance(*pair) or 0) - 1  # nothing is nearer than the destination itself
+            ports = (port for port in self._ports[source] if self.distance(port.peer, destination) == nearer)
+            self._next_ports[pair] = tuple(ports)
+        return self._next_ports[pair]
 
-    def links_between(self, source: str, destination: str) -> Iterator[LinkPort]:
+    def links_between(self, source: str, destination: str) -> tuple[LinkPort, ...]:
         """The sending ends of every link that is on a shortest path from one switch to another."""
-        front = {source}
-        while front:
-            ports = [port for switch in sorted(front) for port in self.next_ports(switch, destination)]
-            yield from ports
-            front = {port.peer for port in ports}
+        pair = source, destination
+        if pair not in self._between:
+            found, front = list[LinkPort](), {source}
+            while front:
+                ports = [port for switch in sorted(front) for port in self.next_ports(switch, destination)]
+                found += ports
+                front = {port.peer for port in ports}
+            self._between[pair] = tuple(found)
+        return self._between[pair]
 
     def towards(self, destination: str) -> list[str]:
         """The other switches from which there is a path to one, those farthest away first."""
