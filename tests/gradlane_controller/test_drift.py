@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from finsy.proto import p4r
 
-from gradlane_controller import service
-from gradlane_controller.session import connection, convergence, managed_switch
+from gradlane_controller.session import connection, convergence, managed_switch, splits
 from gradlane_controller.session.convergence import Changes
 from gradlane_controller.session.managed_switch import Mended
 from tests.gradlane_controller.controller_thread import PIPELINE, ControllerThread
@@ -173,7 +172,7 @@ def test_of_two_controllers_that_are_primary_at_some_switches_one_wins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One loses a session that the other has kept, and the other is primary there from then on."""
-    monkeypatch.setattr(service, "SPLIT_SECONDS", 0.3)
+    monkeypatch.setattr(splits, "SPLIT_SECONDS", 0.3)
     switches = [make_fake_switch() for _ in range(4)]
     fabric = leafspine_text(addresses=[switch.address for switch in switches])
     first = start(fabric, job_text(hosts=(1, 3)), folder="both")

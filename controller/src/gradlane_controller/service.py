@@ -3,8 +3,7 @@
 
 import asyncio
 import logging
-import random
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from gradlane_controller.desired.sums_at_switches import SumsAtSwitches
 from gradlane_controller.errors import SwitchError, SwitchLostError, UnknownJobError
 from gradlane_controller.network import fabric_file
 from gradlane_controller.network.fabric import Fabric
-from gradlane_controller.network.links import Links
+from gradlane_controller.network.links import End, Links
 from gradlane_controller.network.loads import Loads
 from gradlane_controller.policy import Numbers
 from gradlane_controller.session.connection import FinsyLog
@@ -29,12 +28,13 @@ from gradlane_controller.session.convergence import Changes, holds_state, read_i
 from gradlane_controller.session.counters import Counters, SwitchCounters, collect, read_counters
 from gradlane_controller.session.link_checks import LinkChecks
 from gradlane_controller.session.managed_switch import ManagedSwitch
+from gradlane_controller.session.splits import end_splits
 from gradlane_controller.session.violations import Violations
 
-SPLIT_SECONDS = 1.0
-MAX_DOUBLINGS = 6
-
 _LOG = logging.getLogger(__name__)
+
+MadeOf = tuple[Collection[End], Collection[str], Mapping[End, float]]
+"""What else a plan depends on: which links are down, which switches lack their part of sums, the loads."""
 
 
 class Controller:
@@ -96,8 +96,9 @@ class Controller:
 
         Raises SwitchError if at the start all can't be reached, or refuse the program or their first state.
         """
-        tasks = [asyncio.create_task(managed.connection.run()) for managed in self._managed_switches.values()]
-        tasks += [asyncio.create_task(self._end_splits()), asyncio.create_task(self._balance.run())]
+        connections = [managed.connection for managed in self._managed_switches.values()]
+        tasks = [asyncio.create_task(connection.run()) for connection in connections]
+        tasks += [asyncio.create_task(end_splits(connections)), asyncio.create_task(self._balance.run())]
         if self._check_links:
             tasks.append(asyncio.create_task(self._checks.run()))
         none_reachable = asyncio.create_task(self._none_reachable.wait())
@@ -237,10 +238,10 @@ class Controller:
 
     async def _apply(self, fabric: Fabric, jobs: Mapping[str, Job]) -> None:
         """Converges the switches to a new desired state and takes it over, or goes back to the old one and raises."""
-        plan = self._make_plan(fabric, jobs, self._plan.numbers)
+        plan, made_of = await self._plan_apart(fabric, jobs, self._plan.numbers)
         known = self._sums.change(self._plan, plan, self._away)
-        made_of = self._links.down, set(self._sums.lacking), self._balance.loads
-        plan = self._make_plan(fabric, jobs, known)
+        if known != plan.numbers or self._made_of() != made_of:
+            plan, made_of = await self._plan_apart(fabric, jobs, known)
         changed = [it for name, it in jobs.items() if it != self._plan.jobs.get(name)]
         needed = set[str]().union(*(plan.switches_of(it) for it in changed))
         for managed in self._managed_switches.values():
@@ -260,7 +261,7 @@ class Controller:
                 await self._restore()
                 raise result
             _LOG.info("converged %s: %s", managed.where.name, result)
-        if (self._links.down, self._sums.lacking, self._balance.loads) != made_of:  # meanwhile
+        if self._made_of() != made_of:  # meanwhile
             plan = self._make_plan(fabric, jobs, plan.numbers)
         self._take(plan)
         self._links.follow(fabric)
@@ -336,8 +337,16 @@ class Controller:
 
     def _make_plan(self, fabric: Fabric, jobs: Mapping[str, Job], known: Numbers) -> Plan:
         """With the links and switches as they are known to be. Raises JobError or PipelineError."""
-        _, down, lacking = self._state()
-        return make_plan(self._programs, fabric, jobs, known, down, lacking, self._balance.loads).beside(self._plan)
+        return make_plan(self._programs, fabric, jobs, known, *self._made_of()).beside(self._plan)
+
+    async def _plan_apart(self, fabric: Fabric, jobs: Mapping[str, Job], known: Numbers) -> tuple[Plan, MadeOf]:
+        """As `_make_plan`, while switches are answered; and of what it is made, which may change meanwhile."""
+        made_of = self._made_of()
+        plan = await asyncio.to_thread(make_plan, self._programs, fabric, jobs, known, *made_of)
+        return plan.beside(self._plan), made_of
+
+    def _made_of(self) -> MadeOf:
+        return self._links.down, frozenset(self._sums.lacking), self._balance.loads
 
     def _replan(self, problem: str, known: Numbers | None = None) -> None:
         """The same jobs with what is known now; nobody waits for the switches."""
@@ -355,25 +364,6 @@ class Controller:
             self._links.follow(fabric)
         except GradlaneError as problem:
             _LOG.error("reload failed, nothing has changed: %s", problem)
-
-    async def _end_splits(self) -> None:
-        """Bids for the switches at which another controller is primary, if this one is at others.
-
-        Both do so when each has lost a session that the other has not; who does it first is primary at all, so the
-        other one stands by. Both wait for a random time, and longer each time that it was in vain.
-        """
-        bids = 0
-        while True:
-            await asyncio.sleep(random.uniform(1, 3) * SPLIT_SECONDS * 2 ** min(bids, MAX_DOUBLINGS))
-            sessions = [it.connection for it in self._managed_switches.values() if it.connection.settled]
-            elsewhere = [it for it in sessions if not it.primary]
-            if not elsewhere or len(elsewhere) == len(sessions):
-                bids = 0
-                continue
-            bids += 1
-            names = ", ".join(each.name for each in elsewhere)
-            _LOG.warning("another controller is primary at %s, and this one elsewhere: bidding for all", names)
-            await asyncio.gather(*(each.bid() for each in elsewhere), return_exceptions=True)
 
     def _note_part(self, name: str) -> None:
         """That switch holds what it should, so trees may lead over it again."""

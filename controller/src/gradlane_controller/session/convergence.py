@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes a switch hold what is desired: writes only the difference to what it holds, which is read if not known."""
 
+import asyncio
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
@@ -131,7 +132,8 @@ async def converge(
 async def _change(
     switch: Switch, held: list[Entity], desired: list[Entity], counted: Collection[int] | None
 ) -> Changes:
-    updates = difference(switch.p4info, *apart(held, desired))
+    # Of a whole switch it takes a while, in which others are to be heard.
+    updates = await asyncio.to_thread(difference, switch.p4info, *apart(held, desired))
     known = job_indices(held)
     # An index that another job had before counts from zero again. To read all its cells takes longer than all else.
     new = [number for job, number in job_indices(desired).items() if known.get(job) != number]

@@ -14,6 +14,7 @@ from gradlane_controller.desired.plan import Plan
 from gradlane_controller.session.connection import read_all
 
 _CELLS_OF_JOB = len(Reason) << 6  # of 2 ** JOB_SHIFT, as the other reasons do not exist
+_CELLS_AT_ONCE = 256
 JOB_SHIFT = 11  # bits of an index of `decisions` behind the job's
 SUM_SHIFT = 4  # ... of `sums`
 
@@ -233,9 +234,10 @@ async def _decision_cells(switch: Switch, indices: Iterable[int]) -> list[tuple[
     """(index, packets, bytes) of the cells of these jobs above zero."""
     found: list[tuple[int, int, int]] = []
     for job in indices:
-        # Job by job: others have their turn in between, and no message has more than gRPC takes.
-        wanted = [P4CounterEntry("decisions", index=(job << JOB_SHIFT) + cell) for cell in range(_CELLS_OF_JOB)]
-        found += _above_zero(await read_all(switch, wanted))
+        # In parts: others have their turn in between, and no message has more than gRPC takes.
+        for first in range(job << JOB_SHIFT, (job << JOB_SHIFT) + _CELLS_OF_JOB, _CELLS_AT_ONCE):
+            cells = range(first, min(first + _CELLS_AT_ONCE, (job << JOB_SHIFT) + _CELLS_OF_JOB))
+            found += _above_zero(await read_all(switch, [P4CounterEntry("decisions", index=it) for it in cells]))
     return found
 
 
