@@ -156,6 +156,10 @@ bench-control-plane: $(VENV)/.ready ## Entry writes per second, and how long pac
 bench-responsiveness: $(VENV)/.ready ## How long one-entry reads and writes take while hosts and clients load the switch (root)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.switch.responsiveness
 
+.PHONY: bench-controller
+bench-controller: $(VENV)/.ready ## What the controller takes for fabrics of 6 to 32 simulated switches
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.controller.scale
+
 .PHONY: bench-shaping
 bench-shaping: $(VENV)/.ready ## Strict priority and the rate of a port of 100 Mbit/s, over any second (root; idle machine)
 	$(BIN)/python -m bench.switch.shaping

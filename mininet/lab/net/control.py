@@ -40,6 +40,10 @@ class Controller:
         """Of switches and jobs. Raises ControlError."""
         return self._request("GET", "/status")
 
+    def links(self) -> list[dict[str, Any]]:
+        """Which links work. Raises ControlError."""
+        return self._request("GET", "/links")["links"]
+
     def counters(self) -> dict[str, Any]:
         """What the switches counted, by the controller. Raises ControlError."""
         return self._request("GET", "/counters")
