@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiles the program for Tofino, and writes down what it takes of the chip.
 
-The report is committed, beside a digest of the sources; no binary is. Without a Tofino the program as a whole can't
+The reports are committed, beside a digest of the sources; no binary is. Without a Tofino the program as a whole can't
 run: the tests run its controls on a v1model target (tests/p4src/tna_on_v1model).
 """
 
@@ -13,29 +13,46 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 OUTPUT = HERE / "build" / "tna"
 DIGEST = OUTPUT / "sources.sha256"
-TARGETS = {"tofino": "tna", "tofino2": "t2na"}
-# What a target has no room for is left out: docs/tofino.md.
-PROFILES = {"tofino": ("-DSMALLER_PROFILE",), "tofino2": ()}
 # The assembler's word on a parser that has lost what it selects by: p4c from its pull request 5063 to 5753.
 NO_SELECT = "Can't match parser state due to previous match"
 COLUMNS = ("logical tables", "SRAMs", "TCAMs", "map RAMs", "meters", "stateful ALUs")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The program with some macros, for one chip."""
+
+    name: str
+    target: str
+    arch: str
+    stages: int  # that the chip has
+    macros: tuple[str, ...] = ()
+
+    @property
+    def report_file(self) -> Path:
+        """Where its report is kept."""
+        return OUTPUT / f"resources-{self.name}.txt"
+
+
+# What there is no room for is left out: docs/tofino.md.
+PROFILES = (
+    Profile("tofino", "tofino", "tna", 12, ("-DSMALLER_PROFILE",)),
+    Profile("tofino2", "tofino2", "t2na", 20),
+    Profile("tofino2-aggregation", "tofino2", "t2na", 20, ("-DAGGREGATION",)),
+)
 
 
 def sources_digest() -> str:
     """One line per source file, `sha256sum` format."""
     sources = sorted([*HERE.glob("shared/*.p4"), *HERE.glob("tna/*.p4")])
     return "".join(f"{hashlib.sha256(s.read_bytes()).hexdigest()}  {s.relative_to(HERE).as_posix()}\n" for s in sources)
-
-
-def report_file(target: str) -> Path:
-    """Where a target's report is kept."""
-    return OUTPUT / f"resources-{target}.txt"
 
 
 def usage(stage: dict[str, Any]) -> tuple[int, ...]:
@@ -52,7 +69,7 @@ def usage(stage: dict[str, Any]) -> tuple[int, ...]:
     )
 
 
-def report(target: str, folder: Path, version: str) -> str:
+def report(profile: Profile, folder: Path, version: str) -> str:
     """The report, from the logs that the compiler has left in its output folder."""
     logs = folder / "pipe" / "logs"
     mau = json.loads((logs / "resources.json").read_text())["resources"]["mau"]
@@ -67,14 +84,14 @@ def report(target: str, folder: Path, version: str) -> str:
     last = max(logs.glob("phv_allocation_summary_*.log"), key=lambda path: int(path.stem.rsplit("_", 1)[1]))
     phv = re.findall(r"^\| *(Usage for \d+b|Overall PHV Usage) *\| *(\d+) *\( *([\d.]+) *%\)", last.read_text(), re.M)
     containers = [f"{name}: {number} containers ({share} %)" for name, number, share in phv]
-    return "\n".join((f"{target}: {len(stages)} stages ({version})", "", *lines, "", *containers, ""))
+    return "\n".join((f"{profile.name}: {len(stages)} stages ({version})", "", *lines, "", *containers, ""))
 
 
-def compile_for(target: str, driver: Path) -> str | None:
-    """Compiles for a target and returns the report, or None when the compiler refuses."""
+def compile_profile(profile: Profile, driver: Path) -> str | None:
+    """Compiles a profile and returns the report, or None when the compiler refuses."""
     version = subprocess.run([driver, "--version"], capture_output=True, text=True, check=False).stdout.strip()
     with tempfile.TemporaryDirectory() as folder:
-        command = [driver, "--target", target, "--arch", TARGETS[target], *PROFILES[target]]
+        command = [driver, "--target", profile.target, "--arch", profile.arch, *profile.macros]
         command += ["-g", "-o", folder, "tna/gradlane.p4"]
         result = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=False)
         print(result.stdout + result.stderr, file=sys.stderr)
@@ -83,11 +100,11 @@ def compile_for(target: str, driver: Path) -> str | None:
             return None
         if result.returncode:
             return None
-        return report(target, Path(folder), version)
+        return report(profile, Path(folder), version)
 
 
 def main() -> int:
-    """Writes the report. Returns the exit code."""
+    """Writes the reports. Returns the exit code."""
     backend = shutil.which("p4c-barefoot")
     if backend is None:
         print(
@@ -97,12 +114,12 @@ def main() -> int:
         )
         return 1
     OUTPUT.mkdir(parents=True, exist_ok=True)
-    for target in TARGETS:
-        print(f"{target}: p4src/tna/gradlane.p4")
-        text = compile_for(target, Path(backend).with_name("p4c"))
+    for profile in PROFILES:
+        print(f"{profile.name}: p4src/tna/gradlane.p4")
+        text = compile_profile(profile, Path(backend).with_name("p4c"))
         if text is None:
             return 1
-        report_file(target).write_text(text)
+        profile.report_file.write_text(text)
     DIGEST.write_text(sources_digest())
     return 0
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packet headers. The Gradlane header is defined in docs/wire-format.md and in gradlane.wire.
+// Packet headers. The Gradlane header is defined in docs/wire-format.md and in gradlane.wire. Each target's headers.p4
+// includes this, and adds those of sums.
 
 #ifndef GRADLANE_HEADERS_P4
 #define GRADLANE_HEADERS_P4
@@ -109,6 +110,7 @@ struct headers_t {
     udp_h        udp;
     gradlane_h   gradlane;
     hop_h        hop;
+    SUM_HEADERS              // of the profile that sums
 }
 
 #endif

@@ -10,7 +10,7 @@
 
 #include "../shared/types.p4"
 #include "arch.p4"
-#include "../shared/headers.p4"
+#include "headers.p4"
 #include "../shared/metadata.p4"
 #include "../shared/validation.p4"
 #include "../shared/admission.p4"
@@ -27,6 +27,9 @@
 #include "routing.p4"
 #include "congestion.p4"
 #include "telemetry.p4"
+#ifdef AGGREGATION
+#include "aggregation.p4"
+#endif
 
 control GradlaneIngress(inout headers_t hdr, inout ingress_metadata_t meta,
                         in ingress_intrinsic_metadata_t ig_intr_md,
@@ -37,17 +40,27 @@ control GradlaneIngress(inout headers_t hdr, inout ingress_metadata_t meta,
     Guard() guard;
     Tagging() tagging;
     Routing() routing;
+    Forwarding() forwarding;
 #ifndef SMALLER_PROFILE
     Replication() replication;
 #endif
     Policy() policy;
     Congestion() congestion;
+#ifndef AGGREGATION
+    // There is no room for these beside sums.
     Budget() budget;
+    Mirroring() mirroring;
+#endif
     Marking() marking;
     Punting() punting;
     Counted() counted;
     Telemetry() telemetry;
-    Mirroring() mirroring;
+#ifdef AGGREGATION
+    SumTree() sum_tree;
+    Aggregation() aggregation;
+    Refusal() refusal;
+    SumCounter() sum_counter;
+#endif
 
     // What goes through a hash unit may lie anywhere: otherwise too many numbers would have to lie side by side.
     Hash<bit<16>>(HashAlgorithm_t.IDENTITY) lower_half;
@@ -73,31 +86,68 @@ control GradlaneIngress(inout headers_t hdr, inout ingress_metadata_t meta,
             meta.common.share = copy.get({ hdr.gradlane.budget });
             guard.apply(hdr, meta.common, ig_intr_md.ingress_port, ig_dprsr_md.digest_type);
             counted.apply(hdr, meta.common, meta.counted);
+#ifdef AGGREGATION
+            sum_tree.apply(hdr, meta.common, meta.sum, ig_intr_md.ingress_port);
+#else
             halve();
             // The slot of the message, in two steps.
             meta.common.slot_mask[15:0] = meta.common.slot_mask[15:0] & meta.number;
+#endif
             if (!meta.common.drop) {
                 tagging.apply(hdr, meta.common, ig_intr_md.ingress_port);
             }
             routing.apply(hdr, meta.common, meta.lookup);
+#ifdef SMALLER_PROFILE
+            // In another order the program takes 13 stages of Tofino 1.
+            forwarding.apply(hdr, meta.common, meta.lookup);
             policy.apply(meta.common, meta.policy, meta.verdict.half_budget);
-#ifndef SMALLER_PROFILE
-            replication.apply(hdr, meta.common, ig_intr_md.ingress_port);
+#else
+            policy.apply(meta.common, meta.policy, meta.verdict.half_budget);
+#ifdef AGGREGATION
+            if (meta.sum.fits == 1 && meta.common.gradient && !meta.common.drop && meta.lookup.routed
+                && meta.lookup.route == Route.MULTICAST && hdr.ipv4.ttl[7:1] != 0) {
+                meta.sum.summed = 1;
+            }
+            if (meta.sum.summed == 1) {
+                aggregation.apply(hdr, meta.common, meta.sum, ig_intr_md.ingress_port);
+            } else
 #endif
+            {
+                forwarding.apply(hdr, meta.common, meta.lookup);
+#ifdef AGGREGATION
+                refusal.apply(meta.common, meta.sum);
+#endif
+                replication.apply(hdr, meta.common, ig_intr_md.ingress_port);
+                congestion.apply(hdr, meta.common, meta.policy);
+                // No such group, or none of its members is alive.
+                if (!meta.common.drop && !meta.common.punt && !meta.common.multicast
+                    && meta.common.egress_port == 0) {
+                    meta.common.reason = Reason.DROPPED_NO_ROUTE;
+                    meta.common.drop = true;
+                }
+            }
+#endif
+#ifndef AGGREGATION
             meta.common.slot_base[15:0] = meta.common.slot_base[15:0] + meta.common.slot_mask[15:0];
+#endif
             if (meta.common.punt) {
                 punting.apply(hdr, meta.common, ig_intr_md.ingress_port);
                 ig_tm_md.bypass_egress = 1;
             } else {
+#ifdef SMALLER_PROFILE
                 congestion.apply(hdr, meta.common, meta.policy);
-                // No such group, or none of its members is alive.
                 if (!meta.common.drop && !meta.common.multicast && meta.common.egress_port == 0) {
                     meta.common.reason = Reason.DROPPED_NO_ROUTE;
                     meta.common.drop = true;
                 }
+#endif
+#ifndef AGGREGATION
                 mirroring.apply(meta, ig_dprsr_md);
+#endif
                 marking.apply(hdr, meta.common);
+#ifndef AGGREGATION
                 budget.apply(hdr, meta.common, meta.policy, meta.verdict, ig_dprsr_md);
+#endif
                 meta.bridged.setValid();
                 meta.bridged.origin = Origin.ORDINARY;
                 if (meta.common.gradient) {
@@ -105,6 +155,9 @@ control GradlaneIngress(inout headers_t hdr, inout ingress_metadata_t meta,
                 }
             }
         }
+#ifdef AGGREGATION
+        sum_counter.apply(meta.common, meta.sum);
+#endif
         telemetry.apply(hdr, meta.common, meta.counted);
 
         // For the deparser and for egress, whether it is needed or not.
@@ -116,6 +169,12 @@ control GradlaneIngress(inout headers_t hdr, inout ingress_metadata_t meta,
             meta.ttl = hdr.ipv6.hop_limit;
         }
         meta.bridged.ingress_port = ig_intr_md.ingress_port;
+#ifdef AGGREGATION
+        if (meta.sum.summed == 1) {
+            // Of whatever port it came, it is this switch's own.
+            meta.bridged.ingress_port = NO_PORT;
+        }
+#endif
         meta.bridged.switch_id = meta.common.switch_id;
         meta.bridged.multicast = (bit<1>)meta.common.multicast;
         meta.bridged.color = meta.common.color;
@@ -126,6 +185,10 @@ control GradlaneIngress(inout headers_t hdr, inout ingress_metadata_t meta,
         ig_tm_md.qid = (QueueId_t)meta.common.queue_class;
         if (meta.common.drop) {
             ig_dprsr_md.drop_ctl = 1;
+#ifdef AGGREGATION
+        } else if (meta.sum.port != 0) {
+            ig_tm_md.ucast_egress_port = meta.sum.port;
+#endif
         } else if (meta.common.multicast && !meta.common.punt) {
             ig_tm_md.mcast_grp_a = meta.common.next_hop;
         } else {
@@ -182,16 +245,20 @@ control GradlaneEgress(inout headers_t hdr, inout egress_metadata_t meta,
 control GradlaneIngressDeparser(packet_out packet, inout headers_t hdr, in ingress_metadata_t meta,
                                 in ingress_intrinsic_metadata_for_deparser_t ig_dprsr_md) {
     Digest<guard_violation_t>() violations;
+#ifndef AGGREGATION
     Mirror() trimmed;
+#endif
 
     apply {
         if (ig_dprsr_md.digest_type == DIGEST_VIOLATION) {
             violations.pack({ meta.ingress_port, hdr.gradlane.job, meta.common.source });
         }
+#ifndef AGGREGATION
         if (ig_dprsr_md.mirror_type == MIRROR_TRIMMED) {
             trimmed.emit<trimmed_h>(meta.mirror_session,
                                     { meta.mirror_origin, meta.ttl, hdr.ethernet.dst, hdr.ethernet.src });
         }
+#endif
         packet.emit(meta.bridged);
         packet.emit(hdr.packet_in);
         packet.emit(hdr.ethernet);
@@ -199,6 +266,10 @@ control GradlaneIngressDeparser(packet_out packet, inout headers_t hdr, in ingre
         packet.emit(hdr.ipv6);
         packet.emit(hdr.udp);
         packet.emit(hdr.gradlane);
+#ifdef AGGREGATION
+        packet.emit(hdr.sum);
+        packet.emit(hdr.lanes);
+#endif
     }
 }
 

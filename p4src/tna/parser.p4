@@ -9,7 +9,7 @@ struct lookup_t {
     port_t  bridge_port;
     Route   route;
     Reason  special;      // for the controller, whatever its addresses
-    bit<16> turn;         // of a slice among those of its flow
+    bit<16> turn;         // of a slice among those of its flow, or its way
 }
 
 // Of the egress port, and of the job at it.
@@ -39,8 +39,64 @@ struct counted_t {
     bit<16> layer;
 }
 
+#ifdef AGGREGATION
+// What becomes of a SUM's lanes.
+enum bit<2> Lanes {
+    READ  = 0,      // those of the slot take their place
+    WRITE = 1,
+    ADD   = 2
+}
+
+// Of a SUM; workers are bits.
+struct sum_t {
+    bool     asked;         // it is one
+    bit<1>   result;        // from above
+
+    // Of its tree.
+    bit<32>  all_workers;
+    bit<32>  here;
+    bit<32>  beyond;
+    port_t   up;
+    bit<16>  group;
+    mac_t    own;
+    ipv4_t   address;
+    bit<8>   epoch;
+    bit<16>  slot;
+    bit<16>  slot_mask;
+
+    // Of itself.
+    bit<32>  covers;        // whom it accounts for
+    bit<32>  brings;        // who is in it
+    bit<32>  stray;         // who is in it, but not accounted for
+    bit<32>  has;           // who is in it, or may be missing, and accounted for
+    bit<1>   fits;          // has the form of one
+    bit<1>   summed;        // it does, and is on its way to a group
+    bit<1>   lost;          // nobody has slots for it
+    bit<1>   outdated;
+    bit<1>   reminds;       // its sender has the result, and there are switches above that may not
+    bit<1>   rejected;
+
+    // Of its slot, and what becomes of it.
+    bit<1>   other;         // another job's until now
+    bit<32>  older;         // it is older than what the slot has
+    bit<32>  generation;    // of what the slot had
+    bit<32>  same;          // it had its slice
+    bit<32>  lacks;         // who is not accounted for
+    bit<32>  known;         // who was before
+    bit<8>   before;        // how far the slice was
+    bit<8>   stage;         // how far it brings it
+    Lanes    lanes;
+    bit<1>   counted;
+    SumEvent event;
+    port_t   port;          // 0: the group
+}
+#endif
+
 struct ingress_metadata_t {
     metadata_t    common;
+#ifdef AGGREGATION
+    sum_t         sum;
+#endif
     lookup_t      lookup;
     port_policy_t policy;
     verdict_t     verdict;
@@ -192,8 +248,37 @@ parser GradlaneParser(packet_in packet, out headers_t hdr, out ingress_metadata_
 
     state parse_gradlane {
         packet.extract(hdr.gradlane);
+#ifdef AGGREGATION
+        // The kinds are DATA and REPAIR.
+        transition select(hdr.gradlane.kind, hdr.gradlane.flags, hdr.gradlane.length) {
+            (KIND_DATA &&& ~KIND_REPAIR, FLAG_SUM | FLAG_PULL &&& FLAG_SUM | FLAG_PULL, SUM_BYTES + SUM_WORD): parse_result;
+            (KIND_DATA &&& ~KIND_REPAIR, FLAG_SUM &&& FLAG_SUM, SUM_BYTES + SUM_WORD): parse_sum;
+            (KIND_DATA &&& ~KIND_REPAIR, FLAG_SUM &&& FLAG_SUM, _): parse_no_sum;
+            default: accept;
+        }
+    }
+
+    state parse_result {
+        meta.sum.result = 1;
+        transition parse_sum;
+    }
+
+    state parse_sum {
+        packet.extract(hdr.sum);
+        packet.extract(hdr.lanes);
+        meta.sum.asked = true;
         transition accept;
     }
+
+    // It does not have the form of one.
+    state parse_no_sum {
+        meta.sum.asked = true;
+        transition accept;
+    }
+#else
+        transition accept;
+    }
+#endif
 }
 
 // Ingress has found out what the packet is.

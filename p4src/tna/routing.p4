@@ -1,24 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a packet goes. What is addressed to the switch is routed: IPv4 and IPv6 by longest prefix, to an ECMP group or a
 // multicast group; everything else is bridged by its destination address. Ordinary traffic keeps to one member of a group
-// by its flow's hash; slices of gradients are sprayed over all members, in turn, as their order does not matter.
+// by its flow's hash; slices of gradients are sprayed over all members, as their order does not matter: by the way that
+// their sender has chosen, or else in turn.
 //
 // The tables are looked up, all of them, before it is known whether the packet may go on at all: then a decision follows
 // from what they found.
 
 control Routing(inout headers_t hdr, inout metadata_t meta, inout lookup_t lookup) {
-    @hidden
-    action reject(Reason reason) {
-        meta.drop = true;
-        meta.reason = reason;
-    }
-
-    @hidden
-    action punt(Reason reason) {
-        meta.punt = true;
-        meta.reason = reason;
-    }
-
     // The switch's own addresses: what has one as its destination is routed.
     @id(0x01000009)
     action route() {
@@ -192,9 +181,17 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout lookup_t looku
             meta.spread = ipv6_flow.get({ hdr.ipv6.src, hdr.ipv6.dst, hdr.ipv6.next_header, hdr.ipv6.flow_label,
                                           meta.ports });
         }
-        lookup.turn = lookup.turn + hdr.gradlane.slice;
-        if (meta.gradient && meta.spray) {
+#ifndef SMALLER_PROFILE
+        if (hdr.gradlane.source[15:10] != 0) {
+            // The way that the sender has chosen, by what its receivers report.
+            lookup.turn = (bit<16>)hdr.gradlane.source[15:10];
+        } else
+#endif
+        {
             // Slices in turn, from where their flow begins.
+            lookup.turn = lookup.turn + hdr.gradlane.slice;
+        }
+        if (meta.gradient && meta.spray) {
             meta.spread = meta.spread + lookup.turn;
         }
 #ifndef SMALLER_PROFILE
@@ -209,7 +206,24 @@ control Routing(inout headers_t hdr, inout metadata_t meta, inout lookup_t looku
                    && !(hdr.ipv6.isValid() && hdr.ipv6.hop_limit[7:1] == 0)) {
             next_hops.apply();
         }
+    }
+}
 
+// What follows from it.
+control Forwarding(inout headers_t hdr, inout metadata_t meta, in lookup_t lookup) {
+    @hidden
+    action reject(Reason reason) {
+        meta.drop = true;
+        meta.reason = reason;
+    }
+
+    @hidden
+    action punt(Reason reason) {
+        meta.punt = true;
+        meta.reason = reason;
+    }
+
+    apply {
         if (meta.drop) {
             // Decided.
         } else if (lookup.special == Reason.PUNTED_LLDP && meta.from_fabric == 0) {

@@ -15,6 +15,7 @@ from gradlane_switch.ir.program import DROP_PORT
 from tests.support.paths import P4_SOURCE
 
 TYPES = (P4_SOURCE / "shared" / "types.p4").read_text()
+SUMS = (P4_SOURCE / "shared" / "sums.p4").read_text()
 
 
 def constant(name: str) -> int:
@@ -27,19 +28,18 @@ def test_reasons() -> None:
     body = re.search(r"enum bit<5> Reason \{(.*?)\}", TYPES, re.DOTALL)
     assert body
     in_p4 = {name: int(value) for name, value in re.findall(r"^\s*(\w+)\s*=\s*(\d+)", body[1], re.MULTILINE)}
-    sums = (P4_SOURCE / "v1model" / "aggregation.p4").read_text()
-    of_sums = re.findall(r"^const Reason (\w+) = \(Reason\)5w(\d+);", sums, re.MULTILINE)
+    of_sums = re.findall(r"^const Reason (\w+) = \(Reason\)5w(\d+);", SUMS, re.MULTILINE)
     in_p4 |= {name: int(value) for name, value in of_sums}
     assert in_p4 == {reason.name: reason.value for reason in Reason}
 
 
 def test_sums() -> None:
     aggregation = (P4_SOURCE / "v1model" / "aggregation.p4").read_text()
-    assert f"const bit<32> SUM_SLOTS = {SUM_SLOTS};" in aggregation
-    assert f"const bit<32> SUM_EVENTS = {(checks.MAX_JOBS + 1) << SUM_SHIFT};" in aggregation
+    assert f"const bit<32> SUM_SLOTS = {SUM_SLOTS};" in SUMS
+    assert f"const bit<32> SUM_EVENTS = {(checks.MAX_JOBS + 1) << SUM_SHIFT};" in SUMS
     assert "sums.count((bit<32>)(meta.job_index ++ happened));" in aggregation
     assert f"hdr.gradlane.message[{trees.BUCKETS.bit_length() - 2}:0]: exact" in aggregation
-    body = re.search(r"enum bit<4> SumEvent \{(.*?)\}", aggregation, re.DOTALL)
+    body = re.search(r"enum bit<4> SumEvent \{(.*?)\}", SUMS, re.DOTALL)
     assert body
     in_p4 = {name: int(value) for name, value in re.findall(r"^\s*(\w+)\s*=\s*(\d+)", body[1], re.MULTILINE)}
     assert in_p4 == {event.name: event.value for event in SumEvent}

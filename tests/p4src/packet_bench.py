@@ -16,7 +16,7 @@ from tests.support.gradlane_packets import Host, Uplink
 from tests.support.paths import P4_SOURCE
 
 TYPES = (P4_SOURCE / "shared" / "types.p4").read_text()
-SUMS = (P4_SOURCE / "v1model" / "aggregation.p4").read_text()
+SUMS = (P4_SOURCE / "shared" / "sums.p4").read_text()
 
 
 def _reasons() -> dict[str, int]:

@@ -17,10 +17,8 @@ from finsy import P4Schema
 from finsy.proto import p4i
 from google.protobuf import text_format
 
-from tests.support.paths import P4_SOURCE, P4INFO, ROOT
+from tests.support.paths import P4_SOURCE, P4INFO, ROOT, SUM_P4INFO
 
-# Sums are v1model's alone.
-OF_SUMS = {"aggregation.p4", "headers.p4"}
 # By table: entries on Tofino, where that is not what v1model has.
 SMALLER = {"senders": 1024, "job_shares": 1024}
 TRANSLATION = ROOT / "tests" / "p4src" / "tna_on_v1model"
@@ -38,6 +36,12 @@ def load(path: Path) -> ModuleType:
 
 build_tna = load(P4_SOURCE / "build_tna.py")
 translate = load(TRANSLATION / "translate.py")
+BOTH = pytest.mark.parametrize(
+    ("of_v1model", "of_tofino"),
+    [(P4INFO, translate.P4INFO), (SUM_P4INFO, translate.SUM_P4INFO)],
+    ids=["ordinary", "aggregation"],
+)
+EACH_PROFILE = pytest.mark.parametrize("profile", build_tna.PROFILES, ids=lambda profile: profile.name)
 
 
 def tables(p4info: Path) -> dict[str, Any]:
@@ -67,25 +71,29 @@ def annotations(p4info: Path) -> dict[str, Any]:
     return {name: declared for name, declared in found.items() if declared}
 
 
-def test_both_have_the_same_restrictions_and_references() -> None:
-    expected = annotations(P4INFO)
+@BOTH
+def test_both_have_the_same_restrictions_and_references(of_v1model: Path, of_tofino: Path) -> None:
+    expected = annotations(of_v1model)
     assert len(expected) > 15
-    assert annotations(translate.P4INFO) == expected
+    assert annotations(of_tofino) == expected
 
 
 def test_both_folders_have_the_same_files() -> None:
     of_v1model = {p.name for p in (P4_SOURCE / "v1model").iterdir()}
-    assert {p.name for p in (P4_SOURCE / "tna").iterdir()} == of_v1model - OF_SUMS
+    assert {p.name for p in (P4_SOURCE / "tna").iterdir()} == of_v1model
 
 
-def test_both_have_the_same_tables_keys_actions_and_parameters_by_name_and_id() -> None:
-    expected = tables(P4INFO)
+@BOTH
+def test_both_have_the_same_tables_keys_actions_and_parameters_by_name_and_id(
+    of_v1model: Path, of_tofino: Path
+) -> None:
+    expected = tables(of_v1model)
     assert len(expected) > 10
     for name, size in SMALLER.items():
         number, more, *rest = expected[name]
         assert more > size
         expected[name] = (number, size, *rest)
-    assert tables(translate.P4INFO) == expected
+    assert tables(of_tofino) == expected
 
 
 def test_the_translation_was_made_from_these_sources() -> None:
@@ -103,32 +111,25 @@ def test_an_extern_that_no_rule_translates_is_an_error() -> None:
         translate.translate("admission.p4", "Mirror() mirror;")
 
 
-@pytest.mark.parametrize(("number", "target"), [(1, "tofino"), (2, "tofino2")])
-def test_it_has_no_type_errors_for_tofino(number: int, target: str) -> None:
+@EACH_PROFILE
+def test_it_has_no_type_errors_for_tofino(profile: Any) -> None:
     compiler, backend = shutil.which("p4c-bm2-ss"), shutil.which("p4c-barefoot")
     if compiler is None or backend is None:
         pytest.skip("p4c-bm2-ss and p4c-barefoot (with tna.p4) are not on PATH: types of p4src/tna were not checked")
     include = Path(backend).with_name("p4include")
-    command = [
-        compiler,
-        f"-D__TARGET_TOFINO__={number}",
-        *build_tna.PROFILES[target],
-        "-I",
-        str(include),
-        "-o",
-        "/dev/null",
-        "tna/gradlane.p4",
-    ]
+    number = {"tna": 1, "t2na": 2}[profile.arch]
+    command = [compiler, f"-D__TARGET_TOFINO__={number}", *profile.macros, "-I", str(include)]
+    command += ["-o", "/dev/null", "tna/gradlane.p4"]
     result = subprocess.run(command, cwd=P4_SOURCE, capture_output=True, text=True, check=False)
     # The front end has gone through when BMv2's back end finds that the package is none of its own.
     errors = re.findall(r"error: (.*)", result.stderr)
     assert errors == ["package Switch: main package  match the expected model"], result.stderr
 
 
-@pytest.mark.parametrize(("target", "stages"), [("tofino", 12), ("tofino2", 20)])
-def test_the_report_belongs_to_these_sources_and_they_fit(target: str, stages: int) -> None:
+@EACH_PROFILE
+def test_the_report_belongs_to_these_sources_and_they_fit(profile: Any) -> None:
     assert build_tna.DIGEST.read_text() == build_tna.sources_digest(), "sources changed: run `make p4-tna`"
-    report = build_tna.report_file(target).read_text()
-    found = re.match(rf"{target}: (\d+) stages", report)
+    report = profile.report_file.read_text()
+    found = re.match(rf"{profile.name}: (\d+) stages", report)
     assert found, report
-    assert 0 < int(found[1]) <= stages
+    assert 0 < int(found[1]) <= profile.stages

@@ -41,7 +41,7 @@ class Reason(IntEnum):
 
 
 class SumEvent(IntEnum):
-    """What became of a gradient that a switch should sum, by `SumEvent` of p4src/v1model/aggregation.p4."""
+    """What became of a gradient that a switch should sum, by `SumEvent` of p4src/shared/sums.p4."""
 
     CONTRIBUTION = 0  # written to a slot or added
     RESULT = 1

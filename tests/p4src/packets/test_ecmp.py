@@ -12,7 +12,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
 from tests.p4src.packet_bench import Bench, Reason
-from tests.p4src.packet_targets import InProcess, TnaInProcess
+from tests.p4src.packet_targets import InProcess
 from tests.support.entries import FAR_GROUP, fabric, job, next_hops, source
 from tests.support.gradlane_packets import FAR, H1, H2, U5, U6, U7, U8, UPLINKS, gradient, ip, ip6
 
@@ -142,14 +142,11 @@ def test_the_slices_of_a_message_are_sprayed_in_turn_so_that_no_member_has_more_
 
 
 def test_the_senders_way_counts_instead_of_the_turn(bench: Bench) -> None:
-    """Whatever slice it is. The program for Tofino sprays in turn as ever."""
+    """Whatever slice it is."""
     bench.install(fabric(), job())
     frames = [gradient(H1, FAR, message=m, slice=n, way=way) for way in range(1, 17) for m, n in ((7, 0), (8, 3))]
     ports = [bench.forward(H1, frame).port for frame in frames]
     by_way = [set(ports[n : n + 2]) for n in range(0, 32, 2)]
-    if isinstance(bench.target, TnaInProcess):
-        assert len(set(ports)) == 1, "numbers that are 4 apart"
-        return
     assert all(len(found) == 1 for found in by_way)
     assert all(len(set.union(*by_way[n : n + 4])) == 4 for n in range(13)), "four ways in a row are four members"
     assert by_way[:12] == by_way[4:], "the same again"
@@ -164,8 +161,6 @@ def test_a_way_is_nothing_to_a_job_that_is_not_sprayed(bench: Bench) -> None:
 
 def test_the_senders_ways_are_spread_by_each_tier(bench: Bench) -> None:
     """Of 16 ways each of four members has four, at the second tier those of one member go by all four."""
-    if isinstance(bench.target, TnaInProcess):
-        pytest.skip("the program for Tofino takes no notice of ways")
     first, second, _ = at_each_tier(bench, [gradient(H1, FAR, way=way) for way in range(1, 17)])
     assert set(first.values()) == {4}
     assert set(second.values()) <= {1, 2}

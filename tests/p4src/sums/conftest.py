@@ -6,11 +6,14 @@ from collections.abc import Iterator
 import pytest
 from finsy import P4Schema
 
+from gradlane_switch.state.pipeline import Pipeline
+from tests.p4src.conftest import TNA, unrestricted
 from tests.p4src.p4_coverage import coverage_of
 from tests.p4src.packet_bench import Bench
 from tests.p4src.packet_targets import Bmv2, Target
 from tests.p4src.sums.sum_bench import SumBench
-from tests.support.paths import SUM_PROGRAM
+from tests.p4src.sums.tofino_sums import TofinoSums
+from tests.support.paths import SUM_P4INFO, SUM_PROGRAM
 
 
 @pytest.fixture(scope="session")
@@ -20,10 +23,26 @@ def sum_bmv2(sum_schema: P4Schema, bmv2_command: str, tmp_path_factory: pytest.T
     switch.close()
 
 
-@pytest.fixture(scope="session", params=["gradlane-switch", "simple_switch_grpc"])
+@pytest.fixture(scope="session")
+def sum_tofino_pipeline() -> Pipeline:
+    return unrestricted(TNA / SUM_PROGRAM.name, TNA / SUM_P4INFO.name)
+
+
+@pytest.fixture(scope="session")
+def sum_tofino(sum_schema: P4Schema, sum_tofino_pipeline: Pipeline) -> TofinoSums:
+    return TofinoSums(sum_schema, sum_tofino_pipeline)
+
+
+TARGETS = {
+    "gradlane-switch": "sum_in_process",
+    "simple_switch_grpc": "sum_bmv2",
+    "tna on gradlane-switch": "sum_tofino",
+}
+
+
+@pytest.fixture(scope="session", params=list(TARGETS))
 def sum_target(request: pytest.FixtureRequest) -> Target:
-    name = "sum_in_process" if request.param == "gradlane-switch" else "sum_bmv2"
-    return request.getfixturevalue(name)
+    return request.getfixturevalue(TARGETS[request.param])
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from ipaddress import ip_address
 from operator import or_
@@ -19,6 +19,7 @@ from gradlane.wire import Flag, Lanes
 from tests.p4src.model.model_packet import ones_complement
 from tests.p4src.packet_bench import Bench, Count, Reason
 from tests.p4src.packet_targets import Sent
+from tests.p4src.sums.tofino_sums import BOTH, SLICE, TofinoSums, fitted
 from tests.support.entries import (
     BUCKETS,
     SUM_MAC,
@@ -235,6 +236,24 @@ class SumBench:
     events: Counter[tuple[int, Event]] = field(default_factory=Counter[tuple[int, Event]])
     decisions: Counter[tuple[int, Reason]] = field(default_factory=Counter[tuple[int, Reason]])
 
+    def __post_init__(self) -> None:
+        if self.of_tofino:
+            self.jobs = {number: replace(place, version=4) for number, place in self.jobs.items()}
+
+    @property
+    def of_tofino(self) -> bool:
+        """Whether slices have one size, no IPv6 and no UDP checksums."""
+        return isinstance(self.bench.target, TofinoSums)
+
+    @property
+    def most_words(self) -> int:
+        """Of a slice."""
+        return 1 if self.of_tofino else wire.MAX_SUM_WORDS
+
+    def fitted(self, frame: bytes) -> bytes:
+        """The frame as the target gets it."""
+        return fitted(frame) if self.of_tofino else frame
+
     def install(self, *more: Iterable[object]) -> None:
         """The program anew."""
         groups = {place.group: place.ports for place in self.jobs.values()}
@@ -257,11 +276,13 @@ class SumBench:
     def process(self, source: Host | Uplink, frame: bytes, number: int = 1) -> tuple[tuple[Event, ...], list[Sent]]:
         """As `send`; and what leaves."""
         place = self.jobs[number]
+        frame = self.fitted(frame)
         header = wire.Header.unpack(datagram_of(frame))
         row = place.row(source, header.message, bool(header.flags & Flag.PULL))
         # Of the model's datagrams one without a checksum is as good as any.
-        bare = version_of(frame) == 6 and defect(frame) is None
-        outcome = Outcome((Event.REFUSED,)) if bare else self.model.take(row, datagram_of(frame), defect(frame))
+        wrong = None if self.of_tofino else defect(frame)
+        refused = (version_of(frame) == 6 and wrong is None) or (self.of_tofino and header.length != SLICE)
+        outcome = Outcome((Event.REFUSED,)) if refused else self.model.take(row, datagram_of(frame), wrong)
         sent = self.bench.process(source, frame)
         for event in outcome.events:
             self.events[number, event] += 1
@@ -281,8 +302,13 @@ class SumBench:
 
     def counted(self) -> dict[tuple[int, Event], Count]:
         """The cells of the counter `sums` that are not zero, by job index and event."""
-        found = self.bench.cells("sums", range((len(self.jobs) + 1) << 4))
-        return {(index >> 4, Event(index & 15)): count for index, count in found.items()}
+        found: dict[tuple[int, Event], Count] = {}
+        for index, count in self.bench.cells("sums", range((len(self.jobs) + 1) << 4)).items():
+            for event in BOTH.get(index & 15, (index & 15,)) if self.of_tofino else (index & 15,):
+                key = index >> 4, Event(event)
+                before = found.get(key, Count(0, 0))
+                found[key] = Count(before.packets + count.packets, before.bytes + count.bytes)
+        return found
 
     def check_counters(self) -> None:
         """Both counters tell of everything that was sent."""

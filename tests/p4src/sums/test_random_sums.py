@@ -8,7 +8,7 @@ from finsy import P4Schema
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from gradlane.wire import Flag, Kind
+from gradlane.wire import SUM_WORD, Flag, Kind
 from tests.p4src.packet_bench import Bench
 from tests.p4src.packet_targets import Bmv2, InProcess, Sent
 from tests.p4src.sums.sum_bench import EPOCH, JOBS, SumBench, contribution
@@ -28,8 +28,11 @@ SEEDS = st.integers(0, 2**64 - 1).map(Random)
 GENERATIONS = (0xFFFFFFFF, 0, 0x7FFFFFFE)
 
 
-def step(random: Random, begin: int, generation: int) -> Step:
-    """A contribution of a worker of one of the jobs, or what comes from the fabric, in few slots; most go together."""
+def step(random: Random, begin: int, generation: int, lane: int) -> Step:
+    """A contribution of a worker of one of the jobs, or what comes from the fabric, in few slots; most go together.
+
+    `lane`: bytes that are added together, so that they must have room for the sum.
+    """
     number = random.choice([1, 1, 2, 3, 3, 4, 4])
     place = JOBS[number]
     below = [uplink for uplink in UPLINKS if uplink.port in place.beneath]
@@ -49,8 +52,8 @@ def step(random: Random, begin: int, generation: int) -> Step:
         flags |= Flag.PULL
     frame = contribution(
         source if isinstance(source, Host) else FAR,
-        # The sum of a word does not overflow, as no lane of a worker's does.
-        b"".join(bytes([random.randrange(32)]) + random.randbytes(127) for _ in range(size)),
+        # The sum does not overflow, as no lane of a worker's does.
+        b"".join(bytes([random.randrange(32)]) + random.randbytes(lane - 1) for _ in range(size * SUM_WORD // lane)),
         through=source,
         job=number,
         generation=generation if random.randrange(12) else random.choice(GENERATIONS),
@@ -68,10 +71,15 @@ def step(random: Random, begin: int, generation: int) -> Step:
     return number, source, frame
 
 
-def steps(random: Random, count: int) -> list[Step]:
+def steps(random: Random, count: int, lane: int = SUM_WORD) -> list[Step]:
     """A sequence, whose slices begin where numbers begin anew, or anywhere."""
     begin = random.choice([0, 0xFFFFFFF8, 0x7FFFFFFC, random.randrange(1 << 32)])
-    return [step(random, begin + n // 20, GENERATIONS[2 * n > count]) for n in range(count)]
+    return [step(random, begin + n // 20, GENERATIONS[2 * n > count], lane) for n in range(count)]
+
+
+def lane_of(sums: SumBench) -> int:
+    """A Tofino adds 32 bits at a time, the others a word."""
+    return 4 if sums.of_tofino else SUM_WORD
 
 
 def check(sums: SumBench, sequence: list[Step]) -> None:
@@ -88,7 +96,7 @@ def test_every_random_sequence_ends_as_the_model_says(sums: SumBench) -> None:
     @settings(USUAL, max_examples=tries(count))
     @given(SEEDS, st.integers(20, 60))
     def run(random: Random, length: int) -> None:
-        check(SumBench(sums.bench), steps(random, length))
+        check(SumBench(sums.bench), steps(random, length, lane_of(sums)))
 
     run()
 
@@ -98,7 +106,7 @@ def test_random_sequences_reach_every_event_of_every_job(sums: SumBench) -> None
     reached: Counter[tuple[int, Event]] = Counter()
     for seed in range(2):
         it = SumBench(sums.bench)
-        check(it, steps(Random(seed), 150))
+        check(it, steps(Random(seed), 150, lane_of(sums)))
         reached.update(it.events)
     assert {event for _, event in reached} == set(Event)
     assert {number for number, _ in reached} == set(JOBS)

@@ -41,12 +41,12 @@ def finish(sums: SumBench, *order: Host, value: int = 1, **fields: int) -> bytes
 
 @pytest.mark.parametrize("order", [(H1, H2, H3), (H3, H1, H2), (H2, H3, H1)])
 def test_all_get_the_sum_when_the_last_one_has_contributed(sums: SumBench, order: tuple[Host, ...]) -> None:
-    mine = [words(11, value) for value in (5, 70_000, 3)]
+    mine = [words(sums.most_words, value) for value in (5, 70_000, 3)]
     for source, lanes in zip(order[:-1], mine, strict=False):
         assert sums.bench.drops(source, contribution(source, lanes, number=4))
     copies = sums.bench.process(order[-1], contribution(order[-1], mine[2], number=4))
     assert sorted(copy.port for copy in copies) == list(GROUP_PORTS), "the last contributor's port, too"
-    expected = [70_008 + 3 * n for n in range(352)]
+    expected = [70_008 + 3 * n for n in range(32 * sums.most_words)]
     for copy in copies:
         payload = copy.frame[42 + 36 :]
         assert SumHeader.unpack(payload) == SumHeader(1, everybody(1), 4, -3, EPOCH)
@@ -159,6 +159,8 @@ def test_a_newer_slice_takes_the_slot_and_an_older_one_changes_nothing(
 
 @pytest.mark.parametrize("size", [1, 3, 11])
 def test_a_slice_of_another_size_changes_nothing(sums: SumBench, size: int) -> None:
+    if sums.of_tofino:
+        pytest.skip("slices have one size there")
     sums.send(H1, contribution(H1, words(2)))
     assert sums.send(H2, contribution(H2, words(size))) == STALE
     assert sums.send(H1, contribution(H1, words(size))) == STALE
@@ -186,7 +188,7 @@ def test_jobs_have_slots_of_their_own(sums: SumBench) -> None:
 def test_what_another_job_has_left_in_a_slot_has_no_age(sums: SumBench) -> None:
     sums.send(H1, contribution(H1, words(3), generation=1000, number=8))
     finish(sums, H1, H2, H3, generation=1000, number=9)
-    sums.bench.change(*replace(JOBS[2], base=8).entries(2))
+    sums.bench.change(*replace(sums.jobs[2], base=8).entries(2))
     for number in (8, 9):
         for source in (H1, H2, H3, H4):
             frame = contribution(source, words(2, number), job=2, generation=3, number=number)

@@ -22,7 +22,7 @@ from tests.p4src.sums.sum_bench import (
     partial,
     words,
 )
-from tests.support.entries import job, without
+from tests.support.entries import UNDRAINED, job, without
 from tests.support.gradlane_packets import H2, H3, H4, U5, U6, U7, U8, Host, Uplink, tags
 from tests.support.sum_switch import Event, SumHeader
 
@@ -111,7 +111,7 @@ def test_a_result_that_is_older_or_of_another_length_is_dropped(sums: SumBench) 
     assert sums.send(U5, from_above(number=1), 3) == STALE
     assert sums.send(U5, from_above(number=17, generation=0), 3) == STALE
     other = partial(U5, ALL, words(3), job=3, number=9, flags=Flag.SUM | Flag.PULL)
-    assert sums.send(U5, other, 3) == STALE
+    assert sums.of_tofino or sums.send(U5, other, 3) == STALE
     assert sums.send(U5, from_above(1 << 20, number=9), 3) == STALE, "of somebody who is not of the job"
     assert sums.send(H2, mine(H2, number=9), 3) == AGAIN, "it is as it was"
     sums.check_counters()
@@ -248,20 +248,24 @@ def test_a_job_without_trees_is_not_summed(sums: SumBench) -> None:
     for source, frame in ((H2, mine(H2)), (H4, mine(H4)), (U5, from_above())):
         assert sums.bench.drops(source, frame)
     sums.jobs = JOBS
-    assert sums.counted() == {(3, Event.NO_SLOTS): Count(3, 3 * len(mine(H2)))}
+    assert sums.counted() == {(3, Event.NO_SLOTS): Count(3, 3 * len(sums.fitted(mine(H2))))}
 
 
 def test_a_way_up_that_is_congested_marks_what_goes_up(sums: SumBench) -> None:
     marks: list[int] = []
-    for number in range(0, 16, 2):
-        lanes = words(7)
+    lanes = words(7)
+    green = UNDRAINED.cburst // len(sums.fitted(contribution(H4, lanes, job=3)))
+    assert green == (25 if sums.of_tofino else 5)
+    for number in range(0, 2 * green + 6, 2):
         sums.send(H2, contribution(H2, lanes, job=3, number=number), 3)
         _, (up,) = sums.process(H4, contribution(H4, lanes, job=3, number=number), 3)
         marks.append(tags(up.frame)[2])
-    assert marks == [2] * 5 + [3] * 3
+    assert marks == [2] * green + [3] * 3
 
 
 def test_no_sum_counts_as_traffic_that_a_tree_should_avoid(sums: SumBench) -> None:
+    if sums.of_tofino:
+        pytest.skip("the program for Tofino does not count what fills a port")
     sent_up(sums)
     assert sums.send(U5, from_above(), 3) == FROM_ABOVE
     assert sums.send(H2, mine(H2), 3) == ANSWER

@@ -16,6 +16,7 @@ from gradlane_switch.state.pipeline import Pipeline
 from tests.p4src.packet_bench import Bench
 from tests.p4src.packet_targets import InProcess
 from tests.p4src.sums.sum_bench import EPOCH, GROUPS, Place, SumBench, bits_of, contribution, datagram_of, member
+from tests.p4src.sums.tofino_sums import TofinoSums
 from tests.support.effort import tries
 from tests.support.gradlane_packets import H1, H2, H3, H4, HOSTS, U5, U6, Host, Uplink
 from tests.support.sum_switch import Event, SumHeader
@@ -87,9 +88,13 @@ class Tree:
         return {event: count for (_, event), count in self.switches[name].events.items()}
 
 
-@pytest.fixture
-def new(sum_schema: P4Schema, sum_pipeline: Pipeline) -> Callable[[], Bench]:
-    return lambda: Bench(InProcess(sum_schema, sum_pipeline), sum_schema)
+@pytest.fixture(params=["v1model", "tna"])
+def new(
+    request: pytest.FixtureRequest, sum_schema: P4Schema, sum_pipeline: Pipeline, sum_tofino_pipeline: Pipeline
+) -> Callable[[], Bench]:
+    if request.param == "v1model":
+        return lambda: Bench(InProcess(sum_schema, sum_pipeline), sum_schema)
+    return lambda: Bench(TofinoSums(sum_schema, sum_tofino_pipeline), sum_schema)
 
 
 def of_all(number: int, values: dict[Host, int], who: tuple[Host, ...] = HOSTS) -> set[bytes]:

@@ -99,6 +99,10 @@ control SwitchDeparser(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.udp);
         packet.emit(hdr.gradlane);
         packet.emit(hdr.hop);
+#ifdef AGGREGATION
+        packet.emit(hdr.sum);
+        packet.emit(hdr.lanes);
+#endif
     }
 }
 

@@ -18,7 +18,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 P4_SOURCE = HERE.parents[2] / "p4src"
 BUILD = HERE / "build"
-PROGRAM, P4INFO, DIGEST = BUILD / "gradlane.json", BUILD / "gradlane.p4info.txtpb", BUILD / "sources.sha256"
+DIGEST = BUILD / "sources.sha256"
+PROGRAM, P4INFO = BUILD / "gradlane.json", BUILD / "gradlane.p4info.txtpb"
+SUM_PROGRAM, SUM_P4INFO = BUILD / "gradlane-aggregation.json", BUILD / "gradlane-aggregation.p4info.txtpb"
 # What a v1model target does with its own means: these files are v1model's.
 OF_V1MODEL = ("checksums.p4",)
 EXTERNS = (
@@ -33,8 +35,15 @@ EXTERNS = (
     "Checksum(",
 )
 
+Rule = tuple[str, str | Callable[[re.Match[str]], str]]
+# A counter whose index is put together by a hash unit.
+COUNTED: list[Rule] = [
+    (r"Counter<bit<64>, bit<1[235]>>\((\w+), CounterType_t\.\w+\)", r"counter(\1, CounterType.packets_and_bytes)"),
+    (r" *Hash<bit<1[235]>>\(HashAlgorithm_t\.IDENTITY\) \w+;\n", ""),
+    (r"(\w+)\.count\(\w+\.get\(\{([^}]*)\}\)\)", lambda m: f"{m[1]}.count((bit<32>)({m[2].replace(',', ' ++')}))"),
+]
 # By file: patterns and what takes their place.
-RULES: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
+RULES: dict[str, list[Rule]] = {
     "arch.p4": [
         # The targets' meters number the colours.
         (r"RED = 3", "RED = 2"),
@@ -71,31 +80,9 @@ RULES: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
         (r"([\w.]+) = \(Color\)share_meter\.execute\(\)", r"share_meter.read(\1)"),
         (r"Meter<port_t>\(PORTS, MeterType_t\.BYTES\)", "meter(PORTS, MeterType.bytes)"),
         (r"([\w.]+) = \(Color\)(\w+_queue)\.execute\(([\w.]+)\)", r"\2.execute_meter((bit<32>)\3, \1)"),
-        (r"(?<!\w)Register<bit<32>, bit<16>>\(BUDGET_SLOTS\)", "register<bit<32>>(BUDGET_SLOTS)"),
-        (r"(?<!\w)Register<slot_t, bit<16>>\(BUDGET_SLOTS\)", "register<bit<32>>(BUDGET_SLOTS)"),
-        # The body becomes an action on the value, between a read and a write.
-        (
-            r"(?s)RegisterAction<(\w+|bit<32>), bit<16>, bit<1>>\(\w+\) (\w+) = \{\n"
-            r" *void apply(.*?\n        \})\n    \};",
-            r"\1 \2_value;\n    action \2_apply\3",
-        ),
-        (
-            r"( *)([\w.]+) = (claim|look)\.execute\(meta\.slot_base\[15:0\]\);",
-            r"\1@atomic { newest.read(\3_value, (bit<32>)meta.slot_base[15:0]); \3_apply(\3_value, \2);"
-            r" newest.write((bit<32>)meta.slot_base[15:0], \3_value); }",
-        ),
-        (
-            r"( *)([\w.]+) = (take)\.execute\(meta\.slot_base\[15:0\]\);",
-            r"\1@atomic { bit<32> cell; budgets.read(cell, (bit<32>)meta.slot_base[15:0]);"
-            r" \3_value = { cell[31:16], cell[15:0] }; \3_apply(\3_value, \2);"
-            r" budgets.write((bit<32>)meta.slot_base[15:0], \3_value.message ++ \3_value.drops); }",
-        ),
     ],
-    "telemetry.p4": [
-        (r"Counter<bit<64>, bit<1[35]>>\((\w+), CounterType_t\.\w+\)", r"counter(\1, CounterType.packets_and_bytes)"),
-        (r" *Hash<bit<1[35]>>\(HashAlgorithm_t\.IDENTITY\) \w+;\n", ""),
-        (r"(\w+)\.count\(\w+\.get\(\{([^}]*)\}\)\)", lambda m: f"{m[1]}.count((bit<32>)({m[2].replace(',', ' ++')}))"),
-    ],
+    "telemetry.p4": COUNTED,
+    "aggregation.p4": COUNTED,
     "gradlane.p4": [
         (r"#if __TARGET_TOFINO__ == 2\n#include <t2na\.p4>\n#else\n(#include) <tna\.p4>\n#endif", r'\1 "../tna.p4"'),
         # A copy through a hash unit is a copy.
@@ -108,12 +95,64 @@ RULES: dict[str, list[tuple[str, str | Callable[[re.Match[str]], str]]]] = {
 }
 
 
+# Within a macro a line ends with a backslash, and a name may have the macro's parameter pasted to its end.
+_GAP, _NAME = r"[\s\\]*", r"[\w#]+"
+_REGISTER = re.compile(rf"(?<!\w)Register<([\w<>]+), bit<\d+>>\((\w+)\) ({_NAME});")
+_ACTION = re.compile(
+    rf"RegisterAction<[\w<>]+, bit<\d+>, bit<\d+>>\(({_NAME})\) ({_NAME}) = \{{{_GAP}"
+    rf"void apply(\([^)]*\))(.*?\}}){_GAP}\}};",
+    re.DOTALL,
+)
+_STRUCT = re.compile(r"struct (\w+) \{((?:\s*bit<\d+>\s+\w+;)+)\s*\}")
+
+
+def translate_registers(text: str) -> str:
+    """The body of a RegisterAction becomes an action on the value, between a read and a write.
+
+    v1model's registers have no structs: such a value is its fields in a row.
+    """
+    structs = {
+        name: [(field, int(bits)) for bits, field in re.findall(r"bit<(\d+)>\s+(\w+);", fields)]
+        for name, fields in _STRUCT.findall(text)
+    }
+    types = {register: of for of, _, register in _REGISTER.findall(text)}
+    actions = {action: register for register, action, _, _ in _ACTION.findall(text)}
+
+    def cell(of: str) -> str:
+        return f"bit<{sum(bits for _, bits in structs[of])}>" if of in structs else of
+
+    def execute(match: re.Match[str]) -> str:
+        result, action, index, *more = (it and it.strip() for it in match.groups())
+        register = actions[action]
+        of, value = types[register], f"value_{action}"
+        taken, given, top = "cell", value, 0
+        if of in structs:
+            top = sum(bits for _, bits in structs[of])
+            slices: list[str] = []
+            for _, bits in structs[of]:
+                slices.append(f"cell[{top - 1}:{top - bits}]")
+                top -= bits
+            taken, given = f"{{ {', '.join(slices)} }}", " ++ ".join(f"{value}.{field}" for field, _ in structs[of])
+        arguments = ", ".join(it for it in (value, result, *more) if it)
+        return (
+            f"{{ {cell(of)} cell; {register}.read(cell, (bit<32>){index}); {value} = {taken}; "
+            f"apply_{action}({arguments}); {register}.write((bit<32>){index}, {given}); }}"
+        )
+
+    text = _REGISTER.sub(lambda m: f"register<{cell(m[1])}>({m[2]}) {m[3]};", text)
+    text = _ACTION.sub(lambda m: f"{types[m[1]]} value_{m[2]}; action apply_{m[2]}{m[3]}{m[4]}", text)
+    names = "|".join(map(re.escape, sorted(actions, key=len, reverse=True)))
+    return re.sub(rf"(?:([\w.#]+) = )?(?<![\w#])({names})\.execute\(([^,()]+)(?:, ([^()]+))?\);", execute, text)
+
+
 def translate(name: str, text: str) -> str:
     """One file of p4src/tna. Raises ValueError where a rule has nothing to do or something is left."""
     for pattern, replacement in RULES.get(name, []):
         text, found = re.subn(pattern, replacement, text)
         if found == 0:
             raise ValueError(f"{name}: nothing matches {pattern!r}; the rules in {Path(__file__).name} are out of date")
+    if "RegisterAction<" in text:
+        text = translate_registers(text)
     code = re.sub(r"//.*", "", text)
     if left := [extern for extern in EXTERNS if extern in code]:
         raise ValueError(f"{name}: no rule translates {', '.join(left)}")
@@ -155,11 +194,12 @@ def main() -> int:
     BUILD.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         write(Path(folder))
-        command = [compiler, "--arch", "v1model", "--p4runtime-files", P4INFO, "-o", PROGRAM, "tna/gradlane.p4"]
-        code = subprocess.run(command, cwd=folder, check=False).returncode
-    if code == 0:
-        DIGEST.write_text(sources_digest())
-    return code
+        for macros, program, info in (((), PROGRAM, P4INFO), (("-DAGGREGATION",), SUM_PROGRAM, SUM_P4INFO)):
+            command = [compiler, "--arch", "v1model", *macros, "--p4runtime-files", info, "-o", program]
+            if code := subprocess.run([*command, "tna/gradlane.p4"], cwd=folder, check=False).returncode:
+                return code
+    DIGEST.write_text(sources_digest())
+    return 0
 
 
 if __name__ == "__main__":

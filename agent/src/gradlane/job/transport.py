@@ -17,7 +17,7 @@ DEFAULT_TRACE_EVERY, MAX_TRACE_EVERY = 64, 1_000_000
 MAX_STRAGGLAR = 64  # GL_STRAGGLAR_MOST of core/plan/schedule.h
 MAX_SHARE = 10_000
 SUM_MEMBERS = 32  # bits of `members` of wire.SUM_FIELDS
-SUM_SLOTS = 4096  # of a switch: SUM_SLOTS of p4src/v1model/aggregation.p4
+SUM_SLOTS = 4096  # of a switch: SUM_SLOTS of p4src/shared/sums.p4
 DEFAULT_SUM_WINDOW, DEFAULT_SUM_SLOTS = 64, 1024
 # What float32 elements become where a switch sums them.
 LANES = {"int16": wire.Lanes.INT16_LANES, "int32": wire.Lanes.INT32_LANES}
