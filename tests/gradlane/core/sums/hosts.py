@@ -124,13 +124,16 @@ class SummedHost:
         finally:
             lib.gl_runner_unlock(self.runner)
 
-    def tensor(self, number: int, parts: Sequence[int], *, mean: bool = True, summed: bool = True) -> None:
-        """Registers a tensor of so many elements in each partition."""
+    def tensor(
+        self, number: int, parts: Sequence[int], *, mean: bool = True, summed: bool = True, late: bool = True
+    ) -> None:
+        """Registers a tensor of so many elements in each partition. `late`: if late hosts are left out at all."""
         total = sum(parts)
         self.contributions[number] = [np.zeros(total, np.float32) for _ in range(self.processes)]
         self.results[number] = np.zeros(total, np.float32)
         starts = np.cumsum([0, *parts])
-        rows = [(int(starts[k]), count, self.loss, 0, lib.GL_DIRECT, self.late[0] > 0) for k, count in enumerate(parts)]
+        late &= self.late[0] > 0
+        rows = [(int(starts[k]), count, self.loss, 0, lib.GL_DIRECT, late) for k, count in enumerate(parts)]
         slices = sum(-(-count * 4 // SLICE) for count in parts)
         fields = {
             "id": number, "element_type": ElementType.FLOAT32,

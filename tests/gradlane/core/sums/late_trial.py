@@ -6,12 +6,13 @@ from collections.abc import Callable
 import numpy as np
 from gradlane._core import ffi, lib
 
-from tests.gradlane.core.sums.hosts import Job, SummedHost
+from tests.gradlane.core.sums.hosts import SLICE, Job, SummedHost
 from tests.gradlane.core.sums.summing import Oracle, Tensor
 from tests.gradlane.core.sums.test_summed_exchange import PARTS, of_hosts, values_of
 
 LATE = 2  # the rank
 STEPS, WINDOW = 2, 5
+SLICES = sum(-(-4 * count // SLICE) for count in PARTS)  # that are owed as such
 
 
 class Trial:
@@ -27,7 +28,7 @@ class Trial:
         self.taken = 0  # steps of the late host
         self.pending: list[int] = []
 
-    def begin(self, *, without: bool = False, reduce: Callable[..., np.ndarray] | None = None) -> Callable[[], None]:
+    def begin(self, *, without: bool = False) -> Callable[[], None]:
         """The others begin a step. Returns what waits for it."""
         self.step += 1
         values = of_hosts(values_of(self.job, self.step), True)

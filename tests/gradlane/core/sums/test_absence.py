@@ -9,7 +9,7 @@ import pytest
 from gradlane._core import ffi, lib
 
 from tests.gradlane.core.sums.hosts import GENERATION, job
-from tests.gradlane.core.sums.late_trial import LATE, STEPS, WINDOW, Trial, since
+from tests.gradlane.core.sums.late_trial import LATE, SLICES, STEPS, WINDOW, Trial, since
 from tests.gradlane.core.sums.test_summed_exchange import PARTS, halted, overdue
 from tests.support.agents import until
 
@@ -36,6 +36,10 @@ def test_the_others_go_on_without_it_as_often_as_its_budget_says_and_it_owes_all
         for _ in range(2):
             trial.come()
             trial.catch_up()
+        trial.go_on(5)
+        time.sleep(0.05)
+        assert all(since(host) for host in its.hosts[:LATE])
+        assert trial.late.counts()[0].memory_used == 0
         trial.come()
         waits()
         trial.catch_up()
@@ -49,6 +53,7 @@ def test_the_others_go_on_without_it_as_often_as_its_budget_says_and_it_owes_all
         trial.catch_up()
         trial.check_owed()
         assert [host.counts()[1].left_out for host in its.hosts] == [0, 0, 3]
+        assert [host.counts()[1].kept_slices for host in its.hosts] == [0, 0, 3 * SLICES]
         assert trial.late.counts()[0].sum_reruns == 0
 
 
@@ -77,6 +82,7 @@ def test_processes_that_come_in_the_middle_of_such_a_step_wait_for_it_and_owe_th
         trial.all()
         trial.go_on(3)  # it is the first to begin it
         trial.go_on(4)  # and will go on with that
+        trial.go_on(3)  # an old word takes nothing back
         until(lambda: since(trial.late))
         trial.come()
         trial.begin(without=True)()
@@ -137,6 +143,49 @@ def test_any_pattern_of_late_steps_within_the_budget_keeps_replicas_equal_and_lo
         assert trial.late.counts()[1].left_out == len(left_out) > 2
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_a_step_of_which_a_part_is_complete_ends_before_the_next_begins_without_the_processes(late: bool) -> None:
+    """`late`: they are with that step already."""
+    with job(3, late=(STEPS, WINDOW)) as its:
+        trial = Trial(its)
+        trial.all()
+        trial.all()
+        summed = trial.late.counts()[0].summed_bytes
+        its.switch.loses = lambda header: (header.step, header.tensor) == (3, 1)
+        wait = trial.begin(without=late)
+        trial.go_on(3) if late else trial.come()
+        until(lambda: trial.late.counts()[0].summed_bytes == summed + 4 * PARTS[0])
+        trial.go_on(4)
+        its.switch.loses = lambda header: False
+        wait()
+        if not late:
+            trial.catch_up()
+        trial.begin(without=True)()
+        while trial.taken < trial.step:
+            trial.come()
+            trial.catch_up()
+        trial.all()
+        trial.check_owed()
+        assert trial.late.counts()[1].left_out == 1 + late
+
+
+def test_what_has_begun_without_the_processes_keeps_its_tensor_and_its_plan() -> None:
+    with job(3, late=(STEPS, WINDOW)) as its:
+        trial = Trial(its)
+        trial.all()
+        wait = trial.begin(without=True)
+        trial.go_on(2)
+        wait()
+        plan = ffi.new("gl_step_plan *", {"algorithm": lib.GL_DIRECT, "weights": ffi.new("uint32_t[]", [1] * 3)})
+        with trial.late.locked() as exchange:
+            assert lib.gl_exchange_plan(exchange, 2, plan) == -1
+            assert lib.gl_exchange_release_tensor(exchange, 0) == ffi.NULL
+        trial.come()
+        trial.catch_up()
+        trial.check_owed()
+        trial.late.release(0)
+
+
 @pytest.mark.parametrize("short", [0, 1])
 def test_what_it_keeps_counts_to_the_jobs_memory_and_the_others_wait_where_that_is_out(short: int) -> None:
     each = 2 * 4 * sum(PARTS)
@@ -151,6 +200,7 @@ def test_what_it_keeps_counts_to_the_jobs_memory_and_the_others_wait_where_that_
         waits = trial.begin(without=True)
         trial.go_on(4)
         if short:
+            trial.go_on(4)  # it counts once
             assert [host.counts()[1].late_no_memory for host in its.hosts] == [0, 0, 1]
             assert trial.late.counts()[1].left_out == 1
         else:
