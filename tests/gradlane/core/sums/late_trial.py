@@ -93,3 +93,11 @@ def since(host: SummedHost) -> int:
     with host.locked() as exchange:
         assert lib.gl_exchange_sums_state(exchange, states, 4) == 1
     return int(states[0].since)
+
+
+def left_out(host: SummedHost) -> tuple[int, int]:
+    """Of how many steps it has been, and of how many recent ones."""
+    found = ffi.new("gl_left_out *")
+    with host.locked():
+        assert lib.gl_engine_left_out(host.engine, host.rank, found) == 0
+    return found.steps, found.recent

@@ -9,7 +9,7 @@ import pytest
 from gradlane._core import ffi, lib
 
 from tests.gradlane.core.sums.hosts import GENERATION, job
-from tests.gradlane.core.sums.late_trial import LATE, SLICES, STEPS, WINDOW, Trial, since
+from tests.gradlane.core.sums.late_trial import LATE, SLICES, STEPS, WINDOW, Trial, left_out, since
 from tests.gradlane.core.sums.test_summed_exchange import PARTS, halted, overdue
 from tests.support.agents import until
 
@@ -54,6 +54,7 @@ def test_the_others_go_on_without_it_as_often_as_its_budget_says_and_it_owes_all
         trial.check_owed()
         assert [host.counts()[1].left_out for host in its.hosts] == [0, 0, 3]
         assert [host.counts()[1].kept_slices for host in its.hosts] == [0, 0, 3 * SLICES]
+        assert left_out(trial.late) == (3, 2)  # step 3 is not recent any more
         assert trial.late.counts()[0].sum_reruns == 0
 
 

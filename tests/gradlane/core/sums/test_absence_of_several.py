@@ -6,7 +6,7 @@ from gradlane._core import ffi, lib
 
 from gradlane.wire import ElementType
 from tests.gradlane.core.sums.hosts import SummedHost, job
-from tests.gradlane.core.sums.late_trial import STEPS, WINDOW
+from tests.gradlane.core.sums.late_trial import STEPS, WINDOW, left_out
 from tests.gradlane.core.sums.test_summed_exchange import PARTS
 from tests.support.agents import until
 
@@ -96,6 +96,12 @@ def test_a_step_of_several_tensors_without_the_processes_counts_once() -> None:
                 lib.gl_exchange_go_on(exchange, number, 2)
             early.wait(slots)
         assert late.counts()[1].left_out == 1
+        assert left_out(late) == (1, 1)
+        for number in (0, 1):
+            late.wait(late.submit(number, values))
+        for number in (*[0] * WINDOW, 1):  # one that is behind makes nothing recent again
+            its.step(number, [values, values])
+        assert left_out(late) == (1, 0)
 
 
 def test_what_is_not_summed_or_waits_for_all_begins_with_the_processes_whatever_others_say() -> None:
