@@ -192,10 +192,10 @@ static bool attempt(unsigned servers, unsigned algorithm, unsigned long n, bool 
     return allocations >= n;
 }
 
-unsigned long exhaust_processes(void), exhaust_sums(void);
+unsigned long exhaust_processes(void), exhaust_sums(void), exhaust_absence(void);
 
 int main(void) {
-    unsigned long total = exhaust_processes() + exhaust_sums();
+    unsigned long total = exhaust_processes() + exhaust_sums() + exhaust_absence();
     static const unsigned algorithms[] = {GL_RING, GL_STRAGGLAR, GL_DIRECT};
     for (unsigned k = 0; k < 3; k++) {
         const unsigned algorithm = algorithms[k], servers = algorithm == GL_DIRECT;

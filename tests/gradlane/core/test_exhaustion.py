@@ -8,7 +8,8 @@ from tests.gradlane.core.core_programs import HERE, build
 
 
 def test_every_allocation_may_fail(tmp_path: Path) -> None:
-    sources = [HERE / name for name in ("exhaustion.c", "exhaustion_processes.c", "exhaustion_sums.c")]
+    parts = ("exhaustion.c", "exhaustion_processes.c", "exhaustion_sums.c", "exhaustion_absence.c")
+    sources = [HERE / name for name in parts]
     program = build(tmp_path, sources, "malloc", "calloc", "realloc", "aligned_alloc")
     subprocess.run([program], check=True, timeout=120)
 

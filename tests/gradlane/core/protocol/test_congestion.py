@@ -176,6 +176,30 @@ def test_incast_of_eight_hosts_at_a_shallow_port_has_no_long_tail(mark):
     assert max(times) < 1.5 * needed
 
 
+def test_slow_jobs_that_meet_fill_their_link_as_its_queue_may_take_long():
+    model, port = dumbbell(2, 20_000_000, None, 2 * BUFFER)
+    start(model)
+    model.run(2_000_000)
+    port.depths.clear()
+    parts = rates(model, port, 2_000_000, model.jobs)
+    assert sum(parts) > 0.88
+    assert sum(depth for _, depth in port.depths) / len(port.depths) < 0.4 * port.buffer
+
+
+@pytest.mark.parametrize("core", [0.8, 0.67])
+def test_however_many_slow_flows_meet_in_the_fabric_its_queue_is_not_above_half(core):
+    """That a slice of each may wait by chance excuses no queue that delay must tell of: there are no marks."""
+    model = Model(11, 20_000_000, buffer := 16_000)
+    port = Port(core * model.rate / 8e6, buffer)
+    model.join_by(port, list(range(1, 11)), [0])
+    model.start(model.job(list(range(11)), collective=lib.GL_REDUCE))
+    model.run(1_000_000)
+    port.depths.clear()
+    parts = rates(model, port, 2_000_000, model.jobs)
+    assert sum(parts) > 0.85
+    assert sum(depth for _, depth in port.depths) / len(port.depths) < 0.5 * buffer
+
+
 def beside_tcp(jobs: int, **options: Any) -> tuple[Model, Port]:
     """Jobs that meet at a port without classes and marks, with a pair of hosts more for TCP."""
     return dumbbell(jobs, 50_000_000, None, plain=1, **options)

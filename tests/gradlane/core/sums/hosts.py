@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from gradlane._core import ffi, lib
 
-from gradlane.wire import ElementType, Header, Lanes
+from gradlane.wire import ElementType, Flag, Header, Lanes
 from tests.gradlane.core.protocol.network import TOKEN
 from tests.gradlane.core.test_exchange import PATIENCE, address_of
 from tests.support.fixed_point import FixedPoint
@@ -22,7 +22,8 @@ SLICE, WINDOW, SLOTS, GENERATION = 272, 4, 32, 7
 
 
 class SwitchThread:
-    """Sums what comes to its socket; results go to all `hosts`, or to who asked again. `loses`: what does not come."""
+    """Sums what comes to its socket; results go to all `hosts`, or to who asked again. `loses`: what does not come.
+    What is for no switch goes to rank 0."""
 
     def __init__(self, workers: int) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -43,6 +44,9 @@ class SwitchThread:
             self.taken.append(header)
             if self.loses(header):
                 continue
+            if not header.flags & Flag.SUM:
+                self.socket.sendto(datagram, self.hosts[0])
+                continue
             outcome = switch.take(self._rows[header.source], datagram)
             if outcome.datagram is not None:
                 for host in self.hosts if outcome.to_all else [self.hosts[header.source]]:
@@ -58,9 +62,18 @@ class SummedHost:
     """A host of a job with sums, and its processes."""
 
     def __init__(
-        self, rank: int, workers: int, processes: int, lanes: Lanes, loss: int, late: tuple[int, int], memory: int
+        self,
+        rank: int,
+        workers: int,
+        processes: int,
+        lanes: Lanes,
+        loss: int,
+        late: tuple[int, int],
+        memory: int,
+        after: int,
     ) -> None:
-        """`loss`: of a push, parts per million. `late`: of how many of how many steps a late host is left out."""
+        """`loss`: of a push, parts per million. `late`: of how many of how many steps a late host is left out; `after`:
+        one that is so late (us) where hosts reduce."""
         self.rank, self.workers, self.processes, self.loss, self.late = rank, workers, processes, loss, late
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(("127.0.0.1", 0))
@@ -69,7 +82,7 @@ class SummedHost:
             "job": 3, "rank": rank, "workers": workers, "slice_bytes": SLICE, "token": TOKEN, "window": 64,
             "rate": 10**9, "buffer": 64_000, "memory": memory, "critical": 10**6,
             "sums": (lanes, SLOTS, WINDOW, GENERATION),
-            "late_after": 5_000_000, "late_steps": late[0], "late_window": late[1],
+            "late_after": after, "late_steps": late[0], "late_window": late[1],
             "loss_count": 1, "losses": (losses := ffi.new("gl_loss[]", [(0, 65535, loss, 0)])),
         }  # fmt: skip
         self.engine = lib.gl_engine_new(ffi.new("gl_config *", config))
@@ -124,13 +137,16 @@ class SummedHost:
         finally:
             lib.gl_runner_unlock(self.runner)
 
-    def tensor(self, number: int, parts: Sequence[int], *, mean: bool = True, summed: bool = True) -> None:
-        """Registers a tensor of so many elements in each partition."""
+    def tensor(
+        self, number: int, parts: Sequence[int], *, mean: bool = True, summed: bool = True, late: bool = True
+    ) -> None:
+        """Registers a tensor of so many elements in each partition. `late`: if late hosts are left out at all."""
         total = sum(parts)
         self.contributions[number] = [np.zeros(total, np.float32) for _ in range(self.processes)]
         self.results[number] = np.zeros(total, np.float32)
         starts = np.cumsum([0, *parts])
-        rows = [(int(starts[k]), count, self.loss, 0, lib.GL_DIRECT, self.late[0] > 0) for k, count in enumerate(parts)]
+        late &= self.late[0] > 0
+        rows = [(int(starts[k]), count, self.loss, 0, lib.GL_DIRECT, late) for k, count in enumerate(parts)]
         slices = sum(-(-count * 4 // SLICE) for count in parts)
         fields = {
             "id": number, "element_type": ElementType.FLOAT32,
@@ -198,17 +214,19 @@ class Job:
     """All hosts of a job and its switch. `numbers`, `per_slice`, `workers`: for an Oracle."""
 
     def __init__(self, workers: int, processes: int, lanes: Lanes = Lanes.INT16_LANES, loss: int = 0,
-                 late: tuple[int, int] = (0, 0), memory: int = 1 << 20) -> None:  # fmt: skip
+                 late: tuple[int, int] = (0, 0), memory: int = 1 << 20, after: int = 5_000_000,
+                 relayed: int = -1) -> None:  # fmt: skip
         self.workers, self.processes = workers, processes
         self.numbers = FixedPoint(lanes, workers)
         self.per_slice = (SLICE - 12) // 128 * self.numbers.lanes_of_word
         self.switch = SwitchThread(workers)
-        self.hosts = [SummedHost(rank, workers, processes, lanes, loss, late, memory) for rank in range(workers)]
+        self.hosts = [SummedHost(rank, workers, processes, lanes, loss, late, memory, after) for rank in range(workers)]
         self.switch.hosts = [host.socket.getsockname() for host in self.hosts]
         addresses = [address_of(host.socket) for host in self.hosts]
         self.switch.start()
         for host in self.hosts:
-            host.start([*addresses, b"", address_of(self.switch.socket)])
+            first = address_of(self.switch.socket) if host.rank == relayed else addresses[0]
+            host.start([first, *addresses[1:], b"", address_of(self.switch.socket)])
 
     def close(self) -> None:
         for host in self.hosts:
@@ -231,8 +249,11 @@ def job(
     loss: int = 0,
     late: tuple[int, int] = (0, 0),
     memory: int = 1 << 20,
+    after: int = 5_000_000,
+    relayed: int = -1,
 ) -> Generator[Job]:
-    made = Job(workers, processes, lanes, loss, late, memory)
+    """`relayed`: what this rank sends to rank 0 goes by the switch."""
+    made = Job(workers, processes, lanes, loss, late, memory, after, relayed)
     try:
         yield made
     finally:

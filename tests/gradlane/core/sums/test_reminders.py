@@ -60,6 +60,23 @@ def test_a_switch_that_was_restarted_is_told_again_of_the_last_window_and_twice(
     assert all(number < 3 * slices - 3 for rank, number in sent if rank), "what they have no sums of they repeat anyway"
 
 
+def test_in_the_middle_of_a_step_the_last_sums_there_are_told_again() -> None:
+    slices, step, window = 40, 3, 4
+    cluster = Summed(3, window=window)
+    training = Training(cluster, [Tensor(0, [slices * cluster.per_slice])], 5)
+    lost = range((step - 1) * slices + 10, (step - 1) * slices + 10 + window)  # none is sent that comes after them
+    cluster.lost_results = {(rank, number) for rank in (1, 2) for number in lost}
+    assert not cluster.run_for(300_000, training.go_on)
+    assert [row[0] for row in training.step] == [step] * 3
+    cluster.lost_results.clear()
+    cluster.restart()
+    since = len(cluster.sent)
+    assert training.give_up(GENERATION, by_switch=True) == [(0, step)]
+    no_hosts(cluster, training)
+    sent = reminders(cluster, since)
+    assert {number: count for (rank, number), count in sent.items() if rank == 0} == dict.fromkeys(lost, 2)
+
+
 def test_a_reminder_says_what_was_contributed_and_that_no_answer_is_needed() -> None:
     cluster = Summed(2, window=4)
     training = stuck(cluster, 6, 1)

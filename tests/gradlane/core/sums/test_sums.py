@@ -85,14 +85,54 @@ def test_each_knows_how_long_it_has_waited_for_the_last_one() -> None:
         for k in range(3):
             cluster.run_for(delays[k] - delays[max(k - 1, 0)])
             for tensor in tensors:
-                cluster.contribute((k + step) % 3, step, tensor, gradients(3, step, tensor)[(k + step) % 3])
+                rank, layer = (k + step) % 3, step % 2 * (2 - tensor.number)  # either may be the first
+                cluster.contribute(rank, step, tensor, gradients(3, step, tensor)[rank], layer=layer)
         cluster.run(lambda step=step: all(cluster.complete(step, tensor) for tensor in tensors))
+    train(cluster, [Tensor(3, [300])], 3)  # one that is far behind
     known = [waits(cluster, rank) for rank in range(3)]
     for step in range(35 - lib.GL_LATE_STEPS + 1, 36):
         for k in range(3):
             waited = known[(k + step) % 3][step, 2 * 16 + 1]
             assert delays[2] - delays[k] <= waited <= delays[2] - delays[k] + 1000
     assert [len(it) for it in known] == [lib.GL_LATE_STEPS] * 3
+
+
+def since(cluster: Summed, rank: int) -> int:
+    """When the step of the first tensor was submitted that waits for others; 0: it does not."""
+    states = ffi.new("gl_sum_state[64]")
+    assert lib.gl_engine_sums_state(cluster.engines[rank], states, 64)
+    return states[0].since
+
+
+def test_a_step_waits_for_others_from_its_first_part_to_its_first_sum() -> None:
+    cluster = Summed(2)
+    tensor = Tensor(0, [300, 200])
+    assert cluster.open(tensor) == [0, 0]
+    values = gradients(2, 1, tensor)
+    cluster.contribute(0, 1, tensor, values[0])
+    cluster.run_for(1000)
+    assert not since(cluster, 0)  # no switch sums it
+    cluster.contribute(1, 1, tensor, values[1])
+    cluster.run(lambda: cluster.complete(1, tensor))
+    values = gradients(2, 2, tensor)
+    cluster.lost_results = {(0, 5 + 2), (0, 5 + 4)}  # the last ones of both parts
+    begun = cluster.now
+    for part in range(2):
+        cluster.contribute(0, 2, tensor, values[0], parts=[part])
+        cluster.run_for(20_000)
+        assert since(cluster, 0) == begun
+    cluster.contribute(1, 2, tensor, values[1])
+    cluster.run_for(20_000)
+    assert not since(cluster, 0)
+    cluster.lost_results.clear()
+    cluster.run(lambda: cluster.complete(2, tensor))
+    assert 20_000 <= waits(cluster, 0)[2, 1] < 25_000
+    values = gradients(2, 3, tensor)
+    cluster.contribute(0, 3, tensor, values[0])
+    cluster.now += 2**32  # more than an hour
+    cluster.contribute(1, 3, tensor, values[1])
+    cluster.run(lambda: cluster.complete(3, tensor))
+    assert waits(cluster, 0)[3, 1] == 2**32 - 1
 
 
 def test_numbers_wrap() -> None:

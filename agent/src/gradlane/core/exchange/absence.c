@@ -46,8 +46,8 @@ static uint32_t next_step(const tensor *t) {
     return (last && last->step > t->step ? last->step : t->step) + 1;
 }
 
-/* Returns whether it has begun. `counts`: within the budget of steps. */
-static bool begin(gl_exchange *x, tensor *t, uint32_t step, bool counts, uint64_t now) {
+/* Returns whether it has begun. */
+static bool begin(gl_exchange *x, tensor *t, uint32_t step, uint64_t now) {
     absence *a = calloc(1, sizeof *a);
     if (a) a->memory = calloc(1, memory_of(t));
     if (!a || !a->memory) return free(a), false;
@@ -59,9 +59,9 @@ static bool begin(gl_exchange *x, tensor *t, uint32_t step, bool counts, uint64_
         const uint64_t offset = p->is.first * gl_element_bytes(t->element_type);
         gl_submission s = of_partition(x, t, p, step);
         s.in = a->memory + offset, s.out = a->memory + bytes_of(t) + offset;
-        s.residual = NULL, s.absent = counts;
+        s.residual = NULL, s.absent = true;
         if (!gl_submit(x->engine, &s, now)) continue;
-        if (k || !counts) fail(x, GL_FAILURE_MEMORY, 0, s.tensor, step, "memory is out");
+        if (k) fail(x, GL_FAILURE_MEMORY, 0, s.tensor, step, "memory is out");
         else drop(at);
         return false;
     }
@@ -79,25 +79,25 @@ void absences_look(gl_exchange *x, tensor *t, uint64_t now) {
         if (step > x->late_no_memory) x->late_no_memory = step, x->statistics.late_no_memory++;
         return;
     }
-    if (!begin(x, first, step, true, now)) {
+    if (!begin(x, first, step, now)) {
         gl_engine_give_memory(x->engine, memory_of(first) + of_other);
         return;
     }
-    if (other && !begin(x, other, step, false, now)) gl_engine_give_memory(x->engine, of_other);
+    if (other && !begin(x, other, step, now)) gl_engine_give_memory(x->engine, of_other);
     step_has_begun(x, step);
     if (step > x->left_out) x->left_out = step, x->statistics.left_out++;
 }
 
 void absence_asked(gl_exchange *x, tensor *t, uint32_t step, uint64_t now) {
     /* They can have gone on without this host for `late_steps` steps; nobody waits for a later one. */
-    if (step <= t->step || step - t->step > x->config.late_steps) return;
+    if (step - t->step > x->config.late_steps) return; /* modulo 2^32 a past one is far later */
     if (step > t->asked) t->asked = step;
     absences_look(x, t, now);
 }
 
 bool absence_over(gl_exchange *x, tensor *t) {
     const absence *a = t->absences;
-    if (!a || a->open || a->step != t->step || t->begun < t->count) return false;
+    if (!a || a->open || t->begun < t->count) return false;
     memcpy(t->result, a->memory + bytes_of(t), bytes_of(t));
     drop(&t->absences);
     gl_engine_give_memory(x->engine, memory_of(t));
@@ -106,7 +106,7 @@ bool absence_over(gl_exchange *x, tensor *t) {
 
 bool absence_took(gl_exchange *x, tensor *t, unsigned index) {
     partition *p = &t->partitions[index];
-    if (!t->absences || t->absences->step != t->step) return false;
+    if (!t->absences) return false;
     if (p->residual.slices) {
         gl_residual_keep_all(&p->residual, t->gathered + p->is.first * gl_element_bytes(t->element_type));
         x->statistics.kept_slices += p->slices;

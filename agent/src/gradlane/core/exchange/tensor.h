@@ -40,7 +40,7 @@ struct tensor {
     double squares;
     uint64_t since, present;     /* when the first process of this step came; a bit for each that has */
     unsigned arrived;
-    absence *absences;           /* the oldest first; their steps come after `step`, or the first one's is it */
+    absence *absences;           /* the oldest first; their steps come after `step`, or, while it is open, from it on */
     uint32_t asked;              /* the highest step that others wait for */
     unsigned follower;           /* the tensor that follows this one, plus one; 0: none */
     int followed;                /* that this one follows; -1: none */
