@@ -50,7 +50,9 @@ _LONGEST = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--thorough", action="store_true", help="5 times as many random inputs; on BMv2, where it is, the whole corpus"
+        "--thorough",
+        action="store_true",
+        help="5 times as many random inputs; on BMv2, where it is, the whole corpus and all packet tests",
     )
     parser.addoption("--p4-coverage", metavar="FILE", help="write what the packet tests reach of the P4 program")
 
