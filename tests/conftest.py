@@ -15,12 +15,14 @@ _LONGEST = (
     "gradlane/core/protocol/test_model.py",
     "gradlane_controller/test_fabric_of_switches.py",
     "gradlane/sync/test_networks.py",
+    "gradlane/core/protocol/test_spraying.py",
     "gradlane/daemon/test_faults.py",
     "differential/test_differential.py",
     "gradlane/core/test_exhaustion.py",
     "gradlane/daemon/test_faults_in_flight.py",
     "gradlane_switch/native/test_tables.py",
     "gradlane/sums/test_summed_jobs.py",
+    "gradlane_controller/test_run_of_sum_trees.py",
     "gradlane_switch/p4runtime/test_random_messages.py",
     "bench/test_study.py",
     "gradlane/torch/test_process_group.py",
@@ -50,7 +52,9 @@ _LONGEST = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--thorough", action="store_true", help="5 times as many random inputs; on BMv2, where it is, the whole corpus"
+        "--thorough",
+        action="store_true",
+        help="5 times as many random inputs; on BMv2, where it is, the whole corpus and all packet tests",
     )
     parser.addoption("--p4-coverage", metavar="FILE", help="write what the packet tests reach of the P4 program")
 

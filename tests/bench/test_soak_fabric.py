@@ -57,7 +57,10 @@ def test_a_process_that_grows_is_found() -> None:
 
 @needs_root
 @pytest.mark.alone
-def test_an_attack_ends_no_job(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_attack_ends_no_job(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(soak, "_WINDOW_SECONDS", 4.0)
     assert soak.main(["--seconds", "1", "--json", "--out", str(tmp_path)]) == 0
     [report] = json.loads(capsys.readouterr().out)["runs"]
     assert report["failures"] == []

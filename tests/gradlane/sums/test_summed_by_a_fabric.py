@@ -20,7 +20,7 @@ import pytest
 
 from tests.gradlane.sums.test_summed_jobs import SIZES, TRANSPORT, Steps, counts, sums
 from tests.gradlane.sums.test_summed_on_a_switch import process, wait_for
-from tests.support import members
+from tests.support import members, zygote
 from tests.support.agents import PATIENCE, Agent, running, until
 from tests.support.communicators import joined
 from tests.support.namespaces import Network, ip, socket_in
@@ -102,8 +102,7 @@ class Asked:
         self._command = [*network.inside(network.switch), sys.executable, "-m", "gradlane_controller.cli"]
 
     def __call__(self, what: str) -> Any:
-        done = subprocess.run([*self._command, what, "--json", "--http", HTTP], capture_output=True, check=True)
-        return json.loads(done.stdout)
+        return json.loads(zygote.run([*self._command, what, "--json", "--http", HTTP], PATIENCE, check=True).stdout)
 
     def roots(self) -> dict[str, int]:
         return self("status")["jobs"][0]["sums"]["roots"]
@@ -188,7 +187,7 @@ def test_what_one_rack_has_of_a_spine_that_dies_the_other_has_from_its_leaf(tmp_
             "set",
             "2",
         )
-        subprocess.run([*set_loss, "loss=1", "--admin", tmp_path / "spine1.admin"], check=True)
+        zygote.run([*set_loss, "loss=1", "--admin", str(tmp_path / "spine1.admin")], PATIENCE, check=True)
         sent, fallbacks = counts(job.hosts[0])["sums_sent"], [sums(host)["fallbacks"] for host in job.hosts]
         reruns = [counts(host)["sum_reruns"] for host in job.hosts]
         job.steps.number += 1
