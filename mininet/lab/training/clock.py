@@ -3,7 +3,8 @@
 
 import math
 import time
-from collections.abc import Callable
+from bisect import bisect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +18,9 @@ Hook = Callable[[Any, GradBucket], Future[torch.Tensor]]
 @dataclass(frozen=True)
 class Exchange:
     """Of a step, in CLOCK_MONOTONIC seconds: when its first part was handed over, when its last one was, and when the
-    last one was done."""
+    last one was done. `group`: the ranks among which it was."""
 
+    group: Sequence[int]
     began: float
     ready: float
     done: float
@@ -29,19 +31,30 @@ class ExchangeClock:
 
     def __init__(self) -> None:
         self._parts: list[tuple[float, float]] = []
+        self._since: list[float] = []
+        self._groups: list[Sequence[int]] = []
 
-    def take(self, before: float = math.inf) -> Exchange | None:
-        """The exchange whose parts are over since the last call; None without any.
+    def turn(self, since: float, group: Sequence[int]) -> None:
+        """What begins from then on is exchanged in that group. Called before `take`, and with later and later times."""
+        self._since.append(since)
+        self._groups.append(group)
 
-        A part is noted a little after its result is there: without a barrier, one of a step of a few milliseconds may
-        count as part of the next exchange. `before`: parts that began later are left out.
+    def take(self, before: float = math.inf) -> list[Exchange]:
+        """The exchanges whose parts are over since the last call. Parts that began later than `before` are left.
+
+        A part is noted a little after its result is there. So without a barrier the latest exchange is better left for
+        the next time; one that was noted later still is an exchange of its own.
         """
         parts, self._parts = self._parts, []
-        parts = [part for part in parts if part[0] < before]
-        if not parts:
-            return None
-        starts, ends = zip(*parts, strict=True)
-        return Exchange(min(starts), max(starts), max(ends))
+        self._parts.extend(part for part in parts if part[0] >= before)
+        turns: dict[int, list[tuple[float, float]]] = {}
+        for part in sorted(parts):
+            if part[0] < before:
+                turns.setdefault(max(0, bisect(self._since, part[0]) - 1), []).append(part)
+        return [
+            Exchange(self._groups[turn], some[0][0], some[-1][0], max(end for _, end in some))
+            for turn, some in turns.items()
+        ]
 
     def around(self, inner: Hook) -> Hook:
         """A communication hook that also notes when it was called and when it was done."""

@@ -6,7 +6,7 @@ import hashlib
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -164,8 +164,8 @@ def _train(
     computation = config.worker(rank).computation_ms / 1000
     snapshots: list[Snapshot] = []
     next_statistics = start + _STATISTICS_INTERVAL
-    group = joint.group()
-    ended = start
+    ended = since = start
+    clock.turn(start, joint.group())
     computed = 0.0  # seconds of the processor in the last step
 
     time.sleep(max(0.0, start - time.monotonic()))
@@ -178,9 +178,10 @@ def _train(
         loss = task.loss(joint.model, *_examples(dataset, sampler.indices(number)))
         time.sleep(max(0.0, computation - computed))
         loss.backward()
-        _record(clock.take(), group, start, records)  # this step's; without a barrier that before, over by now
+        _record(clock.take(before=since), start, records)
+        since = time.monotonic()
         joint.optimizer.step()
-        group = joint.group()
+        clock.turn(since, joint.group())
         ended = time.monotonic()
         computed = time.thread_time() - before
         records.write("step", step=step, t=ended - start, loss=loss.item(), step_seconds=ended - began)
@@ -198,9 +199,9 @@ def _train(
         ended = time.monotonic()
     final = _snapshot(joint, config.steps, ended - start)
     dist.barrier()  # nobody closes a connection that a slower rank still needs
-    _record(clock.take(before=last), group, start, records)
+    _record(clock.take(before=last), start, records)
     if joint.average is not None:
-        _record(Exchange(last, last, ended), range(world), start, records)
+        _record([Exchange(range(world), last, last, ended)], start, records)
     return [*(snapshot for snapshot in snapshots if snapshot.step < config.steps), final]
 
 
@@ -208,10 +209,10 @@ def _snapshot(joint: Joint, step: int, t: float) -> Snapshot:
     return Snapshot(step, t, parameters_to_vector(joint.model.parameters()).detach())
 
 
-def _record(exchange: Exchange | None, group: Sequence[int], start: float, records: Records) -> None:
-    if exchange is not None:
-        ready, done, seconds = exchange.ready - start, exchange.done - start, exchange.done - exchange.began
-        records.write("exchange", group=list(group), ready=ready, done=done, seconds=seconds)
+def _record(exchanges: Iterable[Exchange], start: float, records: Records) -> None:
+    for it in exchanges:
+        ready, done, seconds = it.ready - start, it.done - start, it.done - it.began
+        records.write("exchange", group=list(it.group), ready=ready, done=done, seconds=seconds)
 
 
 def _examples(dataset: Dataset, indices: np.ndarray[Any, Any]) -> tuple[torch.Tensor, torch.Tensor]:
