@@ -71,7 +71,6 @@ def _parser() -> argparse.ArgumentParser:
 def _worker(options: argparse.Namespace) -> int:
     run = config.load(options.config)
     run.worker(options.rank)
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # it warns that hosts have no names
     from lab.training import worker  # with PyTorch, which takes seconds to import; only workers need it
 
     with Records(options.out, options.rank) as records:

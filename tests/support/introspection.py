@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Says how a process was begun: python -m ... [exit CODE | raise | wait]."""
 
+import ctypes
 import json
 import os
 import resource
@@ -9,8 +10,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+_PR_GET_PDEATHSIG = 2
+
 
 def _described() -> dict[str, Any]:
+    at_parents_end = ctypes.c_int()
+    ctypes.CDLL(None).prctl(_PR_GET_PDEATHSIG, ctypes.byref(at_parents_end), 0, 0, 0)
     limits = (resource.RLIMIT_NOFILE, resource.RLIMIT_CORE, resource.RLIMIT_MEMLOCK)
     return {
         "arguments": sys.argv[1:],
@@ -22,6 +27,7 @@ def _described() -> dict[str, Any]:
         "parent": os.getppid(),
         "group": os.getpgrp(),
         "session": os.getsid(0),
+        "signal at the end of its parent": at_parents_end.value,
         "umask": os.umask(0o022),
         "descriptors": {it.name for it in Path("/proc/self/fd").iterdir() if it.exists()} - {"0", "1", "2"},
         "handlers": {number.name: str(signal.getsignal(number)).split(" at ")[0] for number in signal.Signals},
@@ -31,6 +37,7 @@ def _described() -> dict[str, Any]:
         "nice": os.nice(0),
         "threads": len(os.listdir("/proc/self/task")),
         "network": os.readlink("/proc/self/ns/net"),
+        "mounts": os.readlink("/proc/self/ns/mnt"),
         "interfaces": set(os.listdir("/sys/class/net")),
         "typed": sys.stdin.read(),
     }

@@ -20,6 +20,7 @@ from lab.model.preconditions import find_program
 from lab.model.results import ArmResult
 from lab.model.scenarios import Scenario
 from lab.net.control import Reading, read_switches
+from lab.net.forks import Forks
 from lab.net.network import Network, agent_socket
 from lab.net.processes import Child, wait_for_exit
 from lab.report.metrics import Progress, Record, RecordFile, arm_result, progress
@@ -32,6 +33,10 @@ PROGRESS_SECONDS = 1.0
 DROPS_SECONDS = 5.0  # between two looks at the switches' counters: those cost the machine more
 _POLL_SECONDS = 0.1
 _TRAIN = ("-m", "lab.train")
+# The hosts share this machine's cores; PyTorch warns that they have no names.
+_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TORCH_CPP_LOG_LEVEL": "ERROR"}
+# To import PyTorch for each of them would take the better part of a short run; its optimizers import the second.
+_FORKS = Forks({"lab.train": ("lab.training.worker", "torch._dynamo")}, _ENVIRONMENT)
 
 Report = Callable[[Progress], None]
 
@@ -155,8 +160,8 @@ class ArmRun:
         )
 
     def _start(self, name: str, host: str, argv: Sequence[str]) -> Child:
-        environment = {"OMP_NUM_THREADS": "1"}  # the hosts share this machine's cores
-        child = self._supervisor.start(name, self._network.fabric.inside(host, argv), environment, self._folder)
+        inside = self._network.fabric.inside(host, argv)
+        child = self._supervisor.start(name, inside, _ENVIRONMENT, self._folder, _FORKS.start)
         self._temporary.append(child)
         return child
 

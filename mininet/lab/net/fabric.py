@@ -18,8 +18,8 @@ from lab.model.errors import FabricError
 from lab.model.plan import DSCP_CLASSES, FabricPlan, HostPlan, SwitchPlan
 from lab.model.preconditions import RUN_DIRECTORY
 from lab.net import interfaces
+from lab.net.forks import END_WITH_PARENT
 from lab.net.interfaces import Interface, Shape
-from lab.net.processes import END_WITH_PARENT
 from lab.net.switch_nodes import Bmv2Switch, GradlaneSwitch, P4Switch
 
 CPU_PORT = 255  # of p4src/v1model/arch.p4

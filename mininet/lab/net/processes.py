@@ -15,29 +15,35 @@ from pathlib import Path
 from typing import Any
 
 from lab.model.errors import ProcessError
+from lab.net.forks import END_WITH_PARENT
 
-# Before a command line: the kernel kills that process when the runner dies (PR_SET_PDEATHSIG, prctl(2)).
-END_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 TERM_SECONDS = 3.0  # what a process gets to end by itself
 _POLL_SECONDS = 0.05
 _LONGEST_QUOTE = 300  # characters of a log line in an error
 _READY = re.compile(r"([\w-]+: )?ready\b")  # perhaps after the program's name
 
+Start = Callable[..., "subprocess.Popen[Any]"]
+
 
 class Process:
     """A process that the kernel kills when this one dies. `name` is what errors call it, e.g. "switch s1".
 
-    `environment` is added to this process' own; `settings` are those of subprocess.Popen. Raises ProcessError if it
-    can't be started.
+    `environment` is added to this process' own; `start` is what starts it, with `settings`: subprocess.Popen, or what
+    takes the same. Raises ProcessError if it can't be started.
     """
 
     def __init__(
-        self, name: str, argv: Sequence[str], environment: Mapping[str, str] | None = None, **settings: Any
+        self,
+        name: str,
+        argv: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        start: Start = subprocess.Popen,
+        **settings: Any,
     ) -> None:
         self.name = name
         env = {**os.environ, **(environment or {})}
         try:
-            self.process: subprocess.Popen[Any] = subprocess.Popen([*END_WITH_PARENT, *argv], env=env, **settings)
+            self.process: subprocess.Popen[Any] = start([*END_WITH_PARENT, *argv], env=env, **settings)
         except OSError as problem:
             raise ProcessError(f"{name} can't be started: {problem}") from None
 
@@ -56,7 +62,14 @@ class Process:
 class Child(Process):
     """A process of the runner; its output goes to `log`."""
 
-    def __init__(self, name: str, argv: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        argv: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str],
+        start: Start = subprocess.Popen,
+    ) -> None:
         self.log = log
         words = [Path(word).name for word in (argv[3:] if argv[0] == "mnexec" else argv)]
         self.program = words[1] if words[0].startswith("python") else words[0]
@@ -66,6 +79,7 @@ class Child(Process):
                 name,
                 argv,
                 environment,
+                start,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -184,10 +198,16 @@ class Supervisor:
         self._children.clear()
 
     def start(
-        self, name: str, argv: Sequence[str], environment: Mapping[str, str] | None = None, logs: Path | None = None
+        self,
+        name: str,
+        argv: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        logs: Path | None = None,
+        start: Start = subprocess.Popen,
     ) -> Child:
-        """Starts a process; its log is named after it, in `logs` or the run's own folder. Raises ProcessError."""
-        child = Child(name, argv, (logs or self._logs) / f"{name.replace(' ', '-')}.log", environment or {})
+        """Starts a process as Process does; its log is named after it, in `logs` or the run's own folder. Raises
+        ProcessError."""
+        child = Child(name, argv, (logs or self._logs) / f"{name.replace(' ', '-')}.log", environment or {}, start)
         self._children.append(child)
         return child
 

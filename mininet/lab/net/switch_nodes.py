@@ -20,8 +20,9 @@ from mininet.net import Mininet
 from mininet.node import Switch
 
 from gradlane.units import parse_rate, parse_size
+from lab.net.forks import END_WITH_PARENT
 from lab.net.interfaces import PORT_OFFLOADS, Interface, Shape, priority_port
-from lab.net.processes import END_WITH_PARENT, listens
+from lab.net.processes import listens
 
 _FIRST_THRIFT_PORT = 9090  # of BMv2's own command line; its device id counts from 1
 _FIRST_P4RUNTIME_PORT = 9559

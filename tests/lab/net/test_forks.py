@@ -3,6 +3,8 @@
 
 import json
 import os
+import select
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,9 +13,11 @@ from typing import Any
 
 import pytest
 
+from lab.net.forks import END_WITH_PARENT
 from tests.support import zygote
 from tests.support.namespaces import Namespaces
-from tests.support.needs import needs_root
+from tests.support.needs import needs_mininet, needs_root
+from tests.support.paths import ROOT
 
 ARGV = (sys.executable, "-m", "tests.support.introspection")
 PATIENCE = 60
@@ -63,8 +67,57 @@ def test_a_fork_in_a_namespace_has_its_network() -> None:
     name = f"glz{os.getpid()}"
     with Namespaces(name) as network:
         begun, forked = both(*network.inside(name), *ARGV)
-    assert described(forked) == described(begun)
-    assert described(forked)["interfaces"] == ["lo"]
+    there, here = described(begun), described(forked)
+    assert os.readlink("/proc/self/ns/mnt") not in (here.pop("mounts"), there.pop("mounts"))  # each has its own
+    assert here == there
+    assert here["interfaces"] == ["lo"]
+
+
+@needs_root
+@needs_mininet
+def test_a_fork_in_a_host_of_mininet_has_what_the_host_has(tmp_path: Path) -> None:
+    with subprocess.Popen(["mnexec", "-dnp", "sleep", "60"], stdout=subprocess.PIPE, text=True) as host:
+        assert host.stdout is not None
+        pid = host.stdout.readline().strip("\1\n")  # it says when it has namespaces of its own
+        try:
+            begun, forked = both("mnexec", "-a", pid, *ARGV, cwd=tmp_path)
+        finally:
+            host.kill()
+    there, here = described(begun), described(forked)
+    assert (here.pop("descriptors"), len(there.pop("descriptors"))) == ([], 2)  # mnexec leaves the namespaces open
+    assert here == there
+    assert here["mounts"] != os.readlink("/proc/self/ns/mnt")
+    assert here["network"] != os.readlink("/proc/self/ns/net")
+
+
+def test_a_fork_has_a_session_of_its_own_and_ends_with_its_parent_if_it_is_to() -> None:
+    begun, forked = both(*END_WITH_PARENT, *ARGV, start_new_session=True)
+    there, here = described(begun), described(forked)
+    for name in ("session", "group"):
+        assert os.getsid(0) not in (here.pop(name), there.pop(name))
+    assert here == there
+    assert here["signal at the end of its parent"] == signal.SIGKILL
+
+
+def test_a_fork_ends_with_who_has_asked_for_it() -> None:
+    asks = """if True:
+        import subprocess, sys
+        from lab.net.forks import END_WITH_PARENT, Forks
+
+        forks = Forks({"tests.support.introspection": ()})
+        argv = [*END_WITH_PARENT, sys.executable, "-m", "tests.support.introspection", "wait"]
+        with forks.start(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as fork:
+            fork.stdout.readline()
+            print(fork.pid, flush=True)
+            fork.wait()
+    """
+    with subprocess.Popen([sys.executable, "-c", asks], cwd=ROOT, stdout=subprocess.PIPE, text=True) as asker:
+        assert asker.stdout is not None
+        pid = int(asker.stdout.readline())
+        fork = os.pidfd_open(pid)
+        asker.kill()
+    assert select.select([fork], [], [], PATIENCE)[0], f"{pid} has outlived who asked for it"
+    os.close(fork)
 
 
 @needs_root
@@ -98,3 +151,6 @@ def test_a_fork_that_is_killed_says_so() -> None:
 def test_what_needs_a_process_of_its_own_gets_one() -> None:
     done = zygote.run(ARGV, PATIENCE, env={**os.environ, "OTHER": "1"}, stdin=subprocess.DEVNULL)
     assert json.loads(done.stdout)["environment"]["OTHER"] == "1"
+    less = {name: value for name, value in os.environ.items() if name != "HOME"}
+    done = zygote.run(ARGV, PATIENCE, env=less, stdin=subprocess.DEVNULL)
+    assert "HOME" not in json.loads(done.stdout)["environment"]
