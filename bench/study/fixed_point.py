@@ -57,6 +57,8 @@ class FixedPoint:
             integers[np.isnan(integers)] = 0
             cut = np.abs(integers) > self.limit
             np.clip(integers, -self.limit, self.limit, out=integers)
+            infinite = np.isinf(values)
+            integers[infinite] = np.sign(values[infinite]) * (self.limit // self.use)
         sent = integers * np.ldexp(1.0, exponents)[:, None]
         exact -= sent
         owed = exact.astype(np.float32)

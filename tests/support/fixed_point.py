@@ -52,11 +52,12 @@ class FixedPoint:
         return wire.SUM_WORD * 8 // self.bits
 
     def quantised(self, x: Real, exponent: int) -> int:
-        """The integer nearest to x / 2^exponent, of two equally near the even one, within the limit. NaN is 0."""
+        """The integer nearest to x / 2^exponent, of two equally near the even one, within the limit. NaN is 0, infinity
+        no more than leaves the exponent as it is."""
         if math.isnan(x):
             return 0
         if math.isinf(x):
-            return self.limit if x > 0 else -self.limit
+            return self.limit // self.headroom if x > 0 else -(self.limit // self.headroom)
         return max(-self.limit, min(self.limit, round(Fraction(x) / power_of_two(exponent))))
 
     def owed(self, x: float, exponent: int) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from gradlane._core import ffi, lib
 
-from gradlane.client.handle import Callback, Completions, Handle, Together
+from gradlane.client.handle import Callback, Completions, Handle
 from gradlane.errors import AgentError
 from gradlane.ipc import memory
 
@@ -114,23 +114,3 @@ class _Played(Handle):
             callback(error)
 
     def __del__(self) -> None: ...
-
-
-@pytest.mark.parametrize("failing", [(), (0,), (1,)])
-def test_operations_together_are_over_when_all_are_and_fail_if_one_does(failing: tuple[int, ...]) -> None:
-    handles, heard = (_Played(), _Played()), list[AgentError | None]()
-    both = Together(*handles)
-    both.add_done_callback(heard.append)
-    for k in (1, 0):
-        assert not both.done()
-        assert heard == []
-        with pytest.raises(TimeoutError):
-            both.wait(0)
-        handles[k].end(AgentError("the end") if k in failing else None)
-    assert both.done()
-    if failing:
-        with pytest.raises(AgentError, match="the end"):
-            both.wait(0)
-    else:
-        both.wait(0)
-    assert [str(error) for error in heard] == (["the end"] if failing else ["None"])

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The same for a host that begins a step without its processes: of a tensor that a switch sums, and of one that follows it.
+ * The same for a host that begins a step without its processes: of a tensor that a switch sums.
  */
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -12,7 +12,6 @@ enum { ELEMENTS = 200, BYTES = ELEMENTS * 4, SLICE = 144 };
 
 static bool attempt(unsigned long n) {
     static float contribution[ELEMENTS], result[ELEMENTS];
-    static uint8_t flag;
     static const uint16_t layers[ELEMENTS];
     static gl_batch batch;
     const gl_config c = {.job = 1, .workers = 2, .slice_bytes = SLICE, .window = 4, .rate = 1000000000, .buffer = 64000,
@@ -21,19 +20,15 @@ static bool attempt(unsigned long n) {
     const gl_exchange_config like = {.hosts = 2, .processes = 1, .slice_bytes = SLICE, .critical = 1, .late_steps = 2,
                                      .generation = 1};
     const gl_partition halves[] = {{0, ELEMENTS / 2, 0, 0, GL_DIRECT, 1}, {ELEMENTS / 2, ELEMENTS / 2, 0, 0, GL_DIRECT, 1}};
-    const gl_partition whole[] = {{0, 1, 0, 0, GL_DIRECT, 0}};
-    uint8_t *values[] = {(uint8_t *)contribution}, *flags[] = {&flag};
+    uint8_t *values[] = {(uint8_t *)contribution};
     const gl_tensor t = {.element_type = GL_TYPE_FLOAT32, .reduction = GL_MEAN_OF_ARRIVED, .feedback = 1, .summed = 1,
                          .elements = ELEMENTS, .contributions = values, .result = (uint8_t *)result,
                          .partition_count = 2, .partitions = halves, .layers = layers};
-    const gl_tensor follower = {.id = 1, .element_type = GL_TYPE_UINT8, .reduction = GL_MAX, .elements = 1,
-                                .contributions = flags, .result = &flag, .partition_count = 1, .partitions = whole,
-                                .layers = layers, .follows = 1};
     const int notify = eventfd(0, EFD_NONBLOCK);
     gl_runner *runner = gl_runner_new();
     gl_engine *engine = gl_engine_new(&c);
     gl_exchange *x = gl_exchange_new(runner, engine, &like, notify);
-    CHECK(!gl_exchange_tensor(x, &t) && !gl_exchange_tensor(x, &follower));
+    CHECK(!gl_exchange_tensor(x, &t));
     out_of_memory_at(n, false);
     scarce = true;
     gl_exchange_go_on(x, 0, 1);
@@ -46,11 +41,11 @@ static bool attempt(unsigned long n) {
     const unsigned failure = gl_exchange_failure(x)->kind;
     CHECK(!failure || failure == GL_FAILURE_MEMORY);
     /* What has begun is not released, and is all that is kept; the rest waits for the processes. */
-    void *released[] = {gl_exchange_release_tensor(x, 1), gl_exchange_release_tensor(x, 0)};
-    CHECK(failure || kept == (released[0] ? 0u : 2) + (released[1] ? 0u : 2 * BYTES));
-    CHECK(counts.left_out == !released[1] || failure);
-    CHECK(allocations >= n || !(failure || released[0] || released[1]));
-    for (unsigned k = 0; k < 2; k++) gl_tensor_free(released[k]);
+    void *released = gl_exchange_release_tensor(x, 0);
+    CHECK(failure || kept == (released ? 0u : 2 * BYTES));
+    CHECK(counts.left_out == !released || failure);
+    CHECK(allocations >= n || !(failure || released));
+    gl_tensor_free(released);
     gl_exchange_stop(x);
     gl_engine_free(engine);
     gl_exchange_free(x);

@@ -66,7 +66,7 @@ def test_what_is_not_finite_at_one_worker_is_nan_at_all_and_the_next_step_is_as_
             assert all(map(math.isnan, second)) if bad else second == [1.0 + number] * 20
     for session, before in zip(workers.sessions, counts, strict=True):
         summed = session.statistics()["summed_bytes"] - before["summed_bytes"]
-        assert summed == (len(cases) - 1) * 3 * 20 * 4  # the first step is by hosts
+        assert summed == (len(cases) - 1) * 3 * 21 * 4  # the first step is by hosts; an element says what is finite
 
 
 def test_a_scaler_skips_the_step_at_all_workers(workers: Workers) -> None:

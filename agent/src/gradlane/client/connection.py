@@ -92,20 +92,15 @@ class Connection:
         layers: Sequence[tuple[int, int]] = ((0, 0),),
         op: str = "mean",
         exact: bool = False,
-        follows: Tensor | None = None,
     ) -> Tensor:
         """Registers a tensor of `count` elements; all processes of the job do, under the same name, in any order.
 
         `dtype`: "float32", "float16" and "bfloat16" may lose what the job tolerates unless `exact`; "float64", "uint8",
         "int8", "int32", "int64" lose nothing. `layers`: (first element, layer) spans, ascending from element 0; a layer
         is a position in the model, counted from its input. `op`: "mean" (of what arrived),
-        "sum", "min", "max", "product". `follows`: where the others go on without this host in a step of that tensor,
-        which a switch sums, they do in this one's, too; this one is exact. Raises AgentError, which names who declares
-        the tensor otherwise.
+        "sum", "min", "max", "product". Raises AgentError, which names who declares the tensor otherwise.
         """
         content = {"op": "tensor", "name": name, "elements": count, "dtype": dtype, "reduction": op, "exact": exact}
-        if follows is not None:
-            content["follows"] = follows.name
         answer, (fd,) = self.link.request({**content, "layers": [list(span) for span in layers]}, descriptors=1)
         try:
             return Tensor(self.link, name, count, dtype, answer, fd)

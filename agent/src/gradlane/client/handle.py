@@ -37,34 +37,6 @@ class Operation(Protocol):
         ...
 
 
-class Together:
-    """Handles of one connection as one operation, over when all are. The error is that of one that failed."""
-
-    def __init__(self, *handles: "Handle") -> None:
-        self._handles = handles
-
-    def wait(self, timeout: float | None = None) -> None:
-        """See Operation; the timeout is that of each."""
-        for handle in self._handles:
-            handle.wait(timeout)
-
-    def done(self) -> bool:
-        """See Operation."""
-        return all(handle.done() for handle in self._handles)
-
-    def add_done_callback(self, callback: Callback) -> None:
-        """See Operation."""
-        results: list[AgentError | None] = []
-
-        def done(error: AgentError | None) -> None:  # in the connection's one thread for this
-            results.append(error)
-            if len(results) == len(self._handles):
-                callback(next((it for it in results if it is not None), None))
-
-        for handle in self._handles:
-            handle.add_done_callback(done)
-
-
 class Completions:
     """Which operations of a connection are done; runs callbacks in a thread of its own, once there are any."""
 

@@ -54,7 +54,7 @@ class _Meeting:
 class Arbiter:
     """A Service of control/leading.py. Questions and answers by `kind`:
 
-    "tensor", "follower", "group": the number of a `name`, see Names.assign.
+    "tensor", "group": the number of a `name`, see Names.assign.
 
     "next": which group a worker averages with, after its local step number `step`, or where it takes none (`pause`);
     {"number", "group"} as a Decision has them.

@@ -62,11 +62,6 @@ class Tensors:
         # Two ranks need not send each other thousands of spans to find out whether theirs are equal.
         layers = hashlib.sha256(repr(spans).encode()).hexdigest()[:16]
         shape = {"elements": count, "type": dtype, "reduction": op, "exact": exact, "layers": layers}
-        if (follows := message.get("follows")) is not None:
-            if not exact:
-                raise ValueError(f"tensor {name!r} follows {follows!r}, and is not exact")
-            self._of(process, follows)
-            shape["follows"] = follows
         tensor = await self._site.share(self._known, name, self._register(name, shape, spans))
         if tensor.shape != shape:
             raise ValueError(f"tensor {name!r} is registered with {tensor.shape}, not with {shape}")
@@ -81,10 +76,7 @@ class Tensors:
         may_lose = not shape["exact"] and dtype in elements.FLOATS and shape["reduction"] in ("mean", "sum")
         loss = job.loss if may_lose else None
         late = loss is not None and loss.late is not None and shape["reduction"] == "mean"
-        follows = self._known[shape["follows"]].result().number if "follows" in shape else None
-        number = await site.agree("tensor" if follows is None else "follower", name, shape)
-        if follows is not None:
-            number = int(lib.GL_MAX_TENSORS) - 1 - number
+        number = await site.agree("tensor", name, shape)
         sums = None
         if may_lose and number < job.transport.sum_tensors:
             sums = job.transport.sums(count, slice_bytes)
@@ -118,8 +110,6 @@ class Tensors:
                 "reduction": getattr(lib, REDUCTIONS[op]),
                 "feedback": job.loss.error_feedback,
                 "summed": summed,
-                "follows": follows is not None,
-                "followed": follows or 0,
                 "elements": count,
                 "contributions": contributions,
                 "result": shared.pointer + offsets[-1],

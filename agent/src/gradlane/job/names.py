@@ -9,13 +9,7 @@ from typing import Any
 
 from gradlane._core import lib
 
-# Tensors that follow another: as many as a switch can sum. Their numbers are a job's last, as slots go by the first.
-_FOLLOWERS = 512
-LIMITS = {
-    "tensor": int(lib.GL_MAX_TENSORS) - _FOLLOWERS,
-    "follower": _FOLLOWERS,
-    "group": int(lib.GL_MAX_GROUPS),
-}
+LIMITS = {"tensor": int(lib.GL_MAX_TENSORS), "group": int(lib.GL_MAX_GROUPS)}
 
 
 class Names:

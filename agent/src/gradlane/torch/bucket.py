@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from gradlane.client.connection import Connection
-from gradlane.client.handle import Operation, Together
+from gradlane.client.handle import Operation
 from gradlane.errors import AgentError
 from gradlane.torch.shared import NAMES, as_array, as_tensor
 from gradlane.torch.staging import Staging, pin
@@ -47,15 +47,11 @@ class Bucket:
             for parameter, start, layer in zip(parameters, starts, layers, strict=True)
             if parameter.numel()
         ]
-        self._tensor = connection.tensor(name, self.ends[-1], wire, spans)
+        # Integers know neither infinity nor NaN, so an element more says whether any of a worker's gradients are.
+        self._says_if_finite = connection.job.sum_lanes is not None
+        self._tensor = connection.tensor(name, self.ends[-1] + self._says_if_finite, wire, spans)
         self._contribution = as_tensor(self._tensor.contribution, wire)
         self._result = as_tensor(self._tensor.result, wire)
-        # Integers know neither infinity nor NaN, so workers tell each other apart whether their gradients have any.
-        self._not_finite = None
-        if connection.job.sum_lanes is not None:
-            self._not_finite = connection.tensor(
-                f"{name}.not-finite", 1, "uint8", op="max", exact=True, follows=self._tensor
-            )
         self._unpin = (
             [pin(memory) for memory in (self._contribution, self._result)] if self.device.type == "cuda" else []
         )
@@ -81,19 +77,22 @@ class Bucket:
         return self._submit()
 
     def _submit(self) -> Operation:
-        if self._not_finite is None:
-            return self._tensor.submit()
-        extremes = torch.stack(torch.aminmax(self._contribution))  # NaN if there is any
-        self._not_finite.contribution[0] = spoilt = not extremes.isfinite().all()
-        if spoilt:
-            self._contribution.zero_()  # so that it is not owed either, if the others have gone on without this worker
-        return Together(self._tensor.submit(), self._not_finite.submit())
+        if self._says_if_finite:
+            gradients = self._contribution[:-1]
+            extremes = torch.stack(torch.aminmax(gradients))  # NaN if there is any
+            if extremes.isfinite().all():
+                self._contribution[-1] = 0
+            else:
+                gradients.zero_()
+                self._contribution[-1] = torch.inf  # as much as an integer says, and nothing of it is ever owed
+        return self._tensor.submit()
 
     def _mean(self) -> torch.Tensor:
-        """The flat mean, in shared memory: NaN throughout if any worker's gradients are not finite."""
-        if self._not_finite is not None and self._not_finite.result[0]:
-            self._result.fill_(torch.nan)
-        return self._result
+        """The flat mean, in shared memory: NaN throughout if it has gradients of a worker that are not finite."""
+        mean = self._result[: self.ends[-1]]
+        if self._says_if_finite and self._result[-1] > 0:
+            mean.fill_(torch.nan)
+        return mean
 
     def result(self) -> torch.Tensor:
         """The flat mean after the operation, of the gradients' type and device.
@@ -122,13 +121,12 @@ class Bucket:
 
     def load_residuals(self, residuals: Sequence[torch.Tensor]) -> None:
         """Puts back what `residuals` gave."""
-        flat = torch.cat([residual.reshape(-1).cpu() for residual in residuals]).to(self._contribution.dtype)
+        parts = [residual.reshape(-1).cpu() for residual in residuals]
+        flat = torch.cat([*parts, torch.zeros(self._says_if_finite)]).to(self._contribution.dtype)
         self._tensor.load_residual(as_array(flat))
 
     def close(self) -> None:
         """Gives the shared memory back; nothing may be in flight."""
         for unpin in self._unpin:
             unpin()
-        if self._not_finite is not None:
-            self._not_finite.close()
         self._tensor.close()

@@ -171,7 +171,7 @@ def test_gradients_that_grow_and_shrink_are_followed_and_nothing_is_lost() -> No
     assert cluster.statistics(0).sums_clipped > 0
 
 
-def test_infinity_is_the_greatest_and_what_is_no_number_is_nothing() -> None:
+def test_infinity_is_as_much_as_leaves_the_exponent_and_what_is_no_number_is_nothing() -> None:
     cluster = Summed(2)
     tensor = Tensor(0, [8], mean=False)
     cluster.open(tensor)
@@ -182,10 +182,10 @@ def test_infinity_is_the_greatest_and_what_is_no_number_is_nothing() -> None:
                 values[:3] = [np.inf, -np.inf, np.nan]
             cluster.contribute(rank, step, tensor, values)
         cluster.run(lambda step=step: cluster.complete(step, tensor))
-    result, limit = cluster.results[1, 2, 0], cluster.numbers.limit
+    result, infinite = cluster.results[1, 2, 0], cluster.numbers.limit // cluster.numbers.headroom
     e = cluster.numbers.exponent_of([1.0])
-    assert result[0] == (limit + round(2**-e)) * 2.0**e
-    assert result[1] == (-limit + round(2**-e)) * 2.0**e
+    assert result[0] == (infinite + round(2**-e)) * 2.0**e
+    assert result[1] == (-infinite + round(2**-e)) * 2.0**e
     assert list(result[2:]) == [1.0, 2.0, 2.0, 2.0, 2.0, 2.0]
     assert not cluster.owed(0, tensor, 0)[:3].any()
 

@@ -65,18 +65,21 @@ static inline void load_lanes(uint32_t *to, const uint8_t *from, size_t n, unsig
 
 /* What is beyond the limit, which need not be a float, or is so large that its product is none, or no number: seldom, so one by
  * one. In 64 bits or more, so that it is rounded once: what is too small for them is too small for a float, too. */
-static void mend(int32_t *integers, float *left, const float *values, size_t n, uint32_t limit, float scale, float most) {
+static void mend(int32_t *integers, float *left, const float *values, size_t n, uint32_t limit, uint32_t infinite, float scale,
+                 float most) {
     for (size_t i = 0; i < n; i++) {
         const float rounded = rintf(values[i] / scale);
         const bool beyond = fabsf(rounded) > most;
         if (beyond) integers[i] = rounded > 0 ? (int32_t)limit : -(int32_t)limit;
         if (beyond || !(fabsf(left[i]) <= FLT_MAX)) left[i] = (float)(values[i] - (long double)integers[i] * scale);
+        if (isinf(values[i])) integers[i] = values[i] > 0 ? (int32_t)infinite : -(int32_t)infinite;
         if (!(fabsf(values[i]) <= FLT_MAX)) left[i] = 0;
     }
 }
 
 /* A block. `left`: what the integers do not say. Returns how many are beyond the limit. */
-static inline uint32_t quantise(int32_t *integers, float *left, const float *values, size_t n, int exponent, uint32_t limit) {
+static inline uint32_t quantise(int32_t *integers, float *left, const float *values, size_t n, int exponent, uint32_t limit,
+                                uint32_t infinite) {
     const float inverse = ldexpf(1, -exponent), scale = ldexpf(1, exponent), most = float_below(limit);
     uint32_t beyond = 0, odd = 0;
     for (size_t i = 0; i < n; i++) {
@@ -89,19 +92,19 @@ static inline uint32_t quantise(int32_t *integers, float *left, const float *val
         left[i] = values[i] - rounded * scale;
         odd += !(fabsf(left[i]) <= FLT_MAX);
     }
-    if (beyond || odd) mend(integers, left, values, n, limit, scale, most);
+    if (beyond || odd) mend(integers, left, values, n, limit, infinite, scale, most);
     return beyond;
 }
 
 GL_CLONES uint64_t gl_to_integers(int32_t *to, unsigned lanes, unsigned workers, const uint8_t *from, unsigned type,
                                   uint64_t elements, int exponent, uint8_t *owed) {
-    const uint32_t item = gl_element_bytes(type), limit = gl_lane_limit(lanes, workers);
+    const uint32_t item = gl_element_bytes(type), limit = gl_lane_limit(lanes, workers), infinite = limit >> headroom(lanes);
     float values[BLOCK], left[BLOCK];
     uint64_t clipped = 0;
     for (uint64_t at = 0; at < elements; at += BLOCK) {
         const size_t n = elements - at < BLOCK ? elements - at : BLOCK;
         load_floats(values, from + at * item, n, type);
-        clipped += quantise(to + at, left, values, n, exponent, limit);
+        clipped += quantise(to + at, left, values, n, exponent, limit, infinite);
         if (owed) store_floats(owed + at * item, left, n, type);
     }
     return clipped;
@@ -109,7 +112,7 @@ GL_CLONES uint64_t gl_to_integers(int32_t *to, unsigned lanes, unsigned workers,
 
 GL_CLONES uint64_t gl_to_lanes(uint8_t *to, unsigned lanes, unsigned workers, uint32_t count, const uint8_t *from,
                                unsigned type, uint64_t elements, int exponent, uint8_t *owed) {
-    const uint32_t item = gl_element_bytes(type), limit = gl_lane_limit(lanes, workers);
+    const uint32_t item = gl_element_bytes(type), limit = gl_lane_limit(lanes, workers), infinite = limit >> headroom(lanes);
     const unsigned bytes = gl_lane_bytes(lanes);
     float values[BLOCK], left[BLOCK];
     int32_t integers[BLOCK];
@@ -117,7 +120,7 @@ GL_CLONES uint64_t gl_to_lanes(uint8_t *to, unsigned lanes, unsigned workers, ui
     for (uint64_t at = 0; at < elements; at += BLOCK) {
         const size_t n = elements - at < BLOCK ? elements - at : BLOCK;
         load_floats(values, from + at * item, n, type);
-        clipped += quantise(integers, left, values, n, exponent, limit);
+        clipped += quantise(integers, left, values, n, exponent, limit, infinite);
         if (owed) store_floats(owed + at * item, left, n, type);
         store_lanes(to + at * bytes, integers, limit, n, bytes);
     }

@@ -19,9 +19,9 @@ unsigned gl_lane_bytes(unsigned lanes);
 /* The greatest magnitude of one worker's integer, which is the bias of its lane; a sum's is `workers` times that. */
 uint32_t gl_lane_limit(unsigned lanes, unsigned workers);
 
-/* Elements of FLOAT32, FLOAT16 or BFLOAT16 become the first of `count` lanes, the others mean 0. NaN becomes 0, what is too
- * large the limit. `owed`, unless NULL: what the integers do not say of finite elements, in their type. Returns how many were
- * too large. */
+/* Elements of FLOAT32, FLOAT16 or BFLOAT16 become the first of `count` lanes, the others mean 0. NaN becomes 0, infinity what
+ * leaves the exponent as it is, what else is too large the limit. `owed`, unless NULL: what the integers do not say of finite
+ * elements, in their type. Returns how many were too large. */
 uint64_t gl_to_lanes(uint8_t *to, unsigned lanes, unsigned workers, uint32_t count, const uint8_t *from, unsigned type,
                      uint64_t elements, int exponent, uint8_t *owed);
 /* The integers alone. */

@@ -51,11 +51,6 @@ void gl_residual_owe_all(gl_residual *r) {
     r->owed = r->slices;
 }
 
-void gl_residual_keep_all(gl_residual *r, const uint8_t *contribution) {
-    memcpy(r->values, contribution, r->bytes);
-    gl_residual_owe_all(r);
-}
-
 GL_CLONES static void subtract(uint8_t *from, const uint8_t *result, uint64_t elements, unsigned type) {
     const uint32_t item = gl_element_bytes(type);
     for (uint64_t at = 0; at < elements; at += BLOCK) {

@@ -24,8 +24,6 @@ void gl_residual_free(gl_residual *residual);
 /* Keeps the slices of `contribution` (the partition) that have a bit set in `lost`; bit 0 is slice `first`. */
 void gl_residual_keep(gl_residual *residual, const uint8_t *contribution, uint32_t first, uint32_t slices,
                       const uint8_t *lost);
-/* All of `contribution` (the partition) is owed. */
-void gl_residual_keep_all(gl_residual *residual, const uint8_t *contribution);
 /* All values are owed, as somebody has written them. */
 void gl_residual_owe_all(gl_residual *residual);
 /* `result`, the partition's, was applied in place of what was kept, so it is owed no longer. */

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arithmetic/fixed_point.h"
 #include "arithmetic/types.h"
 #include "exchange/ownership.h"
 
@@ -69,21 +70,17 @@ static bool begin(gl_exchange *x, tensor *t, uint32_t step, uint64_t now) {
 }
 
 void absences_look(gl_exchange *x, tensor *t, uint64_t now) {
-    tensor *first = t->followed >= 0 ? x->tensors[t->followed] : t;
-    if (!first || !first->partitions[0].summed || !first->partitions[0].is.late) return;
-    tensor *other = first->follower ? x->tensors[first->follower - 1] : NULL;
-    const uint32_t step = next_step(first);
-    if (!step || step > first->asked || (other && next_step(other) != step)) return;
-    const uint64_t of_other = other ? memory_of(other) : 0;
-    if (gl_engine_take_memory(x->engine, memory_of(first) + of_other)) {
+    if (!t->partitions[0].summed || !t->partitions[0].is.late) return;
+    const uint32_t step = next_step(t);
+    if (!step || step > t->asked) return;
+    if (gl_engine_take_memory(x->engine, memory_of(t))) {
         if (step > x->late_no_memory) x->late_no_memory = step, x->statistics.late_no_memory++;
         return;
     }
-    if (!begin(x, first, step, now)) {
-        gl_engine_give_memory(x->engine, memory_of(first) + of_other);
+    if (!begin(x, t, step, now)) {
+        gl_engine_give_memory(x->engine, memory_of(t));
         return;
     }
-    if (other && !begin(x, other, step, now)) gl_engine_give_memory(x->engine, of_other);
     step_has_begun(x, step);
     if (step > x->left_out) x->left_out = step, x->statistics.left_out++;
 }
@@ -108,7 +105,9 @@ bool absence_took(gl_exchange *x, tensor *t, unsigned index) {
     partition *p = &t->partitions[index];
     if (!t->absences) return false;
     if (p->residual.slices) {
-        gl_residual_keep_all(&p->residual, t->gathered + p->is.first * gl_element_bytes(t->element_type));
+        const uint8_t *contribution = t->gathered + p->is.first * gl_element_bytes(t->element_type);
+        gl_owe(p->residual.values, contribution, t->element_type, p->is.elements);
+        gl_residual_owe_all(&p->residual);
         x->statistics.kept_slices += p->slices;
     }
     return true;

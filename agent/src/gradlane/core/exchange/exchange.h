@@ -47,8 +47,6 @@ typedef struct {
     uint16_t id;
     uint8_t element_type, reduction, feedback; /* feedback: what the network drops is added to the next contribution */
     uint8_t summed; /* a switch may sum it, if its number has slots: nothing may be lost, and `result` is other memory */
-    uint8_t follows; /* tensor `followed`: a step that this host begins without its processes, it begins of both */
-    uint16_t followed;
     uint64_t elements;
     uint8_t *const *contributions;
     uint8_t *result;

@@ -69,8 +69,7 @@ static bool sound(const gl_exchange *x, const gl_tensor *like) {
         next += like->partitions[i].elements;
     }
     return next == like->elements && like->id < GL_MAX_TENSORS && !x->tensors[like->id] && like->partition_count &&
-           like->partition_count <= GL_MAX_PARTITIONS && gl_element_bytes(like->element_type) &&
-           (!like->follows || (like->followed < GL_MAX_TENSORS && x->tensors[like->followed]));
+           like->partition_count <= GL_MAX_PARTITIONS && gl_element_bytes(like->element_type);
 }
 
 int gl_exchange_tensor(gl_exchange *x, const gl_tensor *like) {
@@ -79,7 +78,6 @@ int gl_exchange_tensor(gl_exchange *x, const gl_tensor *like) {
     if (!t) return -1;
     t->id = like->id, t->element_type = like->element_type, t->reduction = like->reduction;
     t->feedback = like->feedback, t->elements = like->elements, t->result = like->result;
-    t->followed = like->follows ? like->followed : -1;
     t->step = x->steps[t->id];
     memcpy(t->contributions, like->contributions, x->config.processes * sizeof *t->contributions);
     const uint16_t *layers = like->layers;
@@ -103,14 +101,12 @@ int gl_exchange_tensor(gl_exchange *x, const gl_tensor *like) {
     }
     if (!t->gathered || (!exact && t->gathered == t->result)) return tensor_free(t), -1;
     x->tensors[t->id] = t;
-    if (like->follows) x->tensors[like->followed]->follower = t->id + 1u;
     return 0;
 }
 
 void *gl_exchange_release_tensor(gl_exchange *x, unsigned id) {
     tensor *t = id < GL_MAX_TENSORS ? x->tensors[id] : NULL;
     if (!t || t->present || t->absences) return NULL;
-    if (t->followed >= 0 && x->tensors[t->followed]) x->tensors[t->followed]->follower = 0;
     x->tensors[id] = NULL;
     x->steps[id] = t->step; /* what comes under its number goes on from there: its last operation may still serve repairs */
     return t;

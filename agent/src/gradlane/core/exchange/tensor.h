@@ -42,8 +42,6 @@ struct tensor {
     unsigned arrived;
     absence *absences;           /* the oldest first; their steps come after `step`, or, while it is open, from it on */
     uint32_t asked;              /* the highest step that others wait for */
-    unsigned follower;           /* the tensor that follows this one, plus one; 0: none */
-    int followed;                /* that this one follows; -1: none */
     uint16_t slots[GL_MAX_PROCESSES];
 };
 
