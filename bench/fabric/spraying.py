@@ -31,7 +31,7 @@ from bench.harness.worker import Worker, ask_all
 from gradlane.units import checked, format_rate, parse_rate, parse_size
 from lab.command_line import names_of
 from lab.experiment.runner import ready_machine
-from lab.model.errors import LabError
+from lab.model.errors import ControlError, LabError
 from lab.model.preconditions import find_program
 from lab.model.topology import Topology
 from lab.report.console import make_console, present
@@ -117,8 +117,14 @@ class Team:
 
     def choose(self, arm: str) -> None:
         """From now on the switches spray the job's slices, or they don't."""
-        self._network.controller.wait_ready(_READY_SECONDS)  # a busy machine may have lost a session meanwhile
-        self._network.controller.put_job({**self._job, "policy": {**_POLICY, "spray": arm == "spraying"}})
+        controller, end = self._network.controller, time.monotonic() + _READY_SECONDS
+        while True:  # a busy machine may lose sessions at any time
+            controller.wait_ready(_READY_SECONDS)
+            try:
+                return controller.put_job({**self._job, "policy": {**_POLICY, "spray": arm == "spraying"}})
+            except ControlError:
+                if time.monotonic() > end:
+                    raise
 
     def _end(self) -> None:
         """All at once: one that leaves takes seconds, as it waits for what others may still ask of it."""

@@ -30,7 +30,8 @@ from lab.training.config import Config, Node
 READY_SECONDS = 20.0
 STALL_SECONDS = 30.0
 PROGRESS_SECONDS = 1.0
-DROPS_SECONDS = 5.0  # between two looks at the switches' counters: those cost the machine more
+DROPS_SECONDS = 5.0  # between two looks at the switches' counters, and more where they take long:
+DROPS_PART = 0.01  # of the time, as everybody shares the machine's cores
 _POLL_SECONDS = 0.1
 _TRAIN = ("-m", "lab.train")
 # The hosts share this machine's cores; PyTorch warns that they have no names.
@@ -221,7 +222,7 @@ class ArmRun:
         moved = time.monotonic()
         # Before step 0 every worker imports PyTorch, and they share the machine's cores.
         patience = STALL_SECONDS + 4 * len(workers)
-        reported = asked = 0.0
+        reported = asks = 0.0
         started = False
         while not all(child.ended() for child in workers):
             wait_for_exit([child for child in self._supervisor.children if not child.ended()], _POLL_SECONDS)
@@ -237,18 +238,26 @@ class ArmRun:
                 raise ArmError(f"arm {self._arm.name} made no progress for {patience:g} s, {self._positions()}")
             if started and now - reported >= PROGRESS_SECONDS:
                 reported = now
-                try:
-                    if self._arm.kind == "gradlane" and now - asked >= DROPS_SECONDS:
-                        asked = now
-                        self._last_reading = read_switches(self._network.controller, self._network.admins())
-                except ControlError as problem:
-                    self._raise_if_dead()
-                    raise ArmError(f"{problem}; during arm {self._arm.name}, {self._positions()}") from None
+                if now >= asks:
+                    self._read_switches()
+                    rest = (time.monotonic() - now) / DROPS_PART
+                    # What a switch has counted that dies is known as it was read last.
+                    asks = now + (DROPS_SECONDS if self._scenario.failure else max(DROPS_SECONDS, rest))
                 dropped = self._last_reading.policy_drops - before.policy_drops
                 slow = self._scenario.slow is not None
                 report(progress(self._arm.name, self._config.steps, self._files, dropped, by_worker=slow))
         self._raise_if_dead()
         self._read_records()
+
+    def _read_switches(self) -> None:
+        """What they have counted so far, where an arm has policies. Raises ArmError."""
+        if self._arm.kind != "gradlane":
+            return
+        try:
+            self._last_reading = read_switches(self._network.controller, self._network.admins())
+        except ControlError as problem:
+            self._raise_if_dead()
+            raise ArmError(f"{problem}; during arm {self._arm.name}, {self._positions()}") from None
 
     def _read_records(self) -> bool:
         """Whether there are new ones."""

@@ -10,6 +10,7 @@ runs.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import importlib
@@ -45,7 +46,7 @@ class Forks:
     """The programs that start as forks, with the modules that each imports when it runs, beside what it does at once.
 
     The processes that fork have this `environment` beside their starter's, and begin in `directory`. They end with
-    this process.
+    this process at the latest.
     """
 
     def __init__(
@@ -87,6 +88,14 @@ class Forks:
             raise ChildProcessError(f"the process that forks {request['words'][0]} has ended")
         return int(answer)
 
+    def close(self) -> None:
+        """Ends the processes that fork; what they have forked goes on."""
+        for process, asker in self._askers.values():
+            asker.close()
+            process.kill()
+            process.wait()
+        self._askers.clear()
+
     def _allows(self, options: Mapping[str, Any]) -> bool:
         """Whether a fork can have these options of `subprocess.Popen`."""
         there = options.get("env", os.environ)
@@ -98,6 +107,7 @@ class Forks:
     def _asker(self, program: str) -> socket.socket:
         """The connection to the process that forks a program."""
         if program not in self._askers:
+            atexit.register(self.close)
             mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with its:
                 argv = [sys.executable, "-m", __name__, str(its.fileno()), program, *self._imported[program]]

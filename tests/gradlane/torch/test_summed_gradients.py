@@ -96,3 +96,20 @@ def test_a_scaler_skips_the_step_at_all_workers(workers: Workers) -> None:
     for scales, moved in workers.all(train):
         assert scales == [8.0, 8.0, 4.0, 4.0]
         assert moved == [True, True, False, True]
+
+
+def test_what_is_owed_can_be_put_into_another_bucket(workers: Workers) -> None:
+    def train(rank: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        parameters = list(workers.models[rank].parameters())
+        bucket = workers.sessions[rank].bucket(parameters)
+        for _ in range(2):
+            bucket.start([torch.rand(p.shape) for p in parameters]).wait(30)
+        owed = bucket.residuals()
+        another = workers.sessions[rank].bucket(parameters)
+        another.load_residuals(owed)
+        return owed, another.residuals()
+
+    for owed, found in workers.all(train):
+        assert any(part.any() for part in owed)
+        assert [part.shape for part in owed] == [part.shape for part in found]
+        assert all(map(torch.equal, owed, found))

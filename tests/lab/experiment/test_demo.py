@@ -107,8 +107,9 @@ def test_a_switch_sums_wider_numbers(tmp_path: Path, request: pytest.FixtureRequ
 def check_sums(summed: Any, gloo: Any, out: Path) -> None:
     assert summed["step"]["count"] == gloo["step"]["count"] == 12
     # All but the first step, and the second, in which DDP has other buckets; on a busy machine hosts go on earlier.
+    # Each bucket has an element more.
     transport = summed["transport"]
-    assert 0 < transport["summed_bytes"] * 12 <= transport["reduced_bytes"] * 10
+    assert 0 < transport["summed_bytes"] * 12 <= transport["reduced_bytes"] * 10.01
     assert transport["budget_violations"] == transport["bad_datagrams"] == 0
     assert sum(row["packets"] for row in summed["switch"]["decisions"] if row["reason"] == "absorbed") > 500
     assert abs(summed["curve"][-1]["value"] - gloo["curve"][-1]["value"]) < 0.2

@@ -48,7 +48,7 @@ class Bucket:
             if parameter.numel()
         ]
         # Integers know neither infinity nor NaN, so an element more says whether any of a worker's gradients are.
-        self._says_if_finite = connection.job.sum_lanes is not None
+        self._says_if_finite = int(connection.job.sum_lanes is not None)
         self._tensor = connection.tensor(name, self.ends[-1] + self._says_if_finite, wire, spans)
         self._contribution = as_tensor(self._tensor.contribution, wire)
         self._result = as_tensor(self._tensor.result, wire)
