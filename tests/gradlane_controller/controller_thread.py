@@ -54,6 +54,10 @@ class ControllerThread:
 
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result(PATIENCE)
 
+    def call_soon(self, function: Callable[[], object]) -> None:
+        """Has it called by the controller's thread, in its next turn."""
+        self._loop.call_soon_threadsafe(function)
+
     def switch(self, name: str = "s1") -> dict[str, Any]:
         """Its part of the status."""
         return next(it for it in self.do(self.it.status)["switches"] if it["name"] == name)
