@@ -233,7 +233,7 @@ def _become(request: Mapping[str, Any]) -> None:
 
 def _main() -> None:
     descriptor, program, *imported = sys.argv[1:]
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who asks, with whom this ends
+    interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who asks, with whom this ends
     for name in imported:
         importlib.import_module(name)
     if not importlib.util.find_spec(program).submodule_search_locations:  # pyright: ignore
@@ -242,7 +242,7 @@ def _main() -> None:
     request = _serve(socket.socket(fileno=int(descriptor)))
     if request is None:
         return
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, interrupted)
     _become(request)
     sys.argv[:] = request["words"]
     runpy.run_module(program, run_name="__main__", alter_sys=True)
