@@ -291,6 +291,25 @@ def test_a_slow_switch_is_not_taken_for_a_dead_one() -> None:
     assert 40_000 < max(waits) < 100_000
 
 
+def test_who_gets_nothing_while_others_get_sums_has_longer() -> None:
+    """As behind more urgent slices at a slow port; but it is found, too."""
+    cluster = Summed(2)
+    waiting, urgent = Tensor(0, [500]), Tensor(1, [500])
+    for tensor in (waiting, urgent):
+        cluster.open(tensor)
+        step_by_hosts(cluster, tensor)
+    cluster.contribute(0, 2, waiting, gradients(2, 2, waiting)[0])
+    began = cluster.now
+    for step in range(2, 42):
+        for rank in range(2):
+            cluster.contribute(rank, step, urgent, gradients(2, step, urgent)[rank])
+        cluster.run(lambda step=step: cluster.complete(step, urgent))
+        cluster.run_for(50_000)
+    assert (cluster.now - began) / 20 < cluster.overdue(0) < (cluster.now - began) / 12
+    cluster.run_for(1_000_000)
+    assert cluster.overdue(0) > 1_000_000
+
+
 def test_a_lost_slice_is_sent_again_when_later_ones_have_come() -> None:
     cluster = Summed(2, window=64, slots=128)
     tensor = Tensor(0, [256 * cluster.per_slice])

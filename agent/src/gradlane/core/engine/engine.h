@@ -51,7 +51,7 @@ int gl_engine_sums_resume(gl_engine *engine, uint32_t generation, int by_switch,
 /* Of all streams; returns how many there are. */
 unsigned gl_engine_sums_state(const gl_engine *engine, gl_sum_state *states, unsigned most);
 /* The longest time, in us, for which a stream that misses sums has got none: since its oldest slice without one was sent, or
- * since its latest sum, if that was later. 0: no sum is missing, or they are halted. */
+ * since its latest sum, if that was later; a 16th of it while others get theirs. 0: no sum is missing, or they are halted. */
 uint64_t gl_engine_sums_overdue(const gl_engine *engine, uint64_t now);
 
 /* The operations of that tensor are gone, without an event, and what comes of it is refused from now on. */

@@ -14,6 +14,8 @@
 #include "sums/remind.h"
 #include "sums/rerun.h"
 
+enum { ALONE = 16 };
+
 bool sums_new(sums *x, job *j, operations *all) {
     const gl_sums *c = &j->config.sums;
     x->job = j, x->operations = all;
@@ -236,15 +238,23 @@ bool sums_resume(sums *x, uint32_t generation, bool by_switch, const gl_sum_reru
     return true;
 }
 
+/* A stream that waits behind more urgent ones at a slow port gets nothing for as long as they take: while any other gets sums,
+ * it has ALONE times as long. */
 uint64_t sums_overdue(const sums *x, uint64_t now) {
-    uint64_t longest = 0;
+    uint64_t longest = 0, latest = 0;
+    for (unsigned i = 0; i < x->most; i++)
+        if (x->streams[i] && x->streams[i]->progress_at > latest) latest = x->streams[i]->progress_at;
     for (unsigned i = 0; i < x->most && !x->halted; i++) {
         const stream *s = x->streams[i];
         uint64_t since = now;
         for (uint32_t k = 0; s && k < s->window; k++)
             if (s->flights[k].state != FREE && s->flights[k].first_at < since) since = s->flights[k].first_at;
         if (s && since < s->progress_at) since = s->progress_at;
-        if (now > since && now - since > longest) longest = now - since;
+        const uint64_t own = now > since ? (now - since) / ALONE : 0;
+        if (since < latest) since = latest;
+        const uint64_t all = now > since ? now - since : 0;
+        if (own > longest) longest = own;
+        if (all > longest) longest = all;
     }
     return longest;
 }
