@@ -60,6 +60,7 @@ class Forks:
         self._environment = {"OPENBLAS_NUM_THREADS": "1", **(environment or {})}
         self._directory = directory
         self._askers: dict[str, tuple[subprocess.Popen[bytes], socket.socket]] = {}
+        atexit.register(self.close)
 
     def start(self, argv: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
         """As `subprocess.Popen`: a fork where `argv` is one of the programs, maybe inside of a host. What is to have
@@ -107,7 +108,6 @@ class Forks:
     def _asker(self, program: str) -> socket.socket:
         """The connection to the process that forks a program."""
         if program not in self._askers:
-            atexit.register(self.close)
             mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with its:
                 argv = [sys.executable, "-m", __name__, str(its.fileno()), program, *self._imported[program]]

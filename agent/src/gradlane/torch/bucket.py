@@ -84,7 +84,7 @@ class Bucket:
                 self._contribution[-1] = 0
             else:
                 gradients.zero_()
-                self._contribution[-1] = torch.inf  # as much as an integer says, and nothing of it is ever owed
+                self._contribution[-1] = torch.inf  # of which no integer owes anything
         return self._tensor.submit()
 
     def _mean(self) -> torch.Tensor:
