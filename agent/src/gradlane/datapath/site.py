@@ -4,6 +4,7 @@
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,9 @@ ALGORITHMS = {
     "switch": int(lib.GL_DIRECT),
     "plan": 0,
 }
+
+# Two, so that a job whose memory takes seconds keeps no other waiting.
+_makers = ThreadPoolExecutor(2, "gradlane-memory")
 
 
 @dataclass
@@ -85,7 +89,7 @@ class Site:
                 "(limits.shared of the agent's file)"
             )
         self.taken += nbytes
-        making = asyncio.get_running_loop().run_in_executor(None, _make, what, nbytes)
+        making = asyncio.get_running_loop().run_in_executor(_makers, _make, what, nbytes)
         try:
             return await asyncio.shield(making)
         except OSError as error:
