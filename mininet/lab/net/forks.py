@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import gc
 import importlib
 import importlib.util
 import json
@@ -239,6 +240,8 @@ def _main() -> None:
     if not importlib.util.find_spec(program).submodule_search_locations:  # pyright: ignore
         importlib.import_module(program)
         del sys.modules[program]  # it is to run as __main__
+    gc.collect()
+    gc.freeze()  # else each fork looks through all modules again and again, and once more when it ends
     request = _serve(socket.socket(fileno=int(descriptor)))
     if request is None:
         return

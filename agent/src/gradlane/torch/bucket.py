@@ -2,6 +2,7 @@
 """Gradients that travel as one tensor: a bucket's shared memory as torch sees it."""
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -79,12 +80,10 @@ class Bucket:
     def _submit(self) -> Operation:
         if self._says_if_finite:
             gradients = self._contribution[:-1]
-            extremes = torch.stack(torch.aminmax(gradients))  # NaN if there is any
-            if extremes.isfinite().all():
-                self._contribution[-1] = 0
-            else:
+            finite = math.isfinite(gradients.sum()) or bool(gradients.isfinite().all())  # a sum can overflow
+            self._contribution[-1] = 0 if finite else math.inf  # of which no integer owes anything
+            if not finite:
                 gradients.zero_()
-                self._contribution[-1] = torch.inf  # of which no integer owes anything
         return self._tensor.submit()
 
     def _mean(self) -> torch.Tensor:

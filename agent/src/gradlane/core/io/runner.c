@@ -214,11 +214,13 @@ static void take_in(void *context, const uint8_t *datagram, uint32_t length, int
     r->counts.foreign++;
 }
 
-/* Returns whether there may be more. */
+/* From the sockets that have something: there is one for each multicast group. Returns whether there may be more. */
 static bool receive(gl_runner *r) {
-    bool more = false;
-    for (unsigned i = 0; i < r->source_count; i++)
-        if (r->sources[i].fd >= 0 && !r->sources[i].ready) more |= receive_batch(r->sources[i].fd, r->buffers, take_in, r);
+    struct epoll_event events[READY_MAX];
+    const int count = epoll_wait(r->sets[SOCKETS], events, READY_MAX, 0);
+    bool more = count == READY_MAX;
+    for (int i = 0; i < count; i++)
+        more |= receive_batch(r->sources[events[i].data.u32].fd, r->buffers, take_in, r);
     return more;
 }
 
