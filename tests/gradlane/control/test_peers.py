@@ -126,14 +126,15 @@ def test_who_is_told_that_it_is_dead_takes_in_nothing_more(tmp_path: Path) -> No
     assert rank.failures == ["the others have gone on without this rank: silent"]
 
 
-def test_a_caller_with_another_job_file_keeps_nobody_from_leaving(tmp_path: Path) -> None:
-    """An agent that was restarted, say; all have joined."""
+def test_a_caller_with_another_job_file_keeps_nobody_from_leaving_and_may_call_again(tmp_path: Path) -> None:
+    """It is of the next job of that name: other ranks have heard earlier that all have left."""
 
     async def scene(it: Rank) -> None:
         call: Any = SimpleNamespace(problem=lambda *_: "has another job file", knows=lambda *_: True, rank=2)
         leaving = asyncio.ensure_future(it.peers.reach(Stage.LEFT, None))
         await asyncio.sleep(0)
-        assert it.peers.accept(call)
+        with pytest.raises(ConnectionError, match="the job 'trial' before it is not over yet"):
+            it.peers.accept(call)
         for other in (1, 2):
             await it.hears(other, {"stage": Stage.LEFT})
         await asyncio.wait_for(leaving, 5)

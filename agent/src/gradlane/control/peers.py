@@ -107,9 +107,12 @@ class Peers:
         """Takes over a connection that another agent opened; or what is wrong with it.
 
         Raises ConnectionError for a rank that is connected: its agent was restarted, and this is the end of the job.
+        Also for the next job of that name, while this rank only waits for all to leave this one: it is to call again.
         """
         if problem := call.problem(self.job, self.rank):
             if call.knows(self.job, self.rank):
+                if self._stage >= Stage.LEFT:
+                    raise ConnectionError(f"the job {self.job.name!r} before it is not over yet")
                 self._refuse(f"{self.name(call.rank)} {problem}")
             else:
                 self.absent.refused(call.address, problem)
