@@ -211,6 +211,31 @@ def error() -> p4r.StreamMessageResponse:
     return p4r.StreamMessageResponse(error=p4r.StreamError(canonical_code=2, message="x" * 60_000))
 
 
+@pytest.mark.parametrize("turns", range(6))
+def test_who_sends_to_a_switch_can_be_cancelled_in_every_turn(monkeypatch: pytest.MonkeyPatch, turns: int) -> None:
+    """A flood of digests is acknowledged all the time, also while the session ends."""
+
+    async def play() -> None:
+        taken = asyncio.Event()
+
+        async def take(*_: Any) -> None:
+            await taken.wait()
+
+        monkeypatch.setattr(P4Client, "send", take)
+        client = bounds.BoundedClient("127.0.0.1:1", None)
+        client._sending = asyncio.Lock()
+        task = asyncio.ensure_future(client.send(p4r.StreamMessageRequest()))
+        await asyncio.sleep(0.01)
+        taken.set()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        too_late = not task.cancel()
+        await asyncio.wait((task,))
+        assert task.cancelled() or too_late
+
+    asyncio.run(play())
+
+
 @pytest.mark.parametrize("message", [arp, violations, error])
 def test_a_flood_is_held_back_and_the_session_stays(
     switches: list[HostileSwitch],

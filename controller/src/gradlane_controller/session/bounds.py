@@ -36,10 +36,16 @@ class BoundedClient(P4Client):
         await super().open(**options)  # pyright: ignore[reportArgumentType]
 
     async def send(self, msg: p4r.StreamMessageRequest) -> None:
+        sending = asyncio.ensure_future(self._send(msg))
         try:
-            await asyncio.wait_for(self._send(msg), SEND_SECONDS)
-        except asyncio.TimeoutError:
-            raise SwitchError(f"does not take what it is sent for {SEND_SECONDS:g} s") from None
+            # wait_for of Python before 3.12 loses a cancellation that comes with what it waits for.
+            if not (await asyncio.wait((sending,), timeout=SEND_SECONDS))[0]:
+                raise SwitchError(f"does not take what it is sent for {SEND_SECONDS:g} s")
+            await sending
+        finally:
+            if not sending.done():
+                sending.cancel()
+                await asyncio.gather(sending, return_exceptions=True)
 
     async def _send(self, msg: p4r.StreamMessageRequest) -> None:
         async with self._sending:  # gRPC takes one message at a time
