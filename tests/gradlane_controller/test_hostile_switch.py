@@ -216,16 +216,17 @@ def test_who_sends_to_a_switch_can_be_cancelled_in_every_turn(monkeypatch: pytes
     """A flood of digests is acknowledged all the time, also while the session ends."""
 
     async def play() -> None:
-        taken = asyncio.Event()
+        waits, taken = asyncio.Event(), asyncio.Event()
 
         async def take(*_: Any) -> None:
+            waits.set()
             await taken.wait()
 
         monkeypatch.setattr(P4Client, "send", take)
         client = bounds.BoundedClient("127.0.0.1:1", None)
         client._sending = asyncio.Lock()
         task = asyncio.ensure_future(client.send(p4r.StreamMessageRequest()))
-        await asyncio.sleep(0.01)
+        await waits.wait()
         taken.set()
         for _ in range(turns):
             await asyncio.sleep(0)

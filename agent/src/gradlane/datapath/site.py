@@ -24,7 +24,7 @@ ALGORITHMS = {
     "plan": 0,
 }
 
-# Two, so that a job whose memory takes seconds keeps no other waiting.
+# Bounded for all jobs together; more than one, as making what one asks for may take seconds.
 _makers = ThreadPoolExecutor(2, "gradlane-memory")
 
 
