@@ -39,6 +39,17 @@ def _workers(joined: Workers) -> Workers:
     return joined
 
 
+def test_what_is_finite_is_no_less_so_where_its_sum_is_not(workers: Workers) -> None:
+    def mean(rank: int) -> torch.Tensor:
+        bucket = workers.sessions[rank].bucket(list(workers.models[rank][0].parameters()))
+        operation = bucket.start([torch.full(p.shape, 0.0 if rank else 2e38) for p in bucket.parameters])
+        operation.wait(30)
+        return torch.cat([part.reshape(-1) for part in bucket.means()])
+
+    for found in workers.all(mean):
+        torch.testing.assert_close(found, torch.full_like(found, 2e38 / len(workers.sessions)))
+
+
 def test_what_is_not_finite_at_one_worker_is_nan_at_all_and_the_next_step_is_as_ever(workers: Workers) -> None:
     layers = [[list(part.parameters()) for part in model] for model in workers.models]
     buckets: list[list[Bucket]] = workers.all(
