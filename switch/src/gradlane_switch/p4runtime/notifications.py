@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from finsy.proto import p4r
 
 from gradlane_switch.p4info.packet_io import packet_in
+from gradlane_switch.p4runtime.arbitration import Client
 from gradlane_switch.p4runtime.entities.digests import digest_list
 from gradlane_switch.p4runtime.entities.match import encode_match
 from gradlane_switch.state.mailbox import LogMessage
@@ -19,6 +22,73 @@ from gradlane_switch.state.pipeline import Pipeline
 _LOG = logging.getLogger("gradlane-switch")
 _PACKETS = 16
 _IDLE = 128
+_REST = 0.0006
+"""s for each notification to a controller, and 3 times as long as it took to make them: so long nobody looks for more,
+so that what hosts make the program tell takes a part of the processor only. The C side drops what comes faster."""
+
+
+class Notifier:
+    """Sends what the program that forwards has for controllers to each of the `primaries`, and the log what it logs."""
+
+    def __init__(self, primaries: Callable[[], Sequence[Client]]) -> None:
+        self._primaries = primaries
+        self._pipeline: Pipeline | None = None
+        self._news = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def watch(self, pipeline: Pipeline) -> None:
+        """This one forwards now. What waiting packets left for controllers in the one before is sent."""
+        if self._pipeline not in (None, pipeline):
+            self._tell(self._pipeline)
+        self._pipeline = pipeline
+        self.wake()
+
+    def wake(self) -> None:
+        """There may be something to tell, or another time to tell it."""
+        self._news.set()
+
+    def start(self) -> None:
+        """Starts to send."""
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Stops that."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        watched: Pipeline | None = None
+        while True:
+            pipeline = self._pipeline
+            if pipeline is not watched:
+                if watched is not None:
+                    loop.remove_reader(watched.state.mailbox.fd)
+                if pipeline is not None:
+                    loop.add_reader(pipeline.state.mailbox.fd, self.wake)
+                watched = pipeline
+            self._news.clear()
+            timer = None
+            if pipeline is not None:
+                began = time.perf_counter()
+                sent, due = self._tell(pipeline)
+                await asyncio.sleep(_REST * sent + 3 * (time.perf_counter() - began))
+                if due is not None:
+                    timer = loop.call_later(max(due - pipeline.state.clock(), 0) / 1e9, self.wake)
+            await self._news.wait()
+            if timer is not None:
+                timer.cancel()
+
+    def _tell(self, pipeline: Pipeline) -> tuple[int, int | None]:
+        """Sends some of what is due. How many messages that were, and when to go on, in ns of the packets' clock."""
+        messages, due = notifications(pipeline, pipeline.state.clock())
+        primaries = self._primaries()
+        for message in messages:
+            for client in primaries:
+                client.send(message)
+        return len(messages) * len(primaries), due
 
 
 def notifications(pipeline: Pipeline, now: int) -> tuple[list[Any], int | None]:

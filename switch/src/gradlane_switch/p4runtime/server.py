@@ -81,13 +81,13 @@ class Server:
         for name in ("", _P4RUNTIME):
             await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
         await self._server.start()
-        self._service.start()
+        self._service.notifier.start()
 
     async def stop(self, grace: float) -> None:
         """Stops serving. Health checks say so at once, and calls in flight have `grace` seconds to end."""
         await self._health.enter_graceful_shutdown()
         await self._server.stop(grace)
-        await self._service.stop()
+        await self._service.notifier.stop()
 
 
 def _credentials(tls: Tls) -> grpc.ServerCredentials:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from dataclasses import asdict, dataclass
 from typing import Any, NoReturn, TypeVar
@@ -19,7 +18,7 @@ from gradlane_switch.p4info.packet_io import packet_out
 from gradlane_switch.p4runtime import batch
 from gradlane_switch.p4runtime.arbitration import Arbiter, Client
 from gradlane_switch.p4runtime.entities.digests import acknowledge
-from gradlane_switch.p4runtime.notifications import notifications
+from gradlane_switch.p4runtime.notifications import Notifier
 from gradlane_switch.p4runtime.outbox import End, Outbox, StreamLosses
 from gradlane_switch.p4runtime.reconcile import reconcile
 from gradlane_switch.p4runtime.turns import Turns, Work
@@ -35,9 +34,6 @@ _MOST_CHANGES = 64
 _MOST_STREAMS = 768
 _MOST_STRANGERS = 64
 """Streams; and those that have not taken part in an arbitration yet."""
-_REST = 0.0006
-"""s for each notification to a controller, and 3 times as long as it took to make them: so long nobody looks for more,
-so that what hosts make the program tell takes a part of the processor only. The C side drops what comes faster."""
 
 Install = Callable[[Pipeline], None]
 _Result = TypeVar("_Result")
@@ -77,11 +73,11 @@ class Service(p4r_grpc.P4RuntimeServicer):
         self._streams = 0
         self._strangers: dict[Client, Outbox] = {}
         self._cpu = cpu
-        self._notifier: asyncio.Task[None] | None = None
-        self._news = asyncio.Event()
         self._losses = StreamLosses()
+        self.notifier = Notifier(lambda: self._arbiter.primaries)
         if pipeline is not None:
             self._attach(pipeline)
+            self.notifier.watch(pipeline)
 
     async def Capabilities(self, request: Any, context: Any) -> Any:
         """The version of P4Runtime."""
@@ -145,10 +141,8 @@ class Service(p4r_grpc.P4RuntimeServicer):
         if action != _ACTIONS.VERIFY_AND_SAVE:
             self._attach(pipeline)
             self._install(pipeline)
-            if self._forwarding not in (None, pipeline):
-                self._tell(self._forwarding)  # What waiting packets left for controllers.
+            self.notifier.watch(pipeline)
             self._forwarding = pipeline
-            self._news.set()
         self._pipeline = pipeline
 
     async def GetForwardingPipelineConfig(self, request: Any, context: Any) -> Any:
@@ -178,7 +172,7 @@ class Service(p4r_grpc.P4RuntimeServicer):
             batch.require_mode(request.atomicity)
             with self._change():
                 errors = await _alone(role.writing, lambda: self._write(request, context.peer()))
-            self._news.set()
+            self.notifier.wake()
         except EntityError as error:
             await _abort(context, error.code, str(error))
         if errors:
@@ -309,57 +303,12 @@ class Service(p4r_grpc.P4RuntimeServicer):
         except PortError as error:
             raise EntityError(rpc_code.RESOURCE_EXHAUSTED, str(error)) from None
 
-    # Notifications
-
     def losses(self) -> dict[str, int]:
         """What controllers did not get because they did not read their streams."""
         return asdict(self._losses)
 
-    def start(self) -> None:
-        """Starts to send what the program has for controllers and for the log."""
-        self._notifier = asyncio.create_task(self._notify())
-
-    async def stop(self) -> None:
-        """Stops that."""
-        if self._notifier is not None:
-            self._notifier.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._notifier
-
     def _attach(self, pipeline: Pipeline) -> None:
         pipeline.state.mailbox.set_cpu_port(None if self._cpu is None else self._cpu.number)
-
-    async def _notify(self) -> None:
-        """Sends what the program has for controllers to each primary one."""
-        loop = asyncio.get_running_loop()
-        watched: Pipeline | None = None
-        while True:
-            pipeline = self._forwarding
-            if pipeline is not watched:
-                if watched is not None:
-                    loop.remove_reader(watched.state.mailbox.fd)
-                if pipeline is not None:
-                    loop.add_reader(pipeline.state.mailbox.fd, self._news.set)
-                watched = pipeline
-            self._news.clear()
-            wait = None
-            if pipeline is not None:
-                began = time.perf_counter()
-                sent, due = self._tell(pipeline)
-                await asyncio.sleep(_REST * sent + 3 * (time.perf_counter() - began))
-                if due is not None:
-                    wait = max(due - pipeline.state.clock(), 0) / 1e9
-            with contextlib.suppress(TimeoutError, asyncio.TimeoutError):
-                await asyncio.wait_for(self._news.wait(), wait)
-
-    def _tell(self, pipeline: Pipeline) -> tuple[int, int | None]:
-        """Sends some of what is due. How many messages that were, and when to go on, in ns of the packets' clock."""
-        messages, due = notifications(pipeline, pipeline.state.clock())
-        primaries = self._arbiter.primaries
-        for message in messages:
-            for client in primaries:
-                client.send(message)
-        return len(messages) * len(primaries), due
 
     def _forwarding_now(self) -> Pipeline:
         if self._forwarding is None:
