@@ -8,34 +8,12 @@ registers are used in ingress alone.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from tests.differential.random_expressions import Expressions, Kind, Place
+from tests.differential.random_scope import Scope, parts_of
 
 _WIDTHS = (1, 2, 3, 5, 7, 8, 9, 12, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 72, 96, 128, 130)
 _CHECKED = ("h.extra", "h.items[0]", "h.items[1]", "h.items[2]")
-
-
-@dataclass
-class _Scope:
-    """What may be read and written at a place of the program: `valid` are the headers that surely are valid there."""
-
-    names: list[Place]
-    valid: set[str] = field(default_factory=set[str])
-    extra: list[Place] = field(default_factory=list[Place])
-    in_action: bool = False
-    in_egress: bool = False
-
-    def readable(self) -> list[Place]:
-        """Values that may be read."""
-        headers = [place for header in sorted(self.valid) for place in _parts(header, self.extra)]
-        return [*self.names, *headers]
-
-
-def _parts(header: str, extra: Sequence[Place]) -> list[Place]:
-    kinds = extra if header == "h.extra" else [Place("a", Kind(8)), Place("b", Kind(12)), Place("c", Kind(4, True))]
-    return [Place(f"{header}.{place.name}", place.kind) for place in kinds]
 
 
 class Writer:
@@ -111,12 +89,12 @@ EGRESS {{
         missing = -sum(place.kind.width for place in fields) % 8
         return [*fields, Place("pad", Kind(missing))] if missing else fields
 
-    def _scope(self, standard: list[str]) -> _Scope:
+    def _scope(self, standard: list[str]) -> Scope:
         names = [Place(f"h.subject.{place.name}", place.kind) for place in (*self._subject, Place("kind", Kind(8)))]
         names += [Place(f"m.{place.name}", place.kind) for place in self._metadata]
         self._writable = list(names)
         names += [Place(name, Kind(9)) for name in standard]
-        return _Scope(names, extra=self._extra)
+        return Scope(names, extra=self._extra)
 
     # Parser
 
@@ -182,13 +160,13 @@ EGRESS {{
 
     # Statements
 
-    def _block(self, scope: _Scope, count: int) -> str:
+    def _block(self, scope: Scope, count: int) -> str:
         indent = "    " * (3 + self._depth)
         return "".join(
             "".join(f"{indent}{line}\n" for line in self._statement(scope).splitlines()) for _ in range(count)
         )
 
-    def _statement(self, scope: _Scope) -> str:
+    def _statement(self, scope: Scope) -> str:
         choices = [self._assignment] * 6 + [self._validity, self._stack, self._hash, self._register]
         if self._depth < 3:
             choices += [self._branch] * 3
@@ -198,7 +176,7 @@ EGRESS {{
             choices += [self._table] * 2 + [self._action, self._end]
         return self._random.choice(choices)(scope)
 
-    def _assignment(self, scope: _Scope) -> str:
+    def _assignment(self, scope: Scope) -> str:
         target = self._random.choice(self._writable)
         kind = target.kind
         name = target.name
@@ -208,7 +186,7 @@ EGRESS {{
             name, kind = f"{name}[{high}:{low}]", Kind(high - low + 1)
         return f"{name} = {self._expressions.value(kind, scope.readable(), 3)};"
 
-    def _validity(self, scope: _Scope) -> str:
+    def _validity(self, scope: Scope) -> str:
         header = self._random.choice(_CHECKED)
         match self._random.randrange(4):
             case 0:
@@ -224,10 +202,10 @@ EGRESS {{
             case _:
                 if header not in scope.valid:
                     return self._guarded(scope, header)
-                place = self._random.choice(_parts(header, scope.extra))
+                place = self._random.choice(parts_of(header, scope.extra))
                 return f"{place.name} = {self._expressions.value(place.kind, scope.readable(), 2)};"
 
-    def _guarded(self, scope: _Scope, header: str) -> str:
+    def _guarded(self, scope: Scope, header: str) -> str:
         before = set(scope.valid)
         scope.valid = before | {header}
         self._depth += 1
@@ -236,11 +214,11 @@ EGRESS {{
         scope.valid &= before
         return f"if ({header}.isValid()) {{\n{_indented(body)}}}"
 
-    def _stack(self, scope: _Scope) -> str:
+    def _stack(self, scope: Scope) -> str:
         scope.valid -= set(_CHECKED[1:])
         return f"h.items.{self._random.choice(('push_front', 'pop_front'))}({self._random.randrange(1, 4)});"
 
-    def _branch(self, scope: _Scope) -> str:
+    def _branch(self, scope: Scope) -> str:
         condition = self._expressions.condition(scope.readable(), 3)
         before = set(scope.valid)
         self._depth += 1
@@ -252,7 +230,7 @@ EGRESS {{
         otherwise = f" else {{\n{_indented(no)}}}" if no else ""
         return f"if ({condition}) {{\n{_indented(yes)}}}{otherwise}"
 
-    def _switch(self, scope: _Scope) -> str:
+    def _switch(self, scope: Scope) -> str:
         width = self._random.choice((3, 8, 16))
         key = self._expressions.value(Kind(width), scope.readable(), 2)
         before = set(scope.valid)
@@ -269,7 +247,7 @@ EGRESS {{
         text = "\n".join(cases)
         return f"switch ({key}) {{\n{text}\n    default: {{ }}\n}}"
 
-    def _hash(self, scope: _Scope) -> str:
+    def _hash(self, scope: Scope) -> str:
         targets = [place for place in self._writable if not place.kind.signed and place.kind.width <= 64]
         if not targets:
             return self._assignment(scope)
@@ -282,7 +260,7 @@ EGRESS {{
         arguments = f"HashAlgorithm.{algorithm}, {kind.width}w{base}, {{ {', '.join(listed)} }}, 32w{bound}"
         return f"hash({target.name}, {arguments});"
 
-    def _register(self, scope: _Scope) -> str:
+    def _register(self, scope: Scope) -> str:
         targets = [place for place in self._writable if not place.kind.signed and place.kind.width <= 63]
         # BMv2 runs egress in several threads, so there the order of packets at different ports is open.
         if not targets or scope.in_action or scope.in_egress:
@@ -294,7 +272,7 @@ EGRESS {{
         value = self._expressions.value(target.kind, scope.readable(), 2)
         return f"{name}.read({target.name}, (bit<32>)({index}));\n{name}.write((bit<32>)({index}), {value});"
 
-    def _end(self, scope: _Scope) -> str:
+    def _end(self, scope: Scope) -> str:
         condition = self._expressions.condition(scope.readable(), 2)
         return f"if ({condition}) {{ {self._random.choice(('exit;', 'return;'))} }}"
 
@@ -302,12 +280,12 @@ EGRESS {{
         self._count += 1
         return f"{prefix}{self._count}"
 
-    def _action(self, scope: _Scope) -> str:
+    def _action(self, scope: Scope) -> str:
         """A call of an action with arguments; some have a loop."""
         name = self._name("act")
         parameters = self._fields("p", self._random.randrange(1, 4))
         depth, self._depth = self._depth, 0
-        inner = _Scope([*scope.names, *parameters], extra=scope.extra, in_action=True)
+        inner = Scope([*scope.names, *parameters], extra=scope.extra, in_action=True)
         body = self._block(inner, self._random.randrange(1, 4))
         if self._random.random() < 0.4:
             inner.names.append(Place("i", Kind(8)))
@@ -328,13 +306,13 @@ EGRESS {{
         scope.valid.clear()
         return f"{name}({arguments});"
 
-    def _table(self, scope: _Scope) -> str:
+    def _table(self, scope: Scope) -> str:
         """A table with constant entries, and what follows a hit or an action."""
         name, action = self._name("table"), self._name("run")
         # p4c knows no negative action data of constant entries.
         parameters = self._fields("p", self._random.randrange(1, 3), signed=False)
         depth, self._depth = self._depth, 0
-        inner = _Scope([*scope.names, *parameters], extra=scope.extra, in_action=True)
+        inner = Scope([*scope.names, *parameters], extra=scope.extra, in_action=True)
         body = self._block(inner, self._random.randrange(1, 3))
         self._depth = depth
         listed = ", ".join(f"{place.kind} {place.name}" for place in parameters)

@@ -1,14 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several jobs' engines on hosts whose links meet in switches with queues, in simulated time.
-
-A switch's queue is a number: when its port will have sent all that it holds. Control datagrams go before the rest, as
-in a class of their own, unless a port has no classes.
-"""
+"""Several jobs' engines on hosts whose links meet in switches with queues, in simulated time."""
 
 import heapq
-import random
 import weakref
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,46 +12,12 @@ from gradlane._core import ffi, lib
 
 from gradlane.wire import Header, Kind
 from tests.gradlane.core.protocol.network import TOKEN
+from tests.gradlane.core.protocol.queued_port import Port
 
 _FRAME = 42  # bytes of Ethernet, IPv4 and UDP headers
 _SLICES = frozenset((Kind.DATA, Kind.REPAIR))
 _SEGMENT = 1448  # bytes of a TCP segment
 _TIMEOUT = 200_000  # us: the least that TCP waits
-
-
-@dataclass
-class Port:
-    """A switch's port: bytes/us, bytes of buffer, and the depth in bytes from which slices are ECN-marked."""
-
-    rate: float
-    buffer: int
-    mark: int | None = None
-    delay: int = 10  # us of the link behind it
-    classes: bool = True  # what is no slice overtakes those that wait
-    loss: float = 0.0  # of what passes, slices and control alike
-    free_at: float = 0.0
-    dropped: int = 0
-    lost: int = 0
-    chance: random.Random = field(default_factory=lambda: random.Random(1))
-    depths: list[tuple[int, float]] = field(default_factory=list)
-    carried: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))  # bytes of slices, by job
-
-    def forward(self, now: int, size: int, job: int, is_slice: bool) -> tuple[float, bool] | None:
-        """When a frame is at the link's other end, and whether it was marked; None if it was dropped."""
-        if self.loss and self.chance.random() < self.loss:
-            self.lost += 1
-            return None
-        depth = max(0.0, self.free_at - now) * self.rate
-        if self.classes and not is_slice:
-            self.free_at = max(self.free_at, now) + size / self.rate
-            return now + size / self.rate + self.delay, False
-        self.depths.append((now, depth))
-        if depth + size > self.buffer:
-            self.dropped += 1
-            return None
-        self.carried[job] += size
-        self.free_at = max(self.free_at, now) + size / self.rate
-        return self.free_at + self.delay, self.mark is not None and depth > self.mark
 
 
 @dataclass

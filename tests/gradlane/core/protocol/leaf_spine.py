@@ -5,7 +5,8 @@ import functools
 import random
 from collections.abc import Callable
 
-from tests.gradlane.core.protocol.fabric_model import Model, Port
+from tests.gradlane.core.protocol.fabric_model import Model
+from tests.gradlane.core.protocol.queued_port import Port
 
 LEAVES, HOSTS, SPINES = 4, 2, 2  # hosts: at a leaf
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from gradlane._core import lib
 
-from tests.gradlane.core.protocol.fabric_model import Model, Port, dumbbell, jain, rates
+from tests.gradlane.core.protocol.fabric_model import Model, dumbbell, jain, rates
+from tests.gradlane.core.protocol.queued_port import Port
 
 BUFFER = 64_000
 

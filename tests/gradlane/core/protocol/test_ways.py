@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from gradlane.wire import HEADER_BYTES, PASSED_BITS, REPORT_BYTES, REPORT_FIELDS, WAYS, Flag, Header, Kind
-from tests.gradlane.core.protocol.fabric_model import Model, Port
+from tests.gradlane.core.protocol.fabric_model import Model
 from tests.gradlane.core.protocol.network import Cluster, Impairment
+from tests.gradlane.core.protocol.queued_port import Port
 
 ALL = range(1, WAYS + 1)
 BUSY = frozenset(range(1, WAYS + 1, 2))
