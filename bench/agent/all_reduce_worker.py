@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training process of bench.agent.all_reduce: it all-reduces arrays on request, and says how long that took.
 
-Requests on standard input and answers are lines of JSON: {"variant", "elements", "count"}, and {"seconds": [of each],
-"cpu": seconds}.
+Requests on standard input and answers are lines of JSON: {"variant", "elements", "count"}, and {"begun": s of the
+machine's monotonic clock, "seconds": [of each], "cpu": seconds}.
 """
 
 import os
@@ -80,12 +80,12 @@ def _measure(side: Torch | Gradlane, rank: int, size: int, request: dict[str, An
     array[:] = 0  # or it would grow without end
     result = all_reduce()
     seconds: list[float] = []
-    cpu = time.process_time()
+    cpu, begun = time.process_time(), time.monotonic()
     for _ in range(request["count"]):
         begin = time.perf_counter()
         result = all_reduce()  # the one before stays until then, as in a training loop
         seconds.append(time.perf_counter() - begin)
-    return {"seconds": seconds, "cpu": time.process_time() - cpu}
+    return {"begun": begun, "seconds": seconds, "cpu": time.process_time() - cpu}
 
 
 def main() -> None:

@@ -44,13 +44,14 @@ _BUSY = 0.6  # of a link's rate
 _BUFFER = 32_000  # bytes
 _READY_SECONDS = 60.0
 _DIES_AFTER = 3  # steps, at the latest
-_SLOW_STEP = 1.3  # of the median after the death: a step that takes longer is not as the later ones are
+_SLOW_STEP = 1.3  # of the median: a step that takes longer is not as the others are
+_STEADY_STEPS = 3  # in a row that are as the others are: what was lost has been recovered
 
 
 @dataclass(frozen=True)
 class Case:
     """`spines`: of a leaf-spine; 0: three tiers. `hosts`: at a leaf. `fails`: a spine dies, with its links; or these
-    keep their `carriers`."""
+    keep their `carriers`. `parts`: so many steps instead of one, each of such a part of the array."""
 
     leaves: int = 4
     hosts: int = 2
@@ -59,6 +60,7 @@ class Case:
     slow: bool = False
     fails: bool = False
     carriers: bool = False
+    parts: int = 1
 
     def plan(self, rate: int, addresses: int) -> Plan:
         """Its fabric."""
@@ -72,8 +74,9 @@ CASES: Mapping[str, Case] = {
     "tiers": Case(spines=0),
     "busy": Case(busy=True),
     "slow": Case(slow=True),
-    "failure": Case(spines=4, fails=True),  # the others carry what the hosts send
-    "process": Case(spines=4, fails=True, carriers=True),
+    # The two that are left carry what the hosts send. Recovery is seen to within a step, so steps are short.
+    "failure": Case(spines=3, fails=True, parts=4),
+    "process": Case(spines=3, fails=True, carriers=True, parts=4),
 }
 
 
@@ -166,45 +169,49 @@ def _start_traffic(network: Any, plan: Plan) -> None:
     network.supervisor.start("other traffic", network.fabric.inside(source.name, argv))
 
 
-def _measure(network: Any, team: Team, elements: int, steps: int) -> tuple[list[float], float]:
+def _measure(network: Any, team: Team, elements: int, steps: int) -> tuple[list[dict[str, Any]], float]:
+    """All ranks' answers, and how uneven the links were."""
     before = network.fabric.bytes_sent()
     request = {"variant": "shared", "elements": elements, "count": steps}
     answers = ask_all(team.workers, request)
     carried = [count - before[end] for end, count in network.fabric.bytes_sent().items()]
-    return [max(of_all) for of_all in zip(*(it["seconds"] for it in answers), strict=True)], max(carried) / fmean(
-        carried
-    )
+    return answers, max(carried) / fmean(carried)
 
 
 def recovery(seconds: Sequence[float], death: float) -> float:
-    """s from the `death` until the end of the last step that took longer than those after it do. `seconds`: of all
-    steps, `death`: from the beginning of the first."""
-    usual, end, last = median(seconds[len(seconds) // 2 :]), 0.0, death
+    """s from the `death` until a rank's steps took as long again as most of them do, three in a row: until the end of
+    the slow one before these, or of the last step. `seconds`: of all steps, `death`: from the first's beginning."""
+    longest, end, last, steady = _SLOW_STEP * median(seconds), 0.0, death, 0
     for took in seconds:
         end += took
-        if took > _SLOW_STEP * usual and end > death:
-            last = end
+        if end <= death:
+            continue
+        steady = steady + 1 if took <= longest else 0
+        if steady == _STEADY_STEPS:
+            break
+        last = last if steady else end
     return last - death
 
 
 def _measure_death(
     network: Any, team: Team, elements: int, steps: int, carriers: bool
-) -> tuple[list[float], float, float]:
-    """Also: the recovery. The spine dies while the steps are under way, and is back at the end."""
-    (step, *_), _ = _measure(network, team, elements, 1)
+) -> tuple[list[dict[str, Any]], float, float]:
+    """Also: the recovery of the rank that took longest. The spine dies while the steps are under way, and is back at
+    the end."""
+    ([first, *_], _) = _measure(network, team, elements, 1)
     died: list[float] = []
 
     def die() -> None:
         died.append(time.monotonic())
         network.fail_switch("spine1", links=not carriers)
 
-    timer = threading.Timer((_DIES_AFTER + 1.5) * step, die)  # two steps come before those that are measured
+    # Two steps come before those that are measured.
+    timer = threading.Timer((_DIES_AFTER + 1.5) * first["seconds"][0], die)
     timer.start()
-    seconds, unevenness = _measure(network, team, elements, steps)
-    ended = time.monotonic()
+    answers, unevenness = _measure(network, team, elements, steps)
     timer.join()
     network.restore_switch("spine1")
-    return seconds, unevenness, recovery(seconds, died[0] - (ended - sum(seconds)))
+    return answers, unevenness, max(recovery(it["seconds"], died[0] - it["begun"]) for it in answers)
 
 
 def measure(name: str, options: argparse.Namespace, say: Callable[[str], None]) -> list[Result]:
@@ -213,7 +220,7 @@ def measure(name: str, options: argparse.Namespace, say: Callable[[str], None]) 
 
     case, found = CASES[name], list[Result]()
     fabric = case.plan(options.rate, options.assignments)
-    elements = options.size // 4
+    elements, steps = options.size // 4 // case.parts, options.steps * case.parts
     with ready_machine([fabric]), Network(fabric, options.out / "run") as network:
         _start_agents(network, fabric)
         if case.busy:
@@ -224,13 +231,13 @@ def measure(name: str, options: argparse.Namespace, say: Callable[[str], None]) 
                 team = Team(network, fabric, assignment, options.out, stack)
                 for arm in ARMS if assignment % 2 else reversed(ARMS):
                     team.choose(arm)
+                    after = None
                     if case.fails:
-                        seconds, unevenness, after = _measure_death(
-                            network, team, elements, options.steps, case.carriers
-                        )
-                        found.append(Result(name, assignment, arm, seconds, unevenness, after))
+                        answers, unevenness, after = _measure_death(network, team, elements, steps, case.carriers)
                     else:
-                        found.append(Result(name, assignment, arm, *_measure(network, team, elements, options.steps)))
+                        answers, unevenness = _measure(network, team, elements, steps)
+                    seconds = [max(of_all) for of_all in zip(*(it["seconds"] for it in answers), strict=True)]
+                    found.append(Result(name, assignment, arm, seconds, unevenness, after))
                     say(f"{name}, assignment {assignment}, {arm}: {1e3 * median(found[-1].seconds):.0f} ms")
     return found
 
@@ -269,8 +276,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--assignments", type=int, default=20, metavar="N", help="of addresses (default: %(default)s)")
     add("--steps", type=int, default=8, metavar="N", help="measured, of an arm (default: %(default)s)")
     rate, size = checked(parse_rate), checked(parse_size)
-    add("--rate", type=rate, default="10mbit", metavar="R", help="of every link (default: %(default)s)")
-    add("--size", type=size, default="256KiB", metavar="S", help="of the array (default: %(default)s)")
+    add("--rate", type=rate, default="5mbit", metavar="R", help="of every link (default: %(default)s)")
+    add("--size", type=size, default="128KiB", metavar="S", help="of the array (default: %(default)s)")
     return benchmark.run(parser, _run, arguments)
 
 

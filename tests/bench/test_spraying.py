@@ -16,10 +16,12 @@ from lab.model.plan import FabricPlan
         ([1.0, 1.0, 1.0, 1.0, 1.0, 1.0], 1.5, 0.0),
         ([1.0, 1.0, 2.0, 1.0, 1.0, 1.0, 1.0], 2.5, 1.5),  # until the end of the slow one
         ([2.0, 1.0, 1.0, 1.0, 1.0, 1.0], 3.5, 0.0),  # slow before
-        ([1.0, 3.0, 1.0, 1.4, 1.0, 1.0, 1.0, 1.0], 1.0, 5.4),  # two slow ones
+        ([1.0, 3.0, 1.0, 1.0, 1.4, 1.0, 1.0, 1.0], 1.0, 6.4),  # two in a row are not enough
+        ([1.0, 3.0, 1.0, 1.0, 1.0, 1.4, 1.0, 1.0], 1.0, 3.0),  # three are: what is slow later has other causes
+        ([1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0], 4.5, 4.5),  # it never was as before
     ],
 )
-def test_recovery_ends_with_the_last_slow_step(seconds: list[float], death: float, expected: float) -> None:
+def test_recovery_ends_before_three_steady_steps(seconds: list[float], death: float, expected: float) -> None:
     assert recovery(seconds, death) == pytest.approx(expected)
 
 

@@ -56,6 +56,15 @@ class Controller:
                 raise ControlError(f"the controller is not ready after {seconds:g} s: {json.dumps(status)}")
             time.sleep(_POLL_SECONDS)
 
+    def wait_links(self, seconds: float) -> None:
+        """Waits until every link works, and the switches know. Raises ControlError."""
+        deadline = time.monotonic() + seconds
+        while down := [" - ".join(link["ends"]) for link in self.links() if not link["up"]]:
+            if time.monotonic() > deadline:
+                raise ControlError(f"links are down after {seconds:g} s: {', '.join(down)}")
+            time.sleep(_POLL_SECONDS)
+        self.wait_ready(seconds)
+
     def _request(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
         request = urllib.request.Request(f"http://{self._address}{path}", body, method=method)
         request.add_header("Content-Type", "application/toml")

@@ -80,11 +80,12 @@ class Network:
         self.supervisor.release([child])
 
     def restore_switch(self, name: str) -> None:
-        """It comes back, empty; the controller finds it by itself."""
+        """It comes back, empty; the controller finds it by itself, and in the end packets pass it as before."""
         self.fabric.set_links(name, up=True)
         self._start_switch(name)
         self._wait_for_switch(name)
         self.controller.wait_ready(PIPELINE_SECONDS)
+        self.controller.wait_links(READY_SECONDS)
 
     def restart_agent(self, host: HostPlan) -> None:
         """That host's agent dies at once, and another one starts."""
