@@ -28,6 +28,7 @@
 #include "congestion.p4"
 #include "telemetry.p4"
 #ifdef AGGREGATION
+#include "slots.p4"
 #include "aggregation.p4"
 #endif
 
