@@ -10,11 +10,12 @@ import signal
 import sys
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from gradlane import GradlaneError
+from gradlane import GradlaneError, job, toml_file
 from gradlane.toml_file import FileError
 from gradlane_controller.desired.describing import describe
 from gradlane_controller.desired.pipeline import DEFAULT_FOLDER, Programs, count_entries
@@ -35,6 +36,7 @@ _LOG = logging.getLogger("gradlane_controller")
 _EXAMPLES = f"""examples:
   gradlane-controller check --fabric fabric.toml --job job.toml
   gradlane-controller run --fabric fabric.toml --job job.toml --http 127.0.0.1:9560
+  gradlane-controller plan --job other.toml
   gradlane-controller status
   gradlane-controller counters --json
   gradlane-controller violations
@@ -101,6 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--json", action="store_true", help="as JSON")
 
     for name, function, text in (
+        ("plan", _plan, "show what would change if the files were read again, or a job was put; changes nothing"),
         ("status", _status, "show which switches are up to date, and the jobs"),
         ("counters", _counters, "show the switches' counters, with names"),
         ("links", _links, "show which links work, since when, and what traffic they have that follows no tree"),
@@ -109,6 +112,9 @@ def _parser() -> argparse.ArgumentParser:
         ask = add(name, function, f"{text} (asks a running controller)")
         ask.add_argument("--http", default=DEFAULT_HTTP, metavar="HOST:PORT", help=f"its API (default {DEFAULT_HTTP})")
         ask.add_argument("--json", action="store_true", help="as JSON")
+    plan = commands.choices["plan"]
+    plan.add_argument("--job", type=Path, metavar="FILE", help="a job file to put, instead of reading the files again")
+    plan.add_argument("--live", action="store_true", help="compare with what the switches do hold: it is read")
     return parser
 
 
@@ -201,6 +207,33 @@ def _check(options: argparse.Namespace) -> int:
     return 0
 
 
+def _plan(options: argparse.Namespace) -> int:
+    body = None if options.job is None else toml_file.read(job.JobError, options.job).encode()
+    live = str(options.live).lower()
+    answer = _ask(options.http, f"/plan?live={live}", {"live", "switches", "not_summed"}, body)
+    if options.json:
+        print(json.dumps(answer, indent=2))
+        return 0
+    for it in answer["switches"]:
+        if it["problem"]:
+            print(f"switch {it['name']} was not compared: {it['problem']}", end="\n\n")
+        elif it["changes"]:
+            rows = [(each["change"], each["table"], each["key"], _from_to(each)) for each in it["changes"]]
+            print(format_table(f"switch {it['name']}", ("change", "table", "key", "action"), rows), end="\n\n")
+    for name, reason in answer["not_summed"].items():
+        print(f"job {name!r} would be reduced by its hosts, not by a switch: {reason}")
+    for it in answer["switches"]:
+        counts = Counter(each["change"] for each in it["changes"])
+        print(f"{it['name']}: {', '.join(f'{counts[kind]} to {kind}' for kind in ('insert', 'modify', 'delete'))}")
+    return 0
+
+
+def _from_to(change: dict[str, str]) -> str:
+    if change["change"] == "modify":
+        return f"{change['before'] or '-'} -> {change['after']}"
+    return change["after"] or change["before"]
+
+
 def _counters(options: argparse.Namespace) -> int:
     answer = _ask(options.http, "/counters", {"decisions", "drop_map", "senders", "sums"})
     print(json.dumps(answer, indent=2) if options.json else format_counters(answer))
@@ -281,12 +314,14 @@ def _describe_sums(sums: dict[str, Any] | None) -> str:
     return f"{where}, slots {sums['slots'][0]} to {sums['slots'][1]}"
 
 
-def _ask(endpoint: str, path: str, expected: set[str]) -> dict[str, Any]:
-    """The JSON answer of a running controller. Raises GradlaneError that names its address."""
+def _ask(endpoint: str, path: str, expected: set[str], job_file: bytes | None = None) -> dict[str, Any]:
+    """The JSON answer of a running controller, to a POST if there is a job file. Raises GradlaneError that names its
+    address."""
     _endpoint(endpoint)
     where = f"controller at http://{endpoint}"
     try:
-        with urllib.request.urlopen(f"http://{endpoint}{path}", timeout=REQUEST_SECONDS) as answer:
+        request = urllib.request.Request(f"http://{endpoint}{path}", job_file, {"Content-Type": JOB_TYPE})
+        with urllib.request.urlopen(request, timeout=REQUEST_SECONDS) as answer:
             content = json.load(answer)
     except urllib.error.HTTPError as problem:
         reason = str(problem)

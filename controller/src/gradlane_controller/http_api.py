@@ -41,6 +41,7 @@ _STATUS: dict[type[GradlaneError], int] = {
 
 def make_application(controller: Controller, host: str) -> web.Application:
     """GET /status, /metrics, /counters, /violations and /links, POST /jobs (body: a job file), DELETE /jobs/NAME.
+    What would change: GET /plan (if the files are read again), POST /plan (a job file); ?live=true reads the switches.
 
     `host` is where it listens: beside addresses, "localhost" and this machine's name the only one by which it answers.
     """
@@ -64,14 +65,15 @@ def make_application(controller: Controller, host: str) -> web.Application:
             body=metrics(controller.status(), controller.links()), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4}
         )
 
+    async def plan(request: web.Request) -> web.Response:
+        live = request.query.get("live", "false")
+        if live not in ("true", "false"):
+            raise web.HTTPBadRequest(reason=f"live is {live[:MAX_ERROR]!r}; it must be true or false")
+        text = await _job_file(request) if request.method == "POST" else None
+        return web.json_response(await controller.preview(text, live=live == "true"))
+
     async def post_job(request: web.Request) -> web.Response:
-        if request.content_type != JOB_TYPE:
-            return _error(415, f"the body must be a job file, with the header Content-Type: {JOB_TYPE}")
-        try:
-            text = (await request.read()).decode("utf-8")
-        except UnicodeDecodeError:
-            return _error(400, "the body must be a job file: TOML in UTF-8")
-        it = await controller.put_job(text)
+        it = await controller.put_job(await _job_file(request))
         return web.json_response({"job": it.name, "id": it.id})
 
     async def delete_job(request: web.Request) -> web.Response:
@@ -98,7 +100,7 @@ def make_application(controller: Controller, host: str) -> web.Application:
         except GradlaneError as problem:
             response = _error(_STATUS.get(type(problem), 400), str(problem))
         except web.HTTPNotFound:
-            here = "/status, /metrics, /counters, /violations, /links, /jobs and /jobs/NAME"
+            here = "/status, /metrics, /counters, /violations, /links, /plan, /jobs and /jobs/NAME"
             response = _error(404, f"no {request.path} here; there are {here}")
         except web.HTTPException as problem:
             response = _error(problem.status, problem.reason)
@@ -114,9 +116,22 @@ def make_application(controller: Controller, host: str) -> web.Application:
     application.router.add_get("/metrics", prometheus)
     application.router.add_get("/violations", violations)
     application.router.add_get("/links", links)
+    application.router.add_get("/plan", working(plan))
+    application.router.add_post("/plan", working(plan))
     application.router.add_post("/jobs", working(post_job))
     application.router.add_delete("/jobs/{name}", working(delete_job))
     return application
+
+
+async def _job_file(request: web.Request) -> str:
+    """The body. Raises HTTPException."""
+    if request.content_type != JOB_TYPE:
+        text = f"the body must be a job file, with the header Content-Type: {JOB_TYPE}"
+        raise web.HTTPUnsupportedMediaType(reason=text)
+    try:
+        return (await request.read()).decode("utf-8")
+    except UnicodeDecodeError:
+        raise web.HTTPBadRequest(reason="the body must be a job file: TOML in UTF-8") from None
 
 
 def _refusal(request: web.Request, names: set[str]) -> web.Response | None:

@@ -13,7 +13,7 @@ from finsy import Switch
 from gradlane import GradlaneError, job
 from gradlane.job import Job
 from gradlane_controller.desired.balance import Balance, State
-from gradlane_controller.desired.pipeline import Programs, count_entries
+from gradlane_controller.desired.pipeline import Programs
 from gradlane_controller.desired.plan import Plan, load_jobs, make_plan
 from gradlane_controller.desired.storage import kept, removed
 from gradlane_controller.desired.sums_at_switches import SumsAtSwitches
@@ -28,8 +28,10 @@ from gradlane_controller.session.convergence import Changes, holds_state, read_i
 from gradlane_controller.session.counters import Counters, SwitchCounters, collect, read_counters
 from gradlane_controller.session.link_checks import LinkChecks
 from gradlane_controller.session.managed_switch import ManagedSwitch
+from gradlane_controller.session.preview import preview
 from gradlane_controller.session.splits import end_splits
 from gradlane_controller.session.violations import Violations
+from gradlane_controller.status import status
 
 _LOG = logging.getLogger(__name__)
 
@@ -134,23 +136,7 @@ class Controller:
 
     def status(self) -> dict[str, Any]:
         """What GET /status answers."""
-        return {
-            "ready": all(managed.ready for managed in self._managed_switches.values()),
-            "switches": [self._status_of(managed) for managed in self._managed_switches.values()],
-            "jobs": [
-                {
-                    "name": it.name,
-                    "id": it.id,
-                    "index": self._plan.numbers.indices[it.id],
-                    "file": it.file,
-                    "workers": [member.host for member in it.workers],
-                    "servers": [member.host for member in it.servers],
-                    "slots": [it.slots.base, it.slots.last],
-                    "sums": self._plan.sums_of(it),
-                }
-                for it in self._plan.jobs.values()
-            ],
-        }
+        return status(self._plan, self._managed_switches.values())
 
     def links(self) -> dict[str, Any]:
         """What GET /links answers."""
@@ -203,21 +189,29 @@ class Controller:
             await self._apply(*self._read_files())
         _LOG.info("files read again: %s", self.summary)
 
-    def _status_of(self, managed: ManagedSwitch) -> dict[str, Any]:
-        program = self._programs.of(managed.where).schema
+    async def preview(self, text: str | None, *, live: bool) -> dict[str, Any]:
+        """What GET and POST /plan answer: what would change, if the job of `text` were put, or (None) the files read
+        again. Compared with what the switches should hold now; `live`: with what they do hold.
+
+        Raises JobError, FabricError or PipelineError.
+        """
+        if text is None:
+            fabric, jobs = await asyncio.to_thread(self._read_files)
+        else:
+            it = await asyncio.to_thread(job.parse, text, "job in the request")
+            fabric, jobs = self._plan.fabric, {**self._plan.jobs, it.name: it}
+        plan, _ = await self._plan_apart(fabric, jobs, self._plan.numbers)
+        known = self._sums.renumbered(plan)
+        if known != plan.numbers:
+            plan, _ = await self._plan_apart(fabric, jobs, known)
+        now = self._plan.entities
         return {
-            "name": managed.where.name,
-            "address": managed.where.address,
-            "device_id": managed.where.device_id,
-            "target": managed.where.target,
-            "connected": managed.connection.connected,
-            "primary": managed.connection.primary,
-            "ready": managed.ready,
-            "up_to_date": managed.holds(self._plan.entities[managed.where.name]),
-            "problem": managed.problem,
-            "mended": {"times": managed.mended.times, "entities": managed.mended.entities},
-            "entries": count_entries(self._plan.entities[managed.where.name]),
-            "pipeline": {"name": program.name, "version": program.version, "cookie": f"{program.p4cookie:016x}"},
+            "live": live,
+            "switches": [
+                await preview(managed, None if live else now[name], plan.entities[name])
+                for name, managed in self._managed_switches.items()
+            ],
+            "not_summed": plan.not_summed(),
         }
 
     def _take(self, plan: Plan) -> None:
@@ -239,7 +233,8 @@ class Controller:
     async def _apply(self, fabric: Fabric, jobs: Mapping[str, Job]) -> None:
         """Converges the switches to a new desired state and takes it over, or goes back to the old one and raises."""
         plan, made_of = await self._plan_apart(fabric, jobs, self._plan.numbers)
-        known = self._sums.change(self._plan, plan, self._away)
+        self._sums.leave_out(self._plan, plan, self._away)
+        known = self._sums.renumbered(plan)
         if known != plan.numbers or self._made_of() != made_of:
             plan, made_of = await self._plan_apart(fabric, jobs, known)
         changed = [it for name, it in jobs.items() if it != self._plan.jobs.get(name)]

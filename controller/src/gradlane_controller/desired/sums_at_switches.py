@@ -50,15 +50,15 @@ class SumsAtSwitches:
             self.lacking.add(name)
         return replace(own, sums=sums, epochs={**own.epochs, name: epoch})
 
-    def change(self, before: Plan, plan: Plan, away: Iterable[str]) -> Numbers:
-        """The numbers of a new plan, with another epoch at the switches where a job has other slots than it had.
-
-        Those that are away lack their part if it is another one.
-        """
+    def leave_out(self, before: Plan, plan: Plan, away: Iterable[str]) -> None:
+        """Switches that are away lack their part of a new plan if it is another one."""
         for name in away:
             old, new = (HeldSums.of(it.entities.get(name, ())) for it in (before, plan))
             if old.parts != new.parts:
                 self.lacking.add(name)
+
+    def renumbered(self, plan: Plan) -> Numbers:
+        """The numbers of a new plan, with another epoch at the switches where a job has other slots than it had."""
         epochs = dict(plan.numbers.epochs)
         for number, slots in _slots(plan).items():
             if self._slots.get(number, slots) != slots:

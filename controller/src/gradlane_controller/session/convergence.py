@@ -87,24 +87,37 @@ def difference(schema: P4Schema, held: Iterable[Entity], desired: Iterable[Entit
     """The updates that turn `held` into `desired`, ordered so that forwarding never lacks what it refers to:
     groups (multicast or ECMP) before the routes that use them, new entries before old ones go, groups that nothing uses
     last."""
+    return [update for update, _ in compared(schema, held, desired)]
+
+
+def compared(
+    schema: P4Schema, held: Iterable[Entity], desired: Iterable[Entity]
+) -> list[tuple[p4r.Update, p4r.Entity | None]]:
+    """As `difference`, each update with what is held in its place, None: nothing."""
     present = {_key(message): message for message in _encode(schema, held) if _is_state(message)}
     wanted = {_key(message): message for message in _encode(schema, desired)}
-    updates: list[tuple[int, p4r.Update]] = []
+    updates: list[tuple[int, p4r.Update, p4r.Entity | None]] = []
+
+    def add(kind: p4r.Update.Type.ValueType, message: p4r.Entity, old: p4r.Entity | None) -> None:
+        updates.append((_order(schema, kind, message), p4r.Update(type=kind, entity=message), old))
+
     for key, message in wanted.items():
         old = present.get(key)
         if old is None and not message.HasField("meter_entry"):
-            updates.append((_order(schema, _INSERT, message), p4r.Update(type=_INSERT, entity=message)))
+            add(_INSERT, message, None)
         elif old is None or _canonical(old) != _canonical(message):
-            updates.append((_order(schema, _MODIFY, message), p4r.Update(type=_MODIFY, entity=message)))
+            add(_MODIFY, message, old)
     for key, message in present.items():
         if key in wanted:
             continue
         if message.HasField("meter_entry"):  # a meter is never deleted; without a config it is at its default again
-            message.meter_entry.ClearField("config")
-            updates.append((_order(schema, _MODIFY, message), p4r.Update(type=_MODIFY, entity=message)))
+            default = p4r.Entity()
+            default.CopyFrom(message)
+            default.meter_entry.ClearField("config")
+            add(_MODIFY, default, message)
         else:
-            updates.append((_order(schema, _DELETE, message), p4r.Update(type=_DELETE, entity=message)))
-    return [update for _, update in sorted(updates, key=lambda pair: pair[0])]
+            add(_DELETE, message, message)
+    return [(update, old) for _, update, old in sorted(updates, key=lambda it: it[0])]
 
 
 async def converge(

@@ -72,6 +72,7 @@ class ManagedSwitch:
         finsy_log: FinsyLog,
     ) -> None:
         self.where = where
+        self.schema = pipeline.schema
         self.problem = ""  # why it is not ready
         self.late = False
         self.mended = Mended()

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What would change at a switch, entity by entity, without changing it."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from finsy import P4Schema
+from finsy.p4entity import decode_entity
+from finsy.proto import p4r
+
+from gradlane_controller.desired.describing import describe
+from gradlane_controller.errors import SwitchError
+from gradlane_controller.policy import Entity
+from gradlane_controller.session.convergence import apart, compared, parts, read_part
+from gradlane_controller.session.managed_switch import ManagedSwitch
+
+_KINDS = {p4r.Update.INSERT: "insert", p4r.Update.MODIFY: "modify", p4r.Update.DELETE: "delete"}
+
+
+async def preview(managed: ManagedSwitch, held: Sequence[Entity] | None, desired: Sequence[Entity]) -> dict[str, Any]:
+    """One switch of the answer to GET /plan. `held`: what it holds; None: that is read, and `problem` says why it could
+    not be, or is empty."""
+    changes, problem = list[dict[str, str]](), ""
+    try:
+        if held is None:
+            held = await _read(managed)
+        if held is not desired:
+            changes = await asyncio.to_thread(describe_changes, managed.schema, held, desired)
+    except SwitchError as why:
+        problem = str(why)
+    return {"name": managed.where.name, "changes": changes, "problem": problem}
+
+
+async def _read(managed: ManagedSwitch) -> list[Entity]:
+    found: list[Entity] = []
+    for part in parts(managed.schema):  # one by one, as an operation has little time
+        found += await managed.connection.execute(lambda switch, part=part: read_part(switch, part))
+    return found
+
+
+def describe_changes(schema: P4Schema, held: Iterable[Entity], desired: Iterable[Entity]) -> list[dict[str, str]]:
+    """What turns `held` into `desired`, in the order in which it would be written: the kind of each change, the table
+    and key, and what is there `before` and `after`, empty: nothing."""
+    found: list[dict[str, str]] = []
+    for update, old in compared(schema, *apart(held, desired)):
+        table, key, after = describe(decode_entity(update.entity, schema))
+        before = "" if old is None else describe(decode_entity(old, schema))[2]
+        if update.type == p4r.Update.DELETE:
+            after = ""
+        found.append({"change": _KINDS[update.type], "table": table, "key": key, "before": before, "after": after})
+    return found
