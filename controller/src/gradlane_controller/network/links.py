@@ -28,8 +28,8 @@ from gradlane_controller.network.frames import make_lldp, make_probe, parse_lldp
 
 INTERVAL = 0.5  # seconds between two frames
 ENOUGH = 3  # frames in a row: so many missing, and a link is down; so many arrived, and it works
-EXAMINED = 0.1  # seconds between two frames while a switch is examined,
-EXAMINATION = 20  # at most so many times
+EXAMINED = 0.05  # seconds between two frames while a switch is examined,
+EXAMINATION = 40  # at most so many times
 PROBES = IPv4Network("240.0.0.0/16")
 """Of no host (RFC 1112, section 4): switches have addresses of it by their index, for probes."""
 _TTL = 2
@@ -242,8 +242,9 @@ class Links:
 class Examination:
     """Of a switch that has closed its session: does it still forward?
 
-    It does if any probe comes back that was not under way before. It does not if none has in three rounds in a row, in
-    each of which other frames have come to all its neighbours: what keeps probes on a busy machine keeps these as well.
+    It does if any probe comes back that was not under way before. It does not if none has, and in three rounds other
+    frames have come to all its neighbours: what keeps probes on a busy machine keeps these as well. Other rounds say
+    nothing.
     """
 
     def __init__(self, links: Links, switch: str) -> None:
@@ -260,8 +261,8 @@ class Examination:
         if back > back_before and self._rounds > 1:
             return True
         listened = all(count > arrived_before[name] for name, count in arrived.items())
-        if back > back_before or not listened:
+        if back > back_before:
             self._silent = 0
-        elif timely:
+        elif listened and timely:
             self._silent += 1
         return False if self._silent >= ENOUGH else None
