@@ -186,10 +186,12 @@ def recovery(seconds: Sequence[float], death: float) -> float:
         end += took
         if end <= death:
             continue
-        steady = steady + 1 if took <= longest else 0
+        if took > longest:
+            last, steady = end, 0
+            continue
+        steady += 1
         if steady == _STEADY_STEPS:
             break
-        last = last if steady else end
     return last - death
 
 

@@ -6,6 +6,7 @@ import itertools
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,8 @@ def test_wrong_answers_to_reads_end_the_session_of_that_switch_alone(
     it = start()
     it.until(lambda: all_ready(it))
     switches[3].answer = answer
+    found = it.do(partial(it.it.preview, None, live=True))["switches"]
+    assert [(switch["name"], switch["changes"]) for switch in found if switch["problem"]] == [("spine2", [])]
     assert it.do(it.it.counters).away == ["spine2"]
     # It is asked every two seconds.
     it.until(lambda: reason in it.switch("spine2")["problem"])
@@ -133,6 +136,19 @@ def test_wrong_answers_to_reads_end_the_session_of_that_switch_alone(
     it.do(it.it.put_job, job_text("other", 2, hosts=(2, 4), base=4096))
     switches[3].answer = None
     it.until(lambda: all_ready(it))
+
+
+def test_entities_that_nobody_asked_for_are_named_in_a_plan(
+    switches: list[HostileSwitch], start: Callable[..., ControllerThread]
+) -> None:
+    it = start()
+    it.until(lambda: all_ready(it))
+    switches[3].answer = lambda request: itertools.islice(endless(request), 1)
+    found = it.do(partial(it.it.preview, None, live=True))["switches"]
+    switches[3].answer = None
+    problems = {switch["name"]: switch["problem"] for switch in found}
+    assert "sent what can't be understood" in problems.pop("spine2")
+    assert set(problems.values()) == {""}
 
 
 def test_a_switch_that_begins_to_refuse_after_the_start_ends_nothing(

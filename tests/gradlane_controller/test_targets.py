@@ -81,6 +81,19 @@ def test_thresholds_follow_the_file_and_ports_that_go_lose_their_meter(
     assert len(after) == len(before)
 
 
+def test_what_a_job_would_change_is_told_of_what_the_switch_holds(target: Target, run_controller) -> None:
+    it = run_controller(fabric_text(target.address, target.kind), job_text())
+    it.wait_for("ready:", 60)
+    held, other = read_everything(target), job_text("other", 2, base=4096)
+    (switch,) = it.ask("GET", "/plan?live=true")[1]["switches"]
+    assert (switch["changes"], switch["problem"]) == ([], "")
+    (switch,) = it.ask("POST", "/plan?live=true", other)[1]["switches"]
+    assert {change["change"] for change in switch["changes"]} == {"insert"}
+    assert read_everything(target) == held
+    assert it.ask("POST", "/jobs", other)[0] == 200
+    assert len(read_everything(target)) - len(held) == len(switch["changes"]) > 5
+
+
 def test_a_second_controller_stands_by_and_takes_over(target: Target, run_controller) -> None:
     fabric = fabric_text(target.address, target.kind)
     first = run_controller(fabric, job_text())

@@ -5,14 +5,14 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from finsy import P4Schema
+from finsy import P4Schema, Switch
 from finsy.p4entity import decode_entity
 from finsy.proto import p4r
 
 from gradlane_controller.desired.describing import describe
 from gradlane_controller.errors import SwitchError
 from gradlane_controller.policy import Entity
-from gradlane_controller.session.convergence import apart, compared, parts, read_part
+from gradlane_controller.session.convergence import apart, compared, kind, parts, read_part
 from gradlane_controller.session.managed_switch import ManagedSwitch
 
 _KINDS = {p4r.Update.INSERT: "insert", p4r.Update.MODIFY: "modify", p4r.Update.DELETE: "delete"}
@@ -24,19 +24,19 @@ async def preview(managed: ManagedSwitch, held: Sequence[Entity] | None, desired
     changes, problem = list[dict[str, str]](), ""
     try:
         if held is None:
-            held = await _read(managed)
-        if held is not desired:
+            for part in parts(managed.schema):
+                changes += await managed.connection.execute(lambda switch, part=part: _compare(switch, part, desired))
+        elif held is not desired:
             changes = await asyncio.to_thread(describe_changes, managed.schema, held, desired)
     except SwitchError as why:
-        problem = str(why)
+        changes, problem = [], str(why)
     return {"name": managed.where.name, "changes": changes, "problem": problem}
 
 
-async def _read(managed: ManagedSwitch) -> list[Entity]:
-    found: list[Entity] = []
-    for part in parts(managed.schema):  # one by one, as an operation has little time
-        found += await managed.connection.execute(lambda switch, part=part: read_part(switch, part))
-    return found
+async def _compare(switch: Switch, part: Entity, desired: Iterable[Entity]) -> list[dict[str, str]]:
+    """Of one part: a switch may answer anything, and as much as it is allowed to, but not for all parts at once."""
+    wanted = [entity for entity in desired if kind(entity) == kind(part)]
+    return await asyncio.to_thread(describe_changes, switch.p4info, await read_part(switch, part), wanted)
 
 
 def describe_changes(schema: P4Schema, held: Iterable[Entity], desired: Iterable[Entity]) -> list[dict[str, str]]:
