@@ -19,6 +19,7 @@ from typing import Any
 import tomli_w
 
 from bench.controller.large_fabric import LargeFabric
+from bench.controller.simulated_switches import REAL
 from bench.harness import benchmark
 from bench.harness.usage import memory
 from bench.harness.worker import Worker, ask_all
@@ -60,7 +61,7 @@ class Size:
         return "x".join(map(str, (self.leaves, self.spines, self.hosts, self.jobs)))
 
 
-_SIZES = (Size(4, 2, 64, 8), Size(12, 4, 256, 25), Size(24, 8, 512, 50))
+_SIZES = (Size(6, 2, 128, 12), Size(12, 4, 256, 25), Size(24, 8, 512, 50), Size(48, 16, 1024, 100))
 
 
 @dataclass(frozen=True)
@@ -134,11 +135,11 @@ def _phase(running: Running, act: Callable[[], object]) -> Phase:
     return Phase(round(took, 3), round(used, 3), sum(updates.values()), len(updates))
 
 
-def measure(size: Size, folder: Path) -> Result:
-    """Runs one fabric. Raises ExperimentError."""
+def measure(size: Size, folder: Path, kind: str) -> Result:
+    """Runs one fabric of switches of that kind. Raises ExperimentError."""
     fabric = LargeFabric(size.leaves, size.spines, size.hosts)
     simulated = (sys.executable, "-m", "bench.controller.simulated_switches")
-    with Worker("switches", [*simulated, *map(str, (size.leaves, size.spines, size.hosts))]) as switches:
+    with Worker("switches", [*simulated, *map(str, (size.leaves, size.spines, size.hosts)), kind]) as switches:
         ports = switches.hear(_PATIENCE).split()[1:]
         addresses = [f"127.0.0.1:{port}" for port in ports]
         file = folder / "fabric.toml"
@@ -233,6 +234,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="A,B",
         help=f"of LEAVESxSPINESxHOSTSxJOBS (default: {','.join(map(str, _SIZES))})",
     )
+    parser.add_argument(
+        "--switches",
+        choices=("simulated", REAL),
+        default="simulated",
+        help="gradlane-switch's own P4Runtime servers and data planes, in one process, or simulated ones (default)",
+    )
     return benchmark.run(parser, _run, arguments)
 
 
@@ -242,8 +249,8 @@ def _run(options: argparse.Namespace) -> int:
     for size in options.sizes:
         console.print(f"{size.leaves + size.spines} switches, {size.hosts} hosts, {size.jobs} jobs", soft_wrap=True)
         with tempfile.TemporaryDirectory() as folder:
-            results.append(measure(size, Path(folder)))
-    settings = {"sizes": [str(size) for size in options.sizes]}
+            results.append(measure(size, Path(folder), options.switches))
+    settings = {"sizes": [str(size) for size in options.sizes], "switches": options.switches}
     present(console, options, "controller-scale.json", benchmark.document(settings, results), [table(results)])
     return int(any(result.violations for result in results))
 

@@ -2,8 +2,10 @@
 """When a link counts as down, when it works again, and what is said about it."""
 
 import logging
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Callable, Collection
 from ipaddress import ip_address
+from random import Random
 
 import pytest
 from scapy.contrib.lldp import LLDPDU, LLDPDUChassisID, LLDPDUPortID, LLDPDUTimeToLive
@@ -11,12 +13,25 @@ from scapy.layers.inet import ICMP, IP
 from scapy.layers.l2 import Ether
 
 from gradlane_controller.network import fabric_file
+from gradlane_controller.network.fabric import Fabric, LinkPort
 from gradlane_controller.network.frames import make_lldp, make_probe, parse_lldp
-from gradlane_controller.network.links import Examination, Links
+from gradlane_controller.network.links import (
+    ENOUGH,
+    EXAMINATION,
+    MIN_INTERVAL,
+    RETURN,
+    ROUND,
+    WATCHED_PER_SECOND,
+    Links,
+)
 from tests.gradlane_controller.texts import leafspine_text
 
 ALL = ("leaf1", "leaf2", "spine1", "spine2")
 CUT = frozenset({("leaf2", 5), ("spine1", 2)})
+OF_SPINE1 = frozenset({("leaf1", 5), ("leaf2", 5), ("spine1", 1), ("spine1", 2)})
+LOOK = round(MIN_INTERVAL / ROUND)  # rounds in which each link is looked at once
+FOUND = LOOK + 1 + ENOUGH  # at most so many until a link is down: it is looked at, in doubt, and examined
+BACK = LOOK * (RETURN + 1)  # ... until it works again
 
 
 class World:
@@ -26,6 +41,8 @@ class World:
         self.fabric = fabric_file.parse(text, "f.toml")
         self.links = Links(self.fabric)
         self.peers = {(it.switch, it.number): (it.peer, it.peer_number) for it in self.fabric.link_ports}
+        self.sent = Counter[bool]()  # by whether it is LLDP
+        self.late: list[tuple[int, tuple[str, int], bytes]] = []  # in how many rounds a frame arrives, and where
 
     def rounds(
         self,
@@ -33,166 +50,236 @@ class World:
         deaf: Collection[tuple[str, int]] = (),
         present: Collection[str] = ALL,
         dead: Collection[str] = (),
+        punctual: Collection[str] | None = None,
+        lose: Callable[[], bool] = lambda: False,
+        delay: Callable[[], int] = lambda: 0,
     ) -> list[bool]:
-        """What `tick` says; at the ends `deaf` nothing arrives, and switches that are `dead` route nothing back."""
+        """What `judge` says; at the ends `deaf` nothing arrives, and switches that are `dead` neither send nor forward.
+        Frames are lost, and come so many rounds late, as these say each time they cross a link."""
         said: list[bool] = []
         for _ in range(count):
+            frames = self.links.begin()
+            coming = [(rounds - 1, where, frame) for rounds, where, frame in self.late]
             for switch in present:
-                for port, frame in self.links.frames(switch):
-                    there = self.peers[switch, port]
-                    if parse_lldp(frame) is None:
-                        if there[0] not in dead:
-                            assert self.links.hear_probe(switch, port, frame)
-                    elif there not in deaf and there[0] in present:
-                        self.links.hear(*there, frame)
-            said.append(self.links.tick(present))
+                for port, frame in frames.get(switch, ()):
+                    here, there, lldp = (switch, port), self.peers[switch, port], parse_lldp(frame) is not None
+                    self.sent[lldp] += 1
+                    if there in deaf or there[0] in dead or switch in dead or lose():
+                        continue
+                    if lldp:
+                        coming.append((delay(), there, frame))
+                    elif here not in deaf and not lose():
+                        coming.append((delay(), here, frame))
+            self.late = [it for it in coming if it[0] > 0]
+            for rounds, where, frame in coming:
+                if rounds <= 0 and where[0] in present:
+                    self.arrive(where, frame)
+            said.append(self.links.judge(present, present if punctual is None else punctual))
         return said
 
-    def examine(self, it: Examination, *rounds: tuple[Collection[str], Collection[str], bool]) -> list[bool | None]:
-        """What `round_over` says; in each round: by which switches probes come back, to which, and whether in time."""
-        said: list[bool | None] = []
-        for forwarding, hearing, timely in rounds:
-            for switch in it.neighbours:
-                for port, frame in self.links.frames(switch):
-                    if parse_lldp(frame) is None and self.peers[switch, port][0] in forwarding and switch in hearing:
-                        assert self.links.hear_probe(switch, port, frame)
-            said.append(it.round_over(timely))
-        return said
+    def arrive(self, where: tuple[str, int], frame: bytes) -> None:
+        if parse_lldp(frame) is None:
+            self.links.hear_probe(*where, frame)
+        else:
+            self.links.hear(*where, frame)
 
 
 @pytest.fixture
 def world() -> World:
-    return World(leafspine_text())
+    it = World(leafspine_text())
+    assert not any(it.rounds(2 * LOOK))
+    return it
 
 
-def test_three_missing_frames_in_one_direction_take_a_link_down_and_three_bring_it_back(
-    world: World, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("deaf", [{("leaf2", 5)}, {("spine1", 2)}, CUT])
+def test_a_link_that_is_cut_in_one_or_both_directions_is_down_within_a_look_and_eight_rounds(
+    world: World, caplog: pytest.LogCaptureFixture, deaf: Collection[tuple[str, int]]
 ) -> None:
-    assert world.rounds(5) == [False] * 5
+    assert (FOUND + 1) * ROUND < 0.8, "goes around a failed link within 1 s"
     with caplog.at_level(logging.WARNING):
-        assert world.rounds(3, deaf={("leaf2", 5)}) == [False, False, True]
+        assert sum(world.rounds(FOUND, deaf=deaf)) == 1
         assert world.links.down == CUT
-        assert world.rounds(2) == [False, False]
-        assert world.rounds(1, deaf={("leaf2", 5)}) == [False]
-        assert world.rounds(3) == [False, False, True]
+        assert sum(world.rounds(BACK)) == 1
     assert world.links.down == frozenset()
+    where = " and ".join(f"{switch}:{port}" for switch, port in sorted(deaf))
     assert caplog.messages == [
-        "link leaf2:5 - spine1:2 is down: nothing arrives at leaf2:5",
+        f"link leaf2:5 - spine1:2 is down: nothing arrives at {where}",
         "link leaf2:5 - spine1:2 works",
     ]
 
 
-def test_two_missing_frames_change_nothing(world: World) -> None:
+def test_a_link_that_works_again_for_a_moment_stays_down(world: World) -> None:
+    world.rounds(FOUND, deaf=CUT)
     for _ in range(5):
-        assert not any(world.rounds(2, deaf=CUT) + world.rounds(1))
+        assert not any(world.rounds(LOOK * (RETURN - 1)) + world.rounds(LOOK, deaf={("leaf2", 5)}))
+
+
+def test_seven_missing_rounds_change_nothing(world: World) -> None:
+    for _ in range(20):
+        assert not any(world.rounds(ENOUGH, deaf=CUT) + world.rounds(LOOK + 1))
+
+
+@pytest.mark.parametrize("loss", [0.01, 0.1])
+def test_a_link_that_loses_frames_is_not_taken_down(world: World, loss: float) -> None:
+    random = Random(1)
+    assert not any(world.rounds(36_000, lose=lambda: random.random() < loss)), "in half an hour"
+
+
+def test_frames_that_come_late_and_at_odd_times_take_no_link_down(world: World) -> None:
+    random = Random(2)
+    assert not any(world.rounds(20_000, delay=lambda: random.choice((0, 0, 1, 1, 2, 3))))
+
+
+def test_a_machine_on_which_switches_stall_takes_no_link_down(world: World) -> None:
+    """Each of them for up to seven rounds, at any time."""
+    random = Random(3)
+    for _ in range(3_000):
+        stalled = random.choice(ALL)
+        assert not any(world.rounds(random.randint(1, 7), dead={stalled}) + world.rounds(random.randint(2, 9)))
+
+
+def test_rounds_that_were_late_take_no_link_down(world: World) -> None:
+    assert not any(world.rounds(100, deaf=CUT, punctual=()))
+    # Nor does what one had no time to send.
+    assert not any(world.rounds(100, deaf={("leaf2", 5)}, punctual=("leaf1", "leaf2", "spine2")))
+    # By then it is only looked at.
+    assert sum(world.rounds(LOOK * (ENOUGH + 1), deaf={("leaf2", 5)})) == 1
+
+
+def test_at_rest_one_probe_shows_that_a_link_works(world: World) -> None:
+    world.sent.clear()
+    world.rounds(10 * LOOK)
+    assert world.sent == {False: 10 * 4}
+
+
+def test_links_beside_one_another_are_announced_at_both_ends() -> None:
+    """A probe may come back by the other."""
+    beside = '[[link]]\nends = ["leaf1:9", "spine1:9"]\nrate = "1gbit"\nbuffer = "64kB"\n'
+    it = World(leafspine_text() + beside)
+    it.rounds(2 * LOOK)
+    it.sent.clear()
+    it.rounds(10 * LOOK)
+    assert it.sent[True] == 10 * 2 * 2
+    assert sum(it.rounds(FOUND, deaf={("leaf1", 9)})) == 1
+    assert it.links.down == {("leaf1", 9), ("spine1", 9)}
+
+
+def test_large_fabrics_are_looked_at_less_often() -> None:
+    text = leafspine_text().partition("[[link]]")[0]
+    for number in range(240):
+        for leaf, spine in ((1, 1 + number % 2), (2, 2 - number % 2)):
+            text += f'[[link]]\nends = ["leaf{leaf}:{number + 9}", "spine{spine}:{number + 9}"]\n'
+            text += 'rate = "1gbit"\nbuffer = "64kB"\n'
+    assert Links(fabric_file.parse(text, "f.toml")).rounds == round(480 / WATCHED_PER_SECOND / ROUND)
 
 
 def test_a_switch_without_session_takes_no_link_down_and_none_up(world: World) -> None:
-    assert not any(world.rounds(10, present=("leaf1", "leaf2", "spine2")))
-    world.rounds(3, deaf=CUT)
-    assert not any(world.rounds(10, present=("leaf1", "leaf2", "spine2")))
+    assert not any(world.rounds(50, present=("leaf1", "leaf2", "spine2")))
+    world.rounds(FOUND, deaf=CUT)
+    assert not any(world.rounds(50, present=("leaf1", "leaf2", "spine2"), deaf=CUT))
     assert world.links.down == CUT
     # What was missing before counts for nothing afterwards.
-    world.rounds(3)
-    world.rounds(2, deaf=CUT)
-    world.rounds(1, present=())
-    assert not any(world.rounds(2, deaf=CUT))
+    world.rounds(BACK)
+    world.rounds(FOUND - LOOK - 1, deaf=CUT)
+    world.rounds(LOOK, present=())
+    assert not any(world.rounds(ENOUGH, deaf=CUT))
 
 
 def test_a_session_that_ends_within_a_round_takes_no_link_down(world: World) -> None:
-    for _ in range(5):
-        world.links.hear("leaf1", 5, lldp(world, "spine1", 1))  # What it sent before, where it has arrived.
+    for _ in range(20):
+        world.links.hear("leaf1", 5, lldp(world, "spine1", 1))  # what it sent before, where it has arrived
         assert not any(world.rounds(1, present=("leaf1", "leaf2", "spine2")))
 
 
 def test_when_all_of_a_switchs_links_fall_silent_it_is_not_the_links(world: World) -> None:
     everything = world.peers.keys()
-    assert not any(world.rounds(10, deaf=everything))
-    for switch in ALL:
-        assert not any(world.rounds(10, deaf={end for end in everything if end[0] == switch}))  # it hears nothing
-        assert not any(world.rounds(10, deaf={world.peers[end] for end in everything if end[0] == switch}))
+    assert not any(world.rounds(50, deaf=everything))
+    for switch in ("leaf1", "leaf2"):
+        assert not any(world.rounds(50, deaf={end for end in everything if end[0] == switch}))  # it hears nothing
+        assert not any(world.rounds(50, deaf={world.peers[end] for end in everything if end[0] == switch}))
 
 
 def test_a_switchs_last_link_is_never_taken_down(world: World) -> None:
-    world.rounds(3, deaf=CUT)
+    world.rounds(FOUND, deaf=CUT)
     second = {("leaf2", 6), ("spine2", 2)}
-    assert not any(world.rounds(10, deaf=CUT | second))
+    assert not any(world.rounds(100, deaf=CUT | second))
     assert world.links.down == CUT
 
 
-def test_a_switch_that_lost_its_session_and_routes_nothing_back_is_gone_around(world: World) -> None:
-    living = ("leaf1", "leaf2", "spine2")
-    world.rounds(5)
-    assert not any(world.rounds(10, present=living))  # it forwards
-    assert world.rounds(3, present=living, dead={"spine1"}) == [False, False, True]
-    assert world.links.down == {("leaf1", 5), ("leaf2", 5), ("spine1", 1), ("spine1", 2)}
+@pytest.mark.parametrize("present", [ALL, ("leaf1", "leaf2", "spine2")])
+def test_a_switch_that_forwards_nothing_is_gone_around_whether_its_session_is_lost_or_not(
+    world: World, present: Collection[str]
+) -> None:
+    assert not any(world.rounds(50, present=present))  # it forwards
+    assert any(world.rounds(FOUND, present=present, dead={"spine1"}))
+    assert world.links.down == OF_SPINE1
     # It is back, and routes nothing back as nothing is routed over it: its links tell.
-    assert world.rounds(3, dead={"spine1"}) == [False, False, True]
+    assert any(world.rounds(BACK))
     assert world.links.down == frozenset()
 
 
-LEAVES = ("leaf1", "leaf2")
-DEAD = (["spine2"], LEAVES, True)  # a round in which no probe comes back from spine1, and others do
+def test_a_switch_that_routes_nothing_back_but_speaks_stays_in_use(world: World) -> None:
+    """It has no routes yet, or another client has taken them away."""
+    for _ in range(100):
+        frames = world.links.begin()
+        for switch, some in frames.items():
+            for port, frame in some:
+                if parse_lldp(frame) is not None:
+                    world.arrive(world.peers[switch, port], frame)
+        assert not world.links.judge(ALL, ALL)
 
 
-def test_a_switch_that_has_closed_its_session_is_gone_around_when_three_rounds_bring_nothing_back(world: World) -> None:
-    world.rounds(5)
-    it = Examination(world.links, "spine1")
-    assert it.neighbours == set(LEAVES)
-    assert world.examine(it, DEAD, DEAD, DEAD) == [None, None, False]
-    assert world.links.silence("spine1")
-    assert world.links.down == {("leaf1", 5), ("leaf2", 5), ("spine1", 1), ("spine1", 2)}
-    assert not any(world.rounds(9, present=("leaf1", "leaf2", "spine2"), dead={"spine1"}))
-    assert world.rounds(3, dead={"spine1"}) == [False, False, True]
-    assert world.links.down == frozenset()
+def test_a_switch_that_has_closed_its_session_is_examined_at_once(world: World) -> None:
+    living = ("leaf1", "leaf2", "spine2")
+    world.links.doubt("spine1")
+    assert world.links.examining
+    assert any(world.rounds(ENOUGH, present=living, dead={"spine1"}))
+    assert world.links.down == OF_SPINE1
 
 
 def test_one_probe_that_comes_back_ends_an_examination(world: World) -> None:
-    world.rounds(5)
-    it = Examination(world.links, "spine1")
-    one = (["spine1", "spine2"], ["leaf2"], True)
-    assert world.examine(it, DEAD, DEAD, one) == [None, None, True]
-    # But in the first round it may have been under way before.
-    it = Examination(world.links, "spine1")
-    assert world.examine(it, one, DEAD, DEAD, DEAD) == [None, None, None, False]
+    living = ("leaf1", "leaf2", "spine2")
+    world.links.doubt("spine1")
+    assert not any(world.rounds(ENOUGH - 1, present=living, dead={"spine1"}) + world.rounds(1, present=living))
+    assert not world.links.examining
 
 
-@pytest.mark.parametrize("excuse", [(["spine2"], LEAVES, False), ([], LEAVES, True), (["spine2"], ["leaf1"], True)])
-def test_rounds_that_took_long_or_in_which_a_neighbour_heard_nothing_say_nothing(
-    world: World, excuse: tuple[Collection[str], Collection[str], bool]
-) -> None:
-    world.rounds(5)
-    assert world.examine(Examination(world.links, "spine1"), *[excuse] * 20) == [None] * 20
-    # Nor do they take anything back.
-    assert world.examine(Examination(world.links, "spine1"), DEAD, DEAD, excuse, DEAD) == [None, None, None, False]
-
-
-def test_nobody_examines_a_switch_with_hosts_or_one_that_never_routed_a_probe_back(world: World) -> None:
-    world.rounds(5, dead={"spine1"})
-    assert not Examination(world.links, "leaf1").neighbours
-    assert not Examination(world.links, "spine1").neighbours
-    assert not world.links.silence("spine1")
-    assert Examination(world.links, "spine2").neighbours == set(LEAVES)
+def test_an_examination_without_a_result_does_not_go_on_for_ever(world: World) -> None:
+    everything = world.peers.keys()
+    world.rounds(LOOK + EXAMINATION, deaf=everything)
+    world.sent.clear()
+    world.rounds(LOOK, deaf=everything)
+    assert world.sent.total() <= 3 * 2 * len(everything), "each link once, with its witnesses"
 
 
 def test_a_dead_switch_with_hosts_stays_where_it_is(world: World) -> None:
-    world.rounds(5)
-    assert not any(world.rounds(10, present=("leaf1", "spine1", "spine2"), dead={"leaf2"}))
+    assert not any(world.rounds(100, dead={"leaf2"}))
+    assert not any(world.rounds(100, present=("leaf1", "spine1", "spine2"), dead={"leaf2"}))
 
 
-def test_probes_that_never_came_back_say_nothing(world: World) -> None:
-    world.rounds(5, dead={"spine1"})
-    assert not any(world.rounds(10, present=("leaf1", "leaf2", "spine2"), dead={"spine1"}))
+def test_probes_that_never_came_back_say_nothing() -> None:
+    it = World(leafspine_text())
+    living = ("leaf1", "leaf2", "spine2")
+    it.rounds(50, present=living, dead={"spine1"})
+    assert it.links.down == frozenset()
 
 
 def test_probes_that_a_switch_without_session_can_not_send_say_nothing(world: World) -> None:
-    world.rounds(5)
-    assert not any(world.rounds(10, present=("leaf2", "spine2")))
+    assert not any(world.rounds(50, present=("leaf2", "spine2")))
+
+
+def port_of(fabric: Fabric, switch: str, number: int) -> LinkPort:
+    return next(it for it in fabric.link_ports_at(switch) if it.number == number)
 
 
 def lldp(world: World, switch: str, number: int) -> bytes:
     """What that port says of itself now."""
-    return next(frame for port, frame in world.links.frames(switch) if port == number and parse_lldp(frame))
+    return world.links.announcement(port_of(world.fabric, switch, number))
+
+
+def probe(links: Links, fabric: Fabric) -> bytes:
+    """What leaf1 sends by its port 5 to have it sent back."""
+    return links.probe(port_of(fabric, "leaf1", 5))
 
 
 def test_a_wrong_neighbour_is_named_once_and_the_link_is_down(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -200,20 +287,19 @@ def test_a_wrong_neighbour_is_named_once_and_the_link_is_down(world: World, capl
     for _ in range(2):
         caplog.clear()
         with caplog.at_level(logging.ERROR):
-            for _ in range(4):
+            for _ in range(FOUND + 1):
                 world.links.hear("leaf2", 5, lldp(world, "spine2", 2))
                 world.rounds(1, deaf={("leaf2", 5)})
         assert caplog.messages == [said]
         assert world.links.down == CUT
-        world.rounds(3)  # It is put right.
+        world.rounds(BACK)  # It is put right.
 
 
 def test_hosts_can_say_nothing_about_links(world: World) -> None:
     world.links.hear("leaf1", 1, lldp(world, "spine1", 2))
     assert not any(world.rounds(3))
-    for _ in range(3):
+    for _ in range(FOUND):
         whole = lldp(world, "spine1", 2)
-        other = Links(world.fabric)  # of another controller
         for frame in (
             b"",
             b"x" * 60,
@@ -222,7 +308,7 @@ def test_hosts_can_say_nothing_about_links(world: World) -> None:
             whole[:50] + bytes((whole[50] ^ 1,)) + whole[51:],
             make_lldp(bytes(6), "spine1", 2, 2, b""),
             make_lldp(bytes(6), "spine1", 2, 2, bytes(16)),
-            next(frame for port, frame in other.frames("spine1") if port == 2),
+            Links(world.fabric).announcement(port_of(world.fabric, "spine1", 2)),  # of another controller
         ):
             assert frame != whole
             world.links.hear("leaf2", 5, frame)
@@ -236,34 +322,28 @@ def test_a_forged_wrong_neighbour_is_not_believed(world: World, caplog: pytest.L
     assert caplog.messages == []
 
 
-def test_what_was_said_two_rounds_ago_is_no_sign_of_life(world: World) -> None:
+def test_what_was_said_two_looks_ago_is_no_sign_of_life(world: World) -> None:
     old = lldp(world, "spine1", 2)
-    world.rounds(1)
-    late = lldp(world, "spine1", 2)
-    world.rounds(1)
-    for _ in range(3):
+    world.rounds(2 * LOOK)
+    for _ in range(FOUND):
         world.links.hear("leaf2", 5, old)
         world.rounds(1, deaf={("leaf2", 5)})
     assert world.links.down == CUT
-    world.rounds(3)
-    late = lldp(world, "spine1", 2)
-    for _ in range(4):
+    world.rounds(BACK)
+    late = [lldp(world, "spine1", 2)] * LOOK
+    for _ in range(2 * FOUND):
+        world.links.hear("leaf2", 5, late.pop(0))
         world.rounds(1, deaf={("leaf2", 5)})
-        world.links.hear("leaf2", 5, late)
-        late = lldp(world, "spine1", 2)
-    assert world.links.down == frozenset(), "what comes a round late counts"
-
-
-def probe(links: Links) -> bytes:
-    """What leaf1 sends by its port 5 to have it sent back."""
-    return next(frame for port, frame in links.frames("leaf1") if port == 5 and parse_lldp(frame) is None)
+        late.append(lldp(world, "spine1", 2))
+    assert world.links.down == frozenset(), "what comes a look late counts"
 
 
 def test_hosts_can_send_no_probes(world: World) -> None:
-    sent = probe(world.links)
+    sent = probe(world.links, world.fabric)
     assert not world.links.hear_probe("leaf1", 1, sent)
     assert world.links.hear_probe("leaf1", 6, sent)
-    forged = [sent[:40], sent[:57], probe(Links(world.fabric)), sent[:42] + bytes(len(sent) - 42)]
+    other = probe(Links(world.fabric), world.fabric)
+    forged = [sent[:40], sent[:57], other, sent[:42] + bytes(len(sent) - 42)]
     packet = Ether(sent)
     forged += [bytes(Ether() / IP(src=packet[IP].src, dst=packet[IP].dst) / ICMP(id=n)) for n in (5, 6)]
     announced = parse_lldp(lldp(world, "leaf1", 5))
@@ -276,24 +356,23 @@ def test_hosts_can_send_no_probes(world: World) -> None:
     for frame in (*forged, bytes(another), bytes(other_protocol)):
         assert not world.links.hear_probe("leaf1", 6, frame)
     assert not world.links.hear_probe("leaf2", 6, sent), "of another switch"
-    world.rounds(2)
+    world.rounds(2 * LOOK)
     assert not world.links.hear_probe("leaf1", 6, sent), "an old one"
 
 
 def test_forged_probes_keep_no_dead_switch_in_use(world: World) -> None:
     living = ("leaf1", "leaf2", "spine2")
-    world.rounds(5)
-    old = probe(world.links)
-    said: list[bool] = []
-    for _ in range(5):
-        said += world.rounds(1, present=living, dead={"spine1"})
+    old = probe(world.links, world.fabric)
+    world.rounds(2 * LOOK)
+    for _ in range(FOUND):
+        world.rounds(1, present=living, dead={"spine1"})
         world.links.hear_probe("leaf1", 6, bytes(Ether() / IP(src="10.0.1.1", dst="10.0.1.1") / ICMP(id=5)))
-        world.links.hear_probe("leaf1", 6, old) if len(said) > 1 else None
-    assert said == [False, False, True, False, False]
+        world.links.hear_probe("leaf1", 6, old)
+    assert world.links.down == OF_SPINE1
 
 
 def test_the_state_outlives_a_change_of_other_links(world: World) -> None:
-    world.rounds(3, deaf=CUT)
+    world.rounds(FOUND, deaf=CUT)
     more = '[[link]]\nends = ["leaf1:9", "leaf2:9"]\nrate = "1gbit"\nbuffer = "64kB"\n'
     world.links.follow(fabric_file.parse(leafspine_text() + more, "f"))
     assert world.links.down == CUT

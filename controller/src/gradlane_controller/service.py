@@ -368,7 +368,7 @@ class Controller:
 
     def _on_closed(self, managed: ManagedSwitch) -> None:
         if self._check_links:
-            self._begin(self._checks.examine(managed))
+            self._checks.examine(managed)
 
     def _route_around(self) -> None:
         self._replan("can't route around links that are down")

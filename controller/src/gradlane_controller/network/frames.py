@@ -16,6 +16,7 @@ _ORGANIZATIONALLY_SPECIFIC = 127
 _ORGANIZATION = bytes.fromhex("02474c01")  # none's: a locally administered number; and a subtype
 _ICMP, _ICMPV6 = 1, 58
 _TTL = 64
+_NETWORK_CONTROL = 56 << 2  # CS7 (RFC 2474), which fabric files have in the top class
 _IPV4_HEADER = struct.Struct("!BBHHHBBH4s4s")
 _IPV6_HEADER = struct.Struct("!IHBB16s16s")
 _ARP_PACKET = struct.Struct("!HHBBH6s4s6s4s")
@@ -118,9 +119,9 @@ def make_time_exceeded(packet: Packet, source: Address) -> bytes | None:
 
 
 def make_probe(to: bytes, own: bytes, address: Address, number: int, seal: bytes) -> bytes:
-    """An echo request from an address to itself: whom it is sent to routes it back."""
+    """An echo request from an address to itself: whom it is sent to routes it back, ahead of what is queued there."""
     message = b"\x08\x00\x00\x00" + number.to_bytes(2, "big") + b"\0\0" + seal
-    return _ip_frame(to, own, address, address, message)
+    return _ip_frame(to, own, address, address, message, traffic_class=_NETWORK_CONTROL)
 
 
 def parse_probe(frame: bytes) -> tuple[int, bytes] | None:
@@ -234,15 +235,23 @@ def _pseudo_header(source: Address, destination: Address, length: int) -> bytes:
 
 
 def _ip_frame(
-    to: bytes, own: bytes, source: Address, destination: Address, message: bytes, hop_limit: int = _TTL
+    to: bytes,
+    own: bytes,
+    source: Address,
+    destination: Address,
+    message: bytes,
+    hop_limit: int = _TTL,
+    traffic_class: int = 0,
 ) -> bytes:
     """A frame with an ICMP message, whose checksum field (bytes 2 and 3) is zero."""
     checksum = _checksum(_pseudo_header(source, destination, len(message)) + message)
     message = message[:2] + checksum.to_bytes(2, "big") + message[4:]
     if source.version == 6:
-        header = _IPV6_HEADER.pack(6 << 28, len(message), _ICMPV6, hop_limit, source.packed, destination.packed)
+        header = _IPV6_HEADER.pack(
+            6 << 28 | traffic_class << 20, len(message), _ICMPV6, hop_limit, source.packed, destination.packed
+        )
         return _frame(to, own, _IPV6, header + message)
-    fields = (0x45, 0, _IPV4_HEADER.size + len(message), 0, 0, hop_limit, _ICMP)
+    fields = (0x45, traffic_class, _IPV4_HEADER.size + len(message), 0, 0, hop_limit, _ICMP)
     draft = _IPV4_HEADER.pack(*fields, 0, source.packed, destination.packed)
     header = _IPV4_HEADER.pack(*fields, _checksum(draft), source.packed, destination.packed)
     return _frame(to, own, _IPV4, header + message)

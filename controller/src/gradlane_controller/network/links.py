@@ -1,23 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether links work: each end announces itself every half second (LLDP, IEEE 802.1AB), and the other end listens.
+"""Whether links work: cheap probes watch them, and one that is in doubt is examined closely before it counts as down.
 
-A switch sees only its own ports go down; a link that fails elsewhere is found here. A frame counts as missing only if
-at the same time others of the same sender arrived, and others arrived at the same receiver: when everything there falls
-silent, the likeliest cause is the path to the controller, or the controller itself, and a switch's last link is better
-used than not. A lost session says nothing about links either, because switches forward without the controller. A switch
-without a session is checked by probes that it routes back to its neighbour; if it has no hosts and no longer does so,
-it is avoided. One that has closed its session is examined at once, by probes that follow one another faster: its
-process has probably ended.
+A switch sees only its own ports go down; a link that fails elsewhere, or a switch that hangs, is found here. Where a
+switch without hosts has a single link to a neighbour with hosts, one probe that it routes back shows that both
+directions work, whether or not there is a session with it. Other links, those that are down and those whose probes do
+not come back yet are announced at both ends (LLDP, IEEE 802.1AB). What does not arrive puts a link in doubt: it is
+then sent probe and announcements every 50 ms. It proves itself if the probe comes back or both announcements arrive.
+It is down if at one end nothing has arrived for eight such rounds, as of a link that loses a tenth of all frames is not
+to be expected.
 
-Both carry a seal, which only this controller can make and which holds for two rounds: nobody else, on whatever port,
+Such a round counts only if meanwhile other frames of the same sender arrived, and others arrived at the same receiver:
+when everything there falls silent, the likeliest cause is the path to the controller, or the controller itself, and a
+switch's last link is better used than not. So each end also sends by another link, its witness. Of a switch that says
+nothing at all itself, as it hangs or its session is lost, only probes count.
+
+Both carry a seal, which only this controller can make and which holds for two intervals: nobody else, on whatever port,
 can say that a link works or where it leads.
 """
 
 import hmac
 import logging
 import secrets
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from ipaddress import IPv4Address, IPv4Network
@@ -26,10 +31,12 @@ from typing import Any
 from gradlane_controller.network.fabric import Fabric, LinkPort, SwitchAddress
 from gradlane_controller.network.frames import make_lldp, make_probe, parse_lldp, parse_probe
 
-INTERVAL = 0.5  # seconds between two frames
-ENOUGH = 3  # frames in a row: so many missing, and a link is down; so many arrived, and it works
-EXAMINED = 0.05  # seconds between two frames while a switch is examined,
-EXAMINATION = 40  # at most so many times
+ROUND = 0.05  # seconds between two frames of a link that is examined
+ENOUGH = 8  # rounds in a row without a proof, and it is down
+RETURN = 6  # times in a row that a link which is down has proved itself, and it works
+EXAMINATION = 40  # rounds; a link of which nothing can be said in so many is then only looked at like others
+WATCHED_PER_SECOND = 1000  # links, in fabrics of many: each probe costs the controller 0.2 ms
+MIN_INTERVAL = 0.25  # seconds from one look at a link to the next, in fabrics of few
 PROBES = IPv4Network("240.0.0.0/16")
 """Of no host (RFC 1112, section 4): switches have addresses of it by their index, for probes."""
 _TTL = 2
@@ -40,72 +47,90 @@ _LOG = logging.getLogger(__name__)
 End = tuple[str, int]
 
 
-@dataclass
-class _Direction:
-    """Towards one end: how many frames in a row have arrived, or are missing."""
-
-    arrived: int = 0
-    missing: int = 0
-    heard: bool = False
-    works: bool = True
-
-    def judge(self, missing: bool, counts: bool) -> None:
-        """A round is over; `counts`: whether what has arrived counts, `missing`: whether what has not does."""
-        self.arrived = self.arrived + 1 if counts and self.heard else 0
-        self.missing = self.missing + 1 if missing and not self.heard else 0
-        if self.missing >= ENOUGH:
-            self.works = False
-        elif self.arrived >= ENOUGH:
-            self.works = True
-        self.heard = False
-
-
 def probe_address(switch: SwitchAddress) -> IPv4Address:
     """Where probes of that switch come from and go to."""
     return PROBES[switch.index]
+
+
+def _octets(mac: str) -> bytes:
+    return bytes.fromhex(mac.replace(":", ""))
 
 
 def _now() -> datetime:
     return datetime.now(timezone.utc)
 
 
-@dataclass
+@dataclass(eq=False)
 class _Link:
+    """`asker`: the end whose probes the other routes back; None: none does. `single`: of these two switches.
+
+    `heard` are the ends at which the other's announcement has arrived, `back` is whether the probe has come back, since
+    it was last judged, `known` are all ends since it is in doubt. `proven`: whether probes come back at all. `missing`:
+    in how many rounds nothing arrived at each end.
+    """
+
     ends: tuple[LinkPort, LinkPort]
-    directions: dict[End, _Direction]
-    probes: dict[End, _Direction]
+    asker: LinkPort | None
+    single: bool
     up: bool = True
     since: datetime = field(default_factory=_now)
-
-    def peer_of(self, end: End) -> End:
-        """The other end."""
-        first, second = self.directions
-        return second if end == first else first
+    heard: set[End] = field(default_factory=set[End])
+    back: bool = False
+    proven: bool = False
+    rounds: int = 0  # of its examination; 0: it is not in doubt
+    known: set[End] = field(default_factory=set[End])
+    missing: Counter[End] = field(default_factory=Counter[End])
+    arrived: int = 0
 
     @property
-    def deaf(self) -> list[str]:
+    def quiet(self) -> bool:
+        """Whether a probe is enough."""
+        return self.up and self.proven and self.single and not self.rounds
+
+    @property
+    def proved(self) -> bool:
+        """Whether it has proved itself in this round, or in its examination."""
+        return self.back or len(self.heard | self.known) == len(self.ends)
+
+    @property
+    def deaf(self) -> list[End]:
         """The ends at which nothing arrives."""
-        return [
-            f"{switch}:{number}"
-            for directions in (self.directions, self.probes)
-            for (switch, number), it in directions.items()
-            if not it.works
-        ]
+        failed = max(self.missing.values(), default=0) >= ENOUGH
+        return [name for name in self.names() if failed and 2 * self.missing[name] >= ENOUGH]
+
+    def forget(self) -> None:
+        """The next round begins."""
+        self.back = False
+        self.heard.clear()
+
+    def doubt(self, rounds: int) -> None:
+        """An examination begins, or (0) it is over."""
+        self.rounds = rounds
+        self.known.clear()
+        self.missing.clear()
+
+    def names(self) -> tuple[End, End]:
+        """Its ends."""
+        one, other = self.ends
+        return (one.switch, one.number), (other.switch, other.number)
 
     def __str__(self) -> str:
-        return " - ".join(f"{end.switch}:{end.number}" for end in self.ends)
+        return " - ".join(f"{switch}:{number}" for switch, number in self.names())
 
 
 class Links:
-    """The links of a fabric; they count as working until they are found not to."""
+    """The links of a fabric; they count as working until they are found not to.
+
+    Time goes in rounds: `begin` says what is to be sent, `hear` and `hear_probe` take what arrives, `judge` concludes.
+    """
 
     def __init__(self, fabric: Fabric) -> None:
         self._links: dict[End, _Link] = {}
-        self._strangers: dict[End, tuple[str, int]] = {}
-        self._arrived = Counter[str]()  # all these frames, by the switch that they came to
-        self._came_back = Counter[str]()  # probes, by the switch that has routed them back
+        self._strangers: dict[End, End] = {}
+        self._spoke, self._listened, self._alive = set[str](), set[str](), set[str]()
         self._key = secrets.token_bytes(32)
         self._round = 0
+        self._looked_at: list[_Link] = []  # in this round
         self.follow(fabric)
 
     @property
@@ -113,40 +138,72 @@ class Links:
         """Both ends of every link that does not work."""
         return frozenset(end for end, link in self._links.items() if not link.up)
 
+    @property
+    def examining(self) -> bool:
+        """Whether any link is in doubt."""
+        return any(link.rounds for link in self._all)
+
+    @property
+    def rounds(self) -> int:
+        """From one look at a link to the next; so many times `ROUND` in seconds."""
+        return len(self._turns)
+
     def follow(self, fabric: Fabric) -> None:
         """The fabric has changed; links that are as before keep their state."""
-        links: dict[End, _Link] = {}
-        for ends in zip(fabric.link_ports[::2], fabric.link_ports[1::2], strict=True):
-            names = [(end.switch, end.number) for end in ends]
-            link = self._links.get(names[0])
-            if link is None or link.ends != ends:
-                link = _Link(ends, {name: _Direction() for name in names}, {})
-            links |= dict.fromkeys(names, link)
-        self._links = links
         self._addresses = {it.name: probe_address(it) for it in fabric.switches if fabric.has_hosts(it.name)}
+        pairs = list(zip(fabric.link_ports[::2], fabric.link_ports[1::2], strict=True))
+        between: dict[frozenset[str], int] = defaultdict(int)
+        for one, other in pairs:
+            between[frozenset((one.switch, other.switch))] += 1
+        links: dict[End, _Link] = {}
+        self._all = list[_Link]()
+        self._at: dict[str, list[_Link]] = defaultdict(list)
+        for ends in pairs:
+            single = between[frozenset(end.switch for end in ends)] == 1
+            asker = next((it for it in ends if it.switch in self._addresses and it.peer not in self._addresses), None)
+            known = self._links.get((ends[0].switch, ends[0].number))
+            if known is None or (known.ends, known.asker, known.single) != (ends, asker, single):
+                known = _Link(ends, asker, single)
+            self._all.append(known)
+            for name in known.names():
+                links[name] = known
+                self._at[name[0]].append(known)
+        self._links = links
+        rounds = round(max(MIN_INTERVAL, len(pairs) / WATCHED_PER_SECOND) / ROUND)
+        self._turns = [self._all[turn::rounds] for turn in range(rounds)]
 
-    def frames(self, switch: str) -> Iterator[tuple[int, bytes]]:
-        """What a switch is to send now, as (port, frame)."""
-        for (name, number), link in self._links.items():
-            if name == switch:
-                own = next(end for end in link.ends if (end.switch, end.number) == (name, number))
-                mac, peer_mac = (bytes.fromhex(it.replace(":", "")) for it in (own.mac, own.peer_mac))
-                yield number, make_lldp(mac, name, number, _TTL, self._seal("lldp", name, number))
-                if name in self._addresses and own.peer not in self._addresses:
-                    seal = self._seal("probe", name, number)
-                    yield number, make_probe(peer_mac, mac, self._addresses[name], number, seal)
+    def doubt(self, switch: str) -> None:
+        """There is a reason to examine the links of that switch at once."""
+        for link in self._at[switch]:
+            if link.up and not link.rounds:
+                link.doubt(1)
+
+    def begin(self) -> dict[str, list[tuple[int, bytes]]]:
+        """A round begins: what each switch is to send now, as (port, frame)."""
+        self._round += 1
+        self._spoke, self._listened, self._alive = set(), set(), set()
+        due = dict.fromkeys(self._turns[self._round % self.rounds])
+        examined = [link for link in self._all if link.rounds and (link in due or link.rounds <= EXAMINATION)]
+        self._looked_at = list(due | dict.fromkeys(examined))
+        frames: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
+        for link in self._looked_at:
+            if not link.rounds:
+                link.forget()  # what came late is of an earlier round
+        witnesses = {witness: None for link in examined for end in link.ends for witness in self._witnesses(end)}
+        for link in dict.fromkeys(self._looked_at) | witnesses:
+            self._add_frames(link, frames, quiet=link.quiet and link not in witnesses)
+        return frames
 
     def hear_probe(self, switch: str, port: int, frame: bytes) -> bool:
         """Something for a probe's address has arrived there; whether it is one that has come back."""
         found = parse_probe(frame) if (switch, port) in self._links else None
         if found is None or not self._is_sealed("probe", switch, *found):
             return False
-        number, _ = found
-        link = self._links.get((switch, number))
+        link = self._links.get((switch, found[0]))
         if link is not None:
-            link.probes.setdefault((switch, number), _Direction()).heard = True
-            self._came_back[link.peer_of((switch, number))[0]] += 1
-            self._arrived[switch] += 1
+            link.back = True
+            self._spoke.add(switch)
+            self._listened.add(switch)
         return link is not None
 
     def hear(self, switch: str, port: int, frame: bytes) -> None:
@@ -155,10 +212,13 @@ class Links:
         if link is None or found is None or not self._is_sealed("lldp", *found):
             return  # at a host's port, or not of this controller
         neighbour = found[:2]
-        expected = link.peer_of((switch, port))
+        one, other = link.names()
+        expected = one if other == (switch, port) else other
         if neighbour == expected:
-            link.directions[switch, port].heard = True
-            self._arrived[switch] += 1
+            link.heard.add((switch, port))
+            self._spoke.add(neighbour[0])
+            self._listened.add(switch)
+            self._alive |= {switch, neighbour[0]}
             self._strangers.pop((switch, port), None)
         elif self._strangers.get((switch, port)) != neighbour:
             self._strangers[switch, port] = neighbour
@@ -167,58 +227,82 @@ class Links:
                 *(port, switch, neighbour[1], neighbour[0], expected[1], expected[0]),
             )
 
-    def tick(self, present: Collection[str]) -> bool:
-        """Half a second is over; `present` are the switches that could send and listen. Whether a link changed."""
+    def judge(self, present: Collection[str], punctual: Collection[str]) -> bool:
+        """The round is over; whether a link has changed. `present` are the switches that could send and listen, and
+        `punctual` those that have sent all within the round: on a busy machine that may be none."""
         changed = False
-        self._round += 1
-        links = list({id(link): link for link in self._links.values()}.values())
-        heard = [(link.peer_of(end), end) for link in links for end, it in link.directions.items() if it.heard]
-        spoke, listened = {peer[0] for peer, _ in heard}, {end[0] for _, end in heard}
-        for link in links:
-            both = all(end.switch in present for end in link.ends)
-            for end, direction in link.directions.items():
-                direction.judge(both and link.peer_of(end)[0] in spoke and end[0] in listened, counts=both)
-            for end, probe in link.probes.items():
-                alone = end[0] in listened and link.peer_of(end)[0] not in present
-                probe.judge(alone, counts=True)
-                if both and all(it.arrived >= ENOUGH for it in link.directions.values()):
-                    probe.works = True
-            changed |= self._conclude(link)
+        for link in self._looked_at:
+            changed |= self._judge(link, present, punctual)
         return changed
 
-    def neighbours(self, switch: str) -> frozenset[str]:
-        """Those to which it has routed probes back."""
-        return frozenset(end[0] for end, link in self._links.items() if self._asks(link, end, switch))
+    def _judge(self, link: _Link, present: Collection[str], punctual: Collection[str]) -> bool:
+        both = all(end.switch in present for end in link.ends)
+        asks = link.asker is not None and link.proven and link.asker.switch in present
+        link.arrived = link.arrived + 1 if link.proved else 0
+        if link.proved:
+            # Its probes are not waited for while they don't come back, as when nothing is routed over it.
+            link.proven = link.back
+        if not link.up:
+            link.forget()
+            return link.arrived >= RETURN and self._conclude(link, up=True)
+        if link.proved or not (both or asks):
+            link.doubt(0)
+        elif not link.rounds:
+            link.doubt(1)
+        else:
+            link.rounds += 1
+            link.known |= link.heard
+            for end in link.heard:
+                link.missing[end] = 0
+            link.missing.update(self._deaf(link, punctual, both, asks))
+        link.forget()
+        return bool(link.deaf) and self._conclude(link, up=False)
 
-    def silence(self, switch: str) -> bool:
-        """It routes no probes back any more: its links to these neighbours are down. Whether one has changed."""
-        changed = False
-        for end, link in self._links.items():
-            if self._asks(link, end, switch):
-                link.probes[end] = _Direction(missing=ENOUGH, works=False)
-                changed |= self._conclude(link)
-        return changed
+    def _deaf(self, link: _Link, punctual: Collection[str], both: bool, asks: bool) -> Iterator[End]:
+        """The ends at which something should have arrived and has not, and it is not the path to the controller."""
+        names = link.names()
+        if asks and link.asker is not None and link.asker.peer not in self._alive:
+            own = link.asker.switch
+            if own in self._spoke and own in self._listened and own in punctual:
+                yield own, link.asker.number
+        elif both:
+            for (there, _), end in (names, names[::-1]):
+                if end not in link.heard and there in self._spoke and there in punctual and end[0] in self._listened:
+                    yield end
 
-    @staticmethod
-    def _asks(link: _Link, end: End, switch: str) -> bool:
-        return end in link.probes and link.peer_of(end)[0] == switch
+    def _witnesses(self, end: LinkPort) -> Iterable[_Link]:
+        """Another link of that end's switch, which leads elsewhere; in each round another one."""
+        others = [it for it in self._at[end.switch] if it.up and end.peer not in (it.ends[0].switch, it.ends[1].switch)]
+        return others[self._round % len(others) :][:1] if others else ()
 
-    def heard(self, switch: str, neighbours: Collection[str]) -> tuple[int, dict[str, int]]:
-        """How many probes a switch has routed back so far, and how many frames have come to each of its neighbours."""
-        return self._came_back[switch], {name: self._arrived[name] for name in neighbours}
+    def _add_frames(self, link: _Link, frames: dict[str, list[tuple[int, bytes]]], *, quiet: bool) -> None:
+        for end in link.ends:
+            if not quiet:
+                frames[end.switch].append((end.number, self.announcement(end)))
+            if end == link.asker:
+                frames[end.switch].append((end.number, self.probe(end)))
 
-    def _conclude(self, link: _Link) -> bool:
-        """Whether it has changed."""
-        up = not link.deaf
-        if up == link.up:
-            return False
-        link.up, link.since = up, _now()
-        what = "works" if up else f"is down: nothing arrives at {' and '.join(link.deaf)}"
-        _LOG.warning("link %s %s", link, what)
+    def announcement(self, end: LinkPort) -> bytes:
+        """What that end says of itself now."""
+        seal = self._seal("lldp", end.switch, end.number)
+        return make_lldp(_octets(end.mac), end.switch, end.number, _TTL, seal)
+
+    def probe(self, end: LinkPort) -> bytes:
+        """What that end, of a switch with hosts, asks the other to route back now."""
+        seal = self._seal("probe", end.switch, end.number)
+        return make_probe(_octets(end.peer_mac), _octets(end.mac), self._addresses[end.switch], end.number, seal)
+
+    def _conclude(self, link: _Link, *, up: bool) -> bool:
+        link.up, link.since, link.arrived = up, _now(), 0
+        where = " and ".join(f"{switch}:{number}" for switch, number in link.deaf)
+        _LOG.warning("link %s %s", link, "works" if up else f"is down: nothing arrives at {where}")
+        if up:
+            link.doubt(0)
+        link.rounds, link.proven = 0, False
         return True
 
     def _seal(self, kind: str, switch: str, port: int, age: int = 0) -> bytes:
-        text = f"{kind} {switch} {port} {self._round - age}".encode()
+        text = f"{kind} {switch} {port} {self._round // self.rounds - age}".encode()
         return hmac.digest(self._key, text, "sha256")[:_SEAL_BYTES]
 
     def _is_sealed(self, kind: str, switch: str, port: int, seal: bytes) -> bool:
@@ -229,40 +313,11 @@ class Links:
         what each end sends, None where that is not known."""
         return [
             {
-                "ends": [f"{end.switch}:{end.number}" for end in link.ends],
+                "ends": [f"{switch}:{number}" for switch, number in link.names()],
                 "up": link.up,
-                "deaf": link.deaf,
+                "deaf": [f"{switch}:{number}" for switch, number in link.deaf],
                 "since": link.since.isoformat(timespec="milliseconds"),
-                "load": [loads.get((end.switch, end.number)) for end in link.ends],
+                "load": [loads.get(name) for name in link.names()],
             }
-            for link in {id(link): link for link in self._links.values()}.values()
+            for link in self._all
         ]
-
-
-class Examination:
-    """Of a switch that has closed its session: does it still forward?
-
-    It does if any probe comes back that was not under way before. It does not if none has, and in three rounds other
-    frames have come to all its neighbours: what keeps probes on a busy machine keeps these as well. Other rounds say
-    nothing.
-    """
-
-    def __init__(self, links: Links, switch: str) -> None:
-        self.neighbours = links.neighbours(switch)
-        self._links, self._switch = links, switch
-        self._rounds = self._silent = 0
-        self._before = links.heard(switch, self.neighbours)
-
-    def round_over(self, timely: bool) -> bool | None:
-        """Whether it forwards, None: not yet known; `timely`: the round was as short as it should be."""
-        (back, arrived), (back_before, arrived_before) = self._links.heard(self._switch, self.neighbours), self._before
-        self._before = back, arrived
-        self._rounds += 1
-        if back > back_before and self._rounds > 1:
-            return True
-        listened = all(count > arrived_before[name] for name, count in arrived.items())
-        if back > back_before:
-            self._silent = 0
-        elif listened and timely:
-            self._silent += 1
-        return False if self._silent >= ENOUGH else None

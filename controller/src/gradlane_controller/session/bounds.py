@@ -6,10 +6,10 @@ for its ports over gNMI, which nobody here needs.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from typing import Any, cast
 
-from finsy import Switch, SwitchEvent
+from finsy import P4PacketOut, Switch, SwitchEvent
 from finsy.p4client import P4Client
 from finsy.proto import p4r
 
@@ -28,6 +28,7 @@ class BoundedClient(P4Client):
     """As its base, but raises SwitchError where a switch goes beyond the bounds."""
 
     loaded = False  # the program, since somebody has asked
+    take: Callable[[p4r.PacketIn], bool] | None = None  # hears packets first; whether that was all
     _sending: asyncio.Lock
     _paid_until = 0.0
 
@@ -36,7 +37,11 @@ class BoundedClient(P4Client):
         await super().open(**options)  # pyright: ignore[reportArgumentType]
 
     async def send(self, msg: p4r.StreamMessageRequest) -> None:
-        sending = asyncio.ensure_future(self._send(msg))
+        await self.send_all((msg,))
+
+    async def send_all(self, messages: Iterable[p4r.StreamMessageRequest]) -> None:
+        """One after the other, within the time of one."""
+        sending = asyncio.ensure_future(self._send(messages))
         try:
             # wait_for of Python before 3.12 loses a cancellation that comes with what it waits for.
             if not (await asyncio.wait((sending,), timeout=SEND_SECONDS))[0]:
@@ -47,11 +52,18 @@ class BoundedClient(P4Client):
                 sending.cancel()
                 await asyncio.gather(sending, return_exceptions=True)
 
-    async def _send(self, msg: p4r.StreamMessageRequest) -> None:
+    async def _send(self, messages: Iterable[p4r.StreamMessageRequest]) -> None:
         async with self._sending:  # gRPC takes one message at a time
-            await super().send(msg)
+            for msg in messages:
+                await super().send(msg)
 
     async def receive(self) -> p4r.StreamMessageResponse:
+        while True:
+            msg = await self._receive()
+            if self.take is None or not msg.HasField("packet") or not self.take(msg.packet):
+                return msg
+
+    async def _receive(self) -> p4r.StreamMessageResponse:
         loop = asyncio.get_running_loop()
         if (wait := self._paid_until - loop.time()) > 0:
             await asyncio.sleep(wait)  # meanwhile gRPC's flow control holds the switch back
@@ -83,6 +95,29 @@ def just_loaded(switch: Switch) -> bool:
     client = cast(BoundedClient, switch._p4client)  # pyright: ignore[reportPrivateUsage]
     loaded, client.loaded = client.loaded, False
     return loaded
+
+
+def send_frames(switch: Switch, frames: Iterable[tuple[int, bytes]]) -> Coroutine[None, None, None]:
+    """Sends frames, each by its port. Raises finsy.P4ClientError or SwitchError."""
+    schema = switch.p4info
+    packets = [P4PacketOut(frame, reserved=0, egress_port=port).encode_update(schema) for port, frame in frames]
+    return cast(BoundedClient, switch._p4client).send_all(packets)  # pyright: ignore[reportPrivateUsage]
+
+
+def take_frames(switch: Switch, reasons: Iterable[int], take: Callable[[int, int, bytes], None]) -> None:
+    """Punted frames with these reasons go to `take`, as (reason, port, frame), and not into finsy's queues, which are
+    short and slow."""
+    fields = switch.p4info.controller_packet_metadata["packet_in"].metadata
+    reason_id, port_id, wanted = fields["reason"].id, fields["ingress_port"].id, frozenset(reasons)
+
+    def hear(packet: p4r.PacketIn) -> bool:
+        values = {it.metadata_id: int.from_bytes(it.value, "big") for it in packet.metadata}
+        if values.get(reason_id) not in wanted or port_id not in values:
+            return False
+        take(values[reason_id], values[port_id], packet.payload)
+        return True
+
+    cast(BoundedClient, switch._p4client).take = hear  # pyright: ignore[reportPrivateUsage]
 
 
 async def outbid(switch: Switch) -> None:

@@ -4,7 +4,7 @@
 import asyncio
 from collections.abc import Callable, Collection
 
-from gradlane_controller.network.links import ENOUGH, EXAMINATION, EXAMINED, INTERVAL, Examination, Links
+from gradlane_controller.network.links import ENOUGH, ROUND, Links
 from gradlane_controller.session.managed_switch import ManagedSwitch
 
 _LATE = 1.5  # of its time: a round that takes longer says nothing, as the machine is busy
@@ -19,43 +19,34 @@ class LinkChecks:
 
     async def run(self) -> None:
         """Checks every link, until cancelled."""
-        rounds = 0
+        loop = asyncio.get_running_loop()
+        begun, together = loop.time(), 0
         while True:
             present = self._present()
-            if not await self._round(present, INTERVAL):
-                continue
-            if self._links.tick(present & self._present()):
+            frames = self._links.begin()
+            sending = {
+                managed.where.name: managed.send(frames.get(managed.where.name, ()))
+                for managed in self._switches
+                if managed.where.name in present
+            }
+            await asyncio.sleep(max(0.0, begun + ROUND - loop.time()))
+            timely = loop.time() <= begun + _LATE * ROUND
+            begun = loop.time()
+            punctual = {name for name, sent in sending.items() if timely and sent is not None and sent.done()}
+            if self._links.judge(present & self._present(), punctual):
                 self._on_change()
             if all(managed.connection.connected or managed.late for managed in self._switches):
-                rounds += 1
-            if rounds > ENOUGH:
+                together += 1
+            # Each has been looked at, and those in doubt examined, if that led to anything.
+            if together > self._links.rounds + ENOUGH and (
+                not self._links.examining or together > self._links.rounds + 4 * ENOUGH
+            ):
                 self.known.set()
 
-    async def examine(self, switch: ManagedSwitch) -> None:
-        """It has closed its session: whether it still forwards is known at once."""
-        examination = Examination(self._links, switch.where.name)
-        for _ in range(EXAMINATION):
-            if not examination.neighbours or not examination.neighbours <= self._present():
-                return
-            timely = await self._round(examination.neighbours, EXAMINED)
-            forwards = examination.round_over(timely)
-            if forwards or switch.connection.connected:
-                return
-            if forwards is False:
-                if self._links.silence(switch.where.name):
-                    self._on_change()
-                return
+    def examine(self, switch: ManagedSwitch) -> None:
+        """It has closed its session, so its process has probably ended."""
+        self._links.doubt(switch.where.name)
 
     def _present(self) -> frozenset[str]:
         """Those through which can be sent and listened."""
         return frozenset(managed.where.name for managed in self._switches if managed.connection.primary)
-
-    async def _round(self, senders: Collection[str], seconds: float) -> bool:
-        """Sends, and waits for what arrives; whether that was as short as it should be."""
-        loop = asyncio.get_running_loop()
-        begin = loop.time()
-        for managed in self._switches:
-            if managed.where.name in senders:
-                managed.send(self._links.frames(managed.where.name))
-        await asyncio.sleep(seconds)
-        return loop.time() <= begin + _LATE * seconds

@@ -20,7 +20,7 @@ from gradlane_controller.network.links import Links
 from gradlane_controller.network.loads import Loads
 from gradlane_controller.policy import Entity
 from gradlane_controller.policy.ports import VIOLATIONS
-from gradlane_controller.session.bounds import just_loaded
+from gradlane_controller.session.bounds import just_loaded, send_frames, take_frames
 from gradlane_controller.session.connection import Connection, FinsyLog
 from gradlane_controller.session.convergence import Changes, converge, difference, job_indices, kind, parts, read_part
 from gradlane_controller.session.counters import read_loads
@@ -136,18 +136,25 @@ class ManagedSwitch:
 
     def serve(self, switch: Switch, fabric: Callable[[], Fabric], links: Links, violations: Violations) -> None:
         """Answers punted packets and takes digests, while this controller is primary in this session."""
-        switch.create_task(self._answer(switch, fabric, links))
+
+        def hear(reason: int, port: int, frame: bytes) -> None:
+            (links.hear if reason == Reason.PUNTED_LLDP else links.hear_probe)(self.where.name, port, frame)
+
+        take_frames(switch, (Reason.PUNTED_LLDP, Reason.PUNTED_PROBE), hear)
+        switch.create_task(self._answer(switch, fabric))
         switch.create_task(self._listen(switch, fabric, violations))
 
-    def send(self, frames: Iterable[tuple[int, bytes]]) -> None:
-        """Sends frames, each by its port, unless the switch has not yet taken those before: then these are lost."""
-        packets = [P4PacketOut(frame, reserved=0, egress_port=port) for port, frame in frames]
-        if packets and (self._sending is None or self._sending.done()):
-            self._sending = asyncio.create_task(self._send(packets))
+    def send(self, frames: Sequence[tuple[int, bytes]]) -> asyncio.Task[None] | None:
+        """Sends frames, each by its port; None: there are none, or the switch has not yet taken those before, and these
+        are lost."""
+        if not frames or (self._sending is not None and not self._sending.done()):
+            return None
+        self._sending = asyncio.create_task(self._send(frames))
+        return self._sending
 
-    async def _send(self, packets: list[P4PacketOut]) -> None:
+    async def _send(self, frames: Iterable[tuple[int, bytes]]) -> None:
         try:
-            await self.connection.execute(lambda switch: switch.write(packets))
+            await self.connection.execute(lambda switch: send_frames(switch, frames))
         except SwitchLostError as problem:
             _LOG.debug("not sent: %s", problem)
         except SwitchError as problem:
@@ -168,7 +175,7 @@ class ManagedSwitch:
             self.problem = f"does not hold what was written to {name}; it is written again"
             switch.create_task(self._on_drift(self, switch))
 
-    async def _answer(self, switch: Switch, fabric: Callable[[], Fabric], links: Links) -> None:
+    async def _answer(self, switch: Switch, fabric: Callable[[], Fabric]) -> None:
         known: Fabric | None = None
         answers: Answers | None = None
         async for packet in switch.read_packets():
@@ -176,12 +183,6 @@ class ManagedSwitch:
                 known = fabric()
                 answers = Answers(known, self.where.name)
             port = packet["ingress_port"]
-            if packet["reason"] == Reason.PUNTED_LLDP:
-                links.hear(self.where.name, port, packet.payload)
-                continue
-            if packet["reason"] == Reason.PUNTED_PROBE:
-                links.hear_probe(self.where.name, port, packet.payload)
-                continue
             answer = answers.answer(packet["reason"], port, packet.payload)
             if answer is not None:
                 await switch.write([P4PacketOut(answer, reserved=0, egress_port=port)])
