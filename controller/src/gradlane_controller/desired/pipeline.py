@@ -67,9 +67,10 @@ def check_capacity(pipeline: Pipeline, switch: str, entities: Iterable[Entity]) 
     tables = [entity for entity in entities if isinstance(entity, P4TableEntry)]
     counts = Counter(entity.table_id for entity in tables)
     for entity in tables:
-        profile = pipeline.schema.tables[entity.table_id].action_profile
-        if profile is not None and isinstance(entity.action, P4IndirectAction):
-            counts[profile.alias] += sum(_weight(member) for member, _ in entity.action.action_set or ())
+        if isinstance(entity.action, P4IndirectAction):
+            profile = pipeline.schema.tables[entity.table_id].action_profile
+            if profile is not None:
+                counts[profile.alias] += sum(_weight(member) for member, _ in entity.action.action_set or ())
     sizes = {table.alias: table.size for table in pipeline.schema.tables}
     sizes |= {profile.alias: profile.size for profile in pipeline.schema.action_profiles}
     for name, count in counts.items():

@@ -94,9 +94,11 @@ class Rewrite:
     to: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fabric:
-    """The content of a fabric file. Every link is there as its two ends, one after the other."""
+    """The content of a fabric file. Every link is there as its two ends, one after the other.
+
+    Each is equal to itself alone, so that what follows from a large one can be kept by it."""
 
     file: str
     switches: tuple[SwitchAddress, ...]
@@ -116,15 +118,15 @@ class Fabric:
 
     def ports_at(self, switch: str) -> Iterator[Port]:
         """The ports of that switch with a host."""
-        return (port for port in self.ports if port.switch == switch)
+        return iter(self._ports_at.get(switch, ()))
 
     def has_hosts(self, switch: str) -> bool:
         """Whether there are any at that switch."""
-        return any(port.switch == switch for port in self.ports)
+        return switch in self._ports_at
 
     def link_ports_at(self, switch: str) -> Iterator[LinkPort]:
         """The ports of that switch to other switches."""
-        return (port for port in self.link_ports if port.switch == switch)
+        return iter(self._link_ports_at.get(switch, ()))
 
     def pipes_of(self, switch: str) -> int:
         """The pipes of that switch."""
@@ -133,6 +135,20 @@ class Fabric:
     def aggregates(self, switch: str) -> bool:
         """Whether that switch can sum gradients."""
         return self._by_name[switch].aggregation
+
+    @cached_property
+    def _ports_at(self) -> dict[str, list[Port]]:
+        found: dict[str, list[Port]] = {}
+        for port in self.ports:
+            found.setdefault(port.switch, []).append(port)
+        return found
+
+    @cached_property
+    def _link_ports_at(self) -> dict[str, list[LinkPort]]:
+        found: dict[str, list[LinkPort]] = {}
+        for port in self.link_ports:
+            found.setdefault(port.switch, []).append(port)
+        return found
 
     @cached_property
     def _by_name(self) -> dict[str, SwitchAddress]:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Paths between switches: all the shortest ones, by hops."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from functools import cached_property, lru_cache
 
 from gradlane_controller.network.fabric import Fabric, LinkPort
 
@@ -60,6 +61,19 @@ class Topology:
         """The switches between the two on their shortest paths."""
         return {port.peer for port in self.links_between(source, destination)} - {destination}
 
+    @cached_property
+    def parallel(self) -> Mapping[str, int | None]:
+        """Of the switches in the middle of paths: how many are at most beside one another, None: some are of paths of
+        more than three."""
+        found: dict[str, int | None] = {}
+        for a, b in self.host_pairs():
+            middle = self.middle_switches(a, b)
+            for switch in middle:
+                before = found.get(switch, 0)
+                long = before is None or self.distance(a, b) != 2
+                found[switch] = None if long else max(before or 0, len(middle))
+        return found
+
     def host_pairs(self) -> Iterator[tuple[str, str]]:
         """Every two different switches that have hosts, in both orders."""
         return ((a, b) for a in self.with_hosts for b in self.with_hosts if a != b)
@@ -71,3 +85,9 @@ class Topology:
             distances |= dict.fromkeys(found, distances[front[0]] + 1)
             front = found
         return distances
+
+
+@lru_cache(maxsize=4)
+def whole(fabric: Fabric) -> Topology:
+    """With all of its links."""
+    return Topology(fabric)

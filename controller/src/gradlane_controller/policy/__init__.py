@@ -2,12 +2,13 @@
 """The entries that the switches need: a pure function of the fabric and the jobs."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from gradlane.job import Job
-from gradlane_controller.network.fabric import Fabric
+from gradlane_controller.network.fabric import Fabric, SwitchAddress
 from gradlane_controller.network.links import End
-from gradlane_controller.network.topology import Topology
+from gradlane_controller.network.topology import Topology, whole
 from gradlane_controller.policy import budget, gradients, multicast, ports, queues, routes, spreading
 from gradlane_controller.policy.checks import check_jobs, check_shared_ports
 from gradlane_controller.policy.entities import Entity
@@ -36,35 +37,47 @@ def desired_entities(
     """
     jobs = tuple(jobs)
     check_jobs(fabric, jobs)
-    whole = Topology(fabric)
-    check_shared_ports(fabric, Usage(fabric, whole, jobs))
-    topology = Topology(fabric, down) if down else whole
-    usage = Usage(fabric, topology, jobs)
+    intact = whole(fabric)
+    usage = Usage(fabric, intact, jobs)
+    check_shared_ports(fabric, usage)
+    topology = Topology(fabric, down) if down else intact
+    if down:
+        usage = Usage(fabric, topology, jobs)
     numbers = assign(fabric, jobs, known)
     summed = summed_jobs(fabric, jobs, numbers, down, lacking, loads)
     trees = multicast.trees(fabric, topology, jobs, Room(fabric, loads or {}).of)
-    # Of the links as they are in the file: flows keep their ways when another link goes down.
-    chosen_bits = spreading.chosen_bits(whole)
+    known_jobs = gradients.known_jobs(jobs, numbers.indices)
+    gradients_at = gradients.senders_and_tags(fabric, jobs)
+    members = frozenset(member.address for job in jobs for member in job.members)
     return {
         switch.name: [
-            *ports.ports(fabric, switch, chosen_bits),
-            *ports.sources(fabric, switch.name, jobs),
-            *ports.ordinary_traffic(fabric, switch.name),
-            *ports.notifications(fabric, switch.name),
-            *routes.addresses(fabric, switch.name),
+            *_without_jobs(fabric, switch),
+            *ports.sources(fabric, switch.name, members),
             *routes.routes(fabric, topology, switch),
-            *queues.virtual_queues(fabric, switch.name),
-            *queues.control_rates(fabric, switch.name),
             *queues.port_policies(fabric, switch.name, usage),
             *queues.job_shares(fabric, switch.name, usage, numbers.indices),
-            *budget.budget_shares({whole, topology}, switch),
-            *gradients.known_jobs(jobs, numbers.indices),
-            *gradients.senders_and_tags(fabric, switch.name, jobs),
+            *budget.budget_shares({intact, topology}, switch),
+            *known_jobs,
+            *gradients_at[switch.name],
             *multicast.replication(fabric, trees, switch.name, jobs, summed),
             *(entity for job in summed for entity in job.entries(switch.name, numbers.epochs.get(switch.name, 1))),
         ]
         for switch in fabric.switches
     }
+
+
+@lru_cache(maxsize=1024)
+def _without_jobs(fabric: Fabric, switch: SwitchAddress) -> Sequence[Entity]:
+    """What depends on the fabric file alone."""
+    # Of the links as they are in the file: flows keep their ways when another link goes down.
+    return [
+        *ports.ports(fabric, switch, spreading.chosen_bits(whole(fabric))),
+        *ports.ordinary_traffic(fabric, switch.name),
+        *ports.notifications(fabric, switch.name),
+        *routes.addresses(fabric, switch.name),
+        *queues.virtual_queues(fabric, switch.name),
+        *queues.control_rates(fabric, switch.name),
+    ]
 
 
 def summed_jobs(

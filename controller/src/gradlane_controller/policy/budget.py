@@ -53,11 +53,4 @@ def _of_pipe(part: str, pipes: int) -> str:
 
 
 def _of_middle(topology: Topology, switch: str) -> str:
-    parallel = 0
-    for a, b in topology.host_pairs():
-        middle = topology.middle_switches(a, b)
-        if switch in middle:
-            if topology.distance(a, b) != 2:
-                return "nothing"
-            parallel = max(parallel, len(middle))
-    return _OF_PARALLEL.get(parallel, "nothing")
+    return _OF_PARALLEL.get(topology.parallel.get(switch) or 0, "nothing")

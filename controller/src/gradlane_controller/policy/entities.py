@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The entities that the controller writes to a switch."""
 
+from functools import lru_cache
+
 from finsy import Action, Match, P4DigestEntry, P4MeterEntry, P4MulticastGroupEntry, P4TableEntry
 
 from gradlane.job import Job
 from gradlane.toml_file import Address
 
 Entity = P4TableEntry | P4MulticastGroupEntry | P4MeterEntry | P4DigestEntry
+
+
+kept = lru_cache(maxsize=1 << 17)
+"""For what makes one entity of a few plain values: the same one is then compared by identity, and encoded once."""
 
 
 def mapped(address: Address) -> str:

@@ -8,7 +8,7 @@ from finsy import Action, Match, P4TableEntry
 from gradlane.job import Job
 from gradlane.job.policy import MAX_LAYER, MAX_MAGNITUDE
 from gradlane_controller.network.fabric import Fabric
-from gradlane_controller.policy.entities import Entity, mapped
+from gradlane_controller.policy.entities import Entity, kept, mapped
 
 MAX_SHARE = 65535  # what a switch may take of a message is by its place on the path, not by the job
 RANGE_PRIORITY = 1  # P4Runtime wants one above zero for range keys; the ranges are disjoint, so one is enough
@@ -34,26 +34,27 @@ def known_jobs(jobs: Iterable[Job], indices: Mapping[int, int]) -> list[Entity]:
     ]
 
 
-def senders_and_tags(fabric: Fabric, switch: str, jobs: Iterable[Job]) -> list[Entity]:
-    """Where gradients enter: who is permitted, at its port only, and the tags that its packets get there."""
-    entities: list[Entity] = []
+def senders_and_tags(fabric: Fabric, jobs: Iterable[Job]) -> Mapping[str, list[Entity]]:
+    """By switch, where gradients enter: who is permitted, at its port only, and the tags that its packets get there."""
+    entities: dict[str, list[Entity]] = {switch.name: [] for switch in fabric.switches}
     for job in jobs:
-        ports = [port for port in fabric.host_ports(member.host for member in job.members) if port.switch == switch]
-        if not ports:
-            continue
+        ports = fabric.host_ports(member.host for member in job.members)
         for port in ports:
-            entities += [
-                P4TableEntry(
-                    "senders",
-                    match=Match(ingress_port=port.number, source=mapped(address), job=job.id),
-                    action=Action("permit"),
-                )
+            entities[port.switch] += [
+                _sender(port.number, mapped(address), job.id)
                 for address in (port.address, port.address6)
                 if address is not None
             ]
-        entities += _queue_classes(job)
-        entities += _drop_precedences(job)
+        tags = [*_queue_classes(job), *_drop_precedences(job)]
+        for switch in {port.switch for port in ports}:
+            entities[switch] += tags
     return entities
+
+
+@kept
+def _sender(port: int, source: str, job: int) -> Entity:
+    match = Match(ingress_port=port, source=source, job=job)
+    return P4TableEntry("senders", match=match, action=Action("permit"))
 
 
 def _queue_classes(job: Job) -> Sequence[Entity]:

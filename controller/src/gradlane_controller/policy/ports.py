@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ports, who is there, ordinary traffic, and how much a switch may send to the controller."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from finsy import Action, Match, P4DigestEntry, P4MeterConfig, P4MeterEntry, P4TableEntry
 
-from gradlane.job import Job
+from gradlane.toml_file import Address
 from gradlane_controller.data_plane import PUNTS, punt_cell
 from gradlane_controller.network.fabric import Fabric, SwitchAddress
-from gradlane_controller.policy.entities import Entity, mapped
+from gradlane_controller.policy.entities import Entity, kept, mapped
 
 PUNTS_PER_SECOND = 100  # of a port and a reason
 PUNTS_OF_HOSTS = 4000  # of all of a switch's hosts together: less than the controller takes of a switch
@@ -34,21 +34,22 @@ def ports(fabric: Fabric, switch: SwitchAddress, chosen_bits: Mapping[tuple[str,
     ]
 
 
-def sources(fabric: Fabric, switch: str, jobs: Iterable[Job]) -> list[Entity]:
+def sources(fabric: Fabric, switch: str, members: Collection[Address]) -> list[Entity]:
     """The addresses that each host may send from, and which are of a job's member, which may use the top class."""
-    members = {member.address for job in jobs for member in job.members}
     return [
-        P4TableEntry(
-            "sources",
-            match=Match(ingress_port=port.number, mac=port.host_mac, source=source),
-            action=Action("known", member=int(member)),
-        )
+        _source(port.number, port.host_mac, source, member)
         for port in fabric.ports_at(switch)
         for source, member in (
             (NO_ADDRESS, False),
             *((mapped(address), address in members) for address in port.addresses),
         )
     ]
+
+
+@kept
+def _source(port: int, mac: str, source: str, member: bool) -> Entity:
+    match = Match(ingress_port=port, mac=mac, source=source)
+    return P4TableEntry("sources", match=match, action=Action("known", member=int(member)))
 
 
 def ordinary_traffic(fabric: Fabric, switch: str) -> list[Entity]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from finsy import Action, Match, P4MeterConfig, P4MeterEntry, P4TableEntry
 
 from gradlane_controller.network.fabric import Fabric, LinkPort, Port
-from gradlane_controller.policy.entities import Entity
+from gradlane_controller.policy.entities import Entity, kept
 from gradlane_controller.policy.thresholds import thresholds
 from gradlane_controller.policy.usage import Usage
 
@@ -62,16 +62,20 @@ def job_shares(fabric: Fabric, switch: str, usage: Usage, indices: Mapping[int, 
         if len(jobs) < 2:
             continue
         weights = sum(job.policy.weight for job in jobs)
-        entities += [
-            P4TableEntry(
-                "job_shares",
-                match=Match(job_index=indices[job.id], egress_port=port.number),
-                action=Action("set_share", queue_class_of_excess=EXCESS_CLASS),
-                meter_config=_bucket(fabric, port, port.rate * job.policy.weight // weights),
-            )
-            for job in jobs
-        ]
+        for job in jobs:
+            bucket = _bucket(fabric, port, port.rate * job.policy.weight // weights)
+            entities.append(_job_share(indices[job.id], port.number, bucket.cir, bucket.cburst, bucket.pburst))
     return entities
+
+
+@kept
+def _job_share(job_index: int, port: int, rate: int, yellow: int, red: int) -> Entity:
+    return P4TableEntry(
+        "job_shares",
+        match=Match(job_index=job_index, egress_port=port),
+        action=Action("set_share", queue_class_of_excess=EXCESS_CLASS),
+        meter_config=P4MeterConfig(cir=rate, cburst=yellow, pir=rate, pburst=red),
+    )
 
 
 def _ports(fabric: Fabric, switch: str) -> list[Port | LinkPort]:
@@ -84,6 +88,7 @@ def _bucket(fabric: Fabric, port: Port | LinkPort, rate: int) -> P4MeterConfig:
     return P4MeterConfig(cir=octets, cburst=yellow, pir=octets, pburst=red)
 
 
+@kept
 def _port_policy(number: int, lowest: int, yellow: int, red: int, to_fabric: int) -> P4TableEntry:
     action = Action("set_policy", lowest_metered_class=lowest, yellow=yellow, red=red, to_fabric=to_fabric)
     return P4TableEntry("port_policies", match=Match(egress_port=number), action=action)

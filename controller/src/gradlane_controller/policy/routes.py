@@ -8,15 +8,17 @@ only one of a group of BMv2, which ends when it finds none.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Network
 from zlib import crc32
 
 from finsy import Action, Match, P4IndirectAction, P4TableAction, P4TableEntry
 
+from gradlane.toml_file import Address
 from gradlane_controller.network.fabric import MAX_PORT, Fabric, LinkPort, Port, SwitchAddress
 from gradlane_controller.network.links import PROBES, probe_address
 from gradlane_controller.network.topology import Topology
-from gradlane_controller.policy.entities import Entity, route
+from gradlane_controller.policy.entities import Entity, kept, route
 from gradlane_controller.policy.spreading import weights
 
 _NextHop = tuple[tuple[int, int], P4TableAction]
@@ -45,18 +47,14 @@ def routes(fabric: Fabric, topology: Topology, where: SwitchAddress) -> list[Ent
         _group(where, port.number, [_next_hop(port.number, port.host_mac, port.mac, 1)])
         for port in fabric.ports_at(switch)
     ]
-    used = {paths[port.switch] for port in fabric.ports if port.switch != switch} - {()}
+    used = {ports for name, ports in paths.items() if fabric.has_hosts(name)} - {()}
     entities += [_group(where, groups[ports], _weighted(ports)) for ports in sorted(used, key=groups.__getitem__)]
-    prefixes = Counter(prefix for port in fabric.ports for prefix in (port.prefix, port.prefix6))
-    for port in fabric.ports:
-        group = port.number if port.switch == switch else groups.get(paths[port.switch])
-        if group is None:
-            continue  # no path now
-        # Hosts of one subnet at several ports are routed one by one.
-        for table, address, prefix in _destinations(port):
-            destination = str(prefix) if prefix and prefixes[prefix] == 1 else _exactly(address)
-            action = Action("set_next_hop", group=group)
-            entities.append(P4TableEntry(table, match=Match(destination=destination), action=action))
+    for other in topology.with_hosts:
+        if other == switch:
+            for port in fabric.ports_at(switch):
+                entities += [_to_group(*destination, port.number) for destination in _destinations(fabric)[port.host]]
+        elif paths[other]:
+            entities += _to_hosts(fabric, other, groups[paths[other]])
     for key in ("gateway", "gateway6"):
         for gateway in sorted({getattr(port, key) for port in fabric.ports_at(switch)} - {None}):
             entities.append(route(gateway, Action("local")))
@@ -75,16 +73,37 @@ def _ways_of_probes(fabric: Fabric, where: SwitchAddress, groups: Mapping[str, i
             yield route(probe_address(other), action)
 
 
-def _destinations(port: Port) -> Iterator[tuple[str, IPv4Address | IPv6Address, IPv4Network | IPv6Network | None]]:
+@lru_cache(maxsize=1 << 13)
+def _to_hosts(fabric: Fabric, switch: str, group: int) -> Sequence[Entity]:
+    """To all at that switch. Many others have the same routes."""
+    hosts = (port.host for port in fabric.ports_at(switch))
+    return [_to_group(*destination, group) for host in hosts for destination in _destinations(fabric)[host]]
+
+
+@kept
+def _to_group(table: str, destination: str, group: int) -> Entity:
+    return P4TableEntry(table, match=Match(destination=destination), action=Action("set_next_hop", group=group))
+
+
+@lru_cache(maxsize=4)
+def _destinations(fabric: Fabric) -> Mapping[str, Sequence[tuple[str, str]]]:
+    """By host: tables, and what they match. Hosts of one subnet at several ports are routed one by one."""
+    prefixes = Counter(prefix for port in fabric.ports for prefix in (port.prefix, port.prefix6))
+    return {
+        port.host: [
+            (table, str(prefix) if prefix and prefixes[prefix] == 1 else f"{address}/{address.max_prefixlen}")
+            for table, address, prefix in _addresses(port)
+        ]
+        for port in fabric.ports
+    }
+
+
+def _addresses(port: Port) -> Iterator[tuple[str, Address, IPv4Network | IPv6Network | None]]:
     yield "ipv4_routes", port.address, port.prefix
     if port.address6 is not None:
         yield "ipv6_routes", port.address6, port.prefix6
     for address in port.also:
         yield f"ipv{address.version}_routes", address, None
-
-
-def _exactly(address: IPv4Address | IPv6Address) -> str:
-    return f"{address}/{address.max_prefixlen}"
 
 
 def _numbered(sets: Iterable[Sequence[LinkPort]]) -> dict[Sequence[LinkPort], int]:

@@ -6,7 +6,8 @@ size of its group. What it sends to the next switch therefore has the lowest bit
 one by the same port. So the next switch shifts these bits out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from gradlane_controller.network.fabric import LinkPort
 from gradlane_controller.network.topology import Topology
@@ -24,7 +25,8 @@ def weights(ports: Sequence[LinkPort]) -> list[int]:
     return [port.rate // smallest for port in ports]
 
 
-def chosen_bits(topology: Topology) -> dict[tuple[str, int], int]:
+@lru_cache(maxsize=4)
+def chosen_bits(topology: Topology) -> Mapping[tuple[str, int], int]:
     """By switch and port: the bits by which all that enters there may have been spread, at most 12.
 
     That no two switches of a path share a bit holds where every path goes up and then down, as in trees of any number
