@@ -9,6 +9,8 @@ from gradlane_controller.desired.pipeline import count_entries
 from gradlane_controller.desired.plan import Plan
 from gradlane_controller.session.managed_switch import ManagedSwitch
 
+MAX_REFUSED = 20  # entries that are named
+
 
 def status(plan: Plan, switches: Collection[ManagedSwitch]) -> dict[str, Any]:
     """What GET /status answers."""
@@ -29,9 +31,10 @@ def _of_switch(plan: Plan, managed: ManagedSwitch) -> dict[str, Any]:
         "connected": managed.connection.connected,
         "primary": managed.connection.primary,
         "ready": managed.ready,
-        "up_to_date": managed.holds(entities),
+        "up_to_date": managed.holds(entities) and not managed.refused,
         "problem": managed.problem,
         "mended": {"times": managed.mended.times, "entities": managed.mended.entities},
+        "refused": list(managed.refused.values())[:MAX_REFUSED],
         "entries": count_entries(entities),
         "pipeline": {
             "name": managed.schema.name,

@@ -97,6 +97,11 @@ def just_loaded(switch: Switch) -> bool:
     return loaded
 
 
+def requests(switch: Switch, read: p4r.ReadRequest) -> AsyncIterator[p4r.ReadResponse]:
+    """What the switch answers. Raises finsy.P4ClientError or SwitchError."""
+    return cast(BoundedClient, switch._p4client).request_iter(read)  # pyright: ignore[reportPrivateUsage]
+
+
 def send_frames(switch: Switch, frames: Iterable[tuple[int, bytes]]) -> Coroutine[None, None, None]:
     """Sends frames, each by its port. Raises finsy.P4ClientError or SwitchError."""
     schema = switch.p4info

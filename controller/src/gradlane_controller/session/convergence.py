@@ -2,8 +2,10 @@
 """Makes a switch hold what is desired: writes only the difference to what it holds, which is read if not known."""
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any, cast
 
 from finsy import (
     GRPCStatusCode,
@@ -17,14 +19,15 @@ from finsy import (
     P4TableEntry,
     Switch,
 )
+from finsy.p4entity import decode_entity
 from finsy.proto import p4r
 
 from gradlane_controller.policy import Entity
 from gradlane_controller.policy.sums import SUM_TABLES, HeldSums
-from gradlane_controller.session.connection import read_all
+from gradlane_controller.session.connection import read_all, read_messages
 from gradlane_controller.session.counters import reset_counts
-
-_INSERT, _MODIFY, _DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
+from gradlane_controller.session.encoding import Held, encode, encode_held
+from gradlane_controller.session.writing import DELETE, INSERT, MODIFY, Refused, order, write
 
 
 @dataclass(frozen=True)
@@ -73,101 +76,115 @@ def kind(entity: Entity) -> str:
             return entity.digest_id
 
 
-async def read_part(switch: Switch, part: Entity) -> list[Entity]:
+async def read_part(switch: Switch, part: Entity) -> list[p4r.Entity]:
     """Every entity of that kind that the switch holds. Raises finsy.P4ClientError or SwitchError."""
     try:
-        return await read_all(switch, part)
+        return await read_messages(switch, part)
     except P4ClientError as problem:
         if isinstance(part, P4DigestEntry) and problem.code == GRPCStatusCode.NOT_FOUND:
             return []  # BMv2's answer while it is not configured
         raise
 
 
-def difference(schema: P4Schema, held: Iterable[Entity], desired: Iterable[Entity]) -> list[p4r.Update]:
-    """The updates that turn `held` into `desired`, ordered so that forwarding never lacks what it refers to:
-    groups (multicast or ECMP) before the routes that use them, new entries before old ones go, groups that nothing uses
-    last."""
+def difference(schema: P4Schema, held: Iterable[Held], desired: Iterable[Entity]) -> list[p4r.Update]:
+    """The updates that turn `held` into `desired`, in the order in which they are to be written."""
     return [update for update, _ in compared(schema, held, desired)]
 
 
 def compared(
-    schema: P4Schema, held: Iterable[Entity], desired: Iterable[Entity]
+    schema: P4Schema, held: Iterable[Held], desired: Iterable[Entity]
 ) -> list[tuple[p4r.Update, p4r.Entity | None]]:
     """As `difference`, each update with what is held in its place, None: nothing."""
-    present = {_key(message): message for message in _encode(schema, held) if _is_state(message)}
-    wanted = {_key(message): message for message in _encode(schema, desired)}
-    updates: list[tuple[int, p4r.Update, p4r.Entity | None]] = []
+    wanted = encode(schema, desired)
+    present = encode_held(schema, held, wanted)
+    updates: list[tuple[p4r.Update, p4r.Entity | None]] = []
 
     def add(kind: p4r.Update.Type.ValueType, message: p4r.Entity, old: p4r.Entity | None) -> None:
-        updates.append((_order(schema, kind, message), p4r.Update(type=kind, entity=message), old))
+        updates.append((p4r.Update(type=kind, entity=message), old))
 
-    for key, message in wanted.items():
+    for key, coded in wanted.items():
         old = present.get(key)
-        if old is None and not message.HasField("meter_entry"):
-            add(_INSERT, message, None)
-        elif old is None or _canonical(old) != _canonical(message):
-            add(_MODIFY, message, old)
-    for key, message in present.items():
+        if old is None:
+            message = coded.message
+            add(MODIFY if message.HasField("meter_entry") else INSERT, message, None)
+        elif old.octets != coded.octets:
+            add(MODIFY, coded.message, old.message)
+    for key, coded in present.items():
         if key in wanted:
             continue
+        message = coded.message
         if message.HasField("meter_entry"):  # a meter is never deleted; without a config it is at its default again
-            default = p4r.Entity()
-            default.CopyFrom(message)
+            default = coded.message
             default.meter_entry.ClearField("config")
-            add(_MODIFY, default, message)
+            add(MODIFY, default, message)
         else:
-            add(_DELETE, message, message)
-    return [(update, old) for _, update, old in sorted(updates, key=lambda it: it[0])]
+            add(DELETE, message, message)
+    return sorted(updates, key=lambda it: order(schema, it[0]))
 
 
 async def converge(
     switch: Switch,
-    desired: Iterable[Entity],
-    held: Iterable[Entity] | None = None,
+    desired: Sequence[Entity],
+    held: Sequence[Held] | None = None,
     counted: Collection[int] | None = None,
-) -> Changes:
-    """Makes the switch hold exactly `desired`; writes nothing if it does already. `held`: what this controller has
-    written before; None: it is read, as it is where the switch refuses what does not fit to that. `counted`: the job
-    indices for which the switch may have counted; None: all.
+) -> tuple[Changes, list[Refused]]:
+    """Makes the switch hold exactly `desired`; writes nothing if it does already. What it refuses is tried again, once
+    it was read what the switch holds; then that is all that is missing, or too much.
+
+    `held`: what this controller has written before; None: it is read. `counted`: the job indices for which the switch
+    may have counted; None: all.
 
     Raises finsy.P4ClientError.
     """
-    desired = list(desired)
+    changes = Changes(0, 0, 0)
     if held is not None:
-        try:
-            return await _change(switch, list(held), desired, counted)
-        except P4ClientError:
-            pass  # another client has changed it
-    found = [entity for part in parts(switch.p4info) for entity in await read_part(switch, part)]
-    return await _change(switch, found, desired, counted)
+        with suppress(P4ClientError):  # another client has changed it
+            changes, refused = await _change(switch, held, desired, counted)
+            if not refused:
+                return changes, refused
+    else:
+        changes, refused = await _change(switch, await _read(switch), desired, counted)
+        if not refused:
+            return changes, refused
+    more, refused = await _change(switch, await _read(switch), desired, counted)
+    return changes + more, refused
+
+
+async def _read(switch: Switch) -> list[p4r.Entity]:
+    return [entity for part in parts(switch.p4info) for entity in await read_part(switch, part)]
 
 
 async def _change(
-    switch: Switch, held: list[Entity], desired: list[Entity], counted: Collection[int] | None
-) -> Changes:
+    switch: Switch, held: Sequence[Held], desired: Sequence[Entity], counted: Collection[int] | None
+) -> tuple[Changes, list[Refused]]:
     # Of a whole switch it takes a while, in which others are to be heard.
     updates = await asyncio.to_thread(difference, switch.p4info, *apart(held, desired))
-    known = job_indices(held)
+    known = job_indices(held, switch.p4info)
     # An index that another job had before counts from zero again. To read all its cells takes longer than all else.
     new = [number for job, number in job_indices(desired).items() if known.get(job) != number]
     await reset_counts(switch, [number for number in new if counted is None or number in counted])
-    await switch.write(updates)
-    kinds = [update.type for update in updates]
-    return Changes(kinds.count(_INSERT), kinds.count(_MODIFY), kinds.count(_DELETE))
+    done, refused = await write(switch, updates)
+    kinds = [update.type for update in done]
+    return Changes(kinds.count(INSERT), kinds.count(MODIFY), kinds.count(DELETE)), refused
 
 
-def apart(held: Iterable[Entity], desired: Iterable[Entity]) -> tuple[list[Entity], list[Entity]]:
-    """Both without what they begin and end with alike, kind by kind: of a large fabric a job changes little, and to
-    encode an entity takes ten times as long as to compare it."""
-    kinds: dict[str, tuple[list[Entity], list[Entity]]] = {}
+def apart(held: Sequence[Held], desired: Sequence[Entity]) -> tuple[Sequence[Held], Sequence[Entity]]:
+    """Both without what they begin and end with alike, kind by kind: of a large fabric a job changes little."""
+    if any(isinstance(it, p4r.Entity) for it in held):
+        return held, desired
+    kinds: dict[str, tuple[list[Any], list[Any]]] = {}
     for side, entities in enumerate((held, desired)):
-        for entity in entities:
+        for entity in cast(Sequence[Entity], entities):
             kinds.setdefault(kind(entity), ([], []))[side].append(entity)
-    rest: tuple[list[Entity], list[Entity]] = [], []
+    rest: tuple[list[Any], list[Any]] = [], []
+
+    def unlike(a: object, b: object) -> bool:
+        return a is not b and a != b
+
     for one, other in kinds.values():
         shorter = min(len(one), len(other))
-        first = next((n for n in range(shorter) if one[n] != other[n]), shorter)
-        last = next((n for n in range(shorter - first) if one[-1 - n] != other[-1 - n]), shorter - first)
+        first = next((n for n in range(shorter) if unlike(one[n], other[n])), shorter)
+        last = next((n for n in range(shorter - first) if unlike(one[-1 - n], other[-1 - n])), shorter - first)
         rest[0].extend(one[first : len(one) - last])
         rest[1].extend(other[first : len(other) - last])
     return rest
@@ -189,56 +206,15 @@ async def holds_state(switch: Switch) -> bool:
     return bool(await read_all(switch, P4TableEntry("ipv4_routes")))
 
 
-def job_indices(entities: Iterable[Entity]) -> dict[int, int]:
-    """The indices in the entries of `jobs` among entities, by job id."""
+def job_indices(entities: Iterable[Held], schema: P4Schema | None = None) -> dict[int, int]:
+    """The indices in the entries of `jobs` among entities, by job id; `schema`: of those that were read."""
     found: dict[int, int] = {}
-    for it in entities:
+    for entity in entities:
+        it: object = entity
+        if isinstance(entity, p4r.Entity):
+            if schema is None or entity.table_entry.table_id != schema.tables["jobs"].id:
+                continue
+            it = decode_entity(entity, schema)
         if isinstance(it, P4TableEntry) and it.table_id == "jobs" and it.match and isinstance(it.action, P4TableAction):
             found[it.match["job"]] = it.action.args["job_index"]
     return found
-
-
-def _encode(schema: P4Schema, entities: Iterable[Entity]) -> list[p4r.Entity]:
-    return [entity.encode(schema) for entity in entities]
-
-
-def _is_state(message: p4r.Entity) -> bool:
-    """Not a meter at its default, nor a default action: those two are there without anyone having written them."""
-    if message.HasField("meter_entry"):
-        return message.meter_entry.HasField("config")
-    return not message.table_entry.is_default_action
-
-
-def _key(message: p4r.Entity) -> tuple[object, ...]:
-    if message.HasField("table_entry"):
-        entry = message.table_entry
-        match = sorted((field.field_id, field.SerializeToString(deterministic=True)) for field in entry.match)
-        return ("table", entry.table_id, entry.priority, tuple(match))
-    if message.HasField("meter_entry"):
-        return ("meter", message.meter_entry.meter_id, message.meter_entry.index.index)
-    if message.HasField("digest_entry"):
-        return ("digest", message.digest_entry.digest_id)
-    return ("group", message.packet_replication_engine_entry.multicast_group_entry.multicast_group_id)
-
-
-def _canonical(message: p4r.Entity) -> bytes:
-    """The entity's bytes with its lists in a fixed order."""
-    copy = p4r.Entity()
-    copy.CopyFrom(message)
-    if copy.HasField("table_entry"):
-        copy.table_entry.match.sort(key=lambda field: field.field_id)
-        action = copy.table_entry.action
-        for call in (action.action, *(item.action for item in action.action_profile_action_set.action_profile_actions)):
-            call.params.sort(key=lambda param: param.param_id)
-    elif copy.HasField("packet_replication_engine_entry"):
-        group = copy.packet_replication_engine_entry.multicast_group_entry
-        group.replicas.sort(key=lambda replica: replica.SerializeToString(deterministic=True))
-    return copy.SerializeToString(deterministic=True)
-
-
-def _order(schema: P4Schema, kind: int, message: p4r.Entity) -> int:
-    table = message.table_entry.table_id
-    is_group = message.HasField("packet_replication_engine_entry") or table == schema.tables["next_hops"].id
-    if kind == _DELETE:
-        return 3 if is_group else 2
-    return 0 if is_group else 1

@@ -2,7 +2,6 @@
 """One switch of the fabric: the session with it, the entries that it holds, and the packets that it punts."""
 
 import asyncio
-import itertools
 import logging
 import math
 import time
@@ -24,9 +23,12 @@ from gradlane_controller.session.bounds import just_loaded, send_frames, take_fr
 from gradlane_controller.session.connection import Connection, FinsyLog
 from gradlane_controller.session.convergence import Changes, converge, difference, job_indices, kind, parts, read_part
 from gradlane_controller.session.counters import read_loads
+from gradlane_controller.session.encoding import Key, key_of
 from gradlane_controller.session.violations import Violations
 
+AUDITED_AT_ONCE = 500  # entities, in a heartbeat: some ms; but a part is read as a whole
 _QUIET_SECONDS = 60.0
+_NAMED = 3  # of many entries that are refused
 
 _LOG = logging.getLogger(__name__)
 
@@ -87,7 +89,10 @@ class ManagedSwitch:
             None  # job indices that were used since the program was loaded, if that is known
         )
         self._writing = asyncio.Lock()
-        self._parts = itertools.cycle(parts(pipeline.schema))
+        self.refused: dict[Key, str] = {}  # why, of each entry
+        self._other: int | None = None  # the election id of who was primary in between
+        self._parts = parts(pipeline.schema)
+        self._audited = 0
         self._sending: asyncio.Task[None] | None = None
         self.connection = Connection(
             where, pipeline, self._ready, self._heartbeat, self._lost, self._be_late, finsy_log
@@ -109,29 +114,50 @@ class ManagedSwitch:
             raise SwitchLostError(f"{self.connection.name} {why}")
 
     async def converge(self, entities: Sequence[Entity]) -> Changes:
-        """Makes the switch hold these entities. Raises SwitchError."""
+        """Makes the switch hold these entities. Raises SwitchError, also if it refuses one that it did not refuse
+        before; it has all others then."""
+        before = self.refused
 
         async def write(switch: Switch) -> Changes:
-            return await self.write(switch, entities)
+            changes = await self.write(switch, entities)
+            if new := [line for key, line in self.refused.items() if key not in before]:
+                raise SwitchError(f"refused: {_some(new)}")
+            return changes
 
         return await self.connection.execute(write)
 
     async def write(self, switch: Switch, entities: Sequence[Entity]) -> Changes:
-        """As `converge`, in that session. Raises finsy.P4ClientError."""
+        """As `converge`, in that session; what the switch refuses is `refused`. Raises finsy.P4ClientError."""
         async with self._writing:
             known, self._known = self._held if self._known else None, False
             counted = None if self._counted is None else frozenset(self._counted)
             if self._counted is not None:
                 self._counted.update(job_indices(entities).values())
-            changes = await converge(switch, entities, known, counted)
-            self._held, self._known = entities, True
+            changes, refused = await converge(switch, entities, known, counted)
+            self._held, self._known = entities, not refused
             self.problem = ""
+            self._note_refused({key_of(it.update.entity): it.describe(switch.p4info) for it in refused})
+            if changes.total and self._other is not None:
+                what = "%s: put right what the client with election id %d left, which was primary before: %s"
+                _LOG.warning(what, self.connection.name, self._other, changes)
+            self._other = None
             return changes
+
+    def _note_refused(self, refused: dict[Key, str]) -> None:
+        """Says what is new."""
+        if new := [line for key, line in refused.items() if key not in self.refused]:
+            _LOG.error("%s: refused, and tried again now and then: %s", self.connection.name, _some(new))
+        elif self.refused and not refused:
+            _LOG.info("%s takes all entries now", self.connection.name)
+        self.refused = refused
+        if refused:
+            self.problem = f"refuses {len(refused)} of its entries: {_some(list(refused.values()))}"
 
     def stand_by(self) -> None:
         """Another controller writes to the switch."""
         self._held = None
-        self.problem = "another controller is primary; standing by"
+        self._other = self.connection.primary_id
+        self.problem = f"another controller is primary; standing by (its election id is {self._other})"
         _LOG.warning("%s: %s", self.connection.name, self.problem)
 
     def serve(self, switch: Switch, fabric: Callable[[], Fabric], links: Links, violations: Violations) -> None:
@@ -161,19 +187,37 @@ class ManagedSwitch:
             self.connection.renew(str(problem))
 
     async def _heartbeat(self, switch: Switch) -> None:
-        """Reads a part of what the switch holds, the next one each time: whether another client has changed it. And how
-        much traffic its links have had."""
+        """Reads some parts of what the switch holds, the next ones each time: whether another client has changed it.
+        And how much traffic its links have had."""
         self._loads.take(self.where.name, await read_loads(switch, self._loads.ports(self.where.name)))
-        expected, part = self._held, next(self._parts)
+        left = AUDITED_AT_ONCE
+        for _ in self._parts:
+            found = await self._audit(switch)
+            if found is None:
+                break
+            self._audited = (self._audited + 1) % len(self._parts)
+            left -= found
+            if left <= 0:
+                break
+
+    async def _audit(self, switch: Switch) -> int | None:
+        """Whether the switch still holds what was written of the next part, and nothing else: how many entities it has
+        there, None: it does not, or that is not known."""
+        expected, part = self._held, self._parts[self._audited]
         found = await read_part(switch, part)
         if expected is None or self._held is not expected or self._writing.locked():
-            return  # it was changed here meanwhile
+            return None  # it was changed here meanwhile
         name = kind(part)
         wrong = difference(switch.p4info, found, [entity for entity in expected if kind(entity) == name])
-        if wrong:
-            self._held = None
-            self.problem = f"does not hold what was written to {name}; it is written again"
+        again = self._audited == len(self._parts) - 1 and self.refused
+        if again or any(key_of(update.entity) not in self.refused for update in wrong):
+            self._held, self._known = None, False
+            if not again:
+                self.problem = f"does not hold what was written to {name}; it is written again"
+            self._audited = (self._audited + 1) % len(self._parts)
             switch.create_task(self._on_drift(self, switch))
+            return None
+        return len(found)
 
     async def _answer(self, switch: Switch, fabric: Callable[[], Fabric]) -> None:
         known: Fabric | None = None
@@ -210,3 +254,8 @@ class ManagedSwitch:
         self.late = True
         self.problem = reason
         self._on_late(self)
+
+
+def _some(lines: Sequence[str]) -> str:
+    more = f"; and {len(lines) - _NAMED} more" if len(lines) > _NAMED else ""
+    return f"{'; '.join(lines[:_NAMED])}{more}"

@@ -2,7 +2,7 @@
 """What would change at a switch, entity by entity, without changing it."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from finsy import P4Schema, Switch
@@ -13,6 +13,7 @@ from gradlane_controller.desired.describing import describe
 from gradlane_controller.errors import SwitchError
 from gradlane_controller.policy import Entity
 from gradlane_controller.session.convergence import apart, compared, kind, parts, read_part
+from gradlane_controller.session.encoding import Held
 from gradlane_controller.session.managed_switch import ManagedSwitch
 
 _KINDS = {p4r.Update.INSERT: "insert", p4r.Update.MODIFY: "modify", p4r.Update.DELETE: "delete"}
@@ -33,13 +34,13 @@ async def preview(managed: ManagedSwitch, held: Sequence[Entity] | None, desired
     return {"name": managed.where.name, "changes": changes, "problem": problem}
 
 
-async def _compare(switch: Switch, part: Entity, desired: Iterable[Entity]) -> list[dict[str, str]]:
+async def _compare(switch: Switch, part: Entity, desired: Sequence[Entity]) -> list[dict[str, str]]:
     """Of one part: a switch may answer anything, and as much as it is allowed to, but not for all parts at once."""
     wanted = [entity for entity in desired if kind(entity) == kind(part)]
     return await asyncio.to_thread(describe_changes, switch.p4info, await read_part(switch, part), wanted)
 
 
-def describe_changes(schema: P4Schema, held: Iterable[Entity], desired: Iterable[Entity]) -> list[dict[str, str]]:
+def describe_changes(schema: P4Schema, held: Sequence[Held], desired: Sequence[Entity]) -> list[dict[str, str]]:
     """What turns `held` into `desired`, in the order in which it would be written: the kind of each change, the table
     and key, and what is there `before` and `after`, empty: nothing."""
     found: list[dict[str, str]] = []
