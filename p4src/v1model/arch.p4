@@ -24,6 +24,11 @@ const bit<32> SENDERS = 8192;
 const bit<32> JOB_SHARES = 8192;
 // Cells of `decisions`: job index (8 bits) ++ reason (5) ++ queue class (3) ++ drop precedence (3).
 const bit<32> DECISIONS = 524288;
+// Cells of `sent`: egress port (9 bits) ++ way (2) ++ queue class (3).
+const bit<32> SENT_CELLS = 16384;
+
+// What a frame followed on its way out, or that it is a slice without payload.
+enum bit<2> Way { PATH = 0, TREE = 1, TRIMMED_IPV4 = 2, TRIMMED_IPV6 = 3 }
 
 // BMv2 tells the depth of a queue in packets.
 const bit<8> DEPTH_UNIT = 0;

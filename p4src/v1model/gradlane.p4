@@ -96,12 +96,15 @@ control GradlaneEgress(inout headers_t hdr, inout metadata_t meta, inout standar
     Rewriting() rewriting;
     Tracing() tracing;
     UdpSum() udp_sum;
+    Departures() departures;
 
     apply {
         if (meta.multicast && standard_metadata.egress_port == standard_metadata.ingress_port && !SUMMED_HERE(hdr)) {
             // An aggregator does not hear its own multicast.
             mark_to_drop(standard_metadata);
-        } else if (!meta.punt) {
+            return;
+        }
+        if (!meta.punt) {
             if (meta.multicast && meta.gradient) {
                 multicast_queue.apply(hdr, meta, standard_metadata);
             }
@@ -113,6 +116,7 @@ control GradlaneEgress(inout headers_t hdr, inout metadata_t meta, inout standar
             }
             udp_sum.apply(hdr, meta, meta.reason == Reason.TRIMMED_YELLOW || meta.reason == Reason.TRIMMED_RED);
         }
+        departures.apply(hdr, meta, standard_metadata.egress_port);
     }
 }
 

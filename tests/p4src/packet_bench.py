@@ -10,13 +10,14 @@ from enum import IntEnum
 from finsy import P4DirectCounterEntry, P4MeterEntry, P4Schema, P4TableEntry
 from finsy.proto import p4r
 
-from tests.p4src.packet_targets import CPU_PORT, Sent, Target
+from tests.p4src.packet_targets import CPU_PORT, PORTS, Sent, Target
 from tests.support.entries import Entity
 from tests.support.gradlane_packets import Host, Uplink
 from tests.support.paths import P4_SOURCE
 
 TYPES = (P4_SOURCE / "shared" / "types.p4").read_text()
 SUMS = (P4_SOURCE / "shared" / "sums.p4").read_text()
+ARCH = (P4_SOURCE / "v1model" / "arch.p4").read_text()
 
 
 def _reasons() -> dict[str, int]:
@@ -31,7 +32,16 @@ def _sum_reasons() -> dict[str, int]:
     return {name: int(value) for name, value in found}
 
 
+def _ways() -> dict[str, int]:
+    body = re.search(r"enum bit<2> Way \{(.*?)\}", ARCH)
+    assert body
+    return {name: int(value) for name, value in re.findall(r"(\w+) = (\d)", body[1])}
+
+
 Reason = IntEnum("Reason", _reasons() | _sum_reasons())
+Way = IntEnum("Way", _ways())
+# What a trimmed slice has: Ethernet, IP, UDP and Gradlane header.
+TRIMMED_BYTES = {Way["TRIMMED_IPV4"]: 14 + 20 + 8 + 36, Way["TRIMMED_IPV6"]: 14 + 40 + 8 + 36}
 # Those of every profile.
 ORDINARY_REASONS = tuple(Reason[name] for name in _reasons())
 # By the id of a group of entities, which is kept: the updates that insert it.
@@ -152,6 +162,20 @@ class Bench:
         found: dict[Reason, int] = {}
         for (reason, _, _), count in self.decisions().items():
             found[reason] = found.get(reason, 0) + count
+        return found
+
+    def departures(self) -> dict[tuple[int, Way, int], Count]:
+        """The cells of `sent` of the ports by port, way and queue class; of trimmed slices the bytes that left."""
+        found: dict[tuple[int, Way, int], Count] = {}
+        cells = range(PORTS.start << 5, PORTS.stop << 5)
+        for index, counted in zip(cells, self.target.cells("sent", cells), strict=True):
+            way, queue_class = Way(index >> 3 & 3), index & 7
+            is_own = (way, queue_class) == (Way["TREE"], 0)
+            own = (self.target.own_packets, self.target.own_bytes) if is_own else (0, 0)
+            if counted != own:
+                packets, octets = counted[0] - own[0], counted[1] - own[1]
+                count = Count(packets, packets * TRIMMED_BYTES[way] if way in TRIMMED_BYTES else octets)
+                found[index >> 5, way, queue_class] = count
         return found
 
     def sender(self, entry: P4TableEntry) -> Count:

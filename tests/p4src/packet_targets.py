@@ -57,7 +57,8 @@ class Target(Protocol):
     """A switch that runs the program."""
 
     name: str
-    # Frames of its own that the target sends through the program; each counts once as best effort, forwarded.
+    # Frames of its own that the target sends through the program; each counts once as best effort, forwarded, and once
+    # at every port, as a multicast.
     own_packets: int
     own_bytes: int
 

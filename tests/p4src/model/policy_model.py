@@ -69,12 +69,14 @@ class Outcome:
     decision: job index, reason, queue class, drop precedence
     punted: it goes to the controller, as it came
     trace: it is a trace that has got another record
+    multicast: it goes to a group
     """
 
     decision: tuple[int, Reason, int, int]
     copies: list[Copy] = field(default_factory=list)
     punted: bool = False
     trace: bool = False
+    multicast: bool = False
 
 
 class _Dropped(Exception):
@@ -151,6 +153,7 @@ class Model:
         if state.reason.name.startswith(("DROPPED_YELLOW", "DROPPED_RED", "TRIMMED")):
             self.drops[min(it.gradlane.layer, 511), it.gradlane.magnitude >> 4] += 1
         if not punted and not state.reason.name.startswith("DROPPED"):
+            outcome.multicast = state.group is not None
             outcome.trace = state.gradient and it.gradlane.kind == TRACE and not it.gradlane.flags & RETURNED
             ports = [state.egress] if state.group is None else self._policy.multicast.get(state.group, ())
             for egress in ports:

@@ -13,7 +13,7 @@ from tests.p4src.model.model_packet import timeless
 from tests.p4src.model.policy_entries import Policy
 from tests.p4src.model.policy_model import Copy, Model, Outcome
 from tests.p4src.model.random_policies import frames, incast, policies
-from tests.p4src.packet_bench import ORDINARY_REASONS, Bench, Reason
+from tests.p4src.packet_bench import ORDINARY_REASONS, Bench, Count, Reason, Way
 from tests.p4src.packet_targets import CPU_PORT, Bmv2, InProcess, Sent
 from tests.support.effort import tries
 
@@ -30,6 +30,7 @@ steps = st.lists(
     max_size=40,
 )
 RATES = (1, 300, 10_000)
+TRACE_RECORD = 16  # bytes
 _IPV4_FLAGS = 14 + 20 + 8 + 14  # where the byte of a gradient's flags is
 USUAL = settings(
     deadline=None,
@@ -52,11 +53,19 @@ def not_to_be_summed(frame: bytes) -> bytes:
     return frame[:at] + bytes(byte & ~wire.Flag.SUM for byte in frame[at : at + 1]) + frame[at + 1 :]
 
 
+def way_of(sent: Sent, wanted: Outcome) -> Way:
+    """What a frame that leaves counts as."""
+    if wanted.decision[1].name.startswith("TRIMMED"):
+        return Way["TRIMMED_IPV4" if sent.frame[12:14] == b"\x08\x00" else "TRIMMED_IPV6"]
+    return Way["TREE" if wanted.multicast else "PATH"]
+
+
 def check(bench: Bench, policy: Policy, sequence: list[Step], clock: InProcess | None) -> Counter[Reason]:
     """Runs a sequence; the clock is set where the target has one."""
     bench.install(policy.entities())
     model = Model(policy)
     decisions: Counter[tuple[int, Reason, int, int]] = Counter()
+    left, octets = Counter[tuple[int, Way, int]](), Counter[tuple[int, Way, int]]()
     now = 0
     for (port, frame), times, later in sequence:
         if clock is not None:
@@ -71,6 +80,11 @@ def check(bench: Bench, policy: Policy, sequence: list[Step], clock: InProcess |
             found = sorted(as_told(it, wanted) for it in copies if it.port != CPU_PORT)
             assert found == sorted(wanted.copies), (port, frame.hex(), wanted.decision)
             decisions[wanted.decision] += 1
+            for it in (it for it in copies if it.port != CPU_PORT):
+                place = it.port, way_of(it, wanted), as_told(it, wanted).queue
+                left[place] += 1
+                octets[place] += len(it.frame) - TRACE_RECORD * wanted.trace  # which the counter does not know of
+    assert bench.departures() == {place: Count(left[place], octets[place]) for place in left}
     counted = {key: count.packets for key, count in bench.decision_cells(0, 1, 2, 3).items()}
     assert counted == decisions
     assert {key: count.packets for key, count in bench.drop_map().items()} == model.drops

@@ -17,7 +17,7 @@ from scapy.packet import Raw
 from gradlane import wire
 from gradlane.wire import Flag, Lanes
 from tests.p4src.model.model_packet import ones_complement
-from tests.p4src.packet_bench import Bench, Count, Reason
+from tests.p4src.packet_bench import Bench, Count, Reason, Way
 from tests.p4src.packet_targets import Sent
 from tests.p4src.sums.tofino_sums import BOTH, SLICE, TofinoSums, fitted
 from tests.support.entries import (
@@ -235,6 +235,7 @@ class SumBench:
     model: SumSwitch = field(default_factory=SumSwitch)
     events: Counter[tuple[int, Event]] = field(default_factory=Counter[tuple[int, Event]])
     decisions: Counter[tuple[int, Reason]] = field(default_factory=Counter[tuple[int, Reason]])
+    left: dict[tuple[int, int], Count] = field(default_factory=dict[tuple[int, int], Count])  # by port and queue class
 
     def __post_init__(self) -> None:
         if self.of_tofino:
@@ -298,6 +299,9 @@ class SumBench:
         for copy in sent:
             # Virtual queues, which mark, are another matter.
             assert unmarked(copy) == expected, (copy.port, copy.frame.hex(), expected.hex())
+            place = copy.port, tags(copy.frame)[0]
+            before = self.left.get(place, Count(0, 0))
+            self.left[place] = Count(before.packets + 1, before.bytes + len(copy.frame))
         return outcome.events, sent
 
     def counted(self) -> dict[tuple[int, Event], Count]:
@@ -311,12 +315,17 @@ class SumBench:
         return found
 
     def check_counters(self) -> None:
-        """Both counters tell of everything that was sent."""
+        """All counters tell of everything that was sent, and of all that has left."""
         assert {key: count.packets for key, count in self.counted().items()} == self.events
         found: Counter[tuple[int, Reason]] = Counter()
         for (number, reason, _, _), count in self.bench.decision_cells(0, *self.jobs).items():
             found[number, reason] += count.packets
         assert found == self.decisions
+        if not self.of_tofino:
+            departures = self.bench.departures()
+            assert {
+                (port, number): it for (port, way, number), it in departures.items() if way == Way["TREE"]
+            } == self.left
 
 
 def unmarked(copy: Sent) -> bytes:

@@ -22,7 +22,7 @@ import hmac
 import logging
 import secrets
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from ipaddress import IPv4Address, IPv4Network
@@ -308,9 +308,9 @@ class Links:
     def _is_sealed(self, kind: str, switch: str, port: int, seal: bytes) -> bool:
         return any(hmac.compare_digest(seal, self._seal(kind, switch, port, age)) for age in (0, 1))
 
-    def to_json(self, loads: Mapping[End, float]) -> list[dict[str, Any]]:
-        """Every link, with its state, the ends at which nothing arrives, since when it has that state, and the load of
-        what each end sends, None where that is not known."""
+    def to_json(self, loads: Mapping[End, float], **more: Callable[[End], Any]) -> list[dict[str, Any]]:
+        """Every link, with its state, the ends at which nothing arrives, since when it has that state, the load of
+        what each end sends, None where that is not known, and what `more` there is to say of each end."""
         return [
             {
                 "ends": [f"{switch}:{number}" for switch, number in link.names()],
@@ -318,6 +318,7 @@ class Links:
                 "deaf": [f"{switch}:{number}" for switch, number in link.deaf],
                 "since": link.since.isoformat(timespec="milliseconds"),
                 "load": [loads.get(name) for name in link.names()],
+                **{what: [of(name) for name in link.names()] for what, of in more.items()},
             }
             for link in self._all
         ]

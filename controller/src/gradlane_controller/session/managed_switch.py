@@ -22,8 +22,8 @@ from gradlane_controller.policy.ports import VIOLATIONS
 from gradlane_controller.session.bounds import just_loaded, send_frames, take_frames
 from gradlane_controller.session.connection import Connection, FinsyLog
 from gradlane_controller.session.convergence import Changes, converge, difference, job_indices, kind, parts, read_part
-from gradlane_controller.session.counters import read_loads
 from gradlane_controller.session.encoding import Key, key_of
+from gradlane_controller.session.port_counts import read_port_counts
 from gradlane_controller.session.violations import Violations
 
 AUDITED_AT_ONCE = 500  # entities, in a heartbeat: some ms; but a part is read as a whole
@@ -188,8 +188,11 @@ class ManagedSwitch:
 
     async def _heartbeat(self, switch: Switch) -> None:
         """Reads some parts of what the switch holds, the next ones each time: whether another client has changed it.
-        And how much traffic its links have had."""
-        self._loads.take(self.where.name, await read_loads(switch, self._loads.ports(self.where.name)))
+        And how much traffic its ports have had."""
+        name = self.where.name
+        counts = await read_port_counts(switch, self._loads.ports(name), self._loads.all_ports(name))
+        self._loads.take(name, counts.routed)
+        self._loads.take_sent(name, counts.sent)
         left = AUDITED_AT_ONCE
         for _ in self._parts:
             found = await self._audit(switch)
