@@ -19,7 +19,7 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from gradlane import GradlaneError
 from gradlane_controller.desired.storage import StorageError
-from gradlane_controller.errors import SwitchError, SwitchLostError, UnknownJobError
+from gradlane_controller.errors import DrainError, SwitchError, SwitchLostError, UnknownJobError, UnknownSwitchError
 from gradlane_controller.http_server import MAX_BODY_BYTES, receive
 from gradlane_controller.metrics import metrics
 from gradlane_controller.service import Controller
@@ -36,6 +36,8 @@ _STATUS: dict[type[GradlaneError], int] = {
     SwitchError: 503,
     SwitchLostError: 503,
     StorageError: 500,
+    UnknownSwitchError: 404,
+    DrainError: 409,
 }
 
 
@@ -81,6 +83,12 @@ def make_application(controller: Controller, host: str) -> web.Application:
         await controller.delete_job(name)
         return web.json_response({"deleted": name})
 
+    async def drain(request: web.Request) -> web.Response:
+        return web.json_response(await controller.drain(request.match_info["name"]))
+
+    async def undrain(request: web.Request) -> web.Response:
+        return web.json_response(await controller.undrain(request.match_info["name"]))
+
     def working(handler: _Handler) -> _Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
             if at_work.locked():
@@ -120,6 +128,8 @@ def make_application(controller: Controller, host: str) -> web.Application:
     application.router.add_post("/plan", working(plan))
     application.router.add_post("/jobs", working(post_job))
     application.router.add_delete("/jobs/{name}", working(delete_job))
+    application.router.add_post("/switches/{name}/drain", working(drain))
+    application.router.add_post("/switches/{name}/undrain", working(undrain))
     return application
 
 

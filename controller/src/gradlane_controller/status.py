@@ -10,16 +10,16 @@ from gradlane_controller.desired.plan import Plan
 from gradlane_controller.session.managed_switch import ManagedSwitch
 
 
-def status(plan: Plan, switches: Collection[ManagedSwitch]) -> dict[str, Any]:
+def status(plan: Plan, switches: Collection[ManagedSwitch], drained: Collection[str] = ()) -> dict[str, Any]:
     """What GET /status answers."""
     return {
         "ready": all(managed.ready for managed in switches),
-        "switches": [_of_switch(plan, managed) for managed in switches],
+        "switches": [_of_switch(plan, managed, managed.where.name in drained) for managed in switches],
         "jobs": [_of_job(plan, it) for it in plan.jobs.values()],
     }
 
 
-def _of_switch(plan: Plan, managed: ManagedSwitch) -> dict[str, Any]:
+def _of_switch(plan: Plan, managed: ManagedSwitch, drained: bool) -> dict[str, Any]:
     entities = plan.entities[managed.where.name]
     return {
         "name": managed.where.name,
@@ -29,6 +29,7 @@ def _of_switch(plan: Plan, managed: ManagedSwitch) -> dict[str, Any]:
         "connected": managed.connection.connected,
         "primary": managed.connection.primary,
         "ready": managed.ready,
+        "drained": drained,
         "up_to_date": managed.holds(entities),
         "problem": managed.problem,
         "mended": {"times": managed.mended.times, "entities": managed.mended.entities},

@@ -2,7 +2,7 @@
 """The fabric file: what it may say of the network, read and checked."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import Path
 from typing import TypeVar
@@ -27,6 +27,7 @@ from gradlane_controller.network.fabric import (
 from gradlane_controller.network.tls import Tls, take_tls
 
 MAX_PIPES = 8
+MAX_SWITCHES = 65534  # their indices have 16 bits, of which the last value is a broadcast address of PROBES
 _RESERVED = {
     CPU_PORT: "which is the switch's port to the controller",
     DROP_PORT: "by which v1model drops what it sends there",
@@ -41,15 +42,16 @@ class FabricError(FileError):
     """A fabric file that can't be used."""
 
 
-def load(path: str | Path) -> Fabric:
-    """Reads and validates a fabric file. Raises FabricError."""
-    return parse(toml_file.read(FabricError, path), str(path))
+def load(path: str | Path, known: Mapping[str, int] | None = None) -> Fabric:
+    """Reads and validates a fabric file; the rest as `parse`. Raises FabricError."""
+    return parse(toml_file.read(FabricError, path), str(path), known)
 
 
-def parse(text: str, file_name: str) -> Fabric:
-    """Validates the text of a fabric file; errors name `file_name`. Raises FabricError."""
+def parse(text: str, file_name: str, known: Mapping[str, int] | None = None) -> Fabric:
+    """Validates the text of a fabric file; errors name `file_name`. Switches keep the indices that are `known`, by
+    name, if the file gives them no others. Raises FabricError."""
     root = toml_file.parse(FabricError, text, file_name)
-    switches = _switches(root.tables("switch"), take_tls(root))
+    switches = _switches(root.tables("switch"), take_tls(root), known or {})
     if not switches:
         raise root.error("switch", "is missing: a fabric has at least one [[switch]]")
     names = [switch.name for switch in switches]
@@ -72,11 +74,13 @@ def parse(text: str, file_name: str) -> Fabric:
     return fabric
 
 
-def _switches(tables: Sequence[Table], tls: Tls | None) -> tuple[SwitchAddress, ...]:
+def _switches(tables: Sequence[Table], tls: Tls | None, known: Mapping[str, int]) -> tuple[SwitchAddress, ...]:
     switches: list[SwitchAddress] = []
-    for index, table in enumerate(tables, 1):
+    names = [table.name("name") for table in tables]
+    indices = _indices([table.integer_or("auto", "index", 1, MAX_SWITCHES) for table in tables], names, known)
+    for name, index, table in zip(names, indices, tables, strict=True):
         switch = SwitchAddress(
-            name=table.name("name"),
+            name=name,
             device_id=table.integer("device_id", 1, 2**64 - 1, index),
             address=table.text("address"),
             target=table.choice("target", ("gradlane-switch", "bmv2"), "gradlane-switch"),
@@ -95,7 +99,7 @@ def _switches(tables: Sequence[Table], tls: Tls | None) -> tuple[SwitchAddress, 
         if endpoint is None or not 0 < int(endpoint[2]) < 65536:
             raise table.error("address", f"is {switch.address!r}; it must be host:port, e.g. '127.0.0.1:9559'")
         for other in switches:
-            for key in ("name", "device_id", "address"):
+            for key in ("name", "index", "device_id", "address"):
                 if getattr(switch, key) == getattr(other, key):
                     raise table.error(
                         key, f"is {getattr(switch, key)!r}, like that of switch {other.name!r}; each needs its own"
@@ -103,6 +107,19 @@ def _switches(tables: Sequence[Table], tls: Tls | None) -> tuple[SwitchAddress, 
         table.finish()
         switches.append(switch)
     return tuple(switches)
+
+
+def _indices(given: Sequence[int | None], names: Sequence[str], known: Mapping[str, int]) -> list[int]:
+    """Those that the file gives, else those that are known, else the place in the file, else the next that is free."""
+    found: list[int | None] = list(given)
+    taken = {index for index in given if index is not None}
+    for candidates in ([known.get(name) for name in names], range(1, len(names) + 1)):
+        for place, candidate in enumerate(candidates):
+            if found[place] is None and candidate is not None and candidate not in taken:
+                found[place] = candidate
+                taken.add(candidate)
+    free = (index for index in range(1, MAX_SWITCHES + 1) if index not in taken)
+    return [next(free) if index is None else index for index in found]
 
 
 def _thresholds(table: Table) -> Thresholds:

@@ -113,14 +113,15 @@ class Links:
         """Both ends of every link that does not work."""
         return frozenset(end for end, link in self._links.items() if not link.up)
 
-    def follow(self, fabric: Fabric) -> None:
-        """The fabric has changed; links that are as before keep their state."""
+    def follow(self, fabric: Fabric, *, assumed: bool = True, moved: Collection[str] = ()) -> None:
+        """The fabric has changed; links that are as before keep their state, but for those of switches that have
+        `moved`. Others count as working if that is `assumed`, or once frames have arrived at both ends."""
         links: dict[End, _Link] = {}
         for ends in zip(fabric.link_ports[::2], fabric.link_ports[1::2], strict=True):
             names = [(end.switch, end.number) for end in ends]
             link = self._links.get(names[0])
-            if link is None or link.ends != ends:
-                link = _Link(ends, {name: _Direction() for name in names}, {})
+            if link is None or link.ends != ends or not {end.switch for end in ends}.isdisjoint(moved):
+                link = _Link(ends, {name: _Direction(works=assumed) for name in names}, {}, up=assumed)
             links |= dict.fromkeys(names, link)
         self._links = links
         self._addresses = {it.name: probe_address(it) for it in fabric.switches if fabric.has_hosts(it.name)}

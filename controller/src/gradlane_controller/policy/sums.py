@@ -135,7 +135,8 @@ class HeldSums:
 
 
 class SummedJob:
-    """What switches have to hold for a job that they sum; `down`, `lacking` and `loads` as Ways takes them."""
+    """What switches have to hold for a job that they sum; `down`, `lacking`, `loads` and `avoided` as Ways takes
+    them."""
 
     def __init__(
         self,
@@ -145,9 +146,10 @@ class SummedJob:
         down: Collection[End],
         lacking: Collection[str],
         loads: Mapping[End, float],
+        avoided: Collection[str] = (),
     ) -> None:
         self.job, self.sums, self._fabric = job, sums, fabric
-        self.ways = Ways(fabric, sums.trees, down, lacking, loads)
+        self.ways = Ways(fabric, sums.trees, down, lacking, loads, avoided)
         self._workers = list(zip(job.workers, fabric.host_ports(it.host for it in job.workers), strict=True))
 
     def entries(self, switch: str, epoch: int) -> list[Entity]:

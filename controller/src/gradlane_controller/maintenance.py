@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Switches that traffic avoids: those that are drained, and those that have just come. Make before break.
+
+Who leaves: first all others get entries that lead around it; when what was on its way has arrived, it gets its own.
+Who comes: first it gets its entries, then all others those that lead through it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gradlane_controller.desired import switch_records
+from gradlane_controller.desired.plan import Plan
+from gradlane_controller.desired.switch_records import SwitchRecords
+from gradlane_controller.errors import DrainError, SwitchError, UnknownSwitchError
+from gradlane_controller.network.fabric import Fabric
+from gradlane_controller.network.links import ENOUGH, INTERVAL, Links
+from gradlane_controller.network.topology import Topology
+from gradlane_controller.session.managed_switch import ManagedSwitch
+
+SETTLE_SECONDS = 1.0  # in which all that is on its way through a switch has left it
+LINK_SECONDS = 4 * ENOUGH * INTERVAL  # that links of a switch may take to be known to work
+
+
+class Maintenance:
+    """`joining`: switches that have come while the controller ran; nothing leads through them until they are ready."""
+
+    def __init__(
+        self,
+        folder: Path,
+        switches: Mapping[str, ManagedSwitch],
+        plan: Callable[[], Plan],
+        make_plan: Callable[[Collection[str]], Awaitable[Plan]],
+        take: Callable[[Plan], None],
+    ) -> None:
+        """`plan`: that of now; `make_plan`: as it would be if these switches were avoided; `take`: makes it the plan.
+        Raises StorageError."""
+        self._folder = folder
+        self._switches, self._plan, self._make_plan, self._take = switches, plan, make_plan, take
+        self._leaving: frozenset[str] = frozenset()
+        self.joining: set[str] = set()
+        self.load()
+
+    def load(self) -> None:
+        """Reads again what was kept, perhaps by another controller. Raises StorageError."""
+        self.records = switch_records.load(self._folder)
+
+    @property
+    def avoided(self) -> frozenset[str]:
+        """All of them."""
+        return self.records.drained | self.joining | self._leaving
+
+    def keep(self, fabric: Fabric) -> None:
+        """What must survive a restart with that fabric. Raises StorageError."""
+        drained = self.records.of([it.name for it in fabric.switches]).drained
+        as_in_file = all(it.index == place for place, it in enumerate(fabric.switches, 1))
+        indices = {} if as_in_file and not drained else {it.name: it.index for it in fabric.switches}
+        self._keep(SwitchRecords(drained, indices))
+
+    def without_cut(self, fabric: Fabric, names: Collection[str], links: Links) -> frozenset[str]:
+        """These switches; none if two others that reach each other now would not, if these were avoided."""
+        before = Topology(self._plan().fabric, links.down, self.avoided)
+        cut = Topology(fabric, links.down, {*self.avoided, *names}).cut_off(before)
+        return frozenset() if cut else frozenset(names)
+
+    async def drain(self, name: str, links: Links) -> dict[str, Any]:
+        """What POST /switches/NAME/drain answers.
+
+        Raises UnknownSwitchError, DrainError, StorageError or SwitchError.
+        """
+        self._check(name)
+        fabric = self._plan().fabric
+        before = Topology(fabric, links.down, self.avoided - {name})
+        if cut := Topology(fabric, links.down, self.avoided | {name}).cut_off(before):
+            raise DrainError(
+                f"switch {name!r} can't be drained: there is no other way now between {cut[0]!r} and {cut[1]!r}; "
+                "undrain a switch between them, or mend a link (gradlane-controller links)"
+            )
+        self._keep(replace(self.records, drained=self.records.drained | {name}))
+        waits = await self.lead_away([name])
+        plan = self._plan()
+        hosts = [port.host for port in fabric.ports_at(name)]
+        return {
+            "switch": name,
+            "may_go": not waits and not hosts,
+            "waits_for": waits,
+            "hosts": hosts,
+            "jobs": [it.name for it in plan.jobs.values() if name in plan.switches_of(it)],
+            "not_summed": plan.not_summed(),
+        }
+
+    async def undrain(self, name: str, links: Links) -> dict[str, Any]:
+        """What POST /switches/NAME/undrain answers. Raises UnknownSwitchError, StorageError or SwitchError."""
+        self._check(name)
+        if name in self.records.drained:
+            self._switches[name].check_ready()
+            await self.wait_for_links(name, links)
+            await self._prepare(name)
+            self._keep(replace(self.records, drained=self.records.drained - {name}))
+        return {"switch": name, "waits_for": await self._rewrite()}
+
+    async def join(self, name: str) -> None:
+        """The switch has come and is ready; its links were waited for. Raises SwitchError."""
+        await self._prepare(name)
+        self.joining.discard(name)
+        await self._rewrite()
+
+    async def leave(self, names: Collection[str]) -> None:
+        """They are about to leave the fabric."""
+        self._leaving = frozenset(names)
+        await self.lead_away(names)
+
+    def left(self) -> None:
+        """... and have, or stay after all."""
+        self._leaving = frozenset()
+
+    async def lead_away(self, names: Collection[str]) -> list[str]:
+        """All others get around these, which are avoided now. Returns who could not."""
+        plan, held = await self._make_plan(self.avoided), self._plan().entities
+        self._take(replace(plan, entities={**plan.entities, **{name: held[name] for name in names}}))
+        waits = await self._write(self._switches.keys() - set(names))
+        await asyncio.sleep(SETTLE_SECONDS)
+        self._take((await self._make_plan(self.avoided)).beside(self._plan()))
+        await self._write(names)
+        return waits
+
+    async def wait_for_links(self, name: str, links: Links) -> None:
+        """Until all of a switch work, or it is clear that some do not."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + LINK_SECONDS
+        while any(switch == name for switch, _ in links.down) and loop.time() < end:
+            await asyncio.sleep(INTERVAL)
+
+    async def _prepare(self, name: str) -> None:
+        """It alone holds what it should when it is not avoided any more. Raises SwitchError."""
+        plan = await self._make_plan(self.avoided - {name})
+        now = self._plan()
+        self._take(replace(now, entities={**now.entities, name: plan.entities[name]}))
+        if problems := await self._write([name]):
+            raise SwitchError(problems[0])
+
+    async def _rewrite(self) -> list[str]:
+        self._take(await self._make_plan(self.avoided))
+        return await self._write(self._switches)
+
+    async def _write(self, names: Iterable[str]) -> list[str]:
+        """The plan, to these switches; returns what has prevented it."""
+        plan = self._plan()
+
+        async def write(name: str) -> str:
+            managed = self._switches[name]
+            try:
+                managed.check_ready()
+                if not managed.holds(plan.entities[name]):
+                    await managed.converge(plan.entities[name])
+            except SwitchError as problem:
+                if managed.ready:
+                    managed.connection.renew(str(problem))
+                return str(problem)
+            return ""
+
+        return [problem for problem in await asyncio.gather(*map(write, sorted(names))) if problem]
+
+    def _check(self, name: str) -> None:
+        if name not in self._switches:
+            raise UnknownSwitchError(f"there is no switch {name!r}; there are: {', '.join(self._switches)}")
+        for managed in self._switches.values():
+            managed.connection.check_not_backup()
+
+    def _keep(self, records: SwitchRecords) -> None:
+        if records != self.records:
+            switch_records.keep(self._folder, records)
+            self.records = records
