@@ -338,7 +338,9 @@ def test_check_shows_what_would_be_installed(tmp_path: Path) -> None:
     (tmp_path / "j.toml").write_text(job_text(hosts=(1, 7)))
     refused = command("check", *files)
     assert refused.returncode == 2
-    assert refused.stderr.startswith(f"gradlane-controller: error: {tmp_path}/j.toml: rank 1: host 'h7' is at no port")
+    line = job_text(hosts=(1, 7)).splitlines().index("rank = 1")  # the [[worker]] before it
+    where = f"{tmp_path}/j.toml:{line}: rank 1"
+    assert refused.stderr.startswith(f"gradlane-controller: error: {where}: host 'h7' is at no port")
 
 
 def test_something_else_at_the_address_is_told_apart(fake_http_server: str) -> None:

@@ -79,8 +79,10 @@ class Maintenance:
                 "undrain a switch between them, or mend a link (gradlane-controller links)"
             )
         self._keep(replace(self.records, drained=self.records.drained | {name}))
-        waits = await self.lead_away([name])
-        plan = self._plan()
+        waits = await self._lead_away([name])
+        plan = await self._make_plan(self.avoided)
+        self._take(plan)
+        await self._write([name])
         hosts = [port.host for port in fabric.ports_at(name)]
         return {
             "switch": name,
@@ -108,22 +110,20 @@ class Maintenance:
         await self._rewrite()
 
     async def leave(self, names: Collection[str]) -> None:
-        """They are about to leave the fabric."""
+        """They are about to leave the fabric, with what they hold."""
         self._leaving = frozenset(names)
-        await self.lead_away(names)
+        await self._lead_away(names)
 
     def left(self) -> None:
         """... and have, or stay after all."""
         self._leaving = frozenset()
 
-    async def lead_away(self, names: Collection[str]) -> list[str]:
+    async def _lead_away(self, names: Collection[str]) -> list[str]:
         """All others get around these, which are avoided now. Returns who could not."""
         plan, held = await self._make_plan(self.avoided), self._plan().entities
         self._take(replace(plan, entities={**plan.entities, **{name: held[name] for name in names}}))
         waits = await self._write(self._switches.keys() - set(names))
         await asyncio.sleep(SETTLE_SECONDS)
-        self._take((await self._make_plan(self.avoided)).beside(self._plan()))
-        await self._write(names)
         return waits
 
     async def wait_for_links(self, name: str, links: Links) -> None:

@@ -100,8 +100,7 @@ def _fits(sums: Sums, job: Job, others: Iterable[tuple[Job, Sums]]) -> bool:
 def _too_many(job: Job, switches: frozenset[str], others: Iterable[tuple[Job, Sums]]) -> JobError:
     taken = [f"{other.transport.sum_slots} of job {other.name!r}" for other, sums in others if sums.switches & switches]
     where = "switch " if len(switches) == 1 else "each of "
-    return JobError(
-        job.file,
+    return job.error(
         "transport.sum_slots",
         f"is {job.transport.sum_slots}, but so many in a row are not free of the {SUM_SLOTS} slots that "
         f"{where}{', '.join(map(repr, sorted(switches)))} has for sums, beside {', '.join(taken)}; take fewer, or "
