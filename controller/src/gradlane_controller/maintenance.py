@@ -6,7 +6,8 @@ Who comes: first it gets its entries, then all others those that lead through it
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from gradlane_controller.errors import DrainError, SwitchError, UnknownSwitchErr
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.links import ENOUGH, INTERVAL, Links
 from gradlane_controller.network.topology import Topology
-from gradlane_controller.session.managed_switch import ManagedSwitch
+from gradlane_controller.session.fleet import Fleet
+
+_LOG = logging.getLogger(__name__)
 
 SETTLE_SECONDS = 1.0  # in which all that is on its way through a switch has left it
 LINK_SECONDS = 4 * ENOUGH * INTERVAL  # that links of a switch may take to be known to work
@@ -30,7 +33,7 @@ class Maintenance:
     def __init__(
         self,
         folder: Path,
-        switches: Mapping[str, ManagedSwitch],
+        switches: Fleet,
         plan: Callable[[], Plan],
         make_plan: Callable[[Collection[str]], Awaitable[Plan]],
         take: Callable[[Plan], None],
@@ -98,16 +101,39 @@ class Maintenance:
         self._check(name)
         if name in self.records.drained:
             self._switches[name].check_ready()
-            await self.wait_for_links(name, links)
+            await self._wait_for_links(name, links)
             await self._prepare(name)
             self._keep(replace(self.records, drained=self.records.drained - {name}))
         return {"switch": name, "waits_for": await self._rewrite()}
 
-    async def join(self, name: str) -> None:
-        """The switch has come and is ready; its links were waited for. Raises SwitchError."""
-        await self._prepare(name)
-        self.joining.discard(name)
-        await self._rewrite()
+    def moving(self, fabric: Fabric, links: Links) -> tuple[frozenset[str], frozenset[str]]:
+        """The switches of a new fabric that are not there yet, and those that will not be there any more, as far as
+        they can be avoided. One that has moved is both."""
+        now = self._plan().fabric
+        new, gone = ({it.name for it in a.switches if it not in b.switches} for a, b in ((fabric, now), (now, fabric)))
+        return self.without_cut(fabric, new, links), self.without_cut(now, gone, links)
+
+    def follow(self, fabric: Fabric, links: Links) -> set[str]:
+        """The fabric is about to be this one: has sessions with its switches. Returns those that have come or moved."""
+        new, _ = self.moving(fabric, links)
+        before = set(self._plan().fabric.switches)
+        self._switches.follow(fabric.switches)
+        self.joining = (self.joining | new) & self._switches.keys()
+        return {it.name for it in fabric.switches if it not in before}
+
+    async def join(self, name: str, links: Links, lock: asyncio.Lock) -> None:
+        """A switch that has come is ready: it is used as soon as its links work. If it is lost meanwhile, at its next
+        session. `lock`: of the fabric."""
+        await self._wait_for_links(name, links)
+        async with lock:
+            if name in self.joining and self._switches[name].ready:
+                try:
+                    await self._prepare(name)
+                except SwitchError as problem:
+                    _LOG.warning("not used yet: %s", problem)
+                    return
+                self.joining.discard(name)
+                await self._rewrite()
 
     async def leave(self, names: Collection[str]) -> None:
         """They are about to leave the fabric, with what they hold."""
@@ -126,7 +152,7 @@ class Maintenance:
         await asyncio.sleep(SETTLE_SECONDS)
         return waits
 
-    async def wait_for_links(self, name: str, links: Links) -> None:
+    async def _wait_for_links(self, name: str, links: Links) -> None:
         """Until all of a switch work, or it is clear that some do not."""
         loop = asyncio.get_running_loop()
         end = loop.time() + LINK_SECONDS
@@ -146,22 +172,7 @@ class Maintenance:
         return await self._write(self._switches)
 
     async def _write(self, names: Iterable[str]) -> list[str]:
-        """The plan, to these switches; returns what has prevented it."""
-        plan = self._plan()
-
-        async def write(name: str) -> str:
-            managed = self._switches[name]
-            try:
-                managed.check_ready()
-                if not managed.holds(plan.entities[name]):
-                    await managed.converge(plan.entities[name])
-            except SwitchError as problem:
-                if managed.ready:
-                    managed.connection.renew(str(problem))
-                return str(problem)
-            return ""
-
-        return [problem for problem in await asyncio.gather(*map(write, sorted(names))) if problem]
+        return await self._switches.write(self._plan().entities, names)
 
     def _check(self, name: str) -> None:
         if name not in self._switches:

@@ -2,8 +2,10 @@
 """The controller: keeps the list of jobs, and makes the switches hold what the jobs and the fabric need."""
 
 import asyncio
+import contextlib
+import itertools
 import logging
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from gradlane_controller.errors import SwitchError, SwitchLostError, UnknownJobE
 from gradlane_controller.maintenance import Maintenance
 from gradlane_controller.network import fabric_file
 from gradlane_controller.network.fabric import Fabric
+from gradlane_controller.network.fabric_text import to_toml
 from gradlane_controller.network.links import Links
 from gradlane_controller.network.loads import Loads
 from gradlane_controller.policy import Numbers
@@ -31,10 +34,10 @@ from gradlane_controller.session.counters import Counters
 from gradlane_controller.session.fleet import Fleet
 from gradlane_controller.session.link_checks import LinkChecks
 from gradlane_controller.session.managed_switch import ManagedSwitch
-from gradlane_controller.session.preview import preview
+from gradlane_controller.session.preview import previews
 from gradlane_controller.session.splits import end_splits
 from gradlane_controller.session.violations import Violations
-from gradlane_controller.status import status
+from gradlane_controller.status import status, summary
 
 _LOG = logging.getLogger(__name__)
 
@@ -99,13 +102,11 @@ class Controller:
 
     async def run(self) -> None:
         """Keeps the switches converged until cancelled; those that can't be reached are waited for."""
-        tasks = [
-            asyncio.create_task(self._managed_switches.run()),
-            asyncio.create_task(end_splits(self._managed_switches.connections)),
-        ]
-        tasks.append(asyncio.create_task(self._balance.run()))
+        fleet = self._managed_switches
+        works = [fleet.run(), end_splits(fleet.connections), self._balance.run()]
         if self._check_links:
-            tasks.append(asyncio.create_task(self._checks.run()))
+            works.append(self._checks.run())
+        tasks = [asyncio.create_task(it) for it in works]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -126,14 +127,7 @@ class Controller:
     @property
     def summary(self) -> str:
         """One line for people."""
-        if len(self._managed_switches) == 1:
-            (where,) = self._plan.fabric.switches
-            switches = f"switch {where.name} at {where.address}"
-        else:
-            switches = f"switches {', '.join(self._managed_switches)}"
-        entries = sum(len(entities) for entities in self._plan.entities.values())
-        absent = f", not ready: {'; '.join(self._away.values())}" if self._away else ""
-        return f"{switches}, jobs: {len(self._plan.jobs)}, entries: {entries}{absent}"
+        return summary(self._plan, self._away)
 
     def status(self) -> dict[str, Any]:
         """What GET /status answers."""
@@ -149,16 +143,25 @@ class Controller:
         return self._violations.to_json(self._plan.fabric, {it.id: name for name, it in self._plan.jobs.items()})
 
     async def counters(self) -> Counters:
-        """The counters of every switch that is there. Raises SwitchError if none is."""
+        """What GET /counters answers. Raises SwitchError if no switch is there."""
         return await self._managed_switches.counters(self._plan)
 
     async def put_job(self, text: str) -> Job:
-        """Adds a job, or replaces the one of that name. Raises JobError, PipelineError or SwitchError."""
-        it = await asyncio.to_thread(job.parse, text, "job in the request")  # a large one takes half a second
+        """Adds a job, or replaces the one of that name; raises as `apply`."""
+        return (await self.apply([text]))[0]
+
+    async def apply(self, texts: Sequence[str], *, files: bool = False) -> list[Job]:
+        """Adds or replaces the jobs of these job files, and reads the files again if `files`: all of it, or nothing.
+
+        Raises JobError, FabricError, PipelineError, StorageError or SwitchError.
+        """
         async with self._lock:
-            with kept(self._job_folder, it.name, text):
-                await self._apply(self._plan.fabric, {**self._plan.jobs, it.name: it})
-        return it
+            fabric, jobs, some = await self._wanted(texts, files=files)
+            with contextlib.ExitStack() as stack:
+                for it in some:
+                    stack.enter_context(kept(self._job_folder, it.name, it.text))
+                await self._apply(fabric, jobs)
+        return some
 
     async def delete_job(self, name: str) -> None:
         """Removes a job; one of the files given at the start comes back with the next start or reload.
@@ -173,35 +176,38 @@ class Controller:
                 await self._apply(self._plan.fabric, {other: it for other, it in jobs.items() if other != name})
 
     async def reload(self) -> None:
-        """Reads the files again. Raises FabricError, JobError, PipelineError or SwitchError."""
-        async with self._lock:
-            await self._apply(*self._read_files())
+        """Reads the files again; raises as `apply`."""
+        await self.apply([], files=True)
         _LOG.info("files read again: %s", self.summary)
 
-    async def preview(self, text: str | None, *, live: bool) -> dict[str, Any]:
-        """What GET and POST /plan answer: what would change, if the job of `text` were put, or (None) the files read
-        again. Compared with what the switches should hold now; `live`: with what they do hold.
-
-        Raises JobError, FabricError or PipelineError.
-        """
-        if text is None:
-            fabric, jobs = await asyncio.to_thread(self._read_files)
-        else:
-            it = await asyncio.to_thread(job.parse, text, "job in the request")
-            fabric, jobs = self._plan.fabric, {**self._plan.jobs, it.name: it}
+    async def preview(self, texts: Sequence[str], *, files: bool, live: bool) -> dict[str, Any]:
+        """What GET and POST /plan answer: what `apply` would change. Compared with what the switches should hold now;
+        `live`: with what they do hold. Raises JobError, FabricError or PipelineError."""
+        fabric, jobs, _ = await self._wanted(texts, files=files)
         plan, _ = await self._planner.apart(fabric, jobs, self._plan.numbers)
         known = self._sums.renumbered(plan)
         if known != plan.numbers:
             plan, _ = await self._planner.apart(fabric, jobs, known)
-        now = self._plan.entities
-        return {
-            "live": live,
-            "switches": [
-                await preview(managed, None if live else now[name], plan.entities[name])
-                for name, managed in self._managed_switches.items()
-            ],
-            "not_summed": plan.not_summed(),
-        }
+        schemas = {where.name: self._programs.of(where).schema for where in fabric.switches}
+        switches = await previews(self._managed_switches, schemas, self._plan.entities, plan.entities, live=live)
+        return {"live": live, "switches": switches, "not_summed": plan.not_summed()}
+
+    def export(self) -> dict[str, Any]:
+        """What GET /export answers: files that make the same entries, and the switches that are drained."""
+        jobs = {name: it.text for name, it in self._plan.jobs.items()}
+        drained = sorted(self._maintenance.records.drained)
+        return {"fabric": to_toml(self._plan.fabric), "jobs": jobs, "drained": drained}
+
+    async def _wanted(self, texts: Sequence[str], *, files: bool) -> tuple[Fabric, dict[str, Job], list[Job]]:
+        """The fabric, all jobs, and those of these job files. A large one takes half a second to parse."""
+        some = [await asyncio.to_thread(job.parse, text, "job in the request") for text in texts]
+        for first, second in itertools.combinations(some, 2):
+            if first.name == second.name:
+                raise second.error("job.name", f"is {second.name!r}, like that of another in the request")
+        fabric, jobs = self._plan.fabric, self._plan.jobs
+        if files:
+            fabric, jobs = await asyncio.to_thread(self._read_files)
+        return fabric, {**jobs, **{it.name: it for it in some}}, some
 
     async def drain(self, name: str) -> dict[str, Any]:
         """Leads traffic around a switch, also after a restart; see `Maintenance.drain`."""
@@ -217,10 +223,7 @@ class Controller:
         """Makes it the desired state, and says which jobs are not summed in a switch, although they ask for it."""
         before = self._plan
         if plan.fabric is not before.fabric:
-            new = {it.name for it in plan.fabric.switches if it not in before.fabric.switches}
-            avoided = self._maintenance.without_cut(plan.fabric, new, self._links)
-            self._managed_switches.follow(plan.fabric.switches)
-            self._maintenance.joining = (self._maintenance.joining | avoided) & self._managed_switches.keys()
+            new = self._maintenance.follow(plan.fabric, self._links)
             self._sums.lacking &= self._managed_switches.keys()
             self._links.follow(plan.fabric, assumed=not self._check_links, moved=new)
         self._plan = plan
@@ -236,10 +239,7 @@ class Controller:
 
     async def _apply(self, fabric: Fabric, jobs: Mapping[str, Job]) -> None:
         """Converges the switches to a new desired state and takes it over, or goes back to the old one and raises."""
-        new, gone = (
-            self._maintenance.without_cut(of, {it.name for it in of.switches if it not in other.switches}, self._links)
-            for of, other in ((fabric, self._plan.fabric), (self._plan.fabric, fabric))
-        )
+        new, gone = self._maintenance.moving(fabric, self._links)
         plan, facts = await self._planner.apart(fabric, jobs, self._plan.numbers, new)
         self._sums.leave_out(self._plan, plan, self._away)
         known = self._sums.renumbered(plan)
@@ -271,17 +271,14 @@ class Controller:
         except BaseException:
             self._maintenance.left()
             self._replan("what has failed can't be taken back")
-            await self._restore()
+            fleet = self._managed_switches  # what fails here, too, the next session does
+            await fleet.write(self._plan.entities, [name for name, it in fleet.items() if it.ready])
             raise
         self._maintenance.left()
         if self._planner.facts(new) != facts:  # meanwhile
             plan = self._planner.make(fabric, jobs, plan.numbers, new)
         self._take(plan)
         self._catch_up()
-
-    async def _restore(self) -> None:
-        """Takes back what a failed change has written. If that fails too, the next session does it."""
-        await asyncio.gather(*(self._converge_or_renew(it) for it in self._managed_switches.values() if it.ready))
 
     async def _converge_or_renew(self, managed: ManagedSwitch) -> None:
         if self._managed_switches.get(managed.where.name) is not managed:
@@ -335,20 +332,7 @@ class Controller:
         self._note_part(name)
         self._note_start()
         if name in self._maintenance.joining:
-            self._begin(self._join(managed))
-
-    async def _join(self, managed: ManagedSwitch) -> None:
-        """A switch that has come may be used when its links are known to work. If it is lost, at its next session."""
-        await self._maintenance.wait_for_links(managed.where.name, self._links)
-        async with self._lock:
-            if (
-                self._managed_switches.get(managed.where.name) is managed
-                and managed.where.name in self._maintenance.joining
-            ):
-                try:
-                    await self._maintenance.join(managed.where.name)
-                except SwitchError as problem:
-                    _LOG.warning("%s is not used yet: %s", managed.connection.name, problem)
+            self._begin(self._maintenance.join(name, self._links, self._lock))
 
     async def _on_drift(self, managed: ManagedSwitch, switch: Switch) -> None:
         managed.mended.add(managed.connection.name, await self._follow(managed, switch))

@@ -4,11 +4,12 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from gradlane_controller.desired.plan import Plan
 from gradlane_controller.errors import SwitchError
 from gradlane_controller.network.fabric import SwitchAddress
+from gradlane_controller.policy import Entity
 from gradlane_controller.session.connection import Connection
 from gradlane_controller.session.counters import Counters, SwitchCounters, collect, read_counters
 from gradlane_controller.session.managed_switch import ManagedSwitch
@@ -50,6 +51,24 @@ class Fleet(Mapping[str, ManagedSwitch]):
         if not found:
             next(iter(self.values())).check_ready()
         return collect(found, away=[name for name in self if name not in {it.switch for it in found}])
+
+    async def write(self, entities: Mapping[str, Sequence[Entity]], names: Iterable[str]) -> list[str]:
+        """Converges these switches; returns what has prevented that. A session that fails so begins anew, and then the
+        switch gets what it lacks."""
+
+        async def write(name: str) -> str:
+            managed = self[name]
+            try:
+                managed.check_ready()
+                if not managed.holds(entities[name]):
+                    _LOG.info("converged %s: %s", name, await managed.converge(entities[name]))
+            except SwitchError as problem:
+                if managed.ready:
+                    managed.connection.renew(str(problem))
+                return str(problem)
+            return ""
+
+        return [problem for problem in await asyncio.gather(*map(write, sorted(names))) if problem]
 
     def follow(self, switches: Iterable[SwitchAddress]) -> None:
         """The fabric has these switches now: sessions with all others end, also with those that are somewhere else now.
