@@ -28,6 +28,11 @@ NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"
 _NAME = re.compile(NAME + r"\Z")
 
 
+def is_name(text: str) -> bool:
+    """Whether `Table.name` takes it."""
+    return _NAME.match(text) is not None
+
+
 class FileError(GradlaneError):
     """A file that can't be used. `file`, `line` (None: not known) and `key` name the place, `reason` what was wrong and
     what would be right. `others` were found in the same file."""
@@ -274,7 +279,8 @@ class Table:
         if key in self._values:
             return self._values.pop(key)
         if default is None:
-            raise self.error(key, "is missing")
+            near = difflib.get_close_matches(key, [it[:_MAX_NAME] for it in list(self._values)[:_MAX_NAME]], 1, 0.75)
+            raise self.error(key, f"is missing; is {near[0]!r} meant to be it?" if near else "is missing")
         return default
 
     def _sub(self, key: str, values: dict[str, object]) -> "Table":

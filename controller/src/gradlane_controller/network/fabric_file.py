@@ -26,6 +26,7 @@ from gradlane_controller.network.fabric import (
 )
 from gradlane_controller.network.tls import Tls, take_tls
 
+TARGETS = ("gradlane-switch", "bmv2")
 MAX_PIPES = 8
 MAX_SWITCHES = 65534  # their indices have 16 bits, of which the last value is a broadcast address of PROBES
 _RESERVED = {
@@ -34,8 +35,8 @@ _RESERVED = {
 }
 
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}\Z")
-_ENDPOINT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})\Z")
-_LINK_END = re.compile(r"([A-Za-z0-9_.-]+):([0-9]{1,3})\Z")
+ENDPOINT = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})"
+LINK_END = r"([A-Za-z0-9_.-]+):([0-9]{1,3})"
 
 
 class FabricError(FileError):
@@ -45,6 +46,12 @@ class FabricError(FileError):
 def load(path: str | Path, known: Mapping[str, int] | None = None) -> Fabric:
     """Reads and validates a fabric file; the rest as `parse`. Raises FabricError."""
     return parse(toml_file.read(FabricError, path), str(path), known)
+
+
+def is_fabric(text: str, file_name: str) -> bool:
+    """Whether a file is meant to be one, not a job file. Raises FabricError for what is no TOML."""
+    root = toml_file.parse(FabricError, text, file_name)
+    return root.has("switch") or not root.has("job")
 
 
 def parse(text: str, file_name: str, known: Mapping[str, int] | None = None) -> Fabric:
@@ -93,7 +100,7 @@ def _switch(table: Table, name: str, index: int, tls: Tls | None, others: Sequen
         name=name,
         device_id=table.integer("device_id", 1, 2**64 - 1, index),
         address=table.text("address"),
-        target=table.choice("target", ("gradlane-switch", "bmv2"), "gradlane-switch"),
+        target=table.choice("target", TARGETS, "gradlane-switch"),
         index=index,
         tls=take_tls(table, tls),
         pipes=table.integer("pipes", 1, MAX_PIPES, 1),
@@ -104,7 +111,7 @@ def _switch(table: Table, name: str, index: int, tls: Tls | None, others: Sequen
             "aggregation",
             f"is true, but the switch has {switch.pipes} pipes, and a sum is in the registers of one; it must be false",
         )
-    endpoint = _ENDPOINT.match(switch.address)
+    endpoint = re.fullmatch(ENDPOINT, switch.address)
     if endpoint is None or not 0 < int(endpoint[2]) < 65536:
         raise table.error("address", f"is {switch.address!r}; it must be host:port, e.g. '127.0.0.1:9559'")
     for other in others:
@@ -271,7 +278,7 @@ def _link_ports(
 
 
 def _link_end(table: Table, text: str, switches: Sequence[SwitchAddress]) -> tuple[SwitchAddress, int]:
-    end = _LINK_END.match(text)
+    end = re.fullmatch(LINK_END, text)
     switch = next((it for it in switches if end and it.name == end[1]), None)
     if end is None or switch is None or not 0 < int(end[2]) <= DROP_PORT:
         raise table.error(
