@@ -127,7 +127,7 @@ def test_wrong_answers_to_reads_end_the_session_of_that_switch_alone(
     it = start()
     it.until(lambda: all_ready(it))
     switches[3].answer = answer
-    found = it.do(partial(it.it.preview, None, live=True))["switches"]
+    found = it.do(partial(it.it.preview, [], files=True, live=True))["switches"]
     assert [(switch["name"], switch["changes"]) for switch in found if switch["problem"]] == [("spine2", [])]
     assert it.do(it.it.counters).away == ["spine2"]
     # It is asked every two seconds.
@@ -144,7 +144,7 @@ def test_entities_that_nobody_asked_for_are_named_in_a_plan(
     it = start()
     it.until(lambda: all_ready(it))
     switches[3].answer = lambda request: itertools.islice(endless(request), 1)
-    found = it.do(partial(it.it.preview, None, live=True))["switches"]
+    found = it.do(partial(it.it.preview, [], files=True, live=True))["switches"]
     switches[3].answer = None
     problems = {switch["name"]: switch["problem"] for switch in found}
     assert "sent what can't be understood" in problems.pop("spine2")

@@ -2,10 +2,13 @@
 """The controller as a process with several switches, against P4Runtime servers that record what is written to them."""
 
 import signal
+import time
 from functools import partial
+from pathlib import Path
 
 import pytest
 
+from tests.gradlane_controller.controller_process import PATIENCE
 from tests.gradlane_controller.texts import job_text, leafspine_text
 
 LEAF1, LEAF2, SPINE1, SPINE2 = range(4)
@@ -125,14 +128,18 @@ def test_a_controller_starts_without_a_switch_that_is_away(
     assert indices(switches[SPINE2]) == {1: 1}
 
 
-def test_without_any_switch_it_ends_and_names_them_all(switches, fabric: str, run_controller) -> None:
+def test_without_any_switch_it_names_them_all_and_goes_on_with_the_first_that_comes(
+    switches, fabric: str, run_controller
+) -> None:
     for each in switches:
         each.stop()
     it = run_controller(fabric)
-    line = it.wait_for("error:")
+    line = it.wait_for("waiting for")
     for name, switch in zip(("leaf1", "leaf2", "spine1", "spine2"), switches, strict=True):
         assert f"switch '{name}' at {switch.address}: can't be reached" in line
-    assert it.process.wait(timeout=60) == 1
+    switches[SPINE1].start()
+    assert f"not ready: switch 'leaf1' at {switches[LEAF1].address}: can't be reached" in it.wait_for("ready:")
+    assert switches[SPINE1].entities
 
 
 def test_what_one_switch_refuses_is_taken_back_at_all(switches, fabric: str, run_controller) -> None:
@@ -167,14 +174,84 @@ def test_a_second_controller_takes_over_every_switch_with_its_jobs_indices(
     assert [each.log for each in switches] == written
 
 
-def test_the_switches_of_a_running_controller_stay(switches, fabric: str, run_controller, tmp_path) -> None:
-    it = run_controller(fabric)
-    it.wait_for("ready:")
-    (tmp_path / "fabric.toml").write_text(leafspine_text(addresses=["a:1", "a:2", "a:3", "a:4"]))
-    it.process.send_signal(signal.SIGHUP)
-    assert "switch: changed" in it.wait_for("reload failed")
-    one_more = '[[link]]\nends = ["leaf1:9", "leaf2:9"]\nrate = "1gbit"\nbuffer = "64kB"\n'
-    (tmp_path / "fabric.toml").write_text(fabric + one_more)
+def reload(it, tmp_path: Path, fabric: str) -> None:
+    (tmp_path / "fabric.toml").write_text(fabric)
     it.process.send_signal(signal.SIGHUP)
     it.wait_for("files read again")
+
+
+def test_a_link_comes_while_the_controller_runs(switches, fabric: str, run_controller, tmp_path: Path) -> None:
+    it = run_controller(fabric)
+    it.wait_for("ready:")
+    one_more = '[[link]]\nends = ["leaf1:9", "leaf2:9"]\nrate = "1gbit"\nbuffer = "64kB"\n'
+    reload(it, tmp_path, fabric + one_more)
     assert it.ask("GET", "/status")[1]["switches"][0]["entries"]["virtual_queue"] == 5
+
+
+def test_switches_come_move_and_go_while_the_controller_runs(
+    switches, make_fake_switch, run_controller, tmp_path: Path
+) -> None:
+    addresses = [each.address for each in switches]
+    it = run_controller(leafspine_text(1, addresses[:3]), job_text(hosts=(1, 2)))
+    it.wait_for("ready:")
+    held = [dict(each.entities) for each in switches]
+    assert not held[SPINE2]
+
+    # A spine comes: it alone is filled first, then the leaves lead over it; the other spine gets nothing that it has.
+    reload(it, tmp_path, leafspine_text(2, addresses))
+    it.wait_for("converged spine2")
+    settled = partial(wait_until_settled, it)
+    wait(lambda: routes(switches[LEAF1], 2) and routes(switches[LEAF2], 2))
+    settled()
+    assert len(switches[SPINE2].entities) == len(held[SPINE1])
+
+    # It moves: the new place gets all, the old one keeps what it had.
+    other = make_fake_switch()
+    held = [dict(each.entities) for each in switches]
+    written = [list(each.log) for each in switches]
+    reload(it, tmp_path, leafspine_text(2, [*addresses[:3], other.address]))
+    assert f"switch 'spine2' at {addresses[SPINE2]}: the session has ended, and the switch keeps" in said(it)
+    it.wait_for("converged spine2")
+    wait(lambda: other.entities == held[SPINE2])
+    wait(lambda: [each.entities for each in switches] == held)
+    settled()
+    assert [each.log for each in (switches[SPINE1], switches[SPINE2])] == [written[SPINE1], written[SPINE2]]
+
+    # The first spine goes: the second keeps its number, so nothing that names it changes.
+    without = leafspine_text(2, [*addresses[:3], other.address])
+    without = without.replace(f'[[switch]]\nname = "spine1"\naddress = "{addresses[SPINE1]}"\n', "")
+    without = "[[link]]".join(part for part in without.split("[[link]]") if "spine1" not in part)
+    written, before = list(switches[SPINE1].log), len(other.log)
+    reload(it, tmp_path, without)
+    assert f"switch 'spine1' at {addresses[SPINE1]}: the session has ended, and the switch keeps" in said(it)
+    assert [each["name"] for each in it.ask("GET", "/status")[1]["switches"]] == ["leaf1", "leaf2", "spine2"]
+    assert switches[SPINE1].log == written
+    assert other.log[before:] == ["MODIFY table_entry"] * 3  # it has the whole budget, and leaves choose no more
+    assert switches[SPINE1].entities == held[SPINE1]
+    # ... also after a restart.
+    held = [dict(each.entities) for each in (switches[LEAF1], switches[LEAF2], other)]
+    assert it.end() == 0
+    run_controller(without, job_text(hosts=(1, 2))).wait_for("ready:")
+    assert [each.entities for each in (switches[LEAF1], switches[LEAF2], other)] == held
+
+
+def routes(switch, ways: int) -> bool:
+    """Whether a switch spreads over so many."""
+    groups = [it.table_entry.action.action_profile_action_set for it in switch.entities.values()]
+    return max(len(group.action_profile_actions) for group in groups) == ways
+
+
+def wait_until_settled(it) -> None:
+    """Until every switch holds the latest plan."""
+    wait(lambda: all(each["ready"] and each["up_to_date"] for each in it.ask("GET", "/status")[1]["switches"]))
+
+
+def said(it) -> str:
+    return "\n".join(it.said)
+
+
+def wait(condition) -> None:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)

@@ -174,7 +174,7 @@ class World:
         self.moves: list[float] = []
         self.loads = Loads(self.fabric, lambda: self.time)
         plan = Plan(self.fabric, {it.name: it for it in self.jobs}, assign(self.fabric, self.jobs), {}, {})
-        self.balance = Balance(self.loads, lambda: (plan, (), ()), self.note, lambda: self.time)
+        self.balance = Balance(self.loads, lambda: (plan, (), (), ()), self.note, lambda: self.time)
         self.run({}, 1)
 
     def note(self) -> None:

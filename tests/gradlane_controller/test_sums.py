@@ -213,9 +213,11 @@ def test_a_job_that_does_not_fit_is_refused_by_name() -> None:
     jobs = [summed(1, slots=2048), summed(2, slots=1024), summed(3, slots=2048)]
     with pytest.raises(JobError) as caught:
         assign(FABRIC, jobs)
+    line = jobs[2].text[: jobs[2].text.index("sum_slots")].count("\n") + 1
     assert str(caught.value) == (
-        "j3.toml: transport.sum_slots: is 2048, but so many in a row are not free of the 4096 slots that switch 's1' "
-        "has for sums, beside 2048 of job 'j1', 1024 of job 'j2'; take fewer, or another collective than 'switch'"
+        f"j3.toml:{line}: transport.sum_slots: is 2048, but so many in a row are not free of the 4096 slots that "
+        "switch 's1' has for sums, beside 2048 of job 'j1', 1024 of job 'j2'; take fewer, or another collective than "
+        "'switch'"
     )
 
 

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading TOML files so that every mistake names the file, the key, what was wrong and what would be right."""
+"""Reading TOML files so that a mistake names the file, the line, the key, what was wrong and what would be right."""
 
+import difflib
 import ipaddress
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeGuard, cast
 
+from gradlane import toml_lines
 from gradlane.errors import GradlaneError
 
 if sys.version_info >= (3, 11):
@@ -20,17 +23,38 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _MAX_PARTS = 16  # of a dotted key: tomllib takes time that grows with their square
 _DEEP_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*)""" f"{{{_MAX_PARTS}}}")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z")
+_MAX_NAME = 63
+NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"
+_NAME = re.compile(NAME + r"\Z")
+
+
+def is_name(text: str) -> bool:
+    """Whether `Table.name` takes it."""
+    return _NAME.match(text) is not None
 
 
 class FileError(GradlaneError):
-    """A file that can't be used. `file` and `key` name the place, `reason` what was wrong and what would be right."""
+    """A file that can't be used. `file`, `line` (None: not known) and `key` name the place, `reason` what was wrong and
+    what would be right. `others` were found in the same file."""
 
-    def __init__(self, file: str, key: str, reason: str) -> None:
-        super().__init__(f"{file}: {key}: {reason}" if key else f"{file}: {reason}")
+    def __init__(self, file: str, key: str, reason: str, line: int | None = None) -> None:
+        place = file if line is None else f"{file}:{line}"
+        super().__init__(f"{place}: {key}: {reason}" if key else f"{place}: {reason}")
         self.file = file
+        self.line = line
         self.key = key
         self.reason = reason
+        self.others: tuple[FileError, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Document:
+    """`found`: mistakes after which the reading went on."""
+
+    error: type[FileError]
+    file: str
+    text: str
+    found: list[FileError] = field(default_factory=list[FileError])
 
 
 class Table:
@@ -39,16 +63,31 @@ class Table:
     A key without a `default` is required. Every method raises the error class given to `parse`.
     """
 
-    def __init__(self, error: type[FileError], file: str, path: str, values: Mapping[str, object]) -> None:
-        self._error = error
-        self._file = file
+    def __init__(self, document: _Document, path: str, values: Mapping[str, object]) -> None:
+        self._document = document
         self._path = path
         self._values = dict(values)
         self._known: list[str] = []
 
     def error(self, key: str, reason: str) -> FileError:
         """The error for one key of this table, to be raised by the caller."""
-        return self._error(self._file, f"{self._path}.{key}" if self._path and key else self._path or key, reason)
+        document, full = self._document, f"{self._path}.{key}" if self._path and key else self._path or key
+        return document.error(document.file, full, reason, toml_lines.find(document.text, full))
+
+    @contextmanager
+    def going_on(self) -> Generator[None, None, None]:
+        """A mistake in the body is noted, and `done` raises it: what follows is read, too."""
+        try:
+            yield
+        except FileError as problem:
+            self._document.found.append(problem)
+
+    def done(self) -> None:
+        """Raises the first mistake that was noted, with all others."""
+        if found := self._document.found:
+            first, *others = sorted(found, key=lambda it: it.line or 0)
+            first.others = tuple(others)
+            raise first
 
     def has(self, key: str) -> bool:
         """Whether an optional key is present and not taken yet."""
@@ -141,16 +180,12 @@ class Table:
     def span(self, key: str, low: int, high: int, default: tuple[int, int] | None = None) -> tuple[int, int]:
         """An inclusive range, written [first, last], within [low, high]."""
         value = self._take(key, default)
-        wrong = self.error(key, f"is {value!r}; it must be [first, last] with {low} <= first <= last <= {high}")
-        if not isinstance(value, list | tuple):
-            raise wrong
-        ends = cast(Sequence[object], value)
-        if len(ends) != 2:
-            raise wrong
-        first, last = ends
-        if not _is_integer(first) or not _is_integer(last) or not low <= first <= last <= high:
-            raise wrong
-        return first, last
+        ends = cast(Sequence[object], value) if isinstance(value, list | tuple) else ()
+        if len(ends) == 2:
+            first, last = ends
+            if _is_integer(first) and _is_integer(last) and low <= first <= last <= high:
+                return first, last
+        raise self.error(key, f"is {value!r}; it must be [first, last] with {low} <= first <= last <= {high}")
 
     def choice_or_integers(
         self, key: str, allowed: Sequence[str], default: str, count: int, most: int
@@ -224,12 +259,9 @@ class Table:
     def tables(self, key: str, most: int | None = None) -> list["Table"]:
         """The array of tables of that name, of at most so many; absent counts as empty."""
         value = self._take(key, [])
-        wrong = self.error(key, f"must be an array of tables, e.g. [[{key}]]")
-        if not isinstance(value, list):
-            raise wrong
-        items = cast(list[object], value)
+        items = cast(list[object], value) if isinstance(value, list) else [None]
         if not all(isinstance(item, dict) for item in items):
-            raise wrong
+            raise self.error(key, f"must be an array of tables, e.g. [[{key}]]")
         if most is not None and len(items) > most:
             raise self.error(key, f"has {len(items)} tables; at most {most} are possible")
         return [self._sub(f"{key}[{i}]", cast(dict[str, object], item)) for i, item in enumerate(items)]
@@ -237,18 +269,22 @@ class Table:
     def finish(self) -> None:
         """Refuses the keys that nobody asked for."""
         for key in self._values:
-            raise self.error(key, f"is not known here; known: {', '.join(sorted(set(self._known)))}")
+            known = sorted(set(self._known))
+            near = difflib.get_close_matches(key[:_MAX_NAME], known, 1)
+            meant = f"did you mean {near[0]!r}? " if near else ""
+            raise self.error(key, f"is not known here; {meant}known: {', '.join(known)}")
 
     def _take(self, key: str, default: object) -> object:
         self._known.append(key)
         if key in self._values:
             return self._values.pop(key)
         if default is None:
-            raise self.error(key, "is missing")
+            near = difflib.get_close_matches(key, [it[:_MAX_NAME] for it in list(self._values)[:_MAX_NAME]], 1, 0.75)
+            raise self.error(key, f"is missing; is {near[0]!r} meant to be it?" if near else "is missing")
         return default
 
     def _sub(self, key: str, values: dict[str, object]) -> "Table":
-        return Table(self._error, self._file, f"{self._path}.{key}" if self._path else key, values)
+        return Table(self._document, f"{self._path}.{key}" if self._path else key, values)
 
     def _ipv4(self, key: str) -> ipaddress.IPv4Address:
         value = self._take(key, None)
@@ -277,13 +313,13 @@ def parse(error: type[FileError], text: str, file: str) -> Table:
     """
     if deep := _DEEP_KEY.search(text):
         line = text.count("\n", 0, deep.start()) + 1
-        raise error(file, "", f"not valid TOML: line {line} has a key of more than {_MAX_PARTS} parts")
+        raise error(file, "", f"not valid TOML: line {line} has a key of more than {_MAX_PARTS} parts", line)
     try:
         values = tomllib.loads(text)
     except RecursionError:
         raise error(file, "", "not valid TOML: it is nested too deeply") from None
     except ValueError as problem:  # of which TOMLDecodeError is a kind; numbers of thousands of digits raise others
-        raise error(file, "", f"not valid TOML: {problem}") from None
+        raise error(file, "", f"not valid TOML: {problem}", toml_lines.of_problem(text, str(problem))) from None
     unseen: list[object] = [values]
     while unseen:
         value = unseen.pop()
@@ -293,7 +329,12 @@ def parse(error: type[FileError], text: str, file: str) -> Table:
             unseen.extend(cast(list[object], value))
         elif isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
             raise error(file, "", "has an integer of more than 64 bits")
-    return Table(error, file, "", values)
+    return root_table(error, file, values, text)
+
+
+def root_table(error: type[FileError], file: str, values: Mapping[str, object], text: str = "") -> Table:
+    """The root table of what has been read, perhaps from another format; only TOML's `text` has lines to be named."""
+    return Table(_Document(error, file, text), "", values)
 
 
 def read(error: type[FileError], path: str | Path) -> str:

@@ -2,53 +2,26 @@
 """The command line. Exit codes: 0, 1 (the switch or the running controller), 2 (a flag or a file)."""
 
 import argparse
-import asyncio
-import contextlib
-import json
-import logging
-import signal
 import sys
-import urllib.error
-import urllib.request
-from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
 
-from gradlane import GradlaneError, job, toml_file
+from gradlane import GradlaneError
 from gradlane.toml_file import FileError
-from gradlane_controller.data_plane import CLASSES
-from gradlane_controller.desired.describing import describe
-from gradlane_controller.desired.pipeline import DEFAULT_FOLDER, Programs, count_entries
-from gradlane_controller.desired.plan import load_jobs, make_plan
+from gradlane_controller.commands import changing, looking, run, top, validating
+from gradlane_controller.commands.flags import UsageError
 from gradlane_controller.errors import PipelineError
-from gradlane_controller.http_api import JOB_TYPE, make_application
-from gradlane_controller.http_server import serving
-from gradlane_controller.network import fabric_file
-from gradlane_controller.policy.trees import BUCKETS
-from gradlane_controller.service import Controller
-from gradlane_controller.session.counters import format_counters, format_table
-
-DEFAULT_HTTP = "127.0.0.1:9560"
-REQUEST_SECONDS = 15
-
-_LOG = logging.getLogger("gradlane_controller")
+from gradlane_controller.http_api import JOB_TYPE
 
 _EXAMPLES = f"""examples:
-  gradlane-controller check --fabric fabric.toml --job job.toml
+  gradlane-controller validate fabric.toml job.toml
   gradlane-controller run --fabric fabric.toml --job job.toml --http 127.0.0.1:9560
-  gradlane-controller plan --job other.toml
-  gradlane-controller status
+  gradlane-controller apply --job other.toml
+  gradlane-controller drain spine1
+  gradlane-controller top
   gradlane-controller counters --json
-  gradlane-controller violations
-  gradlane-controller links
   curl -H 'Content-Type: {JOB_TYPE}' --data-binary @other.toml http://127.0.0.1:9560/jobs
   curl -X DELETE http://127.0.0.1:9560/jobs/other
 """
-
-
-class UsageError(GradlaneError):
-    """A flag has a wrong value; the message names it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,7 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return options.command(options)
     except KeyboardInterrupt:
         return 130
-    except (FileError, PipelineError, UsageError) as problem:
+    except FileError as problem:
+        for each in (problem, *problem.others):
+            print(f"gradlane-controller: error: {each}", file=sys.stderr)
+        return 2
+    except (PipelineError, UsageError) as problem:
         print(f"gradlane-controller: error: {problem}", file=sys.stderr)
         return 2
     except GradlaneError as problem:
@@ -86,274 +63,9 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(command=function)
         return command
 
-    run = add("run", _run, "write the entries and keep them up to date until SIGTERM; SIGHUP reads the files again")
-    _add_files(run)
-    run.add_argument("--http", default=DEFAULT_HTTP, metavar="HOST:PORT", help=f"HTTP API (default {DEFAULT_HTTP})")
-    run.add_argument(
-        "--job-dir",
-        type=Path,
-        metavar="DIR",
-        help="keep jobs that arrive over HTTP here, so that they survive a restart (default: a folder beside the "
-        "fabric file, of its name with .jobs)",
-    )
-    run.add_argument("--no-link-check", action="store_true", help="assume that every link works, and send no LLDP")
-    run.add_argument("--verbose", action="store_true", help="log every step of the P4Runtime sessions")
-
-    check = add("check", _check, "check the files and show what would be written; needs no switch")
-    _add_files(check)
-    check.add_argument("--json", action="store_true", help="as JSON")
-
-    for name, function, text in (
-        ("plan", _plan, "show what would change if the files were read again, or a job was put; changes nothing"),
-        ("status", _status, "show which switches are up to date, and the jobs"),
-        ("counters", _counters, "show the switches' counters, with names"),
-        ("links", _links, "show which links work, since when, and what traffic they have, by queue class"),
-        ("violations", _violations, "show gradients that the guard refused: from where, of which job, how often"),
-    ):
-        ask = add(name, function, f"{text} (asks a running controller)")
-        ask.add_argument("--http", default=DEFAULT_HTTP, metavar="HOST:PORT", help=f"its API (default {DEFAULT_HTTP})")
-        ask.add_argument("--json", action="store_true", help="as JSON")
-    plan = commands.choices["plan"]
-    plan.add_argument("--job", type=Path, metavar="FILE", help="a job file to put, instead of reading the files again")
-    plan.add_argument("--live", action="store_true", help="compare with what the switches do hold: it is read")
+    for subject in (run, validating, changing, looking, top):
+        subject.add(add)
     return parser
-
-
-def _add_files(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--fabric", type=Path, required=True, metavar="FILE", help="the fabric file (TOML)")
-    parser.add_argument("--job", type=Path, action="append", default=[], metavar="FILE", help="a job file; repeatable")
-    parser.add_argument(
-        "--p4-dir",
-        type=Path,
-        default=DEFAULT_FOLDER,
-        metavar="DIR",
-        help="where p4c's output is: the .json and .p4info.txtpb of the programs (default: the packaged ones)",
-    )
-
-
-def _run(options: argparse.Namespace) -> int:
-    logging.basicConfig(format="gradlane-controller: %(levelname)s: %(message)s", stream=sys.stderr)
-    _LOG.setLevel(logging.DEBUG if options.verbose else logging.INFO)
-    return asyncio.run(_serve(options))
-
-
-async def _serve(options: argparse.Namespace) -> int:
-    host, port = _endpoint(options.http)
-    job_folder = options.job_dir or options.fabric.with_suffix(".jobs")
-    if not job_folder.parent.is_dir():
-        raise UsageError(f"--job-dir: {job_folder} can't be made, as there is no {job_folder.parent}; make it first")
-    programs = Programs(options.p4_dir)
-    controller = Controller(programs, options.fabric, options.job, job_folder, check_links=not options.no_link_check)
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    reloads: set[asyncio.Task[None]] = set()
-
-    def reload() -> None:
-        task = asyncio.create_task(_reload(controller))
-        reloads.add(task)
-        task.add_done_callback(reloads.discard)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    loop.add_signal_handler(signal.SIGHUP, reload)
-
-    async with contextlib.AsyncExitStack() as stack:
-        try:
-            await stack.enter_async_context(serving(make_application(controller, host), host, port))
-        except OSError as problem:
-            raise UsageError(f"--http: can't listen at {options.http}: {problem.strerror}") from None
-        tasks = [asyncio.create_task(each) for each in (controller.run(), stop.wait(), _announce(controller, options))]
-        try:
-            running, stopping, _ = tasks
-            await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
-            if running.done():
-                await running
-            return 0
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _announce(controller: Controller, options: argparse.Namespace) -> None:
-    await controller.wait_until_ready()
-    print(f"ready: {controller.summary}, HTTP at {options.http}", file=sys.stderr, flush=True)
-
-
-async def _reload(controller: Controller) -> None:
-    try:
-        await controller.reload()
-    except GradlaneError as problem:
-        _LOG.error("reload failed, nothing has changed: %s", problem)
-
-
-def _check(options: argparse.Namespace) -> int:
-    fabric = fabric_file.load(options.fabric)
-    jobs = load_jobs(options.job)
-    plan = make_plan(Programs(options.p4_dir), fabric, jobs)
-    rows = {name: [describe(entity) for entity in entities] for name, entities in plan.entities.items()}
-    if options.json:
-        keys = ("switch", "table", "key", "action")
-        found = [dict(zip(keys, (name, *row), strict=True)) for name, some in rows.items() for row in some]
-        print(json.dumps(found, indent=2))
-        return 0
-    for switch in fabric.switches:
-        title = f"switch {switch.name} at {switch.address} would hold"
-        print(format_table(title, ("table", "key", "action"), sorted(rows[switch.name])), end="\n\n")
-        counts = count_entries(plan.entities[switch.name])
-        print(f"{switch.name}: {', '.join(f'{count} {name}' for name, count in counts.items())}", end="\n\n")
-    for name, reason in plan.not_summed().items():
-        print(f"job {name!r} is reduced by its hosts, not by a switch: {reason}")
-    print(f"switches: {len(fabric.switches)}; jobs: {len(jobs)}")
-    return 0
-
-
-def _plan(options: argparse.Namespace) -> int:
-    body = None if options.job is None else toml_file.read(job.JobError, options.job).encode()
-    live = str(options.live).lower()
-    answer = _ask(options.http, f"/plan?live={live}", {"live", "switches", "not_summed"}, body)
-    if options.json:
-        print(json.dumps(answer, indent=2))
-        return 0
-    for it in answer["switches"]:
-        if it["problem"]:
-            print(f"switch {it['name']} was not compared: {it['problem']}", end="\n\n")
-        elif it["changes"]:
-            rows = [(each["change"], each["table"], each["key"], _from_to(each)) for each in it["changes"]]
-            print(format_table(f"switch {it['name']}", ("change", "table", "key", "action"), rows), end="\n\n")
-    for name, reason in answer["not_summed"].items():
-        print(f"job {name!r} would be reduced by its hosts, not by a switch: {reason}")
-    for it in answer["switches"]:
-        counts = Counter(each["change"] for each in it["changes"])
-        print(f"{it['name']}: {', '.join(f'{counts[kind]} to {kind}' for kind in ('insert', 'modify', 'delete'))}")
-    return 0
-
-
-def _from_to(change: dict[str, str]) -> str:
-    if change["change"] == "modify":
-        return f"{change['before'] or '-'} -> {change['after']}"
-    return change["after"] or change["before"]
-
-
-def _counters(options: argparse.Namespace) -> int:
-    answer = _ask(options.http, "/counters", {"decisions", "drop_map", "senders", "sums"})
-    print(json.dumps(answer, indent=2) if options.json else format_counters(answer))
-    return 0
-
-
-def _links(options: argparse.Namespace) -> int:
-    answer = _ask(options.http, "/links", {"checked", "links"})
-    if options.json:
-        print(json.dumps(answer, indent=2))
-        return 0
-    rows = [
-        (
-            " - ".join(it["ends"]),
-            "works" if it["up"] else f"nothing arrives at {' and '.join(it['deaf'])}",
-            it["since"],
-            " - ".join("?" if load is None else f"{load / 1e6:.1f}" for load in it["load"]),
-        )
-        for it in answer["links"]
-    ]
-    head = ("ends", "state", "since", "others send, Mbit/s")
-    print(format_table("links" if answer["checked"] else "links (not checked)", head, rows), end="\n\n")
-    print(format_table("sent, Mbit/s", ("end", "all", "trees", *map(str, range(CLASSES))), _sent_rows(answer["links"])))
-    return 0
-
-
-def _sent_rows(links: list[dict[str, Any]]) -> list[tuple[str, ...]]:
-    """By end: all that it sends, what of it follows trees, and all by queue class."""
-    rows: list[tuple[str, ...]] = []
-    for it in links:
-        for end, classes, trees in zip(it["ends"], it["sent"], it["trees"], strict=True):
-            known = [] if classes is None else [sum(classes), trees, *classes]
-            shown = [f"{bits / 1e6:.1f}" for bits in known] or ["?"] * (2 + CLASSES)
-            rows.append((end, *shown))
-    return rows
-
-
-def _violations(options: argparse.Namespace) -> int:
-    answer = _ask(options.http, "/violations", {"violations"})
-    if options.json:
-        print(json.dumps(answer, indent=2))
-        return 0
-    rows = [
-        (it["switch"], it["port"], it["host"] or "?", it["source"], it["job"] or it["job_id"], it["times"])
-        for it in answer["violations"]
-    ]
-    print(format_table("refused gradients", ("switch", "port", "host", "source", "job", "reports"), rows))
-    return 0
-
-
-def _status(options: argparse.Namespace) -> int:
-    answer = _ask(options.http, "/status", {"ready", "switches", "jobs"})
-    if options.json:
-        print(json.dumps(answer, indent=2))
-        return 0
-    switches = [
-        (
-            it["name"],
-            it["address"],
-            it["target"],
-            sum(it["entries"].values()),
-            "ready" if it["ready"] else it["problem"],
-        )
-        for it in answer["switches"]
-    ]
-    print(format_table("switches", ("name", "address", "target", "entries", "state"), switches))
-    jobs = [
-        (
-            it["name"],
-            it["id"],
-            it["index"],
-            " ".join(it["workers"]),
-            " ".join(it["servers"]) or "-",
-            _describe_sums(it["sums"]),
-        )
-        for it in answer["jobs"]
-    ]
-    print(format_table("jobs", ("name", "id", "index", "workers", "servers", "summed in"), jobs))
-    return 0
-
-
-def _describe_sums(sums: dict[str, Any] | None) -> str:
-    if sums is None:
-        return "-"
-    if sums["reason"]:
-        return f"its hosts: {sums['reason']}"
-    roots = [f"{root} ({buckets} of {BUCKETS})" for root, buckets in sums["roots"].items()]
-    others = [name for name in sums["switches"] if name not in sums["roots"]]
-    where = f"{', '.join(others)} below {', '.join(roots)}" if others else ", ".join(sums["switches"])
-    return f"{where}, slots {sums['slots'][0]} to {sums['slots'][1]}"
-
-
-def _ask(endpoint: str, path: str, expected: set[str], job_file: bytes | None = None) -> dict[str, Any]:
-    """The JSON answer of a running controller, to a POST if there is a job file. Raises GradlaneError that names its
-    address."""
-    _endpoint(endpoint)
-    where = f"controller at http://{endpoint}"
-    try:
-        request = urllib.request.Request(f"http://{endpoint}{path}", job_file, {"Content-Type": JOB_TYPE})
-        with urllib.request.urlopen(request, timeout=REQUEST_SECONDS) as answer:
-            content = json.load(answer)
-    except urllib.error.HTTPError as problem:
-        reason = str(problem)
-        with contextlib.suppress(ValueError, KeyError):
-            reason = json.load(problem)["error"]
-        raise GradlaneError(f"{where}: {reason}") from None
-    except (OSError, ValueError) as problem:
-        reason = getattr(problem, "reason", problem)
-        raise GradlaneError(f"{where}: {reason}; is `gradlane-controller run` there?") from None
-    if not expected <= set(content):
-        raise GradlaneError(f"{where}: something else answers there; name the controller's address with --http")
-    return content
-
-
-def _endpoint(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise UsageError(f"--http: {text!r} must be HOST:PORT, e.g. {DEFAULT_HTTP!r}")
-    return host.strip("[]"), int(port)
 
 
 if __name__ == "__main__":

@@ -16,5 +16,13 @@ class SwitchLostError(SwitchError):
     """The session with the switch ended meanwhile, or there is none."""
 
 
+class DrainError(GradlaneError):
+    """A switch can't be drained; the message says what would be cut off."""
+
+
+class UnknownSwitchError(GradlaneError):
+    """There is no switch of that name."""
+
+
 class UnknownJobError(GradlaneError):
     """There is no job of that name."""

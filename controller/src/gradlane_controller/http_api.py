@@ -8,6 +8,8 @@ another site's page sends has an Origin, and after DNS rebinding that site's nam
 """
 
 import asyncio
+import contextlib
+import json
 import re
 import socket
 from collections.abc import Awaitable, Callable
@@ -19,7 +21,7 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from gradlane import GradlaneError
 from gradlane_controller.desired.storage import StorageError
-from gradlane_controller.errors import SwitchError, SwitchLostError, UnknownJobError
+from gradlane_controller.errors import DrainError, SwitchError, SwitchLostError, UnknownJobError, UnknownSwitchError
 from gradlane_controller.http_server import MAX_BODY_BYTES, receive
 from gradlane_controller.metrics import metrics
 from gradlane_controller.service import Controller
@@ -36,6 +38,8 @@ _STATUS: dict[type[GradlaneError], int] = {
     SwitchError: 503,
     SwitchLostError: 503,
     StorageError: 500,
+    UnknownSwitchError: 404,
+    DrainError: 409,
 }
 
 
@@ -70,8 +74,15 @@ def make_application(controller: Controller, host: str) -> web.Application:
         live = request.query.get("live", "false")
         if live not in ("true", "false"):
             raise web.HTTPBadRequest(reason=f"live is {live[:MAX_ERROR]!r}; it must be true or false")
-        text = await _job_file(request) if request.method == "POST" else None
-        return web.json_response(await controller.preview(text, live=live == "true"))
+        texts, files = await _wanted(request) if request.method == "POST" else ([], True)
+        return web.json_response(await controller.preview(texts, files=files, live=live == "true"))
+
+    async def apply(request: web.Request) -> web.Response:
+        texts, files = await _wanted(request)
+        return web.json_response({"jobs": [it.name for it in await controller.apply(texts, files=files)]})
+
+    async def export(_request: web.Request) -> web.Response:
+        return web.json_response(controller.export())
 
     async def post_job(request: web.Request) -> web.Response:
         it = await controller.put_job(await _job_file(request))
@@ -81,6 +92,12 @@ def make_application(controller: Controller, host: str) -> web.Application:
         name = request.match_info["name"]
         await controller.delete_job(name)
         return web.json_response({"deleted": name})
+
+    async def drain(request: web.Request) -> web.Response:
+        return web.json_response(await controller.drain(request.match_info["name"]))
+
+    async def undrain(request: web.Request) -> web.Response:
+        return web.json_response(await controller.undrain(request.match_info["name"]))
 
     def working(handler: _Handler) -> _Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -101,7 +118,8 @@ def make_application(controller: Controller, host: str) -> web.Application:
         except GradlaneError as problem:
             response = _error(_STATUS.get(type(problem), 400), str(problem))
         except web.HTTPNotFound:
-            here = "/status, /metrics, /counters, /violations, /links, /plan, /jobs and /jobs/NAME"
+            here = "/status, /metrics, /counters, /violations, /links, /plan, /apply, /jobs, /jobs/NAME, /export, "
+            here += "/switches/NAME/drain and /switches/NAME/undrain"
             response = _error(404, f"no {request.path} here; there are {here}")
         except web.HTTPException as problem:
             response = _error(problem.status, problem.reason)
@@ -121,7 +139,23 @@ def make_application(controller: Controller, host: str) -> web.Application:
     application.router.add_post("/plan", working(plan))
     application.router.add_post("/jobs", working(post_job))
     application.router.add_delete("/jobs/{name}", working(delete_job))
+    application.router.add_post("/switches/{name}/drain", working(drain))
+    application.router.add_post("/switches/{name}/undrain", working(undrain))
+    application.router.add_post("/apply", working(apply))
+    application.router.add_get("/export", export)
     return application
+
+
+async def _wanted(request: web.Request) -> tuple[list[str], bool]:
+    """The job files of a request, and whether the controller is to read its files again. Raises HTTPException."""
+    if request.content_type != "application/json":
+        return [await _job_file(request)], False
+    with contextlib.suppress(ValueError, TypeError, KeyError, RecursionError):
+        found = json.loads(await request.read())
+        jobs, files = found["jobs"], found.get("files", False)
+        if isinstance(jobs, list) and all(isinstance(it, str) for it in jobs) and isinstance(files, bool):
+            return jobs, files
+    raise web.HTTPBadRequest(reason='the body must be a job file, or JSON: {"jobs": ["a job file"], "files": true}')
 
 
 async def _job_file(request: web.Request) -> str:

@@ -2,8 +2,10 @@
 """The controller: keeps the list of jobs, and makes the switches hold what the jobs and the fabric need."""
 
 import asyncio
+import contextlib
+import itertools
 import logging
-from collections.abc import Collection, Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,29 +16,30 @@ from gradlane import GradlaneError, job
 from gradlane.job import Job
 from gradlane_controller.desired.balance import Balance, State
 from gradlane_controller.desired.pipeline import Programs
-from gradlane_controller.desired.plan import Plan, load_jobs, make_plan
+from gradlane_controller.desired.plan import Plan, load_jobs
+from gradlane_controller.desired.planner import Facts, Planner
 from gradlane_controller.desired.storage import kept, removed
 from gradlane_controller.desired.sums_at_switches import SumsAtSwitches
 from gradlane_controller.errors import SwitchError, SwitchLostError, UnknownJobError
+from gradlane_controller.maintenance import Maintenance
 from gradlane_controller.network import fabric_file
 from gradlane_controller.network.fabric import Fabric
-from gradlane_controller.network.links import End, Links
+from gradlane_controller.network.fabric_text import to_toml
+from gradlane_controller.network.links import Links
 from gradlane_controller.network.loads import Loads
 from gradlane_controller.policy import Numbers
 from gradlane_controller.session.connection import FinsyLog
 from gradlane_controller.session.convergence import Changes, holds_state, read_indices, read_sums
-from gradlane_controller.session.counters import Counters, SwitchCounters, collect, read_counters
+from gradlane_controller.session.counters import Counters
+from gradlane_controller.session.fleet import Fleet
 from gradlane_controller.session.link_checks import LinkChecks
 from gradlane_controller.session.managed_switch import ManagedSwitch
-from gradlane_controller.session.preview import preview
+from gradlane_controller.session.preview import previews
 from gradlane_controller.session.splits import end_splits
 from gradlane_controller.session.violations import Violations
-from gradlane_controller.status import status
+from gradlane_controller.status import status, summary
 
 _LOG = logging.getLogger(__name__)
-
-MadeOf = tuple[Collection[End], Collection[str], Mapping[End, float]]
-"""What else a plan depends on: which links are down, which switches lack their part of sums, the loads."""
 
 
 class Controller:
@@ -45,7 +48,8 @@ class Controller:
     Jobs come from files, which are read again on `reload`, and from `put_job`, which keeps them in `job_folder`: they
     survive a restart, and a take-over by a controller with the same folder. Every method that changes something either
     succeeds as a whole, with every connected switch holding it, or leaves the desired state as it was and raises. A
-    switch that is away gets its state when it comes back; until then no job that has a rank there is accepted.
+    switch that is away gets its state when it comes back; until then no job that has a rank there is accepted. Switches
+    come and go with the fabric file, and are led around while they are drained (see `maintenance`).
 
     Nobody waits for a switch longer than for one operation, and only those who asked for a change.
     """
@@ -61,61 +65,59 @@ class Controller:
     ) -> None:
         """Reads every file. Without `check_links` every link is assumed to work.
 
-        Raises FabricError, JobError or PipelineError.
+        Raises FabricError, JobError, PipelineError or StorageError.
         """
         self._programs = programs
         self._fabric_path = fabric_path
         self._job_paths = tuple(job_paths)
         self._job_folder = job_folder
-        fabric = fabric_file.load(fabric_path)
+        finsy_log = FinsyLog()
+        self._managed_switches = Fleet(
+            lambda where: ManagedSwitch(
+                *(where, programs.of(where), self._on_ready, self._on_drift, self._on_late, self._on_closed),
+                *(self._balance.measured, finsy_log),
+            )
+        )
+        self._planner = Planner(programs, lambda: self._plan, self._facts)
+        self._maintenance = Maintenance(
+            job_folder, self._managed_switches, lambda: self._plan, self._planner.avoiding, self._take
+        )
+        fabric = fabric_file.load(fabric_path, self._maintenance.records.indices)
         self._plan = Plan(fabric, {}, Numbers(), {}, {})
         self._sums = SumsAtSwitches()
         self._balance = Balance(Loads(fabric), self._state, lambda: self._replan("trees can't leave busy links"))
-        self._take(make_plan(programs, fabric, load_jobs(self._job_paths, job_folder)))
         self._links = Links(fabric)
         self._violations = Violations()
         self._lock = asyncio.Lock()  # of fabric and jobs; code that holds a switch's lock must not wait for it
         self._following: set[asyncio.Task[None]] = set()
         self._started = asyncio.Event()
-        self._none_reachable = asyncio.Event()
         self._indices_known = False  # the plan has the job indices that the switches use
         self._was_backup = False
-        finsy_log = FinsyLog()
-        self._managed_switches = {
-            where.name: ManagedSwitch(
-                *(where, programs.of(where), self._on_ready, self._on_drift, self._on_late, self._on_closed),
-                *(self._balance.measured, finsy_log),
-            )
-            for where in fabric.switches
-        }
         self._checks = LinkChecks(self._links, self._managed_switches.values(), self._route_around)
-        self._check_links = check_links and bool(fabric.link_ports)
-        if not self._check_links:
+        self._check_links = check_links
+        self._managed_switches.follow(fabric.switches)
+        self._take(self._planner.make(fabric, load_jobs(self._job_paths, job_folder), Numbers()))
+        if not (check_links and fabric.link_ports):
             self._checks.known.set()
 
     async def run(self) -> None:
-        """Keeps the switches converged until cancelled.
-
-        Raises SwitchError if at the start all can't be reached, or refuse the program or their first state.
-        """
-        connections = [managed.connection for managed in self._managed_switches.values()]
-        tasks = [asyncio.create_task(connection.run()) for connection in connections]
-        tasks += [asyncio.create_task(end_splits(connections)), asyncio.create_task(self._balance.run())]
+        """Keeps the switches converged until cancelled; those that can't be reached are waited for."""
+        fleet = self._managed_switches
+        works = [fleet.run(), end_splits(fleet.connections), self._balance.run()]
         if self._check_links:
-            tasks.append(asyncio.create_task(self._checks.run()))
-        none_reachable = asyncio.create_task(self._none_reachable.wait())
+            works.append(self._checks.run())
+        tasks = [asyncio.create_task(it) for it in works]
         try:
-            done, _ = await asyncio.wait((*tasks, none_reachable), return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 await task
-            raise SwitchError("; ".join(managed.problem for managed in self._managed_switches.values()))
         finally:
-            for task in (*tasks, none_reachable, *self._following):
+            for task in (*tasks, *self._following):
                 task.cancel()
-            await asyncio.wait((*tasks, none_reachable, *self._following))
+            await asyncio.wait((*tasks, *self._following))
 
     async def wait_until_ready(self) -> None:
-        """Returns once every switch holds its state, except those that can't be reached in time."""
+        """Returns once every switch holds its state, except those that can't be reached in time, but at least one."""
         await self._started.wait()
 
     @property
@@ -125,25 +127,18 @@ class Controller:
     @property
     def summary(self) -> str:
         """One line for people."""
-        if len(self._managed_switches) == 1:
-            (where,) = self._plan.fabric.switches
-            switches = f"switch {where.name} at {where.address}"
-        else:
-            switches = f"switches {', '.join(self._managed_switches)}"
-        entries = sum(len(entities) for entities in self._plan.entities.values())
-        absent = f", not ready: {'; '.join(self._away.values())}" if self._away else ""
-        return f"{switches}, jobs: {len(self._plan.jobs)}, entries: {entries}{absent}"
+        return summary(self._plan, self._away)
 
     def status(self) -> dict[str, Any]:
         """What GET /status answers."""
-        return status(self._plan, self._managed_switches.values())
+        return status(self._plan, self._managed_switches.values(), self._maintenance.records.drained)
 
     def links(self) -> dict[str, Any]:
         """What GET /links answers. Of each link, in bit/s and None where that is not known: what its ends send by queue
         class (`sent`) and what of it follows trees; `load` is what follows none, and by which trees are laid."""
         loads = self._balance.measured
         found = self._links.to_json(loads.now(), sent=loads.sent, trees=loads.trees)
-        return {"checked": self._check_links, "links": found}
+        return {"checked": self._check_links and bool(self._plan.fabric.link_ports), "links": found}
 
     def host_ports(self) -> list[dict[str, Any]]:
         """What switches send to each host, as `links` has it; `name` is the host's, `switch` and `port` where it is."""
@@ -159,29 +154,25 @@ class Controller:
         return self._violations.to_json(self._plan.fabric, {it.id: name for name, it in self._plan.jobs.items()})
 
     async def counters(self) -> Counters:
-        """The counters of every switch that is there. Raises SwitchError if none is."""
-        plan = self._plan
-        present = [managed for managed in self._managed_switches.values() if managed.ready]
-
-        async def read(managed: ManagedSwitch) -> SwitchCounters:
-            return await managed.connection.execute(lambda switch: read_counters(switch, plan))
-
-        results = await asyncio.gather(*map(read, present), return_exceptions=True)
-        found = [it for it in results if isinstance(it, SwitchCounters)]
-        for problem in results:
-            if isinstance(problem, BaseException) and not (isinstance(problem, SwitchError) and found):
-                raise problem
-        if not found:
-            next(iter(self._managed_switches.values())).check_ready()
-        return collect(found, away=[name for name in self._managed_switches if name not in {it.switch for it in found}])
+        """What GET /counters answers. Raises SwitchError if no switch is there."""
+        return await self._managed_switches.counters(self._plan)
 
     async def put_job(self, text: str) -> Job:
-        """Adds a job, or replaces the one of that name. Raises JobError, PipelineError or SwitchError."""
-        it = await asyncio.to_thread(job.parse, text, "job in the request")  # a large one takes half a second
+        """Adds a job, or replaces the one of that name; raises as `apply`."""
+        return (await self.apply([text]))[0]
+
+    async def apply(self, texts: Sequence[str], *, files: bool = False) -> list[Job]:
+        """Adds or replaces the jobs of these job files, and reads the files again if `files`: all of it, or nothing.
+
+        Raises JobError, FabricError, PipelineError, StorageError or SwitchError.
+        """
         async with self._lock:
-            with kept(self._job_folder, it.name, text):
-                await self._apply(self._plan.fabric, {**self._plan.jobs, it.name: it})
-        return it
+            fabric, jobs, some = await self._wanted(texts, files=files)
+            with contextlib.ExitStack() as stack:
+                for it in some:
+                    stack.enter_context(kept(self._job_folder, it.name, it.text))
+                await self._apply(fabric, jobs)
+        return some
 
     async def delete_job(self, name: str) -> None:
         """Removes a job; one of the files given at the start comes back with the next start or reload.
@@ -196,89 +187,113 @@ class Controller:
                 await self._apply(self._plan.fabric, {other: it for other, it in jobs.items() if other != name})
 
     async def reload(self) -> None:
-        """Reads the files again. Raises FabricError, JobError, PipelineError or SwitchError."""
-        async with self._lock:
-            await self._apply(*self._read_files())
+        """Reads the files again; raises as `apply`."""
+        await self.apply([], files=True)
         _LOG.info("files read again: %s", self.summary)
 
-    async def preview(self, text: str | None, *, live: bool) -> dict[str, Any]:
-        """What GET and POST /plan answer: what would change, if the job of `text` were put, or (None) the files read
-        again. Compared with what the switches should hold now; `live`: with what they do hold.
-
-        Raises JobError, FabricError or PipelineError.
-        """
-        if text is None:
-            fabric, jobs = await asyncio.to_thread(self._read_files)
-        else:
-            it = await asyncio.to_thread(job.parse, text, "job in the request")
-            fabric, jobs = self._plan.fabric, {**self._plan.jobs, it.name: it}
-        plan, _ = await self._plan_apart(fabric, jobs, self._plan.numbers)
+    async def preview(self, texts: Sequence[str], *, files: bool, live: bool) -> dict[str, Any]:
+        """What GET and POST /plan answer: what `apply` would change. Compared with what the switches should hold now;
+        `live`: with what they do hold. Raises JobError, FabricError or PipelineError."""
+        fabric, jobs, _ = await self._wanted(texts, files=files)
+        plan, _ = await self._planner.apart(fabric, jobs, self._plan.numbers)
         known = self._sums.renumbered(plan)
         if known != plan.numbers:
-            plan, _ = await self._plan_apart(fabric, jobs, known)
-        now = self._plan.entities
-        return {
-            "live": live,
-            "switches": [
-                await preview(managed, None if live else now[name], plan.entities[name])
-                for name, managed in self._managed_switches.items()
-            ],
-            "not_summed": plan.not_summed(),
-        }
+            plan, _ = await self._planner.apart(fabric, jobs, known)
+        schemas = {where.name: self._programs.of(where).schema for where in fabric.switches}
+        switches = await previews(self._managed_switches, schemas, self._plan.entities, plan.entities, live=live)
+        return {"live": live, "switches": switches, "not_summed": plan.not_summed()}
+
+    def export(self) -> dict[str, Any]:
+        """What GET /export answers: files that make the same entries, and the switches that are drained."""
+        jobs = {name: it.text for name, it in self._plan.jobs.items()}
+        drained = sorted(self._maintenance.records.drained)
+        return {"fabric": to_toml(self._plan.fabric), "jobs": jobs, "drained": drained}
+
+    async def _wanted(self, texts: Sequence[str], *, files: bool) -> tuple[Fabric, dict[str, Job], list[Job]]:
+        """The fabric, all jobs, and those of these job files. A large one takes half a second to parse."""
+        some = [await asyncio.to_thread(job.parse, text, "job in the request") for text in texts]
+        for first, second in itertools.combinations(some, 2):
+            if first.name == second.name:
+                raise second.error("job.name", f"is {second.name!r}, like that of another in the request")
+        fabric, jobs = self._plan.fabric, self._plan.jobs
+        if files:
+            fabric, jobs = await asyncio.to_thread(self._read_files)
+        return fabric, {**jobs, **{it.name: it for it in some}}, some
+
+    async def drain(self, name: str) -> dict[str, Any]:
+        """Leads traffic around a switch, also after a restart; see `Maintenance.drain`."""
+        async with self._lock:
+            return await self._maintenance.drain(name, self._links)
+
+    async def undrain(self, name: str) -> dict[str, Any]:
+        """Uses a switch again that was drained; see `Maintenance.undrain`."""
+        async with self._lock:
+            return await self._maintenance.undrain(name, self._links)
 
     def _take(self, plan: Plan) -> None:
         """Makes it the desired state, and says which jobs are not summed in a switch, although they ask for it."""
-        before, self._plan = self._plan.not_summed(), plan
+        before = self._plan
+        if plan.fabric is not before.fabric:
+            new = self._maintenance.follow(plan.fabric, self._links)
+            self._sums.lacking &= self._managed_switches.keys()
+            self._links.follow(plan.fabric, assumed=not self._check_links, moved=new)
+        self._plan = plan
         self._sums.take(plan)
         for name, reason in plan.not_summed().items():
-            if before.get(name) != reason:
+            if before.not_summed().get(name) != reason:
                 _LOG.warning("job %r is reduced by its hosts, not by a switch: %s", name, reason)
 
     def _read_files(self) -> tuple[Fabric, dict[str, Job]]:
-        fabric = fabric_file.load(self._fabric_path)
-        if fabric.switches != self._plan.fabric.switches:
-            raise fabric_file.FabricError(
-                fabric.file, "switch", "changed; a running controller keeps its switches, so restart it to change them"
-            )
+        known = {it.name: it.index for it in self._plan.fabric.switches}
+        fabric = fabric_file.load(self._fabric_path, {**self._maintenance.records.indices, **known})
         return fabric, load_jobs(self._job_paths, self._job_folder)
 
     async def _apply(self, fabric: Fabric, jobs: Mapping[str, Job]) -> None:
         """Converges the switches to a new desired state and takes it over, or goes back to the old one and raises."""
-        plan, made_of = await self._plan_apart(fabric, jobs, self._plan.numbers)
+        new, gone = self._maintenance.moving(fabric, self._links)
+        plan, facts = await self._planner.apart(fabric, jobs, self._plan.numbers, new)
         self._sums.leave_out(self._plan, plan, self._away)
         known = self._sums.renumbered(plan)
-        if known != plan.numbers or self._made_of() != made_of:
-            plan, made_of = await self._plan_apart(fabric, jobs, known)
+        if known != plan.numbers or self._planner.facts(new) != facts:
+            plan, facts = await self._planner.apart(fabric, jobs, known, new)
         changed = [it for name, it in jobs.items() if it != self._plan.jobs.get(name)]
-        needed = set[str]().union(*(plan.switches_of(it) for it in changed))
+        stay = [it.name for it in fabric.switches if it in self._plan.fabric.switches]
+        needed = set[str]().union(*(plan.switches_of(it) for it in changed)) & set(stay)
         for managed in self._managed_switches.values():
             managed.connection.check_not_backup()
         for name in needed:
             self._managed_switches[name].check_ready()
-        present = {name: managed for name, managed in self._managed_switches.items() if managed.ready}
-        if not present:
-            next(iter(self._managed_switches.values())).check_ready()
-        results = await asyncio.gather(
-            *(managed.converge(plan.entities[name]) for name, managed in present.items()), return_exceptions=True
-        )
-        for (name, managed), result in zip(present.items(), results, strict=True):
-            if isinstance(result, SwitchLostError) and name not in needed:
-                continue
-            if isinstance(result, BaseException):
-                await self._restore()
-                raise result
-            _LOG.info("converged %s: %s", managed.where.name, result)
-        if self._made_of() != made_of:  # meanwhile
-            plan = self._make_plan(fabric, jobs, plan.numbers)
+        present = {name: self._managed_switches[name] for name in stay if self._managed_switches[name].ready}
+        if stay and not present:
+            self._managed_switches[stay[0]].check_ready()
+        self._maintenance.keep(fabric)
+        try:
+            if gone:
+                await self._maintenance.leave(gone)
+            results = await asyncio.gather(
+                *(managed.converge(plan.entities[name]) for name, managed in present.items()), return_exceptions=True
+            )
+            for (name, managed), result in zip(present.items(), results, strict=True):
+                if isinstance(result, SwitchLostError) and name not in needed:
+                    continue
+                if isinstance(result, BaseException):
+                    raise result
+                _LOG.info("converged %s: %s", managed.where.name, result)
+        except BaseException:
+            self._maintenance.left()
+            self._replan("what has failed can't be taken back")
+            fleet = self._managed_switches  # what fails here, too, the next session does
+            await fleet.write(self._plan.entities, [name for name, it in fleet.items() if it.ready])
+            raise
+        self._maintenance.left()
+        if self._planner.facts(new) != facts:  # meanwhile
+            plan = self._planner.make(fabric, jobs, plan.numbers, new)
         self._take(plan)
-        self._links.follow(fabric)
         self._catch_up()
 
-    async def _restore(self) -> None:
-        """Takes back what a failed change has written. If that fails too, the next session does it."""
-        await asyncio.gather(*(self._converge_or_renew(it) for it in self._managed_switches.values() if it.ready))
-
     async def _converge_or_renew(self, managed: ManagedSwitch) -> None:
+        if self._managed_switches.get(managed.where.name) is not managed:
+            return  # it has left meanwhile
         try:
             changes = await managed.converge(self._plan.entities[managed.where.name])
             _LOG.info("converged %s: %s", managed.where.name, changes)
@@ -327,6 +342,8 @@ class Controller:
         _LOG.info("converged %s: %s", managed.where.name, await self._follow(managed, switch))
         self._note_part(name)
         self._note_start()
+        if name in self._maintenance.joining:
+            self._begin(self._maintenance.join(name, self._links, self._lock))
 
     async def _on_drift(self, managed: ManagedSwitch, switch: Switch) -> None:
         managed.mended.add(managed.connection.name, await self._follow(managed, switch))
@@ -340,25 +357,15 @@ class Controller:
         return changes
 
     def _state(self) -> State:
-        return self._plan, self._links.down, self._sums.lacking
+        return self._plan, self._links.down, self._sums.lacking, self._maintenance.avoided
 
-    def _make_plan(self, fabric: Fabric, jobs: Mapping[str, Job], known: Numbers) -> Plan:
-        """With the links and switches as they are known to be. Raises JobError or PipelineError."""
-        return make_plan(self._programs, fabric, jobs, known, *self._made_of()).beside(self._plan)
-
-    async def _plan_apart(self, fabric: Fabric, jobs: Mapping[str, Job], known: Numbers) -> tuple[Plan, MadeOf]:
-        """As `_make_plan`, while switches are answered; and of what it is made, which may change meanwhile."""
-        made_of = self._made_of()
-        plan = await asyncio.to_thread(make_plan, self._programs, fabric, jobs, known, *made_of)
-        return plan.beside(self._plan), made_of
-
-    def _made_of(self) -> MadeOf:
-        return self._links.down, frozenset(self._sums.lacking), self._balance.loads
+    def _facts(self) -> Facts:
+        return self._links.down, frozenset(self._sums.lacking), self._balance.loads, self._maintenance.avoided
 
     def _replan(self, problem: str, known: Numbers | None = None) -> None:
         """The same jobs with what is known now; nobody waits for the switches."""
         try:
-            self._take(self._make_plan(self._plan.fabric, self._plan.jobs, known or self._plan.numbers))
+            self._take(self._planner.make(self._plan.fabric, self._plan.jobs, known or self._plan.numbers))
         except GradlaneError as why:
             _LOG.error("%s: %s", problem, why)
         self._catch_up()
@@ -366,9 +373,9 @@ class Controller:
     def _refresh(self) -> None:
         """Reads the files again, as another controller was primary. Bad ones change nothing."""
         try:
+            self._maintenance.load()
             fabric, jobs = self._read_files()
-            self._take(self._make_plan(fabric, jobs, self._plan.numbers))
-            self._links.follow(fabric)
+            self._take(self._planner.make(fabric, jobs, self._plan.numbers))
         except GradlaneError as problem:
             _LOG.error("reload failed, nothing has changed: %s", problem)
 
@@ -391,7 +398,10 @@ class Controller:
         self._note_start()
 
     def _note_start(self) -> None:
-        managed_switches = self._managed_switches.values()
-        if self._started.is_set() or not all(managed.ready or managed.late for managed in managed_switches):
+        switches = self._managed_switches.values()
+        if self._started.is_set() or not all(managed.ready or managed.late for managed in switches):
             return
-        (self._started if any(managed.ready for managed in managed_switches) else self._none_reachable).set()
+        if any(managed.ready for managed in switches):
+            self._started.set()
+        else:
+            _LOG.warning("waiting for a switch that can be used: %s", "; ".join(self._away.values()))

@@ -124,7 +124,7 @@ def load(path: str | Path) -> Config:
         raise ConfigError(file, "", f"not valid JSON: {problem}") from None
     if not isinstance(document, dict):
         raise ConfigError(file, "", "must be a JSON object")
-    return _parse(Table(ConfigError, file, "", cast(dict[str, Any], document)))
+    return _parse(toml_file.root_table(ConfigError, file, cast(dict[str, Any], document)))
 
 
 def _parse(root: Table) -> Config:

@@ -65,8 +65,11 @@ def test_the_address_alone_is_enough() -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ('addres = "10.0.1.2"', "agent.toml: addres: is not known here; known: address, group,"),
-        ('address = "10.0.1"', "agent.toml: address: '10.0.1' must be this host's IPv4 or IPv6 address"),
+        (
+            'addres = "10.0.1.2"',
+            "agent.toml:1: addres: is not known here; did you mean 'address'? known: address, group,",
+        ),
+        ('address = "10.0.1"', "agent.toml:1: address: '10.0.1' must be this host's IPv4 or IPv6 address"),
         ('address = "239.1.1.1"', "address: '239.1.1.1' must be this host's"),
         ('address = ["10.0.1.2", "10.0.1.2"]', "address: lists 10.0.1.2 twice"),
         ("address = []", "address: is []; it must be a string or a list of strings"),
@@ -75,7 +78,7 @@ def test_the_address_alone_is_enough() -> None:
         ('group = "no-such-group"', "group: is 'no-such-group', which this host does not have; make it: groupadd"),
         ('mode = "0777"', "mode: is '0777'; it must be a socket's permissions in octal, from '0600' to '0666'"),
         ('mode = "rw"', "mode: is 'rw'; it must be a socket's permissions"),
-        ("[scheduling]\nnice = 20", "scheduling.nice: is 20; it must be an integer from -20 to 19"),
+        ("[scheduling]\nnice = 20", "agent.toml:2: scheduling.nice: is 20; it must be an integer from -20 to 19"),
         ('[scheduling]\nrealtime = "yes"', "scheduling.realtime: is 'yes'; it must be true or false"),
         ('[log]\nlevel = "loud"', "log.level: is 'loud'; it must be one of 'debug', 'info', 'warning', 'error'"),
         ('[log]\nfile = "/no/such/folder/x.log"', "there is no folder /no/such/folder"),
@@ -84,7 +87,7 @@ def test_the_address_alone_is_enough() -> None:
         ("[limits]\njobs = 0", "limits.jobs: is 0; it must be an integer from 1 to 256"),
         ('[limits]\nmemory = "2 loads"', "limits.memory: '2 loads' is not a size"),
         ('[tls]\nca = "/x"', "tls.certificate: is missing"),
-        ("[tls", "agent.toml: not valid TOML"),
+        ("[tls", "agent.toml:1: not valid TOML"),
     ],
 )
 def test_a_mistake_is_named_with_what_would_be_right(text: str, error: str) -> None:
@@ -137,11 +140,11 @@ def test_certificates_are_tried_when_the_file_is_read(tmp_path: Path) -> None:
     assert config.parse(text.format(certificate, certificate, key), "f").tls == config.Tls(
         certificate, certificate, key
     )
-    with pytest.raises(ConfigError, match=r"f: tls.certificate: .* key values mismatch; both must be in PEM"):
+    with pytest.raises(ConfigError, match=r"f:3: tls.certificate: .* key values mismatch; both must be in PEM"):
         config.parse(text.format(certificate, certificate, other), "f")
-    with pytest.raises(ConfigError, match=r"f: tls.ca: .* can't be used: .*; it must be certificates in PEM"):
+    with pytest.raises(ConfigError, match=r"f:2: tls.ca: .* can't be used: .*; it must be certificates in PEM"):
         config.parse(text.format(key, certificate, key), "f")
-    with pytest.raises(ConfigError, match=r"f: tls.ca: .*No such file or directory"):
+    with pytest.raises(ConfigError, match=r"f:2: tls.ca: .*No such file or directory"):
         config.parse(text.format(tmp_path / "none", certificate, key), "f")
 
 
@@ -160,7 +163,7 @@ def test_check_says_good_or_what_is_wrong(tmp_path: Path) -> None:
     file.write_text("nice = 3\n")
     bad = command("config", "check", file)
     assert bad.returncode == 2
-    assert bad.stderr.startswith(f"gradlane: error: {file}: nice: is not known here; known: ")
+    assert bad.stderr.startswith(f"gradlane: error: {file}:1: nice: is not known here; known: ")
     assert command("config", "check", tmp_path / "none").returncode == 2
 
 
@@ -187,7 +190,7 @@ def test_hangup_takes_over_what_it_can_names_the_rest_and_keeps_what_was_good(tm
         agent.wait_for("ready")
         file.write_text("nonsense = 1\n")
         agent.process.send_signal(signal.SIGHUP)
-        agent.wait_for(f"error: the configuration was not reloaded: {file}: nonsense: is not known here")
+        agent.wait_for(f"error: the configuration was not reloaded: {file}:1: nonsense: is not known here")
         file.write_text(f'{start}[scheduling]\nnice = 1\n[limits]\njobs = 3\n[log]\nfile = "{log}"\n')
         agent.process.send_signal(signal.SIGHUP)
         until(lambda: log.exists() and "configuration read again" in log.read_text())

@@ -164,9 +164,10 @@ def test_multicast_over_ipv6_is_of_a_scope_that_routers_forward(address: str, go
         return
     with pytest.raises(JobError) as caught:
         job.parse(text, "j.toml")
+    line = text[: text.index("multicast =")].count("\n") + 1
     assert str(caught.value) == (
-        f"j.toml: transport.multicast: is '{address}'; the 2 multicast addresses from it on must lie in ff00::/8, with "
-        "a scope of 3 or more, e.g. 'ff18::1'"
+        f"j.toml:{line}: transport.multicast: is '{address}'; the 2 multicast addresses from it on must lie in "
+        "ff00::/8, with a scope of 3 or more, e.g. 'ff18::1'"
     )
 
 
@@ -330,7 +331,20 @@ def test_mistakes_are_named(old: str, new: str, key: str, reason: str) -> None:
     assert caught.value.file == "j.toml"
     assert caught.value.key == key
     assert reason in caught.value.reason
-    assert str(caught.value).startswith(f"j.toml: {key}" if key else "j.toml: ")
+    *tables, last = key.split(".")
+    line = caught.value.line
+    if line is None:
+        assert str(caught.value).startswith(f"j.toml: {key}" if key else "j.toml: ")
+        assert not tables  # of the whole file, or of a table that is not there
+        return
+    assert str(caught.value).startswith(f"j.toml:{line}: {key}" if key else f"j.toml:{line}: ")
+    if key:  # the key's own line, or, where it is missing, the beginning of its table
+        named = GOOD.replace(old, new, 1).splitlines()[line - 1]
+        assert (
+            last.partition("[")[0] in named
+            or f"{tables[-1]} = " in named
+            or named.startswith((f"[{tables[0]}]", f"[[{tables[0].partition('[')[0]}]]"))
+        )
 
 
 def test_disjoint_layers_may_share_magnitudes() -> None:

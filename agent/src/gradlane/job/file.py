@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gradlane import toml_file, wire
+from gradlane import toml_file, toml_lines, wire
 from gradlane.job import loss, policy, sync, transport
 from gradlane.job.loss import Loss
 from gradlane.job.policy import Policy
@@ -121,12 +121,19 @@ class Job:
             shared.append(self.policy)  # otherwise it is the controller's alone, and may change
         return hashlib.sha256(repr(shared).encode()).hexdigest()
 
+    def error(self, key: str, reason: str, at: str = "") -> JobError:
+        """The error for one key, to be raised by the caller. `at`: the key whose line it names, if it is another."""
+        return JobError(self.file, key, reason, toml_lines.find(self.text, at or key))
+
+    def member_error(self, rank: int, reason: str) -> JobError:
+        """As `error`, for one rank."""
+        server = rank - len(self.workers)
+        return self.error(f"rank {rank}", reason, f"worker[{rank}]" if server < 0 else f"server[{server}]")
+
     def member(self, rank: int) -> Member:
         """The member of that rank. Raises JobError that names the job's ranks."""
         if not 0 <= rank < len(self.members):
-            raise JobError(
-                self.file, "", f"job {self.name!r} has no rank {rank}: ranks are 0 to {len(self.members) - 1}"
-            )
+            raise self.error("", f"job {self.name!r} has no rank {rank}: ranks are 0 to {len(self.members) - 1}")
         return self.members[rank]
 
     def name_of(self, rank: int) -> str:
@@ -165,12 +172,14 @@ def parse(text: str, file_name: str) -> Job:
     root = toml_file.parse(JobError, text, file_name)
     head = root.table("job")
     workers = _members(root.tables("worker"), "worker", 0)
+    root.done()
     if not workers:
         raise root.error(
             "worker",
             "is missing: a job has at least one [[worker]] (only where torchrun starts it, they come from there)",
         )
     servers = _members(root.tables("server"), "server", len(workers))
+    root.done()
     _check_together(root, workers + servers, len(workers))
     family = workers[0].address.version
     how = transport.parse(root.table("transport"), family, len(workers), len(servers))
@@ -232,18 +241,23 @@ def _key(table: Table) -> bytes:
 def _members(tables: Sequence[Table], kind: str, first_rank: int) -> tuple[Member, ...]:
     members: list[Member] = []
     for rank, table in enumerate(tables, first_rank):
-        member = Member(
-            rank=table.integer("rank", 0, 65535),
-            host=table.name("host"),
-            address=table.ip_address("address"),
-            processes=table.integer("processes", 1, MAX_PROCESSES, 1) if kind == "worker" else 1,
-        )
-        if member.rank != rank:
-            start = f"{kind}s' ranks count from {first_rank}" + (", after the workers'" if first_rank else "")
-            raise table.error("rank", f"is {member.rank}; it must be {rank}: the {start}, in the order of the file")
-        table.finish()
-        members.append(member)
+        with table.going_on():
+            members.append(_member(table, kind, rank, first_rank))
     return tuple(members)
+
+
+def _member(table: Table, kind: str, rank: int, first_rank: int) -> Member:
+    member = Member(
+        rank=table.integer("rank", 0, 65535),
+        host=table.name("host"),
+        address=table.ip_address("address"),
+        processes=table.integer("processes", 1, MAX_PROCESSES, 1) if kind == "worker" else 1,
+    )
+    if member.rank != rank:
+        start = f"{kind}s' ranks count from {first_rank}" + (", after the workers'" if first_rank else "")
+        raise table.error("rank", f"is {member.rank}; it must be {rank}: the {start}, in the order of the file")
+    table.finish()
+    return member
 
 
 def _check_together(root: Table, members: Sequence[Member], workers: int) -> None:

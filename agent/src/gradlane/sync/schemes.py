@@ -32,9 +32,9 @@ def scheme_of(job: Job, scheme: Scheme | str | None) -> Scheme:
     if isinstance(scheme, Scheme):
         return scheme
     if scheme is not None:
-        found = settings.parse(toml_file.Table(JobError, "the argument", "", {"scheme": scheme}))
+        found = settings.parse(toml_file.root_table(JobError, "the argument", {"scheme": scheme}))
     elif job.sync is not None:
         found = job.sync
     else:
-        raise JobError(job.file, "sync", "is missing, and no scheme was passed: say which one, in [sync]")
+        raise job.error("sync", "is missing, and no scheme was passed: say which one, in [sync]")
     return _MADE[found.scheme](**found.options)

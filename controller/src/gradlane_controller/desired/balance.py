@@ -21,8 +21,8 @@ PATIENCE_SECONDS = 60.0  # for so long
 
 _LOG = logging.getLogger(__name__)
 
-State = tuple[Plan, Collection[End], Collection[str]]
-"""The plan, which links are down, which switches lack their part of sums."""
+State = tuple[Plan, Collection[End], Collection[str], Collection[str]]
+"""The plan, which links are down, which switches lack their part of sums, which are avoided."""
 
 
 class Balance:
@@ -55,12 +55,12 @@ class Balance:
 
     def look(self) -> None:
         """Moves what is worth moving, unless something has moved shortly before."""
-        plan, down, lacking = self._state()
+        plan, down, lacking, avoided = self._state()
         self.measured.follow(plan.fabric)
         loads, now = self.measured.now(), self._clock()
-        judged = plan, frozenset(down), frozenset(lacking), self.loads, loads
+        judged = plan, frozenset(down), frozenset(lacking), frozenset(avoided), self.loads, loads
         if judged != self._judged:  # a large fabric takes a while
-            self._judged, self._gain = judged, self._gain_of(plan, down, lacking, loads)
+            self._judged, self._gain = judged, self._gain_of(plan, down, lacking, avoided, loads)
         if self._gain < SLIGHT_GAIN:
             self._slight_since = now
         if now < self._moved_at + REST_SECONDS or (self._gain < GAIN and now < self._slight_since + PATIENCE_SECONDS):
@@ -70,10 +70,16 @@ class Balance:
         self._on_change()
 
     def _gain_of(
-        self, plan: Plan, down: Collection[End], lacking: Collection[str], loads: Mapping[End, float]
+        self,
+        plan: Plan,
+        down: Collection[End],
+        lacking: Collection[str],
+        avoided: Collection[str],
+        loads: Mapping[End, float],
     ) -> float:
         """Of trees that are laid by these loads, which are those now."""
         now, then = (
-            carried(plan.fabric, plan.jobs.values(), plan.numbers, down, lacking, it) for it in (self.loads, loads)
+            carried(plan.fabric, plan.jobs.values(), plan.numbers, down, lacking, it, avoided)
+            for it in (self.loads, loads)
         )
         return gain(now, then, Room(plan.fabric, loads).of)

@@ -66,16 +66,17 @@ def make_plan(
     down: Collection[End] = (),
     lacking: Collection[str] = (),
     loads: Mapping[End, float] | None = None,
+    avoided: Collection[str] = (),
 ) -> Plan:
-    """Jobs keep the numbers that are `known`; `down`, `lacking` and `loads` as `desired_entities` takes them.
+    """Jobs keep the numbers that are `known`; the rest as `desired_entities` takes it.
 
     Raises JobError or PipelineError if the switches can't hold it.
     """
-    entities = desired_entities(fabric, jobs.values(), known, down, lacking, loads)
+    entities = desired_entities(fabric, jobs.values(), known, down, lacking, loads, avoided)
     for switch in fabric.switches:
         check_capacity(programs.of(switch), switch.name, entities[switch.name])
     numbers = assign(fabric, jobs.values(), known)
-    summed = summed_jobs(fabric, jobs.values(), numbers, down, lacking, loads)
+    summed = summed_jobs(fabric, jobs.values(), numbers, down, lacking, loads, avoided)
     return Plan(fabric, jobs, numbers, entities, {it.job.id: it for it in summed})
 
 

@@ -2,7 +2,7 @@
 """The fabric file: what it may say of the network, read and checked."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import Path
 from typing import TypeVar
@@ -26,35 +26,46 @@ from gradlane_controller.network.fabric import (
 )
 from gradlane_controller.network.tls import Tls, take_tls
 
+TARGETS = ("gradlane-switch", "bmv2")
 MAX_PIPES = 8
+MAX_SWITCHES = 65534  # their indices have 16 bits, of which the last value is a broadcast address of PROBES
 _RESERVED = {
     CPU_PORT: "which is the switch's port to the controller",
     DROP_PORT: "by which v1model drops what it sends there",
 }
 
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}\Z")
-_ENDPOINT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})\Z")
-_LINK_END = re.compile(r"([A-Za-z0-9_.-]+):([0-9]{1,3})\Z")
+ENDPOINT = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})"
+LINK_END = r"([A-Za-z0-9_.-]+):([0-9]{1,3})"
 
 
 class FabricError(FileError):
     """A fabric file that can't be used."""
 
 
-def load(path: str | Path) -> Fabric:
-    """Reads and validates a fabric file. Raises FabricError."""
-    return parse(toml_file.read(FabricError, path), str(path))
+def load(path: str | Path, known: Mapping[str, int] | None = None) -> Fabric:
+    """Reads and validates a fabric file; the rest as `parse`. Raises FabricError."""
+    return parse(toml_file.read(FabricError, path), str(path), known)
 
 
-def parse(text: str, file_name: str) -> Fabric:
-    """Validates the text of a fabric file; errors name `file_name`. Raises FabricError."""
+def is_fabric(text: str, file_name: str) -> bool:
+    """Whether a file is meant to be one, not a job file. Raises FabricError for what is no TOML."""
     root = toml_file.parse(FabricError, text, file_name)
-    switches = _switches(root.tables("switch"), take_tls(root))
+    return root.has("switch") or not root.has("job")
+
+
+def parse(text: str, file_name: str, known: Mapping[str, int] | None = None) -> Fabric:
+    """Validates the text of a fabric file; errors name `file_name`. Switches keep the indices that are `known`, by
+    name, if the file gives them no others. Raises FabricError."""
+    root = toml_file.parse(FabricError, text, file_name)
+    switches = _switches(root.tables("switch"), take_tls(root), known or {})
+    root.done()
     if not switches:
         raise root.error("switch", "is missing: a fabric has at least one [[switch]]")
     names = [switch.name for switch in switches]
     thresholds = _thresholds(root.table("thresholds")) if root.has("thresholds") else None
     ports = _ports(root.tables("port"), switches, thresholds)
+    root.done()
     if not ports:
         raise root.error("port", "is missing: a fabric has at least one [[port]]")
     fabric = Fabric(
@@ -66,43 +77,64 @@ def parse(text: str, file_name: str) -> Fabric:
         dscp_classes=_dscp_classes(root.tables("dscp")),
         rewrites=_rewrites(root.tables("rewrite"), names),
     )
-    root.finish()
+    with root.going_on():
+        root.finish()
+    root.done()
     _check_addresses(root, fabric)
     _check_connected(root, fabric)
     return fabric
 
 
-def _switches(tables: Sequence[Table], tls: Tls | None) -> tuple[SwitchAddress, ...]:
+def _switches(tables: Sequence[Table], tls: Tls | None, known: Mapping[str, int]) -> tuple[SwitchAddress, ...]:
     switches: list[SwitchAddress] = []
-    for index, table in enumerate(tables, 1):
-        switch = SwitchAddress(
-            name=table.name("name"),
-            device_id=table.integer("device_id", 1, 2**64 - 1, index),
-            address=table.text("address"),
-            target=table.choice("target", ("gradlane-switch", "bmv2"), "gradlane-switch"),
-            index=index,
-            tls=take_tls(table, tls),
-            pipes=table.integer("pipes", 1, MAX_PIPES, 1),
-            aggregation=table.boolean("aggregation", False),
-        )
-        if switch.aggregation and switch.pipes > 1:
-            raise table.error(
-                "aggregation",
-                f"is true, but the switch has {switch.pipes} pipes, and a sum is in the registers of one; it must be "
-                "false",
-            )
-        endpoint = _ENDPOINT.match(switch.address)
-        if endpoint is None or not 0 < int(endpoint[2]) < 65536:
-            raise table.error("address", f"is {switch.address!r}; it must be host:port, e.g. '127.0.0.1:9559'")
-        for other in switches:
-            for key in ("name", "device_id", "address"):
-                if getattr(switch, key) == getattr(other, key):
-                    raise table.error(
-                        key, f"is {getattr(switch, key)!r}, like that of switch {other.name!r}; each needs its own"
-                    )
-        table.finish()
-        switches.append(switch)
+    names = [table.name("name") for table in tables]
+    indices = _indices([table.integer_or("auto", "index", 1, MAX_SWITCHES) for table in tables], names, known)
+    for name, index, table in zip(names, indices, tables, strict=True):
+        with table.going_on():
+            switches.append(_switch(table, name, index, tls, switches))
     return tuple(switches)
+
+
+def _switch(table: Table, name: str, index: int, tls: Tls | None, others: Sequence[SwitchAddress]) -> SwitchAddress:
+    switch = SwitchAddress(
+        name=name,
+        device_id=table.integer("device_id", 1, 2**64 - 1, index),
+        address=table.text("address"),
+        target=table.choice("target", TARGETS, "gradlane-switch"),
+        index=index,
+        tls=take_tls(table, tls),
+        pipes=table.integer("pipes", 1, MAX_PIPES, 1),
+        aggregation=table.boolean("aggregation", False),
+    )
+    if switch.aggregation and switch.pipes > 1:
+        raise table.error(
+            "aggregation",
+            f"is true, but the switch has {switch.pipes} pipes, and a sum is in the registers of one; it must be false",
+        )
+    endpoint = re.fullmatch(ENDPOINT, switch.address)
+    if endpoint is None or not 0 < int(endpoint[2]) < 65536:
+        raise table.error("address", f"is {switch.address!r}; it must be host:port, e.g. '127.0.0.1:9559'")
+    for other in others:
+        for key in ("name", "index", "device_id", "address"):
+            if getattr(switch, key) == getattr(other, key):
+                raise table.error(
+                    key, f"is {getattr(switch, key)!r}, like that of switch {other.name!r}; each needs its own"
+                )
+    table.finish()
+    return switch
+
+
+def _indices(given: Sequence[int | None], names: Sequence[str], known: Mapping[str, int]) -> list[int]:
+    """Those that the file gives, else those that are known, else the place in the file, else the next that is free."""
+    found: list[int | None] = list(given)
+    taken = {index for index in given if index is not None}
+    for candidates in ([known.get(name) for name in names], range(1, len(names) + 1)):
+        for place, candidate in enumerate(candidates):
+            if found[place] is None and candidate is not None and candidate not in taken:
+                found[place] = candidate
+                taken.add(candidate)
+    free = (index for index in range(1, MAX_SWITCHES + 1) if index not in taken)
+    return [next(free) if index is None else index for index in found]
 
 
 def _thresholds(table: Table) -> Thresholds:
@@ -121,32 +153,37 @@ def _ports(
     pipes = {switch.name: switch.pipes for switch in switches}
     ports: list[Port] = []
     for table in tables:
-        address = table.address("address")
-        address6 = table.address6("address6") if table.has("address6") else None
-        port = Port(
-            switch=_switch_name(table, list(pipes)),
-            number=_port_number(table, "number"),
-            host=table.name("host"),
-            mac=_mac(table, "mac"),
-            host_mac=_mac(table, "host_mac"),
-            address=address,
-            prefix=_prefix(table, "prefix", IPv4Network, address, "10.0.1.0/24"),
-            gateway=table.address("gateway") if table.has("gateway") else None,
-            address6=address6,
-            prefix6=_prefix(table, "prefix6", IPv6Network, address6, "fd00:1::/64") if address6 else None,
-            gateway6=table.address6("gateway6") if address6 and table.has("gateway6") else None,
-            also=table.ip_addresses("also"),
-            rate=table.quantity("rate", parse_rate),
-            buffer=table.quantity("buffer", parse_size),
-        )
-        table.finish()
-        if len({*port.addresses}) < len(port.addresses):
-            raise table.error("also", "has an address that the host has already; list each once")
-        _check_buffer(table, port.buffer, thresholds, pipes[port.switch])
-        for other in ports:
-            _check_distinct(table, port, other)
-        ports.append(port)
+        with table.going_on():
+            ports.append(_port(table, pipes, thresholds, ports))
     return tuple(ports)
+
+
+def _port(table: Table, pipes: Mapping[str, int], thresholds: Thresholds | None, others: Sequence[Port]) -> Port:
+    address = table.address("address")
+    address6 = table.address6("address6") if table.has("address6") else None
+    port = Port(
+        switch=_switch_name(table, list(pipes)),
+        number=_port_number(table, "number"),
+        host=table.name("host"),
+        mac=_mac(table, "mac"),
+        host_mac=_mac(table, "host_mac"),
+        address=address,
+        prefix=_prefix(table, "prefix", IPv4Network, address, "10.0.1.0/24"),
+        gateway=table.address("gateway") if table.has("gateway") else None,
+        address6=address6,
+        prefix6=_prefix(table, "prefix6", IPv6Network, address6, "fd00:1::/64") if address6 else None,
+        gateway6=table.address6("gateway6") if address6 and table.has("gateway6") else None,
+        also=table.ip_addresses("also"),
+        rate=table.quantity("rate", parse_rate),
+        buffer=table.quantity("buffer", parse_size),
+    )
+    table.finish()
+    if len({*port.addresses}) < len(port.addresses):
+        raise table.error("also", "has an address that the host has already; list each once")
+    _check_buffer(table, port.buffer, thresholds, pipes[port.switch])
+    for other in others:
+        _check_distinct(table, port, other)
+    return port
 
 
 def _port_number(table: Table, key: str) -> int:
@@ -222,25 +259,26 @@ def _link_ports(
     taken = {(port.switch, port.number): f"host {port.host!r}" for port in ports}
     found: list[LinkPort] = []
     for table in tables:
-        ends = [_link_end(table, text, switches) for text in table.texts("ends", 2)]
-        rate, buffer = table.quantity("rate", parse_rate), table.quantity("buffer", parse_size)
-        table.finish()
-        _check_buffer(table, buffer, thresholds, max(switch.pipes for switch, _ in ends))
-        if ends[0][0] == ends[1][0]:
-            raise table.error("ends", f"are both at switch {ends[0][0].name!r}; a link is between two switches")
-        for switch, number in ends:
-            user = taken.setdefault((switch.name, number), "")
-            if user:
-                raise table.error("ends", f"name port {number} of {switch.name!r}, which {user} has; take another")
-            taken[switch.name, number] = "another link"
-        for (switch, number), (peer, peer_number) in (ends, ends[::-1]):
-            mac, peer_mac = _link_mac(switch, number), _link_mac(peer, peer_number)
-            found.append(LinkPort(switch.name, number, mac, peer.name, peer_number, peer_mac, rate, buffer))
+        with table.going_on():
+            ends = [_link_end(table, text, switches) for text in table.texts("ends", 2)]
+            rate, buffer = table.quantity("rate", parse_rate), table.quantity("buffer", parse_size)
+            table.finish()
+            _check_buffer(table, buffer, thresholds, max(switch.pipes for switch, _ in ends))
+            if ends[0][0] == ends[1][0]:
+                raise table.error("ends", f"are both at switch {ends[0][0].name!r}; a link is between two switches")
+            for switch, number in ends:
+                user = taken.setdefault((switch.name, number), "")
+                if user:
+                    raise table.error("ends", f"name port {number} of {switch.name!r}, which {user} has; take another")
+                taken[switch.name, number] = "another link"
+            for (switch, number), (peer, peer_number) in (ends, ends[::-1]):
+                mac, peer_mac = _link_mac(switch, number), _link_mac(peer, peer_number)
+                found.append(LinkPort(switch.name, number, mac, peer.name, peer_number, peer_mac, rate, buffer))
     return tuple(found)
 
 
 def _link_end(table: Table, text: str, switches: Sequence[SwitchAddress]) -> tuple[SwitchAddress, int]:
-    end = _LINK_END.match(text)
+    end = re.fullmatch(LINK_END, text)
     switch = next((it for it in switches if end and it.name == end[1]), None)
     if end is None or switch is None or not 0 < int(end[2]) <= DROP_PORT:
         raise table.error(
@@ -262,27 +300,29 @@ def _dscp_classes(tables: Sequence[Table]) -> tuple[tuple[int, int], ...]:
     """The listed classes, and always class 7 for the agents' control connections."""
     classes: dict[int, int] = {CONTROL_DSCP: CONTROL_CLASS}
     for table in tables:
-        dscp = table.integer("dscp", 0, 63)
-        if dscp == CONTROL_DSCP:
-            raise table.error(
-                "dscp", f"is {dscp}, which always has class {CONTROL_CLASS} (agents' control); leave it out"
-            )
-        if dscp in classes:
-            raise table.error("dscp", f"{dscp} is listed twice; list it once")
-        classes[dscp] = table.integer("queue_class", 0, CONTROL_CLASS - 1)
-        table.finish()
+        with table.going_on():
+            dscp = table.integer("dscp", 0, 63)
+            if dscp == CONTROL_DSCP:
+                raise table.error(
+                    "dscp", f"is {dscp}, which always has class {CONTROL_CLASS} (agents' control); leave it out"
+                )
+            if dscp in classes:
+                raise table.error("dscp", f"{dscp} is listed twice; list it once")
+            classes[dscp] = table.integer("queue_class", 0, CONTROL_CLASS - 1)
+            table.finish()
     return tuple(sorted(classes.items()))
 
 
 def _rewrites(tables: Sequence[Table], switches: Sequence[str]) -> tuple[Rewrite, ...]:
     rewrites: dict[tuple[str, int, int], Rewrite] = {}
     for table in tables:
-        switch = _switch_name(table, switches)
-        port, dscp = _port_number(table, "port"), table.integer("dscp", 0, 63)
-        if (switch, port, dscp) in rewrites:
-            raise table.error("dscp", f"{dscp} is rewritten twice at port {port} of {switch!r}; rewrite it once")
-        rewrites[switch, port, dscp] = Rewrite(switch, port, dscp, table.integer("to", 0, 63))
-        table.finish()
+        with table.going_on():
+            switch = _switch_name(table, switches)
+            port, dscp = _port_number(table, "port"), table.integer("dscp", 0, 63)
+            if (switch, port, dscp) in rewrites:
+                raise table.error("dscp", f"{dscp} is rewritten twice at port {port} of {switch!r}; rewrite it once")
+            rewrites[switch, port, dscp] = Rewrite(switch, port, dscp, table.integer("to", 0, 63))
+            table.finish()
     return tuple(rewrites.values())
 
 

@@ -148,8 +148,9 @@ class Links:
         """From one look at a link to the next; so many times `ROUND` in seconds."""
         return len(self._turns)
 
-    def follow(self, fabric: Fabric) -> None:
-        """The fabric has changed; links that are as before keep their state."""
+    def follow(self, fabric: Fabric, *, assumed: bool = True, moved: Collection[str] = ()) -> None:
+        """The fabric has changed; links that are as before keep their state, but for those of switches that have
+        `moved`. Others count as working if that is `assumed`, or once they have proved themselves."""
         self._addresses = {it.name: probe_address(it) for it in fabric.switches if fabric.has_hosts(it.name)}
         pairs = list(zip(fabric.link_ports[::2], fabric.link_ports[1::2], strict=True))
         between: dict[frozenset[str], int] = defaultdict(int)
@@ -162,8 +163,10 @@ class Links:
             single = between[frozenset(end.switch for end in ends)] == 1
             asker = next((it for it in ends if it.switch in self._addresses and it.peer not in self._addresses), None)
             known = self._links.get((ends[0].switch, ends[0].number))
-            if known is None or (known.ends, known.asker, known.single) != (ends, asker, single):
-                known = _Link(ends, asker, single)
+            if known is None or known.ends != ends or not {end.switch for end in ends}.isdisjoint(moved):
+                known = _Link(ends, asker, single, up=assumed)
+            elif (known.asker, known.single) != (asker, single):
+                known = _Link(ends, asker, single, up=known.up, since=known.since)
             self._all.append(known)
             for name in known.names():
                 links[name] = known

@@ -8,12 +8,14 @@ from gradlane_controller.network.fabric import Fabric, LinkPort
 
 
 class Topology:
-    """The switches of a fabric and their links, by name. `down`: ports, as switch and number, that lead nowhere now.
+    """The switches of a fabric and their links, by name. `down`: ports, as switch and number, that lead nowhere now;
+    `avoided`: switches through which no path leads, though paths begin and end there.
 
     What was found is kept: of a large fabric the same is asked for each job and for each switch.
     """
 
-    def __init__(self, fabric: Fabric, down: Collection[tuple[str, int]] = ()) -> None:
+    def __init__(self, fabric: Fabric, down: Collection[tuple[str, int]] = (), avoided: Collection[str] = ()) -> None:
+        self._avoided = frozenset(avoided)
         self._ports = {
             switch.name: tuple(it for it in fabric.link_ports_at(switch.name) if (it.switch, it.number) not in down)
             for switch in fabric.switches
@@ -32,7 +34,11 @@ class Topology:
         pair = source, destination
         if pair not in self._next_ports:
             nearer = (self.distance(*pair) or 0) - 1  # nothing is nearer than the destination itself
-            ports = (port for port in self._ports[source] if self.distance(port.peer, destination) == nearer)
+            ports = (
+                port
+                for port in self._ports[source]
+                if self.distance(port.peer, destination) == nearer and self._leads_on(port.peer, destination)
+            )
             self._next_ports[pair] = tuple(ports)
         return self._next_ports[pair]
 
@@ -74,14 +80,23 @@ class Topology:
                 found[switch] = None if long else max(before or 0, len(middle))
         return found
 
+    def cut_off(self, before: "Topology") -> tuple[str, str] | None:
+        """Two switches with hosts between which there was a path before and is none now; None if there are no such."""
+        pairs = (it for it in before.host_pairs() if self._distances.keys() >= set(it))
+        return next((it for it in pairs if self.distance(*it) is None and before.distance(*it) is not None), None)
+
     def host_pairs(self) -> Iterator[tuple[str, str]]:
         """Every two different switches that have hosts, in both orders."""
         return ((a, b) for a in self.with_hosts for b in self.with_hosts if a != b)
 
+    def _leads_on(self, switch: str, destination: str) -> bool:
+        return switch == destination or switch not in self._avoided
+
     def _distances_to(self, destination: str) -> dict[str, int]:
         distances, front = {destination: 0}, [destination]
         while front:
-            found = sorted({port.peer for switch in front for port in self._ports[switch]} - distances.keys())
+            leading = [switch for switch in front if self._leads_on(switch, destination)]
+            found = sorted({port.peer for switch in leading for port in self._ports[switch]} - distances.keys())
             distances |= dict.fromkeys(found, distances[front[0]] + 1)
             front = found
         return distances

@@ -27,24 +27,26 @@ def desired_entities(
     down: Collection[End] = (),
     lacking: Collection[str] = (),
     loads: Mapping[End, float] | None = None,
+    avoided: Collection[str] = (),
 ) -> dict[str, list[Entity]]:
     """Every entity that each switch has to hold, by the switch's name; no more and no less.
 
     `known` are numbers of jobs that switches already use. `down` are the ends of links, as switch and port, that do
     not work now; `lacking` are switches that don't hold what they should for sums, which go by others then. `loads`
-    are what traffic that follows no tree takes of links, in bit/s, by the sending end. Raises JobError for a job that
-    does not fit the fabric or another job.
+    are what traffic that follows no tree takes of links, in bit/s, by the sending end. No path or tree leads through
+    switches that are `avoided`, but those keep their own ways to all others. Raises JobError for a job that does not
+    fit the fabric or another job.
     """
     jobs = tuple(jobs)
     check_jobs(fabric, jobs)
     intact = whole(fabric)
     usage = Usage(fabric, intact, jobs)
     check_shared_ports(fabric, usage)
-    topology = Topology(fabric, down) if down else intact
-    if down:
+    topology = Topology(fabric, down, avoided) if down or avoided else intact
+    if topology is not intact:
         usage = Usage(fabric, topology, jobs)
     numbers = assign(fabric, jobs, known)
-    summed = summed_jobs(fabric, jobs, numbers, down, lacking, loads)
+    summed = summed_jobs(fabric, jobs, numbers, down, lacking, loads, avoided)
     trees = multicast.trees(fabric, topology, jobs, Room(fabric, loads or {}).of)
     known_jobs = gradients.known_jobs(jobs, numbers.indices)
     gradients_at = gradients.senders_and_tags(fabric, jobs)
@@ -87,10 +89,11 @@ def summed_jobs(
     down: Collection[End] = (),
     lacking: Collection[str] = (),
     loads: Mapping[End, float] | None = None,
+    avoided: Collection[str] = (),
 ) -> list[SummedJob]:
     """Those that switches sum; the rest as above."""
     return [
-        SummedJob(fabric, job, numbers.sums[job.id], down, lacking, loads or {})
+        SummedJob(fabric, job, numbers.sums[job.id], down, lacking, loads or {}, avoided)
         for job in jobs
         if job.id in numbers.sums
     ]
@@ -103,10 +106,11 @@ def carried(
     down: Collection[End],
     lacking: Collection[str],
     loads: Mapping[End, float],
+    avoided: Collection[str] = (),
 ) -> list[Mapping[End, int]]:
     """How many units of what follows trees each end of a link sends, of all multicasts and of each job's sums; the rest
     as above."""
     jobs = tuple(jobs)
-    trees = multicast.trees(fabric, Topology(fabric, down), jobs, Room(fabric, loads).of)
-    summed = summed_jobs(fabric, jobs, numbers, down, lacking, loads)
+    trees = multicast.trees(fabric, Topology(fabric, down, avoided), jobs, Room(fabric, loads).of)
+    summed = summed_jobs(fabric, jobs, numbers, down, lacking, loads, avoided)
     return [Counter(end for tree in trees.values() for end in tree), *(job.ways.carried for job in summed)]

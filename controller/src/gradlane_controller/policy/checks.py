@@ -25,7 +25,7 @@ def check_jobs(fabric: Fabric, jobs: Iterable[Job]) -> None:
     for a, b in combinations(jobs, 2):
         _check_pair(a, b)
     if len(jobs) > MAX_JOBS:
-        raise JobError(jobs[-1].file, "job", f"{jobs[-1].name!r} is one too many: a fabric carries {MAX_JOBS} jobs")
+        raise jobs[-1].error("job", f"{jobs[-1].name!r} is one too many: a fabric carries {MAX_JOBS} jobs")
 
 
 def check_shared_ports(fabric: Fabric, usage: Usage) -> None:
@@ -44,21 +44,20 @@ def check_shared_ports(fabric: Fabric, usage: Usage) -> None:
 
 
 def _check_member(fabric: Fabric, job: Job, member: Member) -> None:
-    where = f"rank {member.rank}"
     port = fabric.port_of(member.host)
     if port is None:
         hosts = ", ".join(port.host for port in fabric.ports)
-        raise JobError(job.file, where, f"host {member.host!r} is at no port of {fabric.file}; its hosts are {hosts}")
+        raise job.member_error(
+            member.rank, f"host {member.host!r} is at no port of {fabric.file}; its hosts are {hosts}"
+        )
     own = port.address if member.address.version == 4 else port.address6
     if member.address != own:
-        raise JobError(
-            job.file,
-            where,
+        raise job.member_error(
+            member.rank,
             f"address {member.address} is not that of {member.host!r} in {fabric.file}: {own or 'it has no address6'}",
         )
     if job.transport.rate > port.rate:
-        raise JobError(
-            job.file,
+        raise job.error(
             "transport.rate",
             f"is {job.transport.rate} bit/s, above the {port.rate} bit/s of {member.host!r} in {fabric.file}",
         )
@@ -66,8 +65,7 @@ def _check_member(fabric: Fabric, job: Job, member: Member) -> None:
     frame = slice_bytes + headers(job.family) + ETHERNET_HEADER
     burst, _ = thresholds(fabric, port)
     if frame > burst:
-        raise JobError(
-            job.file,
+        raise job.error(
             "transport.slice_bytes",
             f"makes frames of {frame} bytes, above the yellow threshold of {burst} bytes at {member.host!r} in "
             f"{fabric.file}: each would count as congestion",
@@ -80,8 +78,7 @@ def _check_groups(fabric: Fabric, job: Job) -> None:
     if job.sum_lanes is not None and len(edges) > 1:
         groups += BUCKETS - 1  # each may go down by links of its own
     if 2 * groups > job.slots.mask:
-        raise JobError(
-            job.file,
+        raise job.error(
             "slots.mask",
             f"is {job.slots.mask}, but the job has {groups} multicast groups, which are numbered by half of the slot "
             "range; mask must be at least twice that number",
@@ -112,4 +109,4 @@ def _check_pair(a: Job, b: Job) -> None:
 
 
 def _contradiction(a: Job, b: Job, key: str, what: str) -> JobError:
-    return JobError(b.file, key, f"jobs {a.name!r} ({a.file}) and {b.name!r} {what}")
+    return b.error(key, f"jobs {a.name!r} ({a.file}) and {b.name!r} {what}")

@@ -100,8 +100,7 @@ def _fits(sums: Sums, job: Job, others: Iterable[tuple[Job, Sums]]) -> bool:
 def _too_many(job: Job, switches: frozenset[str], others: Iterable[tuple[Job, Sums]]) -> JobError:
     taken = [f"{other.transport.sum_slots} of job {other.name!r}" for other, sums in others if sums.switches & switches]
     where = "switch " if len(switches) == 1 else "each of "
-    return JobError(
-        job.file,
+    return job.error(
         "transport.sum_slots",
         f"is {job.transport.sum_slots}, but so many in a row are not free of the {SUM_SLOTS} slots that "
         f"{where}{', '.join(map(repr, sorted(switches)))} has for sums, beside {', '.join(taken)}; take fewer, or "
@@ -135,7 +134,8 @@ class HeldSums:
 
 
 class SummedJob:
-    """What switches have to hold for a job that they sum; `down`, `lacking` and `loads` as Ways takes them."""
+    """What switches have to hold for a job that they sum; `down`, `lacking`, `loads` and `avoided` as Ways takes
+    them."""
 
     def __init__(
         self,
@@ -145,9 +145,10 @@ class SummedJob:
         down: Collection[End],
         lacking: Collection[str],
         loads: Mapping[End, float],
+        avoided: Collection[str] = (),
     ) -> None:
         self.job, self.sums, self._fabric = job, sums, fabric
-        self.ways = Ways(fabric, sums.trees, down, lacking, loads)
+        self.ways = Ways(fabric, sums.trees, down, lacking, loads, avoided)
         self._workers = list(zip(job.workers, fabric.host_ports(it.host for it in job.workers), strict=True))
 
     def entries(self, switch: str, epoch: int) -> list[Entity]:

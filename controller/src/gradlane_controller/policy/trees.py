@@ -101,7 +101,8 @@ class Ways:
     """Which tree each bucket takes, and which link between two switches of it.
 
     `down`: ends of links, as switch and port, that do not work; `lacking`: switches that do not hold their entries of
-    the job. Used are the trees with the fewest such flaws, as other traffic (`loads`) leaves them room.
+    the job; `avoided`: switches that no tree shall lead through; those of workers can't be avoided. Used are the trees
+    with the fewest such flaws, as other traffic (`loads`) leaves them room.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class Ways:
         down: Collection[End],
         lacking: Collection[str],
         loads: Mapping[End, float],
+        avoided: Collection[str] = (),
     ) -> None:
         dead = set(down)
         self._links: dict[tuple[str, str], list[LinkPort]] = defaultdict(list)
@@ -119,7 +121,7 @@ class Ways:
             self._links[port.switch, port.peer].append(port)
             if not {(port.switch, port.number), (port.peer, port.peer_number)} & dead:
                 self._alive[port.switch, port.peer].append(port)
-        self._flaws = {tree.root: self._flaws_of(tree, lacking) for tree in trees}
+        self._flaws = {tree.root: self._flaws_of(tree, lacking, avoided) for tree in trees}
         self._best_first = sorted(trees, key=lambda it: len(self._flaws[it.root]))
         self._room = Room(fabric, loads)
         self._buckets = self._spread(trees, Room(fabric, {}))
@@ -162,11 +164,12 @@ class Ways:
     def _usable(self, child: str, parent: str) -> Sequence[LinkPort]:
         return self._alive[child, parent] or self._links[child, parent]
 
-    def _flaws_of(self, tree: Tree, lacking: Collection[str]) -> list[str]:
+    def _flaws_of(self, tree: Tree, lacking: Collection[str], avoided: Collection[str]) -> list[str]:
         apart = [ends for ends in tree.parents.items() if not self._alive[ends]]
         return [
             *(f"{child!r} has no link to {parent!r} now" for child, parent in apart),
             *(f"{name!r} does not hold its entries yet" for name in tree.beneath if name in lacking),
+            *(f"{name!r} is drained" for name in tree.beneath if name in avoided and name not in tree.edges),
         ]
 
     def _spread(self, trees: Sequence[Tree], empty: Room) -> Sequence[Tree]:

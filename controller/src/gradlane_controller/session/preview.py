@@ -2,7 +2,7 @@
 """What would change at a switch, entity by entity, without changing it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from finsy import P4Schema, Switch
@@ -17,6 +17,27 @@ from gradlane_controller.session.encoding import Held
 from gradlane_controller.session.managed_switch import ManagedSwitch
 
 _KINDS = {p4r.Update.INSERT: "insert", p4r.Update.MODIFY: "modify", p4r.Update.DELETE: "delete"}
+
+
+async def previews(
+    switches: Mapping[str, ManagedSwitch],
+    schemas: Mapping[str, P4Schema],
+    now: Mapping[str, Sequence[Entity]],
+    then: Mapping[str, Sequence[Entity]],
+    *,
+    live: bool,
+) -> list[dict[str, Any]]:
+    """The answer's switches: those that are there, and those that would come, which have `schemas`."""
+    found = [
+        await preview(managed, None if live else now[name], then[name])
+        if name in then
+        else {"name": name, "changes": [], "problem": "it would leave the fabric, with what it holds"}
+        for name, managed in switches.items()
+    ]
+    for name in then.keys() - switches.keys():
+        changes = await asyncio.to_thread(describe_changes, schemas[name], (), then[name])
+        found.append({"name": name, "changes": changes, "problem": ""})
+    return found
 
 
 async def preview(managed: ManagedSwitch, held: Sequence[Entity] | None, desired: Sequence[Entity]) -> dict[str, Any]:
