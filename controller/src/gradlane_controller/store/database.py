@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from gradlane_controller.errors import StoreError
 from gradlane_controller.store import jobs, schema
-from gradlane_controller.store.engine import check_room, connect, failure, parse, read_only, reserve, shown
+from gradlane_controller.store.engine import check_room, connect, failure, parse, read_only, reserve, settle, shown
 from gradlane_controller.store.jobs import StoredJob
 
 ANSWER_SECONDS = 5.0  # that a transaction may take, waiting for its thread included
@@ -39,6 +39,7 @@ class Store:
         store = cls(url)
         try:
             schema.upgrade(store.engine, store.name)
+            settle(store.engine)
             reserve(store._url)
         except SQLAlchemyError as problem:
             raise failure(store._url, problem) from None
@@ -68,7 +69,9 @@ class Store:
     def write(self, function: Callable[Concatenate[Session, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """As `update`, for more than there is. Blocks."""
         check_room(self._url)
-        return self.update(function, *args, **kwargs)
+        result = self.update(function, *args, **kwargs)
+        settle(self.engine)
+        return result
 
     def rehearse(self, function: Callable[Concatenate[Session, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> None:
         """As `write`, and takes it back: whether it would succeed now. Blocks."""
