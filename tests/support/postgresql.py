@@ -8,8 +8,8 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,9 +26,11 @@ class Postgresql:
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="gradlane-pg-"))
-        self._user = pwd.getpwnam("postgres") if os.geteuid() == 0 else None
-        if self._user is not None:
-            os.chown(self._folder, self._user.pw_uid, self._user.pw_gid)
+        self._user: dict[str, Any] = {"cwd": self._folder}
+        if os.geteuid() == 0:
+            user = pwd.getpwnam("postgres")
+            self._user |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+            os.chown(self._folder, user.pw_uid, user.pw_gid)
         self._data = self._folder / "data"
         self.port = free_ports(1)[0]
         self._process: subprocess.Popen[bytes] | None = None
@@ -49,8 +51,7 @@ class Postgresql:
                 [str(BIN / "postgres"), "-D", str(self._data), *flags],
                 stdout=log,
                 stderr=log,
-                preexec_fn=self._become_user,
-                cwd=self._folder,
+                **self._user,
             )
         deadline = time.monotonic() + START_SECONDS
         while self._call("pg_isready", "-h", "127.0.0.1", "-p", str(self.port)).returncode:
@@ -84,22 +85,9 @@ class Postgresql:
         self.stop()
         shutil.rmtree(self._folder)
 
-    def _become_user(self) -> None:
-        if self._user is not None:
-            os.setgid(self._user.pw_gid)
-            os.setuid(self._user.pw_uid)
-
     def _call(self, command: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        become: Callable[[], None] = self._become_user
-        return subprocess.run(
-            [str(BIN / command), *arguments],
-            preexec_fn=become,
-            cwd=self._folder,
-            capture_output=True,
-            text=True,
-            timeout=START_SECONDS,
-            check=False,
-        )
+        argv = [str(BIN / command), *arguments]
+        return subprocess.run(argv, capture_output=True, text=True, timeout=START_SECONDS, check=False, **self._user)
 
     def _run(self, command: str, *arguments: str) -> None:
         done = self._call(command, *arguments)

@@ -73,14 +73,15 @@ class Store:
         settle(self.engine)
         return result
 
-    def rehearse(self, function: Callable[Concatenate[Session, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> None:
+    def rehearse(self, function: Callable[Concatenate[Session, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """As `write`, and takes it back: whether it would succeed now. Blocks."""
         check_room(self._url)
         try:
             with Session(self.engine) as session:
-                function(session, *args, **kwargs)
+                result = function(session, *args, **kwargs)
                 session.flush()
                 session.rollback()
+                return result
         except SQLAlchemyError as problem:
             raise failure(self._url, problem) from None
 
