@@ -45,7 +45,7 @@ SHELL_VENV := $(VENV)/p4runtime-shell
 ADDRESS ?= 127.0.0.1:9559
 DEVICE ?= 1
 BIN := $(VENV)/bin
-PACKAGES := gcc python3-dev python3-venv mininet iproute2 ethtool iputils-ping traceroute
+PACKAGES := gcc python3-dev python3-venv mininet iproute2 ethtool iputils-ping traceroute postgresql
 # Tests side by side: most of them wait for one another's timers more than they compute.
 WORKERS_OF_TESTS ?= $(shell n=$$(nproc); echo $$((n < 4 ? 2 * n : 8)))
 # For fuzzing alone: without them its tests are skipped.

@@ -24,5 +24,24 @@ class UnknownSwitchError(GradlaneError):
     """There is no switch of that name."""
 
 
+class NotLeadingError(SwitchLostError):
+    """Another controller leads, or none: this one writes nothing."""
+
+
 class UnknownJobError(GradlaneError):
     """There is no job of that name."""
+
+
+class StoreError(GradlaneError):
+    """The store can't be used, or refuses something; the message names it (without its password) and what is wrong.
+
+    `unsure`: it may have done what it was asked, but has not said so.
+    """
+
+    def __init__(self, message: str, *, unsure: bool = False) -> None:
+        super().__init__(message)
+        self.unsure = unsure
+
+
+class ChangedMeanwhileError(GradlaneError):
+    """A job has another version than the one that was to be changed."""

@@ -20,8 +20,15 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
 from gradlane import GradlaneError
-from gradlane_controller.desired.storage import StorageError
-from gradlane_controller.errors import DrainError, SwitchError, SwitchLostError, UnknownJobError, UnknownSwitchError
+from gradlane_controller.errors import (
+    DrainError,
+    NotLeadingError,
+    StoreError,
+    SwitchError,
+    SwitchLostError,
+    UnknownJobError,
+    UnknownSwitchError,
+)
 from gradlane_controller.http_server import MAX_BODY_BYTES, receive
 from gradlane_controller.metrics import metrics
 from gradlane_controller.service import Controller
@@ -37,7 +44,8 @@ _STATUS: dict[type[GradlaneError], int] = {
     UnknownJobError: 404,
     SwitchError: 503,
     SwitchLostError: 503,
-    StorageError: 500,
+    NotLeadingError: 503,
+    StoreError: 503,
     UnknownSwitchError: 404,
     DrainError: 409,
 }

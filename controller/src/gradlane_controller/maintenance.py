@@ -9,17 +9,16 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from gradlane_controller.desired import switch_records
+from gradlane_controller.desired.kept import Kept
 from gradlane_controller.desired.plan import Plan
-from gradlane_controller.desired.switch_records import SwitchRecords
 from gradlane_controller.errors import DrainError, SwitchError, UnknownSwitchError
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.links import RETURN, ROUND, Links
 from gradlane_controller.network.topology import Topology
 from gradlane_controller.session.fleet import Fleet
+from gradlane_controller.store.switches import SwitchRecords
 
 _LOG = logging.getLogger(__name__)
 
@@ -32,35 +31,36 @@ class Maintenance:
 
     def __init__(
         self,
-        folder: Path,
+        kept: Kept,
+        number: Callable[[], int],
         switches: Fleet,
         plan: Callable[[], Plan],
         make_plan: Callable[[Collection[str]], Awaitable[Plan]],
         take: Callable[[Plan], None],
     ) -> None:
-        """`plan`: that of now; `make_plan`: as it would be if these switches were avoided; `take`: makes it the plan.
-        Raises StorageError."""
-        self._folder = folder
+        """`number`: that of the leader, or raises NotLeadingError; `plan`: that of now; `make_plan`: as it would be if
+        these switches were avoided; `take`: makes it the plan."""
+        self._kept, self._number = kept, number
         self._switches, self._plan, self._make_plan, self._take = switches, plan, make_plan, take
         self._leaving: frozenset[str] = frozenset()
         self.joining: set[str] = set()
-        self.load()
 
-    def load(self) -> None:
-        """Reads again what was kept, perhaps by another controller. Raises StorageError."""
-        self.records = switch_records.load(self._folder)
+    @property
+    def records(self) -> SwitchRecords:
+        """What is kept of switches."""
+        return self._kept.switches
 
     @property
     def avoided(self) -> frozenset[str]:
         """All of them."""
         return self.records.drained | self.joining | self._leaving
 
-    def keep(self, fabric: Fabric) -> None:
-        """What must survive a restart with that fabric. Raises StorageError."""
+    async def keep(self, fabric: Fabric) -> None:
+        """What must survive a restart with that fabric. Raises StoreError."""
         drained = self.records.of([it.name for it in fabric.switches]).drained
         as_in_file = all(it.index == place for place, it in enumerate(fabric.switches, 1))
         indices = {} if as_in_file and not drained else {it.name: it.index for it in fabric.switches}
-        self._keep(SwitchRecords(drained, indices))
+        await self._kept.keep_switches(self._number(), SwitchRecords(drained, indices))
 
     def without_cut(self, fabric: Fabric, names: Collection[str], links: Links) -> frozenset[str]:
         """These switches; none if two others that reach each other now would not, if these were avoided."""
@@ -71,7 +71,7 @@ class Maintenance:
     async def drain(self, name: str, links: Links) -> dict[str, Any]:
         """What POST /switches/NAME/drain answers.
 
-        Raises UnknownSwitchError, DrainError, StorageError or SwitchError.
+        Raises UnknownSwitchError, DrainError, StoreError or SwitchError.
         """
         self._check(name)
         fabric = self._plan().fabric
@@ -81,7 +81,7 @@ class Maintenance:
                 f"switch {name!r} can't be drained: there is no other way now between {cut[0]!r} and {cut[1]!r}; "
                 "undrain a switch between them, or mend a link (gradlane-controller links)"
             )
-        self._keep(replace(self.records, drained=self.records.drained | {name}))
+        await self._drain(self.records.drained | {name})
         waits = await self._lead_away([name])
         plan = await self._make_plan(self.avoided)
         self._take(plan)
@@ -97,13 +97,13 @@ class Maintenance:
         }
 
     async def undrain(self, name: str, links: Links) -> dict[str, Any]:
-        """What POST /switches/NAME/undrain answers. Raises UnknownSwitchError, StorageError or SwitchError."""
+        """What POST /switches/NAME/undrain answers. Raises UnknownSwitchError, StoreError or SwitchError."""
         self._check(name)
         if name in self.records.drained:
             self._switches[name].check_ready()
             await self._wait_for_links(name, links)
             await self._prepare(name)
-            self._keep(replace(self.records, drained=self.records.drained - {name}))
+            await self._drain(self.records.drained - {name})
         return {"switch": name, "waits_for": await self._rewrite()}
 
     def moving(self, fabric: Fabric, links: Links) -> tuple[frozenset[str], frozenset[str]]:
@@ -175,12 +175,9 @@ class Maintenance:
         return await self._switches.write(self._plan().entities, names)
 
     def _check(self, name: str) -> None:
+        self._number()
         if name not in self._switches:
             raise UnknownSwitchError(f"there is no switch {name!r}; there are: {', '.join(self._switches)}")
-        for managed in self._switches.values():
-            managed.connection.check_not_backup()
 
-    def _keep(self, records: SwitchRecords) -> None:
-        if records != self.records:
-            switch_records.keep(self._folder, records)
-            self.records = records
+    async def _drain(self, names: frozenset[str]) -> None:
+        await self._kept.keep_switches(self._number(), replace(self.records, drained=names))

@@ -2,8 +2,6 @@
 """The controller: keeps the list of jobs, and makes the switches hold what the jobs and the fabric need."""
 
 import asyncio
-import contextlib
-import itertools
 import logging
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,17 +10,19 @@ from typing import Any
 
 from finsy import Switch
 
-from gradlane import GradlaneError, job
+from gradlane import GradlaneError
 from gradlane.job import Job
 from gradlane_controller.desired.balance import Balance, State
 from gradlane_controller.desired.pipeline import Programs
-from gradlane_controller.desired.plan import Plan, load_jobs
+from gradlane_controller.desired.plan import Plan
 from gradlane_controller.desired.planner import Facts, Planner
-from gradlane_controller.desired.storage import kept, removed
+from gradlane_controller.desired.sources import Sources, parse_jobs
 from gradlane_controller.desired.sums_at_switches import SumsAtSwitches
-from gradlane_controller.errors import SwitchError, SwitchLostError, UnknownJobError
+from gradlane_controller.errors import StoreError, SwitchError, SwitchLostError, UnknownJobError
+from gradlane_controller.journal import Journal
+from gradlane_controller.leadership import Leadership
+from gradlane_controller.leading import Leading
 from gradlane_controller.maintenance import Maintenance
-from gradlane_controller.network import fabric_file
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.fabric_text import to_toml
 from gradlane_controller.network.links import Links
@@ -35,9 +35,10 @@ from gradlane_controller.session.fleet import Fleet
 from gradlane_controller.session.link_checks import LinkChecks
 from gradlane_controller.session.managed_switch import ManagedSwitch
 from gradlane_controller.session.preview import previews
-from gradlane_controller.session.splits import end_splits
 from gradlane_controller.session.violations import Violations
 from gradlane_controller.status import status, summary
+from gradlane_controller.store import Store
+from gradlane_controller.store.jobs import StoredJob
 
 _LOG = logging.getLogger(__name__)
 
@@ -45,11 +46,12 @@ _LOG = logging.getLogger(__name__)
 class Controller:
     """Keeps the desired state and converges the switches to it, at every session and every change.
 
-    Jobs come from files, which are read again on `reload`, and from `put_job`, which keeps them in `job_folder`: they
-    survive a restart, and a take-over by a controller with the same folder. Every method that changes something either
-    succeeds as a whole, with every connected switch holding it, or leaves the desired state as it was and raises. A
-    switch that is away gets its state when it comes back; until then no job that has a rank there is accepted. Switches
-    come and go with the fabric file, and are led around while they are drained (see `maintenance`).
+    Jobs come from files, which are read again on `reload`, and from `put_job`, which keeps them in the store: they
+    survive a restart, and a take-over by a controller with the same store. Of these one leads, and the others write
+    nothing to switches. Every method that changes something either succeeds as a whole, with every connected switch
+    holding it, or leaves the desired state as it was and raises. A switch that is away gets its state when it comes
+    back; until then no job that has a rank there is accepted. Switches come and go with the fabric file, and are led
+    around while they are drained (see `maintenance`).
 
     Nobody waits for a switch longer than for one operation, and only those who asked for a change.
     """
@@ -59,51 +61,57 @@ class Controller:
         programs: Programs,
         fabric_path: Path,
         job_paths: Iterable[Path],
-        job_folder: Path,
+        store: Store,
         *,
+        name: str = "controller",
         check_links: bool = True,
     ) -> None:
-        """Reads every file. Without `check_links` every link is assumed to work.
+        """Reads every file, and the store. Without `check_links` every link is assumed to work. By its name people tell
+        this controller from others.
 
-        Raises FabricError, JobError, PipelineError or StorageError.
+        Raises FabricError, JobError, PipelineError or StoreError.
         """
         self._programs = programs
-        self._fabric_path = fabric_path
-        self._job_paths = tuple(job_paths)
-        self._job_folder = job_folder
+        self._sources = Sources(fabric_path, job_paths, store)
+        fabric = self._sources.fabric
+        self.journal = Journal(store, name)
+        self.leadership = Leadership(store, name)
         finsy_log = FinsyLog()
         self._managed_switches = Fleet(
             lambda where: ManagedSwitch(
-                *(where, programs.of(where), self._on_ready, self._on_drift, self._on_late, self._on_closed),
-                *(self._balance.measured, finsy_log),
+                *(where, programs.of(where), self._on_ready, self._on_drift, self._on_late, self._on_lost),
+                *(self._leading.number, self.leadership.outgrow, self._balance.measured, finsy_log),
             )
+        )
+        self._leading = Leading(
+            *(self.leadership, self._managed_switches.values, self._refresh, self._stand_by), self.journal.record
         )
         self._planner = Planner(programs, lambda: self._plan, self._facts)
         self._maintenance = Maintenance(
-            job_folder, self._managed_switches, lambda: self._plan, self._planner.avoiding, self._take
+            *(self._sources.kept, self._leading.check, self._managed_switches),
+            *(lambda: self._plan, self._planner.avoiding, self._take),
         )
-        fabric = fabric_file.load(fabric_path, self._maintenance.records.indices)
         self._plan = Plan(fabric, {}, Numbers(), {}, {})
         self._sums = SumsAtSwitches()
-        self._balance = Balance(Loads(fabric), self._state, lambda: self._replan("trees can't leave busy links"))
+        self._balance = Balance(Loads(fabric), self._state, self._leave_busy_links)
         self._links = Links(fabric)
-        self._violations = Violations()
+        self._links_up: dict[str, bool] = {}  # as the journal has it
+        self._violations = Violations(on_new=lambda where, what: self.journal.record("violation", where, what))
         self._lock = asyncio.Lock()  # of fabric and jobs; code that holds a switch's lock must not wait for it
         self._following: set[asyncio.Task[None]] = set()
         self._started = asyncio.Event()
         self._indices_known = False  # the plan has the job indices that the switches use
-        self._was_backup = False
         self._checks = LinkChecks(self._links, self._managed_switches.values(), self._route_around)
         self._check_links = check_links
         self._managed_switches.follow(fabric.switches)
-        self._take(self._planner.make(fabric, load_jobs(self._job_paths, job_folder), Numbers()))
+        self._take(self._planner.make(fabric, self._sources.jobs, Numbers()))
         if not (check_links and fabric.link_ports):
             self._checks.known.set()
 
     async def run(self) -> None:
         """Keeps the switches converged until cancelled; those that can't be reached are waited for."""
-        fleet = self._managed_switches
-        works = [fleet.run(), end_splits(fleet.connections), self._balance.run()]
+        await self._leading.start()
+        works = [self._managed_switches.run(), self._leading.run(), self._balance.run(), self.journal.run()]
         if self._check_links:
             works.append(self._checks.run())
         tasks = [asyncio.create_task(it) for it in works]
@@ -131,7 +139,10 @@ class Controller:
 
     def status(self) -> dict[str, Any]:
         """What GET /status answers."""
-        return status(self._plan, self._managed_switches.values(), self._maintenance.records.drained)
+        return {
+            "controller": self.leadership.to_json() | {"events": self.journal.problem},
+            **status(self._plan, self._managed_switches.values(), self._maintenance.records.drained),
+        }
 
     def links(self) -> dict[str, Any]:
         """What GET /links answers. Of each link, in bit/s and None where that is not known: what its ends send by queue
@@ -157,34 +168,70 @@ class Controller:
         """What GET /counters answers. Raises SwitchError if no switch is there."""
         return await self._managed_switches.counters(self._plan)
 
-    async def put_job(self, text: str) -> Job:
-        """Adds a job, or replaces the one of that name; raises as `apply`."""
-        return (await self.apply([text]))[0]
+    @property
+    def stored_jobs(self) -> Mapping[str, StoredJob]:
+        """The jobs of the store, by name."""
+        return self._sources.kept.jobs
 
-    async def apply(self, texts: Sequence[str], *, files: bool = False) -> list[Job]:
+    async def put_job(self, text: str, expected: int | None = None) -> Job:
+        """Adds a job, or replaces the one of that name, if its version in the store is `expected` (None: whatever it
+        is; 0: it must not be there); raises as `apply`, or ChangedMeanwhileError."""
+        (it,) = await self.apply([text], expected=expected)
+        return it
+
+    async def apply(self, texts: Sequence[str], *, files: bool = False, expected: int | None = None) -> list[Job]:
         """Adds or replaces the jobs of these job files, and reads the files again if `files`: all of it, or nothing.
 
-        Raises JobError, FabricError, PipelineError, StorageError or SwitchError.
+        Raises JobError, FabricError, PipelineError, StoreError or SwitchError.
+        """
+        some = await parse_jobs(texts)
+        async with self._lock:
+            number, before, sources = self._leading.check(), self._plan, self._sources
+            fabric, jobs = before.fabric, dict(before.jobs)
+            read = await sources.read_files(fabric) if files else None
+            if read is not None:
+                fabric, jobs = read[0], {**read[1], **await asyncio.to_thread(sources.kept.parsed)}
+            try:
+                async with sources.kept.put(number, {name: it.text for name, it in some.items()}, expected):
+                    await self._apply(fabric, {**jobs, **some})
+            except StoreError as problem:
+                await self._go_back(before, problem)
+                raise
+            if read is not None:
+                sources.take(*read)
+        for name, it in some.items():
+            self.journal.record("job", name, f"job {name!r} was put", id=it.id, put=True)
+        return list(some.values())
+
+    async def delete_job(self, name: str, expected: int | None = None) -> None:
+        """Removes a job, if its version in the store is `expected`, as `put_job` takes it; one of the files given at
+        the start comes back with the next start or reload.
+
+        Raises UnknownJobError, ChangedMeanwhileError, StoreError or SwitchError.
         """
         async with self._lock:
-            fabric, jobs, some = await self._wanted(texts, files=files)
-            with contextlib.ExitStack() as stack:
-                for it in some:
-                    stack.enter_context(kept(self._job_folder, it.name, it.text))
-                await self._apply(fabric, jobs)
-        return some
+            number, before = self._leading.check(), self._plan
+            if name not in before.jobs:
+                raise UnknownJobError(f"there is no job {name!r}; there are: {', '.join(before.jobs) or 'none'}")
+            try:
+                async with self._sources.kept.remove(number, name, expected):
+                    await self._apply(before.fabric, {other: it for other, it in before.jobs.items() if other != name})
+            except StoreError as problem:
+                await self._go_back(before, problem)
+                raise
+        self.journal.record("job", name, f"job {name!r} was deleted", id=before.jobs[name].id, put=False)
 
-    async def delete_job(self, name: str) -> None:
-        """Removes a job; one of the files given at the start comes back with the next start or reload.
-
-        Raises UnknownJobError, StorageError or SwitchError.
-        """
-        async with self._lock:
-            jobs = self._plan.jobs
-            if name not in jobs:
-                raise UnknownJobError(f"there is no job {name!r}; there are: {', '.join(jobs) or 'none'}")
-            with removed(self._job_folder, name):
-                await self._apply(self._plan.fabric, {other: it for other, it in jobs.items() if other != name})
+    async def _go_back(self, before: Plan, problem: StoreError) -> None:
+        """What was written to switches could not be kept. Who does not know whether it was leads no more: the next
+        leader reads it."""
+        if problem.unsure:
+            self.leadership.resign()
+        elif self._plan is not before:
+            try:
+                await self._apply(before.fabric, before.jobs)
+            except GradlaneError as why:
+                _LOG.error("what can't be kept can't be taken back: %s", why)
+                self.leadership.resign()
 
     async def reload(self) -> None:
         """Reads the files again; raises as `apply`."""
@@ -194,7 +241,11 @@ class Controller:
     async def preview(self, texts: Sequence[str], *, files: bool, live: bool) -> dict[str, Any]:
         """What GET and POST /plan answer: what `apply` would change. Compared with what the switches should hold now;
         `live`: with what they do hold. Raises JobError, FabricError or PipelineError."""
-        fabric, jobs, _ = await self._wanted(texts, files=files)
+        some, fabric, jobs = await parse_jobs(texts), self._plan.fabric, self._plan.jobs
+        if files:
+            fabric, of_files = await self._sources.read_files(fabric)
+            jobs = {**of_files, **await asyncio.to_thread(self._sources.kept.parsed)}
+        jobs = {**jobs, **some}
         plan, _ = await self._planner.apart(fabric, jobs, self._plan.numbers)
         known = self._sums.renumbered(plan)
         if known != plan.numbers:
@@ -208,17 +259,6 @@ class Controller:
         jobs = {name: it.text for name, it in self._plan.jobs.items()}
         drained = sorted(self._maintenance.records.drained)
         return {"fabric": to_toml(self._plan.fabric), "jobs": jobs, "drained": drained}
-
-    async def _wanted(self, texts: Sequence[str], *, files: bool) -> tuple[Fabric, dict[str, Job], list[Job]]:
-        """The fabric, all jobs, and those of these job files. A large one takes half a second to parse."""
-        some = [await asyncio.to_thread(job.parse, text, "job in the request") for text in texts]
-        for first, second in itertools.combinations(some, 2):
-            if first.name == second.name:
-                raise second.error("job.name", f"is {second.name!r}, like that of another in the request")
-        fabric, jobs = self._plan.fabric, self._plan.jobs
-        if files:
-            fabric, jobs = await asyncio.to_thread(self._read_files)
-        return fabric, {**jobs, **{it.name: it for it in some}}, some
 
     async def drain(self, name: str) -> dict[str, Any]:
         """Leads traffic around a switch, also after a restart; see `Maintenance.drain`."""
@@ -243,11 +283,6 @@ class Controller:
             if before.not_summed().get(name) != reason:
                 _LOG.warning("job %r is reduced by its hosts, not by a switch: %s", name, reason)
 
-    def _read_files(self) -> tuple[Fabric, dict[str, Job]]:
-        known = {it.name: it.index for it in self._plan.fabric.switches}
-        fabric = fabric_file.load(self._fabric_path, {**self._maintenance.records.indices, **known})
-        return fabric, load_jobs(self._job_paths, self._job_folder)
-
     async def _apply(self, fabric: Fabric, jobs: Mapping[str, Job]) -> None:
         """Converges the switches to a new desired state and takes it over, or goes back to the old one and raises."""
         new, gone = self._maintenance.moving(fabric, self._links)
@@ -259,14 +294,12 @@ class Controller:
         changed = [it for name, it in jobs.items() if it != self._plan.jobs.get(name)]
         stay = [it.name for it in fabric.switches if it in self._plan.fabric.switches]
         needed = set[str]().union(*(plan.switches_of(it) for it in changed)) & set(stay)
-        for managed in self._managed_switches.values():
-            managed.connection.check_not_backup()
         for name in needed:
             self._managed_switches[name].check_ready()
         present = {name: self._managed_switches[name] for name in stay if self._managed_switches[name].ready}
         if stay and not present:
             self._managed_switches[stay[0]].check_ready()
-        self._maintenance.keep(fabric)
+        await self._maintenance.keep(fabric)
         try:
             if gone:
                 await self._maintenance.leave(gone)
@@ -314,21 +347,17 @@ class Controller:
 
     async def _on_ready(self, managed: ManagedSwitch, switch: Switch) -> None:
         if not switch.is_primary:
-            self._was_backup = True
-            self._sums.stand_by()
-            managed.stand_by()
+            leads = self._leading.number() is not None
+            managed.stand_by("another client is primary" if leads else f"stands by: {self.leadership.describe()}")
             return
         # Another controller may have numbered the jobs, or this one before a restart.
         name = managed.where.name
-        indices = await read_indices(switch) if self._was_backup or not self._indices_known else {}
+        indices = await read_indices(switch) if not self._indices_known else {}
         held = await read_sums(switch)
         async with self._lock:
-            if self._was_backup:
-                self._refresh()
-            if not self._was_backup and self._indices_known:
+            if self._indices_known:
                 indices = {}  # another switch has told meanwhile
             self._indices_known |= bool(indices)
-            self._was_backup = False
             known = self._sums.read(managed.where, held, self._plan, started=self._started.is_set())
             if indices:
                 known = replace(known, indices=indices)
@@ -342,11 +371,15 @@ class Controller:
         _LOG.info("converged %s: %s", managed.where.name, await self._follow(managed, switch))
         self._note_part(name)
         self._note_start()
+        self.journal.record("switch", name, f"{managed.connection.name} is ready", state="ready")
         if name in self._maintenance.joining:
             self._begin(self._maintenance.join(name, self._links, self._lock))
 
     async def _on_drift(self, managed: ManagedSwitch, switch: Switch) -> None:
-        managed.mended.add(managed.connection.name, await self._follow(managed, switch))
+        changes, where = await self._follow(managed, switch), managed.connection.name
+        if managed.mended.add(where, changes):
+            text = f"another client changed what {where} holds; put right: {changes}"
+            self.journal.record("drift", managed.where.name, text, entities=changes.total)
 
     async def _follow(self, managed: ManagedSwitch, switch: Switch) -> Changes:
         """Converges a switch to the plan, which may change meanwhile. Raises finsy.P4ClientError or SwitchError."""
@@ -370,14 +403,23 @@ class Controller:
             _LOG.error("%s: %s", problem, why)
         self._catch_up()
 
-    def _refresh(self) -> None:
-        """Reads the files again, as another controller was primary. Bad ones change nothing."""
-        try:
-            self._maintenance.load()
-            fabric, jobs = self._read_files()
-            self._take(self._planner.make(fabric, jobs, self._plan.numbers))
-        except GradlaneError as problem:
-            _LOG.error("reload failed, nothing has changed: %s", problem)
+    async def _refresh(self) -> int:
+        """Reads the files and the store again, as another controller may have changed jobs; the store's revision. Bad
+        files change nothing. Raises StoreError, or JobError for a job of the store."""
+        async with self._lock:
+            avoided = self._maintenance.avoided
+            fabric, jobs = await self._sources.refresh(self._plan.fabric)
+            if (fabric, jobs, self._maintenance.avoided) != (self._plan.fabric, self._plan.jobs, avoided):
+                plan, _ = await self._planner.apart(fabric, jobs, self._plan.numbers)
+                self._take(plan)
+            return self._sources.kept.revision
+
+    def _stand_by(self) -> None:
+        """Another controller writes to the switches from now on."""
+        self._indices_known = False
+        self._sums.stand_by()
+        if self._check_links:
+            self._checks.begin_anew()
 
     def _note_part(self, name: str) -> None:
         """That switch holds what it should, so trees may lead over it again."""
@@ -385,12 +427,24 @@ class Controller:
             self._sums.lacking.discard(name)
             self._replan(f"sums can't go by {name} again")
 
-    def _on_closed(self, managed: ManagedSwitch) -> None:
-        if self._check_links:
+    def _on_lost(self, managed: ManagedSwitch, closed: bool) -> None:
+        state = "closed" if closed else "lost"
+        self.journal.record("switch", managed.where.name, managed.problem, state=state)
+        if closed and self._check_links:
             self._checks.examine(managed)
 
     def _route_around(self) -> None:
         self._replan("can't route around links that are down")
+        for link in self._links.to_json({}):
+            name, up = " - ".join(link["ends"]), link["up"]
+            if self._links_up.get(name, True) != up:
+                text = f"link {name} {'works' if up else 'is down'}"
+                self.journal.record("link", name, text, up=up, deaf=link["deaf"])
+            self._links_up[name] = up
+
+    def _leave_busy_links(self) -> None:
+        self._replan("trees can't leave busy links")
+        self.journal.record("trees", "", "trees are laid anew, by what other traffic takes of links")
 
     def _on_late(self, managed: ManagedSwitch) -> None:
         self._sums.lacking.add(managed.where.name)

@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import logging
 import signal
+import socket
 import sys
-from pathlib import Path
 
 from gradlane import GradlaneError
 from gradlane_controller.commands import flags
@@ -15,7 +15,9 @@ from gradlane_controller.commands.flags import DEFAULT_HTTP, UsageError
 from gradlane_controller.desired.pipeline import Programs
 from gradlane_controller.http_api import make_application
 from gradlane_controller.http_server import serving
+from gradlane_controller.network import fabric_file
 from gradlane_controller.service import Controller
+from gradlane_controller.store import Store
 
 _LOG = logging.getLogger("gradlane_controller")
 
@@ -27,12 +29,13 @@ def add(command: flags.Add) -> None:
     flags.programs(run)
     run.add_argument("--http", default=DEFAULT_HTTP, metavar="HOST:PORT", help=f"HTTP API (default {DEFAULT_HTTP})")
     run.add_argument(
-        "--job-dir",
-        type=Path,
-        metavar="DIR",
-        help="keep here what must survive a restart: jobs that arrive over HTTP, and which switches are drained "
-        "(default: a folder beside the fabric file, of its name with .jobs)",
+        "--store",
+        metavar="URL",
+        help="keep here what must survive a restart (jobs that arrive over HTTP, which switches are drained, what has "
+        "happened), and share it with other controllers of the same fabric: sqlite:///FILE (default: a file beside the "
+        "fabric file, of its name with .db), or postgresql+psycopg://USER@HOST/DATABASE",
     )
+    run.add_argument("--name", help="what this controller is called among others (default: this HOST:PORT)")
     run.add_argument("--no-link-check", action="store_true", help="assume that every link works, and send no LLDP")
     run.add_argument("--verbose", action="store_true", help="log every step of the P4Runtime sessions")
 
@@ -45,11 +48,12 @@ def _run(options: argparse.Namespace) -> int:
 
 async def _serve(options: argparse.Namespace) -> int:
     host, port = flags.parse_endpoint(options.http)
-    job_folder = options.job_dir or options.fabric.with_suffix(".jobs")
-    if not job_folder.parent.is_dir():
-        raise UsageError(f"--job-dir: {job_folder} can't be made, as there is no {job_folder.parent}; make it first")
-    programs = Programs(options.p4_dir)
-    controller = Controller(programs, options.fabric, options.job, job_folder, check_links=not options.no_link_check)
+    fabric_file.load(options.fabric)  # what is wrong with it is said before a store is made beside it
+    url = options.store or f"sqlite:///{options.fabric.absolute().with_suffix('.db')}"
+    store = await asyncio.to_thread(Store.open, url)
+    name = options.name or f"{socket.gethostname()}:{port}"
+    checks = not options.no_link_check
+    controller = Controller(Programs(options.p4_dir), options.fabric, options.job, store, name=name, check_links=checks)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     reloads: set[asyncio.Task[None]] = set()
@@ -64,6 +68,7 @@ async def _serve(options: argparse.Namespace) -> int:
     loop.add_signal_handler(signal.SIGHUP, reload)
 
     async with contextlib.AsyncExitStack() as stack:
+        stack.callback(store.close)
         try:
             await stack.enter_async_context(serving(make_application(controller, host), host, port))
         except OSError as problem:

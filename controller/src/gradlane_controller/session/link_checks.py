@@ -16,11 +16,12 @@ class LinkChecks:
     def __init__(self, links: Links, switches: Collection[ManagedSwitch], on_change: Callable[[], None]) -> None:
         self.known = asyncio.Event()
         self._links, self._switches, self._on_change = links, switches, on_change
+        self._together = 0  # rounds with sessions with all of them
 
     async def run(self) -> None:
         """Checks every link, until cancelled."""
         loop = asyncio.get_running_loop()
-        begun, together = loop.time(), 0
+        begun = loop.time()
         while True:
             present = self._present()
             frames = self._links.begin()
@@ -35,13 +36,18 @@ class LinkChecks:
             punctual = {name for name, sent in sending.items() if timely and sent is not None and sent.done()}
             if self._links.judge(present & self._present(), punctual):
                 self._on_change()
-            if all(managed.connection.connected or managed.late for managed in self._switches):
-                together += 1
+            if present and all(managed.connection.connected or managed.late for managed in self._switches):
+                self._together += 1
             # Each has been looked at, and those in doubt examined, if that led to anything.
-            if together > self._links.rounds + ENOUGH and (
-                not self._links.examining or together > self._links.rounds + 4 * ENOUGH
+            if self._together > self._links.rounds + ENOUGH and (
+                not self._links.examining or self._together > self._links.rounds + 4 * ENOUGH
             ):
                 self.known.set()
+
+    def begin_anew(self) -> None:
+        """Others look after the links: what is known of them will be old."""
+        self.known.clear()
+        self._together = 0
 
     def examine(self, switch: ManagedSwitch) -> None:
         """It has closed its session, so its process has probably ended."""

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections to a store, each statement of which ends in bounded time."""
+
+import os
+import sqlite3
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+
+from gradlane_controller.errors import StoreError
+
+WAIT_SECONDS = 1.0  # for a lock, or for a connection of the pool
+STATEMENT_SECONDS = 2.0
+CONNECT_SECONDS = 2  # the least that libpq takes
+POOL = 4
+LOG_BYTES = 1 << 20  # of SQLite's write-ahead log, that are reserved,
+LOG_PAGES = 16  # as it begins anew after so many: what needs no new page needs no space on the disk
+ROOM_BYTES = 4 << 20  # that have to be left on the disk for what needs new pages
+_PASSWORD = "hidden"
+
+
+def parse(url: str) -> URL:
+    """Raises StoreError if it names no database that can be used here."""
+    kinds = "sqlite:///FILE or postgresql+psycopg://USER@HOST/DATABASE"
+    try:
+        it = make_url(url)
+    except (ArgumentError, ValueError):
+        raise StoreError(f"the store must be {kinds}, and this is no URL") from None
+    if it.drivername == "postgresql":
+        it = it.set(drivername="postgresql+psycopg")
+    if it.drivername == "sqlite" and it.database and it.database != ":memory:":
+        return it
+    if it.drivername == "postgresql+psycopg":
+        return it
+    raise StoreError(f"{shown(it)}: the store must be {kinds}")
+
+
+def shown(url: URL) -> str:
+    """For people: without the password."""
+    if "password" in url.query:
+        url = url.update_query_dict({"password": _PASSWORD})
+    return f"store {url.render_as_string(hide_password=True)}"
+
+
+def connect(url: URL) -> Engine:
+    """Nothing is opened yet, but a file made that only its owner may read. Raises StoreError."""
+    if url.drivername == "sqlite":
+        return _sqlite(url)
+    return create_engine(
+        url,
+        pool_size=POOL,
+        max_overflow=0,
+        pool_timeout=WAIT_SECONDS,
+        pool_pre_ping=True,  # the server may have been started anew
+        connect_args={
+            "connect_timeout": CONNECT_SECONDS,
+            "options": f"-c statement_timeout={STATEMENT_SECONDS:g}s -c lock_timeout={WAIT_SECONDS:g}s "
+            f"-c idle_in_transaction_session_timeout={2 * STATEMENT_SECONDS:g}s",
+            "tcp_user_timeout": int(1000 * STATEMENT_SECONDS),
+            "keepalives_idle": 1,
+            "keepalives_interval": 1,
+            "keepalives_count": 2,
+            "application_name": "gradlane-controller",
+        },
+    )
+
+
+def check_room(url: URL) -> None:
+    """Raises StoreError if the disk is nearly full: what commits all the same fills SQLite's log, and is in the way of
+    those who need no space."""
+    if url.drivername != "sqlite" or url.database is None:
+        return
+    try:
+        left = os.statvfs(Path(url.database).parent)
+    except OSError as problem:
+        raise StoreError(f"{shown(url)}: {problem.strerror}") from None
+    if left.f_bavail * left.f_frsize < ROOM_BYTES:
+        raise StoreError(f"{shown(url)}: less than {ROOM_BYTES >> 20} MiB are left on its disk; make room")
+
+
+def reserve(url: URL) -> None:
+    """Makes SQLite's log as long as it has to be, so that a full disk does not matter to what needs no new page. The
+    log must be there, as it is while there are connections."""
+    if url.drivername == "sqlite":
+        with suppress(OSError), open(f"{url.database}-wal", "r+b") as log:
+            os.posix_fallocate(log.fileno(), 0, LOG_BYTES)
+
+
+def settle(engine: Engine) -> None:
+    """New pages move from SQLite's log into its file while there is room for them: without, the log could not begin
+    anew. What can't move yet stays in the log, and is kept all the same."""
+    if engine.dialect.name == "sqlite":
+        with suppress(sqlite3.Error, SQLAlchemyError), engine.connect() as connection:
+            connection.connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)").close()
+
+
+def failure(url: URL, problem: SQLAlchemyError) -> StoreError:
+    """What a failed statement means."""
+    cause = problem.orig if isinstance(problem, DBAPIError) else problem
+    unsure = isinstance(problem, DBAPIError) and problem.connection_invalidated
+    reason = " ".join(str(cause).split())[:500] or type(cause).__name__
+    for text, remedy in _REMEDIES.items():
+        if text in reason:
+            reason = f"{reason}; {remedy}"
+            break
+    return StoreError(f"{shown(url)}: {reason}", unsure=unsure)
+
+
+_REMEDIES: Mapping[str, str] = {
+    "unable to open database file": "its folder must be there, and this user must be allowed to write to it",
+    "readonly": "this user must be allowed to write to the file and to its folder",
+    "disk is full": "make room on its disk",
+    "is not a database": "name another file",
+    "password": "the URL, or a file .pgpass, has to have it",
+}
+
+
+def _sqlite(url: URL) -> Engine:
+    assert url.database is not None
+    file = Path(url.database)
+    try:
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # SQLite's other files get its rights
+    except OSError as problem:
+        raise StoreError(f"{shown(url)}: can't be written: {problem.strerror}") from None
+    engine = create_engine(
+        url,
+        pool_size=POOL,
+        max_overflow=0,
+        pool_timeout=WAIT_SECONDS,
+        connect_args={"timeout": WAIT_SECONDS},
+    )
+
+    def opened(connection: sqlite3.Connection, _record: object) -> None:
+        connection.isolation_level = None  # transactions begin below, not when the driver thinks so
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", f"wal_autocheckpoint={LOG_PAGES}"):
+            connection.execute(f"PRAGMA {pragma}").close()
+
+    def begin(connection: Connection) -> None:
+        # Who reads first and then writes would have to give up if another one has written meanwhile.
+        reads = connection.get_execution_options().get("reads", False)
+        connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+    event.listen(engine, "connect", opened)
+    event.listen(engine, "begin", begin)
+    return engine
+
+
+def read_only(engine: Engine) -> Engine:
+    """The same connections, for transactions that only read."""
+    options: dict[str, Any] = {"reads": True}
+    return engine.execution_options(**options)
