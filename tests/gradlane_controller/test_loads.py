@@ -11,7 +11,7 @@ from finsy.proto import p4r
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradlane_controller.network.loads import SILENT_SECONDS, Loads
+from gradlane_controller.network.loads import Loads
 from gradlane_controller.session.port_counts import PortCounts, read_port_counts
 from tests.gradlane_controller.test_sum_trees import End, leafspine
 from tests.support.effort import tries
@@ -106,7 +106,7 @@ def test_a_port_of_which_a_switch_has_said_nothing_for_long_is_not_known() -> No
     world.read()
     world.run({LINK: paths(c1=8e6), HOST: paths(c1=8e6)})
     del world.counted[LINK]
-    world.run({HOST: paths(c1=8e6)}, seconds=SILENT_SECONDS)
+    world.run({HOST: paths(c1=8e6)}, seconds=10)
     assert world.loads.sent(LINK) is not None
     world.run({HOST: paths(c1=8e6)}, seconds=2)
     assert (world.loads.sent(LINK), world.loads.trees(LINK)) == (None, None)
