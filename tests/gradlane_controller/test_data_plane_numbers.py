@@ -7,7 +7,7 @@ from gradlane import wire
 from gradlane.job import policy
 from gradlane.job.file import BUDGET_SLOTS
 from gradlane.job.transport import SUM_SLOTS
-from gradlane_controller.data_plane import Reason, SumEvent
+from gradlane_controller.data_plane import CLASSES, TRIMMED_BYTES, Reason, SumEvent, Way, sent_cell
 from gradlane_controller.network import fabric
 from gradlane_controller.policy import checks, spreading, trees
 from gradlane_controller.session.counters import JOB_SHIFT, SUM_SHIFT, decode_decision, format_table
@@ -66,6 +66,24 @@ def test_decisions_are_decoded_as_the_data_plane_composes_their_index() -> None:
     assert (row.switch, row.job, row.reason) == ("s1", "demo", "dropped_red")
     assert (row.queue_class, row.drop_precedence, row.packets, row.bytes) == (5, 3, 7, 9000)
     assert decode_decision("s1", {9: "demo"}, 0, 1, 1).job is None
+
+
+def test_cells_of_what_is_sent_are_where_the_data_plane_counts_it() -> None:
+    arch = (P4_SOURCE / "v1model" / "arch.p4").read_text()
+    telemetry = (P4_SOURCE / "v1model" / "telemetry.p4").read_text()
+    body = re.search(r"enum bit<2> Way \{(.*?)\}", arch)
+    assert body
+    assert {name: int(value) for name, value in re.findall(r"(\w+) = (\d)", body[1])} == {it.name: it for it in Way}
+    assert "sent.count((bit<32>)(egress_port ++ way ++ meta.queue_class));" in telemetry
+    assert "typedef bit<3> queue_class_t;" in TYPES
+    assert "typedef bit<9> port_t;" in TYPES
+    assert CLASSES == 1 << 3
+    assert sent_cell(5, Way.TREE, 6) == 0b000000101_01_110
+    assert f"SENT_CELLS = {sent_cell(fabric.DROP_PORT, Way.TRIMMED_IPV6, CLASSES - 1) + 1};" in arch
+    headers = {name: constant(f"{name}_BYTES") for name in ("ETHERNET", "IPV4", "IPV6", "UDP", "GRADLANE")}
+    beside_ip = headers["ETHERNET"] + headers["UDP"] + headers["GRADLANE"]
+    assert TRIMMED_BYTES[Way.TRIMMED_IPV4] == beside_ip + headers["IPV4"]
+    assert TRIMMED_BYTES[Way.TRIMMED_IPV6] == beside_ip + headers["IPV6"]
 
 
 def test_tables_for_people_line_up() -> None:

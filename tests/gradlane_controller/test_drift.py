@@ -97,23 +97,30 @@ def test_what_another_client_changes_is_put_right_and_said(
 def test_a_switch_whose_state_is_right_is_only_read(
     fake_switch: FakeSwitch, start: Callable[..., ControllerThread], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Part by part: no heartbeat reads more than one, and each comes round."""
+    """Part by part: no heartbeat reads more than one, and each comes round. Beside it what the ports have counted."""
     monkeypatch.setattr(connection, "HEARTBEAT_SECONDS", 0.02)
     it = start(fabric_text(fake_switch.address), job_text())
     it.until(lambda: it.switch()["ready"])
     fake_switch.log.clear()
-    reads: list[list[str]] = []
+    requests: list[p4r.ReadRequest] = []
     read = fake_switch.Read
-    monkeypatch.setattr(
-        fake_switch, "Read", lambda request, context: (reads.append(request), read(request, context))[1]
-    )
+
+    def read_noted(request: p4r.ReadRequest, context: object) -> object:
+        requests.append(request)
+        return read(request, context)
+
+    monkeypatch.setattr(fake_switch, "Read", read_noted)
     number = len(PIPELINE.schema.tables) + 1 + len(PIPELINE.schema.meters) + len(PIPELINE.schema.digests)
     fake_switch.stop()
     fake_switch.start()
-    it.until(lambda: it.switch()["ready"] and len(reads) > 4 * number)
-    heartbeats = [request.SerializeToString(deterministic=True) for request in reads[-number:]]
+    it.until(lambda: it.switch()["ready"] and len(requests) > 8 * number)
+    last = requests[-2 * number :]
+    of_ports = [all(entity.HasField("counter_entry") for entity in request.entities) for request in last]
+    assert of_ports in ([True, False] * number, [False, True] * number)
+    reads = [request for request, is_of_ports in zip(last, of_ports, strict=True) if not is_of_ports]
+    heartbeats = [request.SerializeToString(deterministic=True) for request in reads]
     assert len(set(heartbeats)) == number
-    assert all(len(request.entities) == 1 for request in reads[-number:])
+    assert all(len(request.entities) == 1 for request in reads)
     assert fake_switch.log == []
     assert it.switch()["mended"] == {"times": 0, "entities": 0}
 

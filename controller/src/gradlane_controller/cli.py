@@ -17,6 +17,7 @@ from typing import Any
 
 from gradlane import GradlaneError, job, toml_file
 from gradlane.toml_file import FileError
+from gradlane_controller.data_plane import CLASSES
 from gradlane_controller.desired.describing import describe
 from gradlane_controller.desired.pipeline import DEFAULT_FOLDER, Programs, count_entries
 from gradlane_controller.desired.plan import load_jobs, make_plan
@@ -106,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
         ("plan", _plan, "show what would change if the files were read again, or a job was put; changes nothing"),
         ("status", _status, "show which switches are up to date, and the jobs"),
         ("counters", _counters, "show the switches' counters, with names"),
-        ("links", _links, "show which links work, since when, and what traffic they have that follows no tree"),
+        ("links", _links, "show which links work, since when, and what traffic they have, by queue class"),
         ("violations", _violations, "show gradients that the guard refused: from where, of which job, how often"),
     ):
         ask = add(name, function, f"{text} (asks a running controller)")
@@ -255,8 +256,20 @@ def _links(options: argparse.Namespace) -> int:
         for it in answer["links"]
     ]
     head = ("ends", "state", "since", "others send, Mbit/s")
-    print(format_table("links" if answer["checked"] else "links (not checked)", head, rows))
+    print(format_table("links" if answer["checked"] else "links (not checked)", head, rows), end="\n\n")
+    print(format_table("sent, Mbit/s", ("end", "all", "trees", *map(str, range(CLASSES))), _sent_rows(answer["links"])))
     return 0
+
+
+def _sent_rows(links: list[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """By end: all that it sends, what of it follows trees, and all by queue class."""
+    rows: list[tuple[str, ...]] = []
+    for it in links:
+        for end, classes, trees in zip(it["ends"], it["sent"], it["trees"], strict=True):
+            known = [] if classes is None else [sum(classes), trees, *classes]
+            shown = [f"{bits / 1e6:.1f}" for bits in known] or ["?"] * (2 + CLASSES)
+            rows.append((end, *shown))
+    return rows
 
 
 def _violations(options: argparse.Namespace) -> int:

@@ -54,9 +54,25 @@ class SumEvent(IntEnum):
     PARTIAL = 8  # the sum of all beneath the switch has gone up
 
 
+class Way(IntEnum):
+    """What a frame that leaves counts as in `sent`: `Way` of p4src/v1model/arch.p4."""
+
+    PATH = 0
+    TREE = 1
+    TRIMMED_IPV4 = 2
+    TRIMMED_IPV6 = 3
+
+
+CLASSES = 8
+TRIMMED_BYTES = {Way.TRIMMED_IPV4: 78, Way.TRIMMED_IPV6: 98}  # that are left of a slice
 PUNTS = tuple(reason for reason in Reason if reason.name.startswith("PUNTED"))
 
 
 def punt_cell(port: int, reason: int) -> int:
     """The cell of `punt_rates` for what a port sends to the controller for this reason."""
     return port << 3 | reason & 7
+
+
+def sent_cell(port: int, way: Way, queue_class: int) -> int:
+    """The cell of `sent` for what leaves a port so."""
+    return port << 5 | way << 3 | queue_class

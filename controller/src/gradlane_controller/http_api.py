@@ -62,7 +62,8 @@ def make_application(controller: Controller, host: str) -> web.Application:
 
     async def prometheus(_request: web.Request) -> web.Response:
         return web.Response(
-            body=metrics(controller.status(), controller.links()), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4}
+            body=metrics(controller.status(), controller.links(), controller.host_ports()),
+            headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4},
         )
 
     async def plan(request: web.Request) -> web.Response:

@@ -139,8 +139,20 @@ class Controller:
         return status(self._plan, self._managed_switches.values())
 
     def links(self) -> dict[str, Any]:
-        """What GET /links answers."""
-        return {"checked": self._check_links, "links": self._links.to_json(self._balance.measured.now())}
+        """What GET /links answers. Of each link, in bit/s and None where that is not known: what its ends send by queue
+        class (`sent`) and what of it follows trees; `load` is what follows none, and by which trees are laid."""
+        loads = self._balance.measured
+        found = self._links.to_json(loads.now(), sent=loads.sent, trees=loads.trees)
+        return {"checked": self._check_links, "links": found}
+
+    def host_ports(self) -> list[dict[str, Any]]:
+        """What switches send to each host, as `links` has it; `name` is the host's, `switch` and `port` where it is."""
+        loads = self._balance.measured
+        ends = ((port.host, (port.switch, port.number)) for port in self._plan.fabric.ports)
+        return [
+            {"name": name, "switch": end[0], "port": end[1], "sent": loads.sent(end), "trees": loads.trees(end)}
+            for name, end in ends
+        ]
 
     def violations(self) -> list[dict[str, Any]]:
         """What GET /violations answers."""

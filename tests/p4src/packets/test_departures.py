@@ -4,16 +4,20 @@
 What is right is counted here, of the frames that have left. Random ones: model/test_policy_model.py; sums: sums.
 """
 
+import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from types import SimpleNamespace
 
 import pytest
 from finsy import P4MeterConfig
+from finsy.proto import p4r
 from scapy.layers.inet import UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
 from gradlane.wire import Flag, Kind
+from gradlane_controller.session.port_counts import read_port_counts
 from tests.p4src.packet_bench import Bench, Count, Way
 from tests.p4src.packet_targets import CPU_PORT, InProcess, Sent
 from tests.support.entries import (
@@ -85,11 +89,16 @@ def test_a_multicast_counts_at_every_port_that_a_copy_leaves_by_as_what_follows_
     assert counting.departures() == of(sent, TREE) | of(copies, TREE, 0)
 
 
+@pytest.mark.parametrize("fill", [GREEN, GREEN + YELLOW])
 @pytest.mark.parametrize("version", [4, 6])
-def test_a_trimmed_slice_counts_with_what_is_left_of_it_in_the_top_class(counting: Bench, version: int) -> None:
+def test_a_trimmed_slice_counts_with_what_is_left_of_it_in_the_top_class(
+    counting: Bench, version: int, fill: int
+) -> None:
     counting.install(fabric(), job(), job(2, (H1, H2), base=MASK + 1, trim=True), congestion())
-    filling = counting.process(H1, *[gradient(layer=1, kind=Kind.REPAIR)] * (GREEN + YELLOW))
-    slices = [gradient(job=2, version=version, layer=2, budget=9, message=n, frame_bytes=800) for n in range(4)]
+    filling = counting.process(H1, *[gradient(layer=1, kind=Kind.REPAIR)] * fill)
+    slices = [
+        gradient(job=2, version=version, layer=2, magnitude=0, budget=9, message=n, frame_bytes=800) for n in range(4)
+    ]
     sent = counting.process(H1, *slices)
     assert [len(it.frame) for it in sent] == [78 if version == 4 else 98] * 4
     way = TRIMMED_IPV4 if version == 4 else TRIMMED_IPV6
@@ -135,6 +144,38 @@ def test_what_a_full_queue_drops_does_not_count(in_process: InProcess, schema) -
     left = [Sent(port, None, frame) for _, port, frame in result.sent]
     assert 3 <= sum(it.port == 2 for it in left) < 20, "the buffer must be too small"
     assert bench.departures() == of(left, PATH)
+
+
+def test_the_controller_reads_of_each_port_and_class_what_has_left(counting: Bench) -> None:
+    """With what is left of trimmed slices, and what follows trees apart."""
+    trimming = job(2, (H1, H2), base=MASK + 1, trim=True)
+    counting.install(fabric(), job(), trimming, congestion(), multicast("239.1.0.1", 9, 2, 3, 5), [aggregator(1, 9)])
+    result = Ether(gradient(H1, "239.1.0.1", layer=1, flags=Flag.PULL | Flag.MULTICAST, frame_bytes=700))
+    result.dst = multicast_mac("239.1.0.1")
+    copies = counting.process(H1, *[bytes(result)] * 2)
+    frames = [gradient(layer=1, kind=Kind.REPAIR)] * (GREEN + YELLOW) + [gradient(H1, H3, layer=50, frame_bytes=300)]
+    for version in (4, 6):
+        frames += [gradient(job=2, version=version, layer=2, magnitude=0, budget=9, message=n) for n in range(3)]
+    frames.append(gradient(layer=1, kind=Kind.STOP, frame_bytes=100))
+    others = counting.process(H1, *frames)
+    assert Counter(len(it.frame) for it in others)[98] == 3, "trimmed"
+
+    class Client:
+        """Of a session with the switch."""
+
+        async def request_iter(self, request: p4r.ReadRequest) -> AsyncIterator[p4r.ReadResponse]:
+            assert len(request.entities) < 200, "no more than is needed"
+            yield p4r.ReadResponse(entities=counting.target.read(*request.entities))
+
+    switch = SimpleNamespace(p4info=counting.schema, device_id=1, _p4client=Client())
+    counts = asyncio.run(read_port_counts(switch, [5], [2, 3, 5]))  # pyright: ignore[reportArgumentType]
+    own = counting.target.own_bytes  # a multicast of best effort
+    left = {port: [*[0] * 8, own, *[0] * 7] for port in (2, 3, 5)}
+    for sent, first in ((others, 0), (copies, 8)):
+        for it in sent:
+            left[it.port][first + tags(it.frame)[0]] += len(it.frame)
+    assert counts.sent == left
+    assert counts.routed == {5: 0}
 
 
 def test_no_other_cell_counts(in_process: InProcess, schema) -> None:

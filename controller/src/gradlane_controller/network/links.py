@@ -17,7 +17,7 @@ import hmac
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from ipaddress import IPv4Address, IPv4Network
@@ -224,9 +224,9 @@ class Links:
     def _is_sealed(self, kind: str, switch: str, port: int, seal: bytes) -> bool:
         return any(hmac.compare_digest(seal, self._seal(kind, switch, port, age)) for age in (0, 1))
 
-    def to_json(self, loads: Mapping[End, float]) -> list[dict[str, Any]]:
-        """Every link, with its state, the ends at which nothing arrives, since when it has that state, and the load of
-        what each end sends, None where that is not known."""
+    def to_json(self, loads: Mapping[End, float], **more: Callable[[End], Any]) -> list[dict[str, Any]]:
+        """Every link, with its state, the ends at which nothing arrives, since when it has that state, the load of
+        what each end sends, None where that is not known, and what `more` there is to say of each end."""
         return [
             {
                 "ends": [f"{end.switch}:{end.number}" for end in link.ends],
@@ -234,6 +234,7 @@ class Links:
                 "deaf": link.deaf,
                 "since": link.since.isoformat(timespec="milliseconds"),
                 "load": [loads.get((end.switch, end.number)) for end in link.ends],
+                **{name: [of((end.switch, end.number)) for end in link.ends] for name, of in more.items()},
             }
             for link in {id(link): link for link in self._links.values()}.values()
         ]

@@ -78,9 +78,14 @@ class BoundedClient(P4Client):
             yield reply
 
 
+def client_of(switch: Switch) -> BoundedClient:
+    """What speaks with an open switch, for messages that finsy has no need to know."""
+    return cast(BoundedClient, switch._p4client)  # pyright: ignore[reportPrivateUsage]
+
+
 def just_loaded(switch: Switch) -> bool:
     """Whether the switch has loaded the program in this session, since this was last asked."""
-    client = cast(BoundedClient, switch._p4client)  # pyright: ignore[reportPrivateUsage]
+    client = client_of(switch)
     loaded, client.loaded = client.loaded, False
     return loaded
 

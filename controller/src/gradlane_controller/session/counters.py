@@ -144,16 +144,6 @@ async def read_counters(switch: Switch, plan: Plan) -> SwitchCounters:
     return SwitchCounters(switch.name, decisions, drop_map, senders, await _read_sums(switch, jobs))
 
 
-async def read_loads(switch: Switch, ports: Iterable[int]) -> dict[int, int]:
-    """Bytes that have filled the virtual queues of these ports and followed no tree; none if the program does not
-    count them. Raises finsy.P4ClientError."""
-    if switch.p4info.counters.get("routed") is None:
-        return {}
-    wanted = [P4CounterEntry("routed", index=number) for number in ports]
-    found = await read_all(switch, wanted) if wanted else []
-    return {entry.index: entry.byte_count for entry in found if entry.index is not None}
-
-
 async def reset_counts(switch: Switch, indices: Sequence[int]) -> None:
     """Sets what was counted of these job indices to zero, where it is not. Raises finsy.P4ClientError."""
     zero = P4CounterData(byte_count=0, packet_count=0)

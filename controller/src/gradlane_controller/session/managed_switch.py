@@ -23,7 +23,7 @@ from gradlane_controller.policy.ports import VIOLATIONS
 from gradlane_controller.session.bounds import just_loaded
 from gradlane_controller.session.connection import Connection, FinsyLog
 from gradlane_controller.session.convergence import Changes, converge, difference, job_indices, kind, parts, read_part
-from gradlane_controller.session.counters import read_loads
+from gradlane_controller.session.port_counts import read_port_counts
 from gradlane_controller.session.violations import Violations
 
 _QUIET_SECONDS = 60.0
@@ -155,17 +155,20 @@ class ManagedSwitch:
 
     async def _heartbeat(self, switch: Switch) -> None:
         """Reads a part of what the switch holds, the next one each time: whether another client has changed it. And how
-        much traffic its links have had."""
-        self._loads.take(self.where.name, await read_loads(switch, self._loads.ports(self.where.name)))
+        much traffic its ports have had."""
+        name = self.where.name
+        counts = await read_port_counts(switch, self._loads.ports(name), self._loads.all_ports(name))
+        self._loads.take(name, counts.routed)
+        self._loads.take_sent(name, counts.sent)
         expected, part = self._held, next(self._parts)
         found = await read_part(switch, part)
         if expected is None or self._held is not expected or self._writing.locked():
             return  # it was changed here meanwhile
-        name = kind(part)
-        wrong = difference(switch.p4info, found, [entity for entity in expected if kind(entity) == name])
+        what = kind(part)
+        wrong = difference(switch.p4info, found, [entity for entity in expected if kind(entity) == what])
         if wrong:
             self._held = None
-            self.problem = f"does not hold what was written to {name}; it is written again"
+            self.problem = f"does not hold what was written to {what}; it is written again"
             switch.create_task(self._on_drift(self, switch))
 
     async def _answer(self, switch: Switch, fabric: Callable[[], Fabric], links: Links) -> None:
