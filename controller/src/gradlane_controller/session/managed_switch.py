@@ -119,8 +119,8 @@ class ManagedSwitch:
         return self._held is not None
 
     def holds(self, entities: Sequence[Entity]) -> bool:
-        """Whether these entities were the last that were written."""
-        return self._held is entities
+        """Whether these entities were the last that were written, all of them."""
+        return self._held is entities and self._known
 
     def check_ready(self) -> None:
         """Raises SwitchError unless the switch is connected and converged."""
