@@ -7,9 +7,8 @@ import contextlib
 import json
 import logging
 import signal
+import ssl
 import sys
-import urllib.error
-import urllib.request
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,23 +16,26 @@ from typing import Any
 
 from gradlane import GradlaneError, job, toml_file
 from gradlane.toml_file import FileError
+from gradlane_controller import client, token_command
+from gradlane_controller.api import listening
+from gradlane_controller.api.application import make_application
+from gradlane_controller.api.connections import serving
+from gradlane_controller.api.context import Context
+from gradlane_controller.api.listening import ListeningError, TlsFiles
+from gradlane_controller.client import AddressError
 from gradlane_controller.desired.describing import describe
 from gradlane_controller.desired.pipeline import DEFAULT_FOLDER, Programs, count_entries
 from gradlane_controller.desired.plan import load_jobs, make_plan
 from gradlane_controller.errors import PipelineError
-from gradlane_controller.http_api import JOB_TYPE, make_application
-from gradlane_controller.http_server import serving
 from gradlane_controller.network import fabric_file
 from gradlane_controller.policy.trees import BUCKETS
 from gradlane_controller.service import Controller
 from gradlane_controller.session.counters import format_counters, format_table
-
-DEFAULT_HTTP = "127.0.0.1:9560"
-REQUEST_SECONDS = 15
+from gradlane_controller.store import Store
 
 _LOG = logging.getLogger("gradlane_controller")
 
-_EXAMPLES = f"""examples:
+_EXAMPLES = """examples:
   gradlane-controller check --fabric fabric.toml --job job.toml
   gradlane-controller run --fabric fabric.toml --job job.toml --http 127.0.0.1:9560
   gradlane-controller plan --job other.toml
@@ -41,8 +43,9 @@ _EXAMPLES = f"""examples:
   gradlane-controller counters --json
   gradlane-controller violations
   gradlane-controller links
-  curl -H 'Content-Type: {JOB_TYPE}' --data-binary @other.toml http://127.0.0.1:9560/jobs
-  curl -X DELETE http://127.0.0.1:9560/jobs/other
+  gradlane-controller token create prometheus --token-file fabric.db.token
+  curl -H "Authorization: Bearer $(cat fabric.db.token)" -H 'Content-Type: application/toml' \\
+    --data-binary @other.toml http://127.0.0.1:9560/v1/jobs
 """
 
 
@@ -57,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return options.command(options)
     except KeyboardInterrupt:
         return 130
-    except (FileError, PipelineError, UsageError) as problem:
+    except (FileError, PipelineError, UsageError, AddressError, ListeningError) as problem:
         print(f"gradlane-controller: error: {problem}", file=sys.stderr)
         return 2
     except GradlaneError as problem:
@@ -87,7 +90,27 @@ def _parser() -> argparse.ArgumentParser:
 
     run = add("run", _run, "write the entries and keep them up to date until SIGTERM; SIGHUP reads the files again")
     _add_files(run)
-    run.add_argument("--http", default=DEFAULT_HTTP, metavar="HOST:PORT", help=f"HTTP API (default {DEFAULT_HTTP})")
+    run.add_argument(
+        "--http",
+        default=client.DEFAULT_ADDRESS,
+        metavar="HOST:PORT",
+        help=f"HTTP API (default {client.DEFAULT_ADDRESS})",
+    )
+    run.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help="where to write the first token, of scope admin, when there is none (default: beside the store, with "
+        ".token)",
+    )
+    run.add_argument("--tls-cert", type=Path, metavar="FILE", help="HTTP API over TLS: its certificate (PEM)")
+    run.add_argument("--tls-key", type=Path, metavar="FILE", help="the certificate's key (PEM)")
+    run.add_argument(
+        "--client-ca", type=Path, metavar="FILE", help="whom certificates must come from that clients then need (PEM)"
+    )
+    run.add_argument(
+        "--insecure", action="store_true", help="allow an address that others reach without TLS; they can read tokens"
+    )
     run.add_argument(
         "--job-dir",
         type=Path,
@@ -110,8 +133,9 @@ def _parser() -> argparse.ArgumentParser:
         ("violations", _violations, "show gradients that the guard refused: from where, of which job, how often"),
     ):
         ask = add(name, function, f"{text} (asks a running controller)")
-        ask.add_argument("--http", default=DEFAULT_HTTP, metavar="HOST:PORT", help=f"its API (default {DEFAULT_HTTP})")
+        client.add_flags(ask)
         ask.add_argument("--json", action="store_true", help="as JSON")
+    token_command.add_parser(add)
     plan = commands.choices["plan"]
     plan.add_argument("--job", type=Path, metavar="FILE", help="a job file to put, instead of reading the files again")
     plan.add_argument("--live", action="store_true", help="compare with what the switches do hold: it is read")
@@ -141,13 +165,24 @@ async def _serve(options: argparse.Namespace) -> int:
     job_folder = options.job_dir or options.fabric.with_suffix(".jobs")
     if not job_folder.parent.is_dir():
         raise UsageError(f"--job-dir: {job_folder} can't be made, as there is no {job_folder.parent}; make it first")
+    tls = _tls_files(options)
+    listening.check_address(host, tls=tls is not None, insecure=options.insecure)
+    context = listening.context(tls) if tls else None
     programs = Programs(options.p4_dir)
     controller = Controller(programs, options.fabric, options.job, job_folder, check_links=not options.no_link_check)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     reloads: set[asyncio.Task[None]] = set()
 
+    store = Store.open(f"sqlite:///{options.fabric.with_suffix('.db')}")
+    api = Context.of(controller, store)
+    token_file = options.token_file or options.fabric.with_suffix(".db.token")
+    if await api.tokens.ensure_admin(token_file):
+        _LOG.info("the first token, of scope admin, is in %s", token_file)
+
     def reload() -> None:
+        if context and tls:
+            _reload_certificate(context, tls)
         task = asyncio.create_task(_reload(controller))
         reloads.add(task)
         task.add_done_callback(reloads.discard)
@@ -158,12 +193,15 @@ async def _serve(options: argparse.Namespace) -> int:
 
     async with contextlib.AsyncExitStack() as stack:
         try:
-            await stack.enter_async_context(serving(make_application(controller, host), host, port))
+            await stack.enter_async_context(serving(make_application(api, host), host, port, context))
         except OSError as problem:
             raise UsageError(f"--http: can't listen at {options.http}: {problem.strerror}") from None
-        tasks = [asyncio.create_task(each) for each in (controller.run(), stop.wait(), _announce(controller, options))]
+        tasks = [
+            asyncio.create_task(each)
+            for each in (controller.run(), stop.wait(), _announce(controller, options), api.run())
+        ]
         try:
-            running, stopping, _ = tasks
+            running, stopping, *_ = tasks
             await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
             if running.done():
                 await running
@@ -172,6 +210,23 @@ async def _serve(options: argparse.Namespace) -> int:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _tls_files(options: argparse.Namespace) -> TlsFiles | None:
+    if options.tls_cert is None and options.tls_key is None:
+        if options.client_ca is not None:
+            raise UsageError("--client-ca: needs --tls-cert and --tls-key")
+        return None
+    if options.tls_cert is None or options.tls_key is None:
+        raise UsageError("--tls-cert and --tls-key go together")
+    return TlsFiles(options.tls_cert, options.tls_key, options.client_ca)
+
+
+def _reload_certificate(context: ssl.SSLContext, files: TlsFiles) -> None:
+    try:
+        listening.load(context, files)
+    except ListeningError as problem:
+        _LOG.error("the certificate is that of before: %s", problem)
 
 
 async def _announce(controller: Controller, options: argparse.Namespace) -> None:
@@ -208,9 +263,12 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    body = None if options.job is None else toml_file.read(job.JobError, options.job).encode()
-    live = str(options.live).lower()
-    answer = _ask(options.http, f"/plan?live={live}", {"live", "switches", "not_summed"}, body)
+    asked, path = client.of_flags(options), f"/v1/plan?live={str(options.live).lower()}"
+    expected = {"live", "switches", "not_summed"}
+    if options.job is None:
+        answer = asked.get(path, expected)
+    else:
+        answer = asked.post(path, toml_file.read(job.JobError, options.job), expected)
     if options.json:
         print(json.dumps(answer, indent=2))
         return 0
@@ -235,13 +293,13 @@ def _from_to(change: dict[str, str]) -> str:
 
 
 def _counters(options: argparse.Namespace) -> int:
-    answer = _ask(options.http, "/counters", {"decisions", "drop_map", "senders", "sums"})
+    answer = client.of_flags(options).get("/v1/counters", {"decisions", "drop_map", "senders", "sums"})
     print(json.dumps(answer, indent=2) if options.json else format_counters(answer))
     return 0
 
 
 def _links(options: argparse.Namespace) -> int:
-    answer = _ask(options.http, "/links", {"checked", "links"})
+    answer = client.of_flags(options).get("/v1/links", {"checked", "links"})
     if options.json:
         print(json.dumps(answer, indent=2))
         return 0
@@ -260,7 +318,7 @@ def _links(options: argparse.Namespace) -> int:
 
 
 def _violations(options: argparse.Namespace) -> int:
-    answer = _ask(options.http, "/violations", {"violations"})
+    answer = client.of_flags(options).get("/v1/violations", {"violations"})
     if options.json:
         print(json.dumps(answer, indent=2))
         return 0
@@ -273,7 +331,7 @@ def _violations(options: argparse.Namespace) -> int:
 
 
 def _status(options: argparse.Namespace) -> int:
-    answer = _ask(options.http, "/status", {"ready", "switches", "jobs"})
+    answer = client.of_flags(options).get("/v1/status", {"ready", "switches", "jobs"})
     if options.json:
         print(json.dumps(answer, indent=2))
         return 0
@@ -314,32 +372,10 @@ def _describe_sums(sums: dict[str, Any] | None) -> str:
     return f"{where}, slots {sums['slots'][0]} to {sums['slots'][1]}"
 
 
-def _ask(endpoint: str, path: str, expected: set[str], job_file: bytes | None = None) -> dict[str, Any]:
-    """The JSON answer of a running controller, to a POST if there is a job file. Raises GradlaneError that names its
-    address."""
-    _endpoint(endpoint)
-    where = f"controller at http://{endpoint}"
-    try:
-        request = urllib.request.Request(f"http://{endpoint}{path}", job_file, {"Content-Type": JOB_TYPE})
-        with urllib.request.urlopen(request, timeout=REQUEST_SECONDS) as answer:
-            content = json.load(answer)
-    except urllib.error.HTTPError as problem:
-        reason = str(problem)
-        with contextlib.suppress(ValueError, KeyError):
-            reason = json.load(problem)["error"]
-        raise GradlaneError(f"{where}: {reason}") from None
-    except (OSError, ValueError) as problem:
-        reason = getattr(problem, "reason", problem)
-        raise GradlaneError(f"{where}: {reason}; is `gradlane-controller run` there?") from None
-    if not expected <= set(content):
-        raise GradlaneError(f"{where}: something else answers there; name the controller's address with --http")
-    return content
-
-
 def _endpoint(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise UsageError(f"--http: {text!r} must be HOST:PORT, e.g. {DEFAULT_HTTP!r}")
+        raise UsageError(f"--http: {text!r} must be HOST:PORT, e.g. {client.DEFAULT_ADDRESS!r}")
     return host.strip("[]"), int(port)
 
 

@@ -3,7 +3,7 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -119,6 +119,11 @@ class Controller:
         await self._started.wait()
 
     @property
+    def plan(self) -> Plan:
+        """The desired state."""
+        return self._plan
+
+    @property
     def _away(self) -> dict[str, str]:
         return {name: managed.problem for name, managed in self._managed_switches.items() if not managed.ready}
 
@@ -136,7 +141,9 @@ class Controller:
 
     def status(self) -> dict[str, Any]:
         """What GET /status answers."""
-        return status(self._plan, self._managed_switches.values())
+        found = status(self._plan, self._managed_switches.values())
+        leads = not any(it["connected"] and not it["primary"] for it in found["switches"])
+        return found | {"controller": {"name": "?", "leader": leads, "number": None}}
 
     def links(self) -> dict[str, Any]:
         """What GET /links answers."""
@@ -163,15 +170,24 @@ class Controller:
             next(iter(self._managed_switches.values())).check_ready()
         return collect(found, away=[name for name in self._managed_switches if name not in {it.switch for it in found}])
 
-    async def put_job(self, text: str) -> Job:
-        """Adds a job, or replaces the one of that name. Raises JobError, PipelineError or SwitchError."""
+    def job_texts(self) -> dict[str, str]:
+        """The job files' contents by the jobs' names."""
+        return {
+            name: (path if (path := self._job_folder / f"{name}.toml").exists() else Path(it.file)).read_text()
+            for name, it in self._plan.jobs.items()
+        }
+
+    async def put_job(self, text: str, check: Callable[[Job, str | None], None] = lambda _it, _now: None) -> Job:
+        """Adds a job, or replaces the one of that name. `check` gets the job and the text of the one that is there, if
+        any, and may raise. Raises JobError, PipelineError or SwitchError."""
         it = await asyncio.to_thread(job.parse, text, "job in the request")  # a large one takes half a second
         async with self._lock:
+            check(it, self.job_texts().get(it.name))
             with kept(self._job_folder, it.name, text):
                 await self._apply(self._plan.fabric, {**self._plan.jobs, it.name: it})
         return it
 
-    async def delete_job(self, name: str) -> None:
+    async def delete_job(self, name: str, check: Callable[[str | None], None] = lambda _now: None) -> None:
         """Removes a job; one of the files given at the start comes back with the next start or reload.
 
         Raises UnknownJobError, StorageError or SwitchError.
@@ -180,6 +196,7 @@ class Controller:
             jobs = self._plan.jobs
             if name not in jobs:
                 raise UnknownJobError(f"there is no job {name!r}; there are: {', '.join(jobs) or 'none'}")
+            check(self.job_texts()[name])
             with removed(self._job_folder, name):
                 await self._apply(self._plan.fabric, {other: it for other, it in jobs.items() if other != name})
 
