@@ -74,7 +74,10 @@ def handle_errors(application: FastAPI) -> None:
 
     async def invalid(_request: Request, problem: Exception) -> Json:
         assert isinstance(problem, RequestValidationError)
-        return error(422, "; ".join(map(_invalid, problem.errors())))
+        found = problem.errors()
+        if found[0]["type"] == "json_invalid":
+            return error(400, f"the body is no JSON: {found[0]['ctx']['error']}")
+        return error(422, "; ".join(map(_invalid, found)))
 
     async def unknown(request: Request, problem: Exception) -> Json:
         assert isinstance(problem, HTTPException)

@@ -40,10 +40,22 @@ def accepts(media_type: str) -> Any:
     return Depends(check)
 
 
+def takes(media_type: str, what: str) -> Any:
+    """For a route: the body must be of that type."""
+
+    def check(request: Request) -> None:
+        if request.headers.get("Content-Type", "").partition(";")[0].strip().lower() != media_type:
+            raise Refusal(415, f"the body must be {what}, with the header Content-Type: {media_type}")
+
+    return Depends(check)
+
+
+takes_job = takes(JOB_TYPE, "a job file")
+takes_json = takes("application/json", "JSON")
+
+
 async def job_file(request: Request) -> str:
     """The body. Raises Refusal."""
-    if request.headers.get("Content-Type", "").partition(";")[0].strip().lower() != JOB_TYPE:
-        raise Refusal(415, f"the body must be a job file, with the header Content-Type: {JOB_TYPE}")
     try:
         return (await request.body()).decode("utf-8")
     except UnicodeDecodeError:

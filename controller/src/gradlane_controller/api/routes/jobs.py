@@ -18,6 +18,7 @@ from gradlane_controller.api.negotiation import (
     job_file,
     page,
     tagged,
+    takes_job,
     version_of,
 )
 from gradlane_controller.api.security import bearer, needs
@@ -70,7 +71,7 @@ def routes(context: Context) -> APIRouter:
         one = found(name)
         return tagged(request, one, one["version"])
 
-    @router.post("", response_model=models.JobTaken, dependencies=change, openapi_extra=JOB_FILE)
+    @router.post("", response_model=models.JobTaken, dependencies=[*change, takes_job], openapi_extra=JOB_FILE)
     async def post(request: Request, key: Key = None) -> Json:
         """Adds a job, or replaces that of its name. With an Idempotency-Key it is done once only, however often it is
         asked within a day."""
@@ -79,7 +80,7 @@ def routes(context: Context) -> APIRouter:
         answer, again = await context.answers.once(token.id, key, text, lambda: put(request, text))
         return Json(answer, headers=_tag(text) | ({"Idempotent-Replayed": "true"} if again else {}))
 
-    @router.put("/{name}", response_model=models.JobTaken, dependencies=change, openapi_extra=JOB_FILE)
+    @router.put("/{name}", response_model=models.JobTaken, dependencies=[*change, takes_job], openapi_extra=JOB_FILE)
     async def put_job(request: Request, name: Name) -> Json:
         """Adds that job, or replaces it; with If-Match only that version, with If-None-Match: * only if it is new."""
         text = await job_file(request)

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request
 from gradlane_controller.api import models
 from gradlane_controller.api.context import Context
 from gradlane_controller.api.errors import Json, render
-from gradlane_controller.api.negotiation import JOB_FILE, accepts, job_file, tagged, version_of
+from gradlane_controller.api.negotiation import JOB_FILE, accepts, job_file, tagged, takes_job, version_of
 from gradlane_controller.api.security import bearer, needs
 from gradlane_controller.api.tokens import Scope
 from gradlane_controller.network.fabric import Fabric
@@ -54,7 +54,7 @@ def routes(context: Context) -> APIRouter:
         async with context.working():
             return Json(await controller.preview(None, live=live == "true"))
 
-    @router.post("/plan", response_model=models.PlanAnswer, openapi_extra=JOB_FILE)
+    @router.post("/plan", response_model=models.PlanAnswer, dependencies=[takes_job], openapi_extra=JOB_FILE)
     async def plan_job(request: Request, live: Live = "false") -> Json:
         """What would change if that job was put."""
         text = await job_file(request)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Path
 from gradlane_controller.api import models
 from gradlane_controller.api.context import Context
 from gradlane_controller.api.errors import Json
-from gradlane_controller.api.negotiation import Cursor, Limit, accepts, page
+from gradlane_controller.api.negotiation import Cursor, Limit, accepts, page, takes_json
 from gradlane_controller.api.security import bearer, needs
 from gradlane_controller.api.tokens import Scope, Token
 
@@ -24,7 +24,7 @@ def routes(context: Context) -> APIRouter:
         """Some of them, by id."""
         return Json(page((describe(it) for it in tokens.all()), "id", limit, cursor))
 
-    @router.post("", response_model=models.TokenMade, status_code=201)
+    @router.post("", response_model=models.TokenMade, status_code=201, dependencies=[takes_json])
     async def create(wanted: models.NewToken) -> Json:
         """Makes one. It is said only now: what is kept is its hash."""
         lifetime = None if wanted.days is None else timedelta(days=wanted.days)

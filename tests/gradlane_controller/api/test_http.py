@@ -19,16 +19,9 @@ from gradlane_controller.api import connections
 from gradlane_controller.api.connections import MAX_BODY_BYTES, MAX_CONNECTIONS
 from gradlane_controller.api.context import MAX_AT_WORK
 from gradlane_controller.api.errors import MAX_ERROR
-from tests.gradlane_controller.api_server import PATIENCE, Server, read
+from tests.gradlane_controller.api.server import PATIENCE, Server, read
 from tests.gradlane_controller.texts import job_text
 from tests.support.effort import tries
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    it = Server(tmp_path_factory.mktemp("server"))
-    yield it
-    it.close()
 
 
 @contextlib.contextmanager

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTTP API of a controller whose switch is away, in a thread."""
+"""The HTTP API of a controller, in a thread."""
 
 import asyncio
 import http.client
@@ -29,37 +29,53 @@ PATIENCE = 60.0
 class Server:
     """`controller` may be given other methods. `tokens` are of each scope, by its name."""
 
-    def __init__(self, folder: Path, context: ssl.SSLContext | None = None) -> None:
-        (folder / "fabric.toml").write_text(fabric_text("127.0.0.1:9"))
+    def __init__(
+        self, folder: Path, context: ssl.SSLContext | None = None, fabric: str | None = None, jobs: tuple[str, ...] = ()
+    ) -> None:
+        """`fabric`: of switches that are there, which the controller converges."""
+        (folder / "fabric.toml").write_text(fabric or fabric_text("127.0.0.1:9"))
+        self._files = [folder / f"job{number}.toml" for number in range(len(jobs))]
+        for file, text in zip(self._files, jobs, strict=True):
+            file.write_text(text)
+        self._runs = fabric is not None
         (self.port,) = free_ports(1)
         self.tokens: dict[str, str] = {}
-        self._folder, self._context = folder, context
+        self.folder, self._context = folder, context
+        self.store_url = f"sqlite:///{folder / 'fabric.db'}"
         self._started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
         self._thread.start()
         assert self._started.wait(PATIENCE)
 
     async def _run(self) -> None:
-        self.store = Store.open(f"sqlite:///{self._folder / 'fabric.db'}")
+        self.store = Store.open(self.store_url)
         self.controller = Controller(
-            pipeline.Programs(pipeline.DEFAULT_FOLDER), self._folder / "fabric.toml", [], self._folder / "jobs"
+            pipeline.Programs(pipeline.DEFAULT_FOLDER), self.folder / "fabric.toml", self._files, self.folder / "jobs"
         )
         self.context = Context.of(self.controller, self.store)
         for scope in Scope:
             _, self.tokens[scope.text] = await self.context.tokens.create(f"for {scope.text}", scope)
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        running = asyncio.create_task(self.context.run())
+        running = asyncio.gather(self.context.run(), *([self.controller.run()] if self._runs else []))
+        if self._runs:
+            await self.controller.wait_until_ready()
         async with serving(make_application(self.context, "127.0.0.1"), "127.0.0.1", self.port, self._context):
             self._started.set()
             await self._stop.wait()
         running.cancel()
-        await asyncio.wait((running,))
+        await asyncio.gather(running, return_exceptions=True)
         self.store.close()
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
+
+    def connections(self) -> int:
+        """How many it has, from whomever, of this process's sockets."""
+        mine = f":{self.port:04X}"
+        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        return sum(row[1].endswith(mine) and row[3] != "0A" and row[9] != "0" for row in rows)
 
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), PATIENCE)
