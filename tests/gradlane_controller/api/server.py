@@ -59,7 +59,9 @@ class Server:
         running = asyncio.gather(self.context.run(), *([self.controller.run()] if self._runs else []))
         if self._runs:
             await self.controller.wait_until_ready()
-        async with serving(make_application(self.context, "127.0.0.1"), "127.0.0.1", self.port, self._context):
+        async with serving(
+            make_application(self.context, "127.0.0.1"), "127.0.0.1", self.port, self._context
+        ) as self.places:
             self._started.set()
             await self._stop.wait()
         running.cancel()
@@ -70,12 +72,6 @@ class Server:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
-
-    def connections(self) -> int:
-        """How many it has, from whomever, of this process's sockets."""
-        mine = f":{self.port:04X}"
-        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-        return sum(row[1].endswith(mine) and row[3] != "0A" and row[9] != "0" for row in rows)
 
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), PATIENCE)

@@ -43,7 +43,7 @@ def counting(live: Server, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_job_has_its_file_and_a_version_which_changes_with_it(live: Server) -> None:
-    status, first, headers = live.ask_all("GET", "/v1/jobs/demo", token="read")
+    status, first, headers = live.ask_all("GET", "/v1/jobs/demo", token="jobs")
     assert status == 200
     assert first["text"] == job_text()
     assert (first["name"], first["workers"], headers["etag"]) == ("demo", ["h1", "h2"], f'"{first["version"]}"')
@@ -58,6 +58,15 @@ def test_a_job_has_its_file_and_a_version_which_changes_with_it(live: Server) ->
     assert [it["name"] for it in live.ask("GET", "/v1/jobs?limit=1&cursor=demo")[1]["items"]] == ["other"]
     status, answer = live.ask("GET", "/v1/jobs/none")
     assert (status, "there is no job 'none'" in answer["error"]) == (404, True)
+
+
+def test_who_may_only_read_gets_no_keys_of_jobs(live: Server) -> None:
+    key = "00112233445566ff00112233445566ff"
+    assert key in job_text()
+    assert live.ask("GET", "/v1/jobs/demo", token="read")[1]["text"] is None
+    for path in ("jobs", "status", "state", "plan", "fabric", "counters", "jobs/demo", "plan?live=true"):
+        assert key not in str(live.ask("GET", f"/v1/{path}", token="read"))
+    assert key not in str(live.ask("POST", "/v1/plan", CHANGED, token="read"))
 
 
 def test_who_does_not_know_the_latest_version_changes_nothing(live: Server, fake_switch: FakeSwitch) -> None:

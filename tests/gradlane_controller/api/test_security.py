@@ -415,7 +415,7 @@ def test_a_client_that_does_not_read_its_answer_is_dropped(server: Server, monke
         sock.connect(("127.0.0.1", server.port))
         sock.sendall(server.head("GET", "/v1/status") + b"\r\n")
         deadline = time.monotonic() + PATIENCE
-        while server.connections():
+        while server.places.opened:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         found = 0

@@ -202,9 +202,9 @@ class PlanAnswer(BaseModel):
 
 
 class JobAnswer(JobStatus):
-    """A job, its file, and the version of that."""
+    """A job, its file (None for tokens of scope read, as it has the job's key), and the version of that."""
 
-    text: str
+    text: str | None
     version: str
 
 

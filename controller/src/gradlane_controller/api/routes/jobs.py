@@ -21,8 +21,8 @@ from gradlane_controller.api.negotiation import (
     takes_job,
     version_of,
 )
-from gradlane_controller.api.security import bearer, needs
-from gradlane_controller.api.tokens import Scope, Token
+from gradlane_controller.api.security import bearer, needs, token_of
+from gradlane_controller.api.tokens import Scope
 from gradlane_controller.errors import UnknownJobError
 
 NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": models.Error}}
@@ -39,16 +39,14 @@ def routes(context: Context) -> APIRouter:
     router = APIRouter(prefix="/v1/jobs", dependencies=[bearer, needs(Scope.READ), accepts("application/json")])
     change = [needs(Scope.JOBS)]
 
-    def described() -> list[dict[str, Any]]:
+    def described(request: Request) -> list[dict[str, Any]]:
+        """All jobs. Files have the jobs' keys, so only who may change jobs gets them."""
         texts = controller.job_texts()
-        rows = controller.status()["jobs"]
-        return [{**row, "text": texts[row["name"]], "version": version_of(texts[row["name"]])} for row in rows]
-
-    def found(name: str) -> dict[str, Any]:
-        one = next((it for it in described() if it["name"] == name), None)
-        if one is None:
-            raise UnknownJobError(f"there is no job {name!r}; GET /v1/jobs says which there are")
-        return one
+        shown = token_of(request).scope >= Scope.JOBS
+        return [
+            {**row, "text": texts[row["name"]] if shown else None, "version": version_of(texts[row["name"]])}
+            for row in controller.status()["jobs"]
+        ]
 
     async def put(request: Request, text: str, wanted: str | None = None) -> dict[str, Any]:
         def check(it: Job, now: str | None) -> None:
@@ -61,14 +59,16 @@ def routes(context: Context) -> APIRouter:
         return {"job": it.name, "id": it.id}
 
     @router.get("", response_model=models.JobsAnswer)
-    async def jobs(limit: Limit = 100, cursor: Cursor = "") -> Json:
+    async def jobs(request: Request, limit: Limit = 100, cursor: Cursor = "") -> Json:
         """Some of them, by name."""
-        return Json(page(described(), "name", limit, cursor))
+        return Json(page(described(request), "name", limit, cursor))
 
     @router.get("/{name}", response_model=models.JobAnswer, responses=NOT_FOUND)
     async def job(request: Request, name: Name) -> Json:
         """One of them; its ETag is its version."""
-        one = found(name)
+        one = next((it for it in described(request) if it["name"] == name), None)
+        if one is None:
+            raise UnknownJobError(f"there is no job {name!r}; GET /v1/jobs says which there are")
         return tagged(request, one, one["version"])
 
     @router.post("", response_model=models.JobTaken, dependencies=[*change, takes_job], openapi_extra=JOB_FILE)
@@ -76,8 +76,7 @@ def routes(context: Context) -> APIRouter:
         """Adds a job, or replaces that of its name. With an Idempotency-Key it is done once only, however often it is
         asked within a day."""
         text = await job_file(request)
-        token: Token = request.scope["state"]["token"]
-        answer, again = await context.answers.once(token.id, key, text, lambda: put(request, text))
+        answer, again = await context.answers.once(token_of(request).id, key, text, lambda: put(request, text))
         return Json(answer, headers=_tag(text) | ({"Idempotent-Replayed": "true"} if again else {}))
 
     @router.put("/{name}", response_model=models.JobTaken, dependencies=[*change, takes_job], openapi_extra=JOB_FILE)

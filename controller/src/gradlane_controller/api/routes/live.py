@@ -11,7 +11,7 @@ from gradlane_controller.api.connections import MAX_STREAMS, Connection
 from gradlane_controller.api.context import Context
 from gradlane_controller.api.errors import Refusal
 from gradlane_controller.api.negotiation import accepts
-from gradlane_controller.api.security import bearer, needs
+from gradlane_controller.api.security import bearer, needs, token_of
 from gradlane_controller.api.tokens import Scope, Token
 
 
@@ -36,7 +36,7 @@ def routes(context: Context) -> APIRouter:
         connection: Connection = request.scope["state"]["connection"]
         if not connection.become_stream():
             raise Refusal(503, f"{MAX_STREAMS} clients take streams; try again later", {"Retry-After": "10"})
-        return Stream(events(request.scope["state"]["token"]))
+        return Stream(events(token_of(request)))
 
     async def events(token: Token) -> AsyncGenerator[bytes, None]:
         number = 0

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The live state: what it says, what it costs, and streams to clients that read or do not."""
+
+import contextlib
+import itertools
+import json
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from gradlane_controller.api import connections, live_state
+from gradlane_controller.api.connections import MAX_CONNECTIONS, MAX_STREAMS
+from tests.gradlane_controller.api.server import PATIENCE, Server
+
+
+class Stream:
+    """A client that reads events."""
+
+    def __init__(self, server: Server, *lines: str) -> None:
+        self._sock = server.connect()
+        head = server.head("GET", "/v1/stream", "read") + "".join(f"{line}\r\n" for line in lines).encode()
+        self._sock.sendall(head + b"\r\n")
+        self._file = self._sock.makefile("rb")
+        self.status = self._file.readline().decode()
+        self.headers = {}
+        while (line := self._file.readline().decode().strip()) != "":
+            name, _, value = line.partition(": ")
+            self.headers[name] = value
+
+    def next(self) -> dict[str, str]:
+        """The fields of the next event."""
+        fields: dict[str, str] = {}
+        while True:
+            size = int(self._file.readline(), 16)
+            chunk = self._file.read(size)
+            self._file.readline()
+            for line in chunk.decode().splitlines():
+                name, _, value = line.partition(": ")
+                fields[name] = value
+            if chunk.endswith(b"\n\n"):
+                return fields
+
+    def close(self) -> None:
+        self._file.close()
+        self._sock.close()
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def reading(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """When the switches' counters were asked for."""
+    asked: list[float] = []
+
+    async def counters() -> Any:
+        asked.append(time.monotonic())
+        raise live_state.GradlaneError("away")
+
+    monkeypatch.setattr(server.controller, "counters", counters)
+    return asked
+
+
+def test_a_picture_each_second_and_none_when_nobody_watches(
+    server: Server, monkeypatch: pytest.MonkeyPatch, reading: list[float]
+) -> None:
+    monkeypatch.setattr(live_state, "SECONDS", 0.05)
+    monkeypatch.setattr(live_state, "COUNTER_SECONDS", 0.1)
+    monkeypatch.setattr(live_state, "INTEREST_SECONDS", 0.1)
+    stream = Stream(server)
+    assert "200 OK" in stream.status
+    assert stream.headers["content-type"] == "text/event-stream; charset=utf-8"
+    found = [json.loads(event["data"]) for event in (stream.next() for _ in range(8)) if event["event"] == "state"]
+    assert len({it["at"] for it in found}) == 8
+    assert len(reading) >= 2
+    stream.close()
+    until(lambda: server.context.live.idle)
+    before = len(reading)
+    time.sleep(0.5)
+    assert len(reading) == before
+
+
+def test_readings_of_counters_are_apart_however_many_watch(
+    server: Server, monkeypatch: pytest.MonkeyPatch, reading: list[float]
+) -> None:
+    monkeypatch.setattr(live_state, "SECONDS", 0.02)
+    monkeypatch.setattr(live_state, "COUNTER_SECONDS", 0.2)
+    streams = [Stream(server) for _ in range(4)]
+    for _ in range(30):
+        for each in streams:
+            each.next()
+        server.ask("GET", "/v1/state")
+    for each in streams:
+        each.close()
+    apart = [b - a for a, b in itertools.pairwise(reading)]
+    assert apart
+    assert min(apart) > 0.15
+
+
+def test_streams_have_a_limit_of_their_own_and_leave_room_for_others(server: Server) -> None:
+    streams = [Stream(server) for _ in range(MAX_STREAMS)]
+    assert all("200 OK" in each.status for each in streams)
+    status, answer, headers = server.ask_all("GET", "/v1/stream")
+    assert (status, headers["retry-after"]) == (503, "10")
+    assert f"{MAX_STREAMS} clients take streams" in answer["error"]
+    idle = [server.connect() for _ in range(2 * MAX_CONNECTIONS)]
+    assert server.ask("GET", "/v1/status")[0] == 200
+    assert all(each.next()["event"] == "state" for each in streams)  # none of them had to go
+    for each in (*streams, *idle):
+        each.close()
+    until(lambda: "200 OK" in _status_of_another(server))
+
+
+def _status_of_another(server: Server) -> str:
+    stream = Stream(server)
+    stream.close()
+    return stream.status
+
+
+def test_who_does_not_read_its_stream_is_dropped_and_who_reads_is_not(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_state, "SECONDS", 0.01)
+    monkeypatch.setattr(connections, "CLIENT_SECONDS", 0.5)
+    real = server.controller.status
+    monkeypatch.setattr(server.controller, "status", lambda: _large(real()))
+    reader = Stream(server)
+    with socket.socket() as lazy:
+        lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        lazy.connect(("127.0.0.1", server.port))
+        lazy.sendall(server.head("GET", "/v1/stream") + b"\r\n")
+        deadline = time.monotonic() + PATIENCE
+        began = time.monotonic()
+        while time.monotonic() < began + 2 or len(server.places.streams) > 1:
+            assert reader.next()["event"] == "state"
+            assert time.monotonic() < deadline
+        found = 0
+        lazy.settimeout(PATIENCE)
+        with contextlib.suppress(ConnectionError):
+            while more := lazy.recv(1 << 20):
+                found += len(more)
+        assert found < 8 << 20  # what lay in the kernel; not all pictures of two seconds
+    reader.close()
+
+
+def _large(status: dict[str, Any]) -> dict[str, Any]:
+    status["switches"][0]["problem"] = "x" * 300_000
+    return status
+
+
+def test_a_reader_that_was_slow_gets_the_latest_picture(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_state, "SECONDS", 0.01)
+    real = server.controller.status
+    monkeypatch.setattr(server.controller, "status", lambda: _large(real()))
+    stream = Stream(server)
+    stream.next()
+    number = server.context.live.number
+    until(lambda: server.context.live.number > number + 200)
+    at = [json.loads(stream.next()["data"])["at"] for _ in range(30)]
+    stream.close()
+    # 200 pictures were made meanwhile. A few lay in buffers; then it goes on with those of now.
+    assert len(set(at)) == len(at)
+    assert at == sorted(at)
