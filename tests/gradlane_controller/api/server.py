@@ -50,7 +50,7 @@ class Server:
     async def _run(self) -> None:
         self.store = Store.open(self.store_url)
         self.controller = Controller(
-            pipeline.Programs(pipeline.DEFAULT_FOLDER), self.folder / "fabric.toml", self._files, self.folder / "jobs"
+            pipeline.Programs(pipeline.DEFAULT_FOLDER), self.folder / "fabric.toml", self._files, self.store
         )
         self.context = Context.of(self.controller, self.store)
         for scope in Scope:

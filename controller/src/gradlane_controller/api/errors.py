@@ -12,8 +12,14 @@ from starlette.exceptions import HTTPException
 
 from gradlane import GradlaneError
 from gradlane_controller.api.tokens import TokenConflictError, UnknownTokenError
-from gradlane_controller.desired.storage import StorageError
-from gradlane_controller.errors import ChangedMeanwhileError, StoreError, SwitchError, SwitchLostError, UnknownJobError
+from gradlane_controller.errors import (
+    ChangedMeanwhileError,
+    NotLeadingError,
+    StoreError,
+    SwitchError,
+    SwitchLostError,
+    UnknownJobError,
+)
 
 MAX_ERROR = 1000  # characters, as it may quote what was asked
 
@@ -21,7 +27,7 @@ _STATUS: dict[type[GradlaneError], int] = {
     UnknownJobError: 404,
     SwitchError: 503,
     SwitchLostError: 503,
-    StorageError: 500,
+    NotLeadingError: 503,
     StoreError: 503,
     ChangedMeanwhileError: 412,
     UnknownTokenError: 404,

@@ -202,7 +202,7 @@ class PlanAnswer(BaseModel):
 
 
 class JobAnswer(JobStatus):
-    """A job, its file (None for tokens of scope read, as it has the job's key), and the version of that."""
+    """A job, and its version. `text`: its file, if it came over HTTP; None for tokens of scope read: it has a key."""
 
     text: str | None
     version: str

@@ -75,6 +75,11 @@ def tagged(request: Request, content: Any, version: str) -> Json:
     return Json(content, 200, headers)
 
 
+def conditional(request: Request) -> bool:
+    """Whether it says which version it wants to change."""
+    return "If-Match" in request.headers or "If-None-Match" in request.headers
+
+
 def check_version(request: Request, name: str, now: str | None) -> None:
     """Whether what the client wants to change is what it knows; `now`: its version, None if it is not there.
 

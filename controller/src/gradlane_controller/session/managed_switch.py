@@ -22,7 +22,16 @@ from gradlane_controller.policy import Entity
 from gradlane_controller.policy.ports import VIOLATIONS
 from gradlane_controller.session.bounds import just_loaded
 from gradlane_controller.session.connection import Connection, FinsyLog
-from gradlane_controller.session.convergence import Changes, converge, difference, job_indices, kind, parts, read_part
+from gradlane_controller.session.convergence import (
+    Changes,
+    converge,
+    difference,
+    has_program,
+    job_indices,
+    kind,
+    parts,
+    read_part,
+)
 from gradlane_controller.session.counters import read_loads
 from gradlane_controller.session.violations import Violations
 
@@ -57,7 +66,8 @@ class ManagedSwitch:
 
     `on_ready` runs at each session and each time this controller becomes the primary one, `on_drift` when the switch no
     longer holds what was written, `on_late` if the switch could not be reached in time at the start, `on_closed` when
-    the switch has closed its session. `loads` hears at each heartbeat what the switch has counted.
+    the switch has closed its session. `loads` hears at each heartbeat what the switch has counted. `number` and
+    `on_outbid` are those of `Arbitration`.
     """
 
     def __init__(
@@ -68,6 +78,8 @@ class ManagedSwitch:
         on_drift: "Callable[[ManagedSwitch, Switch], Coroutine[None, None, None]]",
         on_late: "Callable[[ManagedSwitch], None]",
         on_closed: "Callable[[ManagedSwitch], None]",
+        number: Callable[[], int | None],
+        on_outbid: Callable[[int], None],
         loads: Loads,
         finsy_log: FinsyLog,
     ) -> None:
@@ -90,7 +102,8 @@ class ManagedSwitch:
         self._parts = itertools.cycle(parts(pipeline.schema))
         self._sending: asyncio.Task[None] | None = None
         self.connection = Connection(
-            where, pipeline, self._ready, self._heartbeat, self._lost, self._be_late, finsy_log
+            *(where, pipeline, self._ready, self._heartbeat, self._lost, self._be_late),
+            *(number, on_outbid, finsy_log),
         )
 
     @property
@@ -128,11 +141,12 @@ class ManagedSwitch:
             self.problem = ""
             return changes
 
-    def stand_by(self) -> None:
-        """Another controller writes to the switch."""
+    def stand_by(self, reason: str) -> None:
+        """Another one writes to the switch, or nobody."""
         self._held = None
-        self.problem = "another controller is primary; standing by"
-        _LOG.warning("%s: %s", self.connection.name, self.problem)
+        if self.problem != reason:
+            self.problem = reason
+            _LOG.warning("%s: %s", self.connection.name, reason)
 
     def serve(self, switch: Switch, fabric: Callable[[], Fabric], links: Links, violations: Violations) -> None:
         """Answers punted packets and takes digests, while this controller is primary in this session."""
@@ -156,7 +170,11 @@ class ManagedSwitch:
     async def _heartbeat(self, switch: Switch) -> None:
         """Reads a part of what the switch holds, the next one each time: whether another client has changed it. And how
         much traffic its links have had."""
+        if not switch.is_primary and not await has_program(switch):
+            return
         self._loads.take(self.where.name, await read_loads(switch, self._loads.ports(self.where.name)))
+        if not switch.is_primary:
+            return
         expected, part = self._held, next(self._parts)
         found = await read_part(switch, part)
         if expected is None or self._held is not expected or self._writing.locked():

@@ -20,7 +20,7 @@ POOL = 4
 LOG_BYTES = 1 << 20  # of SQLite's write-ahead log, that are reserved,
 LOG_PAGES = 16  # as it begins anew after so many: what needs no new page needs no space on the disk
 ROOM_BYTES = 4 << 20  # that have to be left on the disk for what needs new pages
-_PASSWORD = "***"
+_PASSWORD = "hidden"
 
 
 def parse(url: str) -> URL:
@@ -88,6 +88,14 @@ def reserve(url: URL) -> None:
     if url.drivername == "sqlite":
         with suppress(OSError), open(f"{url.database}-wal", "r+b") as log:
             os.posix_fallocate(log.fileno(), 0, LOG_BYTES)
+
+
+def settle(engine: Engine) -> None:
+    """New pages move from SQLite's log into its file while there is room for them: without, the log could not begin
+    anew. What can't move yet stays in the log, and is kept all the same."""
+    if engine.dialect.name == "sqlite":
+        with suppress(sqlite3.Error, SQLAlchemyError), engine.connect() as connection:
+            connection.connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)").close()
 
 
 def failure(url: URL, problem: SQLAlchemyError) -> StoreError:

@@ -8,13 +8,14 @@ from fastapi import APIRouter, Header, Path, Request
 from gradlane.job import Job
 from gradlane_controller.api import models
 from gradlane_controller.api.context import Context
-from gradlane_controller.api.errors import Json, Refusal
+from gradlane_controller.api.errors import Json
 from gradlane_controller.api.negotiation import (
     JOB_FILE,
     Cursor,
     Limit,
     accepts,
     check_version,
+    conditional,
     job_file,
     page,
     tagged,
@@ -24,6 +25,8 @@ from gradlane_controller.api.negotiation import (
 from gradlane_controller.api.security import bearer, needs, token_of
 from gradlane_controller.api.tokens import Scope
 from gradlane_controller.errors import UnknownJobError
+from gradlane_controller.service import Controller
+from gradlane_controller.store.jobs import ABSENT
 
 NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": models.Error}}
 
@@ -39,23 +42,26 @@ def routes(context: Context) -> APIRouter:
     router = APIRouter(prefix="/v1/jobs", dependencies=[bearer, needs(Scope.READ), accepts("application/json")])
     change = [needs(Scope.JOBS)]
 
+    versions = Versions(controller)
+
     def described(request: Request) -> list[dict[str, Any]]:
         """All jobs. Files have the jobs' keys, so only who may change jobs gets them."""
-        texts = controller.job_texts()
-        shown = token_of(request).scope >= Scope.JOBS
-        return [
-            {**row, "text": texts[row["name"]] if shown else None, "version": version_of(texts[row["name"]])}
-            for row in controller.status()["jobs"]
-        ]
+        stored = controller.stored_jobs if token_of(request).scope >= Scope.JOBS else {}
+        rows = controller.status()["jobs"]
+        texts = {it["name"]: stored[it["name"]].text if it["name"] in stored else None for it in rows}
+        return [{**it, "text": texts[it["name"]], "version": versions.of(it["name"])} for it in rows]
 
-    async def put(request: Request, text: str, wanted: str | None = None) -> dict[str, Any]:
-        def check(it: Job, now: str | None) -> None:
-            if wanted is not None and it.name != wanted:
-                raise Refusal(400, f"job.name is {it.name!r} in the job file, but {wanted!r} in the path")
-            check_version(request, f"job {it.name!r}", now and version_of(now))
+    def expected(request: Request, name: str) -> int | None:
+        """Which version a job must have in the store, if the client says so. Raises Refusal if it has another one."""
+        if not conditional(request):
+            return None
+        check_version(request, f"job {name!r}", versions.of(name))
+        stored = controller.stored_jobs.get(name)
+        return ABSENT if stored is None else stored.version
 
+    async def put(text: str, version: int | None = None, name: str | None = None) -> dict[str, Any]:
         async with context.working():
-            it = await controller.put_job(text, check)
+            it = await controller.put_job(text, version, name)
         return {"job": it.name, "id": it.id}
 
     @router.get("", response_model=models.JobsAnswer)
@@ -76,28 +82,41 @@ def routes(context: Context) -> APIRouter:
         """Adds a job, or replaces that of its name. With an Idempotency-Key it is done once only, however often it is
         asked within a day."""
         text = await job_file(request)
-        answer, again = await context.answers.once(token_of(request).id, key, text, lambda: put(request, text))
-        return Json(answer, headers=_tag(text) | ({"Idempotent-Replayed": "true"} if again else {}))
+        answer, again = await context.answers.once(token_of(request).id, key, text, lambda: put(text))
+        return Json(answer, headers={"Idempotent-Replayed": "true"} if again else None)
 
     @router.put("/{name}", response_model=models.JobTaken, dependencies=[*change, takes_job], openapi_extra=JOB_FILE)
     async def put_job(request: Request, name: Name) -> Json:
         """Adds that job, or replaces it; with If-Match only that version, with If-None-Match: * only if it is new."""
         text = await job_file(request)
-        return Json(await put(request, text, name), headers=_tag(text))
+        taken = await put(text, expected(request, name), name)
+        return Json(taken, headers={"ETag": f'"{versions.of(name)}"'})
 
     @router.delete("/{name}", response_model=models.Deleted, responses=NOT_FOUND, dependencies=change)
     async def delete_job(request: Request, name: Name) -> Json:
         """Removes it; with If-Match only that version."""
-
-        def check(now: str | None) -> None:
-            check_version(request, f"job {name!r}", now and version_of(now))
-
         async with context.working():
-            await controller.delete_job(name, check)
+            await controller.delete_job(name, expected(request, name))
         return Json({"deleted": name})
 
     return router
 
 
-def _tag(text: str) -> dict[str, str]:
-    return {"ETag": f'"{version_of(text)}"'}
+class Versions:
+    """Of jobs: of those in the store theirs, of those of files what changes with the job."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self._known: dict[str, tuple[Job, str]] = {}  # those of files
+
+    def of(self, name: str) -> str | None:
+        """None if there is no such job."""
+        if (stored := self._controller.stored_jobs.get(name)) is not None:
+            return str(stored.version)
+        it = self._controller.plan.jobs.get(name)
+        if it is None:
+            self._known.pop(name, None)
+            return None
+        if name not in self._known or self._known[name][0] is not it:
+            self._known[name] = it, version_of(repr(it))
+        return f"file-{self._known[name][1]}"
