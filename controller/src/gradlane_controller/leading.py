@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine
 
 from gradlane import GradlaneError
 from gradlane_controller.errors import NotLeadingError
+from gradlane_controller.journal import Record
 from gradlane_controller.leadership import Held, Leadership
 from gradlane_controller.session.managed_switch import ManagedSwitch
 
@@ -29,9 +30,11 @@ class Leading:
         switches: Callable[[], Collection[ManagedSwitch]],
         refresh: Callable[[], Awaitable[int]],
         on_end: Callable[[], None],
+        record: Record,
     ) -> None:
         self.leadership = leadership
         self._switches, self._refresh, self._on_end = switches, refresh, on_end
+        self._record = record
         self._term: int | None = None  # for which `refresh` has run
         self._revision: int | None = None  # of the jobs that it has read
         self._under_way: set[asyncio.Task[None]] = set()
@@ -68,6 +71,8 @@ class Leading:
     def _changed(self, held: Held | None) -> None:
         if held is None:
             _LOG.warning("leads no more; %s", self.leadership.describe())
+            name = self.leadership.name
+            self._record("leader", name, f"{name} leads no more", leads=False)
             self._end()
             self._do(self._bid())
         else:
@@ -85,6 +90,8 @@ class Leading:
                 return
             self._term = held.term
             _LOG.info("leads, as number %d", held.number)
+            text = f"{self.leadership.name} leads, as number {held.number}"
+            self._record("leader", self.leadership.name, text, number=held.number, leads=True)
         await self._bid()
 
     def _end(self) -> None:

@@ -18,6 +18,7 @@ from gradlane_controller.desired.pipeline import Programs
 from gradlane_controller.desired.plan import Plan, load_jobs, make_plan
 from gradlane_controller.desired.sums_at_switches import SumsAtSwitches
 from gradlane_controller.errors import StoreError, SwitchError, SwitchLostError, UnknownJobError
+from gradlane_controller.journal import Journal
 from gradlane_controller.leadership import Leadership
 from gradlane_controller.leading import Leading
 from gradlane_controller.network import fabric_file
@@ -76,11 +77,13 @@ class Controller:
         fabric = fabric_file.load(fabric_path)
         self._plan = Plan(fabric, {}, Numbers(), {}, {})
         self._sums = SumsAtSwitches()
-        self._balance = Balance(Loads(fabric), self._state, lambda: self._replan("trees can't leave busy links"))
+        self.journal = Journal(store, name)
+        self._balance = Balance(Loads(fabric), self._state, self._leave_busy_links)
         self._jobs_of_files = load_jobs(self._job_paths)
         self._take(make_plan(programs, fabric, {**self._jobs_of_files, **self._kept.parsed()}))
         self._links = Links(fabric)
-        self._violations = Violations()
+        self._links_up: dict[str, bool] = {}  # as the journal has it
+        self._violations = Violations(on_new=lambda where, what: self.journal.record("violation", where, what))
         self._lock = asyncio.Lock()  # of fabric and jobs; code that holds a switch's lock must not wait for it
         self._following: set[asyncio.Task[None]] = set()
         self._started = asyncio.Event()
@@ -88,10 +91,10 @@ class Controller:
         self._indices_known = False  # the plan has the job indices that the switches use
         finsy_log = FinsyLog()
         self.leadership = Leadership(store, name)
-        self._leading = Leading(self.leadership, self._switches, self._refresh, self._stand_by)
+        self._leading = Leading(self.leadership, self._switches, self._refresh, self._stand_by, self.journal.record)
         self._managed_switches = {
             where.name: ManagedSwitch(
-                *(where, programs.of(where), self._on_ready, self._on_drift, self._on_late, self._on_closed),
+                *(where, programs.of(where), self._on_ready, self._on_drift, self._on_late, self._on_lost),
                 *(self._leading.number, self.leadership.outgrow, self._balance.measured, finsy_log),
             )
             for where in fabric.switches
@@ -109,6 +112,7 @@ class Controller:
         await self._leading.start()
         tasks = [asyncio.create_task(managed.connection.run()) for managed in self._managed_switches.values()]
         tasks += [asyncio.create_task(self._leading.run()), asyncio.create_task(self._balance.run())]
+        tasks.append(asyncio.create_task(self.journal.run()))
         if self._check_links:
             tasks.append(asyncio.create_task(self._checks.run()))
         none_reachable = asyncio.create_task(self._none_reachable.wait())
@@ -149,7 +153,10 @@ class Controller:
 
     def status(self) -> dict[str, Any]:
         """What GET /status answers."""
-        return {"controller": self.leadership.to_json(), **status(self._plan, self._managed_switches.values())}
+        return {
+            "controller": self.leadership.to_json() | {"events": self.journal.problem},
+            **status(self._plan, self._managed_switches.values()),
+        }
 
     def links(self) -> dict[str, Any]:
         """What GET /links answers."""
@@ -198,6 +205,7 @@ class Controller:
             except StoreError as problem:
                 await self._go_back(before, problem)
                 raise
+        self.journal.record("job", it.name, f"job {it.name!r} was put", id=it.id, put=True)
         return it
 
     async def delete_job(self, name: str, expected: int | None = None) -> None:
@@ -216,6 +224,7 @@ class Controller:
             except StoreError as problem:
                 await self._go_back(before, problem)
                 raise
+        self.journal.record("job", name, f"job {name!r} was deleted", id=before.jobs[name].id, put=False)
 
     async def _go_back(self, before: Plan, problem: StoreError) -> None:
         """What was written to switches could not be kept. Who does not know whether it was leads no more: the next
@@ -359,9 +368,13 @@ class Controller:
         _LOG.info("converged %s: %s", managed.where.name, await self._follow(managed, switch))
         self._note_part(name)
         self._note_start()
+        self.journal.record("switch", name, f"{managed.connection.name} is ready", state="ready")
 
     async def _on_drift(self, managed: ManagedSwitch, switch: Switch) -> None:
-        managed.mended.add(managed.connection.name, await self._follow(managed, switch))
+        changes, where = await self._follow(managed, switch), managed.connection.name
+        if managed.mended.add(where, changes):
+            text = f"another client changed what {where} holds; put right: {changes}"
+            self.journal.record("drift", managed.where.name, text, entities=changes.total)
 
     async def _follow(self, managed: ManagedSwitch, switch: Switch) -> Changes:
         """Converges a switch to the plan, which may change meanwhile. Raises finsy.P4ClientError or SwitchError."""
@@ -429,12 +442,24 @@ class Controller:
             self._sums.lacking.discard(name)
             self._replan(f"sums can't go by {name} again")
 
-    def _on_closed(self, managed: ManagedSwitch) -> None:
-        if self._check_links:
+    def _on_lost(self, managed: ManagedSwitch, closed: bool) -> None:
+        state = "closed" if closed else "lost"
+        self.journal.record("switch", managed.where.name, managed.problem, state=state)
+        if closed and self._check_links:
             self._begin(self._checks.examine(managed))
 
     def _route_around(self) -> None:
         self._replan("can't route around links that are down")
+        for link in self._links.to_json({}):
+            name, up = " - ".join(link["ends"]), link["up"]
+            if self._links_up.get(name, True) != up:
+                text = f"link {name} {'works' if up else 'is down'}"
+                self.journal.record("link", name, text, up=up, deaf=link["deaf"])
+            self._links_up[name] = up
+
+    def _leave_busy_links(self) -> None:
+        self._replan("trees can't leave busy links")
+        self.journal.record("trees", "", "trees are laid anew, by what other traffic takes of links")
 
     def _on_late(self, managed: ManagedSwitch) -> None:
         self._sums.lacking.add(managed.where.name)

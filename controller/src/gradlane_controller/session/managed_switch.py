@@ -49,25 +49,27 @@ class Mended:
     logged_at: float = -math.inf
     logged: int = 0  # of the times, those that the log has counted
 
-    def add(self, name: str, changes: Changes) -> None:
-        """Another time; the log gets a line at most once in a minute, as another client may go on."""
+    def add(self, name: str, changes: Changes) -> bool:
+        """Another time; the log gets a line at most once in a minute, as another client may go on. Whether it did."""
         if not changes.total:
-            return
+            return False
         self.times += 1
         self.entities += changes.total
         if (now := time.monotonic()) >= self.logged_at + _QUIET_SECONDS:
             again = f"; {self.times - self.logged} times since this was last said" if self.logged else ""
             _LOG.warning("another client changed what %s holds; put right: %s%s", name, changes, again)
             self.logged_at, self.logged = now, self.times
+            return True
+        return False
 
 
 class ManagedSwitch:
     """Keeps one switch's entries up to date, and answers its packets while this controller is the primary one.
 
     `on_ready` runs at each session and each time this controller becomes the primary one, `on_drift` when the switch no
-    longer holds what was written, `on_late` if the switch could not be reached in time at the start, `on_closed` when
-    the switch has closed its session. `loads` hears at each heartbeat what the switch has counted. `number` and
-    `on_outbid` are those of `Arbitration`.
+    longer holds what was written, `on_late` if the switch could not be reached in time at the start, `on_lost` when its
+    session has ended after it was ready, and whether the switch has closed it. `loads` hears at each heartbeat what the
+    switch has counted. `number` and `on_outbid` are those of `Arbitration`.
     """
 
     def __init__(
@@ -77,7 +79,7 @@ class ManagedSwitch:
         on_ready: "Callable[[ManagedSwitch, Switch], Awaitable[None]]",
         on_drift: "Callable[[ManagedSwitch, Switch], Coroutine[None, None, None]]",
         on_late: "Callable[[ManagedSwitch], None]",
-        on_closed: "Callable[[ManagedSwitch], None]",
+        on_lost: "Callable[[ManagedSwitch, bool], None]",
         number: Callable[[], int | None],
         on_outbid: Callable[[int], None],
         loads: Loads,
@@ -91,7 +93,7 @@ class ManagedSwitch:
         self._on_ready = on_ready
         self._on_drift = on_drift
         self._on_late = on_late
-        self._on_closed = on_closed
+        self._on_lost = on_lost
         self._loads = loads
         self._held: Sequence[Entity] | None = None
         self._known = False  # nothing else has been written since
@@ -220,8 +222,8 @@ class ManagedSwitch:
         if reason != self.problem:
             _LOG.warning("%s; trying again", reason)
         self.problem = reason
-        if was_ready and closed:
-            self._on_closed(self)
+        if was_ready:
+            self._on_lost(self, closed)
 
     def _be_late(self, reason: str) -> None:
         self.late = True
