@@ -8,6 +8,7 @@ import select
 import socket
 import ssl
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,10 @@ class Server:
 
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), PATIENCE)
+
+    def call(self, function: Callable[..., object], *arguments: Any, **more: Any) -> None:
+        """Has it called by the server's thread."""
+        self._loop.call_soon_threadsafe(lambda: function(*arguments, **more))
 
     def make_token(self, scope: Scope, lifetime: timedelta | None = None) -> tuple[str, str]:
         """Its id, and what to send."""

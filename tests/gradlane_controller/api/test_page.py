@@ -22,6 +22,7 @@ def application(tmp_path: Path) -> FastAPI:
     folder = tmp_path / "page"
     (folder / "assets").mkdir(parents=True)
     (folder / "index.html").write_text("<!doctype html>")
+    (folder / "sources.sha256").write_text("of how it was built")
     (folder / "favicon.svg").write_text("<svg/>")
     (folder / "assets" / "main-1a2b.js").write_bytes(SCRIPT)
     (folder / "assets" / "main-1a2b.woff2").write_bytes(b"\0\1")
@@ -89,6 +90,7 @@ def test_what_a_browser_has_is_not_sent_again_and_what_it_takes_packed_is(applic
         "/assets/",
         "/assets",
         "/index.html",
+        "/sources.sha256",
         "\\assets\\main-1a2b.js",
         "/ASSETS/main-1a2b.js",
     ],

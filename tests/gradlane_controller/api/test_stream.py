@@ -7,13 +7,17 @@ import json
 import socket
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gradlane_controller.api import connections, live_state
 from gradlane_controller.api.connections import MAX_CONNECTIONS, MAX_STREAMS
+from gradlane_controller.api.routes.live import BATCH
 from tests.gradlane_controller.api.server import PATIENCE, Server
+from tests.gradlane_controller.fake_switch import FakeSwitch
+from tests.gradlane_controller.texts import fabric_text, job_text
 
 
 class Stream:
@@ -25,23 +29,20 @@ class Stream:
         self._sock.sendall(head + b"\r\n")
         self._file = self._sock.makefile("rb")
         self.status = self._file.readline().decode()
-        self.headers = {}
+        self.headers: dict[str, str] = {}
+        self._rest = b""
         while (line := self._file.readline().decode().strip()) != "":
             name, _, value = line.partition(": ")
             self.headers[name] = value
 
     def next(self) -> dict[str, str]:
         """The fields of the next event."""
-        fields: dict[str, str] = {}
-        while True:
+        while b"\n\n" not in self._rest:
             size = int(self._file.readline(), 16)
-            chunk = self._file.read(size)
+            self._rest += self._file.read(size)
             self._file.readline()
-            for line in chunk.decode().splitlines():
-                name, _, value = line.partition(": ")
-                fields[name] = value
-            if chunk.endswith(b"\n\n"):
-                return fields
+        event, _, self._rest = self._rest.partition(b"\n\n")
+        return dict(line.split(": ", 1) for line in event.decode().splitlines())
 
     def close(self) -> None:
         self._file.close()
@@ -168,3 +169,65 @@ def test_a_reader_that_was_slow_gets_the_latest_picture(server: Server, monkeypa
     # 200 pictures were made meanwhile. A few lay in buffers; then it goes on with those of now.
     assert len(set(at)) == len(at)
     assert at == sorted(at)
+
+
+@pytest.fixture
+def live(fake_switch: FakeSwitch, tmp_path: Path) -> Iterator[Server]:
+    """Of a controller that runs, and so tells of what happens."""
+    it = Server(tmp_path, fabric=fabric_text(fake_switch.address), jobs=(job_text(),))
+    yield it
+    it.close()
+
+
+def entries(stream: Stream, number: int) -> list[tuple[int, str]]:
+    """The next ones of the timeline: their ids and subjects."""
+    found: list[tuple[int, str]] = []
+    while len(found) < number:
+        event = stream.next()
+        if event["event"] == "event":
+            content = json.loads(event["data"])
+            assert int(event["id"]) == content["id"]
+            found.append((content["id"], content["subject"]))
+    return found
+
+
+def test_a_stream_tells_what_happens_and_goes_on_where_it_was(live: Server) -> None:
+    stream = Stream(live)
+    stream.next()
+    for n in range(3):
+        live.call(live.controller.journal.record, "test", f"first {n}", "text", n=n)
+    found = entries(stream, 3)
+    assert [subject for _, subject in found] == ["first 0", "first 1", "first 2"]
+    stream.close()
+    for n in range(BATCH + 50):  # nobody listens
+        live.call(live.controller.journal.record, "test", f"second {n}", "text")
+    again = Stream(live, f"Last-Event-ID: {found[1][0]}")
+    expected = ["first 2", *(f"second {n}" for n in range(BATCH + 50))]
+    later = entries(again, len(expected))
+    assert [subject for _, subject in later] == expected
+    assert [number for number, _ in later] == sorted({number for number, _ in later})
+    live.call(live.controller.journal.record, "test", "third", "text")
+    assert entries(again, 1)[0][1] == "third"
+    again.close()
+    for wrong in ("-1", "x", str(1 << 63)):
+        assert live.ask("GET", "/v1/stream", Last_Event_ID=wrong)[0] == 422
+
+
+def test_the_timeline_comes_in_pages(live: Server) -> None:
+    for n in range(5):
+        live.call(live.controller.journal.record, "test", f"subject {n}", "text", n=n)
+    until(lambda: len(live.ask("GET", "/v1/events?kind=test")[1]["items"]) == 5)
+    latest = live.ask("GET", "/v1/events?limit=2&kind=test")[1]
+    assert ([it["subject"] for it in latest["items"]], latest["next"]) == (["subject 3", "subject 4"], None)
+    found: list[dict[str, Any]] = []
+    after: int | None = 0
+    while after is not None:
+        page = live.ask("GET", f"/v1/events?kind=test&limit=2&after={after}")[1]
+        assert len(page["items"]) <= 2
+        found += page["items"]
+        after = page["next"]
+    told = [(it["kind"], it["subject"], it["data"]) for it in found]
+    assert told == [("test", f"subject {n}", {"n": n}) for n in range(5)]
+    assert {"test", "switch"} <= {it["kind"] for it in live.ask("GET", "/v1/events?limit=1000")[1]["items"]}
+    for wrong in ("after=-1", f"after={1 << 63}", "limit=0", "after=x", f"kind={'x' * 33}"):
+        assert live.ask("GET", f"/v1/events?{wrong}")[0] == 422

@@ -260,6 +260,25 @@ class TokensAnswer(BaseModel):
     next: str | None
 
 
+class EventAnswer(BaseModel):
+    """What has happened to the subject; ids grow over all controllers of a store."""
+
+    id: int
+    at: datetime
+    controller: str
+    kind: str
+    subject: str
+    text: str
+    data: dict[str, Any]
+
+
+class EventsAnswer(BaseModel):
+    """Some of the timeline; `next` is the `after` of what follows."""
+
+    items: list[EventAnswer]
+    next: int | None
+
+
 class Alarm(BaseModel):
     """What is wrong, since when, and how to mend it."""
 
