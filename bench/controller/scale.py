@@ -97,10 +97,10 @@ class Result:
 class Running:
     """A controller's process and the simulated switches. Raises ExperimentError where something ends or hangs."""
 
-    def __init__(self, switches: Worker, arguments: Sequence[str]) -> None:
+    def __init__(self, switches: Worker, arguments: Sequence[str], token_file: Path) -> None:
         self._switches = switches
         self._arguments = [find_program("gradlane-controller"), "run", "--http", _HTTP, *arguments]
-        self.ask = Controller(_HTTP)
+        self.ask = Controller(_HTTP, token_file)
         self.process: Worker | None = None
 
     def start(self) -> None:
@@ -150,7 +150,7 @@ def measure(size: Size, folder: Path, kind: str) -> Result:
             path = folder / f"{job['job']['name']}.toml"
             path.write_text(tomli_w.dumps(job))
             arguments += ["--job", str(path)]
-        running = Running(switches, arguments)
+        running = Running(switches, arguments, file.with_suffix(".db.token"))
         try:
             return _measure(size, jobs[-1], running)
         finally:

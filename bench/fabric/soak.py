@@ -182,10 +182,10 @@ class Strangers:
     def _garbage(self) -> None:
         requests = (
             b"GET / HTTP/1.1\r\n\r\n",
-            b"POST /jobs HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n",
+            b"POST /v1/jobs HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n",
             b"\0" * 9000,
         )
-        request = b"GET /status HTTP/1.1\r\nHost: x\r\nOrigin: http://evil.example\r\n\r\n"
+        request = b"GET /v1/status HTTP/1.1\r\nHost: x\r\nOrigin: http://evil.example\r\n\r\n"
         for words in cycle((*requests, request)):
             if self._stop.wait(0.02):
                 return

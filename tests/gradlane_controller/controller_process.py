@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gradlane-controller run` as a process."""
 
+import http.client
 import json
 import signal
 import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
+from pathlib import Path
 from queue import Empty, Queue
 from typing import Any
 
@@ -21,10 +21,12 @@ PATIENCE = 60.0
 
 
 class Running:
-    """A controller process. `lines` gets what it says on stderr."""
+    """A controller process. `lines` gets what it says on stderr, `token_file` its first token."""
 
-    def __init__(self, arguments: list[str], http_port: int) -> None:
+    def __init__(self, arguments: list[str], http_port: int, token_file: Path) -> None:
         self.http = f"127.0.0.1:{http_port}"
+        self.access = "--http", self.http, "--token-file", str(token_file)
+        self._token_file = token_file
         self.process = zygote.start(
             [sys.executable, "-m", "gradlane_controller.cli", "run", "--http", self.http, *arguments],
             stderr=subprocess.PIPE,
@@ -49,15 +51,19 @@ class Running:
                 return line
 
     def ask(self, method: str, path: str, body: str | None = None, **headers: str) -> tuple[int, Any]:
-        """HTTP status and JSON of a request; `headers` with _ for -."""
-        data = None if body is None else body.encode()
-        given = {"Content-Type": "application/toml"} | {key.replace("_", "-"): it for key, it in headers.items()}
-        request = urllib.request.Request(f"http://{self.http}{path}", data=data, headers=given, method=method)
+        """HTTP status and JSON of a request for a path below /v1; `headers` with _ for -."""
+        given = {
+            "Content-Type": "application/toml",
+            "Authorization": f"Bearer {self._token_file.read_text().strip()}",
+            **{key.replace("_", "-"): it for key, it in headers.items()},
+        }
+        connection = http.client.HTTPConnection(self.http, timeout=PATIENCE)
         try:
-            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
-                return answer.status, json.load(answer)
-        except urllib.error.HTTPError as problem:
-            return problem.code, json.load(problem)
+            connection.request(method, f"/v1{path}", body, given)
+            answer = connection.getresponse()
+            return answer.status, json.load(answer)
+        finally:
+            connection.close()
 
     def end(self, number: int = signal.SIGTERM) -> int:
         """Its exit code after a signal."""

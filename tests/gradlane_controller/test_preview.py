@@ -103,7 +103,7 @@ def test_what_can_not_be_planned_is_named(fake_switch, run_controller, tmp_path:
     it.wait_for("ready:")
     fake_switch.log.clear()
     for path, body, status, words in (
-        ("/plan?live=maybe", OTHER, 400, "live is 'maybe'; it must be true or false"),
+        ("/plan?live=maybe", OTHER, 422, "live is 'maybe': input should be 'true' or 'false'"),
         ("/plan", job_text(number=0), 400, "job.id"),
         ("/plan", "not toml", 400, "job in the request"),
     ):
@@ -123,7 +123,7 @@ def test_the_command_shows_it(fake_switch, run_controller, tmp_path: Path) -> No
     file.write_text(OTHER)
 
     def plan(*arguments: str) -> "subprocess.CompletedProcess[str]":
-        command = [sys.executable, "-m", "gradlane_controller.cli", "plan", "--http", it.http, *arguments]
+        command = [sys.executable, "-m", "gradlane_controller.cli", "plan", *it.access, *arguments]
         return zygote.run(command, 60)
 
     shown = plan("--job", str(file))

@@ -304,7 +304,7 @@ def test_counters_have_names(fake_switch, run_controller) -> None:
         (0x12000002, (63 << 4) | 2): (7, 9000),
         (0x12000002, 5): (0, 0),
     }
-    answer = json.loads(command("counters", "--http", it.http, "--json").stdout)
+    answer = json.loads(command("counters", *it.access, "--json").stdout)
     assert answer["reasons"]["dropped_red"] == {"packets": 7, "bytes": 9000}
     assert answer["reasons"]["dropped_guard"] == {"packets": 0, "bytes": 0}
     assert answer["away"] == []
@@ -316,11 +316,11 @@ def test_counters_have_names(fake_switch, run_controller) -> None:
         "switch": "s1", "host": "h1", "job": "demo", "job_id": 1, "port": 1, "source": "10.0.1.2", "packets": 3,
         "bytes": 4500,
     }  # fmt: skip
-    table = command("counters", "--http", it.http)
+    table = command("counters", *it.access)
     assert table.returncode == 0
     assert "dropped_red" in table.stdout
     assert "32-47" in table.stdout
-    assert "jobs:" in command("status", "--http", it.http).stdout
+    assert "jobs:" in command("status", *it.access).stdout
 
 
 def test_a_folder_without_the_programs_is_named(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_all_switches_of_the_trees_get_their_parts_and_a_restarted_controller_wr
         "switches": ["leaf1", "leaf2", "spine1", "spine2"], "slots": [0, 511], "roots": {"spine1": 8, "spine2": 8},
         "reason": "",
     }  # fmt: skip
-    shown = command("status", "--http", it.http).stdout
+    shown = command("status", *it.access).stdout
     assert "leaf1, leaf2 below spine1 (8 of 16), spine2 (8 of 16), slots 0 to 511" in shown
     # The second job keeps its slots, and every switch its epoch, though alone it would get the first ones.
     assert it.ask("DELETE", "/jobs/j1")[0] == 200
@@ -159,8 +159,8 @@ def test_buckets_leave_a_busy_spine_and_come_back(switches, run_controller) -> N
         text = found.read().decode()
     assert 'gradlane_controller_link_load_bits{port="5",switch="leaf1"}' in text
     assert 'gradlane_controller_sum_buckets{job="j1",root="spine1"} 4.0' in text
-    assert "spine1 (4 of 16), spine2 (12 of 16)" in command("status", "--http", it.http).stdout
-    assert "leaf1:5 - spine1:1" in command("links", "--http", it.http).stdout
+    assert "spine1 (4 of 16), spine2 (12 of 16)" in command("status", *it.access).stdout
+    assert "leaf1:5 - spine1:1" in command("links", *it.access).stdout
     # What comes then goes by the same loads.
     assert it.ask("POST", "/jobs", across(2))[0] == 200
     assert roots(it, 2) == FEW

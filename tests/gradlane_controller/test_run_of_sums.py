@@ -49,7 +49,7 @@ def test_slots_come_and_go_with_their_jobs_and_stay_over_a_restart(fake_switch, 
     assert first.ask("POST", "/jobs", summed_text(2)) == (200, {"job": "j2", "id": 2})
     assert slots(first) == {"j1": [0, 1023], "other": None, "j2": [1024, 2047]}
     assert bases(fake_switch) == {1: {0}, 2: {1024}}
-    shown = command("status", "--http", first.http).stdout
+    shown = command("status", *first.access).stdout
     assert "s1, slots 1024 to 2047" in shown
     held = dict(fake_switch.entities)
     assert first.ask("DELETE", "/jobs/j2")[0] == 200
@@ -135,10 +135,10 @@ def test_a_job_that_no_switch_sums_is_named_with_the_reason(fake_switch, run_con
     it.wait_for("ready:")
     (row,) = it.ask("GET", "/status")[1]["jobs"]
     assert row["sums"] == {"switches": [], "slots": None, "roots": {}, "reason": reason}
-    assert f"its hosts: {reason}" in command("status", "--http", it.http).stdout
+    assert f"its hosts: {reason}" in command("status", *it.access).stdout
     assert it.ask("POST", "/jobs", job_text("other", 9, base=8192))[0] == 200
     assert sum("reduced by its hosts" in said for said in it.said) == 1, "it is said once"
-    assert json.loads(command("counters", "--http", it.http, "--json").stdout)["sums"] == []
+    assert json.loads(command("counters", *it.access, "--json").stdout)["sums"] == []
 
 
 def test_check_says_which_jobs_are_not_summed(tmp_path: Path) -> None:
@@ -158,16 +158,16 @@ def test_sums_are_counted_by_job_and_by_what_became_of_them(fake_switch, run_con
     counts = (60, 20, 3, 4, 5, 6, 7, 8, 9)
     fake_switch.counters = {(SUMS, 1 << 4 | event): (count, 100) for event, count in enumerate(counts)}
     fake_switch.counters |= {(SUMS, 6): (2, 100), (SUMS, 9 << 4): (5, 100)}  # of no job, and of none of this controller
-    answer = json.loads(command("counters", "--http", it.http, "--json").stdout)
+    answer = json.loads(command("counters", *it.access, "--json").stdout)
     names = ("contribution", "result", "answer", "duplicate", "stale", "no_slots", "refused", "late", "partial")
     assert answer["sums"] == [
         {"switch": "s1", "job": None, "events": dict.fromkeys(names, 0) | {"refused": 2}},
         {"switch": "s1", "job": "j1", "events": dict(zip(names, counts, strict=True))},
     ]
-    shown = command("counters", "--http", it.http).stdout
+    shown = command("counters", *it.access).stdout
     assert shown.splitlines()[-1].split() == ["s1", "j1", *map(str, counts)]
     # Another job with the same index counts from zero.
     assert it.ask("DELETE", "/jobs/j1")[0] == 200
     assert it.ask("POST", "/jobs", summed_text(2))[0] == 200
-    answer = json.loads(command("counters", "--http", it.http, "--json").stdout)
+    answer = json.loads(command("counters", *it.access, "--json").stdout)
     assert [row["job"] for row in answer["sums"]] == [None]

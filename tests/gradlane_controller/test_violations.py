@@ -2,6 +2,7 @@
 """What is kept and logged of gradients that the guard refused."""
 
 import logging
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from finsy import P4DigestList
@@ -33,7 +34,10 @@ def test_each_is_listed_with_its_host_and_job(where: Fabric) -> None:
     it.add("leaf2", told(violation(), violation(port=2, source=0xFD << 120)), where)
     it.add("leaf2", told(violation()), where)
     it.add("spine1", told(violation(job=8)), where)
-    assert it.to_json(where, {7: "demo"}) == [
+    found = it.to_json(where, {7: "demo"})
+    last = [datetime.fromisoformat(row.pop("last")) for row in found]
+    assert all(timedelta(0) <= datetime.now(timezone.utc) - at < timedelta(minutes=1) for at in last)
+    assert found == [
         {"switch": "leaf2", "port": 2, "host": "h4", "source": "fd00::", "job": "demo", "job_id": 7, "times": 1},
         {"switch": "leaf2", "port": 1, "host": "h3", "source": "10.0.1.2", "job": "demo", "job_id": 7, "times": 2},
         {"switch": "spine1", "port": 1, "host": None, "source": "10.0.1.2", "job": None, "job_id": 8, "times": 1},

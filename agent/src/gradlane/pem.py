@@ -19,12 +19,21 @@ class PemError(GradlaneError):
 def check(ca: Path, certificate: Path | None, key: Path | None) -> None:
     """Checks that authorities, and a certificate with its key if they are given, can be loaded. Raises PemError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    load_authorities(context, ca)
+    if certificate is not None and key is not None:
+        load_certificate(context, certificate, key)
+
+
+def load_authorities(context: ssl.SSLContext, ca: Path) -> None:
+    """From whom the other side's certificate may come. Raises PemError."""
     try:
         context.load_verify_locations(ca)
     except (OSError, ssl.SSLError) as problem:
         raise PemError("ca", f"{ca} can't be used: {_why(problem)}; it must be certificates in PEM") from None
-    if certificate is None or key is None:
-        return
+
+
+def load_certificate(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
+    """What to show to the other side. Raises PemError."""
     try:
         context.load_cert_chain(certificate, key, password=lambda: "")  # it never asks on a terminal
     except (OSError, ssl.SSLError) as problem:

@@ -7,20 +7,22 @@ from collections.abc import Callable, Sequence
 
 from gradlane import GradlaneError
 from gradlane.toml_file import FileError
-from gradlane_controller.commands import changing, looking, run, top, validating
+from gradlane_controller.api.listening import ListeningError
+from gradlane_controller.client import AddressError
+from gradlane_controller.commands import changing, looking, run, token, top, validating
 from gradlane_controller.commands.flags import UsageError
 from gradlane_controller.errors import PipelineError
-from gradlane_controller.http_api import JOB_TYPE
 
-_EXAMPLES = f"""examples:
+_EXAMPLES = """examples:
   gradlane-controller validate fabric.toml job.toml
   gradlane-controller run --fabric fabric.toml --job job.toml --http 127.0.0.1:9560
   gradlane-controller apply --job other.toml
   gradlane-controller drain spine1
   gradlane-controller top
   gradlane-controller counters --json
-  curl -H 'Content-Type: {JOB_TYPE}' --data-binary @other.toml http://127.0.0.1:9560/jobs
-  curl -X DELETE http://127.0.0.1:9560/jobs/other
+  gradlane-controller token create prometheus --token-file fabric.db.token
+  curl -H "Authorization: Bearer $(cat fabric.db.token)" -H 'Content-Type: application/toml' \\
+    --data-binary @other.toml http://127.0.0.1:9560/v1/jobs
 """
 
 
@@ -35,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for each in (problem, *problem.others):
             print(f"gradlane-controller: error: {each}", file=sys.stderr)
         return 2
-    except (PipelineError, UsageError) as problem:
+    except (PipelineError, UsageError, AddressError, ListeningError) as problem:
         print(f"gradlane-controller: error: {problem}", file=sys.stderr)
         return 2
     except GradlaneError as problem:
@@ -63,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(command=function)
         return command
 
-    for subject in (run, validating, changing, looking, top):
+    for subject in (run, validating, changing, looking, top, token):
         subject.add(add)
     return parser
 

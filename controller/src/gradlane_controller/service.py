@@ -129,6 +129,11 @@ class Controller:
         await self._started.wait()
 
     @property
+    def plan(self) -> Plan:
+        """The desired state."""
+        return self._plan
+
+    @property
     def _away(self) -> dict[str, str]:
         return {name: managed.problem for name, managed in self._managed_switches.items() if not managed.ready}
 
@@ -173,18 +178,22 @@ class Controller:
         """The jobs of the store, by name."""
         return self._sources.kept.jobs
 
-    async def put_job(self, text: str, expected: int | None = None) -> Job:
+    async def put_job(self, text: str, expected: int | None = None, name: str | None = None) -> Job:
         """Adds a job, or replaces the one of that name, if its version in the store is `expected` (None: whatever it
-        is; 0: it must not be there); raises as `apply`, or ChangedMeanwhileError."""
-        (it,) = await self.apply([text], expected=expected)
+        is; 0: it must not be there). `name`, if it is given, must be its name. Raises as `apply`, or
+        ChangedMeanwhileError."""
+        (it,) = await self.apply([text], expected=expected, name=name)
         return it
 
-    async def apply(self, texts: Sequence[str], *, files: bool = False, expected: int | None = None) -> list[Job]:
-        """Adds or replaces the jobs of these job files, and reads the files again if `files`: all of it, or nothing.
+    async def apply(
+        self, texts: Sequence[str], *, files: bool = False, expected: int | None = None, name: str | None = None
+    ) -> list[Job]:
+        """Adds or replaces the jobs of these job files, and reads the files again if `files`: all of it, or nothing;
+        `expected` and `name` as `put_job` takes them.
 
         Raises JobError, FabricError, PipelineError, StoreError or SwitchError.
         """
-        some = await parse_jobs(texts)
+        some = await parse_jobs(texts, name)
         async with self._lock:
             number, before, sources = self._leading.check(), self._plan, self._sources
             fabric, jobs = before.fabric, dict(before.jobs)

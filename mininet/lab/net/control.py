@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests to what runs: the controller over HTTP, gradlane-switch over its admin socket; and what switches count."""
 
-import contextlib
 import json
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +10,8 @@ from typing import Any, cast
 
 import tomli_w
 
+from gradlane import GradlaneError
+from gradlane_controller.client import Client, read_token
 from gradlane_switch.errors import SwitchError
 from gradlane_switch.management.admin_client import ask_many
 from lab.model.errors import ControlError
@@ -23,30 +22,30 @@ _POLL_SECONDS = 0.1
 
 
 class Controller:
-    """A running gradlane-controller. `address` is that of its HTTP API, "host:port"."""
+    """A running gradlane-controller. `address` is that of its HTTP API, "host:port"; `token_file` has a token."""
 
-    def __init__(self, address: str) -> None:
-        self._address = address
+    def __init__(self, address: str, token_file: Path | None = None) -> None:
+        self._address, self._token_file = address, token_file
 
     def put_job(self, document: dict[str, Any]) -> None:
         """Makes the switch hold the state of that job. Raises ControlError."""
-        self._request("POST", "/jobs", tomli_w.dumps(document).encode())
+        self._request("POST", "/v1/jobs", tomli_w.dumps(document))
 
     def delete_job(self, name: str) -> None:
         """Makes the switch forget the job. Raises ControlError."""
-        self._request("DELETE", f"/jobs/{name}")
+        self._request("DELETE", f"/v1/jobs/{name}")
 
     def status(self) -> dict[str, Any]:
         """Of switches and jobs. Raises ControlError."""
-        return self._request("GET", "/status")
+        return self._request("GET", "/v1/status")
 
     def links(self) -> list[dict[str, Any]]:
         """Which links work. Raises ControlError."""
-        return self._request("GET", "/links")["links"]
+        return self._request("GET", "/v1/links")["links"]
 
     def counters(self) -> dict[str, Any]:
         """What the switches counted, by the controller. Raises ControlError."""
-        return self._request("GET", "/counters")
+        return self._request("GET", "/v1/counters")
 
     def wait_ready(self, seconds: float) -> None:
         """Waits until every switch holds its state. Raises ControlError."""
@@ -65,20 +64,12 @@ class Controller:
             time.sleep(_POLL_SECONDS)
         self.wait_ready(seconds)
 
-    def _request(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
-        request = urllib.request.Request(f"http://{self._address}{path}", body, method=method)
-        request.add_header("Content-Type", "application/toml")
+    def _request(self, method: str, path: str, body: str | None = None) -> dict[str, Any]:
         try:
-            with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
-                return json.load(answer)
-        except urllib.error.HTTPError as problem:
-            text = problem.read().decode(errors="replace").strip()
-            with contextlib.suppress(ValueError, KeyError, TypeError):
-                text = json.loads(text)["error"]
-            raise ControlError(f"the controller refused {method} {path}: {text}") from None
-        except OSError as problem:
-            reason = getattr(problem, "reason", problem)
-            raise ControlError(f"the controller at {self._address} does not answer: {reason}") from None
+            asked = Client(self._address, read_token(self._token_file) if self._token_file else "", seconds=_SECONDS)
+            return asked.ask(method, path, body).content
+        except GradlaneError as problem:
+            raise ControlError(f"{method} {path}: {problem}") from None
 
 
 def ask_switch(path: Path, request: dict[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class Network:
         self.plan = plan
         self.fabric = Fabric(plan, seed=seed, neighbours=neighbours)
         self.supervisor = Supervisor(out / "logs")
-        self.controller = Controller(f"127.0.0.1:{HTTP_PORT}")
+        self.controller = Controller(f"127.0.0.1:{HTTP_PORT}", out / "fabric.db.token")
         self._out = out
         self._switches: dict[str, Child] = {}
         self._controller_process: Child | None = None

@@ -96,13 +96,14 @@ def switch(network: Racks, name: str, folder: Path) -> Iterator["subprocess.Pope
 
 
 class Asked:
-    """The controller's answers."""
+    """The answers of the controller of that fabric file."""
 
-    def __init__(self, network: Racks) -> None:
+    def __init__(self, network: Racks, file: Path) -> None:
         self._command = [*network.inside(network.switch), sys.executable, "-m", "gradlane_controller.cli"]
+        self._access = ["--json", "--http", HTTP, "--token-file", str(file.with_suffix(".db.token"))]
 
     def __call__(self, what: str) -> Any:
-        return json.loads(zygote.run([*self._command, what, "--json", "--http", HTTP], PATIENCE, check=True).stdout)
+        return json.loads(zygote.run([*self._command, what, *self._access], PATIENCE, check=True).stdout)
 
     def roots(self) -> dict[str, int]:
         return self("status")["jobs"][0]["sums"]["roots"]
@@ -141,7 +142,7 @@ def running_job(folder: Path, file: Path) -> Iterator[Job]:
         hosts = stack.enter_context(running(*agents))
         steps = Steps(stack.enter_context(joined(hosts, job, HOSTS)))
         steps.until(lambda: all(sums(host)["by_switch"] and counts(host)["summed_bytes"] for host in hosts))
-        yield Job(network, switches, Asked(network), hosts, steps, stack)
+        yield Job(network, switches, Asked(network, file), hosts, steps, stack)
 
 
 @contextlib.contextmanager

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from gradlane import GradlaneError, job, toml_file
+from gradlane_controller import client
 from gradlane_controller.commands import flags
 from gradlane_controller.commands.flags import UsageError
 from gradlane_controller.session.counters import format_table
 
 _JSON = "application/json"
+_SECONDS = 60.0  # a drain waits for every switch
 _PLAN = {"live", "switches", "not_summed"}
 
 
@@ -41,15 +43,15 @@ def add(command: flags.Add) -> None:
     )
     export.add_argument("folder", type=Path, metavar="FOLDER", help="a new folder, or an empty one")
     for parser in (plan, apply, drain, undrain, export):
-        flags.http(parser)
+        client.add_flags(parser)
 
 
 def _plan(options: argparse.Namespace) -> int:
-    path = f"/plan?live={str(options.live).lower()}"
+    asked, path = _controller(options), f"/v1/plan?live={str(options.live).lower()}"
     if options.job is None:
-        answer = flags.ask(options.http, path, _PLAN)
+        answer = asked.get(path, _PLAN)
     else:
-        answer = flags.ask(options.http, path, _PLAN, toml_file.read(job.JobError, options.job).encode())
+        answer = asked.post(path, toml_file.read(job.JobError, options.job), _PLAN)
     if options.json:
         print(json.dumps(answer, indent=2))
     else:
@@ -84,13 +86,13 @@ def _apply(options: argparse.Namespace) -> int:
         job.parse(text, str(file))  # errors name the file that is here
     if not texts and not options.fabric:
         raise UsageError("apply: nothing to apply; name job files with --job, or --fabric to have the files read again")
-    body = json.dumps({"jobs": texts, "files": options.fabric}).encode()
-    answer = flags.ask(options.http, "/plan", _PLAN, body, _JSON)
+    asked, body = _controller(options), json.dumps({"jobs": texts, "files": options.fabric})
+    answer = asked.post("/v1/plan", body, _PLAN, _JSON)
     _show(answer)
     if not options.yes and not _agreed():
         print("nothing was changed")
         return 1
-    done = flags.ask(options.http, "/apply", {"jobs"}, body, _JSON)
+    done = asked.post("/v1/apply", body, {"jobs"}, _JSON)
     print(f"applied: {', '.join([*done['jobs'], *(['the files, read again'] if options.fabric else [])])}")
     return 0
 
@@ -107,7 +109,7 @@ def _agreed() -> bool:
 def _drain(options: argparse.Namespace) -> int:
     """Its exit code is 0 if the switch may go."""
     keys = {"switch", "may_go", "waits_for", "hosts", "jobs", "not_summed"}
-    it = flags.ask(options.http, f"/switches/{_name(options)}/drain", keys, b"")
+    it = _controller(options).post(f"/v1/switches/{_name(options)}/drain", None, keys)
     if options.json:
         print(json.dumps(it, indent=2))
         return 0 if it["may_go"] else 1
@@ -124,7 +126,7 @@ def _drain(options: argparse.Namespace) -> int:
 
 
 def _undrain(options: argparse.Namespace) -> int:
-    it = flags.ask(options.http, f"/switches/{_name(options)}/undrain", {"switch", "waits_for"}, b"")
+    it = _controller(options).post(f"/v1/switches/{_name(options)}/undrain", None, {"switch", "waits_for"})
     if options.json:
         print(json.dumps(it, indent=2))
         return 0
@@ -132,6 +134,10 @@ def _undrain(options: argparse.Namespace) -> int:
         print(f"does not use {it['switch']} yet: {problem}")
     print(f"{it['switch']} is used again")
     return 0
+
+
+def _controller(options: argparse.Namespace) -> client.Client:
+    return client.of_flags(options, seconds=_SECONDS)
 
 
 def _name(options: argparse.Namespace) -> str:
@@ -142,7 +148,7 @@ def _name(options: argparse.Namespace) -> str:
 
 
 def _export(options: argparse.Namespace) -> int:
-    answer = flags.ask(options.http, "/export", {"fabric", "jobs", "drained"})
+    answer = _controller(options).get("/v1/export", {"fabric", "jobs", "drained"})
     files = {"fabric.toml": answer["fabric"], **{f"job-{name}.toml": text for name, text in answer["jobs"].items()}}
     folder: Path = options.folder
     try:

@@ -5,6 +5,7 @@ import argparse
 import json
 from typing import Any
 
+from gradlane_controller import client
 from gradlane_controller.commands import flags
 from gradlane_controller.data_plane import CLASSES
 from gradlane_controller.policy.trees import BUCKETS
@@ -20,18 +21,18 @@ def add(command: flags.Add) -> None:
         ("violations", _violations, "show gradients that the guard refused: from where, of which job, how often"),
     ):
         parser = command(name, function, f"{text} (asks a running controller)")
-        flags.http(parser)
+        client.add_flags(parser)
         parser.add_argument("--json", action="store_true", help="as JSON")
 
 
 def _counters(options: argparse.Namespace) -> int:
-    answer = flags.ask(options.http, "/counters", {"decisions", "drop_map", "senders", "sums"})
+    answer = client.of_flags(options).get("/v1/counters", {"decisions", "drop_map", "senders", "sums"})
     print(json.dumps(answer, indent=2) if options.json else format_counters(answer))
     return 0
 
 
 def _links(options: argparse.Namespace) -> int:
-    answer = flags.ask(options.http, "/links", {"checked", "links"})
+    answer = client.of_flags(options).get("/v1/links", {"checked", "links"})
     if options.json:
         print(json.dumps(answer, indent=2))
         return 0
@@ -62,7 +63,7 @@ def _sent_rows(links: list[dict[str, Any]]) -> list[tuple[str, ...]]:
 
 
 def _violations(options: argparse.Namespace) -> int:
-    answer = flags.ask(options.http, "/violations", {"violations"})
+    answer = client.of_flags(options).get("/v1/violations", {"violations"})
     if options.json:
         print(json.dumps(answer, indent=2))
         return 0
@@ -75,7 +76,7 @@ def _violations(options: argparse.Namespace) -> int:
 
 
 def _status(options: argparse.Namespace) -> int:
-    answer = flags.ask(options.http, "/status", {"ready", "switches", "jobs"})
+    answer = client.of_flags(options).get("/v1/status", {"ready", "switches", "jobs"})
     if options.json:
         print(json.dumps(answer, indent=2))
         return 0

@@ -7,14 +7,20 @@ import contextlib
 import logging
 import signal
 import socket
+import ssl
 import sys
+from pathlib import Path
 
 from gradlane import GradlaneError
+from gradlane_controller import client
+from gradlane_controller.api import listening
+from gradlane_controller.api.application import make_application
+from gradlane_controller.api.connections import serving
+from gradlane_controller.api.context import Context
+from gradlane_controller.api.listening import ListeningError, TlsFiles
 from gradlane_controller.commands import flags
-from gradlane_controller.commands.flags import DEFAULT_HTTP, UsageError
+from gradlane_controller.commands.flags import UsageError
 from gradlane_controller.desired.pipeline import Programs
-from gradlane_controller.http_api import make_application
-from gradlane_controller.http_server import serving
 from gradlane_controller.network import fabric_file
 from gradlane_controller.service import Controller
 from gradlane_controller.store import Store
@@ -27,7 +33,27 @@ def add(command: flags.Add) -> None:
     run = command("run", _run, "write the entries and keep them up to date until SIGTERM; SIGHUP reads the files again")
     flags.files(run)
     flags.programs(run)
-    run.add_argument("--http", default=DEFAULT_HTTP, metavar="HOST:PORT", help=f"HTTP API (default {DEFAULT_HTTP})")
+    run.add_argument(
+        "--http",
+        default=client.DEFAULT_ADDRESS,
+        metavar="HOST:PORT",
+        help=f"HTTP API (default {client.DEFAULT_ADDRESS})",
+    )
+    run.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help="where to write the first token, of scope admin, when there is none (default: beside the store, with "
+        ".token)",
+    )
+    run.add_argument("--tls-cert", type=Path, metavar="FILE", help="HTTP API over TLS: its certificate (PEM)")
+    run.add_argument("--tls-key", type=Path, metavar="FILE", help="the certificate's key (PEM)")
+    run.add_argument(
+        "--client-ca", type=Path, metavar="FILE", help="whom certificates must come from that clients then need (PEM)"
+    )
+    run.add_argument(
+        "--insecure", action="store_true", help="allow an address that others reach without TLS; they can read tokens"
+    )
     run.add_argument(
         "--store",
         metavar="URL",
@@ -48,6 +74,9 @@ def _run(options: argparse.Namespace) -> int:
 
 async def _serve(options: argparse.Namespace) -> int:
     host, port = flags.parse_endpoint(options.http)
+    tls = _tls_files(options)
+    listening.check_address(host, tls=tls is not None, insecure=options.insecure)
+    context = listening.context(tls) if tls else None
     fabric_file.load(options.fabric)  # what is wrong with it is said before a store is made beside it
     url = options.store or f"sqlite:///{options.fabric.absolute().with_suffix('.db')}"
     store = await asyncio.to_thread(Store.open, url)
@@ -58,7 +87,14 @@ async def _serve(options: argparse.Namespace) -> int:
     stop = asyncio.Event()
     reloads: set[asyncio.Task[None]] = set()
 
+    api = Context.of(controller, store)
+    token_file = options.token_file or Path(f"{store.file or options.fabric.absolute().with_suffix('.db')}.token")
+    if await api.tokens.ensure_admin(token_file):
+        _LOG.info("the first token, of scope admin, is in %s", token_file)
+
     def reload() -> None:
+        if context and tls:
+            _reload_certificate(context, tls)
         task = asyncio.create_task(_reload(controller))
         reloads.add(task)
         task.add_done_callback(reloads.discard)
@@ -70,12 +106,15 @@ async def _serve(options: argparse.Namespace) -> int:
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(store.close)
         try:
-            await stack.enter_async_context(serving(make_application(controller, host), host, port))
+            await stack.enter_async_context(serving(make_application(api, host), host, port, context))
         except OSError as problem:
             raise UsageError(f"--http: can't listen at {options.http}: {problem.strerror}") from None
-        tasks = [asyncio.create_task(each) for each in (controller.run(), stop.wait(), _announce(controller, options))]
+        tasks = [
+            asyncio.create_task(each)
+            for each in (controller.run(), stop.wait(), _announce(controller, options), api.run())
+        ]
         try:
-            running, stopping, _ = tasks
+            running, stopping, *_ = tasks
             await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
             if running.done():
                 await running
@@ -84,6 +123,23 @@ async def _serve(options: argparse.Namespace) -> int:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _tls_files(options: argparse.Namespace) -> TlsFiles | None:
+    if options.tls_cert is None and options.tls_key is None:
+        if options.client_ca is not None:
+            raise UsageError("--client-ca: needs --tls-cert and --tls-key")
+        return None
+    if options.tls_cert is None or options.tls_key is None:
+        raise UsageError("--tls-cert and --tls-key go together")
+    return TlsFiles(options.tls_cert, options.tls_key, options.client_ca)
+
+
+def _reload_certificate(context: ssl.SSLContext, files: TlsFiles) -> None:
+    try:
+        listening.load(context, files)
+    except ListeningError as problem:
+        _LOG.error("the certificate is that of before: %s", problem)
 
 
 async def _announce(controller: Controller, options: argparse.Namespace) -> None:

@@ -11,6 +11,7 @@ from gradlane import GradlaneError
 from gradlane.commands import screen
 from gradlane.commands.view import Line, plain
 from gradlane.units import format_rate
+from gradlane_controller import client
 from gradlane_controller.commands import flags
 
 SORT_KEYS = ("name", "load")
@@ -24,14 +25,14 @@ def add(command: flags.Add) -> None:
     screen.add_interval(top)
     top.add_argument("--once", action="store_true", help="print them once, and exit")
     top.add_argument("--sort", choices=SORT_KEYS, default="name", help="of links (default: name)")
-    flags.http(top)
+    client.add_flags(top)
 
 
 class Watch:
     """The latest answers of a controller."""
 
-    def __init__(self, http: str) -> None:
-        self._http = http
+    def __init__(self, asked: client.Client) -> None:
+        self._asked = asked
         self.problem = ""
         self._look()
 
@@ -45,16 +46,16 @@ class Watch:
     def lines(self, sort: str) -> list[Line]:
         """What to show."""
         problem = [Line(self.problem, "warning")] if self.problem else []
-        return problem + lines(self._http, self._status, self._links, sort)
+        return problem + lines(self._asked.url, self._status, self._links, sort)
 
     def _look(self) -> None:
-        self._status = flags.ask(self._http, "/status", {"ready", "switches", "jobs"})
-        self._links = flags.ask(self._http, "/links", {"checked", "links"})
+        self._status = self._asked.get("/v1/status", {"ready", "switches", "jobs"})
+        self._links = self._asked.get("/v1/links", {"checked", "links"})
         self.problem = ""
 
 
 def _top(options: argparse.Namespace) -> int:
-    watch = Watch(options.http)
+    watch = Watch(client.of_flags(options))
     if options.once or not (sys.stdout.isatty() and sys.stdin.isatty()):
         while True:
             print(plain(watch.lines(options.sort)), flush=True)

@@ -58,9 +58,13 @@ class Sources:
         return fabric, load_jobs(self._job_paths)
 
 
-async def parse_jobs(texts: Sequence[str]) -> dict[str, Job]:
-    """Those of a request, by name; a large one takes half a second. Raises JobError."""
+async def parse_jobs(texts: Sequence[str], name: str | None = None) -> dict[str, Job]:
+    """Those of a request, by name, which must be `name` if that is given. A large one takes half a second. Raises
+    JobError."""
     jobs = [await asyncio.to_thread(job.parse, text, "job in the request") for text in texts]
+    for it in jobs:
+        if name not in (None, it.name):
+            raise it.error("job.name", f"is {it.name!r}; it must be {name!r}, as in the path")
     for first, second in itertools.combinations(jobs, 2):
         if first.name == second.name:
             raise second.error("job.name", f"is {second.name!r}, like that of another in the request")

@@ -140,6 +140,14 @@ class Ways:
         return Counter(tree.root for tree in self._buckets)
 
     @property
+    def in_use(self) -> Mapping[str, tuple[int, frozenset[LinkPort]]]:
+        """By root: how many buckets it has, and the links of these, as the child's ends."""
+        links: dict[str, set[LinkPort]] = {root: set() for root in self.roots}
+        for bucket, tree in enumerate(self._buckets):
+            links[tree.root].update(self.link(*ends, bucket) for ends in tree.parents.items())
+        return {root: (buckets, frozenset(links[root])) for root, buckets in self.roots.items()}
+
+    @property
     def carried(self) -> Mapping[End, int]:
         """How many buckets each end of a link sends, up or down."""
         links = (self.link(*ends, bucket) for bucket, tree in enumerate(self._buckets) for ends in tree.parents.items())

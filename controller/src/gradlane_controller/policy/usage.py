@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from itertools import product
 
 from gradlane.job import Job
-from gradlane_controller.network.fabric import Fabric
+from gradlane_controller.network.fabric import Fabric, LinkPort
 from gradlane_controller.network.topology import Topology
 
 
@@ -29,11 +29,15 @@ class Usage:
         return {place: jobs for place, jobs in self._jobs.items() if len(jobs) > 1}
 
     def _ports_of(self, job: Job) -> set[tuple[str, int]]:
-        """Those of its hosts, and of every link on a path between a worker and an aggregator."""
-        found = {(port.switch, port.number) for port in self._fabric.host_ports(it.host for it in job.members)}
-        workers = {port.switch for port in self._fabric.host_ports(it.host for it in job.workers)}
-        aggregators = {port.switch for port in self._fabric.host_ports(it.host for it in job.aggregators)}
-        for source, destination in {*product(workers, aggregators), *product(aggregators, workers)}:
-            links = self._topology.links_between(source, destination)
-            found |= {(port.switch, port.number) for port in links}
-        return found
+        """Those of its hosts, and of its links."""
+        hosts = self._fabric.host_ports(it.host for it in job.members)
+        links = links_of(self._fabric, self._topology, job)
+        return {(port.switch, port.number) for ports in (hosts, links) for port in ports}
+
+
+def links_of(fabric: Fabric, topology: Topology, job: Job) -> set[LinkPort]:
+    """The sending ends of every link on a path between a worker and an aggregator, whose hosts must be there."""
+    workers = {port.switch for port in fabric.host_ports(it.host for it in job.workers)}
+    aggregators = {port.switch for port in fabric.host_ports(it.host for it in job.aggregators)}
+    pairs = {*product(workers, aggregators), *product(aggregators, workers)}
+    return set[LinkPort]().union(*(topology.links_between(*pair) for pair in pairs))

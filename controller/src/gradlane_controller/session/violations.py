@@ -6,6 +6,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
@@ -25,6 +26,7 @@ Key = tuple[str, int, IPv4Address | IPv6Address, int]
 @dataclass
 class _Record:
     times: int = 0
+    last: datetime | None = None
     logged: int = 0  # how many of them the log has counted
     logged_at: float = 0.0
 
@@ -63,6 +65,7 @@ class Violations:
                 "job": jobs.get(job),
                 "job_id": job,
                 "times": record.times,
+                "last": record.last and record.last.isoformat(timespec="milliseconds"),
             }
             for (switch, port, source, job), record in self._records.items()
         ]
@@ -73,6 +76,7 @@ class Violations:
         if len(self._records) > MAX_VIOLATIONS:
             self._records.popitem(last=False)
         record.times += 1
+        record.last = datetime.now(timezone.utc)
         now = self._clock()
         if record.logged and now < record.logged_at + QUIET_SECONDS:
             return

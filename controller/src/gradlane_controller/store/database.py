@@ -4,6 +4,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -28,6 +29,7 @@ class Store:
         """As `open`, without a look at the tables."""
         self._url = parse(url)
         self.name = shown(self._url)
+        self.file = Path(self._url.database) if self._url.drivername == "sqlite" and self._url.database else None
         self.engine = connect(self._url)
         self._reading = read_only(self.engine)
         self._threads = ThreadPoolExecutor(_THREADS, "store")

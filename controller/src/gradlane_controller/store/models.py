@@ -4,7 +4,19 @@
 from datetime import datetime, timezone
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Boolean, DateTime, Dialect, Float, Integer, String, Text, TypeDecorator
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    DateTime,
+    Dialect,
+    Float,
+    Integer,
+    LargeBinary,
+    String,
+    Text,
+    TypeDecorator,
+)
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 
@@ -96,3 +108,29 @@ class EventRow(Base):
     subject: Mapped[str] = mapped_column(String(255))
     text: Mapped[str] = mapped_column(Text)
     data: Mapped[dict[str, Any]] = mapped_column(JSON)
+
+
+class TokenRow(Base):
+    """Who may ask a controller for what. `digest`: the SHA-256 of the token's secret part, which nobody keeps."""
+
+    __tablename__ = "tokens"
+
+    id: Mapped[str] = mapped_column(String(16), primary_key=True)
+    name: Mapped[str] = mapped_column(String(100))
+    scope: Mapped[int] = mapped_column(Integer)
+    digest: Mapped[bytes] = mapped_column(LargeBinary(32))
+    created: Mapped[datetime] = mapped_column(Utc)
+    expires: Mapped[datetime | None] = mapped_column(Utc)
+    used: Mapped[datetime | None] = mapped_column(Utc)
+
+
+class AnswerRow(Base):
+    """What a request with an Idempotency-Key was answered. `request`: the SHA-256 of its token and key, `body`: that of
+    its body."""
+
+    __tablename__ = "answers"
+
+    request: Mapped[bytes] = mapped_column(LargeBinary(32), primary_key=True)
+    body: Mapped[bytes] = mapped_column(LargeBinary(32))
+    answer: Mapped[dict[str, Any]] = mapped_column(JSON)
+    at: Mapped[datetime] = mapped_column(Utc, index=True)

@@ -3,104 +3,25 @@
 
 import asyncio
 import contextlib
-import http.client
 import json
 import logging
-import select
 import socket
 import threading
 import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradlane_controller import http_api, http_server
-from gradlane_controller.desired import pipeline
-from gradlane_controller.http_api import JOB_TYPE, make_application
-from gradlane_controller.http_server import MAX_BODY_BYTES, MAX_CONNECTIONS, serving
-from gradlane_controller.service import Controller
-from tests.gradlane_controller.texts import fabric_text, job_text
+from gradlane_controller.api import connections
+from gradlane_controller.api.connections import MAX_BODY_BYTES, MAX_CONNECTIONS
+from gradlane_controller.api.context import MAX_AT_WORK
+from gradlane_controller.api.errors import MAX_ERROR
+from tests.gradlane_controller.api.server import PATIENCE, Server, read
+from tests.gradlane_controller.texts import job_text
 from tests.support.effort import tries
-from tests.support.ports import free_ports
-
-PATIENCE = 60.0
-
-
-class Server:
-    """The API of a controller whose switch is away, in a thread. `controller` may be given other methods."""
-
-    def __init__(self, folder: Path) -> None:
-        (folder / "fabric.toml").write_text(fabric_text("127.0.0.1:9"))
-        (self.port,) = free_ports(1)
-        self._folder = folder
-        self._started = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
-        self._thread.start()
-        assert self._started.wait(PATIENCE)
-
-    async def _run(self) -> None:
-        self.controller = Controller(
-            pipeline.Programs(pipeline.DEFAULT_FOLDER), self._folder / "fabric.toml", [], self._folder / "jobs"
-        )
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        async with serving(make_application(self.controller, "127.0.0.1"), "127.0.0.1", self.port):
-            self._started.set()
-            await self._stop.wait()
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(PATIENCE)
-        assert not self._thread.is_alive()
-
-    def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), PATIENCE)
-
-    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
-        """Status and JSON; `headers` with _ for -."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
-        given = {"Content-Type": JOB_TYPE} | {key.replace("_", "-"): it for key, it in headers.items()}
-        try:
-            connection.request(method, path, body, given)
-            answer = connection.getresponse()
-            return answer.status, json.load(answer)
-        finally:
-            connection.close()
-
-    def send(self, *parts: bytes, patience: float = 0.0) -> bytes:
-        """What comes back for raw bytes until the server closes the connection. A client that says it has no more
-        before an answer begins is answered by chance; it waits for that for so many s."""
-        with self.connect() as sock:
-            try:
-                for part in parts:
-                    sock.sendall(part)
-                select.select([sock], [], [], patience)
-                sock.shutdown(socket.SHUT_WR)
-            except OSError:
-                pass  # it has closed already
-            return read(sock)
-
-
-def read(sock: socket.socket) -> bytes:
-    """Until the other side closes. TimeoutError if it does not."""
-    found = b""
-    try:
-        while more := sock.recv(65536):
-            found += more
-    except ConnectionError:
-        pass
-    return found
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    it = Server(tmp_path_factory.mktemp("server"))
-    yield it
-    it.close()
 
 
 @contextlib.contextmanager
@@ -109,7 +30,7 @@ def complaints() -> Iterator[list[str]]:
     said: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: said.append(record.getMessage())
-    names = ("aiohttp.server", "asyncio", "gradlane_controller")
+    names = ("uvicorn.error", "asyncio", "gradlane_controller")
     for name in names:
         logging.getLogger(name).addHandler(handler)
     yield said
@@ -133,16 +54,16 @@ def complaints() -> Iterator[list[str]]:
 def test_a_page_of_a_web_site_changes_nothing(
     server: Server, headers: dict[str, str], status: int, reason: str
 ) -> None:
-    answer = server.ask("POST", "/jobs", job_text(), **headers)
+    answer = server.ask("POST", "/v1/jobs", job_text(), **headers)
     assert answer[0] == status
     assert reason in answer[1]["error"]
     if status == 403:
-        assert server.ask("GET", "/counters", **headers)[0] == 403
+        assert server.ask("GET", "/v1/counters", **headers)[0] == 403
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost:80", "[::1]:9560", "192.0.2.7:9560", socket.gethostname()])
 def test_addresses_and_names_of_this_machine_are_answered(server: Server, host: str) -> None:
-    assert server.ask("GET", "/status", Host=host, Sec_Fetch_Site="none")[0] == 200
+    assert server.ask("GET", "/v1/status", Host=host, Sec_Fetch_Site="none")[0] == 200
 
 
 def test_metrics_say_of_each_switch_whether_it_is_ready(server: Server) -> None:
@@ -155,15 +76,15 @@ def test_metrics_say_of_each_switch_whether_it_is_ready(server: Server) -> None:
 
 
 def test_slow_clients_do_not_keep_others_out(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_server, "CLIENT_SECONDS", 10 * PATIENCE)  # none of them has to go yet
+    monkeypatch.setattr(connections, "CLIENT_SECONDS", 10 * PATIENCE)  # none of them has to go yet
     slow = [server.connect() for _ in range(MAX_CONNECTIONS)]
     for each in slow:
-        each.sendall(b"POST /jobs HTTP/1.1\r\nHost: localhost\r\n")
+        each.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\n")
     for _ in range(3):
-        assert server.ask("GET", "/status")[0] == 200
+        assert server.ask("GET", "/v1/status")[0] == 200
     assert read(slow[0]) == b""  # it has made room
     more = [server.connect() for _ in range(3 * MAX_CONNECTIONS)]
-    assert server.ask("GET", "/status")[0] == 200
+    assert server.ask("GET", "/v1/status")[0] == 200
     for each in (*slow, *more):
         each.close()
 
@@ -172,21 +93,21 @@ def test_slow_clients_do_not_keep_others_out(server: Server, monkeypatch: pytest
     "begin",
     [
         b"",
-        b"GET /status HTTP/1.1\r\nHost: loc",
-        b"POST /jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/toml\r\nContent-Length: 9\r\n\r\na",
+        b"GET /v1/status HTTP/1.1\r\nHost: loc",
+        b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/toml\r\nContent-Length: 9\r\n\r\na",
     ],
 )
 def test_a_request_that_does_not_arrive_in_time_is_dropped(
     server: Server, monkeypatch: pytest.MonkeyPatch, begin: bytes
 ) -> None:
-    monkeypatch.setattr(http_server, "CLIENT_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "CLIENT_SECONDS", 0.2)
     with server.connect() as sock:
         sock.sendall(begin)
         assert read(sock) == b""
 
 
 def test_a_connection_is_for_one_request(server: Server) -> None:
-    request = b"GET /status HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    request = server.head("GET", "/v1/status") + b"\r\n"
     with server.connect() as sock:
         sock.sendall(request + request)
         answer = read(sock)
@@ -194,15 +115,15 @@ def test_a_connection_is_for_one_request(server: Server) -> None:
 
 
 def test_requests_have_a_size(server: Server) -> None:
-    head = b"POST /jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/toml\r\nTransfer-Encoding: chunked\r\n"
+    head = server.head("POST", "/v1/jobs") + b"Content-Type: application/toml\r\nTransfer-Encoding: chunked\r\n"
     endless = (b"1000\r\n" + b"#" * 0x1000 + b"\r\n") * 200
     packed = b"\x1f\x8b\x08" + bytes(1000)  # is not unpacked, so that it can't grow
-    assert len(server.ask("DELETE", "/jobs/" + 4000 * "j")[1]["error"]) == http_api.MAX_ERROR
+    assert len(server.ask("GET", "/v1/jobs/" + 4000 * "j")[1]["error"]) == MAX_ERROR
     with complaints() as said:
-        assert server.ask("POST", "/jobs", b"#" * (MAX_BODY_BYTES + 1))[0] == 413
+        assert server.ask("POST", "/v1/jobs", b"#" * (MAX_BODY_BYTES + 1))[0] == 413
         assert b"200 OK" not in server.send(head + b"\r\n", endless)
         assert b"200 OK" not in server.send(head, *(b"x%d: y\r\n" % n for n in range(100_000)))
-        assert server.ask("POST", "/jobs", packed, Content_Encoding="gzip")[0] == 400
+        assert server.ask("POST", "/v1/jobs", packed, Content_Encoding="gzip")[0] == 400
     assert said == []
 
 
@@ -211,21 +132,21 @@ def test_work_at_switches_is_bounded_and_the_status_is_always_answered(
 ) -> None:
     begun, go_on = threading.Semaphore(0), threading.Event()
 
-    async def wait(_name: str) -> None:
+    async def wait(_name: str, _check: object) -> None:
         begun.release()
         await asyncio.to_thread(go_on.wait, PATIENCE)
 
     monkeypatch.setattr(server.controller, "delete_job", wait)
-    with ThreadPoolExecutor(http_api.MAX_AT_WORK) as pool:
-        waiting = [pool.submit(server.ask, "DELETE", "/jobs/demo") for _ in range(http_api.MAX_AT_WORK)]
+    with ThreadPoolExecutor(MAX_AT_WORK) as pool:
+        waiting = [pool.submit(server.ask, "DELETE", "/v1/jobs/demo") for _ in range(MAX_AT_WORK)]
         for _ in waiting:
             assert begun.acquire(timeout=PATIENCE)
-        status, answer = server.ask("DELETE", "/jobs/demo")
+        status, answer = server.ask("DELETE", "/v1/jobs/demo")
         assert status == 503
         assert "at work; try again" in answer["error"]
-        assert server.ask("GET", "/status")[0] == 200
+        assert server.ask("GET", "/v1/status")[0] == 200
         idle = [server.connect() for _ in range(MAX_CONNECTIONS)]
-        assert server.ask("GET", "/status")[0] == 200
+        assert server.ask("GET", "/v1/status")[0] == 200
         go_on.set()
         assert [it.result()[0] for it in waiting] == [200] * len(waiting)
         for each in idle:
@@ -245,26 +166,20 @@ Lines = st.lists(
 
 
 @pytest.mark.parametrize(
-    ("request_line", "version"),
-    [
-        (b"GET /status", b"1.0"),
-        (b"CONNECT  HTTP/1.0", b"1.0"),
-        (b"CONNECT  HTTP/9", b"1.0"),
-        (b"GET /status HTTP/2.0", b"1.1"),
-    ],
+    "request_line", [b"GET /v1/status", b"CONNECT  HTTP/1.0", b"CONNECT  HTTP/9", b"GET /v1/status HTTP/2.0"]
 )
-def test_whatever_version_a_request_has_the_answer_is_of_http_1(
-    server: Server, request_line: bytes, version: bytes
-) -> None:
+def test_whatever_version_a_request_has_the_answer_is_of_the_servers(server: Server, request_line: bytes) -> None:
     with server.connect() as sock:
         sock.sendall(request_line + b"\r\n\r\n")
-        assert sock.recv(9) == b"HTTP/" + version + b" "
+        assert sock.recv(9) == b"HTTP/1.1 "  # RFC 9110, section 2.5
 
 
 @settings(max_examples=tries(60), deadline=None)
 @given(
     method=st.sampled_from([b"GET", b"POST", b"DELETE", b"PUT", b"HEAD", b"OPTIONS", b"CONNECT", b"PRI", b"\x16\x03"]),
-    path=st.sampled_from([b"/status", b"/jobs", b"/jobs/a", b"/jobs/%00", b"*", b"//", b"http://x/", b"/\xff"])
+    path=st.sampled_from(
+        [b"/v1/status", b"/v1/jobs", b"/v1/jobs/a", b"/v1/jobs/%00", b"*", b"//", b"http://x/", b"/\xff"]
+    )
     | st.binary(max_size=20),
     version=st.sampled_from([b"HTTP/1.1", b"HTTP/1.0", b"HTTP/2.0", b"HTTP/9", b""]),
     lines=Lines,
@@ -278,7 +193,7 @@ def test_malformed_requests_are_answered_or_dropped_and_nothing_else_happens(
         answer = server.send(b"\r\n".join((head, *lines, b"", body)), patience=0.1)
         assert not answer or answer.startswith((b"HTTP/1.", b"<"))
         assert b" 500 " not in answer.partition(b"\r\n")[0]
-        assert server.ask("GET", "/status")[0] == 200
+        assert server.ask("GET", "/v1/status")[0] == 200
     assert said == []
 
 
@@ -299,13 +214,15 @@ def test_malformed_jobs_are_refused_with_a_reason(server: Server, where: int, va
     places = [number for number, line in enumerate(lines) if " = " in line]
     place = places[where % len(places)]
     lines[place] = f"{lines[place].partition(' = ')[0]} = {value}"
-    status, answer = server.ask("POST", "/jobs", "\n".join(lines)[: cut + 200].encode(errors="surrogateescape"))
+    status, answer = server.ask("POST", "/v1/jobs", "\n".join(lines)[: cut + 200].encode(errors="surrogateescape"))
     assert status in (400, 503)  # 503: it is a job, and the switch is away
-    assert len(answer["error"]) <= http_api.MAX_ERROR
+    assert len(answer["error"]) <= MAX_ERROR
 
 
 def test_a_job_of_many_ranges_is_refused_at_once(server: Server) -> None:
     rows = ",".join(f"{{layers=[{n},{n}],class=1}}" for n in range(1025))
-    status, answer = server.ask("POST", "/jobs", job_text().partition("queue_classes")[0] + f"queue_classes = [{rows}]")
+    status, answer = server.ask(
+        "POST", "/v1/jobs", job_text().partition("queue_classes")[0] + f"queue_classes = [{rows}]"
+    )
     assert status == 400
     assert "queue_classes: has 1025 tables; at most 1024 are possible" in answer["error"]

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the routes share: the controller, the tokens, the live state, and how much may be at work."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+
+from gradlane_controller.api.errors import Refusal
+from gradlane_controller.api.idempotency import Answers
+from gradlane_controller.api.live_state import LiveState
+from gradlane_controller.api.tokens import Tokens
+from gradlane_controller.service import Controller
+from gradlane_controller.store import Store
+
+MAX_AT_WORK = 8  # requests that involve switches
+
+
+@dataclass(frozen=True)
+class Context:
+    """Of one running controller."""
+
+    controller: Controller
+    tokens: Tokens
+    live: LiveState
+    answers: Answers
+    _at_work: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_AT_WORK))
+
+    @staticmethod
+    def of(controller: Controller, store: Store) -> "Context":
+        """Of a controller and its store."""
+        return Context(controller, Tokens(store), LiveState(controller), Answers(store))
+
+    @contextlib.asynccontextmanager
+    async def working(self) -> AsyncGenerator[None, None]:
+        """Around what involves switches. Raises Refusal if too much does."""
+        if self._at_work.locked():
+            raise Refusal(
+                503, f"{MAX_AT_WORK} requests that involve switches are at work; try again", {"Retry-After": "1"}
+            )
+        async with self._at_work:
+            yield
+
+    async def run(self) -> None:
+        """What goes on beside requests, until it is cancelled."""
+        await asyncio.gather(self.tokens.run(), self.live.run())

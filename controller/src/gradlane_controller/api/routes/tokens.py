@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tokens: which there are, making and revoking them."""
+
+from datetime import timedelta
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path
+
+from gradlane_controller.api import models
+from gradlane_controller.api.context import Context
+from gradlane_controller.api.errors import Json
+from gradlane_controller.api.negotiation import Cursor, Limit, accepts, page, takes_json
+from gradlane_controller.api.security import bearer, needs
+from gradlane_controller.api.tokens import Scope, Token
+
+
+def routes(context: Context) -> APIRouter:
+    """All need the scope admin."""
+    tokens = context.tokens
+    router = APIRouter(prefix="/v1/tokens", dependencies=[bearer, needs(Scope.ADMIN), accepts("application/json")])
+
+    @router.get("", response_model=models.TokensAnswer)
+    async def known(limit: Limit = 100, cursor: Cursor = "") -> Json:
+        """Some of them, by id."""
+        return Json(page((describe(it) for it in tokens.all()), "id", limit, cursor))
+
+    @router.post("", response_model=models.TokenMade, status_code=201, dependencies=[takes_json])
+    async def create(wanted: models.NewToken) -> Json:
+        """Makes one. It is said only now: what is kept is its hash."""
+        lifetime = None if wanted.days is None else timedelta(days=wanted.days)
+        token, text = await tokens.create(wanted.name, Scope[wanted.scope.upper()], lifetime)
+        return Json({**describe(token), "token": text}, 201)
+
+    @router.delete("/{id}", response_model=models.Deleted, responses={404: {"model": models.Error}})
+    async def revoke(id: Annotated[str, Path(max_length=200)]) -> Json:
+        """It is worth nothing from now on, and within a second at other controllers of the store."""
+        await tokens.revoke(id)
+        return Json({"deleted": id})
+
+    return router
+
+
+def describe(token: Token) -> dict[str, Any]:
+    """Without its hash."""
+    times = {"created": token.created, "expires": token.expires, "used": token.used}
+    return {
+        "id": token.id,
+        "name": token.name,
+        "scope": token.scope.text,
+        **{name: at and at.isoformat(timespec="seconds") for name, at in times.items()},
+    }
