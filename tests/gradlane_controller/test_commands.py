@@ -94,7 +94,7 @@ def test_apply_shows_what_would_change_and_does_all_or_nothing(fake_switch, run_
     same = command("apply", *files, "--yes", "--http", it.http)
     assert "s1: 0 to insert, 0 to modify, 0 to delete" in same.stdout
     # The files again, and a job at once.
-    write(tmp_path / "job0.toml", job_text(policy="yellow = 3"))
+    write(tmp_path / "job0.toml", job_text(policy="weight = 3"))
     done = command("apply", "--fabric", "--yes", "--http", it.http)
     assert done.stdout.endswith("applied: the files, read again\n")
     assert command("apply", "--yes", "--http", it.http).returncode == 2
