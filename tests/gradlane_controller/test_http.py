@@ -24,6 +24,7 @@ from gradlane_controller.desired import pipeline
 from gradlane_controller.http_api import JOB_TYPE, make_application
 from gradlane_controller.http_server import MAX_BODY_BYTES, MAX_CONNECTIONS, serving
 from gradlane_controller.service import Controller
+from gradlane_controller.store import Store
 from tests.gradlane_controller.texts import fabric_text, job_text
 from tests.support.effort import tries
 from tests.support.ports import free_ports
@@ -44,8 +45,9 @@ class Server:
         assert self._started.wait(PATIENCE)
 
     async def _run(self) -> None:
+        store = Store.open(f"sqlite:///{self._folder}/fabric.db")
         self.controller = Controller(
-            pipeline.Programs(pipeline.DEFAULT_FOLDER), self._folder / "fabric.toml", [], self._folder / "jobs"
+            pipeline.Programs(pipeline.DEFAULT_FOLDER), self._folder / "fabric.toml", [], store
         )
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         async with serving(make_application(self.controller, "127.0.0.1"), "127.0.0.1", self.port):
