@@ -27,6 +27,7 @@ LOOK_SECONDS = 0.25  # between two looks of those who stand by
 PRESENCE_SECONDS = 1.0  # between two times that they say so
 LOOP_SECONDS = 5.0  # that the event loop may be silent
 REST_SECONDS = 1.0  # before who has given up leads again, so that another one can
+SILENT_SECONDS = 1.0  # after which an answer of the store is late
 STOP_SECONDS = 3.0  # that the store may take to hear that nobody leads
 _TURN_SECONDS = 0.05
 
@@ -56,7 +57,8 @@ class Leadership:
         self.reach = self.needed = 0
         self.eligible = True
         self.known: Leader | None = None  # as the store had it last
-        self.problem = ""  # what is wrong with the store
+        self._problem = ""
+        self._asked_at: float | None = None  # the store, which has not answered yet
         self._store, self._clock = store, clock
         self._held: Held | None = None
         self._given_up: int | None = None  # what the store does not know yet
@@ -105,13 +107,23 @@ class Leadership:
         self._least = max(self._least, least)
         self._wake.set()
 
+    @property
+    def problem(self) -> str:
+        """What is wrong with the store."""
+        asked_at = self._asked_at
+        if asked_at is not None and (silent := self._clock() - asked_at) > SILENT_SECONDS:
+            return f"{self._store.name}: no answer for {silent:.0f} s"
+        return self._problem
+
     def step(self) -> None:
         """One look at the store: renews the lease, or takes it if it is free. Blocks."""
+        self._asked_at = self._clock()
         try:
             self._step()
-            self.problem = ""
+            self._problem = ""
         except StoreError as problem:
-            self.problem = str(problem)
+            self._problem = str(problem)
+        self._asked_at = None
 
     async def watch(self, on_change: Callable[[Held | None], None]) -> None:
         """Tells each change of term or number, soon after it, until cancelled; then this one leads no more. Between
@@ -183,6 +195,7 @@ class Leadership:
         if self.known.until <= 0 and self.eligible and lively and asked >= self._rest_until and not self._ended:
             number = self._store.update(lease.acquire, self.holder, self.name, LEASE_SECONDS)
             if number is not None:
+                self.known = Leader(self.name, number, LEASE_SECONDS, self.known.revision)
                 with self._guard:
                     self._held = Held(number, number, asked + LEASE_SECONDS - MARGIN_SECONDS)
         elif asked >= self._present_at + PRESENCE_SECONDS:
