@@ -8,6 +8,7 @@ nothing happens for a while. Its CPU time says more than the time, as the simula
 """
 
 import argparse
+import socket
 import sys
 import tempfile
 import time
@@ -31,7 +32,6 @@ from lab.report.console import make_console, present
 from lab.report.tables import TextTable
 
 _WORKERS = 8
-_HTTP = "127.0.0.1:9560"
 _PATIENCE = 600.0
 _IDLE_SECONDS = 10.0
 _POLL_SECONDS = 0.01
@@ -99,8 +99,10 @@ class Running:
 
     def __init__(self, switches: Worker, arguments: Sequence[str], token_file: Path) -> None:
         self._switches = switches
-        self._arguments = [find_program("gradlane-controller"), "run", "--http", _HTTP, *arguments]
-        self.ask = Controller(_HTTP, token_file)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        self._arguments = [find_program("gradlane-controller"), "run", "--http", address, *arguments]
+        self.ask = Controller(address, token_file)
         self.process: Worker | None = None
 
     def start(self) -> None:

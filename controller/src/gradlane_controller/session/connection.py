@@ -88,7 +88,7 @@ class Connection:
     ) -> None:
         self._where = where
         self._options = SwitchOptions(
-            p4info=pipeline.p4info,
+            p4info=cast(Any, pipeline.schema.p4info),  # read once
             p4blob=pipeline.program,
             device_id=where.device_id,
             channel_credentials=where.tls and _credentials(where.tls),

@@ -3,6 +3,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from ipaddress import IPv6Address
 from typing import Any
 
@@ -11,6 +12,7 @@ from finsy.proto import p4r
 
 from gradlane_controller.data_plane import Reason, SumEvent
 from gradlane_controller.desired.plan import Plan
+from gradlane_controller.session.bounds import requests
 from gradlane_controller.session.connection import read_all
 
 _CELLS_OF_JOB = len(Reason) << 6  # of 2 ** JOB_SHIFT, as the other reasons do not exist
@@ -227,7 +229,7 @@ async def _decision_cells(switch: Switch, indices: Iterable[int]) -> list[tuple[
         # In parts: others have their turn in between, and no message has more than gRPC takes.
         for first in range(job << JOB_SHIFT, (job << JOB_SHIFT) + _CELLS_OF_JOB, _CELLS_AT_ONCE):
             cells = range(first, min(first + _CELLS_AT_ONCE, (job << JOB_SHIFT) + _CELLS_OF_JOB))
-            found += _above_zero(await read_all(switch, [P4CounterEntry("decisions", index=it) for it in cells]))
+            found += await _cells(switch, "decisions", cells)
     return found
 
 
@@ -235,8 +237,31 @@ async def _sum_cells(switch: Switch, indices: Iterable[int]) -> list[tuple[int, 
     """(index, packets, bytes) of the cells of these jobs above zero; none where the program sums nothing."""
     if switch.p4info.counters.get("sums") is None:
         return []
-    wanted = [P4CounterEntry("sums", index=(job << SUM_SHIFT) + event) for job in indices for event in SumEvent]
-    return _above_zero(await read_all(switch, wanted)) if wanted else []
+    wanted = [(job << SUM_SHIFT) + event for job in indices for event in SumEvent]
+    return await _cells(switch, "sums", wanted) if wanted else []
+
+
+async def _cells(switch: Switch, counter: str, cells: Sequence[int]) -> list[tuple[int, int, int]]:
+    """Those above zero, as (index, packets, bytes); they are many, so nothing but what is needed is decoded."""
+    number = switch.p4info.counters[counter].id
+    found: list[tuple[int, int, int]] = []
+    async for reply in requests(
+        switch, p4r.ReadRequest(device_id=switch.device_id, entities=_wanted(number, tuple(cells)))
+    ):
+        for entity in reply.entities:
+            cell = entity.counter_entry
+            if cell.counter_id != number:
+                raise ValueError(f"{counter} was asked for, and it is {entity.WhichOneof('entity')} {cell.counter_id}")
+            if cell.data.packet_count:
+                found.append((cell.index.index, cell.data.packet_count, cell.data.byte_count))
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _wanted(counter: int, cells: Sequence[int]) -> Sequence[p4r.Entity]:
+    return [
+        p4r.Entity(counter_entry=p4r.CounterEntry(counter_id=counter, index=p4r.Index(index=index))) for index in cells
+    ]
 
 
 def _above_zero(entries: Iterable[P4CounterEntry]) -> list[tuple[int, int, int]]:

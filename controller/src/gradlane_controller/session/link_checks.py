@@ -21,19 +21,18 @@ class LinkChecks:
     async def run(self) -> None:
         """Checks every link, until cancelled."""
         loop = asyncio.get_running_loop()
-        begun = loop.time()
         while True:
-            present = self._present()
+            begun, present = loop.time(), self._present()
             frames = self._links.begin()
             sending = {
                 managed.where.name: managed.send(frames.get(managed.where.name, ()))
                 for managed in self._switches
                 if managed.where.name in present
             }
-            await asyncio.sleep(max(0.0, begun + ROUND - loop.time()))
+            await asyncio.sleep(ROUND)
             timely = loop.time() <= begun + _LATE * ROUND
-            begun = loop.time()
-            punctual = {name for name, sent in sending.items() if timely and sent is not None and sent.done()}
+            unsent = {name for name, sent in sending.items() if name in frames and (sent is None or not sent.done())}
+            punctual = present - unsent if timely else frozenset[str]()
             if self._links.judge(present & self._present(), punctual):
                 self._on_change()
             if present and all(managed.connection.connected or managed.late for managed in self._switches):

@@ -5,6 +5,7 @@ import asyncio
 import logging
 import math
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -35,7 +36,7 @@ from gradlane_controller.session.encoding import Key, key_of
 from gradlane_controller.session.port_counts import read_port_counts
 from gradlane_controller.session.violations import Violations
 
-AUDITED_AT_ONCE = 500  # entities, in a heartbeat: some ms; but a part is read as a whole
+AUDITED_AT_ONCE = 250  # entities, in a heartbeat: some ms; but a part is read as a whole
 _QUIET_SECONDS = 60.0
 _NAMED = 3  # of many entries that are refused
 
@@ -107,6 +108,8 @@ class ManagedSwitch:
         self._other: int | None = None  # the election id of who was primary in between
         self._parts = parts(pipeline.schema)
         self._audited = 0
+        self._sorted: Sequence[Entity] | None = None  # what `_by_kind` has
+        self._by_kind: dict[str, list[Entity]] = {}
         self._sending: asyncio.Task[None] | None = None
         self.connection = Connection(
             *(where, pipeline, self._ready, self._heartbeat, self._lost, self._be_late),
@@ -230,8 +233,12 @@ class ManagedSwitch:
         found = await read_part(switch, part)
         if expected is None or self._held is not expected or self._writing.locked():
             return None  # it was changed here meanwhile
+        if self._sorted is not expected:
+            self._sorted, self._by_kind = expected, defaultdict(list)
+            for entity in expected:
+                self._by_kind[kind(entity)].append(entity)
         name = kind(part)
-        wrong = difference(switch.p4info, found, [entity for entity in expected if kind(entity) == name])
+        wrong = difference(switch.p4info, found, self._by_kind[name])
         again = self._audited == len(self._parts) - 1 and self.refused
         if again or any(key_of(update.entity) not in self.refused for update in wrong):
             self._held, self._known = None, False

@@ -14,6 +14,7 @@ from gradlane_controller.session.connection import plain
 INSERT, MODIFY, DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
 AT_ONCE = 2000  # updates of one request: a message of half a megabyte, of the 4 that gRPC takes
 _ROUTES = ("ipv4_routes", "ipv6_routes")
+_MAYBE_NO_ROOM = (GRPCStatusCode.RESOURCE_EXHAUSTED, GRPCStatusCode.UNKNOWN)  # the latter is BMv2's
 _KINDS = {INSERT: "insert", MODIFY: "modify", DELETE: "delete"}
 
 
@@ -58,10 +59,7 @@ async def write(switch: Switch, updates: Iterable[p4r.Update]) -> tuple[list[p4r
     refused: list[Refused] = []
     for number, stage in enumerate(stages):
         groups = {_group(schema, it.update) for it in refused if _is_group(schema, it.update)}
-        stuck = any(
-            it.update.entity.table_entry.table_id in routes and it.code != GRPCStatusCode.RESOURCE_EXHAUSTED
-            for it in refused
-        )
+        stuck = any(it.update.entity.table_entry.table_id in routes and it.code not in _MAYBE_NO_ROOM for it in refused)
         ready: list[p4r.Update] = []
         for update in stage:
             table = update.entity.table_entry.table_id
