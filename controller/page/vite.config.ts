@@ -16,7 +16,7 @@ function notices(): Plugin {
         const file = name === "svelte" ? "LICENSE.md" : "LICENSE";
         return `${name} ${version} (${license})\n\n${readFileSync(`${folder}/${file}`, "utf-8").trim()}\n`;
       });
-      this.emitFile({ type: "asset", fileName: "assets/licences.txt", source: texts.join(`\n${"-".repeat(80)}\n\n`) });
+      this.emitFile({ type: "asset", fileName: "licences.txt", source: texts.join(`\n${"-".repeat(80)}\n\n`) });
     },
   };
 }
@@ -38,7 +38,7 @@ function icons(): Plugin {
           `stroke="#0f7b8a" stroke-width="4" stroke-linecap="round" stroke-linejoin="round"/>` +
           `<circle cx="16" cy="6" r="4" fill="#0f7b8a"/><circle cx="5" cy="26" r="4" fill="#0f7b8a"/>` +
           `<circle cx="27" cy="26" r="4" fill="#0f7b8a"/>${badge}</svg>`;
-        this.emitFile({ type: "asset", fileName: `assets/icon-${count}.svg`, source });
+        this.emitFile({ type: "asset", fileName: `icons/${count}.svg`, source });
       }
     },
   };

@@ -2,12 +2,10 @@
 """The jobs and drained switches of the made-up controller, and what it would write for them."""
 
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 from gradlane import GradlaneError, job
-from tests.page.simulated.topology import Topology
-
-PRECEDENCES = "[{ magnitudes = [0, 63], drop_precedence = 3 }, { magnitudes = [64, 127], drop_precedence = 2 }]"
 
 
 class Refused(Exception):
@@ -19,15 +17,14 @@ class Refused(Exception):
 
 
 class DesiredState:
-    """Job files by name with their versions; which switches are drained."""
+    """Job files by name with their versions; which switches are drained. `fabric` is as GET /v1/fabric answers it."""
 
-    def __init__(self, topology: Topology | None = None) -> None:
-        self._topology = topology
+    def __init__(self, fabric: Mapping[str, Any], files: Mapping[str, str]) -> None:
+        self._switches = [it["name"] for it in fabric["switches"]]
+        self._places = {it["name"]: it["switch"] for it in fabric["hosts"]}
         self._lock = threading.Lock()
-        self._files: dict[str, tuple[str, int]] = {}
+        self._files = {name: (text, 1) for name, text in files.items()}
         self.drained: set[str] = set()
-        for it in topology.jobs if topology else ():
-            self._files[it.name] = _file(topology, it.name), 1
 
     def jobs(self) -> list[dict[str, Any]]:
         """What GET /v1/jobs lists."""
@@ -81,20 +78,18 @@ class DesiredState:
         if old is None:
             changes.insert(0, {"change": "insert", "table": "jobs", "key": f"job={it.id}", "before": "",
                                "after": f"set_job(slot_base={it.slots.base})"})  # fmt: skip
-        hosts = self._topology.hosts if self._topology else {}
-        at = {hosts[worker.host][0] for worker in it.workers if worker.host in hosts}
+        at = {self._places.get(worker.host) for worker in it.workers}
         return {
             "live": live,
             "switches": [
-                {"name": name, "changes": changes if name in at else [], "problem": ""}
-                for name in (self._topology.switches if self._topology else ())
+                {"name": name, "changes": changes if name in at else [], "problem": ""} for name in self._switches
             ],
             "not_summed": {},
         }
 
     def drain(self, name: str, verb: str) -> None:
         """POST /v1/switches/NAME/drain and undrain. Raises Refused."""
-        if self._topology is None or name not in self._topology.switches:
+        if name not in self._switches:
             raise Refused(404, f"no switch {name!r}")
         (self.drained.add if verb == "drain" else self.drained.discard)(name)
 
@@ -103,8 +98,7 @@ class DesiredState:
         for switch in snapshot["switches"]:
             if switch["name"] in self.drained and switch["state"] != "away":
                 switch["state"] = "drained"
-        if self._topology:
-            snapshot["jobs"] = [it for it in snapshot["jobs"] if it["name"] in self._files]
+        snapshot["jobs"] = [it for it in snapshot["jobs"] if it["name"] in self._files]
         return snapshot
 
 
@@ -117,36 +111,3 @@ def _parse(text: str) -> job.Job:
 
 def _key(row: Any) -> str:
     return f"layer={row.layers[0]}-{row.layers[1]} magnitude={row.magnitudes[0]}-{row.magnitudes[1]}"
-
-
-def _file(topology: Topology, name: str) -> str:
-    it = next(it for it in topology.jobs if it.name == name)
-    hosts = list(topology.hosts)
-    workers = "\n".join(
-        f'[[worker]]\nrank = {rank}\nhost = "{host}"\naddress = "10.{hosts.index(host) >> 8}.{hosts.index(host) & 255}.2"\n'
-        for rank, host in enumerate(it.workers)
-    )
-    return f"""# {name}, of the simulated fabric.
-
-[job]
-name = "{name}"
-id = {it.id}
-key = "{it.id:032x}"
-
-{workers}
-[transport]
-rate = "1gbit"
-
-[loss]
-push = 0.05
-
-[policy]
-queue_classes = [{{ layers = [0, 1], class = 6 }}, {{ layers = [2, 65535], class = 5 }}]
-drop_precedences = {PRECEDENCES}
-yellow = 3
-red = 2
-
-[slots]
-base = {it.id * 256}
-mask = 255
-"""

@@ -7,8 +7,8 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -20,7 +20,13 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
 )
-TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".txt": "text/plain"}
+TYPES = {
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain",
+}
 SCOPES = ("read", "jobs", "admin")
 TOKENS = {f"{scope}-token": set(SCOPES[: i + 1]) for i, scope in enumerate(SCOPES)}
 MAX_ITEMS = 400
@@ -35,6 +41,10 @@ class Source(Protocol):
         """What GET /v1/fabric answers."""
         ...
 
+    def job_files(self) -> dict[str, str]:
+        """By name."""
+        ...
+
     def snapshot(self, second: int) -> dict[str, Any]:
         """The state in that second."""
         ...
@@ -47,9 +57,9 @@ class Source(Protocol):
 class Server:
     """A context: inside it answers at `address`. Every browser test has its own."""
 
-    def __init__(self, source: Source, desired: DesiredState, port: int = 0, interval: float = 1.0) -> None:
+    def __init__(self, source: Source, port: int = 0, interval: float = 1.0) -> None:
         self.source = source
-        self.desired = desired
+        self.desired = DesiredState(source.fabric(), source.job_files())
         self.interval = interval
         self.requests: list[tuple[str, str]] = []  # method and path with query, of the API
         self._cut = threading.Event()  # connections end and new ones are refused
@@ -238,8 +248,6 @@ def _history(source: Source, now: int, query: dict[str, str]) -> dict[str, Any]:
 
 
 def _second(source: Source, text: str) -> int:
-    from datetime import datetime
-
     try:
         return int(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() - source.base)
     except ValueError:
@@ -248,4 +256,4 @@ def _second(source: Source, text: str) -> int:
 
 def page_is_built() -> bool:
     """Whether there is a page to serve."""
-    return Path(PAGE / "index.html").is_file()
+    return (PAGE / "index.html").is_file()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.page.simulated.story import PERIOD, Fault, alarms, events, faults, moment
-from tests.page.simulated.topology import Job, Topology
+from tests.page.simulated.topology import Job, Topology, job_file
 
 Snapshot = dict[str, Any]
 CLASSES = {7: 0.01, 6: 0.3, 5: 0.45, 4: 0.24}  # of a job's traffic
@@ -45,6 +45,10 @@ class Simulation:
             "links": [{"ends": list(ends), "rate": [topology.rate, topology.rate]} for ends in topology.links],
         }
 
+    def job_files(self) -> dict[str, str]:
+        """By name."""
+        return {it.name: job_file(self.topology, it) for it in self.topology.jobs}
+
     def events(self, first: int, last: int) -> list[dict[str, Any]]:
         """The timeline from one second to another, the oldest first."""
         return events(self.story, self.base, first, last)
@@ -64,9 +68,7 @@ class Simulation:
             "controller": {"name": "simulated", "leader": True, "number": 7},
             "switches": [_switch(name, second, away, active) for name in self.topology.switches],
             "links": [self._link(ends, second, loads, down, away) for ends in self.topology.links],
-            "hosts": [
-                {"name": name, "load": [round(it) for it in loads["to", name]]} for name in self.topology.hosts
-            ],
+            "hosts": [{"name": name, "load": [round(it) for it in loads["to", name]]} for name in self.topology.hosts],
             "jobs": [self._job(job, second, dead, late) for job in self.topology.jobs],
             "alarms": alarms(self.story, self.base, second),
         }

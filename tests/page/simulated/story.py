@@ -96,7 +96,9 @@ def alarms(story: tuple[Fault, ...], base: float, second: int) -> list[dict[str,
 
 def events(story: tuple[Fault, ...], base: float, first: int, last: int) -> list[dict[str, Any]]:
     """The timeline from one second to another (inclusive), the oldest first; ids count from the story's beginning."""
-    told = sorted((at, it.kind, it.subject, text) for it in story for at, text in ((it.begin, it.began), (it.end, it.ended)))
+    told = sorted(
+        (at, it.kind, it.subject, text) for it in story for at, text in ((it.begin, it.began), (it.end, it.ended))
+    )
     told += [(20, "trees", "sums", "buckets are 8 at spine1 and 8 at spine2")]
     told.sort()
     return [

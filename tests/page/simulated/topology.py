@@ -4,6 +4,7 @@
 from dataclasses import dataclass, field
 
 GIGABIT = 1_000_000_000
+PRECEDENCES = "[{ magnitudes = [0, 63], drop_precedence = 3 }, { magnitudes = [64, 127], drop_precedence = 2 }]"
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,9 @@ def large(*, pods: int = 8, leaves: int = 4, hosts_of_leaf: int = 32, jobs: int 
     spine_names = [f"spine{i + 1}" for i in range(pods * spines)]
     core_names = [f"core{i + 1}" for i in range(cores)]
     hosts = {
-        f"h{at * hosts_of_leaf + i + 1}": (leaf, i + 1) for at, leaf in enumerate(leaf_names) for i in range(hosts_of_leaf)
+        f"h{at * hosts_of_leaf + i + 1}": (leaf, i + 1)
+        for at, leaf in enumerate(leaf_names)
+        for i in range(hosts_of_leaf)
     }
     links: list[tuple[str, str]] = []
     for pod in range(pods):
@@ -78,6 +81,39 @@ def large(*, pods: int = 8, leaves: int = 4, hosts_of_leaf: int = 32, jobs: int 
         for n in range(jobs)
     )
     return _with_uplinks((*leaf_names, *spine_names, *core_names), hosts, tuple(links), made)
+
+
+def job_file(topology: Topology, it: Job) -> str:
+    """What GET /v1/jobs/NAME gives of it: a job file that Gradlane takes."""
+    hosts = list(topology.hosts)
+    workers = "\n".join(
+        f'[[worker]]\nrank = {rank}\nhost = "{host}"\naddress = "10.{hosts.index(host) >> 8}.{hosts.index(host) & 255}.2"\n'
+        for rank, host in enumerate(it.workers)
+    )
+    return f"""# {it.name}, of the simulated fabric.
+
+[job]
+name = "{it.name}"
+id = {it.id}
+key = "{it.id:032x}"
+
+{workers}
+[transport]
+rate = "1gbit"
+
+[loss]
+push = 0.05
+
+[policy]
+queue_classes = [{{ layers = [0, 1], class = 6 }}, {{ layers = [2, 65535], class = 5 }}]
+drop_precedences = {PRECEDENCES}
+yellow = 3
+red = 2
+
+[slots]
+base = {it.id * 256}
+mask = 255
+"""
 
 
 def _with_uplinks(

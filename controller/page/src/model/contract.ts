@@ -90,6 +90,8 @@ export interface Snapshot {
   links: LiveLink[];
   hosts: LiveHost[];
   jobs: LiveJob[];
+  /** Of all jobs together: switches do not tell jobs apart there. */
+  drop_map?: DropCell[] | null;
   alarms: Alarm[];
 }
 

@@ -47,9 +47,9 @@ const LABEL = 78;
 const ROW = 30;
 export const HOST = 58;
 export const HOST_DEPTH = 84;
-const COLUMNS = 8;
 /** Left of the switches are the names of the layers. */
-const GUTTER = 76;
+const GUTTER = 96;
+const RIGHT = 24;
 
 /** A switch with hosts is a leaf; the others are as far from these as their shortest way: 1 is a spine, more a core. */
 export function layersOf(fabric: Fabric): Map<string, Layer> {
@@ -92,12 +92,13 @@ export function layOut(fabric: Fabric, width: number): Graph {
   const present = (["core", "spine", "leaf"] as const).filter((it) => [...layers.values()].includes(it));
   const fullest = Math.max(1, ...present.map((it) => [...layers.values()].filter((other) => other === it).length));
   const left = width > 700 ? GUTTER : 0;
-  const spacing = (width - left) / fullest;
+  const right = width > 700 ? RIGHT : 0;
+  const spacing = (width - left - right) / fullest;
   const rows = Math.min(3, Math.max(1, Math.ceil(LABEL / spacing)));
   const gap = present.length > 2 ? 175 : 210;
   const nodes = new Map<string, Node>();
   const place = (names: string[], layer: Layer, y: number): void => {
-    const step = (width - left) / names.length;
+    const step = (width - left - right) / names.length;
     const stagger = Math.min(3, Math.max(1, Math.ceil(LABEL / step)));
     names.forEach((name, i) => {
       const hosts = (hostsOf.get(name) ?? []).sort(byName);
@@ -118,8 +119,9 @@ export function layOut(fabric: Fabric, width: number): Graph {
   }
   const most = Math.max(0, ...[...nodes.values()].map((it) => it.hosts.length));
   const apart = spacing >= most * HOST;
-  const cell = Math.max(3.4, Math.min(9, (spacing - 4) / COLUMNS));
-  const below = apart ? HOST_DEPTH + 24 : 24 + Math.ceil(most / COLUMNS) * cell;
+  const columns = Math.max(4, Math.min(12, Math.floor((spacing - 4) / 8)));
+  const cell = Math.max(2.5, Math.min(9, (spacing - 4) / columns));
+  const below = apart ? HOST_DEPTH + 24 : 24 + Math.ceil(most / columns) * cell;
   const bottom = Math.max(0, ...[...nodes.values()].map((it) => it.y));
   return {
     nodes,
@@ -128,7 +130,7 @@ export function layOut(fabric: Fabric, width: number): Graph {
     apart,
     height: bottom + below + 16,
     left,
-    groups: { top: bottom + 24, cell, columns: COLUMNS },
+    groups: { top: bottom + 24, cell, columns },
     spacing,
     layers: known,
     hosts: new Map(fabric.hosts.map((it) => [it.name, it])),

@@ -56,7 +56,7 @@ export function writePolicy(text: string, policy: DropPolicy): string {
     yellow: BigInt(policy.yellow),
     red: BigInt(policy.red),
   } as never;
-  return stringify(file);
+  return stringify(file, { numbersAsFloat: true });
 }
 
 /** The name of the job that a file is of, or nothing. */

@@ -4,7 +4,7 @@
  * Switches count what was taken by layer and range of magnitudes, and separately by colour, but not what they let pass.
  * So where something was taken it is known how much came; elsewhere it is estimated from the same layer. */
 
-import type { Counted, DropCell } from "./contract.ts";
+import type { Counted, DropCell, LiveJob } from "./contract.ts";
 import { type DropPolicy, RANGES } from "./policy.ts";
 
 export const ASSUMPTIONS = [
@@ -79,6 +79,13 @@ export function whatIf(
     earlier: cells.reduce((sum, it) => sum + (fateOf(was, it.range) === "protected" ? it.before.packets : 0), 0),
     redPart,
   };
+}
+
+export function sumOfDecisions(jobs: LiveJob[]): Record<string, Counted> {
+  const sums: Record<string, Counted> = {};
+  for (const job of jobs)
+    for (const [reason, it] of Object.entries(job.decisions ?? {})) sums[reason] = plus(sums[reason] ?? NONE, it);
+  return sums;
 }
 
 function partAtRed(
