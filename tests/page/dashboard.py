@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make dashboard`: the controller's page on a recorded run, or on a simulated fabric. Needs neither root nor a network.
+"""`make dashboard`: the controller's page on a recorded run, or on a simulated fabric. It needs no root.
 
 python -m tests.page.dashboard [--recording FILE | --simulated small|large] [--port 9570]
 python -m tests.page.dashboard --record FILE --address URL --token TOKEN --seconds 300
 """
 
 import argparse
-import itertools
 import json
 import sys
 import threading
@@ -98,8 +97,8 @@ def record_simulation(path: Path, seconds: int = 300) -> None:
         for second in range(first, first + seconds):
             state = source.snapshot(second)
             yield "state", state
-            for event in itertools.takewhile(lambda it: it["at"] <= state["at"], list(told)):
-                yield "event", told.pop(told.index(event))
+            while told and told[0]["at"] <= state["at"]:
+                yield "event", told.pop(0)
 
     write(path, "A simulated leaf-spine: nothing in it was measured", source.fabric(), source.job_files(), messages())
 

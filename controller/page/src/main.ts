@@ -3,10 +3,6 @@ import "./styles/base.css";
 import "./styles/parts.css";
 import { mount } from "svelte";
 import App from "./App.svelte";
-import { session } from "./state/session.svelte.ts";
-
-session.takeFromAddress();
-addEventListener("hashchange", () => session.takeFromAddress());
 
 const target = document.getElementById("page");
 if (!target) throw new Error("index.html has no #page");

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recorded runs: JSON lines (gzipped, if the name says so) of what a controller's stream has said.
 
-The first line is {"recording": 1, "title": ..., "fabric": ..., "jobs": {name: job file}}; each other one is {"state": ...}
-or {"event": ...}, as in GET /v1/stream, in the order in which they came. One state a second is kept.
+The first line is {"recording": 1, "title": ..., "fabric": ..., "jobs": {name: job file}}; each other one is
+{"state": ...} or {"event": ...}, as in GET /v1/stream, in the order in which they came, with a state each second.
 """
 
 import gzip

@@ -15,7 +15,7 @@ DROPPABLE = 8  # of the 16 ranges of magnitudes
 
 
 class Simulation:
-    """`base` is the time (s since 1970) of second 0. `changes` are applied to what `snapshot` gives: faults of tests."""
+    """`base` is the time (s since 1970) of second 0. `changes` are made to each snapshot: faults of tests."""
 
     def __init__(self, topology: Topology, base: float) -> None:
         self.topology = topology
@@ -82,7 +82,7 @@ class Simulation:
             for number, part in CLASSES.items():
                 loads["to", host][number] += now * part
             loads["to", host][0] += job.bits * 0.1 * _wave(job.id + 40, second)
-        for switch, (uplinks, workers) in self._ways[job.name].items():
+        for uplinks, workers in self._ways[job.name].values():
             alive = [ends for ends in uplinks if ends not in dead] or uplinks
             each = now * workers / len(alive) * (0.4 if job.roots else 0.7)
             for i, ends in enumerate(alive):

@@ -86,9 +86,10 @@ def large(*, pods: int = 8, leaves: int = 4, hosts_of_leaf: int = 32, jobs: int 
 def job_file(topology: Topology, it: Job) -> str:
     """What GET /v1/jobs/NAME gives of it: a job file that Gradlane takes."""
     hosts = list(topology.hosts)
+    places = [(rank, host, hosts.index(host)) for rank, host in enumerate(it.workers)]
     workers = "\n".join(
-        f'[[worker]]\nrank = {rank}\nhost = "{host}"\naddress = "10.{hosts.index(host) >> 8}.{hosts.index(host) & 255}.2"\n'
-        for rank, host in enumerate(it.workers)
+        f'[[worker]]\nrank = {rank}\nhost = "{host}"\naddress = "10.{place >> 8}.{place & 255}.2"\n'
+        for rank, host, place in places
     )
     return f"""# {it.name}, of the simulated fabric.
 

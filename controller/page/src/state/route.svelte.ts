@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /** What is seen is in the address: #/VIEW/NAME?filters. So it can be sent to somebody, and Back works. */
 
+import { session } from "./session.svelte.ts";
+
 export const VIEWS = {
   overview: "Overview",
   jobs: "Jobs",
@@ -38,12 +40,17 @@ export function formatAddress(view: View, name = "", query: Query = {}): string 
 }
 
 class Route {
-  #hash = $state(location.hash);
+  #hash = $state("");
   readonly address = $derived(parseAddress(this.#hash));
 
   constructor() {
-    addEventListener("hashchange", () => (this.#hash = location.hash));
-    addEventListener("popstate", () => (this.#hash = location.hash));
+    const read = (): void => {
+      session.takeFromAddress();
+      this.#hash = location.hash;
+    };
+    read();
+    addEventListener("hashchange", read);
+    addEventListener("popstate", read);
   }
 
   get view(): View {
