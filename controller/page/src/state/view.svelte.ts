@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+/** The snapshot that is shown: the live one, or that of the time in the address (`at`): paused, or replayed. */
+
+import type { LiveHost, LiveJob, LiveLink, LiveSwitch, Snapshot } from "../model/contract.ts";
+import { keyOf } from "../model/contract.ts";
+import { getJson, messageOf } from "../net/api.ts";
+import { live } from "./live.svelte.ts";
+import { route } from "./route.svelte.ts";
+
+export const SPAN = 3600_000; // ms that can be replayed
+const AHEAD = 8; // snapshots that one request of a replay brings
+const KEPT = 24;
+const THINNED = 60_000; // ms that kept snapshots may be apart
+
+class Shown {
+  /** ms; null: live. */
+  readonly at = $derived.by(() => {
+    const time = Date.parse(route.get("at"));
+    return Number.isNaN(time) ? null : time;
+  });
+  speed = $state(0); // s of history in a second; 0: paused
+  problem = $state("");
+  loading = $state(false);
+  #kept = $state.raw<Snapshot[]>([]);
+  #timer = 0;
+
+  readonly snapshot = $derived.by<Snapshot | null>(() => {
+    if (this.at === null) return live.snapshot;
+    return nearest(this.#kept, this.at);
+  });
+  readonly stale = $derived(this.at === null && live.connection === "lost");
+  readonly switches = $derived(new Map<string, LiveSwitch>(this.snapshot?.switches.map((it) => [it.name, it])));
+  readonly links = $derived(new Map<string, LiveLink>(this.snapshot?.links.map((it) => [keyOf(it.ends), it])));
+  readonly hosts = $derived(new Map<string, LiveHost>(this.snapshot?.hosts.map((it) => [it.name, it])));
+  readonly jobs = $derived(new Map<string, LiveJob>(this.snapshot?.jobs.map((it) => [it.name, it])));
+
+  /** Stops at what is shown. */
+  pause(): void {
+    this.speed = 0;
+    const snapshot = this.snapshot;
+    if (this.at !== null || !snapshot) return;
+    this.#keep([snapshot]);
+    route.set({ at: snapshot.at });
+  }
+
+  toLive(): void {
+    this.speed = 0;
+    this.problem = "";
+    route.set({ at: null });
+  }
+
+  seek(time: number): void {
+    const newest = live.snapshot ? Date.parse(live.snapshot.at) : Date.now();
+    const within = Math.min(newest, Math.max(newest - SPAN, time));
+    route.set({ at: new Date(within).toISOString() }, { quiet: this.at !== null });
+  }
+
+  /** Brings the snapshot of `at`, a moment after the last change: a slider passes many times. */
+  load(): void {
+    clearTimeout(this.#timer);
+    const at = this.at;
+    if (at === null || covers(this.#kept, at)) return;
+    this.#timer = window.setTimeout(() => void this.#fetch(at), 120);
+  }
+
+  tick(): void {
+    if (this.at === null || this.speed === 0 || this.loading) return;
+    const newest = live.snapshot ? Date.parse(live.snapshot.at) : Date.now();
+    const next = this.at + this.speed * 1000;
+    if (next >= newest) this.toLive();
+    else this.seek(next);
+  }
+
+  async #fetch(at: number): Promise<void> {
+    this.loading = true;
+    const step = Math.max(1, this.speed);
+    const until = at + (this.speed ? AHEAD * step * 1000 : 1000);
+    try {
+      let items = await history(at - 1000, until, step);
+      if (!items.length) items = await history(at - THINNED, at + THINNED, THINNED / 2000); // only every so manyth is kept
+      this.problem = items.length ? "" : "the controller has kept nothing of that time";
+      this.#keep(items);
+    } catch (problem) {
+      this.problem = messageOf(problem);
+    } finally {
+      this.loading = false;
+    }
+    if (this.at !== null && this.at !== at) this.load();
+  }
+
+  #keep(items: Snapshot[]): void {
+    this.#kept = [...this.#kept.filter((it) => !items.some((other) => other.at === it.at)), ...items].slice(-KEPT);
+  }
+}
+
+function iso(time: number): string {
+  return new Date(time).toISOString();
+}
+
+function nearest(snapshots: Snapshot[], at: number): Snapshot | null {
+  let best: Snapshot | null = null;
+  for (const it of snapshots)
+    if (Math.abs(Date.parse(it.at) - at) <= THINNED && (!best || Math.abs(Date.parse(it.at) - at) < Math.abs(Date.parse(best.at) - at))) best = it;
+  return best;
+}
+
+function covers(snapshots: Snapshot[], at: number): boolean {
+  return snapshots.some((it) => Math.abs(Date.parse(it.at) - at) <= 1000);
+}
+
+export const shown = new Shown();
+
+/** Snapshots of the last `minutes`, as many as are `budget` bytes in all. */
+export async function recent(minutes: number, budget = 2_000_000): Promise<Snapshot[]> {
+  const newest = live.snapshot ? Date.parse(live.snapshot.at) : Date.now();
+  const most = Math.min(60, Math.floor(budget / Math.max(1, live.size)));
+  if (most < 2) return [];
+  const step = Math.max(1, Math.ceil((minutes * 60) / most));
+  return history(newest - minutes * 60_000, newest, step);
+}
+
+async function history(from: number, to: number, step: number): Promise<Snapshot[]> {
+  const query = new URLSearchParams({ from: iso(from), to: iso(to), step: String(step) });
+  return (await getJson<{ items: Snapshot[] }>(`history?${query.toString()}`)).items;
+}
