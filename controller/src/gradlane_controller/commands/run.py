@@ -10,20 +10,19 @@ import socket
 import ssl
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gradlane import GradlaneError
 from gradlane_controller import client
 from gradlane_controller.api import listening
-from gradlane_controller.api.application import make_application
-from gradlane_controller.api.connections import serving
-from gradlane_controller.api.context import Context
 from gradlane_controller.api.listening import ListeningError, TlsFiles
 from gradlane_controller.commands import flags
 from gradlane_controller.commands.flags import UsageError
 from gradlane_controller.desired.pipeline import Programs
 from gradlane_controller.network import fabric_file
-from gradlane_controller.service import Controller
-from gradlane_controller.store import Store
+
+if TYPE_CHECKING:
+    from gradlane_controller.service import Controller
 
 _LOG = logging.getLogger("gradlane_controller")
 
@@ -73,6 +72,13 @@ def _run(options: argparse.Namespace) -> int:
 
 
 async def _serve(options: argparse.Namespace) -> int:
+    # What asks a running controller needs neither FastAPI nor SQLAlchemy, whose import takes longer than the answer.
+    from gradlane_controller.api.application import make_application
+    from gradlane_controller.api.connections import serving
+    from gradlane_controller.api.context import Context
+    from gradlane_controller.service import Controller
+    from gradlane_controller.store import Store
+
     host, port = flags.parse_endpoint(options.http)
     tls = _tls_files(options)
     listening.check_address(host, tls=tls is not None, insecure=options.insecure)
@@ -142,12 +148,12 @@ def _reload_certificate(context: ssl.SSLContext, files: TlsFiles) -> None:
         _LOG.error("the certificate is that of before: %s", problem)
 
 
-async def _announce(controller: Controller, options: argparse.Namespace) -> None:
+async def _announce(controller: "Controller", options: argparse.Namespace) -> None:
     await controller.wait_until_ready()
     print(f"ready: {controller.summary}, HTTP at {options.http}", file=sys.stderr, flush=True)
 
 
-async def _reload(controller: Controller) -> None:
+async def _reload(controller: "Controller") -> None:
     try:
         await controller.reload()
     except GradlaneError as problem:
