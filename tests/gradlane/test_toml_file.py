@@ -80,6 +80,10 @@ class Writer:
                 self.note(inner)
                 self.text += f"{' ' * item}[[t{number} . {word}]] # [x]\n" if array else f"[t{number}.{word}]\n"
                 self.pairs(inner, 3)
+                if self.chance.random() < 0.5:
+                    self.note(f"{inner}.sub")
+                    self.text += f"[ t{number}.{word}.sub ]\n"
+                    self.pairs(f"{inner}.sub", 2)
 
     def note(self, path: str) -> None:
         self.where.setdefault(path, self.text.count("\n") + 1)

@@ -98,8 +98,8 @@ def test_apply_shows_what_would_change_and_does_all_or_nothing(fake_switch, run_
     done = command("apply", "--fabric", "--yes", "--http", it.http)
     assert done.stdout.endswith("applied: the files, read again\n")
     assert command("apply", "--yes", "--http", it.http).returncode == 2
-    bad = write(tmp_path / "bad.toml", "[job]\nname = 3\n")
-    assert f"{bad}:2: job.name" in command("apply", "--job", bad, "--http", it.http).stderr
+    bad = write(tmp_path / "bad.toml", job_text().replace('name = "demo"', "name = 3"))
+    assert f"{bad}:3: job.name" in command("apply", "--job", bad, "--http", it.http).stderr
     status, answer = it.ask("POST", "/apply", json.dumps({"jobs": [OTHER, OTHER]}), Content_Type="application/json")
     assert (status, "like that of another in the request" in answer["error"]) == (400, True)
     for body in ("", "[]", '{"jobs": [1]}', '{"jobs": [], "files": 1}', "[" * 10_000):

@@ -7,11 +7,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from finsy.proto import p4r
 
 from tests.gradlane_controller.controller_process import PATIENCE
+from tests.gradlane_controller.controller_thread import PIPELINE
 from tests.gradlane_controller.texts import job_text, leafspine_text
 
 LEAF1, LEAF2, SPINE1, SPINE2 = range(4)
+PORTS, JOBS = (PIPELINE.schema.tables[name].id for name in ("ports", "jobs"))
 
 
 @pytest.fixture
@@ -198,7 +201,12 @@ def test_switches_come_move_and_go_while_the_controller_runs(
     assert not held[SPINE2]
 
     # A spine comes: it alone is filled first, then the leaves lead over it; the other spine gets nothing that it has.
+    switches[SPINE2].refuse = lambda entity: entity.table_entry.table_id == JOBS
     reload(it, tmp_path, leafspine_text(2, addresses))
+    it.wait_for("refused")
+    assert not routes(switches[LEAF1], 2)
+    assert not routes(switches[LEAF2], 2)
+    switches[SPINE2].refuse = lambda _entity: False
     it.wait_for("converged spine2")
     settled = partial(wait_until_settled, it)
     wait(lambda: routes(switches[LEAF1], 2) and routes(switches[LEAF2], 2))
@@ -222,7 +230,18 @@ def test_switches_come_move_and_go_while_the_controller_runs(
     without = without.replace(f'[[switch]]\nname = "spine1"\naddress = "{addresses[SPINE1]}"\n', "")
     without = "[[link]]".join(part for part in without.split("[[link]]") if "spine1" not in part)
     written, before = list(switches[SPINE1].log), len(other.log)
+    # A leaf takes nothing from it any more only when the other one, though slow, sends it nothing any more.
+    early: list[bool] = []
+
+    def note(entity: p4r.Entity) -> bool:
+        if entity.table_entry.table_id == PORTS and entity.table_entry.match[0].exact.value == b"\x05":
+            early.append(routes(switches[LEAF1], 2))
+        return False
+
+    switches[LEAF1].refuse = lambda _entity: bool(time.sleep(0.2))
+    switches[LEAF2].refuse = note
     reload(it, tmp_path, without)
+    assert early == [False]
     assert f"switch 'spine1' at {addresses[SPINE1]}: the session has ended, and the switch keeps" in said(it)
     assert [each["name"] for each in it.ask("GET", "/status")[1]["switches"]] == ["leaf1", "leaf2", "spine2"]
     assert switches[SPINE1].log == written

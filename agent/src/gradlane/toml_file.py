@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TypeGuard, cast
 
@@ -56,6 +57,11 @@ class _Document:
     text: str
     found: list[FileError] = field(default_factory=list[FileError])
 
+    @cached_property
+    def lines(self) -> Mapping[str, int]:
+        """By key; they are looked for when something is wrong."""
+        return toml_lines.lines(self.text)
+
 
 class Table:
     """One TOML table. Each method takes one key out of it and checks the value; `finish` refuses what is left.
@@ -72,7 +78,7 @@ class Table:
     def error(self, key: str, reason: str) -> FileError:
         """The error for one key of this table, to be raised by the caller."""
         document, full = self._document, f"{self._path}.{key}" if self._path and key else self._path or key
-        return document.error(document.file, full, reason, toml_lines.find(document.text, full))
+        return document.error(document.file, full, reason, toml_lines.find_in(document.lines, full))
 
     @contextmanager
     def going_on(self) -> Generator[None, None, None]:

@@ -2,6 +2,7 @@
 """In which line of a TOML document a key is, as tomllib does not say."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 _MOST_AROUND = 8  # arrays and inline tables around a value: what is deeper has the line of what it is in
@@ -16,7 +17,16 @@ _TOKEN = re.compile(
 def find(text: str, key: str) -> int | None:
     """The line, from 1 on, of a key such as "switch[1].tls.ca", or of the innermost table around it that is there; None
     if there is none. The document is valid, and the time grows with its length."""
-    known = _Scan(text).lines
+    return find_in(lines(text), key)
+
+
+def lines(text: str) -> Mapping[str, int]:
+    """The lines of all keys and tables of a valid document."""
+    return _Scan(text).lines
+
+
+def find_in(known: Mapping[str, int], key: str) -> int | None:
+    """As `find`, of such lines."""
     while key:
         if key in known:
             return known[key]
