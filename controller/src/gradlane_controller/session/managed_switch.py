@@ -28,6 +28,7 @@ from gradlane_controller.session.encoding import Key, key_of
 from gradlane_controller.session.violations import Violations
 
 AUDITED_AT_ONCE = 250  # entities, in a heartbeat: some ms; but a part is read as a whole
+AUDIT_SECONDS = 0.2  # until another part is begun: a switch that is slow is not lost for that
 _QUIET_SECONDS = 60.0
 _NAMED = 3  # of many entries that are refused
 
@@ -193,14 +194,14 @@ class ManagedSwitch:
         """Reads some parts of what the switch holds, the next ones each time: whether another client has changed it.
         And how much traffic its links have had."""
         self._loads.take(self.where.name, await read_loads(switch, self._loads.ports(self.where.name)))
-        left = AUDITED_AT_ONCE
+        left, begun = AUDITED_AT_ONCE, time.monotonic()
         for _ in self._parts:
             found = await self._audit(switch)
             if found is None:
                 break
             self._audited = (self._audited + 1) % len(self._parts)
             left -= found
-            if left <= 0:
+            if left <= 0 or time.monotonic() > begun + AUDIT_SECONDS:
                 break
 
     async def _audit(self, switch: Switch) -> int | None:
