@@ -157,8 +157,13 @@ bench-responsiveness: $(VENV)/.ready ## How long one-entry reads and writes take
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.switch.responsiveness
 
 .PHONY: bench-controller
-bench-controller: $(VENV)/.ready ## What the controller takes for fabrics of 6 to 32 simulated switches
+bench-controller: $(VENV)/.ready ## What the controller takes for fabrics of 8 to 64 switches, and for 10,000 entries on one
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.controller.scale
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.controller.one_switch
+
+.PHONY: bench-failover
+bench-failover: $(VENV)/.ready ## How long silent failures of links and spines take until traffic goes around them (root)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.fabric.failover
 
 .PHONY: bench-shaping
 bench-shaping: $(VENV)/.ready ## Strict priority and the rate of a port of 100 Mbit/s, over any second (root; idle machine)

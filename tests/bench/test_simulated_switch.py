@@ -179,7 +179,7 @@ def test_entries_that_the_program_can_not_have_are_refused_alike(what: str) -> N
     elif what == "action":
         bad.table_entry.action.action.action_id = SCHEMA.actions["bridge_to"].id
     elif what == "index":
-        bad.meter_entry.index.index = 512
+        bad.meter_entry.index.index = SCHEMA.meters[bad.meter_entry.meter_id].size
     updates = [update(p4r.Update.MODIFY if what == "index" else p4r.Update.INSERT, bad)]
     if what == "room":
         size = SCHEMA.tables["stations"].size

@@ -192,7 +192,7 @@ class Links:
         self._looked_at = list(due | dict.fromkeys(examined))
         frames: dict[str, list[tuple[int, bytes]]] = defaultdict(list)
         for link in self._looked_at:
-            if not link.rounds:
+            if link.up and not link.rounds:
                 link.forget()  # what came late is of an earlier round
         witnesses = {witness: None for link in examined for end in link.ends for witness in self._witnesses(end)}
         for link in dict.fromkeys(self._looked_at) | witnesses:
@@ -243,7 +243,11 @@ class Links:
     def _judge(self, link: _Link, present: Collection[str], punctual: Collection[str]) -> bool:
         both = all(end.switch in present for end in link.ends)
         asks = link.asker is not None and link.proven and link.asker.switch in present
-        link.arrived = link.arrived + 1 if link.proved else 0
+        # What was sent late may be on its way. Nor does a busy machine get more to do.
+        sent = all(end.switch in punctual or end.switch not in present for end in link.ends)
+        link.arrived += link.proved
+        if not link.proved and sent:
+            link.arrived = 0
         if link.proved:
             # Its probes are not waited for while they don't come back, as when nothing is routed over it.
             link.proven = link.back
@@ -253,9 +257,7 @@ class Links:
         if link.proved or not (both or asks):
             link.doubt(0)
         elif not link.rounds:
-            # What was sent late may be on its way. Nor does a busy machine get more to do.
-            if all(end.switch in punctual or end.switch not in present for end in link.ends):
-                link.doubt(1)
+            link.doubt(int(sent))
         else:
             link.rounds += 1
             link.known |= link.heard

@@ -37,6 +37,7 @@ from gradlane_controller.session.port_counts import read_port_counts
 from gradlane_controller.session.violations import Violations
 
 AUDITED_AT_ONCE = 250  # entities, in a heartbeat: some ms; but a part is read as a whole
+AUDIT_SECONDS = 0.2  # until another part is begun: a switch that is slow is not lost for that
 _QUIET_SECONDS = 60.0
 _NAMED = 3  # of many entries that are refused
 
@@ -216,14 +217,14 @@ class ManagedSwitch:
         self._loads.take_sent(name, counts.sent)
         if not switch.is_primary:
             return
-        left = AUDITED_AT_ONCE
+        left, begun = AUDITED_AT_ONCE, time.monotonic()
         for _ in self._parts:
             found = await self._audit(switch)
             if found is None:
                 break
             self._audited = (self._audited + 1) % len(self._parts)
             left -= found
-            if left <= 0:
+            if left <= 0 or time.monotonic() > begun + AUDIT_SECONDS:
                 break
 
     async def _audit(self, switch: Switch) -> int | None:
