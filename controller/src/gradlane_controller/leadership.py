@@ -169,7 +169,7 @@ class Leadership:
     def _tell(self) -> None:
         """What was given up is free for others."""
         if (number := self._given_up) is not None:
-            self._store.update(lease.release, self.holder, number)
+            self._store.renew(lease.release, self.holder, number)
             self._given_up = None
 
     def _keep(self, held: Held) -> None:
@@ -177,14 +177,16 @@ class Leadership:
         number: int | None = held.number
         if self._least > held.number:
             number = self._store.update(lease.outgrow, self.holder, held.number, LEASE_SECONDS, self._least)
-        elif not self._store.update(lease.renew, self.holder, held.number, LEASE_SECONDS):
+        elif not self._store.renew(lease.renew, self.holder, held.number, LEASE_SECONDS):
             number = None
         with self._guard:
-            if self._held is held:  # and was not given up meanwhile
+            if number is None or (self._held is held and self._clock() >= held.until):
+                self._held, self._given_up = None, number  # it has stopped meanwhile
+            elif self._held is held:
                 until = asked + LEASE_SECONDS - MARGIN_SECONDS
-                self._held = None if number is None else Held(held.term, number, until)
-            elif number is not None:
-                self._given_up = number
+                self._held = Held(held.term, number, until)
+            else:
+                self._given_up = number  # which it was meanwhile
         if self.reach < self.needed and self._store.read(lease.most_reach, self.holder) >= self.needed:
             _LOG.warning("another controller can work with most switches, and this one with %d: gives up", self.reach)
             self.resign()
@@ -201,4 +203,4 @@ class Leadership:
         elif asked >= self._present_at + PRESENCE_SECONDS:
             self._present_at = asked
             reach = self.reach if self.eligible else 0
-            self._store.update(lease.stand_by, self.holder, self.name, reach)
+            self._store.renew(lease.stand_by, self.holder, self.name, reach)
