@@ -32,6 +32,8 @@ STUDY_SUMS ?=
 SYNC ?=
 # Options of `make bench-stragglers`, e.g. STRAGGLERS="--hosts 16 --rate 25mbit --size 512KiB --cases late,two-late,slow-link".
 STRAGGLERS ?=
+# Options of `make dashboard`, e.g. DASHBOARD="--simulated large" or "--recording FILE".
+DASHBOARD ?=
 # How long `make fuzz`, `make soak` and `make soak-fabric` run, in s; empty means their own.
 SECONDS ?=
 
@@ -50,6 +52,8 @@ PACKAGES := gcc python3-dev python3-venv mininet iproute2 ethtool iputils-ping t
 WORKERS_OF_TESTS ?= $(shell n=$$(nproc); echo $$((n < 4 ? 2 * n : 8)))
 # For fuzzing alone: without them its tests are skipped.
 FUZZ_PACKAGES := clang-14 libclang-rt-14-dev
+# For the controller's page in a browser; without it these tests are skipped.
+BROWSER_PACKAGES := chromium
 
 option = $(if $($(1)),--$(2) $($(1)))
 DEMO_OPTIONS = --switch $(SWITCH) $(call option,SCENARIO,scenario) $(call option,WORKERS,workers) \
@@ -165,6 +169,10 @@ bench-controller: $(VENV)/.ready ## What the controller takes for fabrics of 8 t
 bench-failover: $(VENV)/.ready ## How long silent failures of links and spines take until traffic goes around them (root)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.fabric.failover
 
+.PHONY: bench-page
+bench-page: $(VENV)/.ready-test ## First paint of the controller's page, and its memory over 10 minutes with 64 switches -> out/bench/page.json
+	$(BIN)/python -m tests.page.measures
+
 .PHONY: bench-shaping
 bench-shaping: $(VENV)/.ready ## Strict priority and the rate of a port of 100 Mbit/s, over any second (root; idle machine)
 	$(BIN)/python -m bench.switch.shaping
@@ -202,6 +210,15 @@ soak-sums: $(VENV)/.ready ## Jobs that a leaf-spine sums, while it fails: every 
 fuzz: $(VENV)/.ready-test ## Fuzz the C code of the switch and of the agent under sanitizers (SECONDS=120 of each)
 	$(BIN)/python -m tests.fuzz.fuzz $(call option,SECONDS,seconds)
 	$(BIN)/python -m pytest -q --thorough tests/gradlane/daemon/test_malformed_messages.py
+
+.PHONY: page
+page: $(VENV)/.ready-test ## Build the controller's page from controller/page, into its package
+	$(BIN)/python controller/page/build.py
+
+# It serves without PyTorch or a network, so it needs no more than the agent's and the controller's packages.
+.PHONY: dashboard
+dashboard: $(VENV)/.ready ## The controller's page on a recorded run, at http://127.0.0.1:9570 (no root; DASHBOARD="--simulated large")
+	$(BIN)/python -m tests.page.dashboard $(DASHBOARD)
 
 .PHONY: p4
 p4: ## Compile the P4 program, and the tests' programs that changed, with p4c
@@ -256,10 +273,15 @@ $(SHELL_VENV)/.ready: $(VENV)/bin/python tests/requirements-shell.txt
 	$(SHELL_VENV)/bin/pip install -q --disable-pip-version-check -r tests/requirements-shell.txt
 	touch $@
 
-$(VENV)/.ready-test: $(VENV)/.ready $(SHELL_VENV)/.ready tests/requirements.txt
+$(VENV)/.ready-test: $(VENV)/.ready $(SHELL_VENV)/.ready tests/requirements.txt controller/page/package-lock.json
 	@echo "Installing the tools of the tests into $(VENV)"
 	$(BIN)/pip install -q --disable-pip-version-check -r tests/requirements.txt
 	@dpkg -s $(FUZZ_PACKAGES) >/dev/null 2>&1 || \
 	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(FUZZ_PACKAGES); } || \
 	echo "make: $(FUZZ_PACKAGES) can't be installed: the tests of fuzzing will be skipped"
+	@dpkg -s $(BROWSER_PACKAGES) >/dev/null 2>&1 || \
+	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(BROWSER_PACKAGES); } || \
+	echo "make: $(BROWSER_PACKAGES) can't be installed: the tests of the page in a browser will be skipped"
+	@$(BIN)/python controller/page/build.py --install || \
+	echo "make: npm can't install controller/page/package-lock.json: some tests of the page will be skipped"
 	touch $@

@@ -40,6 +40,8 @@ _LONGEST = (
     "p4src/sums/test_random_sums.py",
     "gradlane/core/protocol/test_congestion.py",
     "bench/test_stopping.py",
+    "page/test_views.py",
+    "page/test_accessibility.py",
     "gradlane/daemon/test_leaving.py",
     "gradlane/control/test_joining.py",
     "gradlane/sync/test_asynchronous.py",

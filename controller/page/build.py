@@ -47,19 +47,22 @@ def npm() -> tuple[list[str], dict[str, str]] | None:
     return None if there is None else ([there], dict(os.environ))
 
 
-def main() -> int:
-    """Installs what the lock file names, checks types and builds. Returns the exit code."""
+def main(options: list[str]) -> int:
+    """Installs what the lock file names, and (without `--install`) checks types and builds. Returns the exit code."""
     found = npm()
     if found is None:
         print("make page: npm is not there; `pip install -r tests/requirements.txt` brings it", file=sys.stderr)
         return 1
     command, environment = found
-    for arguments in (["ci", "--no-audit", "--no-fund"], ["run", "check"], ["run", "build"]):
+    steps = [["ci", "--no-audit", "--no-fund"], ["run", "check"], ["run", "build"]]
+    only_install = options == ["--install"]
+    for arguments in steps[:1] if only_install else steps:
         if code := subprocess.run([*command, *arguments], cwd=HERE, env=environment, check=False).returncode:
             return code
-    DIGEST.write_text(digest())
+    if not only_install:
+        DIGEST.write_text(digest())
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -13,7 +13,8 @@ Visit = Callable[..., Opened]
 AXE = SOURCE / "node_modules" / "axe-core" / "axe.min.js"
 FIND = """async () => {
   const found = await axe.run(document, { resultTypes: ["violations"] });
-  return found.violations.map(it => `${it.id}: ${it.help}: ${it.nodes.slice(0, 3).map(n => n.html.slice(0, 160)).join(" | ")}`);
+  const where = it => it.nodes.slice(0, 3).map(node => node.html.slice(0, 160)).join(" | ");
+  return found.violations.map(it => `${it.id}: ${it.help}: ${where(it)}`);
 }"""
 VIEWS = {
     "overview": ("#/overview", "[data-node=leaf1]"),
@@ -50,7 +51,7 @@ def test_axe_finds_nothing(visit: Visit, small_fabric: Server, scheme: str) -> N
     it.page.locator("form").wait_for()
     if problems := it.page.evaluate(FIND):
         found["sign in"] = problems
-    assert found == {}
+    assert found == {}, found
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -32,7 +32,7 @@ def test_a_plan_is_seen_entry_by_entry_and_applied_after_a_question(visit: Visit
         *("~ modify", "drop_precedences", "job=1 layer=0-65535 magnitude=0-63"),
         *("set_drop_precedence(drop_precedence=3)", "set_drop_precedence(drop_precedence=5)"),
     ]
-    page.get_by_label("Switch").select_option("leaf2")
+    page.get_by_role("combobox", name="Switch").select_option("leaf2")
     page.wait_for_function("() => document.querySelectorAll('tbody tr').length === 1")
     apply.click()
     dialog = page.get_by_role("dialog")

@@ -86,7 +86,8 @@ def test_a_jobs_way_its_roots_and_buckets(overview: Opened) -> None:
     page = overview.page
     page.get_by_role("button", name=re.compile("^sums")).click()
     expect_address(overview, "job=sums")
-    page.locator("[data-node=spine1]", has_text="root of 8/16").wait_for()
+    page.locator("text.badge", has_text="root of 8/16").nth(1).wait_for()
+    assert "root of 8/16" in page.locator("[data-node=spine1]").get_attribute("aria-label")
     page.get_by_text("Summed in trees with the roots spine1 (8 of 16 buckets), spine2 (8 of 16 buckets).").wait_for()
     assert rows(overview).count() == 4
     assert rows(overview).first.locator("td").last.inner_text() == "8"
@@ -179,7 +180,7 @@ def test_what_is_not_known_is_a_dash(visit: Visit, small_fabric: Server) -> None
                 job.pop(key, None)
 
     small_fabric.source.changes.append(forget)  # type: ignore[attr-defined]
-    it = visit(small_fabric, wait=".tables tbody tr")
+    it = visit(small_fabric, wait="[data-node=leaf1]")
     assert [cell.inner_text().strip() for cell in rows(it).first.locator("td.number").all()][:2] == ["–", "–"]
     assert "500 Mbit/s 50 %" in rows(it).nth(1).inner_text()
     it.see("#/jobs/train")

@@ -58,10 +58,10 @@ def test_a_replay_shows_what_was_and_comes_to_the_present(visit: Visit, small_fa
     page = it.page
     page.get_by_text("4 switches, 4 links, 4 hosts").wait_for()
     assert page.get_by_text("1 link down").count() == 0
-    page.get_by_label("Replay", exact=True).select_option("10×")
+    page.locator(".time select").select_option("10×")
     page.get_by_text("1 link down").wait_for()
     first = at(it)
-    page.get_by_label("Replay", exact=True).select_option("60×")
+    page.locator(".time select").select_option("60×")
     page.wait_for_function("() => !location.hash.includes('at=')", timeout=30_000)
     assert first is not None
     page.get_by_text("Live", exact=True).wait_for()

@@ -45,7 +45,7 @@ def test_a_jobs_page_says_what_its_agents_and_the_switches_say(visit: Visit, sma
     job = state["jobs"][0]
     page.get_by_text(f"missing, of {job['budget']['allowed']:.1%} allowed".replace("%", " %")).wait_for()
     page.get_by_text("h3: last in 29 of 32 steps, by 84 ms in the median").wait_for()
-    waits = page.get_by_role("region", name="Who waits for whom").locator("tbody tr")
+    waits = page.get_by_role("region", name="Waits, the longest first").locator("tbody tr")
     assert {row.locator("th").inner_text() for row in waits.all()} == {"h1", "h2", "h4"}
     heat = page.locator("table.heat tbody tr")
     assert heat.count() == 12

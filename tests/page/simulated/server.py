@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Protocol
@@ -95,7 +95,7 @@ class Server:
         return int(time.time() - self.source.base)
 
     @contextlib.contextmanager
-    def cut_off(self) -> Iterator[None]:
+    def cut_off(self) -> Generator[None, None, None]:
         """No connection to the API lives or begins inside of this."""
         self._cut.set()
         try:

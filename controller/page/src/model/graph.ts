@@ -45,6 +45,7 @@ export interface Graph {
 /** Pixels that a label with its state needs, that the rows of a layer are apart, and that a host by itself needs. */
 const LABEL = 78;
 const ROW = 30;
+const MOST_ROWS = 4;
 export const HOST = 58;
 export const HOST_DEPTH = 84;
 /** Left of the switches are the names of the layers. */
@@ -94,12 +95,12 @@ export function layOut(fabric: Fabric, width: number): Graph {
   const left = width > 700 ? GUTTER : 0;
   const right = width > 700 ? RIGHT : 0;
   const spacing = (width - left - right) / fullest;
-  const rows = Math.min(3, Math.max(1, Math.ceil(LABEL / spacing)));
+  const rows = Math.min(MOST_ROWS, Math.max(1, Math.ceil(LABEL / spacing)));
   const gap = present.length > 2 ? 175 : 210;
   const nodes = new Map<string, Node>();
   const place = (names: string[], layer: Layer, y: number): void => {
     const step = (width - left - right) / names.length;
-    const stagger = Math.min(3, Math.max(1, Math.ceil(LABEL / step)));
+    const stagger = Math.min(MOST_ROWS, Math.max(1, Math.ceil(LABEL / step)));
     names.forEach((name, i) => {
       const hosts = (hostsOf.get(name) ?? []).sort(byName);
       nodes.set(name, { name, layer, x: left + step * (i + 0.5), y: y + (i % stagger) * ROW, hosts, row: i % stagger });

@@ -76,7 +76,7 @@ export function draw(context: CanvasRenderingContext2D, at: Transform, scene: Sc
       continue;
     }
     const other = scene.matches && !scene.matches(edge.a.name) && !scene.matches(edge.b.name);
-    context.globalAlpha = job ? 0.22 : other ? 0.2 : 1;
+    context.globalAlpha = isDown(scene, edge) ? 1 : job ? 0.22 : other ? 0.2 : 1;
     drawEdge(context, at, scene, colours, edge, full);
   }
   context.globalAlpha = 1;
