@@ -369,7 +369,9 @@ def test_messages_to_a_switch_go_one_by_one(monkeypatch: pytest.MonkeyPatch) -> 
     async def run() -> None:
         client = bounds.BoundedClient(("localhost", 1))
         await client.open()
-        await asyncio.gather(*(client.send(p4r.StreamMessageRequest()) for _ in range(3)))
+        await asyncio.gather(
+            *(client.send(p4r.StreamMessageRequest(arbitration=p4r.MasterArbitrationUpdate())) for _ in range(3))
+        )
 
     monkeypatch.setattr(P4Client, "open", opened)
     monkeypatch.setattr(P4Client, "send", sent)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,7 @@ class Postgresql:
     def stop(self, number: int = signal.SIGQUIT) -> None:
         """It ends at once (SIGQUIT), or as a clean stop does that throws its clients out (SIGINT)."""
         if self._process is not None:
+            self.pause(resume=True)
             self._process.send_signal(number)
             self._process.wait(START_SECONDS)
             self._process = None
@@ -71,7 +73,8 @@ class Postgresql:
         assert self._process is not None
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
         for pid in (self._process.pid, *map(int, children)):
-            os.kill(pid, signal.SIGCONT if resume else signal.SIGSTOP)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT if resume else signal.SIGSTOP)
 
     def make_database(self) -> str:
         """The URL of a new one."""

@@ -93,14 +93,14 @@ class Journal:
     async def _write(self) -> None:
         self._new.clear()
         while self._waiting:
-            if self._lost:
-                lost, self._lost = self._lost, 0
-                text = f"{lost} entries are lost, as the store could not take them"
-                self._waiting.appendleft(self._row("store", self._controller, text, {"lost": lost}))
             batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+            lost, self._lost = self._lost, 0
+            text = f"{lost} entries are lost, as the store could not take them"
+            missing = [self._row("store", self._controller, text, {"lost": lost})] if lost else []
             try:
-                await self._store.run(self._store.write, events.add, batch)
+                await self._store.run(self._store.write, events.add, [*missing, *batch])
             except BaseException:
+                self._lost += lost
                 self._waiting.extendleft(reversed(batch))
                 raise
             if time.monotonic() > self._thinned_at + THIN_SECONDS:

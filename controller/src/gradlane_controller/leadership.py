@@ -27,6 +27,7 @@ LOOK_SECONDS = 0.25  # between two looks of those who stand by
 PRESENCE_SECONDS = 1.0  # between two times that they say so
 LOOP_SECONDS = 5.0  # that the event loop may be silent
 REST_SECONDS = 1.0  # before who has given up leads again, so that another one can
+SILENT_SECONDS = 1.0  # after which an answer of the store is late
 STOP_SECONDS = 3.0  # that the store may take to hear that nobody leads
 _TURN_SECONDS = 0.05
 
@@ -56,7 +57,8 @@ class Leadership:
         self.reach = self.needed = 0
         self.eligible = True
         self.known: Leader | None = None  # as the store had it last
-        self.problem = ""  # what is wrong with the store
+        self._problem = ""
+        self._asked_at: float | None = None  # the store, which has not answered yet
         self._store, self._clock = store, clock
         self._held: Held | None = None
         self._given_up: int | None = None  # what the store does not know yet
@@ -105,13 +107,23 @@ class Leadership:
         self._least = max(self._least, least)
         self._wake.set()
 
+    @property
+    def problem(self) -> str:
+        """What is wrong with the store."""
+        asked_at = self._asked_at
+        if asked_at is not None and (silent := self._clock() - asked_at) > SILENT_SECONDS:
+            return f"{self._store.name}: no answer for {silent:.0f} s"
+        return self._problem
+
     def step(self) -> None:
         """One look at the store: renews the lease, or takes it if it is free. Blocks."""
+        self._asked_at = self._clock()
         try:
             self._step()
-            self.problem = ""
+            self._problem = ""
         except StoreError as problem:
-            self.problem = str(problem)
+            self._problem = str(problem)
+        self._asked_at = None
 
     async def watch(self, on_change: Callable[[Held | None], None]) -> None:
         """Tells each change of term or number, soon after it, until cancelled; then this one leads no more. Between
@@ -157,7 +169,7 @@ class Leadership:
     def _tell(self) -> None:
         """What was given up is free for others."""
         if (number := self._given_up) is not None:
-            self._store.update(lease.release, self.holder, number)
+            self._store.renew(lease.release, self.holder, number)
             self._given_up = None
 
     def _keep(self, held: Held) -> None:
@@ -165,14 +177,16 @@ class Leadership:
         number: int | None = held.number
         if self._least > held.number:
             number = self._store.update(lease.outgrow, self.holder, held.number, LEASE_SECONDS, self._least)
-        elif not self._store.update(lease.renew, self.holder, held.number, LEASE_SECONDS):
+        elif not self._store.renew(lease.renew, self.holder, held.number, LEASE_SECONDS):
             number = None
         with self._guard:
-            if self._held is held:  # and was not given up meanwhile
+            if number is None or (self._held is held and self._clock() >= held.until):
+                self._held, self._given_up = None, number  # it has stopped meanwhile
+            elif self._held is held:
                 until = asked + LEASE_SECONDS - MARGIN_SECONDS
-                self._held = None if number is None else Held(held.term, number, until)
-            elif number is not None:
-                self._given_up = number
+                self._held = Held(held.term, number, until)
+            else:
+                self._given_up = number  # which it was meanwhile
         if self.reach < self.needed and self._store.read(lease.most_reach, self.holder) >= self.needed:
             _LOG.warning("another controller can work with most switches, and this one with %d: gives up", self.reach)
             self.resign()
@@ -183,9 +197,10 @@ class Leadership:
         if self.known.until <= 0 and self.eligible and lively and asked >= self._rest_until and not self._ended:
             number = self._store.update(lease.acquire, self.holder, self.name, LEASE_SECONDS)
             if number is not None:
+                self.known = Leader(self.name, number, LEASE_SECONDS, self.known.revision)
                 with self._guard:
                     self._held = Held(number, number, asked + LEASE_SECONDS - MARGIN_SECONDS)
         elif asked >= self._present_at + PRESENCE_SECONDS:
             self._present_at = asked
             reach = self.reach if self.eligible else 0
-            self._store.update(lease.stand_by, self.holder, self.name, reach)
+            self._store.renew(lease.stand_by, self.holder, self.name, reach)

@@ -42,6 +42,9 @@ class World:
     def update(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return self._do(self.store.update, function, arguments)
 
+    def renew(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return self._do(self.store.renew, function, arguments)
+
     def _do(self, how: Callable[..., Any], function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         if self.skip:
             self.skip -= 1

@@ -72,7 +72,7 @@ def test_who_has_read_another_version_changes_nothing(store: Store) -> None:
 def test_only_the_leader_changes_jobs(store: Store) -> None:
     number = lead(store)
     store.write(jobs.put, number, "a", "1")
-    store.update(lease.release, "a", number)
+    store.renew(lease.release, "a", number)
     with pytest.raises(StoreError, match="another controller leads meanwhile"):
         store.write(jobs.put, number, "a", "2")
     assert lead(store, "b") == number + 1
@@ -96,25 +96,25 @@ def test_one_leads_at_a_time_and_numbers_only_grow(store: Store) -> None:
     number = lead(store, "a", 60.0)
     assert store.update(lease.acquire, "b", "B", 60.0) is None
     assert store.update(lease.acquire, "a", "A", 60.0) is None, "not even itself, without having given it up"
-    assert store.update(lease.renew, "a", number, 60.0)
-    assert not store.update(lease.renew, "b", number, 60.0)
-    assert not store.update(lease.renew, "a", number + 1, 60.0)
+    assert store.renew(lease.renew, "a", number, 60.0)
+    assert not store.renew(lease.renew, "b", number, 60.0)
+    assert not store.renew(lease.renew, "a", number + 1, 60.0)
     found = store.read(lease.leader)
     assert (found.name, found.number) == ("name of a", number)
     assert 50 < found.until <= 60
-    store.update(lease.release, "b", number)
-    store.update(lease.release, "a", number - 1)
+    store.renew(lease.release, "b", number)
+    store.renew(lease.release, "a", number - 1)
     assert store.update(lease.acquire, "b", "B", 60.0) is None
-    store.update(lease.release, "a", number)
+    store.renew(lease.release, "a", number)
     assert store.read(lease.leader).until <= 0
-    assert not store.update(lease.renew, "a", number, 60.0)
+    assert not store.renew(lease.renew, "a", number, 60.0)
     assert store.update(lease.acquire, "b", "B", 60.0) == number + 1
 
 
 def test_a_lease_ends_by_itself(store: Store) -> None:
     number = lead(store, "a", 0.2)
     time.sleep(0.3)
-    assert not store.update(lease.renew, "a", number, 60.0)
+    assert not store.renew(lease.renew, "a", number, 60.0)
     assert store.update(lease.outgrow, "a", number, 60.0, 99) is None
     assert store.update(lease.acquire, "b", "B", 60.0) == number + 1
 
@@ -125,7 +125,7 @@ def test_a_lease_of_another_boot_is_none(tmp_path: Path) -> None:
     with store.engine.begin() as connection:
         connection.execute(text("UPDATE leadership SET clock = 'another boot'"))
     assert store.read(lease.leader).until <= 0
-    assert not store.update(lease.renew, "a", number, 1.0)
+    assert not store.renew(lease.renew, "a", number, 1.0)
     assert store.update(lease.acquire, "b", "B", 1.0) == number + 1
     store.close()
 
@@ -135,8 +135,8 @@ def test_a_number_outgrows_what_a_switch_has_seen(store: Store) -> None:
     assert store.update(lease.outgrow, "b", number, 60.0, 50) is None
     assert store.update(lease.outgrow, "a", number, 60.0, 50) == 50
     assert store.update(lease.outgrow, "a", 50, 60.0, 7) == 51, "it never shrinks, and never stays"
-    assert not store.update(lease.renew, "a", number, 60.0)
-    assert store.update(lease.renew, "a", 51, 60.0)
+    assert not store.renew(lease.renew, "a", number, 60.0)
+    assert store.renew(lease.renew, "a", 51, 60.0)
 
 
 def test_of_many_that_want_to_lead_at_once_one_does(store: Store, url: str) -> None:
@@ -378,8 +378,8 @@ def test_a_full_disk_stops_jobs_and_events_but_not_the_lease(small_disk: Path) -
         store.write(events.add, [row(1)])
     # Far more often than the log could take, if it did not begin anew.
     for _ in range(2 * LOG_BYTES // 4096):
-        assert store.update(lease.renew, "a", number, 60.0)
-    store.update(lease.release, "a", number)
+        assert store.renew(lease.renew, "a", number, 60.0)
+    store.renew(lease.release, "a", number)
     number = lead(store, "b")
     assert names(store) == {"a": "text"}
     (small_disk / "filler").unlink()
@@ -396,7 +396,7 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_write_is_survived(small_disk: P
     with pytest.raises(StoreError, match="disk is full; make room on its disk"):
         store.update(jobs.put, number, "big", "x" * (2 * LOG_BYTES))
     for _ in range(100):
-        assert store.update(lease.renew, "a", number, 60.0)
+        assert store.renew(lease.renew, "a", number, 60.0)
     assert names(store) == {}
     store.close()
 
@@ -430,5 +430,5 @@ def test_a_server_that_was_started_anew_is_found_again(server: Postgresql) -> No
         store.jobs()
     server.start()
     assert names(store) == {"a": "text"}
-    assert store.update(lease.renew, "a", number, 60.0)
+    assert store.renew(lease.renew, "a", number, 60.0)
     store.close()

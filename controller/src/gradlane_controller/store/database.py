@@ -12,7 +12,17 @@ from sqlalchemy.orm import Session
 
 from gradlane_controller.errors import StoreError
 from gradlane_controller.store import jobs, schema
-from gradlane_controller.store.engine import check_room, connect, failure, parse, read_only, reserve, settle, shown
+from gradlane_controller.store.engine import (
+    check_room,
+    connect,
+    failure,
+    parse,
+    reading,
+    reserve,
+    settle,
+    shown,
+    single,
+)
 from gradlane_controller.store.jobs import StoredJob
 
 ANSWER_SECONDS = 5.0  # that a transaction may take, waiting for its thread included
@@ -31,7 +41,7 @@ class Store:
         self.name = shown(self._url)
         self.file = Path(self._url.database) if self._url.drivername == "sqlite" and self._url.database else None
         self.engine = connect(self._url)
-        self._reading = read_only(self.engine)
+        self._reading, self._single = reading(self.engine), single(self.engine)
         self._threads = ThreadPoolExecutor(_THREADS, "store")
 
     @classmethod
@@ -64,6 +74,15 @@ class Store:
         """As `read`, in a transaction that changes rows in their place, even if the disk is full. Blocks."""
         try:
             with Session(self.engine) as session, session.begin():
+                return function(session, *args, **kwargs)
+        except SQLAlchemyError as problem:
+            raise failure(self._url, problem) from None
+
+    def renew(self, function: Callable[Concatenate[Session, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """As `update`, each statement by itself, so that others need not wait for this process between two of them. A
+        loss of power may undo it. Blocks."""
+        try:
+            with Session(self._single) as session, session.begin():
                 return function(session, *args, **kwargs)
         except SQLAlchemyError as problem:
             raise failure(self._url, problem) from None

@@ -59,7 +59,7 @@ def connect(url: URL) -> Engine:
         connect_args={
             "connect_timeout": CONNECT_SECONDS,
             "options": f"-c statement_timeout={STATEMENT_SECONDS:g}s -c lock_timeout={WAIT_SECONDS:g}s "
-            f"-c idle_in_transaction_session_timeout={2 * STATEMENT_SECONDS:g}s",
+            f"-c idle_in_transaction_session_timeout={WAIT_SECONDS:g}s",
             "tcp_user_timeout": int(1000 * STATEMENT_SECONDS),
             "keepalives_idle": 1,
             "keepalives_interval": 1,
@@ -136,20 +136,31 @@ def _sqlite(url: URL) -> Engine:
 
     def opened(connection: sqlite3.Connection, _record: object) -> None:
         connection.isolation_level = None  # transactions begin below, not when the driver thinks so
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", f"wal_autocheckpoint={LOG_PAGES}"):
+        for pragma in ("journal_mode=WAL", f"wal_autocheckpoint={LOG_PAGES}"):
             connection.execute(f"PRAGMA {pragma}").close()
 
     def begin(connection: Connection) -> None:
         # Who reads first and then writes would have to give up if another one has written meanwhile.
-        reads = connection.get_execution_options().get("reads", False)
-        connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+        kind = connection.get_execution_options().get("kind")
+        connection.exec_driver_sql(f"PRAGMA synchronous={'NORMAL' if kind == 'single' else 'FULL'}")
+        if kind != "single":
+            connection.exec_driver_sql("BEGIN" if kind == "reads" else "BEGIN IMMEDIATE")
 
     event.listen(engine, "connect", opened)
     event.listen(engine, "begin", begin)
     return engine
 
 
-def read_only(engine: Engine) -> Engine:
+def reading(engine: Engine) -> Engine:
     """The same connections, for transactions that only read."""
-    options: dict[str, Any] = {"reads": True}
+    options: dict[str, Any] = {"kind": "reads"}
+    return engine.execution_options(**options)
+
+
+def single(engine: Engine) -> Engine:
+    """The same connections, for statements that are a transaction each, and that a loss of power may undo. Nobody has
+    to wait for a process that is paused between two of them."""
+    if engine.dialect.name == "postgresql":
+        return engine.execution_options(isolation_level="AUTOCOMMIT")
+    options: dict[str, Any] = {"kind": "single"}
     return engine.execution_options(**options)
