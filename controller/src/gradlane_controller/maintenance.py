@@ -69,7 +69,7 @@ class Maintenance:
         return frozenset() if cut else frozenset(names)
 
     async def drain(self, name: str, links: Links) -> dict[str, Any]:
-        """What POST /switches/NAME/drain answers.
+        """What POST /v1/switches/NAME/drain answers.
 
         Raises UnknownSwitchError, DrainError, StoreError or SwitchError.
         """
@@ -97,7 +97,7 @@ class Maintenance:
         }
 
     async def undrain(self, name: str, links: Links) -> dict[str, Any]:
-        """What POST /switches/NAME/undrain answers. Raises UnknownSwitchError, StoreError or SwitchError."""
+        """What POST /v1/switches/NAME/undrain answers. Raises UnknownSwitchError, StoreError or SwitchError."""
         self._check(name)
         if name in self.records.drained:
             self._switches[name].check_ready()

@@ -143,14 +143,14 @@ class Controller:
         return summary(self._plan, self._away)
 
     def status(self) -> dict[str, Any]:
-        """What GET /status answers."""
+        """What GET /v1/status answers."""
         return {
             "controller": self.leadership.to_json() | {"events": self.journal.problem},
             **status(self._plan, self._managed_switches.values(), self._maintenance.records.drained),
         }
 
     def links(self) -> dict[str, Any]:
-        """What GET /links answers. Of each link, in bit/s and None where that is not known: what its ends send by queue
+        """What GET /v1/links answers. Of each link, in bit/s and None where that is not known: what its ends send by queue
         class (`sent`) and what of it follows trees; `load` is what follows none, and by which trees are laid."""
         loads = self._balance.measured
         found = self._links.to_json(loads.now(), sent=loads.sent, trees=loads.trees)
@@ -166,11 +166,11 @@ class Controller:
         ]
 
     def violations(self) -> list[dict[str, Any]]:
-        """What GET /violations answers."""
+        """What GET /v1/violations answers."""
         return self._violations.to_json(self._plan.fabric, {it.id: name for name, it in self._plan.jobs.items()})
 
     async def counters(self) -> Counters:
-        """What GET /counters answers. Raises SwitchError if no switch is there."""
+        """What GET /v1/counters answers. Raises SwitchError if no switch is there."""
         return await self._managed_switches.counters(self._plan)
 
     @property
@@ -248,7 +248,7 @@ class Controller:
         _LOG.info("files read again: %s", self.summary)
 
     async def preview(self, texts: Sequence[str], *, files: bool, live: bool) -> dict[str, Any]:
-        """What GET and POST /plan answer: what `apply` would change. Compared with what the switches should hold now;
+        """What GET and POST /v1/plan answer: what `apply` would change. Compared with what the switches should hold now;
         `live`: with what they do hold. Raises JobError, FabricError or PipelineError."""
         some, fabric, jobs = await parse_jobs(texts), self._plan.fabric, self._plan.jobs
         if files:
@@ -264,7 +264,7 @@ class Controller:
         return {"live": live, "switches": switches, "not_summed": plan.not_summed()}
 
     def export(self) -> dict[str, Any]:
-        """What GET /export answers: files that make the same entries, and the switches that are drained."""
+        """What GET /v1/export answers: files that make the same entries, and the switches that are drained."""
         jobs = {name: it.text for name, it in self._plan.jobs.items()}
         drained = sorted(self._maintenance.records.drained)
         return {"fabric": to_toml(self._plan.fabric), "jobs": jobs, "drained": drained}

@@ -13,7 +13,7 @@ MAX_REFUSED = 20  # entries that are named
 
 
 def status(plan: Plan, switches: Collection[ManagedSwitch], drained: Collection[str] = ()) -> dict[str, Any]:
-    """What GET /status answers."""
+    """What GET /v1/status answers."""
     return {
         "ready": all(managed.ready for managed in switches),
         "switches": [_of_switch(plan, managed, managed.where.name in drained) for managed in switches],

@@ -315,6 +315,8 @@ def test_ipv6_addresses_of_one_network_are_one_client(tmp_path: Path) -> None:
     assert [status(f"2001:db8::{n:x}") for n in range(FAILURES.at_once + 1)] == [401] * FAILURES.at_once + [429]
     assert status("2001:db8:0:1::1") == 401
     assert status("192.0.2.1") == 401
+    assert [status(f"::ffff:192.0.2.{n}") for n in range(2, 2 + FAILURES.at_once)] == [401] * FAILURES.at_once
+    assert status("::ffff:192.0.2.99") == 401  # IPv4 clients of a socket for both
 
 
 def test_the_first_start_makes_a_token_and_later_ones_do_not(tmp_path: Path) -> None:

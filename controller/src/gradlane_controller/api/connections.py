@@ -254,6 +254,8 @@ class _Handshake(asyncio.Protocol):
             self._task = asyncio.create_task(self._shake(transport, place))
 
     async def _shake(self, transport: asyncio.Transport, place: Place) -> None:
+        if transport.is_closing():
+            return
         connection = Connection(self._config, self._state, self._places, place)
         loop = asyncio.get_running_loop()
         try:

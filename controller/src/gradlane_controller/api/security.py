@@ -109,7 +109,9 @@ def _network(address: str) -> str:
         found = ip_address(address)
     except ValueError:
         return address
-    return str(IPv6Network((found, 64), strict=False)) if isinstance(found, IPv6Address) else address
+    if isinstance(found, IPv6Address):
+        return str(found.ipv4_mapped or IPv6Network((found, 64), strict=False))
+    return address
 
 
 def _is_address(text: str) -> bool:

@@ -15,8 +15,7 @@ FOLDER = Path(__file__).parents[2] / "page"
 _POLICY = "; ".join(
     (
         "default-src 'none'",
-        *(f"{kind}-src 'self'" for kind in ("script", "style", "font", "connect", "manifest")),
-        "img-src 'self' data:",
+        *(f"{kind}-src 'self'" for kind in ("script", "style", "img", "connect")),
         *(f"{what} 'none'" for what in ("base-uri", "form-action", "frame-ancestors")),
     )
 )
