@@ -150,8 +150,8 @@ class Controller:
         }
 
     def links(self) -> dict[str, Any]:
-        """What GET /v1/links answers. Of each link, in bit/s and None where that is not known: what its ends send by queue
-        class (`sent`) and what of it follows trees; `load` is what follows none, and by which trees are laid."""
+        """What GET /v1/links answers. Of each link, in bit/s and None where that is not known: what its ends send by
+        queue class (`sent`) and what of it follows trees; `load` is what follows none, and by which trees are laid."""
         loads = self._balance.measured
         found = self._links.to_json(loads.now(), sent=loads.sent, trees=loads.trees)
         return {"checked": self._check_links and bool(self._plan.fabric.link_ports), "links": found}
@@ -248,8 +248,8 @@ class Controller:
         _LOG.info("files read again: %s", self.summary)
 
     async def preview(self, texts: Sequence[str], *, files: bool, live: bool) -> dict[str, Any]:
-        """What GET and POST /v1/plan answer: what `apply` would change. Compared with what the switches should hold now;
-        `live`: with what they do hold. Raises JobError, FabricError or PipelineError."""
+        """What GET and POST /v1/plan answer: what `apply` would change. Compared with what the switches should hold
+        now; `live`: with what they do hold. Raises JobError, FabricError or PipelineError."""
         some, fabric, jobs = await parse_jobs(texts), self._plan.fabric, self._plan.jobs
         if files:
             fabric, of_files = await self._sources.read_files(fabric)
