@@ -40,7 +40,16 @@ READ = (
     ("GET", "/v1/jobs/{name}"),
 )
 JOBS = (("POST", "/v1/jobs"), ("PUT", "/v1/jobs/{name}"), ("DELETE", "/v1/jobs/{name}"))
-ADMIN = (("POST", "/v1/reload"), ("GET", "/v1/tokens"), ("POST", "/v1/tokens"), ("DELETE", "/v1/tokens/{id}"))
+ADMIN = (
+    ("POST", "/v1/reload"),
+    ("POST", "/v1/apply"),
+    ("GET", "/v1/export"),
+    ("POST", "/v1/switches/{name}/drain"),
+    ("POST", "/v1/switches/{name}/undrain"),
+    ("GET", "/v1/tokens"),
+    ("POST", "/v1/tokens"),
+    ("DELETE", "/v1/tokens/{id}"),
+)
 OPEN = (("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/metrics"))
 SECRET = len("gradlane_") + 16 + 1  # from there on a token is secret
 NEEDS = {**dict.fromkeys(READ, "read"), **dict.fromkeys(JOBS, "jobs"), **dict.fromkeys(ADMIN, "admin")}

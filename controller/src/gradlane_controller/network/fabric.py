@@ -2,7 +2,7 @@
 """What the controller knows of the network: switches, the hosts at their ports, the links between them."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
@@ -107,6 +107,10 @@ class Fabric:
     link_ports: tuple[LinkPort, ...]
     dscp_classes: tuple[tuple[int, int], ...]
     rewrites: tuple[Rewrite, ...]
+
+    def says_as(self, other: "Fabric") -> bool:
+        """Whether both files say the same."""
+        return all(getattr(self, it.name) == getattr(other, it.name) for it in fields(self))
 
     def port_of(self, host: str) -> Port | None:
         """The port of that host, None if no port has it."""
