@@ -382,6 +382,24 @@ def test_the_state_outlives_a_change_of_other_links(world: World) -> None:
     assert [it["load"] for it in listed[:2]] == [[None, None], [3e6, None]]
 
 
+def test_a_link_that_comes_while_others_are_checked_is_used_when_frames_have_arrived_at_both_ends(world: World) -> None:
+    more = '[[link]]\nends = ["leaf1:9", "leaf2:9"]\nrate = "1gbit"\nbuffer = "64kB"\n'
+    new = {("leaf1", 9), ("leaf2", 9)}
+    world.rounds(5)
+    world.links.follow(fabric_file.parse(leafspine_text() + more, "f"), assumed=False)
+    world.peers |= {("leaf1", 9): ("leaf2", 9), ("leaf2", 9): ("leaf1", 9)}
+    assert world.links.down == new
+    assert not any(world.rounds(5, deaf={("leaf1", 9)}))
+    assert world.links.down == new
+    assert world.rounds(3) == [False, False, True]
+    assert not world.links.down
+    # All links of a switch that has moved are as new.
+    world.links.follow(fabric_file.parse(leafspine_text() + more, "f"), assumed=False, moved={"spine1"})
+    assert world.links.down == CUT | {("leaf1", 5), ("spine1", 1)}
+    assert world.rounds(3) == [False, False, True]
+    assert not world.links.down
+
+
 def test_what_is_sent_is_lldp() -> None:
     frame = make_lldp(bytes.fromhex("020100010005"), "leaf1", 5, 2, b"seal")
     assert parse_lldp(frame) == ("leaf1", 5, b"seal")

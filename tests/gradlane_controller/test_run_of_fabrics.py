@@ -13,6 +13,7 @@ from tests.gradlane_controller.controller_process import PATIENCE
 from tests.gradlane_controller.controller_thread import PIPELINE
 from tests.gradlane_controller.texts import job_text, leafspine_text
 
+NAMES = "leaf1", "leaf2", "spine1", "spine2"
 LEAF1, LEAF2, SPINE1, SPINE2 = range(4)
 PORTS, JOBS = (PIPELINE.schema.tables[name].id for name in ("ports", "jobs"))
 
@@ -139,9 +140,13 @@ def test_without_any_switch_it_names_them_all_and_goes_on_with_the_first_that_co
     it = run_controller(fabric)
     line = it.wait_for("waiting for")
     for name, switch in zip(("leaf1", "leaf2", "spine1", "spine2"), switches, strict=True):
-        assert f"switch '{name}' at {switch.address}: can't be reached" in line
+        assert f"switch '{name}' at {switch.address}: " in line
+    unreachable = [
+        f"switch '{name}' at {switch.address}: can't be reached" for name, switch in zip(NAMES, switches, strict=True)
+    ]
+    wait(lambda: [each["problem"] for each in it.ask("GET", "/status")[1]["switches"]] == unreachable)
     switches[SPINE1].start()
-    assert f"not ready: switch 'leaf1' at {switches[LEAF1].address}: can't be reached" in it.wait_for("ready:")
+    assert f"not ready: switch 'leaf1' at {switches[LEAF1].address}: " in it.wait_for("ready:")
     assert switches[SPINE1].entities
 
 
@@ -201,6 +206,11 @@ def test_switches_come_move_and_go_while_the_controller_runs(
     assert not held[SPINE2]
 
     # A spine comes: it alone is filled first, then the leaves lead over it; the other spine gets nothing that it has.
+    (tmp_path / "fabric.toml").write_text(leafspine_text(2, addresses))
+    planned = {each["name"]: each for each in it.ask("GET", "/plan")[1]["switches"]}
+    assert planned.keys() == {"leaf1", "leaf2", "spine1", "spine2"}
+    assert {each["change"] for each in planned["spine2"]["changes"] if each["table"] != "virtual_queue"} >= {"insert"}
+    assert len(planned["spine2"]["changes"]) == len(held[SPINE1])
     switches[SPINE2].refuse = lambda entity: entity.table_entry.table_id == JOBS
     reload(it, tmp_path, leafspine_text(2, addresses))
     it.wait_for("refused")
@@ -230,6 +240,9 @@ def test_switches_come_move_and_go_while_the_controller_runs(
     without = without.replace(f'[[switch]]\nname = "spine1"\naddress = "{addresses[SPINE1]}"\n', "")
     without = "[[link]]".join(part for part in without.split("[[link]]") if "spine1" not in part)
     written, before = list(switches[SPINE1].log), len(other.log)
+    (tmp_path / "fabric.toml").write_text(without)
+    planned = {each["name"]: each for each in it.ask("GET", "/plan")[1]["switches"]}
+    assert planned["spine1"]["problem"] == "it would leave the fabric, with what it holds"
     # A leaf takes nothing from it any more only when the other one, though slow, sends it nothing any more.
     early: list[bool] = []
 

@@ -24,8 +24,8 @@ class Planner:
 
     def facts(self, new: Collection[str] = ()) -> Facts:
         """What is known now, with more switches that are avoided."""
-        *others, avoided = self._facts()
-        return *others, frozenset(avoided).union(new)  # pyright: ignore[reportReturnType]
+        down, lacking, loads, avoided = self._facts()
+        return down, lacking, loads, frozenset(avoided).union(new)
 
     def make(self, fabric: Fabric, jobs: Mapping[str, Job], known: Numbers, new: Collection[str] = ()) -> Plan:
         """Of these files, with `new` switches avoided."""

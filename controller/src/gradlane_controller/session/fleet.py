@@ -23,7 +23,7 @@ class Fleet(Mapping[str, ManagedSwitch]):
     def __init__(self, make: Callable[[SwitchAddress], ManagedSwitch]) -> None:
         self._make = make
         self._switches: dict[str, ManagedSwitch] = {}
-        self._sessions: dict[str, asyncio.Task[None]] = {}
+        self._sessions: dict[str, tuple[ManagedSwitch, asyncio.Task[None]]] = {}
         self._failed: asyncio.Future[None] | None = None  # while this runs
         self.connections: list[Connection] = []
 
@@ -93,7 +93,7 @@ class Fleet(Mapping[str, ManagedSwitch]):
             self._begin()
             await self._failed
         finally:
-            self._failed, tasks = None, self._sessions.values()
+            self._failed, tasks = None, [task for _, task in self._sessions.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -101,12 +101,14 @@ class Fleet(Mapping[str, ManagedSwitch]):
     def _begin(self) -> None:
         """Has a session with each switch that has none, and with no others."""
         for name, managed in self._switches.items():
-            task = self._sessions.get(name)
-            if task is None or task.get_name() != _name(managed):
-                self._sessions[name] = asyncio.create_task(self._session(managed, task), name=_name(managed))
-                self._sessions[name].add_done_callback(self._note)
+            before, task = self._sessions.get(name, (None, None))
+            if before is not managed:
+                task = asyncio.create_task(self._session(managed, task))
+                task.add_done_callback(self._note)
+                self._sessions[name] = managed, task
         for name in self._sessions.keys() - self._switches.keys():
-            self._sessions.pop(name).cancel()
+            _, task = self._sessions.pop(name)
+            task.cancel()
 
     async def _session(self, managed: ManagedSwitch, before: asyncio.Task[None] | None) -> None:
         """After the one before has ended: two for one switch would bid against each other."""
@@ -120,7 +122,3 @@ class Fleet(Mapping[str, ManagedSwitch]):
         if self._failed is not None and not self._failed.done() and not task.cancelled():
             problem = task.exception()
             self._failed.set_exception(problem or RuntimeError("a session has ended by itself"))
-
-
-def _name(managed: ManagedSwitch) -> str:
-    return f"{id(managed):x}"
