@@ -76,30 +76,30 @@ def test_apply_shows_what_would_change_and_does_all_or_nothing(fake_switch, run_
     it = run_controller(fabric_text(fake_switch.address), job_text())
     it.wait_for("ready:")
     files = ["--job", write(tmp_path / "o.toml", OTHER), "--job", write(tmp_path / "t.toml", THIRD)]
-    asked = command("apply", *files, "--http", it.http)
+    asked = command("apply", *files, *it.access)
     assert (asked.returncode, names(it)) == (2, ["demo"])
     assert "pass --yes" in asked.stderr
     assert "to insert" in asked.stdout
     # One that the switch refuses takes the other with it.
     fake_switch.refuse = lambda entity: any(it.exact.value == b"\x03" for it in entity.table_entry.match[:1])
     held = dict(fake_switch.entities)
-    refused = command("apply", *files, "--yes", "--http", it.http)
+    refused = command("apply", *files, "--yes", *it.access)
     assert refused.returncode == 1
     assert "RESOURCE_EXHAUSTED" in refused.stderr
     assert (names(it), fake_switch.entities) == (["demo"], held)
     fake_switch.refuse = lambda _entity: False
-    done = command("apply", *files, "--yes", "--http", it.http)
+    done = command("apply", *files, "--yes", *it.access)
     assert (done.returncode, names(it)) == (0, ["demo", "other", "third"])
     assert done.stdout.endswith("applied: other, third\n")
-    same = command("apply", *files, "--yes", "--http", it.http)
+    same = command("apply", *files, "--yes", *it.access)
     assert "s1: 0 to insert, 0 to modify, 0 to delete" in same.stdout
     # The files again, and a job at once.
     write(tmp_path / "job0.toml", job_text(policy="weight = 3"))
-    done = command("apply", "--fabric", "--yes", "--http", it.http)
+    done = command("apply", "--fabric", "--yes", *it.access)
     assert done.stdout.endswith("applied: the files, read again\n")
-    assert command("apply", "--yes", "--http", it.http).returncode == 2
+    assert command("apply", "--yes", *it.access).returncode == 2
     bad = write(tmp_path / "bad.toml", job_text().replace('name = "demo"', "name = 3"))
-    assert f"{bad}:3: job.name" in command("apply", "--job", bad, "--http", it.http).stderr
+    assert f"{bad}:3: job.name" in command("apply", "--job", bad, *it.access).stderr
     status, answer = it.ask("POST", "/apply", json.dumps({"jobs": [OTHER, OTHER]}), Content_Type="application/json")
     assert (status, "like that of another in the request" in answer["error"]) == (400, True)
     for body in ("", "[]", '{"jobs": [1]}', '{"jobs": [], "files": 1}', "[" * 10_000):
@@ -111,7 +111,7 @@ def test_apply_asks_on_a_terminal(fake_switch, run_controller, tmp_path: Path) -
     it.wait_for("ready:")
     file = write(tmp_path / "o.toml", OTHER)
     for answer, code, jobs in ((b"\n", 1, ["demo"]), (b"n\n", 1, ["demo"]), (b"y\n", 0, ["demo", "other"])):
-        terminal = Terminal("apply", "--job", file, "--http", it.http)
+        terminal = Terminal("apply", "--job", file, *it.access)
         terminal.wait_for(b"change it? [y/N]")
         terminal.press(answer)
         assert (terminal.end(), names(it)) == (code, jobs)
@@ -122,34 +122,27 @@ def test_drain_and_undrain_say_what_they_have_done(make_fake_switch, run_control
     fabric = leafspine_text(addresses=[each.address for each in switches])
     it = run_controller(fabric, job_text(hosts=(1, 3)), more=("--no-link-check",))
     it.wait_for("ready:")
-    done = command("drain", "spine1", "--http", it.http)
+    done = command("drain", "spine1", *it.access)
     assert (done.returncode, done.stdout) == (0, "spine1 is drained: it may go now\n")
-    assert "drained, ready" in command("status", "--http", it.http).stdout
-    assert command("drain", "spine1", "--http", it.http).returncode == 0
-    leaf = command("drain", "leaf2", "--http", it.http)
+    assert "drained, ready" in command("status", *it.access).stdout
+    assert command("drain", "spine1", *it.access).returncode == 0
+    leaf = command("drain", "leaf2", *it.access)
     assert (
         leaf.returncode,
         "leaf2 has hosts, which can't move: h3, h4; these jobs stop when it goes: demo" in leaf.stdout,
     ) == (1, True)
-    other = command("drain", "spine2", "--http", it.http)
+    other = command("drain", "spine2", *it.access)
     assert (other.returncode, "no other way now between 'leaf1' and 'leaf2'" in other.stderr) == (1, True)
     # A leaf that is away may still send through the spine.
-    assert command("undrain", "spine1", "--http", it.http).stdout == "spine1 is used again\n"
+    assert command("undrain", "spine1", *it.access).stdout == "spine1 is used again\n"
     switches[0].stop()
     it.wait_for("trying again")
-    away = command("drain", "spine1", "--http", it.http)
+    away = command("drain", "spine1", *it.access)
     assert (away.returncode, "may still send through spine1: switch 'leaf1'" in away.stdout) == (1, True)
     exported = it.ask("GET", "/export")[1]
     assert exported["drained"] == ["leaf2", "spine1"]
     for name, code in (("nobody", 1), ("a/b", 2), ("", 2)):
-        assert command("drain", name, "--http", it.http).returncode == code
-
-
-def test_damaged_records_are_named(fake_switch, run_controller, tmp_path: Path) -> None:
-    (tmp_path / "fabric.jobs").mkdir()
-    write(tmp_path / "fabric.jobs" / "switches.json", "[]")
-    it = run_controller(fabric_text(fake_switch.address))
-    assert "switches.json: is damaged; remove it" in it.wait_for("error:")
+        assert command("drain", name, *it.access).returncode == code
 
 
 def test_export_writes_files_that_run_takes(fake_switch, run_controller, tmp_path: Path) -> None:
@@ -157,16 +150,16 @@ def test_export_writes_files_that_run_takes(fake_switch, run_controller, tmp_pat
     it.wait_for("ready:")
     assert it.ask("POST", "/jobs", OTHER)[0] == 200
     folder = tmp_path / "exported"
-    done = command("export", folder, "--http", it.http)
+    done = command("export", folder, *it.access)
     assert done.returncode == 0
     files = [folder / name for name in ("fabric.toml", "job-demo.toml", "job-other.toml")]
     assert done.stdout == f"gradlane-controller run --fabric {files[0]} --job {files[1]} --job {files[2]}\n"
     assert [file.stat().st_mode & 0o777 for file in files] == [0o600] * 3
     assert command("validate", *files).returncode == 0
-    assert "is not empty" in command("export", folder, "--http", it.http).stderr
+    assert "is not empty" in command("export", folder, *it.access).stderr
     held, written = dict(fake_switch.entities), list(fake_switch.log)
     assert it.end() == 0
-    again = Running(["--fabric", str(files[0]), "--job", str(files[1]), "--job", str(files[2])], int(it.http[10:]))
+    again = Running(["--fabric", str(files[0]), "--job", str(files[1]), "--job", str(files[2])], int(it.http[10:]), tmp_path / "again.token")
     try:
         again.wait_for("ready:")
         assert (fake_switch.entities, fake_switch.log) == (held, written)
@@ -179,7 +172,7 @@ def test_top_shows_switches_links_and_jobs(make_fake_switch, run_controller) -> 
     fabric = leafspine_text(addresses=[each.address for each in switches])
     it = run_controller(fabric, job_text(hosts=(1, 3)), more=("--no-link-check",))
     it.wait_for("ready:")
-    shown = command("top", "--once", "--http", it.http)
+    shown = command("top", "--once", *it.access)
     assert shown.returncode == 0
     title, _, *rest = shown.stdout.splitlines()
     assert title == f"controller at {it.http}: 4 of 4 switches ready, 4 of 4 links work (not checked), 1 job(s)"
@@ -188,13 +181,13 @@ def test_top_shows_switches_links_and_jobs(make_fake_switch, run_controller) -> 
     assert any(line.startswith("leaf1:5 - spine1:1") and line.endswith("works") for line in rest)
     assert rest[-1].split() == ["demo", "1", "2", "0", "hosts"]
     # On a terminal it goes on until q, and tells when the controller has gone.
-    terminal = Terminal("top", "--interval", "0.2", "--http", it.http)
+    terminal = Terminal("top", "--interval", "0.2", *it.access)
     terminal.wait_for(b"leaf1:5 - spine1:1")
     it.end(signal.SIGKILL)
     terminal.wait_for(b"is `gradlane-controller run` there?")
     terminal.press(b"q")
     assert terminal.end() == 0
-    gone = command("top", "--once", "--http", it.http)
+    gone = command("top", "--once", *it.access)
     assert (gone.returncode, f"controller at http://{it.http}" in gone.stderr) == (1, True)
 
 

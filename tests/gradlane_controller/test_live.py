@@ -91,7 +91,7 @@ def counters(*decisions: tuple[str | None, str, int, int]) -> Mapping[str, Any]:
 def test_what_is_known_is_told_and_the_rest_is_not_there() -> None:
     plan = plan_of(job_text("demo", 1, hosts=(1, 3)))
     paths = Paths(plan, frozenset())
-    said = snapshot(plan, status(switch(), jobs=(job_row("demo"),)), links(link()), None, paths, [])
+    said = snapshot(plan, status(switch(), jobs=(job_row("demo"),)), links(link()), hosts(), None, paths, [])
     assert set(said) == {"at", "controller", "switches", "links", "hosts", "jobs", "alarms"}
     assert said["switches"] == [{"name": "leaf1", "state": "ready", "problem": "", "entries": 7, "mended": 0}]
     assert said["links"][0]["load"] == [[1e6], None]
@@ -100,12 +100,12 @@ def test_what_is_known_is_told_and_the_rest_is_not_there() -> None:
     assert said["at"].endswith("Z")
 
     counted = counters(("demo", "dropped_red", 1, 10), ("demo", "dropped_red", 2, 20), (None, "forwarded", 9, 90))
-    said = snapshot(plan, status(switch(), jobs=(job_row("demo"),)), links(), counted, paths, [])
+    said = snapshot(plan, status(switch(), jobs=(job_row("demo"),)), links(), hosts(), counted, paths, [])
     assert said["jobs"][0]["decisions"] == {"dropped_red": {"packets": 3, "bytes": 30}}
     assert said["drop_map"] == said["jobs"][0]["drop_map"] == [[0, 240, 5, 500], [1, 16, 3, 300]]
     two = plan_of(job_text("demo", 1, hosts=(1, 3)), job_text("other", 2, hosts=(2, 4), base=4096))
     rows = (job_row("demo"), job_row("other"))
-    said = snapshot(two, status(switch(), jobs=rows), links(), counted, Paths(two, frozenset()), [])
+    said = snapshot(two, status(switch(), jobs=rows), links(), hosts(), counted, Paths(two, frozenset()), [])
     assert said["jobs"][1]["decisions"] == {}
     assert all("drop_map" not in it for it in said["jobs"])  # switches do not tell whose these were
 
@@ -122,7 +122,7 @@ def test_what_is_known_is_told_and_the_rest_is_not_there() -> None:
 )
 def test_a_switch_has_one_state(row: dict[str, Any], state: str) -> None:
     plan = plan_of()
-    said = snapshot(plan, status(switch(**row)), links(), None, Paths(plan, frozenset()), [])
+    said = snapshot(plan, status(switch(**row)), links(), hosts(), None, Paths(plan, frozenset()), [])
     assert said["switches"][0]["state"] == state
 
 
