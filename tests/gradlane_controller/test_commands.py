@@ -159,7 +159,11 @@ def test_export_writes_files_that_run_takes(fake_switch, run_controller, tmp_pat
     assert "is not empty" in command("export", folder, *it.access).stderr
     held, written = dict(fake_switch.entities), list(fake_switch.log)
     assert it.end() == 0
-    again = Running(["--fabric", str(files[0]), "--job", str(files[1]), "--job", str(files[2])], int(it.http[10:]), tmp_path / "again.token")
+    again = Running(
+        ["--fabric", str(files[0]), "--job", str(files[1]), "--job", str(files[2])],
+        int(it.http[10:]),
+        tmp_path / "again.token",
+    )
     try:
         again.wait_for("ready:")
         assert (fake_switch.entities, fake_switch.log) == (held, written)

@@ -42,11 +42,15 @@ def job_row(name: str, sums: Any = None) -> dict[str, Any]:
 
 def link(up: bool = True, **other: Any) -> dict[str, Any]:
     row: dict[str, Any] = {"ends": ["leaf1:5", "spine1:1"], "up": up, "deaf": [] if up else ["spine1:1"]}
-    return row | {"since": NOW.isoformat(), "load": [1e6, None]} | other
+    return row | {"since": NOW.isoformat(), "load": [7.0, None], "sent": [[1e6] * 8, None]} | other
 
 
 def links(*rows: dict[str, Any]) -> dict[str, Any]:
     return {"checked": True, "links": list(rows)}
+
+
+def hosts() -> list[dict[str, Any]]:
+    return [{"name": f"h{n}", "sent": [float(n)] * 8 if n < 4 else None} for n in range(1, 5)]
 
 
 def ends(*pairs: str) -> list[tuple[str, ...]]:
@@ -94,8 +98,13 @@ def test_what_is_known_is_told_and_the_rest_is_not_there() -> None:
     said = snapshot(plan, status(switch(), jobs=(job_row("demo"),)), links(link()), hosts(), None, paths, [])
     assert set(said) == {"at", "controller", "switches", "links", "hosts", "jobs", "alarms"}
     assert said["switches"] == [{"name": "leaf1", "state": "ready", "problem": "", "entries": 7, "mended": 0}]
-    assert said["links"][0]["load"] == [[1e6], None]
-    assert [it["name"] for it in said["hosts"]] == ["h1", "h2", "h3", "h4"]
+    assert said["links"][0]["load"] == [[1e6] * 8, None]
+    assert {it["name"]: it["load"] for it in said["hosts"]} == {
+        "h1": [1.0] * 8,
+        "h2": [2.0] * 8,
+        "h3": [3.0] * 8,
+        "h4": None,
+    }
     assert set(said["jobs"][0]) == {"name", "id", "workers", "servers", "sums", "trees", "path_links"}
     assert said["at"].endswith("Z")
 

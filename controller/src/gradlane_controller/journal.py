@@ -98,7 +98,7 @@ class Journal:
             text = f"{lost} entries are lost, as the store could not take them"
             missing = [self._row("store", self._controller, text, {"lost": lost})] if lost else []
             try:
-                await self._store.run(self._store.write, events.add, [*missing, *batch])
+                await self._store.run(self._store.append, events.add, [*missing, *batch])
             except BaseException:
                 self._lost += lost
                 self._waiting.extendleft(reversed(batch))

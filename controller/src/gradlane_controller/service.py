@@ -39,6 +39,7 @@ from gradlane_controller.session.violations import Violations
 from gradlane_controller.status import status, summary
 from gradlane_controller.store import Store
 from gradlane_controller.store.jobs import StoredJob
+from gradlane_controller.timeline import Timeline
 
 _LOG = logging.getLogger(__name__)
 
@@ -93,10 +94,10 @@ class Controller:
         )
         self._plan = Plan(fabric, {}, Numbers(), {}, {})
         self._sums = SumsAtSwitches()
+        self._timeline = Timeline(self.journal.record)
         self._balance = Balance(Loads(fabric), self._state, self._leave_busy_links)
         self._links = Links(fabric)
-        self._links_up: dict[str, bool] = {}  # as the journal has it
-        self._violations = Violations(on_new=lambda where, what: self.journal.record("violation", where, what))
+        self._violations = Violations(on_new=self._timeline.violation)
         self._lock = asyncio.Lock()  # of fabric and jobs; code that holds a switch's lock must not wait for it
         self._following: set[asyncio.Task[None]] = set()
         self._started = asyncio.Event()
@@ -209,7 +210,7 @@ class Controller:
             if read is not None:
                 sources.take(*read)
         for name, it in some.items():
-            self.journal.record("job", name, f"job {name!r} was put", id=it.id, put=True)
+            self._timeline.job(name, it.id, put=True)
         return list(some.values())
 
     async def delete_job(self, name: str, expected: int | None = None) -> None:
@@ -228,7 +229,7 @@ class Controller:
             except StoreError as problem:
                 await self._go_back(before, problem)
                 raise
-        self.journal.record("job", name, f"job {name!r} was deleted", id=before.jobs[name].id, put=False)
+        self._timeline.job(name, before.jobs[name].id, put=False)
 
     async def _go_back(self, before: Plan, problem: StoreError) -> None:
         """What was written to switches could not be kept. Who does not know whether it was leads no more: the next
@@ -380,15 +381,12 @@ class Controller:
         _LOG.info("converged %s: %s", managed.where.name, await self._follow(managed, switch))
         self._note_part(name)
         self._note_start()
-        self.journal.record("switch", name, f"{managed.connection.name} is ready", state="ready")
+        self._timeline.ready(managed)
         if name in self._maintenance.joining:
             self._begin(self._maintenance.join(name, self._links, self._lock))
 
     async def _on_drift(self, managed: ManagedSwitch, switch: Switch) -> None:
-        changes, where = await self._follow(managed, switch), managed.connection.name
-        if managed.mended.add(where, changes):
-            text = f"another client changed what {where} holds; put right: {changes}"
-            self.journal.record("drift", managed.where.name, text, entities=changes.total)
+        self._timeline.mended(managed, await self._follow(managed, switch))
 
     async def _follow(self, managed: ManagedSwitch, switch: Switch) -> Changes:
         """Converges a switch to the plan, which may change meanwhile. Raises finsy.P4ClientError or SwitchError."""
@@ -437,23 +435,17 @@ class Controller:
             self._replan(f"sums can't go by {name} again")
 
     def _on_lost(self, managed: ManagedSwitch, closed: bool) -> None:
-        state = "closed" if closed else "lost"
-        self.journal.record("switch", managed.where.name, managed.problem, state=state)
+        self._timeline.lost(managed, closed=closed)
         if closed and self._check_links:
             self._checks.examine(managed)
 
     def _route_around(self) -> None:
         self._replan("can't route around links that are down")
-        for link in self._links.to_json({}):
-            name, up = " - ".join(link["ends"]), link["up"]
-            if self._links_up.get(name, True) != up:
-                text = f"link {name} {'works' if up else 'is down'}"
-                self.journal.record("link", name, text, up=up, deaf=link["deaf"])
-            self._links_up[name] = up
+        self._timeline.links(self._links)
 
     def _leave_busy_links(self) -> None:
         self._replan("trees can't leave busy links")
-        self.journal.record("trees", "", "trees are laid anew, by what other traffic takes of links")
+        self._timeline.trees()
 
     def _on_late(self, managed: ManagedSwitch) -> None:
         self._sums.lacking.add(managed.where.name)

@@ -85,13 +85,13 @@ def test_while_the_store_is_away_the_latest_wait_and_the_oldest_are_counted(
     monkeypatch.setattr(journal, "WAITING", 5)
     monkeypatch.setattr(journal, "LOOK_SECONDS", 0.05)
     it = Journal(store, "a")
-    whole = Store.write
+    whole = Store.append
 
     def refuse(*_: Any) -> None:
         raise StoreError("gone")
 
     async def run() -> None:
-        monkeypatch.setattr(Store, "write", refuse)
+        monkeypatch.setattr(Store, "append", refuse)
         for number in range(8):
             begun = time.monotonic()
             it.record("job", "x", str(number))
@@ -100,7 +100,7 @@ def test_while_the_store_is_away_the_latest_wait_and_the_oldest_are_counted(
         await until(lambda: it.problem)
         assert "gone" in it.problem
         assert it.after(0) == []
-        monkeypatch.setattr(Store, "write", whole)
+        monkeypatch.setattr(Store, "append", whole)
         await until(lambda: len(it.after(0)) == 6)
         found = texts(it.after(0))
         assert found[-5:] == ["3", "4", "5", "6", "7"]

@@ -94,6 +94,14 @@ class Store:
         settle(self.engine)
         return result
 
+    def append(self, function: Callable[Concatenate[Session, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """As `write`, on SQLite as `renew`: for what may be lost with the machine's power. Blocks."""
+        check_room(self._url)
+        how = self.renew if self.engine.dialect.name == "sqlite" else self.update
+        result = how(function, *args, **kwargs)
+        settle(self.engine)
+        return result
+
     def rehearse(self, function: Callable[Concatenate[Session, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """As `write`, and takes it back: whether it would succeed now. Blocks."""
         check_room(self._url)

@@ -41,10 +41,10 @@ class Event:
 
 def add(session: Session, rows: Sequence[dict[str, Any]]) -> None:
     """Adds entries: the columns of `EventRow` but `id`. Those of one transaction come one after the other, and before
-    all that are added later, so that who has seen one has seen all before it."""
+    all that are added later, so that who has seen one has seen all before it. On SQLite it is one statement."""
     if session.get_bind().dialect.name == "postgresql":
         session.execute(select(func.pg_advisory_xact_lock(_LOCK)))
-    session.execute(insert(EventRow), list(rows))
+    session.execute(insert(EventRow.__table__).values(list(rows)))
 
 
 def after(session: Session, last: int, most: int, kind: str | None = None) -> list[Event]:
