@@ -36,11 +36,17 @@ def elements(page: Any) -> int:
 
 
 def settle(page: Any, more: int) -> None:
-    """Waits until so many more snapshots were shown."""
+    """Waits until so many more snapshots were shown. Raises playwright's Error if there is none for a minute."""
     page.evaluate(
-        """more => new Promise(done => {
+        """more => new Promise((done, failed) => {
+          const late = () => failed(new Error("no snapshot was shown for a minute"));
+          let timer = setTimeout(late, 60000);
           const clock = document.querySelector(".now .muted");
-          const watch = new MutationObserver(() => --more <= 0 && (watch.disconnect(), done()));
+          const watch = new MutationObserver(() => {
+            clearTimeout(timer);
+            if (--more > 0) timer = setTimeout(late, 60000);
+            else { watch.disconnect(); done(); }
+          });
           watch.observe(clock, { subtree: true, characterData: true, childList: true });
         })""",
         more,

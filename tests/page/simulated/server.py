@@ -62,6 +62,8 @@ class Server:
         self.desired = DesiredState(source.fabric(), source.job_files())
         self.interval = interval
         self.requests: list[tuple[str, str]] = []  # method and path with query, of the API
+        self._lock = threading.Lock()
+        self._latest: tuple[int, bytes] = (-1, b"")
         self._cut = threading.Event()  # connections end and new ones are refused
         self._stopped = threading.Event()
         server = self
@@ -93,6 +95,14 @@ class Server:
     def second(self) -> int:
         """The present one."""
         return int(time.time() - self.source.base)
+
+    def message(self, second: int) -> bytes:
+        """The event `state` of that second, made once for all streams."""
+        with self._lock:
+            if self._latest[0] != second:
+                state = json.dumps(self.desired.adapt(self.source.snapshot(second)), separators=(",", ":"))
+                self._latest = second, f"event: state\ndata: {state}\n\n".encode()
+            return self._latest[1]
 
     @contextlib.contextmanager
     def cut_off(self) -> Generator[None, None, None]:
@@ -205,12 +215,11 @@ class _Handler(BaseHTTPRequestHandler):
         with contextlib.suppress(OSError):
             while not self.of.is_cut_off:
                 now = self.of.second
-                state = self.of.desired.adapt(self.of.source.snapshot(now))
-                text = f"event: state\ndata: {json.dumps(state, separators=(',', ':'))}\n\n"
+                text = ""
                 for event in self.of.source.events(told + 1, now):
                     text += f"event: event\nid: {event['id']}\ndata: {json.dumps(event)}\n\n"
                 told = now
-                self.wfile.write(text.encode())
+                self.wfile.write(self.of.message(now) + text.encode())
                 self.wfile.flush()
                 self.of.wait(self.of.interval)
 
