@@ -241,7 +241,8 @@ class Links:
         both = all(end.switch in present for end in link.ends)
         asks = link.asker is not None and link.unanswered < ENOUGH and link.asker.switch in present
         # What was sent late may be on its way. Nor does a busy machine get more to do.
-        sent = all(end.switch in punctual or end.switch not in present for end in link.ends)
+        senders = [link.asker] if asks and link.asker is not None else [it for it in link.ends if it.switch in present]
+        sent = all(end.switch in punctual for end in senders)
         link.arrived += link.proved
         if not link.proved and sent:
             link.arrived = 0
