@@ -218,6 +218,20 @@ def test_a_switch_that_forwards_nothing_is_gone_around_whether_its_session_is_lo
     assert world.links.down == frozenset()
 
 
+def test_a_switch_that_hangs_is_found_although_its_last_probes_were_lost(world: World) -> None:
+    for _ in range(3 * LOOK):
+        frames = world.links.begin()
+        for switch, some in frames.items():
+            for port, frame in some:
+                if parse_lldp(frame) is not None:
+                    world.arrive(world.peers[switch, port], frame)
+                elif world.peers[switch, port][0] != "spine1":
+                    world.arrive((switch, port), frame)
+        assert not world.links.judge(ALL, ALL)
+    assert any(world.rounds(FOUND + LOOK, dead={"spine1"}))
+    assert world.links.down == OF_SPINE1
+
+
 def test_a_switch_that_routes_nothing_back_but_speaks_stays_in_use(world: World) -> None:
     """It has no routes yet, or another client has taken them away."""
     for _ in range(100):

@@ -66,8 +66,8 @@ class _Link:
     """`asker`: the end whose probes the other routes back; None: none does. `single`: of these two switches.
 
     `heard` are the ends at which the other's announcement has arrived, `back` is whether the probe has come back, since
-    it was last judged, `known` are all ends since it is in doubt. `proven`: whether probes come back at all. `missing`:
-    in how many rounds nothing arrived at each end.
+    it was last judged, `known` are all ends since it is in doubt. `unanswered`: how many times in a row it has proved
+    itself without its probe. `missing`: in how many rounds nothing arrived at each end.
     """
 
     ends: tuple[LinkPort, LinkPort]
@@ -77,7 +77,7 @@ class _Link:
     since: datetime = field(default_factory=_now)
     heard: set[End] = field(default_factory=set[End])
     back: bool = False
-    proven: bool = False
+    unanswered: int = ENOUGH
     rounds: int = 0  # of its examination; 0: it is not in doubt
     known: set[End] = field(default_factory=set[End])
     missing: Counter[End] = field(default_factory=Counter[End])
@@ -86,7 +86,7 @@ class _Link:
     @property
     def quiet(self) -> bool:
         """Whether a probe is enough."""
-        return self.up and self.proven and self.single and not self.rounds
+        return self.up and not self.unanswered and self.single and not self.rounds
 
     @property
     def proved(self) -> bool:
@@ -242,15 +242,16 @@ class Links:
 
     def _judge(self, link: _Link, present: Collection[str], punctual: Collection[str]) -> bool:
         both = all(end.switch in present for end in link.ends)
-        asks = link.asker is not None and link.proven and link.asker.switch in present
+        asks = link.asker is not None and link.unanswered < ENOUGH and link.asker.switch in present
         # What was sent late may be on its way. Nor does a busy machine get more to do.
-        sent = all(end.switch in punctual or end.switch not in present for end in link.ends)
+        senders = [link.asker] if asks and link.asker is not None else [it for it in link.ends if it.switch in present]
+        sent = all(end.switch in punctual for end in senders)
         link.arrived += link.proved
         if not link.proved and sent:
             link.arrived = 0
         if link.proved:
-            # Its probes are not waited for while they don't come back, as when nothing is routed over it.
-            link.proven = link.back
+            # Its probes are not waited for when they don't come back, as when nothing is routed over it.
+            link.unanswered = 0 if link.back else min(link.unanswered + 1, ENOUGH)
         if not link.up:
             link.forget()
             return link.arrived >= RETURN and self._conclude(link, up=True)
@@ -307,7 +308,7 @@ class Links:
         _LOG.warning("link %s %s", link, "works" if up else f"is down: nothing arrives at {where}")
         if up:
             link.doubt(0)
-        link.rounds, link.proven = 0, False
+        link.rounds, link.unanswered = 0, ENOUGH
         return True
 
     def _seal(self, kind: str, switch: str, port: int, age: int = 0) -> bytes:
