@@ -33,8 +33,8 @@ class Sources:
         return {**self._of_files, **self.kept.parsed()}
 
     async def read_files(self, now: Fabric) -> tuple[Fabric, Mapping[str, Job]]:
-        """The fabric (`now`, if nothing has changed) and the jobs of files; `take` makes them those that were read last.
-        Switches that the fabric of `now` has keep their numbers. Raises FabricError or JobError."""
+        """The fabric (`now`, if nothing has changed) and the jobs of files; `take` makes them those that were read
+        last. Switches that the fabric of `now` has keep their numbers. Raises FabricError or JobError."""
         fabric, jobs = await asyncio.to_thread(self._read_files, {it.name: it.index for it in now.switches})
         return now if fabric.says_as(now) else fabric, jobs
 
