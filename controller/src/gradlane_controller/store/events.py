@@ -44,7 +44,7 @@ def add(session: Session, rows: Sequence[dict[str, Any]]) -> None:
     all that are added later, so that who has seen one has seen all before it. On SQLite it is one statement."""
     if session.get_bind().dialect.name == "postgresql":
         session.execute(select(func.pg_advisory_xact_lock(_LOCK)))
-    session.execute(insert(EventRow.__table__).values(list(rows)))
+    session.execute(insert(EventRow).values(list(rows)))
 
 
 def after(session: Session, last: int, most: int, kind: str | None = None) -> list[Event]:
