@@ -59,8 +59,7 @@ def _serve(plan: FabricPlan, out: Path, test: bool) -> int:
     print(f"{plan.topology}, {len(plan.hosts)} hosts, links of {format_rate(plan.rate)}; switches {names}")
     with Network(plan, out, neighbours=False) as network:
         net = _mininet(network)
-        api = f"its API is at 127.0.0.1:9560 (token: {out / 'fabric.db.token'})"
-        print(f"ready: the controller runs, {api}; logs: {out / 'logs'}", flush=True)
+        print(f"ready: see it live at {network.page}; logs: {out / 'logs'}", flush=True)
         if test:
             lost = net.pingAll(timeout="5")
             print(f"test: {lost:g} % of the pings were lost")

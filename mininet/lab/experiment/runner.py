@@ -63,6 +63,7 @@ def run_scenario(
     if run.exists():
         shutil.rmtree(run)
     with Experiment(scenario, TASKS[model], switch, seeds[0], run) as experiment:
+        line.say(f"{scenario.name}: see it live at {experiment.network.page}")
         for seed in seeds:
             for arm in scenario.arms:
                 line.say(f"{scenario.name}, seed {seed}, arm {arm}: {ARMS[arm].summary}")

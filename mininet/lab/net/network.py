@@ -9,6 +9,7 @@ from typing import Any
 
 import tomli_w
 
+from gradlane_controller.client import read_token
 from lab.model.plan import HTTP_PORT, FabricPlan, HostPlan
 from lab.model.preconditions import RUN_DIRECTORY, find_program
 from lab.net.control import Controller
@@ -31,7 +32,8 @@ class Network:
         self.plan = plan
         self.fabric = Fabric(plan, seed=seed, neighbours=neighbours)
         self.supervisor = Supervisor(out / "logs")
-        self.controller = Controller(f"127.0.0.1:{HTTP_PORT}", out / "fabric.db.token")
+        self._token_file = out / "fabric.db.token"
+        self.controller = Controller(f"127.0.0.1:{HTTP_PORT}", self._token_file)
         self._out = out
         self._switches: dict[str, Child] = {}
         self._controller_process: Child | None = None
@@ -109,6 +111,11 @@ class Network:
         before = self._controller_process.count(_RELOADED)
         self._controller_process.signal_group(signal.SIGHUP)
         self._controller_process.wait_count(_RELOADED, before + 1, READY_SECONDS)
+
+    @property
+    def page(self) -> str:
+        """Where a browser on this machine sees it live, for who may read this line."""
+        return f"http://127.0.0.1:{HTTP_PORT}/#token={read_token(self._token_file)}"
 
     def processes(self) -> dict[str, int]:
         """The pids of what runs, by name; those of the hosts' agents, and not of their shells."""
