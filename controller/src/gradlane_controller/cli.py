@@ -32,6 +32,8 @@ from gradlane_controller.policy.trees import BUCKETS
 from gradlane_controller.service import Controller
 from gradlane_controller.session.counters import format_counters, format_table
 from gradlane_controller.store import Store
+from gradlane_controller.trainings.templates import Templates
+from gradlane_controller.trainings.trainings import DEFAULT_GRACE
 
 _LOG = logging.getLogger("gradlane_controller")
 
@@ -118,6 +120,22 @@ def _parser() -> argparse.ArgumentParser:
         help="keep jobs that arrive over HTTP here, so that they survive a restart (default: a folder beside the "
         "fabric file, of its name with .jobs)",
     )
+    run.add_argument(
+        "--template",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a job file without members, id, key and slots, for jobs without one on their hosts; repeatable: the "
+        "first is for those that name none",
+    )
+    run.add_argument(
+        "--job-grace",
+        type=float,
+        default=DEFAULT_GRACE,
+        metavar="SECONDS",
+        help="remove such a job when no agent has reported it for so long (default %(default)g)",
+    )
     run.add_argument("--no-link-check", action="store_true", help="assume that every link works, and send no LLDP")
     run.add_argument("--verbose", action="store_true", help="log every step of the P4Runtime sessions")
 
@@ -175,7 +193,7 @@ async def _serve(options: argparse.Namespace) -> int:
     reloads: set[asyncio.Task[None]] = set()
 
     store = Store.open(f"sqlite:///{options.fabric.with_suffix('.db')}")
-    api = Context.of(controller, store)
+    api = Context.of(controller, store, Templates(options.template), options.job_grace)
     token_file = options.token_file or options.fabric.with_suffix(".db.token")
     if await api.tokens.ensure_admin(token_file):
         _LOG.info("the first token, of scope admin, is in %s", token_file)

@@ -16,6 +16,10 @@ class SwitchLostError(SwitchError):
     """The session with the switch ended meanwhile, or there is none."""
 
 
+class NotLeadingError(SwitchLostError):
+    """Another controller leads, or none: this one writes nothing."""
+
+
 class UnknownJobError(GradlaneError):
     """There is no job of that name."""
 

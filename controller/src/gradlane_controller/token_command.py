@@ -35,6 +35,7 @@ def add_parser(add: Callable[[str, Callable[[argparse.Namespace], int], str], ar
     create = commands.choices["create"]
     create.add_argument("name", help="what it is for")
     create.add_argument("--scope", choices=[it.text for it in Scope], default="read", help="default: read")
+    create.add_argument("--host", metavar="NAME", help="of scope agents: the only host whose agent may report with it")
     create.add_argument("--days", type=float, metavar="N", help="after which it expires (default: never)")
     commands.choices["revoke"].add_argument("id", help="the token's id, which `token list` says")
 
@@ -42,10 +43,11 @@ def add_parser(add: Callable[[str, Callable[[argparse.Namespace], int], str], ar
 def _create(options: argparse.Namespace) -> int:
     if options.store:
         lifetime = None if options.days is None else timedelta(days=options.days)
-        token, text = _at_store(options, lambda it: it.create(options.name, Scope[options.scope.upper()], lifetime))
+        scope = Scope[options.scope.upper()]
+        token, text = _at_store(options, lambda it: it.create(options.name, scope, lifetime, options.host))
         made = {**describe(token), "token": text}
     else:
-        wanted = {"name": options.name, "scope": options.scope, "days": options.days}
+        wanted = {"name": options.name, "scope": options.scope, "days": options.days, "host": options.host}
         made = client.of_flags(options).ask("POST", "/v1/tokens", json.dumps(wanted), "application/json").content
     print(json.dumps(made, indent=2) if options.json else made["token"])
     return 0

@@ -7,7 +7,7 @@ from starlette.types import ASGIApp
 from gradlane_controller.api.context import Context
 from gradlane_controller.api.errors import handle_errors
 from gradlane_controller.api.front import Front
-from gradlane_controller.api.routes import jobs, live, page, plain, reading, tokens
+from gradlane_controller.api.routes import agents, jobs, live, page, plain, reading, tokens, trainings
 from gradlane_controller.api.security import Doorkeeper
 
 
@@ -18,7 +18,7 @@ def make_application(context: Context, host: str) -> ASGIApp:
         title="gradlane-controller", version="1", docs_url=None, redoc_url=None, redirect_slashes=False
     )
     handle_errors(application)
-    for subject in (reading, jobs, live, tokens, plain):
+    for subject in (reading, jobs, trainings, agents, live, tokens, plain):
         application.include_router(subject.routes(context))
     page.add(application)
     return Front(application, Doorkeeper(context.tokens, host))

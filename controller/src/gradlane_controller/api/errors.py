@@ -13,7 +13,17 @@ from starlette.exceptions import HTTPException
 from gradlane import GradlaneError
 from gradlane_controller.api.tokens import TokenConflictError, UnknownTokenError
 from gradlane_controller.desired.storage import StorageError
-from gradlane_controller.errors import ChangedMeanwhileError, StoreError, SwitchError, SwitchLostError, UnknownJobError
+from gradlane_controller.errors import (
+    ChangedMeanwhileError,
+    NotLeadingError,
+    StoreError,
+    SwitchError,
+    SwitchLostError,
+    UnknownJobError,
+)
+from gradlane_controller.trainings.allocation import FullError
+from gradlane_controller.trainings.gathering import ConflictError, CrowdedError, OwnerError
+from gradlane_controller.trainings.trainings import UnknownHostError
 
 MAX_ERROR = 1000  # characters, as it may quote what was asked
 
@@ -21,6 +31,12 @@ _STATUS: dict[type[GradlaneError], int] = {
     UnknownJobError: 404,
     SwitchError: 503,
     SwitchLostError: 503,
+    NotLeadingError: 503,
+    ConflictError: 409,
+    CrowdedError: 429,
+    FullError: 409,
+    OwnerError: 403,
+    UnknownHostError: 404,
     StorageError: 500,
     StoreError: 503,
     ChangedMeanwhileError: 412,

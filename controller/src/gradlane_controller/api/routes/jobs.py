@@ -50,10 +50,15 @@ def routes(context: Context) -> APIRouter:
             raise UnknownJobError(f"there is no job {name!r}; GET /v1/jobs says which there are")
         return one
 
+    def check_owner(request: Request, name: str) -> None:
+        token: Token = request.scope["state"]["token"]
+        context.trainings.check_owner(name, token.id, admin=token.scope >= Scope.ADMIN)
+
     async def put(request: Request, text: str, wanted: str | None = None) -> dict[str, Any]:
         def check(it: Job, now: str | None) -> None:
             if wanted is not None and it.name != wanted:
                 raise Refusal(400, f"job.name is {it.name!r} in the job file, but {wanted!r} in the path")
+            check_owner(request, it.name)
             check_version(request, f"job {it.name!r}", now and version_of(now))
 
         async with context.working():
@@ -91,6 +96,7 @@ def routes(context: Context) -> APIRouter:
         """Removes it; with If-Match only that version."""
 
         def check(now: str | None) -> None:
+            check_owner(request, name)
             check_version(request, f"job {name!r}", now and version_of(now))
 
         async with context.working():
