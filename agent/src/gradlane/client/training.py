@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a process gets its job from: a job file, or the controller, which makes one when all ranks have asked for it."""
+"""Where a process gets its job from: a job file, or a controller, which makes it when all ranks have asked."""
 
 import json
 import logging
@@ -164,7 +164,7 @@ def _address(socket: str | Path | None) -> str:
     status = agent_socket.status(path)
     if not status.get("controller"):
         raise AgentError(
-            f"the agent on {path} reports to no controller, which would take the job for one whose hosts have vanished: "
+            f"the agent on {path} reports to no controller, which would remove the job, as if its hosts were gone: "
             "write [controller] into its configuration (docs/agent.md)"
         )
     return status["addresses"][0]
