@@ -50,16 +50,17 @@ class Reporter:
             config, wait = self._config(), SECONDS
             if config is not None:
                 try:
-                    report = projection.report(socket.gethostname(), self._status(), time.monotonic())
-                    wait = await self._send(config, self._status()["addresses"][0], report)
+                    status = self._status()
+                    report = projection.report(socket.gethostname(), status, time.monotonic())
+                    wait = await self._send(config, status["addresses"][0], report)
                     self._note("")
                 except (AccessError, RequestError) as problem:
                     self._note(str(problem))
                     again = getattr(problem, "again", None) or 0.0
                     self._turn += getattr(problem, "status", None) != 429
-                    wait = max(again, SECONDS * 2 ** min(5, self._failures // len(config.urls))) * random.uniform(
-                        1, 1.5
-                    )
+                    rounds = self._failures // len(config.urls)
+                    rounds = self._failures // len(config.urls)
+                    wait = max(again, SECONDS * 2 ** min(5, rounds)) * random.uniform(1, 1.5)
             await asyncio.sleep(min(wait, MOST_SECONDS))
 
     async def _send(self, config: Reporting, address: str, report: dict[str, Any]) -> float:
