@@ -60,7 +60,9 @@ def run_controller(tmp_path: Path) -> Iterator[Callable[..., Running]]:
         arguments = ["--fabric", str(write(tmp_path / "fabric.toml", fabric))]
         for number, job in enumerate(jobs):
             arguments += ["--job", str(write(tmp_path / f"job{number}.toml", job))]
-        started.append(Running([*arguments, *more], http_port or free_ports(1)[0], tmp_path / "fabric.db.token"))
+        token_file = tmp_path / "fabric.db.token"
+        arguments += ["--token-file", str(token_file)]
+        started.append(Running([*arguments, *more], http_port or free_ports(1)[0], token_file))
         return started[-1]
 
     yield start

@@ -50,11 +50,16 @@ class Running:
             if text in line:
                 return line
 
+    @property
+    def token(self) -> str:
+        """The first one."""
+        return self._token_file.read_text().strip()
+
     def ask(self, method: str, path: str, body: str | None = None, **headers: str) -> tuple[int, Any]:
         """HTTP status and JSON of a request for a path below /v1; `headers` with _ for -."""
         given = {
             "Content-Type": "application/toml",
-            "Authorization": f"Bearer {self._token_file.read_text().strip()}",
+            "Authorization": f"Bearer {self.token}",
             **{key.replace("_", "-"): it for key, it in headers.items()},
         }
         connection = http.client.HTTPConnection(self.http, timeout=PATIENCE)

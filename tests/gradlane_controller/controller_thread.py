@@ -10,6 +10,7 @@ from typing import Any
 
 from gradlane_controller.desired import pipeline
 from gradlane_controller.service import Controller
+from gradlane_controller.store import Store
 
 PATIENCE = 60.0
 PROGRAMS = pipeline.Programs(pipeline.DEFAULT_FOLDER)
@@ -32,9 +33,8 @@ class ControllerThread:
         assert self._made.wait(PATIENCE)
 
     async def _run(self) -> None:
-        self.it = Controller(
-            PROGRAMS, self._folder / "fabric.toml", self._files, self._folder / "jobs", check_links=self._check_links
-        )
+        store = Store.open(f"sqlite:///{self._folder}/fabric.db")
+        self.it = Controller(PROGRAMS, self._folder / "fabric.toml", self._files, store, check_links=self._check_links)
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.ensure_future(self.it.run())
         self._made.set()
@@ -44,6 +44,8 @@ class ControllerThread:
             pass
         except BaseException as problem:  # noqa: BLE001
             self.failure = problem
+        finally:
+            store.close()
 
     def do(self, method: Callable[..., Any], *arguments: Any) -> Any:
         """The result of a method of the controller, which may be a coroutine's."""

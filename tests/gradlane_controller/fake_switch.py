@@ -18,6 +18,8 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
         self.entities: dict[bytes, p4r.Entity] = {}
         self.config: p4r.ForwardingPipelineConfig | None = None
         self.log: list[str] = []
+        self.writers: list[int] = []  # the election id of each request to change something that was not refused
+        self.refused: list[int] = []  # and of those that were
         self.refuse_pipeline = False
         self.refuse: Callable[[p4r.Entity], bool] = lambda _entity: False
         self.counters: dict[tuple[int, int], tuple[int, int]] = {}
@@ -114,14 +116,14 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
     def SetForwardingPipelineConfig(self, request, context):
         if self.refuse_pipeline:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no such extern")
+        self._check_primary(request, context)
         self.log.append(p4r.SetForwardingPipelineConfigRequest.Action.Name(request.action))
         self.entities.clear()
         self.config = request.config
         return p4r.SetForwardingPipelineConfigResponse()
 
     def Write(self, request, context):
-        if request.election_id.low != self._highest_bid:
-            context.abort(grpc.StatusCode.PERMISSION_DENIED, "not the primary")
+        self._check_primary(request, context)
         errors = [self._update(update) for update in request.updates]
         if any(error.canonical_code for error in errors):
             status = rpc_status.Status(code=rpc_code.UNKNOWN)
@@ -132,6 +134,13 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
             context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
             context.abort(grpc.StatusCode.UNKNOWN, "")
         return p4r.WriteResponse()
+
+    def _check_primary(self, request, context) -> None:
+        bid = request.election_id.low
+        primary = bid == self._highest_bid and bid in self._streams
+        (self.writers if primary else self.refused).append(bid)
+        if not primary:
+            context.abort(grpc.StatusCode.PERMISSION_DENIED, "not the primary")
 
     def _update(self, update: p4r.Update) -> p4r.Error:
         if update.entity.HasField("counter_entry"):

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from finsy.proto import p4r
 
-from gradlane_controller.session import connection, convergence, managed_switch, splits
+from gradlane_controller.session import connection, convergence, managed_switch
 from gradlane_controller.session.convergence import Changes
 from gradlane_controller.session.managed_switch import Mended
 from tests.gradlane_controller.controller_thread import PIPELINE, ControllerThread
 from tests.gradlane_controller.fake_switch import FakeSwitch
-from tests.gradlane_controller.texts import fabric_text, job_text, leafspine_text
+from tests.gradlane_controller.texts import fabric_text, job_text
 
 VIRTUAL_QUEUE = PIPELINE.schema.meters["virtual_queue"].id
 DSCP_CLASSES = PIPELINE.schema.tables["dscp_classes"].id
@@ -164,29 +164,3 @@ def test_the_log_is_not_filled_by_a_client_that_goes_on(
         "put right: 1 inserted, 0 modified, 0 deleted; 100 times since this was last said"
     )
     assert (it.times, it.entities) == (101, 301)
-
-
-def test_of_two_controllers_that_are_primary_at_some_switches_one_wins(
-    make_fake_switch: Callable[[], FakeSwitch],
-    start: Callable[..., ControllerThread],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """One loses a session that the other has kept, and the other is primary there from then on."""
-    monkeypatch.setattr(splits, "SPLIT_SECONDS", 0.3)
-    switches = [make_fake_switch() for _ in range(4)]
-    fabric = leafspine_text(addresses=[switch.address for switch in switches])
-    first = start(fabric, job_text(hosts=(1, 3)), folder="both")
-    first.until(lambda: first.do(first.it.status)["ready"])
-    second = start(fabric, job_text(hosts=(1, 3)), folder="both")
-    second.until(lambda: all(each["problem"].startswith("another") for each in second.do(second.it.status)["switches"]))
-
-    def primaries(it: ControllerThread) -> list[bool]:
-        return [each["primary"] for each in it.do(it.it.status)["switches"]]
-
-    first.do(first.it._managed_switches["leaf2"].connection.renew, "as if the path to it had failed")
-    first.until(lambda: any(primaries(second)))
-    first.until(lambda: sorted(map(sum, (primaries(first), primaries(second)))) == [0, 4])
-    winner, loser = (first, second) if all(primaries(first)) else (second, first)
-    winner.until(lambda: winner.do(winner.it.status)["ready"])
-    winner.do(winner.it.put_job, job_text("other", 2, hosts=(2, 4), base=4096))
-    loser.until(lambda: all(each["problem"].startswith("another") for each in loser.do(loser.it.status)["switches"]))

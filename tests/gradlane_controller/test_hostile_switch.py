@@ -241,7 +241,7 @@ def test_who_sends_to_a_switch_can_be_cancelled_in_every_turn(monkeypatch: pytes
         monkeypatch.setattr(P4Client, "send", take)
         client = bounds.BoundedClient("127.0.0.1:1", None)
         client._sending = asyncio.Lock()
-        task = asyncio.ensure_future(client.send(p4r.StreamMessageRequest()))
+        task = asyncio.ensure_future(client.send(p4r.StreamMessageRequest(arbitration=p4r.MasterArbitrationUpdate())))
         await waits.wait()
         taken.set()
         for _ in range(turns):
@@ -369,7 +369,9 @@ def test_messages_to_a_switch_go_one_by_one(monkeypatch: pytest.MonkeyPatch) -> 
     async def run() -> None:
         client = bounds.BoundedClient(("localhost", 1))
         await client.open()
-        await asyncio.gather(*(client.send(p4r.StreamMessageRequest()) for _ in range(3)))
+        await asyncio.gather(
+            *(client.send(p4r.StreamMessageRequest(arbitration=p4r.MasterArbitrationUpdate())) for _ in range(3))
+        )
 
     monkeypatch.setattr(P4Client, "open", opened)
     monkeypatch.setattr(P4Client, "send", sent)

@@ -3,11 +3,14 @@
 
 import json
 import signal
+import socket
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -177,45 +180,50 @@ def test_a_job_that_the_switch_refuses_is_taken_back(fake_switch, run_controller
 
 
 def test_posted_jobs_survive_a_restart(fake_switch, run_controller, tmp_path: Path) -> None:
-    more = ("--job-dir", str(tmp_path / "none" / "jobs"))
+    more = ("--store", f"sqlite:///{tmp_path}/none/jobs.db")
     refused = run_controller(fabric_text(fake_switch.address), job_text(), more=more)
-    assert "make it first" in refused.wait_for("error:")
+    assert f"store sqlite:///{tmp_path}/none/jobs.db: can't be written: No such file" in refused.wait_for("error:")
     first = run_controller(fabric_text(fake_switch.address), job_text())
     first.wait_for("ready:")
     assert first.ask("POST", "/jobs", job_text("other", 2, hosts=(3, 4), base=4096))[0] == 200
     assert first.ask("POST", "/jobs", job_text("bad", 2, base=4096))[0] == 400
     assert first.end(signal.SIGKILL) == -signal.SIGKILL
-    folder = tmp_path / "fabric.jobs"
-    assert [path.name for path in folder.iterdir()] == ["other.toml"]
+    assert stored(tmp_path) == ["other"]
     written = list(fake_switch.log)
     second = run_controller(fabric_text(fake_switch.address), job_text())
     assert "jobs: 2" in second.wait_for("ready:")
     assert fake_switch.log == written
     assert second.ask("DELETE", "/jobs/other")[0] == 200
-    assert not list(folder.iterdir())
+    assert stored(tmp_path) == []
+
+
+def stored(folder: Path) -> list[str]:
+    """The names of the jobs that the store beside the fabric file has."""
+    with closing(sqlite3.connect(folder / "fabric.db")) as store:
+        return [name for (name,) in store.execute("SELECT name FROM jobs ORDER BY name")]
 
 
 def test_a_job_that_can_not_be_kept_or_forgotten_changes_nothing(fake_switch, run_controller, tmp_path: Path) -> None:
     it = run_controller(fabric_text(fake_switch.address), job_text())
     it.wait_for("ready:")
-    held = dict(fake_switch.entities)
-    folder = tmp_path / "fabric.jobs"
-    folder.write_text("not a folder")
-    status, answer = it.ask("POST", "/jobs", job_text("other", 2, hosts=(3, 4), base=4096))
-    assert (status, fake_switch.entities) == (500, held)
-    assert f"{folder}/other.draft: can't be written" in answer["error"]
-    folder.unlink()
-    assert it.ask("POST", "/jobs", job_text("other", 2, hosts=(3, 4), base=4096))[0] == 200
-    held = dict(fake_switch.entities)
-    (folder / "other.draft").mkdir()
-    assert it.ask("DELETE", "/jobs/other")[0] == 500
-    assert fake_switch.entities == held
-    (folder / "other.draft").rmdir()
-    # What a switch refuses leaves the file as it was.
+    held, written = dict(fake_switch.entities), list(fake_switch.log)
+    with closing(sqlite3.connect(tmp_path / "fabric.db", isolation_level=None)) as store:
+        store.execute("CREATE TRIGGER refuse BEFORE INSERT ON jobs BEGIN SELECT RAISE(ABORT, 'no room'); END")
+        status, answer = it.ask("POST", "/jobs", job_text("other", 2, hosts=(3, 4), base=4096))
+        assert (status, fake_switch.entities, fake_switch.log) == (503, held, written)
+        assert f"store sqlite:///{tmp_path}/fabric.db: no room" in answer["error"]
+        store.execute("DROP TRIGGER refuse")
+        assert it.ask("POST", "/jobs", job_text("other", 2, hosts=(3, 4), base=4096))[0] == 200
+        held, written = dict(fake_switch.entities), list(fake_switch.log)
+        store.execute("CREATE TRIGGER refuse BEFORE DELETE ON jobs BEGIN SELECT RAISE(ABORT, 'no way'); END")
+        assert it.ask("DELETE", "/jobs/other")[0] == 503
+        assert (fake_switch.entities, fake_switch.log) == (held, written)
+        store.execute("DROP TRIGGER refuse")
+    # What a switch refuses leaves the store as it was.
     fake_switch.stop()
     it.wait_for("trying again")
     assert it.ask("DELETE", "/jobs/other")[0] == 503
-    assert [path.name for path in folder.iterdir()] == ["other.toml"]
+    assert stored(tmp_path) == ["other"]
 
 
 def test_sighup_reads_the_files_again_and_keeps_the_old_state_if_they_are_bad(
@@ -241,10 +249,10 @@ def test_a_second_controller_stands_by_and_takes_over(fake_switch, run_controlle
     first.wait_for("ready:")
     written = list(fake_switch.log)
     second = run_controller(fabric_text(fake_switch.address), job_text())
-    second.wait_for("another controller is primary; standing by")
+    second.wait_for("stands by: ")
     status, answer = second.ask("POST", "/jobs", job_text("other", 2, base=4096))
     assert status == 503
-    assert "another controller is primary" in answer["error"]
+    assert f"stands by: {name_of(first)} leads" in answer["error"]
     assert fake_switch.log == written
     first.end(signal.SIGKILL)
     second.wait_for("ready:")
@@ -252,11 +260,16 @@ def test_a_second_controller_stands_by_and_takes_over(fake_switch, run_controlle
     assert second.ask("GET", "/status")[1]["ready"]
 
 
+def name_of(controller) -> str:
+    """What it is called, if nobody says so."""
+    return f"{socket.gethostname()}:{controller.http.rpartition(':')[2]}"
+
+
 def test_jobs_that_came_over_http_outlive_a_take_over(fake_switch, run_controller) -> None:
     first = run_controller(fabric_text(fake_switch.address), job_text())
     first.wait_for("ready:")
     second = run_controller(fabric_text(fake_switch.address), job_text())
-    second.wait_for("another controller is primary; standing by")
+    second.wait_for("stands by: ")
     assert first.ask("POST", "/jobs", job_text("other", 2, hosts=(3, 4), base=4096))[0] == 200
     held = dict(fake_switch.entities)
     first.end(signal.SIGKILL)

@@ -100,7 +100,7 @@ def test_a_second_controller_stands_by_and_takes_over(target: Target, run_contro
     first.wait_for("ready:", 60)
     held = read_everything(target)
     second = run_controller(fabric, job_text())
-    second.wait_for("standing by")
+    second.wait_for("stands by: ")
     first.end(signal.SIGKILL)
     assert "0 inserted, 0 modified, 0 deleted" in second.wait_for("converged")
     assert read_everything(target) == held

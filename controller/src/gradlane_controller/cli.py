@@ -7,20 +7,18 @@ import contextlib
 import json
 import logging
 import signal
+import socket
 import ssl
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradlane import GradlaneError, job, toml_file
 from gradlane.toml_file import FileError
 from gradlane_controller import client, token_command
 from gradlane_controller.api import listening
-from gradlane_controller.api.application import make_application
-from gradlane_controller.api.connections import serving
-from gradlane_controller.api.context import Context
 from gradlane_controller.api.listening import ListeningError, TlsFiles
 from gradlane_controller.client import AddressError
 from gradlane_controller.desired.describing import describe
@@ -29,11 +27,11 @@ from gradlane_controller.desired.plan import load_jobs, make_plan
 from gradlane_controller.errors import PipelineError
 from gradlane_controller.network import fabric_file
 from gradlane_controller.policy.trees import BUCKETS
-from gradlane_controller.service import Controller
 from gradlane_controller.session.counters import format_counters, format_table
-from gradlane_controller.store import Store
-from gradlane_controller.trainings.templates import Templates
-from gradlane_controller.trainings.trainings import DEFAULT_GRACE
+from gradlane_controller.trainings.leases import DEFAULT_GRACE
+
+if TYPE_CHECKING:
+    from gradlane_controller.service import Controller
 
 _LOG = logging.getLogger("gradlane_controller")
 
@@ -114,11 +112,11 @@ def _parser() -> argparse.ArgumentParser:
         "--insecure", action="store_true", help="allow an address that others reach without TLS; they can read tokens"
     )
     run.add_argument(
-        "--job-dir",
-        type=Path,
-        metavar="DIR",
-        help="keep jobs that arrive over HTTP here, so that they survive a restart (default: a folder beside the "
-        "fabric file, of its name with .jobs)",
+        "--store",
+        metavar="URL",
+        help="keep jobs that arrive over HTTP here, and share it with other controllers of the same fabric: "
+        "sqlite:///FILE (default: a file beside the fabric file, of its name with .db), or "
+        "postgresql+psycopg://USER@HOST/DATABASE",
     )
     run.add_argument(
         "--template",
@@ -136,6 +134,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SECONDS",
         help="remove such a job when no agent has reported it for so long (default %(default)g)",
     )
+    run.add_argument("--name", help="what this controller is called among others (default: HOST:PORT of its API)")
     run.add_argument("--no-link-check", action="store_true", help="assume that every link works, and send no LLDP")
     run.add_argument("--verbose", action="store_true", help="log every step of the P4Runtime sessions")
 
@@ -179,22 +178,30 @@ def _run(options: argparse.Namespace) -> int:
 
 
 async def _serve(options: argparse.Namespace) -> int:
+    # What asks a running controller needs neither FastAPI nor SQLAlchemy, whose import takes longer than the answer.
+    from gradlane_controller.api.application import make_application
+    from gradlane_controller.api.connections import serving
+    from gradlane_controller.api.context import Context
+    from gradlane_controller.service import Controller
+    from gradlane_controller.store import Store
+    from gradlane_controller.trainings.templates import Templates
+
     host, port = _endpoint(options.http)
-    job_folder = options.job_dir or options.fabric.with_suffix(".jobs")
-    if not job_folder.parent.is_dir():
-        raise UsageError(f"--job-dir: {job_folder} can't be made, as there is no {job_folder.parent}; make it first")
     tls = _tls_files(options)
     listening.check_address(host, tls=tls is not None, insecure=options.insecure)
     context = listening.context(tls) if tls else None
-    programs = Programs(options.p4_dir)
-    controller = Controller(programs, options.fabric, options.job, job_folder, check_links=not options.no_link_check)
+    fabric_file.load(options.fabric)  # what is wrong with it is said before a store is made beside it
+    url = options.store or f"sqlite:///{options.fabric.absolute().with_suffix('.db')}"
+    store = await asyncio.to_thread(Store.open, url)
+    name = options.name or f"{socket.gethostname()}:{port}"
+    checks = not options.no_link_check
+    controller = Controller(Programs(options.p4_dir), options.fabric, options.job, store, name=name, check_links=checks)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     reloads: set[asyncio.Task[None]] = set()
 
-    store = Store.open(f"sqlite:///{options.fabric.with_suffix('.db')}")
     api = Context.of(controller, store, Templates(options.template), options.job_grace)
-    token_file = options.token_file or options.fabric.with_suffix(".db.token")
+    token_file = options.token_file or Path(f"{store.file or options.fabric.absolute().with_suffix('.db')}.token")
     if await api.tokens.ensure_admin(token_file):
         _LOG.info("the first token, of scope admin, is in %s", token_file)
 
@@ -210,6 +217,7 @@ async def _serve(options: argparse.Namespace) -> int:
     loop.add_signal_handler(signal.SIGHUP, reload)
 
     async with contextlib.AsyncExitStack() as stack:
+        stack.callback(store.close)
         try:
             await stack.enter_async_context(serving(make_application(api, host), host, port, context))
         except OSError as problem:
@@ -247,12 +255,12 @@ def _reload_certificate(context: ssl.SSLContext, files: TlsFiles) -> None:
         _LOG.error("the certificate is that of before: %s", problem)
 
 
-async def _announce(controller: Controller, options: argparse.Namespace) -> None:
+async def _announce(controller: "Controller", options: argparse.Namespace) -> None:
     await controller.wait_until_ready()
     print(f"ready: {controller.summary}, HTTP at {options.http}", file=sys.stderr, flush=True)
 
 
-async def _reload(controller: Controller) -> None:
+async def _reload(controller: "Controller") -> None:
     try:
         await controller.reload()
     except GradlaneError as problem:

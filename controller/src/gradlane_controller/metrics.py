@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prometheus metrics: what GET /status and GET /links say."""
+"""Prometheus metrics: what GET /v1/status and GET /v1/links say."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

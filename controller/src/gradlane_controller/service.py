@@ -13,11 +13,14 @@ from finsy import Switch
 from gradlane import GradlaneError, job
 from gradlane.job import Job
 from gradlane_controller.desired.balance import Balance, State
+from gradlane_controller.desired.kept_jobs import KeptJobs
 from gradlane_controller.desired.pipeline import Programs
 from gradlane_controller.desired.plan import Plan, load_jobs, make_plan
-from gradlane_controller.desired.storage import kept, removed
 from gradlane_controller.desired.sums_at_switches import SumsAtSwitches
-from gradlane_controller.errors import SwitchError, SwitchLostError, UnknownJobError
+from gradlane_controller.errors import StoreError, SwitchError, SwitchLostError, UnknownJobError
+from gradlane_controller.journal import Journal
+from gradlane_controller.leadership import Leadership
+from gradlane_controller.leading import Leading
 from gradlane_controller.network import fabric_file
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.links import End, Links
@@ -29,9 +32,10 @@ from gradlane_controller.session.counters import Counters, SwitchCounters, colle
 from gradlane_controller.session.link_checks import LinkChecks
 from gradlane_controller.session.managed_switch import ManagedSwitch
 from gradlane_controller.session.preview import preview
-from gradlane_controller.session.splits import end_splits
 from gradlane_controller.session.violations import Violations
 from gradlane_controller.status import status
+from gradlane_controller.store import Store
+from gradlane_controller.store.jobs import StoredJob
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,8 +46,9 @@ MadeOf = tuple[Collection[End], Collection[str], Mapping[End, float]]
 class Controller:
     """Keeps the desired state and converges the switches to it, at every session and every change.
 
-    Jobs come from files, which are read again on `reload`, and from `put_job`, which keeps them in `job_folder`: they
-    survive a restart, and a take-over by a controller with the same folder. Every method that changes something either
+    Jobs come from files, which are read again on `reload`, and from `put_job`, which keeps them in the store: they
+    survive a restart, and a take-over by a controller with the same store. Of these one leads, and the others write
+    nothing to switches. Every method that changes something either
     succeeds as a whole, with every connected switch holding it, or leaves the desired state as it was and raises. A
     switch that is away gets its state when it comes back; until then no job that has a rank there is accepted.
 
@@ -55,36 +60,42 @@ class Controller:
         programs: Programs,
         fabric_path: Path,
         job_paths: Iterable[Path],
-        job_folder: Path,
+        store: Store,
         *,
+        name: str = "controller",
         check_links: bool = True,
     ) -> None:
-        """Reads every file. Without `check_links` every link is assumed to work.
+        """Reads every file, and the store. Without `check_links` every link is assumed to work. By its name people tell
+        this controller from others.
 
-        Raises FabricError, JobError or PipelineError.
+        Raises FabricError, JobError, PipelineError or StoreError.
         """
         self._programs = programs
         self._fabric_path = fabric_path
         self._job_paths = tuple(job_paths)
-        self._job_folder = job_folder
+        self._kept = KeptJobs(store)
         fabric = fabric_file.load(fabric_path)
         self._plan = Plan(fabric, {}, Numbers(), {}, {})
         self._sums = SumsAtSwitches()
-        self._balance = Balance(Loads(fabric), self._state, lambda: self._replan("trees can't leave busy links"))
-        self._take(make_plan(programs, fabric, load_jobs(self._job_paths, job_folder)))
+        self.journal = Journal(store, name)
+        self._balance = Balance(Loads(fabric), self._state, self._leave_busy_links)
+        self._jobs_of_files = load_jobs(self._job_paths)
+        self._take(make_plan(programs, fabric, {**self._jobs_of_files, **self._kept.parsed()}))
         self._links = Links(fabric)
-        self._violations = Violations()
+        self._links_up: dict[str, bool] = {}  # as the journal has it
+        self._violations = Violations(on_new=lambda where, what: self.journal.record("violation", where, what))
         self._lock = asyncio.Lock()  # of fabric and jobs; code that holds a switch's lock must not wait for it
         self._following: set[asyncio.Task[None]] = set()
         self._started = asyncio.Event()
         self._none_reachable = asyncio.Event()
         self._indices_known = False  # the plan has the job indices that the switches use
-        self._was_backup = False
         finsy_log = FinsyLog()
+        self.leadership = Leadership(store, name)
+        self._leading = Leading(self.leadership, self._switches, self._refresh, self._stand_by, self.journal.record)
         self._managed_switches = {
             where.name: ManagedSwitch(
-                *(where, programs.of(where), self._on_ready, self._on_drift, self._on_late, self._on_closed),
-                *(self._balance.measured, finsy_log),
+                *(where, programs.of(where), self._on_ready, self._on_drift, self._on_late, self._on_lost),
+                *(self._leading.number, self.leadership.outgrow, self._balance.measured, finsy_log),
             )
             for where in fabric.switches
         }
@@ -98,9 +109,10 @@ class Controller:
 
         Raises SwitchError if at the start all can't be reached, or refuse the program or their first state.
         """
-        connections = [managed.connection for managed in self._managed_switches.values()]
-        tasks = [asyncio.create_task(connection.run()) for connection in connections]
-        tasks += [asyncio.create_task(end_splits(connections)), asyncio.create_task(self._balance.run())]
+        await self._leading.start()
+        tasks = [asyncio.create_task(managed.connection.run()) for managed in self._managed_switches.values()]
+        tasks += [asyncio.create_task(self._leading.run()), asyncio.create_task(self._balance.run())]
+        tasks.append(asyncio.create_task(self.journal.run()))
         if self._check_links:
             tasks.append(asyncio.create_task(self._checks.run()))
         none_reachable = asyncio.create_task(self._none_reachable.wait())
@@ -141,9 +153,10 @@ class Controller:
 
     def status(self) -> dict[str, Any]:
         """What GET /status answers."""
-        found = status(self._plan, self._managed_switches.values())
-        leads = not any(it["connected"] and not it["primary"] for it in found["switches"])
-        return found | {"controller": {"name": "?", "leader": leads, "number": None}}
+        return {
+            "controller": self.leadership.to_json() | {"events": self.journal.problem},
+            **status(self._plan, self._managed_switches.values()),
+        }
 
     def links(self) -> dict[str, Any]:
         """What GET /links answers."""
@@ -170,40 +183,80 @@ class Controller:
             next(iter(self._managed_switches.values())).check_ready()
         return collect(found, away=[name for name in self._managed_switches if name not in {it.switch for it in found}])
 
-    def job_texts(self) -> dict[str, str]:
-        """The job files' contents by the jobs' names."""
-        return {
-            name: (path if (path := self._job_folder / f"{name}.toml").exists() else Path(it.file)).read_text()
-            for name, it in self._plan.jobs.items()
-        }
+    @property
+    def leads(self) -> bool:
+        """Whether this controller may write, and knows what the one before has kept."""
+        return self._leading.number() is not None
 
-    async def put_job(self, text: str, check: Callable[[Job, str | None], None] = lambda _it, _now: None) -> Job:
-        """Adds a job, or replaces the one of that name. `check` gets the job and the text of the one that is there, if
-        any, and may raise. Raises JobError, PipelineError or SwitchError."""
+    @property
+    def stored_jobs(self) -> Mapping[str, StoredJob]:
+        """The jobs of the store, by name."""
+        return self._kept.stored
+
+    async def put_job(
+        self,
+        text: str,
+        expected: int | None = None,
+        name: str | None = None,
+        check: Callable[[str], None] = lambda _name: None,
+    ) -> Job:
+        """Adds a job, or replaces the one of that name, if its version in the store is `expected` (None: whatever it
+        is; 0: it must not be there). `name`, if it is given, must be its name; `check` gets that, and may raise.
+
+        Raises JobError, PipelineError, ChangedMeanwhileError, StoreError or SwitchError.
+        """
         it = await asyncio.to_thread(job.parse, text, "job in the request")  # a large one takes half a second
+        if name is not None and it.name != name:
+            raise job.JobError("job in the request", "job.name", f"is {it.name!r}; it must be {name!r}, as in the path")
         async with self._lock:
-            check(it, self.job_texts().get(it.name))
-            with kept(self._job_folder, it.name, text):
-                await self._apply(self._plan.fabric, {**self._plan.jobs, it.name: it})
+            check(it.name)
+            number, before = self._leading.check(), self._plan
+            try:
+                async with self._kept.put(number, it.name, text, expected):
+                    await self._apply(before.fabric, {**before.jobs, it.name: it})
+            except StoreError as problem:
+                await self._go_back(before, problem)
+                raise
+        self.journal.record("job", it.name, f"job {it.name!r} was put", id=it.id, put=True)
         return it
 
-    async def delete_job(self, name: str, check: Callable[[str | None], None] = lambda _now: None) -> None:
-        """Removes a job; one of the files given at the start comes back with the next start or reload.
+    async def delete_job(self, name: str, expected: int | None = None) -> None:
+        """Removes a job, if its version in the store is `expected`, as `put_job` takes it; one of the files given at
+        the start comes back with the next start or reload.
 
-        Raises UnknownJobError, StorageError or SwitchError.
+        Raises UnknownJobError, ChangedMeanwhileError, StoreError or SwitchError.
         """
         async with self._lock:
-            jobs = self._plan.jobs
-            if name not in jobs:
-                raise UnknownJobError(f"there is no job {name!r}; there are: {', '.join(jobs) or 'none'}")
-            check(self.job_texts()[name])
-            with removed(self._job_folder, name):
-                await self._apply(self._plan.fabric, {other: it for other, it in jobs.items() if other != name})
+            number, before = self._leading.check(), self._plan
+            if name not in before.jobs:
+                raise UnknownJobError(f"there is no job {name!r}; there are: {', '.join(before.jobs) or 'none'}")
+            try:
+                async with self._kept.remove(number, name, expected):
+                    await self._apply(before.fabric, {other: it for other, it in before.jobs.items() if other != name})
+            except StoreError as problem:
+                await self._go_back(before, problem)
+                raise
+        self.journal.record("job", name, f"job {name!r} was deleted", id=before.jobs[name].id, put=False)
+
+    async def _go_back(self, before: Plan, problem: StoreError) -> None:
+        """What was written to switches could not be kept. Who does not know whether it was leads no more: the next
+        leader reads it."""
+        if problem.unsure:
+            self.leadership.resign()
+        elif self._plan is not before:
+            try:
+                await self._apply(before.fabric, before.jobs)
+            except GradlaneError as why:
+                _LOG.error("what can't be kept can't be taken back: %s", why)
+                self.leadership.resign()
 
     async def reload(self) -> None:
         """Reads the files again. Raises FabricError, JobError, PipelineError or SwitchError."""
         async with self._lock:
-            await self._apply(*self._read_files())
+            self._leading.check()
+            fabric, jobs = await asyncio.to_thread(self._read_files)
+            await self._apply(fabric, {**jobs, **self._kept.parsed()})
+            self._jobs_of_files = jobs
         _LOG.info("files read again: %s", self.summary)
 
     async def preview(self, text: str | None, *, live: bool) -> dict[str, Any]:
@@ -214,6 +267,7 @@ class Controller:
         """
         if text is None:
             fabric, jobs = await asyncio.to_thread(self._read_files)
+            jobs |= self._kept.parsed()
         else:
             it = await asyncio.to_thread(job.parse, text, "job in the request")
             fabric, jobs = self._plan.fabric, {**self._plan.jobs, it.name: it}
@@ -245,7 +299,7 @@ class Controller:
             raise fabric_file.FabricError(
                 fabric.file, "switch", "changed; a running controller keeps its switches, so restart it to change them"
             )
-        return fabric, load_jobs(self._job_paths, self._job_folder)
+        return fabric, load_jobs(self._job_paths)
 
     async def _apply(self, fabric: Fabric, jobs: Mapping[str, Job]) -> None:
         """Converges the switches to a new desired state and takes it over, or goes back to the old one and raises."""
@@ -256,8 +310,6 @@ class Controller:
             plan, made_of = await self._plan_apart(fabric, jobs, known)
         changed = [it for name, it in jobs.items() if it != self._plan.jobs.get(name)]
         needed = set[str]().union(*(plan.switches_of(it) for it in changed))
-        for managed in self._managed_switches.values():
-            managed.connection.check_not_backup()
         for name in needed:
             self._managed_switches[name].check_ready()
         present = {name: managed for name, managed in self._managed_switches.items() if managed.ready}
@@ -304,21 +356,17 @@ class Controller:
 
     async def _on_ready(self, managed: ManagedSwitch, switch: Switch) -> None:
         if not switch.is_primary:
-            self._was_backup = True
-            self._sums.stand_by()
-            managed.stand_by()
+            leads = self._leading.number() is not None
+            managed.stand_by("another client is primary" if leads else f"stands by: {self.leadership.describe()}")
             return
         # Another controller may have numbered the jobs, or this one before a restart.
         name = managed.where.name
-        indices = await read_indices(switch) if self._was_backup or not self._indices_known else {}
+        indices = await read_indices(switch) if not self._indices_known else {}
         held = await read_sums(switch)
         async with self._lock:
-            if self._was_backup:
-                self._refresh()
-            if not self._was_backup and self._indices_known:
+            if self._indices_known:
                 indices = {}  # another switch has told meanwhile
             self._indices_known |= bool(indices)
-            self._was_backup = False
             known = self._sums.read(managed.where, held, self._plan, started=self._started.is_set())
             if indices:
                 known = replace(known, indices=indices)
@@ -332,9 +380,13 @@ class Controller:
         _LOG.info("converged %s: %s", managed.where.name, await self._follow(managed, switch))
         self._note_part(name)
         self._note_start()
+        self.journal.record("switch", name, f"{managed.connection.name} is ready", state="ready")
 
     async def _on_drift(self, managed: ManagedSwitch, switch: Switch) -> None:
-        managed.mended.add(managed.connection.name, await self._follow(managed, switch))
+        changes, where = await self._follow(managed, switch), managed.connection.name
+        if managed.mended.add(where, changes):
+            text = f"another client changed what {where} holds; put right: {changes}"
+            self.journal.record("drift", managed.where.name, text, entities=changes.total)
 
     async def _follow(self, managed: ManagedSwitch, switch: Switch) -> Changes:
         """Converges a switch to the plan, which may change meanwhile. Raises finsy.P4ClientError or SwitchError."""
@@ -368,14 +420,33 @@ class Controller:
             _LOG.error("%s: %s", problem, why)
         self._catch_up()
 
-    def _refresh(self) -> None:
-        """Reads the files again, as another controller was primary. Bad ones change nothing."""
-        try:
-            fabric, jobs = self._read_files()
-            self._take(self._make_plan(fabric, jobs, self._plan.numbers))
-            self._links.follow(fabric)
-        except GradlaneError as problem:
-            _LOG.error("reload failed, nothing has changed: %s", problem)
+    def _switches(self) -> Collection[ManagedSwitch]:
+        return self._managed_switches.values()
+
+    async def _refresh(self) -> int:
+        """Reads the files and the store again, as another controller may have changed jobs; the store's revision. Bad
+        files change nothing. Raises StoreError, or JobError for a job of the store."""
+        async with self._lock:
+            await self._kept.read()
+            fabric, jobs = self._plan.fabric, self._jobs_of_files
+            try:
+                fabric, jobs = await asyncio.to_thread(self._read_files)
+            except GradlaneError as problem:
+                _LOG.error("reload failed, nothing has changed: %s", problem)
+            self._jobs_of_files = jobs
+            jobs = {**jobs, **await asyncio.to_thread(self._kept.parsed)}
+            if (fabric, jobs) != (self._plan.fabric, self._plan.jobs):
+                plan, _ = await self._plan_apart(fabric, jobs, self._plan.numbers)
+                self._take(plan)
+                self._links.follow(fabric)
+            return self._kept.revision
+
+    def _stand_by(self) -> None:
+        """Another controller writes to the switches from now on."""
+        self._indices_known = False
+        self._sums.stand_by()
+        if self._check_links:
+            self._checks.begin_anew()
 
     def _note_part(self, name: str) -> None:
         """That switch holds what it should, so trees may lead over it again."""
@@ -383,12 +454,24 @@ class Controller:
             self._sums.lacking.discard(name)
             self._replan(f"sums can't go by {name} again")
 
-    def _on_closed(self, managed: ManagedSwitch) -> None:
-        if self._check_links:
+    def _on_lost(self, managed: ManagedSwitch, closed: bool) -> None:
+        state = "closed" if closed else "lost"
+        self.journal.record("switch", managed.where.name, managed.problem, state=state)
+        if closed and self._check_links:
             self._begin(self._checks.examine(managed))
 
     def _route_around(self) -> None:
         self._replan("can't route around links that are down")
+        for link in self._links.to_json({}):
+            name, up = " - ".join(link["ends"]), link["up"]
+            if self._links_up.get(name, True) != up:
+                text = f"link {name} {'works' if up else 'is down'}"
+                self.journal.record("link", name, text, up=up, deaf=link["deaf"])
+            self._links_up[name] = up
+
+    def _leave_busy_links(self) -> None:
+        self._replan("trees can't leave busy links")
+        self.journal.record("trees", "", "trees are laid anew, by what other traffic takes of links")
 
     def _on_late(self, managed: ManagedSwitch) -> None:
         self._sums.lacking.add(managed.where.name)

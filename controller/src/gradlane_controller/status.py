@@ -11,7 +11,7 @@ from gradlane_controller.session.managed_switch import ManagedSwitch
 
 
 def status(plan: Plan, switches: Collection[ManagedSwitch]) -> dict[str, Any]:
-    """What GET /status answers."""
+    """What GET /v1/status answers."""
     return {
         "ready": all(managed.ready for managed in switches),
         "switches": [_of_switch(plan, managed) for managed in switches],

@@ -6,14 +6,14 @@ import asyncio
 import json
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from gradlane_controller import client
-from gradlane_controller.api.routes.tokens import describe
-from gradlane_controller.api.tokens import Scope, Tokens
 from gradlane_controller.session.counters import format_table
-from gradlane_controller.store import Store
+
+if TYPE_CHECKING:
+    from gradlane_controller.api.tokens import Tokens
 
 
 def add_parser(add: Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]) -> None:
@@ -34,7 +34,7 @@ def add_parser(add: Callable[[str, Callable[[argparse.Namespace], int], str], ar
         )
     create = commands.choices["create"]
     create.add_argument("name", help="what it is for")
-    create.add_argument("--scope", choices=[it.text for it in Scope], default="read", help="default: read")
+    create.add_argument("--scope", choices=["agents", "read", "jobs", "admin"], default="read", help="default: read")
     create.add_argument("--host", metavar="NAME", help="of scope agents: the only host whose agent may report with it")
     create.add_argument("--days", type=float, metavar="N", help="after which it expires (default: never)")
     commands.choices["revoke"].add_argument("id", help="the token's id, which `token list` says")
@@ -42,6 +42,8 @@ def add_parser(add: Callable[[str, Callable[[argparse.Namespace], int], str], ar
 
 def _create(options: argparse.Namespace) -> int:
     if options.store:
+        from gradlane_controller.api.tokens import Scope, describe
+
         lifetime = None if options.days is None else timedelta(days=options.days)
         scope = Scope[options.scope.upper()]
         token, text = _at_store(options, lambda it: it.create(options.name, scope, lifetime, options.host))
@@ -83,14 +85,19 @@ def _rows(asked: client.Client) -> list[dict[str, Any]]:
 
 
 def _rows_of_store(options: argparse.Namespace) -> list[dict[str, Any]]:
-    async def read(it: Tokens) -> list[dict[str, Any]]:
+    from gradlane_controller.api.tokens import describe
+
+    async def read(it: "Tokens") -> list[dict[str, Any]]:
         await it.load()
         return [describe(token) for token in it.all()]
 
     return _at_store(options, read)
 
 
-def _at_store(options: argparse.Namespace, act: Callable[[Tokens], Any]) -> Any:
+def _at_store(options: argparse.Namespace, act: "Callable[[Tokens], Any]") -> Any:
+    from gradlane_controller.api.tokens import Tokens
+    from gradlane_controller.store import Store
+
     store = Store.open(options.store)
     try:
 

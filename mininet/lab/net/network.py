@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A running network: a fabric, the process of every switch, the one controller of all, and agents on hosts."""
 
-import shutil
 import signal
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -128,7 +127,8 @@ class Network:
     def start_controller(self) -> None:
         """Starts what configures the switches, and waits until it has. Raises ExperimentError."""
         file = self._write_fabric(self.plan.document())
-        shutil.rmtree(file.with_suffix(".jobs"), ignore_errors=True)  # where it keeps them; those of an earlier run
+        for suffix in (".db", ".db-wal", ".db-shm"):  # where it keeps jobs; those of an earlier run
+            file.with_suffix(suffix).unlink(missing_ok=True)
         self._run_controller()
 
     def _write_fabric(self, fabric: dict[str, Any]) -> Path:

@@ -8,6 +8,7 @@ import select
 import socket
 import ssl
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ class Server:
     async def _run(self) -> None:
         self.store = Store.open(self.store_url)
         self.controller = Controller(
-            pipeline.Programs(pipeline.DEFAULT_FOLDER), self.folder / "fabric.toml", self._files, self.folder / "jobs"
+            pipeline.Programs(pipeline.DEFAULT_FOLDER), self.folder / "fabric.toml", self._files, self.store
         )
         self.context = Context.of(self.controller, self.store, grace=self._grace)
         for scope in Scope:
@@ -65,7 +66,9 @@ class Server:
         running = asyncio.gather(self.context.run(), *([self.controller.run()] if self._runs else []))
         if self._runs:
             await self.controller.wait_until_ready()
-        async with serving(make_application(self.context, "127.0.0.1"), "127.0.0.1", self.port, self._context):
+        async with serving(
+            make_application(self.context, "127.0.0.1"), "127.0.0.1", self.port, self._context
+        ) as self.places:
             self._started.set()
             await self._stop.wait()
         running.cancel()
@@ -77,14 +80,12 @@ class Server:
         self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
 
-    def connections(self) -> int:
-        """How many it has, from whomever, of this process's sockets."""
-        mine = f":{self.port:04X}"
-        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-        return sum(row[1].endswith(mine) and row[3] != "0A" and row[9] != "0" for row in rows)
-
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), PATIENCE)
+
+    def call(self, function: Callable[..., object], *arguments: Any, **more: Any) -> None:
+        """Has it called by the server's thread."""
+        self._loop.call_soon_threadsafe(lambda: function(*arguments, **more))
 
     def make_token(self, scope: Scope, lifetime: timedelta | None = None, host: str | None = None) -> tuple[str, str]:
         """Its id, and what to send."""

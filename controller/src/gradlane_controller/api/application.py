@@ -7,6 +7,7 @@ from starlette.types import ASGIApp
 from gradlane_controller.api.context import Context
 from gradlane_controller.api.errors import handle_errors
 from gradlane_controller.api.front import Front
+from gradlane_controller.api.models import Error
 from gradlane_controller.api.routes import agents, jobs, live, page, plain, reading, tokens, trainings
 from gradlane_controller.api.security import Doorkeeper
 
@@ -15,7 +16,13 @@ def make_application(context: Context, host: str) -> ASGIApp:
     """`host` is where it listens: by which name it answers, beside addresses and this machine's name."""
     # The interactive pages of FastAPI load scripts from elsewhere.
     application = FastAPI(
-        title="gradlane-controller", version="1", docs_url=None, redoc_url=None, redirect_slashes=False
+        title="gradlane-controller",
+        version="1",
+        description='What is refused is answered by {"error": what is wrong, and what would be right}.',
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        responses={422: {"model": Error}, "default": {"model": Error}},
     )
     handle_errors(application)
     for subject in (reading, jobs, trainings, agents, live, tokens, plain):

@@ -196,7 +196,7 @@ class Connection(HttpToolsProtocol):
         """What is sent from now on may never end, but is taken by the client soon; False if too many have such."""
         if self._place is None or not self._place.become_stream():
             return False
-        self.transport.set_write_buffer_limits(high=0)  # so that it is noticed who does not read
+        self.transport.set_write_buffer_limits(high=1)  # so that it is noticed who does not read
         with contextlib.suppress(OSError):
             sock = self.transport.get_extra_info("socket")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, STREAM_BUFFER)
@@ -254,6 +254,8 @@ class _Handshake(asyncio.Protocol):
             self._task = asyncio.create_task(self._shake(transport, place))
 
     async def _shake(self, transport: asyncio.Transport, place: Place) -> None:
+        if transport.is_closing():
+            return
         connection = Connection(self._config, self._state, self._places, place)
         loop = asyncio.get_running_loop()
         try:
@@ -272,9 +274,11 @@ class _Handshake(asyncio.Protocol):
 @contextlib.asynccontextmanager
 async def serving(
     application: Any, host: str, port: int, context: ssl.SSLContext | None = None
-) -> AsyncGenerator[None, None]:
-    """Serves an ASGI application while the body runs; over TLS if there is a context. Raises OSError if it can't
-    listen there."""
+) -> AsyncGenerator[Places, None]:
+    """Serves an ASGI application while the body runs, and gives it the connections; over TLS if there is a context.
+
+    Raises OSError if it can't listen there.
+    """
     config = Config(application, log_config=None, access_log=False, lifespan="off", ws="none", proxy_headers=False)
     config.http = Connection
     config.load()
@@ -285,7 +289,7 @@ async def serving(
 
     server = await asyncio.get_running_loop().create_server(accept, host, port)
     try:
-        yield
+        yield places
     finally:
         server.close()
         for place in tuple(places.streams):

@@ -12,8 +12,9 @@ from gradlane_controller.api.live_state import LiveState
 from gradlane_controller.api.tokens import Tokens
 from gradlane_controller.service import Controller
 from gradlane_controller.store import Store
+from gradlane_controller.trainings.leases import DEFAULT_GRACE
 from gradlane_controller.trainings.templates import Templates
-from gradlane_controller.trainings.trainings import DEFAULT_GRACE, Trainings
+from gradlane_controller.trainings.trainings import Trainings
 
 MAX_AT_WORK = 8  # requests that involve switches
 

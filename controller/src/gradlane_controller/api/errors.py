@@ -12,7 +12,6 @@ from starlette.exceptions import HTTPException
 
 from gradlane import GradlaneError
 from gradlane_controller.api.tokens import TokenConflictError, UnknownTokenError
-from gradlane_controller.desired.storage import StorageError
 from gradlane_controller.errors import (
     ChangedMeanwhileError,
     NotLeadingError,
@@ -37,7 +36,6 @@ _STATUS: dict[type[GradlaneError], int] = {
     FullError: 409,
     OwnerError: 403,
     UnknownHostError: 404,
-    StorageError: 500,
     StoreError: 503,
     ChangedMeanwhileError: 412,
     UnknownTokenError: 404,

@@ -33,7 +33,7 @@ class Picture:
 
 
 class LiveState:
-    """The latest picture of a controller's network."""
+    """The latest picture of a controller's network; `number`: how many there were."""
 
     def __init__(self, controller: Controller, of_jobs: Callable[[], Mapping[str, Mapping[str, Any]]] = dict) -> None:
         """`of_jobs`: what agents say of jobs, by name."""
@@ -41,7 +41,7 @@ class LiveState:
         self._alarms = Alarms()
         self._paths: Paths | None = None
         self._latest: Picture | None = None
-        self._number = 0
+        self.number = 0
         self._counters: dict[str, Any] | None = None
         self._counted_at = -OLD_SECONDS
         self._asked_at = -COUNTER_SECONDS
@@ -87,6 +87,11 @@ class LiveState:
             if self._reading is not None:
                 self._reading.cancel()
 
+    @property
+    def idle(self) -> bool:
+        """Whether nobody watches."""
+        return not self._interest.is_set()
+
     def _show_interest(self) -> None:
         self._until = _clock() + INTEREST_SECONDS
         self._interest.set()
@@ -102,8 +107,8 @@ class LiveState:
         alarms = self._alarms.look(status, links, violations)
         args = (plan, status, links, counters, self._paths, alarms, self._of_jobs())
         content = await asyncio.to_thread(lambda: render(snapshot(*args)))
-        self._number += 1
-        self._latest = Picture(self._number, _clock(), content)
+        self.number += 1
+        self._latest = Picture(self.number, _clock(), content)
         self._news.set()
         self._news.clear()
 

@@ -206,9 +206,9 @@ class PlanAnswer(BaseModel):
 
 
 class JobAnswer(JobStatus):
-    """A job, its file, and the version of that."""
+    """A job, and its version. `text`: its file, if it came over HTTP; None for tokens of scope read: it has a key."""
 
-    text: str
+    text: str | None
     version: str
 
 
@@ -326,6 +326,25 @@ class TokensAnswer(BaseModel):
 
     items: list[TokenAnswer]
     next: str | None
+
+
+class EventAnswer(BaseModel):
+    """What has happened to the subject; ids grow over all controllers of a store."""
+
+    id: int
+    at: datetime
+    controller: str
+    kind: str
+    subject: str
+    text: str
+    data: dict[str, Any]
+
+
+class EventsAnswer(BaseModel):
+    """Some of the timeline; `next` is the `after` of what follows."""
+
+    items: list[EventAnswer]
+    next: int | None
 
 
 class Alarm(BaseModel):

@@ -69,10 +69,15 @@ def version_of(text: str) -> str:
 
 def tagged(request: Request, content: Any, version: str) -> Json:
     """The answer with its ETag; 304 if the client has that version."""
-    headers = {"ETag": f'"{version}"', "Cache-Control": "no-cache"}
+    headers = {"ETag": f'"{version}"', "Cache-Control": "private, no-cache", "Vary": "Authorization"}
     if version in _tags(request, "If-None-Match", weak=True):
         return Json(None, 304, headers)
     return Json(content, 200, headers)
+
+
+def conditional(request: Request) -> bool:
+    """Whether it says which version it wants to change."""
+    return "If-Match" in request.headers or "If-None-Match" in request.headers
 
 
 def check_version(request: Request, name: str, now: str | None) -> None:

@@ -77,11 +77,16 @@ class Doorkeeper:
             self._said_at, self._unsaid = now, 0
 
 
+def token_of(request: Request) -> Token:
+    """That with which something below /v1 is asked."""
+    return request.scope["state"]["token"]
+
+
 def needs(scope: Scope) -> Depends:  # type: ignore[valid-type]
     """For a route: the token must be good for that."""
 
     def check(request: Request) -> None:
-        token: Token = request.scope["state"]["token"]
+        token = token_of(request)
         if token.scope < scope:
             text = f"this needs a token of scope {scope.text}; {token.name!r} has {token.scope.text}"
             raise Refusal(403, text, {"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{scope.text}"'})
@@ -113,7 +118,9 @@ def _network(address: str) -> str:
         found = ip_address(address)
     except ValueError:
         return address
-    return str(IPv6Network((found, 64), strict=False)) if isinstance(found, IPv6Address) else address
+    if isinstance(found, IPv6Address):
+        return str(found.ipv4_mapped or IPv6Network((found, 64), strict=False))
+    return address
 
 
 def _is_address(text: str) -> bool:

@@ -17,12 +17,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 from gradlane import GradlaneError
 from gradlane_controller.store import Store, tokens
 from gradlane_controller.store.tokens import Scope, Token
 
-__all__ = ["Scope", "Token", "TokenConflictError", "TokenError", "Tokens", "UnknownTokenError"]
+__all__ = ["Scope", "Token", "TokenConflictError", "TokenError", "Tokens", "UnknownTokenError", "describe"]
 
 MAX_TOKENS = 1000
 POLL_SECONDS = 0.5  # after so long a token that was revoked elsewhere is worth nothing here
@@ -43,6 +44,18 @@ class TokenConflictError(GradlaneError):
 
 class UnknownTokenError(GradlaneError):
     """There is no token of that id."""
+
+
+def describe(token: Token) -> dict[str, Any]:
+    """Without its hash."""
+    times = {"created": token.created, "expires": token.expires, "used": token.used}
+    return {
+        "id": token.id,
+        "name": token.name,
+        "scope": token.scope.text,
+        "host": token.host,
+        **{name: at and at.isoformat(timespec="seconds") for name, at in times.items()},
+    }
 
 
 def _now() -> datetime:

@@ -79,12 +79,8 @@ def make_plan(
     return Plan(fabric, jobs, numbers, entities, {it.job.id: it for it in summed})
 
 
-def load_jobs(files: Iterable[Path], folder: Path | None = None) -> dict[str, Job]:
-    """The jobs by name; one in the folder replaces one of the same name in a file. Raises JobError."""
-    return {**_load_all(files), **_load_all(sorted(folder.glob("*.toml")) if folder else ())}
-
-
-def _load_all(paths: Iterable[Path]) -> dict[str, Job]:
+def load_jobs(paths: Iterable[Path]) -> dict[str, Job]:
+    """The jobs of files, by name. Raises JobError."""
     jobs: dict[str, Job] = {}
     for path in paths:
         it = job.load(path)

@@ -13,7 +13,8 @@ from finsy import Switch, SwitchEvent
 from finsy.p4client import P4Client
 from finsy.proto import p4r
 
-from gradlane_controller.errors import SwitchError
+from gradlane_controller.errors import NotLeadingError, SwitchError
+from gradlane_controller.session.arbitration import Arbitration
 
 SEND_SECONDS = 4.0  # that a message may wait until the switch takes it
 MAX_MESSAGE = 64 << 10  # bytes of a stream's message; a list of 64 violations has 3 kB, a packet at most 9
@@ -22,11 +23,14 @@ MAX_ENTITIES = 1 << 17  # entities: more than any table has, and than a job has 
 COST_BYTES = 1024  # that count as one message more
 MESSAGES_PER_SECOND = 6000.0  # more than an honest switch punts (policy.ports)
 BURST_SECONDS = 0.5
+_WRITES = (p4r.WriteRequest, p4r.SetForwardingPipelineConfigRequest)
 
 
 class BoundedClient(P4Client):
-    """As its base, but raises SwitchError where a switch goes beyond the bounds."""
+    """As its base, but raises SwitchError where a switch goes beyond the bounds, and writes only while this controller
+    leads: NotLeadingError; what it would send then is lost."""
 
+    arbitration: Arbitration
     loaded = False  # the program, since somebody has asked
     _sending: asyncio.Lock
     _paid_until = 0.0
@@ -36,6 +40,8 @@ class BoundedClient(P4Client):
         await super().open(**options)  # pyright: ignore[reportArgumentType]
 
     async def send(self, msg: p4r.StreamMessageRequest) -> None:
+        if not (msg.HasField("arbitration") or self.arbitration.may_write):
+            return
         sending = asyncio.ensure_future(self._send(msg))
         try:
             # wait_for of Python before 3.12 loses a cancellation that comes with what it waits for.
@@ -64,7 +70,12 @@ class BoundedClient(P4Client):
         return msg
 
     async def request(self, msg: Any) -> Any:
-        reply = await super().request(msg)
+        if not isinstance(msg, _WRITES):
+            return await super().request(msg)
+        async with self.arbitration.sending:
+            if not self.arbitration.may_write:
+                raise NotLeadingError("this controller does not lead, so it writes nothing")
+            reply = await super().request(msg)
         self.loaded = self.loaded or isinstance(msg, p4r.SetForwardingPipelineConfigRequest)
         return reply
 
@@ -85,22 +96,17 @@ def just_loaded(switch: Switch) -> bool:
     return loaded
 
 
-async def outbid(switch: Switch) -> None:
-    """Bids more than who is primary, which finsy does only when nobody is. Raises finsy.P4ClientError."""
-    switch._arbitrator.election_id = min(switch.primary_id + 1, (1 << 128) - 1)  # pyright: ignore[reportPrivateUsage]
-    await switch._arbitrator._send(switch)  # pyright: ignore[reportPrivateUsage]
-
-
-def bound(switch: Switch) -> None:
-    """Puts the bounds into a switch before it is opened."""
+def bound(switch: Switch, arbitration: Arbitration) -> None:
+    """Puts the bounds into a switch before it is opened, and what this controller bids there."""
 
     async def no_gnmi() -> None:
         pass
 
     def start() -> None:
-        switch._p4client = BoundedClient(  # pyright: ignore[reportPrivateUsage]
-            switch.address, switch.options.channel_credentials, wait_for_ready=False
-        )
+        client = BoundedClient(switch.address, switch.options.channel_credentials, wait_for_ready=False)
+        client.arbitration = arbitration
+        switch._p4client = client  # pyright: ignore[reportPrivateUsage]
 
+    switch._arbitrator = arbitration  # pyright: ignore[reportPrivateUsage]
     switch._start_gnmi = no_gnmi  # pyright: ignore[reportPrivateUsage]
     switch.ee.on(SwitchEvent.SWITCH_START, start)

@@ -14,7 +14,8 @@ from gradlane_controller.desired.pipeline import Pipeline
 from gradlane_controller.errors import SwitchError, SwitchLostError
 from gradlane_controller.network.fabric import SwitchAddress
 from gradlane_controller.network.tls import Tls
-from gradlane_controller.session.bounds import bound, outbid
+from gradlane_controller.session.arbitration import Arbitration
+from gradlane_controller.session.bounds import bound
 
 START_SECONDS = 5.0  # how long the switch may take to appear when the controller starts
 ATTEMPT_SECONDS = 4.0  # how long it may take to answer one attempt
@@ -68,7 +69,8 @@ class Connection:
     place if it is primary; when it fails with P4ClientError the session is reopened. `on_heartbeat` then runs every two
     seconds; it is to ask the switch something. `on_lost` hears why a session ended, and whether the switch closed it;
     `on_late` why there still is none
-    after the time that a switch may take, or that the switch has refused the program or its first state.
+    after the time that a switch may take, or that the switch has refused the program or its first state. `number` and
+    `on_outbid` are those of `Arbitration`.
     """
 
     def __init__(
@@ -79,6 +81,8 @@ class Connection:
         on_heartbeat: Callable[[Switch], Awaitable[None]],
         on_lost: Callable[[str, bool], None],
         on_late: Callable[[str], None],
+        number: Callable[[], int | None],
+        on_outbid: Callable[[int], None],
         finsy_log: FinsyLog,
     ) -> None:
         self._where = where
@@ -93,7 +97,9 @@ class Connection:
         self._on_heartbeat = on_heartbeat
         self._on_lost = on_lost
         self._on_late = on_late
+        self._number, self._on_outbid = number, on_outbid
         self._switch: Switch | None = None
+        self._opened: tuple[Switch, Arbitration] | None = None
         self._lost = asyncio.Event()
         self._was_ready = False
         self._settled = False  # this session has its pipeline, so requests are answered at once
@@ -106,27 +112,32 @@ class Connection:
         return self._switch is not None
 
     @property
-    def settled(self) -> bool:
-        """Whether there is a session in which it is known who is primary."""
-        return self._switch is not None and self._settled
-
-    @property
     def primary(self) -> bool:
         """Whether this controller may write to the switch."""
         return self._switch is not None and self._switch.is_primary
 
-    def check_not_backup(self) -> None:
-        """Raises SwitchError if another controller writes to the switch."""
-        if self._switch is not None and not self._switch.is_primary:
-            raise SwitchError(f"another controller is primary at {self.name}")
+    @property
+    def other(self) -> int | None:
+        """The fencing number of another client that is primary at the switch, with a greater one than this has."""
+        return self._opened[1].other if self._switch is not None and self._opened is not None else None
+
+    def step_down(self) -> None:
+        """Writes nothing more; see `bid`."""
+        if self._opened is not None:
+            switch, arbitration = self._opened
+            arbitration.step_down(switch)
+
+    async def bid(self) -> None:
+        """Tells the switch whether this controller leads now. A switch that does not take it loses its session."""
+        if self._switch is not None and self._opened is not None:
+            try:
+                await self.execute(self._opened[1].bid)
+            except SwitchError as problem:
+                self.renew(str(problem))
 
     def renew(self, reason: str) -> None:
         """Ends the session for that reason; a new one follows."""
         self._fail(SwitchError(reason.removeprefix(f"{self.name}: ")))
-
-    async def bid(self) -> None:
-        """Asks to be primary instead of another controller. Raises SwitchError."""
-        await self.execute(outbid)
 
     async def run(self) -> None:
         """Keeps the session until cancelled."""
@@ -208,7 +219,7 @@ class Connection:
                 self._fail(session.exception())
         finally:
             self._lost.set()
-            self._switch = None
+            self._switch = self._opened = None
             for task in (session, waiter):
                 task.cancel()
             await asyncio.gather(session, waiter, return_exceptions=True)
@@ -219,7 +230,9 @@ class Connection:
         if self._where.tls is not None:  # the files are read for each session, as certificates are renewed
             pem.check(self._where.tls.ca, self._where.tls.certificate, self._where.tls.key)
         switch = Switch(self._where.name, self._where.address, self._options)
-        bound(switch)
+        arbitration = Arbitration(self._number, self._on_outbid)
+        bound(switch, arbitration)
+        self._opened = switch, arbitration
 
         def opened(_switch: Switch) -> None:
             answered.set()
@@ -255,10 +268,10 @@ class Connection:
     async def _ready(self, switch: Switch) -> None:
         """finsy's ready handler. Ends the session by the event, as an exception here would only reach finsy's log."""
         self._switch = switch
-        # The same bid at the next session: with two controllers, the same one is the primary at every switch.
-        self._options = self._options(initial_election_id=switch.election_id)
         self._settled = True
         try:
+            if self._opened is not None:
+                await self._opened[1].bid(switch)  # whether this one leads may have changed meanwhile
             await self._on_ready(switch)
             self._was_ready = True
         except (P4ClientError, SwitchError) as problem:

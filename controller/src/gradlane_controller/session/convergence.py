@@ -184,6 +184,17 @@ async def read_sums(switch: Switch) -> HeldSums:
     return HeldSums.of([entry for table in tables for entry in await read_all(switch, table)])
 
 
+async def has_program(switch: Switch) -> bool:
+    """Whether the switch has loaded the program that this controller means. Raises finsy.P4ClientError."""
+    try:
+        reply = await switch._get_pipeline_config_request()  # pyright: ignore[reportPrivateUsage]
+    except P4ClientError as problem:
+        if problem.is_pipeline_missing:
+            return False
+        raise
+    return reply.config.cookie.cookie == switch.p4info.p4cookie
+
+
 async def holds_state(switch: Switch) -> bool:
     """Whether the switch has routes already. Raises finsy.P4ClientError."""
     return bool(await read_all(switch, P4TableEntry("ipv4_routes")))

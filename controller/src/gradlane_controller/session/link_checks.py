@@ -16,20 +16,25 @@ class LinkChecks:
     def __init__(self, links: Links, switches: Collection[ManagedSwitch], on_change: Callable[[], None]) -> None:
         self.known = asyncio.Event()
         self._links, self._switches, self._on_change = links, switches, on_change
+        self._rounds = 0
 
     async def run(self) -> None:
         """Checks every link, until cancelled."""
-        rounds = 0
         while True:
             present = self._present()
             if not await self._round(present, INTERVAL):
                 continue
             if self._links.tick(present & self._present()):
                 self._on_change()
-            if all(managed.connection.connected or managed.late for managed in self._switches):
-                rounds += 1
-            if rounds > ENOUGH:
+            if present and all(managed.connection.connected or managed.late for managed in self._switches):
+                self._rounds += 1
+            if self._rounds > ENOUGH:
                 self.known.set()
+
+    def begin_anew(self) -> None:
+        """Others look after the links: what is known of them will be old."""
+        self.known.clear()
+        self._rounds = 0
 
     async def examine(self, switch: ManagedSwitch) -> None:
         """It has closed its session: whether it still forwards is known at once."""

@@ -22,7 +22,16 @@ from gradlane_controller.policy import Entity
 from gradlane_controller.policy.ports import VIOLATIONS
 from gradlane_controller.session.bounds import just_loaded
 from gradlane_controller.session.connection import Connection, FinsyLog
-from gradlane_controller.session.convergence import Changes, converge, difference, job_indices, kind, parts, read_part
+from gradlane_controller.session.convergence import (
+    Changes,
+    converge,
+    difference,
+    has_program,
+    job_indices,
+    kind,
+    parts,
+    read_part,
+)
 from gradlane_controller.session.counters import read_loads
 from gradlane_controller.session.violations import Violations
 
@@ -40,24 +49,27 @@ class Mended:
     logged_at: float = -math.inf
     logged: int = 0  # of the times, those that the log has counted
 
-    def add(self, name: str, changes: Changes) -> None:
-        """Another time; the log gets a line at most once in a minute, as another client may go on."""
+    def add(self, name: str, changes: Changes) -> bool:
+        """Another time; the log gets a line at most once in a minute, as another client may go on. Whether it did."""
         if not changes.total:
-            return
+            return False
         self.times += 1
         self.entities += changes.total
         if (now := time.monotonic()) >= self.logged_at + _QUIET_SECONDS:
             again = f"; {self.times - self.logged} times since this was last said" if self.logged else ""
             _LOG.warning("another client changed what %s holds; put right: %s%s", name, changes, again)
             self.logged_at, self.logged = now, self.times
+            return True
+        return False
 
 
 class ManagedSwitch:
     """Keeps one switch's entries up to date, and answers its packets while this controller is the primary one.
 
     `on_ready` runs at each session and each time this controller becomes the primary one, `on_drift` when the switch no
-    longer holds what was written, `on_late` if the switch could not be reached in time at the start, `on_closed` when
-    the switch has closed its session. `loads` hears at each heartbeat what the switch has counted.
+    longer holds what was written, `on_late` if the switch could not be reached in time at the start, `on_lost` when its
+    session has ended after it was ready, and whether the switch has closed it. `loads` hears at each heartbeat what the
+    switch has counted. `number` and `on_outbid` are those of `Arbitration`.
     """
 
     def __init__(
@@ -67,7 +79,9 @@ class ManagedSwitch:
         on_ready: "Callable[[ManagedSwitch, Switch], Awaitable[None]]",
         on_drift: "Callable[[ManagedSwitch, Switch], Coroutine[None, None, None]]",
         on_late: "Callable[[ManagedSwitch], None]",
-        on_closed: "Callable[[ManagedSwitch], None]",
+        on_lost: "Callable[[ManagedSwitch, bool], None]",
+        number: Callable[[], int | None],
+        on_outbid: Callable[[int], None],
         loads: Loads,
         finsy_log: FinsyLog,
     ) -> None:
@@ -79,7 +93,7 @@ class ManagedSwitch:
         self._on_ready = on_ready
         self._on_drift = on_drift
         self._on_late = on_late
-        self._on_closed = on_closed
+        self._on_lost = on_lost
         self._loads = loads
         self._held: Sequence[Entity] | None = None
         self._known = False  # nothing else has been written since
@@ -90,7 +104,8 @@ class ManagedSwitch:
         self._parts = itertools.cycle(parts(pipeline.schema))
         self._sending: asyncio.Task[None] | None = None
         self.connection = Connection(
-            where, pipeline, self._ready, self._heartbeat, self._lost, self._be_late, finsy_log
+            *(where, pipeline, self._ready, self._heartbeat, self._lost, self._be_late),
+            *(number, on_outbid, finsy_log),
         )
 
     @property
@@ -128,11 +143,12 @@ class ManagedSwitch:
             self.problem = ""
             return changes
 
-    def stand_by(self) -> None:
-        """Another controller writes to the switch."""
+    def stand_by(self, reason: str) -> None:
+        """Another one writes to the switch, or nobody."""
         self._held = None
-        self.problem = "another controller is primary; standing by"
-        _LOG.warning("%s: %s", self.connection.name, self.problem)
+        if self.problem != reason:
+            self.problem = reason
+            _LOG.warning("%s: %s", self.connection.name, reason)
 
     def serve(self, switch: Switch, fabric: Callable[[], Fabric], links: Links, violations: Violations) -> None:
         """Answers punted packets and takes digests, while this controller is primary in this session."""
@@ -156,7 +172,11 @@ class ManagedSwitch:
     async def _heartbeat(self, switch: Switch) -> None:
         """Reads a part of what the switch holds, the next one each time: whether another client has changed it. And how
         much traffic its links have had."""
+        if not switch.is_primary and not await has_program(switch):
+            return
         self._loads.take(self.where.name, await read_loads(switch, self._loads.ports(self.where.name)))
+        if not switch.is_primary:
+            return
         expected, part = self._held, next(self._parts)
         found = await read_part(switch, part)
         if expected is None or self._held is not expected or self._writing.locked():
@@ -202,8 +222,8 @@ class ManagedSwitch:
         if reason != self.problem:
             _LOG.warning("%s; trying again", reason)
         self.problem = reason
-        if was_ready and closed:
-            self._on_closed(self)
+        if was_ready:
+            self._on_lost(self, closed)
 
     def _be_late(self, reason: str) -> None:
         self.late = True

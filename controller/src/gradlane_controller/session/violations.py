@@ -32,10 +32,17 @@ class _Record:
 
 
 class Violations:
-    """Keeps and logs violations. A switch reports the same one again only after some time, however many packets."""
+    """Keeps and logs violations. A switch reports the same one again only after some time, however many packets.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    `on_new` hears where there is one that was not logged before, and what it is.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        on_new: Callable[[str, str], None] = lambda _where, _what: None,
+    ) -> None:
+        self._clock, self._on_new = clock, on_new
         self._records: OrderedDict[Key, _Record] = OrderedDict()
         self._lines: list[float] = []
 
@@ -82,6 +89,8 @@ class Violations:
         where = f"port {port} of {switch!r}" + (f" (host {host!r})" if host else "")
         again = f", {record.times - record.logged} times more" if record.logged else ""
         _LOG.warning("refused at %s: gradients of job %d from %s%s", where, job, source, again)
+        if not record.logged:
+            self._on_new(f"{switch}:{port}", f"refused at {where}: gradients of job {job} from {source}")
         record.logged, record.logged_at = record.times, now
 
 

@@ -4,6 +4,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -11,7 +12,17 @@ from sqlalchemy.orm import Session
 
 from gradlane_controller.errors import StoreError
 from gradlane_controller.store import jobs, schema
-from gradlane_controller.store.engine import check_room, connect, failure, parse, read_only, reserve, shown
+from gradlane_controller.store.engine import (
+    check_room,
+    connect,
+    failure,
+    parse,
+    reading,
+    reserve,
+    settle,
+    shown,
+    single,
+)
 from gradlane_controller.store.jobs import StoredJob
 
 ANSWER_SECONDS = 5.0  # that a transaction may take, waiting for its thread included
@@ -28,8 +39,9 @@ class Store:
         """As `open`, without a look at the tables."""
         self._url = parse(url)
         self.name = shown(self._url)
+        self.file = Path(self._url.database) if self._url.drivername == "sqlite" and self._url.database else None
         self.engine = connect(self._url)
-        self._reading = read_only(self.engine)
+        self._reading, self._single = reading(self.engine), single(self.engine)
         self._threads = ThreadPoolExecutor(_THREADS, "store")
 
     @classmethod
@@ -39,6 +51,7 @@ class Store:
         store = cls(url)
         try:
             schema.upgrade(store.engine, store.name)
+            settle(store.engine)
             reserve(store._url)
         except SQLAlchemyError as problem:
             raise failure(store._url, problem) from None
@@ -65,19 +78,31 @@ class Store:
         except SQLAlchemyError as problem:
             raise failure(self._url, problem) from None
 
+    def renew(self, function: Callable[Concatenate[Session, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """As `update`, each statement by itself, so that others need not wait for this process between two of them. A
+        loss of power may undo it. Blocks."""
+        try:
+            with Session(self._single) as session, session.begin():
+                return function(session, *args, **kwargs)
+        except SQLAlchemyError as problem:
+            raise failure(self._url, problem) from None
+
     def write(self, function: Callable[Concatenate[Session, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """As `update`, for more than there is. Blocks."""
         check_room(self._url)
-        return self.update(function, *args, **kwargs)
+        result = self.update(function, *args, **kwargs)
+        settle(self.engine)
+        return result
 
-    def rehearse(self, function: Callable[Concatenate[Session, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> None:
+    def rehearse(self, function: Callable[Concatenate[Session, _P], _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """As `write`, and takes it back: whether it would succeed now. Blocks."""
         check_room(self._url)
         try:
             with Session(self.engine) as session:
-                function(session, *args, **kwargs)
+                result = function(session, *args, **kwargs)
                 session.flush()
                 session.rollback()
+                return result
         except SQLAlchemyError as problem:
             raise failure(self._url, problem) from None
 

@@ -20,7 +20,7 @@ POOL = 4
 LOG_BYTES = 1 << 20  # of SQLite's write-ahead log, that are reserved,
 LOG_PAGES = 16  # as it begins anew after so many: what needs no new page needs no space on the disk
 ROOM_BYTES = 4 << 20  # that have to be left on the disk for what needs new pages
-_PASSWORD = "***"
+_PASSWORD = "hidden"
 
 
 def parse(url: str) -> URL:
@@ -59,7 +59,7 @@ def connect(url: URL) -> Engine:
         connect_args={
             "connect_timeout": CONNECT_SECONDS,
             "options": f"-c statement_timeout={STATEMENT_SECONDS:g}s -c lock_timeout={WAIT_SECONDS:g}s "
-            f"-c idle_in_transaction_session_timeout={2 * STATEMENT_SECONDS:g}s",
+            f"-c idle_in_transaction_session_timeout={WAIT_SECONDS:g}s",
             "tcp_user_timeout": int(1000 * STATEMENT_SECONDS),
             "keepalives_idle": 1,
             "keepalives_interval": 1,
@@ -88,6 +88,14 @@ def reserve(url: URL) -> None:
     if url.drivername == "sqlite":
         with suppress(OSError), open(f"{url.database}-wal", "r+b") as log:
             os.posix_fallocate(log.fileno(), 0, LOG_BYTES)
+
+
+def settle(engine: Engine) -> None:
+    """New pages move from SQLite's log into its file while there is room for them: without, the log could not begin
+    anew. What can't move yet stays in the log, and is kept all the same."""
+    if engine.dialect.name == "sqlite":
+        with suppress(sqlite3.Error, SQLAlchemyError), engine.connect() as connection:
+            connection.connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)").close()
 
 
 def failure(url: URL, problem: SQLAlchemyError) -> StoreError:
@@ -128,20 +136,31 @@ def _sqlite(url: URL) -> Engine:
 
     def opened(connection: sqlite3.Connection, _record: object) -> None:
         connection.isolation_level = None  # transactions begin below, not when the driver thinks so
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", f"wal_autocheckpoint={LOG_PAGES}"):
+        for pragma in ("journal_mode=WAL", f"wal_autocheckpoint={LOG_PAGES}"):
             connection.execute(f"PRAGMA {pragma}").close()
 
     def begin(connection: Connection) -> None:
         # Who reads first and then writes would have to give up if another one has written meanwhile.
-        reads = connection.get_execution_options().get("reads", False)
-        connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+        kind = connection.get_execution_options().get("kind")
+        connection.exec_driver_sql(f"PRAGMA synchronous={'NORMAL' if kind == 'single' else 'FULL'}")
+        if kind != "single":
+            connection.exec_driver_sql("BEGIN" if kind == "reads" else "BEGIN IMMEDIATE")
 
     event.listen(engine, "connect", opened)
     event.listen(engine, "begin", begin)
     return engine
 
 
-def read_only(engine: Engine) -> Engine:
+def reading(engine: Engine) -> Engine:
     """The same connections, for transactions that only read."""
-    options: dict[str, Any] = {"reads": True}
+    options: dict[str, Any] = {"kind": "reads"}
+    return engine.execution_options(**options)
+
+
+def single(engine: Engine) -> Engine:
+    """The same connections, for statements that are a transaction each, and that a loss of power may undo. Nobody has
+    to wait for a process that is paused between two of them."""
+    if engine.dialect.name == "postgresql":
+        return engine.execution_options(isolation_level="AUTOCOMMIT")
+    options: dict[str, Any] = {"kind": "single"}
     return engine.execution_options(**options)

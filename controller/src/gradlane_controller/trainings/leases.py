@@ -7,6 +7,7 @@ Time counts while this controller looks only: not while it was stopped, or did n
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+DEFAULT_GRACE = 60.0  # s
 LOOK_SECONDS = 1.0  # between two looks
 MOST_SECONDS = 2 * LOOK_SECONDS  # that count from one look to the next: the rest of a longer time it was away
 

@@ -21,19 +21,19 @@ from gradlane.errors import listed
 from gradlane.job import Job, JobError
 from gradlane.job.file import Slots
 from gradlane.toml_file import Address
-from gradlane_controller.errors import NotLeadingError, UnknownJobError
+from gradlane_controller.errors import ChangedMeanwhileError, NotLeadingError, UnknownJobError
 from gradlane_controller.network.fabric import Port
 from gradlane_controller.service import Controller
 from gradlane_controller.store import Store
 from gradlane_controller.store import trainings as rows
+from gradlane_controller.store.jobs import ABSENT
 from gradlane_controller.store.trainings import Training
 from gradlane_controller.trainings.allocation import allocate
 from gradlane_controller.trainings.gathering import Ask, ConflictError, Gathering, Gatherings, OwnerError
-from gradlane_controller.trainings.leases import LOOK_SECONDS, Leases
+from gradlane_controller.trainings.leases import DEFAULT_GRACE, LOOK_SECONDS, Leases
 from gradlane_controller.trainings.reports import Report, Reports
 from gradlane_controller.trainings.templates import Given, Template, Templates
 
-DEFAULT_GRACE = 60.0  # s
 HOLD_SECONDS = 8.0  # that an answer waits for the last rank
 MAX_HELD = 16  # requests that wait so at a time; others are told to ask again
 ASK_AGAIN_SECONDS = 1.0
@@ -244,7 +244,9 @@ class Trainings:
             await self._store.run(self._store.write, rows.keep, row)
             self._known = {**self._known, it.name: row}
             try:
-                return await self._controller.put_job(it.text, _must_be_new)
+                return await self._controller.put_job(it.text, ABSENT)
+            except ChangedMeanwhileError:
+                raise ConflictError(f"somebody has put another job {it.name!r} meanwhile") from None
             except JobError:
                 if attempt == ATTEMPTS or self._controller.plan.jobs == jobs:
                     raise  # otherwise somebody else may have taken what it was given
@@ -272,22 +274,18 @@ class Trainings:
 
     @property
     def _leads(self) -> bool:
-        return bool(self._controller.status()["controller"]["leader"])
+        return self._controller.leads
 
     def _check_leads(self) -> None:
         if not self._leads:
-            raise NotLeadingError("this controller stands by; ask the one that leads")
+            it = self._controller.leadership
+            raise NotLeadingError(f"this controller ({it.name}) stands by: {it.describe()}")
 
     def _begin(self, what: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(what)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-def _must_be_new(it: Job, now: str | None) -> None:
-    if now is not None:
-        raise ConflictError(f"somebody has put another job {it.name!r} meanwhile")
 
 
 def _own(port: Port, version: int) -> Address | None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs: which there are, adding, replacing and removing them."""
 
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Request
@@ -8,22 +9,25 @@ from fastapi import APIRouter, Header, Path, Request
 from gradlane.job import Job
 from gradlane_controller.api import models
 from gradlane_controller.api.context import Context
-from gradlane_controller.api.errors import Json, Refusal
+from gradlane_controller.api.errors import Json
 from gradlane_controller.api.negotiation import (
     JOB_FILE,
     Cursor,
     Limit,
     accepts,
     check_version,
+    conditional,
     job_file,
     page,
     tagged,
     takes_job,
     version_of,
 )
-from gradlane_controller.api.security import bearer, needs
-from gradlane_controller.api.tokens import Scope, Token
+from gradlane_controller.api.security import bearer, needs, token_of
+from gradlane_controller.api.tokens import Scope
 from gradlane_controller.errors import UnknownJobError
+from gradlane_controller.service import Controller
+from gradlane_controller.store.jobs import ABSENT
 
 NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": models.Error}}
 
@@ -39,41 +43,43 @@ def routes(context: Context) -> APIRouter:
     router = APIRouter(prefix="/v1/jobs", dependencies=[bearer, needs(Scope.READ), accepts("application/json")])
     change = [needs(Scope.JOBS)]
 
-    def described() -> list[dict[str, Any]]:
-        texts = controller.job_texts()
-        rows = controller.status()["jobs"]
-        return [{**row, "text": texts[row["name"]], "version": version_of(texts[row["name"]])} for row in rows]
+    versions = Versions(controller)
 
-    def found(name: str) -> dict[str, Any]:
-        one = next((it for it in described() if it["name"] == name), None)
-        if one is None:
-            raise UnknownJobError(f"there is no job {name!r}; GET /v1/jobs says which there are")
-        return one
+    def described(request: Request) -> list[dict[str, Any]]:
+        """All jobs. Files have the jobs' keys, so only who may change jobs gets them."""
+        stored = controller.stored_jobs if token_of(request).scope >= Scope.JOBS else {}
+        rows = controller.status()["jobs"]
+        texts = {it["name"]: stored[it["name"]].text if it["name"] in stored else None for it in rows}
+        return [{**it, "text": texts[it["name"]], "version": versions.of(it["name"])} for it in rows]
 
     def check_owner(request: Request, name: str) -> None:
-        token: Token = request.scope["state"]["token"]
+        token = token_of(request)
         context.trainings.check_owner(name, token.id, admin=token.scope >= Scope.ADMIN)
 
-    async def put(request: Request, text: str, wanted: str | None = None) -> dict[str, Any]:
-        def check(it: Job, now: str | None) -> None:
-            if wanted is not None and it.name != wanted:
-                raise Refusal(400, f"job.name is {it.name!r} in the job file, but {wanted!r} in the path")
-            check_owner(request, it.name)
-            check_version(request, f"job {it.name!r}", now and version_of(now))
+    def expected(request: Request, name: str) -> int | None:
+        """Which version a job must have in the store, if the client says so. Raises Refusal if it has another one."""
+        if not conditional(request):
+            return None
+        check_version(request, f"job {name!r}", versions.of(name))
+        stored = controller.stored_jobs.get(name)
+        return ABSENT if stored is None else stored.version
 
+    async def put(request: Request, text: str, version: int | None = None, name: str | None = None) -> dict[str, Any]:
         async with context.working():
-            it = await controller.put_job(text, check)
+            it = await controller.put_job(text, version, name, partial(check_owner, request))
         return {"job": it.name, "id": it.id}
 
     @router.get("", response_model=models.JobsAnswer)
-    async def jobs(limit: Limit = 100, cursor: Cursor = "") -> Json:
+    async def jobs(request: Request, limit: Limit = 100, cursor: Cursor = "") -> Json:
         """Some of them, by name."""
-        return Json(page(described(), "name", limit, cursor))
+        return Json(page(described(request), "name", limit, cursor))
 
     @router.get("/{name}", response_model=models.JobAnswer, responses=NOT_FOUND)
     async def job(request: Request, name: Name) -> Json:
         """One of them; its ETag is its version."""
-        one = found(name)
+        one = next((it for it in described(request) if it["name"] == name), None)
+        if one is None:
+            raise UnknownJobError(f"there is no job {name!r}; GET /v1/jobs says which there are")
         return tagged(request, one, one["version"])
 
     @router.post("", response_model=models.JobTaken, dependencies=[*change, takes_job], openapi_extra=JOB_FILE)
@@ -81,30 +87,42 @@ def routes(context: Context) -> APIRouter:
         """Adds a job, or replaces that of its name. With an Idempotency-Key it is done once only, however often it is
         asked within a day."""
         text = await job_file(request)
-        token: Token = request.scope["state"]["token"]
-        answer, again = await context.answers.once(token.id, key, text, lambda: put(request, text))
-        return Json(answer, headers=_tag(text) | ({"Idempotent-Replayed": "true"} if again else {}))
+        answer, again = await context.answers.once(token_of(request).id, key, text, lambda: put(request, text))
+        return Json(answer, headers={"Idempotent-Replayed": "true"} if again else None)
 
     @router.put("/{name}", response_model=models.JobTaken, dependencies=[*change, takes_job], openapi_extra=JOB_FILE)
     async def put_job(request: Request, name: Name) -> Json:
         """Adds that job, or replaces it; with If-Match only that version, with If-None-Match: * only if it is new."""
         text = await job_file(request)
-        return Json(await put(request, text, name), headers=_tag(text))
+        taken = await put(request, text, expected(request, name), name)
+        return Json(taken, headers={"ETag": f'"{versions.of(name)}"'})
 
     @router.delete("/{name}", response_model=models.Deleted, responses=NOT_FOUND, dependencies=change)
     async def delete_job(request: Request, name: Name) -> Json:
         """Removes it; with If-Match only that version."""
-
-        def check(now: str | None) -> None:
-            check_owner(request, name)
-            check_version(request, f"job {name!r}", now and version_of(now))
-
+        check_owner(request, name)
         async with context.working():
-            await controller.delete_job(name, check)
+            await controller.delete_job(name, expected(request, name))
         return Json({"deleted": name})
 
     return router
 
 
-def _tag(text: str) -> dict[str, str]:
-    return {"ETag": f'"{version_of(text)}"'}
+class Versions:
+    """Of jobs: of those in the store theirs, of those of files what changes with the job."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+        self._known: dict[str, tuple[Job, str]] = {}  # those of files
+
+    def of(self, name: str) -> str | None:
+        """None if there is no such job."""
+        if (stored := self._controller.stored_jobs.get(name)) is not None:
+            return str(stored.version)
+        it = self._controller.plan.jobs.get(name)
+        if it is None:
+            self._known.pop(name, None)
+            return None
+        if name not in self._known or self._known[name][0] is not it:
+            self._known[name] = it, version_of(repr(it))
+        return f"file-{self._known[name][1]}"

@@ -15,11 +15,12 @@ FOLDER = Path(__file__).parents[2] / "page"
 _POLICY = "; ".join(
     (
         "default-src 'none'",
-        *(f"{kind}-src 'self'" for kind in ("script", "style", "font", "connect", "manifest")),
-        "img-src 'self' data:",
+        *(f"{kind}-src 'self'" for kind in ("script", "style", "img", "connect")),
         *(f"{what} 'none'" for what in ("base-uri", "form-action", "frame-ancestors")),
     )
 )
+mimetypes.add_type("font/woff2", ".woff2")
+mimetypes.add_type("application/manifest+json", ".webmanifest")
 _PACKED = ("text/", "application/json", "application/javascript", "image/svg+xml")
 
 
@@ -38,13 +39,13 @@ def add(application: FastAPI, folder: Path = FOLDER) -> None:
     """Serves what is in the folder: index.html at /, and what it uses below /assets, whose names change with it."""
     for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
         name = path.relative_to(folder).as_posix()
-        if path.is_file():
+        if path.is_file() and mimetypes.guess_type(path.name)[0] is not None:
             _serve(application, "/" if name == "index.html" else f"/{name}", _read(path, name.startswith("assets/")))
 
 
 def _read(path: Path, immutable: bool) -> _File:
     content = path.read_bytes()
-    media_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    media_type = mimetypes.guess_type(path.name)[0] or ""
     packed = gzip.compress(content, mtime=0) if media_type.startswith(_PACKED) else None
     return _File(content, packed, media_type, f'"{hashlib.sha256(content).hexdigest()[:32]}"', immutable)
 

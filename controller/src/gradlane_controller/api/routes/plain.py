@@ -41,7 +41,7 @@ def routes(context: Context) -> APIRouter:
 def unready(status: dict[str, Any]) -> list[str]:
     """Why a controller of that status is not ready; nothing if it is."""
     if not status["controller"]["leader"]:
-        return ["another controller leads; this one stands by"]
+        return [f"this controller stands by: {status['controller']['who']}"]
     reached = [it for it in status["switches"] if it["connected"]]
     if not reached:
         return ["no switch is reached"]

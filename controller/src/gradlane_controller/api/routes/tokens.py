@@ -2,7 +2,7 @@
 """Tokens: which there are, making and revoking them."""
 
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path
 
@@ -11,7 +11,7 @@ from gradlane_controller.api.context import Context
 from gradlane_controller.api.errors import Json
 from gradlane_controller.api.negotiation import Cursor, Limit, accepts, page, takes_json
 from gradlane_controller.api.security import bearer, needs
-from gradlane_controller.api.tokens import Scope, Token
+from gradlane_controller.api.tokens import Scope, describe
 
 
 def routes(context: Context) -> APIRouter:
@@ -39,14 +39,3 @@ def routes(context: Context) -> APIRouter:
         return Json({"deleted": id})
 
     return router
-
-
-def describe(token: Token) -> dict[str, Any]:
-    """Without its hash."""
-    times = {"created": token.created, "expires": token.expires, "used": token.used}
-    return {
-        "id": token.id,
-        "name": token.name,
-        "scope": token.scope.text,
-        **{name: at and at.isoformat(timespec="seconds") for name, at in times.items()},
-    }
