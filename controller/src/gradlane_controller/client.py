@@ -6,9 +6,16 @@ import os
 from pathlib import Path
 
 from gradlane import GradlaneError, controller_client
-from gradlane.controller_client import DEFAULT_ADDRESS, JOB_TYPE, TOKEN_VARIABLE, AccessError, Client
+from gradlane.controller_client import (
+    DEFAULT_ADDRESS,
+    JOB_TYPE,
+    TOKEN_VARIABLE,
+    AccessError,
+    Client,
+    RequestError,
+)
 
-__all__ = ["DEFAULT_ADDRESS", "JOB_TYPE", "AddressError", "Client", "add_flags", "of_flags"]
+__all__ = ["DEFAULT_ADDRESS", "JOB_TYPE", "AddressError", "Client", "RequestError", "add_flags", "of_flags"]
 
 _FLAGS = {"address": "--http", "token": "--token-file", "ca": "--ca", "certificate": "--cert"}
 

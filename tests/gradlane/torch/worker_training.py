@@ -171,3 +171,13 @@ def from_the_controller(rank: int, size: int, folder: str) -> str:
     with process_group("gradlane", rank, size, folder):
         assert _bits(hooked(rank, gradlane.torch.default_session())) == found
     return found
+
+
+def print_bits() -> None:
+    """The same in a process of its own, of a job that the environment names."""
+    torch.set_num_threads(1)
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    store = dist.FileStore(os.environ["RENDEZVOUS"], size)
+    dist.init_process_group("gradlane", store=store, rank=rank, world_size=size)
+    print(_bits(hooked(rank, gradlane.torch.default_session())))
+    dist.destroy_process_group()

@@ -14,11 +14,12 @@ MOST_SECONDS = 2 * LOOK_SECONDS  # that count from one look to the next: the res
 
 @dataclass
 class Lease:
-    """Of a job on these hosts. `silent`: seconds since an agent has reported it; `here`, `left`: the hosts whose agents
-    do, and who have ceased to."""
+    """Of a job on these hosts. `silent`: seconds since the look before which an agent has last reported it, `heard`: one
+    has since the last look; `here`, `left`: the hosts whose agents do, and who have ceased to."""
 
     hosts: frozenset[str]
     silent: float = 0.0
+    heard: bool = True
     here: set[str] = field(default_factory=set[str])
     left: set[str] = field(default_factory=set[str])
 
@@ -42,7 +43,7 @@ class Leases:
     def given(self, name: str, host: str) -> None:
         """A rank at that host got the job's file: it is about to join."""
         if (it := self._by_name.get(name)) is not None:
-            it.silent = 0.0
+            it.heard = True
             it.here.discard(host)
             it.left.discard(host)
 
@@ -53,7 +54,7 @@ class Leases:
             if host not in it.hosts:
                 continue
             if name in names:
-                it.silent = 0.0
+                it.heard = True
                 it.here.add(host)
                 it.left.discard(host)
             elif host in it.here:
@@ -63,5 +64,6 @@ class Leases:
     def look(self, elapsed: float) -> list[str]:
         """The jobs whose time is over, `elapsed` seconds after the last look."""
         for it in self._by_name.values():
-            it.silent += min(elapsed, MOST_SECONDS)
+            it.silent = 0.0 if it.heard else it.silent + min(elapsed, MOST_SECONDS)
+            it.heard = False
         return [name for name, it in self._by_name.items() if it.left >= it.hosts or it.silent > self._grace]
