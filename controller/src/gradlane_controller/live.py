@@ -6,6 +6,7 @@ What is not known is null or absent.
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timezone
+from types import MappingProxyType
 from typing import Any
 
 from gradlane.job import Job
@@ -25,15 +26,17 @@ def snapshot(
     counters: Mapping[str, Any] | None,
     paths: "Paths",
     alarms: Collection[Mapping[str, Any]],
+    of_jobs: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """`status`, `links`, `host_ports` and `counters` as the controller says them; no counters if they are not known."""
+    """`status`, `links`, `host_ports` and `counters` as the controller says them; no counters if they are not known.
+    `of_jobs`: what agents say, by job."""
     return {
         "at": stamp(datetime.now(timezone.utc)),
         "controller": status["controller"],
         "switches": [_switch(it) for it in status["switches"]],
         "links": [_link(it) for it in links["links"]],
         "hosts": [{"name": it["name"], "load": it["sent"]} for it in host_ports],
-        "jobs": [_job(plan, it, counters, paths) for it in status["jobs"]],
+        "jobs": [_job(plan, it, counters, paths) | of_jobs.get(it["name"], {}) for it in status["jobs"]],
         **_drops(counters),
         "alarms": list(alarms),
     }

@@ -3,7 +3,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -175,27 +175,46 @@ class Controller:
         return await self._managed_switches.counters(self._plan)
 
     @property
+    def leads(self) -> bool:
+        """Whether this controller may write, and knows what the one before has kept."""
+        return self._leading.number() is not None
+
+    @property
     def stored_jobs(self) -> Mapping[str, StoredJob]:
         """The jobs of the store, by name."""
         return self._sources.kept.jobs
 
-    async def put_job(self, text: str, expected: int | None = None, name: str | None = None) -> Job:
+    async def put_job(
+        self,
+        text: str,
+        expected: int | None = None,
+        name: str | None = None,
+        check: Callable[[str], None] = lambda _name: None,
+    ) -> Job:
         """Adds a job, or replaces the one of that name, if its version in the store is `expected` (None: whatever it
-        is; 0: it must not be there). `name`, if it is given, must be its name. Raises as `apply`, or
-        ChangedMeanwhileError."""
-        (it,) = await self.apply([text], expected=expected, name=name)
+        is; 0: it must not be there). `name`, if it is given, must be its name; `check` gets that, and may raise. Raises
+        as `apply`, or ChangedMeanwhileError."""
+        (it,) = await self.apply([text], expected=expected, name=name, check=check)
         return it
 
     async def apply(
-        self, texts: Sequence[str], *, files: bool = False, expected: int | None = None, name: str | None = None
+        self,
+        texts: Sequence[str],
+        *,
+        files: bool = False,
+        expected: int | None = None,
+        name: str | None = None,
+        check: Callable[[str], None] = lambda _name: None,
     ) -> list[Job]:
         """Adds or replaces the jobs of these job files, and reads the files again if `files`: all of it, or nothing;
-        `expected` and `name` as `put_job` takes them.
+        `expected`, `name` and `check` as `put_job` takes them.
 
         Raises JobError, FabricError, PipelineError, StoreError or SwitchError.
         """
         some = await parse_jobs(texts, name)
         async with self._lock:
+            for it in some:
+                check(it)
             number, before, sources = self._leading.check(), self._plan, self._sources
             fabric, jobs = before.fabric, dict(before.jobs)
             read = await sources.read_files(fabric) if files else None

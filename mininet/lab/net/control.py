@@ -11,7 +11,7 @@ from typing import Any, cast
 import tomli_w
 
 from gradlane import GradlaneError
-from gradlane_controller.client import Client, read_token
+from gradlane.controller_client import Client, read_token
 from gradlane_switch.errors import SwitchError
 from gradlane_switch.management.admin_client import ask_many
 from lab.model.errors import ControlError

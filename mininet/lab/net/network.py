@@ -9,7 +9,7 @@ from typing import Any
 
 import tomli_w
 
-from gradlane_controller.client import read_token
+from gradlane.controller_client import read_token
 from lab.model.plan import HTTP_PORT, FabricPlan, HostPlan
 from lab.model.preconditions import RUN_DIRECTORY, find_program
 from lab.net.control import Controller

@@ -37,9 +37,15 @@ def job_file(path: Path, agents: Sequence[Agent], processes: int = 1, **changes:
 
 
 def run(
-    function: Callable[..., Any], agents: Sequence[Agent], job: Path, *arguments: Any, processes: int = 1
+    function: Callable[..., Any],
+    agents: Sequence[Agent],
+    job: Path,
+    *arguments: Any,
+    processes: int = 1,
+    environment: dict[str, str] | None = None,
 ) -> list[Any]:
-    """`function(rank, size, folder, *arguments)` in a process for each rank; their results.
+    """`function(rank, size, folder, *arguments)` in a process for each rank; their results. `environment`: that of all
+    of them instead of the job file's.
 
     Raises AssertionError with the traceback of the rank that failed first.
     """
@@ -50,10 +56,11 @@ def run(
     folder.mkdir()
     for rank in range(size):
         mine, theirs = FORKSERVER.Pipe()
-        environment = {"GRADLANE_JOB": str(job), "GRADLANE_SOCKET": str(agents[rank // processes].socket)}
-        environment |= {"RANK": str(rank), "WORLD_SIZE": str(size)}
+        own = {"GRADLANE_JOB": str(job)} if environment is None else environment
+        own = own | {"GRADLANE_SOCKET": str(agents[rank // processes].socket)}
+        own |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(processes)}
         child = FORKSERVER.Process(
-            target=_child, args=(theirs, environment, function, (rank, size, str(folder), *arguments)), daemon=True
+            target=_child, args=(theirs, own, function, (rank, size, str(folder), *arguments)), daemon=True
         )
         child.start()
         theirs.close()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a rank does in the tests that train: small models, few steps, everything from a seed."""
 
+import hashlib
 import os
 from collections.abc import Callable
 from typing import Any
@@ -144,3 +145,39 @@ def one_dies(rank: int, size: int, folder: str, way: str) -> str:
     with pytest.raises(gradlane.AgentError, match="rank 1"):
         dist.destroy_process_group()
     return f"{type(error.value).__name__}: {error.value}"
+
+
+def _bits(tensors: list[torch.Tensor]) -> str:
+    """A digest of them: pytest takes minutes to say how long texts differ."""
+    return hashlib.sha256(b"".join(tensor.detach().numpy().tobytes() for tensor in tensors)).hexdigest()
+
+
+def _connected(rank: int, size: int, folder: str, session: gradlane.torch.Session) -> str:
+    with process_group("gloo", rank, size, folder):
+        found = _bits(hooked(rank, session))
+    session.close()
+    return found
+
+
+def from_the_job_file(rank: int, size: int, folder: str) -> str:
+    """What a model becomes, in bits."""
+    return _connected(rank, size, folder, gradlane.torch.connect(os.environ["GRADLANE_JOB"]))
+
+
+def from_the_controller(rank: int, size: int, folder: str) -> str:
+    """The same, twice: by `connect`, and by torch.distributed with another job, which has a name of its own."""
+    found = _connected(rank, size, folder, gradlane.torch.connect())
+    os.environ["GRADLANE_JOB_NAME"] += "-2"
+    with process_group("gradlane", rank, size, folder):
+        assert _bits(hooked(rank, gradlane.torch.default_session())) == found
+    return found
+
+
+def print_bits() -> None:
+    """The same in a process of its own, of a job that the environment names."""
+    torch.set_num_threads(1)
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    store = dist.FileStore(os.environ["RENDEZVOUS"], size)
+    dist.init_process_group("gradlane", store=store, rank=rank, world_size=size)
+    print(_bits(hooked(rank, gradlane.torch.default_session())))
+    dist.destroy_process_group()

@@ -31,9 +31,15 @@ class Server:
     """`controller` may be given other methods. `tokens` are of each scope, by its name."""
 
     def __init__(
-        self, folder: Path, context: ssl.SSLContext | None = None, fabric: str | None = None, jobs: tuple[str, ...] = ()
+        self,
+        folder: Path,
+        context: ssl.SSLContext | None = None,
+        fabric: str | None = None,
+        jobs: tuple[str, ...] = (),
+        grace: float = 60.0,
     ) -> None:
-        """`fabric`: of switches that are there, which the controller converges."""
+        """`fabric`: of switches that are there, which the controller converges; `grace`: as Trainings takes it."""
+        self._grace = grace
         (folder / "fabric.toml").write_text(fabric or fabric_text("127.0.0.1:9"))
         self._files = [folder / f"job{number}.toml" for number in range(len(jobs))]
         for file, text in zip(self._files, jobs, strict=True):
@@ -53,7 +59,7 @@ class Server:
         self.controller = Controller(
             pipeline.Programs(pipeline.DEFAULT_FOLDER), self.folder / "fabric.toml", self._files, self.store
         )
-        self.context = Context.of(self.controller, self.store)
+        self.context = Context.of(self.controller, self.store, grace=self._grace)
         for scope in Scope:
             _, self.tokens[scope.text] = await self.context.tokens.create(f"for {scope.text}", scope)
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
@@ -81,9 +87,9 @@ class Server:
         """Has it called by the server's thread."""
         self._loop.call_soon_threadsafe(lambda: function(*arguments, **more))
 
-    def make_token(self, scope: Scope, lifetime: timedelta | None = None) -> tuple[str, str]:
+    def make_token(self, scope: Scope, lifetime: timedelta | None = None, host: str | None = None) -> tuple[str, str]:
         """Its id, and what to send."""
-        made = asyncio.run_coroutine_threadsafe(self.context.tokens.create("made", scope, lifetime), self._loop)
+        made = asyncio.run_coroutine_threadsafe(self.context.tokens.create("made", scope, lifetime, host), self._loop)
         token, text = made.result(PATIENCE)
         return token.id, text
 

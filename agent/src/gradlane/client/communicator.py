@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from gradlane import job
+from gradlane.client import training
 from gradlane.client.collectives import Collectives
 from gradlane.client.connection import Connection
 from gradlane.client.gradient import Gradient, Layers
@@ -29,14 +29,36 @@ class GroupCommunicator(Collectives):
 class Communicator(Collectives):
     """All processes of a job. A context manager; thread-safe, except that a name is used by one thread at a time."""
 
-    def __init__(self, job_file: str | Path | Job, rank: int | None = None, socket: str | Path | None = None) -> None:
+    def __init__(
+        self,
+        job_file: str | Path | Job | None = None,
+        rank: int | None = None,
+        socket: str | Path | None = None,
+        *,
+        controller: str | None = None,
+        job: str | None = None,
+        workers: int | None = None,
+        processes: int | None = None,
+        template: str | None = None,
+    ) -> None:
         """Joins the job through this host's agent, and waits until all processes have.
 
-        `job_file`: the job's TOML file. `rank`: of this process in the whole job, host by host; default RANK of the
-        environment, as torchrun sets it. `socket`: the agent's; default GRADLANE_SOCKET of the environment, or
-        /run/gradlane/agent.sock. Raises AgentError that names what is wrong or who is missing, JobError for the file.
+        `job_file`: the job's TOML file. Without one the job is that of the name `job` (default GRADLANE_JOB_NAME), on
+        so many `workers` (hosts) with so many `processes` each (default WORLD_SIZE and LOCAL_WORLD_SIZE), by a
+        `controller` (default GRADLANE_CONTROLLER) and its `template`: docs/pytorch.md. `rank`: of this process in the
+        whole job, host by host; default RANK of the environment, as torchrun sets it. `socket`: the agent's; default
+        GRADLANE_SOCKET of the environment, or /run/gradlane/agent.sock. Raises AgentError that names what is wrong or
+        who is missing, JobError for the file.
         """
-        parsed = job_file if isinstance(job_file, Job) else job.load(job_file)
+        here = None if rank is None else rank // training.processes_here(processes)
+        parsed = training.obtain(
+            *(job_file, here, socket),
+            controller=controller,
+            name=job,
+            workers=workers,
+            processes=processes,
+            template=template,
+        )
         host, process = (None, None) if rank is None else divmod(rank, parsed.processes)
         connection = Connection(parsed, host, process, socket)
         super().__init__(connection, connection.group())

@@ -18,6 +18,7 @@ from gradlane.daemon import clients, logs
 from gradlane.daemon.clients import Client, Clients
 from gradlane.daemon.config import RELOADED, AgentConfig
 from gradlane.daemon.local_job import LocalJob
+from gradlane.daemon.reporting import Reporter
 from gradlane.daemon.shared import Services
 from gradlane.datapath.transport import Transport
 from gradlane.errors import AgentError
@@ -44,6 +45,7 @@ class Agent:
         self._listeners: dict[Address, Listener] = {}
         self._probers: dict[Address, Prober] = {}
         self._transport: Transport | None = None
+        self._reporter = Reporter(lambda: self.config.controller, self.status)
 
     def reload(self, config: AgentConfig) -> None:
         """Adopts the keys that a running agent can change (`config.RELOADED`), for jobs and connections from now on.
@@ -74,6 +76,7 @@ class Agent:
             listener = stack.enter_context(clients.listening(config.socket, config.group, config.mode))
             self._clients = Clients(self, listener)
             stack.callback(self._stop)
+            stack.callback(loop.create_task(self._reporter.run()).cancel)
             yield
 
     def _stop(self) -> None:
@@ -156,6 +159,7 @@ class Agent:
             "limits": {"jobs": self.config.jobs, "memory": self.config.memory, "shared": self.config.shared},
             "control": control,
             "transport": {} if self._transport is None else self._transport.statistics(),
+            "controller": self._reporter.to_json(),
             "jobs": {self._shown(local.job): local.status() for local in self._jobs.values()},
         }
 

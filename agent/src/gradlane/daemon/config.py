@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gradlane import pem, toml_file
 from gradlane.control.security import Tls
+from gradlane.controller_client import AccessError, Client
 from gradlane.ipc.messages import DEFAULT_SOCKET
 from gradlane.toml_file import Address, FileError, Table
 from gradlane.units import parse_size
@@ -33,6 +34,23 @@ class Log:
 
 
 @dataclass(frozen=True)
+class Reporting:
+    """To which controllers the agent reports, of which one leads; with the token of a file, over TLS as `Client` has
+    it."""
+
+    urls: tuple[str, ...]
+    token_file: Path
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+    def client(self, number: int, token: str, seconds: float, most: int) -> Client:
+        """Of one of the controllers, counted on and on. Raises AccessError."""
+        tls = {"ca": self.ca, "certificate": self.certificate, "key": self.key}
+        return Client(self.urls[number % len(self.urls)], token, **tls, seconds=seconds, most=most)
+
+
+@dataclass(frozen=True)
 class Endpoint:
     """Where an HTTP server listens."""
 
@@ -53,7 +71,7 @@ class AgentConfig:
 
     `group`: owns the Unix socket; None: the process's own. `memory`: bytes per job for contributions that wait for
     slower workers; `shared`: those that a job's processes may share with the agent. `tls` None: control connections are
-    secured by the key of each job file. `metrics` None: none.
+    secured by the key of each job file. `metrics` None: none. `controller` None: it reports to none.
     """
 
     addresses: tuple[Address, ...]
@@ -65,13 +83,14 @@ class AgentConfig:
     log: Log = field(default_factory=Log)
     metrics: Endpoint | None = None
     tls: Tls | None = None
+    controller: Reporting | None = None
     memory: int = 2 << 30
     shared: int = HALF_OF_HOST
     jobs: int = 16
 
 
 # What a running agent adopts on SIGHUP; everything else needs a restart.
-RELOADED = frozenset({"log", "tls", "memory", "shared", "jobs"})
+RELOADED = frozenset({"log", "tls", "controller", "memory", "shared", "jobs"})
 
 
 def restart_needed(old: AgentConfig, new: AgentConfig) -> list[str]:
@@ -129,6 +148,7 @@ def parse(text: str, file_name: str) -> AgentConfig:
         log=_log(root.table("log")),
         metrics=_metrics(root.table("metrics")),
         tls=_tls(root.table("tls")) if root.has("tls") else None,
+        controller=_controller(root.table("controller")) if root.has("controller") else None,
         memory=limits.quantity("memory", parse_size, "2GiB"),
         shared=limits.quantity("shared", parse_size, f"{HALF_OF_HOST}B"),
         jobs=limits.integer("jobs", 1, MAX_JOBS, 16),
@@ -197,6 +217,24 @@ def _metrics(table: Table) -> Endpoint | None:
             raise table.error("listen", str(problem)) from None
     table.finish()
     return endpoint
+
+
+def _controller(table: Table) -> Reporting:
+    found = Reporting(
+        tuple(table.strings("url")),
+        table.path("token_file"),
+        *(table.path(key) if table.has(key) else None for key in ("ca", "certificate", "key")),
+    )
+    table.finish()
+    if (found.certificate is None) != (found.key is None):
+        raise table.error("certificate", "and key go together")
+    for number in range(len(found.urls)):
+        try:
+            found.client(number, "", 1.0, 1)
+        except AccessError as problem:
+            key = "url" if problem.key == "address" else problem.key
+            raise table.error(key, problem.reason) from None
+    return found
 
 
 def _tls(table: Table) -> Tls:

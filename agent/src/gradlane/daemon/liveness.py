@@ -75,6 +75,14 @@ class Stall:
     over: bool
 
 
+def late(waiting: Waiting, waits_for: Mapping[int, str | None]) -> list[int]:
+    """Who has not submitted the operation, as far as that is known; `waits_for`: as `stall` takes it."""
+    suspects: Iterable[int] = waits_for
+    if waiting.direct:
+        suspects = [rank for rank in waiting.ranks if rank in waits_for] or waits_for
+    return [rank for rank in suspects if waits_for[rank] != waiting.what]
+
+
 def stall(
     waiting: Waiting, idle: float, waits_for: Mapping[int, str | None], patience: float, left: Collection[int] = ()
 ) -> Stall | None:
@@ -87,20 +95,17 @@ def stall(
     results are missing. A worker that is late because it waits elsewhere, in another group, has whoever is late there
     as the cause: that is reported there, and before the job's patience with this one is over.
     """
-    suspects: Iterable[int] = waits_for
-    if waiting.direct:
-        suspects = [rank for rank in waiting.ranks if rank in waits_for] or waits_for
-    late = [rank for rank in suspects if waits_for[rank] != waiting.what]
-    if (gone := [rank for rank in late if rank in left]) and idle >= SILENT_SECONDS:
+    holders = late(waiting, waits_for)
+    if (gone := [rank for rank in holders if rank in left]) and idle >= SILENT_SECONDS:
         return Stall(gone, "left the job before it was done", True)
-    if late or waiting.processes:
-        elsewhere = {what[:_SHOWN] for rank in late if (what := waits_for[rank]) is not None}
+    if holders or waiting.processes:
+        elsewhere = {what[:_SHOWN] for rank in holders if (what := waits_for[rank]) is not None}
         how = f"did not start it; the job waits {patience:g} s for late workers (job.patience)"
-        if not waiting.processes and all(waits_for[rank] is not None for rank in late):
+        if not waiting.processes and all(waits_for[rank] is not None for rank in holders):
             patience *= 2
             where = listed(sorted(elsewhere))
             how = f"did not start it, as it waits itself ({where}); the job waits {patience:g} s (twice job.patience)"
-        return Stall(late, how, idle >= patience) if idle >= LATE_SECONDS else None
+        return Stall(holders, how, idle >= patience) if idle >= LATE_SECONDS else None
     if idle < SILENT_SECONDS + (0 if waiting.direct else INDIRECT_SECONDS):
         return None
     how = "started it, but datagrams do not get through: check firewalls and the switch's guard"

@@ -24,7 +24,7 @@ from gradlane.datapath.engine import Engine
 from gradlane.datapath.exchange import Exchange
 from gradlane.errors import AgentError, listed
 from gradlane.ipc.messages import Message
-from gradlane.ipc.status import JobStatus
+from gradlane.ipc.status import JobStatus, WaitStatus
 from gradlane.job import Job
 from gradlane.job.agreement import Agreement
 from gradlane.toml_file import Address
@@ -62,6 +62,7 @@ class LocalJob:
         self._stopped = liveness.Stopped()
         self._progress, self._misclosed = liveness.Progress(), liveness.Progress()
         self._late = ""  # who is, as it has been reported
+        self._waits: dict[str, WaitStatus] = {}  # for whom, by rank
         self._since = time.time()
         self._last: dict[str, Any] = {"flows": {}}  # the statistics, when it is over
         services.listener.add(job.id, self.peers)
@@ -316,6 +317,7 @@ class LocalJob:
         begun_anew = 0 if self._sums is None else self._sums.fallbacks
         idle = self._progress.idle((self.peers.waiting, counts["datagrams_received"], begun_anew), now)
         found = None
+        self._waits = {}
         if waiting is not None and self._exchange.held:  # it waits for no worker
             found = liveness.undecided(idle, self.job.patience)
         elif waiting is not None and not (self._sums is not None and self._sums.halted):  # which looks itself
@@ -323,6 +325,9 @@ class LocalJob:
             waits_for = {rank: self.peers.waits_for(rank) for rank in workers}
             left = [rank for rank in workers if self.peers.has_left(rank)]
             found = liveness.stall(waiting, idle, waits_for, self.job.patience, left)
+            if idle >= liveness.WATCH_SECONDS:
+                ranks = liveness.late(waiting, waits_for) or waiting.ranks
+                self._waits = {str(rank): {"seconds": idle, "what": waiting.what} for rank in ranks}
         if waiting is None or found is None:
             self._late = ""
             return
@@ -371,6 +376,8 @@ class LocalJob:
             status["dead"] = {str(rank): why for rank, why in self.peers.dead.items()}
         if self._late:
             status["late"] = self._late
+        if self._waits:
+            status["waits"] = self._waits
         if self._ownership is not None:
             status["stragglers"] = self._ownership.stragglers()
             status["ownership"] = self._ownership.shares()

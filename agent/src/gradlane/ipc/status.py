@@ -106,6 +106,13 @@ class OwnershipStatus(TypedDict):
     reason: str
 
 
+class WaitStatus(TypedDict):
+    """For a rank, in seconds, by an operation (`what`) that makes no progress."""
+
+    seconds: float
+    what: str
+
+
 class SumsStatus(TypedDict):
     """Of a job whose gradients a switch sums: whether it does now, since when (Unix time) and why; in which generation.
 
@@ -134,8 +141,9 @@ class _Job(TypedDict):
 class JobStatus(_Job, total=False):
     """A job at this host. `since`: Unix time; `in_flight`: collectives that are not complete.
 
-    `late`: who holds it up, if anybody does. `dead`: ranks without which the job goes on, and why.
-    `conditions`: the paths' `rate` (bit/s) and `latency` (one-way delay, s), measured when the job was joined.
+    `late`: who holds it up, if anybody does. `waits`: for which ranks this one waits, from the first second on. `dead`:
+    ranks without which the job goes on, and why. `conditions`: the paths' `rate` (bit/s) and `latency` (one-way delay,
+    s), measured when the job was joined.
     """
 
     step: int
@@ -149,6 +157,7 @@ class JobStatus(_Job, total=False):
     ownership: OwnershipStatus
     sums: SumsStatus
     left_out: list[LeftOutStatus]
+    waits: dict[str, WaitStatus]
     classes: list[ClassStatus]
 
 
@@ -169,8 +178,10 @@ class AgentStatus(_Agent, total=False):
     """The agent as a whole. `started`: Unix time; `ended`, `failed`: jobs since then.
 
     `jobs`: by name, with the id behind it where several have the same name. `transport`: what is counted of all jobs'
-    datagrams; `control`: what became of other agents' calls.
+    datagrams; `control`: what became of other agents' calls. `controller`: the `url` of the one that it
+    reports to, and the `problem` if it can't; None: it reports to none.
     """
 
     transport: dict[str, Any]
     control: Counts
+    controller: dict[str, str] | None

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Joins the job of `torch.distributed.init_process_group("gradlane")`, under torchrun or any other launcher.
 
-GRADLANE_JOB names the job file. One without [[worker]] is a template: the ranks then send each other their agents'
-addresses over torch's store, and each completes its own copy. GRADLANE_SOCKET names the agent's socket.
+GRADLANE_JOB names the job file; without it the controller of GRADLANE_CONTROLLER makes the job. A file without
+[[worker]] is a template: the ranks then send each other their agents' addresses over torch's store, and each completes
+its own copy. GRADLANE_SOCKET names the agent's socket.
 
 Anyone who reaches the store can read and write it, so the job's key is not there, and what is there ends up in no other
 key of the job file.
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gradlane import job
-from gradlane.client import agent_socket
+from gradlane.client import agent_socket, training
 from gradlane.client.connection import Connection
 from gradlane.errors import AgentError
 
@@ -28,12 +29,20 @@ def join(store: Any, rank: int, size: int) -> Connection:
     Raises AgentError, gradlane.job.JobError.
     """
     path = os.environ.get("GRADLANE_JOB")
-    if not path:
-        raise AgentError('init_process_group("gradlane") needs GRADLANE_JOB, the path of the job file or of a template')
-    text = Path(path).read_text()
-    if job.is_template(text, path):
-        text = _complete(text, store, rank, size)
-    whole = job.parse(text, path)
+    if path:
+        text = Path(path).read_text()
+        if job.is_template(text, path):
+            text = _complete(text, store, rank, size)
+        whole = job.parse(text, path)
+    elif os.environ.get("GRADLANE_CONTROLLER"):
+        here = training.processes_here()
+        path = "the job of the controller"
+        whole = training.obtain(None, rank // here, None, workers=size // here)
+    else:
+        raise AgentError(
+            'init_process_group("gradlane") needs GRADLANE_JOB, the path of the job file or of a template, or '
+            "GRADLANE_CONTROLLER"
+        )
     processes = len(whole.workers) * whole.processes
     if processes != size:
         raise AgentError(f"{path} has {processes} worker processes, and the group has {size}: they must be the same")

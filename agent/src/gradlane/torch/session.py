@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch
 from torch._C._distributed_c10d import GradBucket  # what torch.distributed exports, with its type
 
+from gradlane.client import training
 from gradlane.client.connection import Connection
 from gradlane.client.handle import Operation
 from gradlane.client.tensor import Tensor
@@ -245,20 +246,36 @@ def _same(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> bool:
 
 
 def connect(
-    job_path: str | Path,
+    job_path: str | Path | None = None,
     rank: int | None = None,
     socket_path: str | Path | None = None,
     model: torch.nn.Module | None = None,
     process: int | None = None,
+    *,
+    controller: str | None = None,
+    job: str | None = None,
+    workers: int | None = None,
+    processes: int | None = None,
+    template: str | None = None,
 ) -> Session:
     """Joins a job through this host's agent, and waits until all ranks have.
 
-    `rank` of this host in the job file and `process` on this host: by default from the environment's RANK;
+    Without a job file it is the job of the name `job` (default GRADLANE_JOB_NAME), on so many `workers` (hosts) with so
+    many `processes` each (default WORLD_SIZE and LOCAL_WORLD_SIZE), by a `controller` (default GRADLANE_CONTROLLER) and
+    its `template`. `rank` of this host in the job and `process` on this host: by default from the environment's RANK;
     `socket_path`: from GRADLANE_SOCKET. `model`: what will be trained, before it is wrapped; further ones by
     `Session.watch`. Raises gradlane.AgentError that names what is wrong or which rank is missing, gradlane.job.JobError
     for the file.
     """
-    session = Session(Connection(job_path, rank, process, socket_path))
+    found = training.obtain(
+        *(job_path, rank, socket_path),
+        controller=controller,
+        name=job,
+        workers=workers,
+        processes=processes,
+        template=template,
+    )
+    session = Session(Connection(found, rank, process, socket_path))
     if model is not None:
         session.watch(model)
     return session

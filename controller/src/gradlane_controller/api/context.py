@@ -12,6 +12,9 @@ from gradlane_controller.api.live_state import LiveState
 from gradlane_controller.api.tokens import Tokens
 from gradlane_controller.service import Controller
 from gradlane_controller.store import Store
+from gradlane_controller.trainings.leases import DEFAULT_GRACE
+from gradlane_controller.trainings.templates import Templates
+from gradlane_controller.trainings.trainings import Trainings
 
 MAX_AT_WORK = 8  # requests that involve switches
 
@@ -24,12 +27,17 @@ class Context:
     tokens: Tokens
     live: LiveState
     answers: Answers
+    trainings: Trainings
     _at_work: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_AT_WORK))
 
     @staticmethod
-    def of(controller: Controller, store: Store) -> "Context":
-        """Of a controller and its store."""
-        return Context(controller, Tokens(store), LiveState(controller), Answers(store))
+    def of(
+        controller: Controller, store: Store, templates: Templates | None = None, grace: float = DEFAULT_GRACE
+    ) -> "Context":
+        """Of a controller and its store; `templates` and `grace` as `Trainings` takes them."""
+        trainings = Trainings(controller, store, templates, grace)
+        live = LiveState(controller, trainings.known_of_jobs)
+        return Context(controller, Tokens(store), live, Answers(store), trainings)
 
     @contextlib.asynccontextmanager
     async def working(self) -> AsyncGenerator[None, None]:
@@ -43,4 +51,4 @@ class Context:
 
     async def run(self) -> None:
         """What goes on beside requests, until it is cancelled."""
-        await asyncio.gather(self.tokens.run(), self.live.run())
+        await asyncio.gather(self.tokens.run(), self.live.run(), self.trainings.run())

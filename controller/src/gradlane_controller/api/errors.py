@@ -22,6 +22,9 @@ from gradlane_controller.errors import (
     UnknownJobError,
     UnknownSwitchError,
 )
+from gradlane_controller.trainings.allocation import FullError
+from gradlane_controller.trainings.gathering import ConflictError, CrowdedError, OwnerError
+from gradlane_controller.trainings.trainings import UnknownHostError
 
 MAX_ERROR = 1000  # characters, as it may quote what was asked
 
@@ -30,6 +33,11 @@ _STATUS: dict[type[GradlaneError], int] = {
     SwitchError: 503,
     SwitchLostError: 503,
     NotLeadingError: 503,
+    ConflictError: 409,
+    CrowdedError: 429,
+    FullError: 409,
+    OwnerError: 403,
+    UnknownHostError: 404,
     StoreError: 503,
     ChangedMeanwhileError: 412,
     UnknownSwitchError: 404,

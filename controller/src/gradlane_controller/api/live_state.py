@@ -4,6 +4,7 @@
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,8 +35,9 @@ class Picture:
 class LiveState:
     """The latest picture of a controller's network; `number`: how many there were."""
 
-    def __init__(self, controller: Controller) -> None:
-        self._controller = controller
+    def __init__(self, controller: Controller, of_jobs: Callable[[], Mapping[str, Mapping[str, Any]]] = dict) -> None:
+        """`of_jobs`: what agents say of jobs, by name."""
+        self._controller, self._of_jobs = controller, of_jobs
         self._alarms = Alarms()
         self._paths: Paths | None = None
         self._latest: Picture | None = None
@@ -103,7 +105,7 @@ class LiveState:
         self._read_counters()
         counters = self._counters if _clock() < self._counted_at + OLD_SECONDS else None
         alarms = self._alarms.look(status, links, violations)
-        args = (plan, status, links, controller.host_ports(), counters, self._paths, alarms)
+        args = (plan, status, links, controller.host_ports(), counters, self._paths, alarms, self._of_jobs())
         content = await asyncio.to_thread(lambda: render(snapshot(*args)))
         self.number += 1
         self._latest = Picture(self.number, _clock(), content)

@@ -94,6 +94,15 @@ def needs(scope: Scope) -> Depends:  # type: ignore[valid-type]
     return Depends(check)
 
 
+def _for_agents(request: Request) -> None:
+    token: Token = request.scope["state"]["token"]
+    if token.scope not in (Scope.AGENTS, Scope.ADMIN):
+        raise Refusal(403, f"this needs a token of scope agents; {token.name!r} has {token.scope.text}")
+
+
+for_agents = Depends(_for_agents)
+"""For a route: the token must be good for the reports of agents."""
+
 bearer = Depends(HTTPBearer(auto_error=False, description="A token of `gradlane-controller token create`"))
 """Says in the OpenAPI document what `Doorkeeper.admit` asks of everything below /v1."""
 

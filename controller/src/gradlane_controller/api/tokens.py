@@ -53,6 +53,7 @@ def describe(token: Token) -> dict[str, Any]:
         "id": token.id,
         "name": token.name,
         "scope": token.scope.text,
+        "host": token.host,
         **{name: at and at.isoformat(timespec="seconds") for name, at in times.items()},
     }
 
@@ -100,15 +101,20 @@ class Tokens:
         async with self._changing:
             await self._load()
 
-    async def create(self, name: str, scope: Scope, lifetime: timedelta | None = None) -> tuple[Token, str]:
-        """A new one, and what to send. Raises TokenConflictError if there are too many, or StoreError."""
+    async def create(
+        self, name: str, scope: Scope, lifetime: timedelta | None = None, host: str | None = None
+    ) -> tuple[Token, str]:
+        """A new one, and what to send; `host`: as `Token` has it. Raises TokenConflictError if there are too many, or
+        it has a host and another scope than AGENTS, or StoreError."""
+        if host is not None and scope is not Scope.AGENTS:
+            raise TokenConflictError(f"a host goes with the scope agents, and the scope is {scope.text}")
         async with self._changing:
             await self._load()
             if len(self._known) >= MAX_TOKENS:
                 raise TokenConflictError(f"there are {MAX_TOKENS} tokens, and no more are possible; revoke some")
             now, number, secret = self._clock(), secrets.token_hex(8), secrets.token_urlsafe(32)
             expires = None if lifetime is None else now + lifetime
-            token = Token(number, name[:MAX_NAME], scope, _digest(secret), now, expires, None)
+            token = Token(number, name[:MAX_NAME], scope, _digest(secret), now, expires, None, host)
             await self._store.run(self._store.write, tokens.add, token)
             self._known = {**self._known, number: token}
         return token, f"gradlane_{number}_{secret}"

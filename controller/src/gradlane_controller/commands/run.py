@@ -20,6 +20,7 @@ from gradlane_controller.commands import flags
 from gradlane_controller.commands.flags import UsageError
 from gradlane_controller.desired.pipeline import Programs
 from gradlane_controller.network import fabric_file
+from gradlane_controller.trainings.leases import DEFAULT_GRACE
 
 if TYPE_CHECKING:
     from gradlane_controller.service import Controller
@@ -60,6 +61,22 @@ def add(command: flags.Add) -> None:
         "happened), and share it with other controllers of the same fabric: sqlite:///FILE (default: a file beside the "
         "fabric file, of its name with .db), or postgresql+psycopg://USER@HOST/DATABASE",
     )
+    run.add_argument(
+        "--template",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a job file without members, id, key and slots, for jobs without one on their hosts; repeatable: the "
+        "first is for those that name none",
+    )
+    run.add_argument(
+        "--job-grace",
+        type=float,
+        default=DEFAULT_GRACE,
+        metavar="SECONDS",
+        help="remove such a job when no agent has reported it for so long (default %(default)g)",
+    )
     run.add_argument("--name", help="what this controller is called among others (default: this HOST:PORT)")
     run.add_argument("--no-link-check", action="store_true", help="assume that every link works, and send no LLDP")
     run.add_argument("--verbose", action="store_true", help="log every step of the P4Runtime sessions")
@@ -78,6 +95,7 @@ async def _serve(options: argparse.Namespace) -> int:
     from gradlane_controller.api.context import Context
     from gradlane_controller.service import Controller
     from gradlane_controller.store import Store
+    from gradlane_controller.trainings.templates import Templates
 
     host, port = flags.parse_endpoint(options.http)
     tls = _tls_files(options)
@@ -93,7 +111,7 @@ async def _serve(options: argparse.Namespace) -> int:
     stop = asyncio.Event()
     reloads: set[asyncio.Task[None]] = set()
 
-    api = Context.of(controller, store)
+    api = Context.of(controller, store, Templates(options.template), options.job_grace)
     token_file = options.token_file or Path(f"{store.file or options.fabric.absolute().with_suffix('.db')}.token")
     if await api.tokens.ensure_admin(token_file):
         _LOG.info("the first token, of scope admin, is in %s", token_file)

@@ -35,7 +35,8 @@ def add(command: flags.Add) -> None:
         )
     create = commands.choices["create"]
     create.add_argument("name", help="what it is for")
-    create.add_argument("--scope", choices=["read", "jobs", "admin"], default="read", help="default: read")
+    create.add_argument("--scope", choices=["agents", "read", "jobs", "admin"], default="read", help="default: read")
+    create.add_argument("--host", metavar="NAME", help="of scope agents: the only host whose agent may report with it")
     create.add_argument("--days", type=float, metavar="N", help="after which it expires (default: never)")
     commands.choices["revoke"].add_argument("id", help="the token's id, which `token list` says")
 
@@ -45,10 +46,11 @@ def _create(options: argparse.Namespace) -> int:
         from gradlane_controller.api.tokens import Scope, describe
 
         lifetime = None if options.days is None else timedelta(days=options.days)
-        token, text = _at_store(options, lambda it: it.create(options.name, Scope[options.scope.upper()], lifetime))
+        scope = Scope[options.scope.upper()]
+        token, text = _at_store(options, lambda it: it.create(options.name, scope, lifetime, options.host))
         made = {**describe(token), "token": text}
     else:
-        wanted = {"name": options.name, "scope": options.scope, "days": options.days}
+        wanted = {"name": options.name, "scope": options.scope, "days": options.days, "host": options.host}
         made = client.of_flags(options).ask("POST", "/v1/tokens", json.dumps(wanted), "application/json").content
     print(json.dumps(made, indent=2) if options.json else made["token"])
     return 0

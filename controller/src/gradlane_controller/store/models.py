@@ -111,7 +111,8 @@ class EventRow(Base):
 
 
 class TokenRow(Base):
-    """Who may ask a controller for what. `digest`: the SHA-256 of the token's secret part, which nobody keeps."""
+    """Who may ask a controller for what. `digest`: the SHA-256 of the token's secret part, which nobody keeps; `host`:
+    the only one whose agent it is for."""
 
     __tablename__ = "tokens"
 
@@ -122,6 +123,18 @@ class TokenRow(Base):
     created: Mapped[datetime] = mapped_column(Utc)
     expires: Mapped[datetime | None] = mapped_column(Utc)
     used: Mapped[datetime | None] = mapped_column(Utc)
+    host: Mapped[str | None] = mapped_column(String(63))
+
+
+class TrainingRow(Base):
+    """A job without a job file. `owner`: the id of the token that asked for it; `template`: its SHA-256."""
+
+    __tablename__ = "trainings"
+
+    name: Mapped[str] = mapped_column(String(63), primary_key=True)
+    owner: Mapped[str] = mapped_column(String(16))
+    template: Mapped[str] = mapped_column(String(64))
+    created: Mapped[datetime] = mapped_column(Utc)
 
 
 class AnswerRow(Base):

@@ -13,8 +13,9 @@ from gradlane_controller.store.models import TokenRow
 
 
 class Scope(IntEnum):
-    """What a token is good for; each includes those before."""
+    """What a token is good for. AGENTS: the reports of agents alone; of the others each includes those before."""
 
+    AGENTS = 0
     READ = 1
     JOBS = 2
     ADMIN = 3
@@ -27,7 +28,8 @@ class Scope(IntEnum):
 
 @dataclass(frozen=True)
 class Token:
-    """What is known of one. `digest`: the SHA-256 of its secret part. `used`: when it was last, to some seconds."""
+    """What is known of one. `digest`: the SHA-256 of its secret part. `used`: when it was last, to some seconds.
+    `host`: the only one whose agent may report with it, None: that of the host that it comes from."""
 
     id: str
     name: str
@@ -36,6 +38,7 @@ class Token:
     created: datetime
     expires: datetime | None
     used: datetime | None
+    host: str | None = None
 
     def valid(self, now: datetime) -> bool:
         """Whether it has not expired."""
@@ -45,7 +48,7 @@ class Token:
 def every(session: Session) -> Sequence[Token]:
     """All of them."""
     rows = session.scalars(select(TokenRow))
-    return [Token(it.id, it.name, Scope(it.scope), it.digest, it.created, it.expires, it.used) for it in rows]
+    return [Token(it.id, it.name, Scope(it.scope), it.digest, it.created, it.expires, it.used, it.host) for it in rows]
 
 
 def add(session: Session, it: Token) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs: which there are, adding, replacing and removing them."""
 
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Request
@@ -51,6 +52,10 @@ def routes(context: Context) -> APIRouter:
         texts = {it["name"]: stored[it["name"]].text if it["name"] in stored else None for it in rows}
         return [{**it, "text": texts[it["name"]], "version": versions.of(it["name"])} for it in rows]
 
+    def check_owner(request: Request, name: str) -> None:
+        token = token_of(request)
+        context.trainings.check_owner(name, token.id, admin=token.scope >= Scope.ADMIN)
+
     def expected(request: Request, name: str) -> int | None:
         """Which version a job must have in the store, if the client says so. Raises Refusal if it has another one."""
         if not conditional(request):
@@ -59,9 +64,9 @@ def routes(context: Context) -> APIRouter:
         stored = controller.stored_jobs.get(name)
         return ABSENT if stored is None else stored.version
 
-    async def put(text: str, version: int | None = None, name: str | None = None) -> dict[str, Any]:
+    async def put(request: Request, text: str, version: int | None = None, name: str | None = None) -> dict[str, Any]:
         async with context.working():
-            it = await controller.put_job(text, version, name)
+            it = await controller.put_job(text, version, name, partial(check_owner, request))
         return {"job": it.name, "id": it.id}
 
     @router.get("", response_model=models.JobsAnswer)
@@ -82,19 +87,20 @@ def routes(context: Context) -> APIRouter:
         """Adds a job, or replaces that of its name. With an Idempotency-Key it is done once only, however often it is
         asked within a day."""
         text = await job_file(request)
-        answer, again = await context.answers.once(token_of(request).id, key, text, lambda: put(text))
+        answer, again = await context.answers.once(token_of(request).id, key, text, lambda: put(request, text))
         return Json(answer, headers={"Idempotent-Replayed": "true"} if again else None)
 
     @router.put("/{name}", response_model=models.JobTaken, dependencies=[*change, takes_job], openapi_extra=JOB_FILE)
     async def put_job(request: Request, name: Name) -> Json:
         """Adds that job, or replaces it; with If-Match only that version, with If-None-Match: * only if it is new."""
         text = await job_file(request)
-        taken = await put(text, expected(request, name), name)
+        taken = await put(request, text, expected(request, name), name)
         return Json(taken, headers={"ETag": f'"{versions.of(name)}"'})
 
     @router.delete("/{name}", response_model=models.Deleted, responses=NOT_FOUND, dependencies=change)
     async def delete_job(request: Request, name: Name) -> Json:
         """Removes it; with If-Match only that version."""
+        check_owner(request, name)
         async with context.working():
             await controller.delete_job(name, expected(request, name))
         return Json({"deleted": name})

@@ -28,7 +28,8 @@ def routes(context: Context) -> APIRouter:
     async def create(wanted: models.NewToken) -> Json:
         """Makes one. It is said only now: what is kept is its hash."""
         lifetime = None if wanted.days is None else timedelta(days=wanted.days)
-        token, text = await tokens.create(wanted.name, Scope[wanted.scope.upper()], lifetime)
+        scope = Scope[wanted.scope.upper()]
+        token, text = await tokens.create(wanted.name, scope, lifetime, wanted.host)
         return Json({**describe(token), "token": text}, 201)
 
     @router.delete("/{id}", response_model=models.Deleted, responses={404: {"model": models.Error}})
