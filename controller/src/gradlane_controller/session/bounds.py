@@ -45,8 +45,7 @@ class BoundedClient(P4Client):
 
     async def send_all(self, messages: Iterable[p4r.StreamMessageRequest]) -> None:
         """One after the other, within the time of one."""
-        may_write = self.arbitration.may_write
-        messages = [msg for msg in messages if may_write or msg.HasField("arbitration")]
+        messages = [msg for msg in messages if msg.HasField("arbitration") or self.arbitration.may_write]
         if not messages:
             return
         sending = asyncio.ensure_future(self._send(messages))
