@@ -14,8 +14,8 @@ MOST_SECONDS = 2 * LOOK_SECONDS  # that count from one look to the next: the res
 
 @dataclass
 class Lease:
-    """Of a job on these hosts. `silent`: seconds since the look before which an agent has last reported it, `heard`: one
-    has since the last look; `here`, `left`: the hosts whose agents do, and who have ceased to."""
+    """Of a job on these hosts. `silent`: seconds since the look before which an agent has last reported it, `heard`:
+    one has since the last look; `here`, `left`: the hosts whose agents do, and who have ceased to."""
 
     hosts: frozenset[str]
     silent: float = 0.0
