@@ -65,7 +65,7 @@ def test_the_address_alone_is_enough() -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ('addres = "10.0.1.2"', "agent.toml: addres: is not known here; known: address, group,"),
+        ('addres = "10.0.1.2"', "agent.toml: addres: is not known here; known: address, controller, group,"),
         ('address = "10.0.1"', "agent.toml: address: '10.0.1' must be this host's IPv4 or IPv6 address"),
         ('address = "239.1.1.1"', "address: '239.1.1.1' must be this host's"),
         ('address = ["10.0.1.2", "10.0.1.2"]', "address: lists 10.0.1.2 twice"),

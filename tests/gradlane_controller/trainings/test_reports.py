@@ -73,6 +73,8 @@ def test_an_agent_reports_for_its_own_host_alone(server: Server) -> None:
     for scope in ("read", "jobs"):
         status, answer = put(server, "h1", report(), scope)
         assert (status, "scope agents" in answer["error"]) == (403, True)
+    status, answer = put(server, "h1", report(), "gradlane_x")
+    assert (status, "this is no token" in answer["error"]) == (401, True)
     status, answer = put(server, "h9", report())
     assert (status, "its hosts are h1 (10.0.1.2)" in answer["error"]) == (404, True)
     for path in ("/v1/status", "/v1/jobs", "/v1/agents", "/v1/state"):
