@@ -39,7 +39,7 @@ class RequestError(GradlaneError):
         self.status, self.again = status, again
 
 
-class AccessError(GradlaneError):
+class AddressError(GradlaneError):
     """Of an address, token or certificate that can't be one: `key` says which ("address", "token", "ca",
     "certificate"), `reason` what was wrong and what would be right."""
 
@@ -74,7 +74,7 @@ class Client:
         """`address`: HOST:PORT, or https://HOST:PORT; with `ca`, authorities in PEM, it is https in any case.
 
         `certificate` and `key`: what to show where the controller asks for it. `seconds`: for each step of a request;
-        `most`: bytes of an answer. Raises AccessError.
+        `most`: bytes of an answer. Raises AddressError.
         """
         scheme, self._host, self._port = _parse(address)
         if ca is not None or certificate is not None:
@@ -82,7 +82,7 @@ class Client:
         self.url = f"{scheme}://{address.rpartition('//')[2]}"
         self._context = _context(ca, certificate, key) if scheme == "https" else None
         if not all("!" <= letter <= "~" for letter in token):
-            raise AccessError("token", "has characters that no token has; name the file that has it")
+            raise AddressError("token", "has characters that no token has; name the file that has it")
         self._token, self._seconds, self._most = token, seconds, most
 
     def ask(
@@ -146,17 +146,17 @@ class Client:
 
 
 def read_token(file: Path) -> str:
-    """The token of a file. Raises AccessError."""
+    """The token of a file. Raises AddressError."""
     try:
         return file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeError) as problem:
-        raise AccessError("token", f"{file}: can't be read: {getattr(problem, 'strerror', problem)}") from None
+        raise AddressError("token", f"{file}: can't be read: {getattr(problem, 'strerror', problem)}") from None
 
 
 def _parse(address: str) -> tuple[str, str, int]:
     found = _ADDRESS.fullmatch(address)
     if found is None or not 0 < int(found["port"]) < 65536:
-        raise AccessError("address", f"{address!r} must be HOST:PORT, e.g. {DEFAULT_ADDRESS!r}, or https://HOST:PORT")
+        raise AddressError("address", f"{address!r} must be HOST:PORT, e.g. {DEFAULT_ADDRESS!r}, or https://HOST:PORT")
     return found["scheme"] or "http", (found["bracketed"] or found["host"]), int(found["port"])
 
 
@@ -170,12 +170,12 @@ def _context(ca: Path | None, certificate: Path | None, key: Path | None) -> ssl
         if certificate is not None:
             pem.load_certificate(context, certificate, key or certificate)
     except pem.PemError as problem:
-        raise AccessError(problem.key, problem.reason) from None
+        raise AddressError(problem.key, problem.reason) from None
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     return context
 
 
 def _tls_problem(problem: ssl.SSLError) -> str:
     if isinstance(problem, ssl.SSLCertVerificationError):
-        return f"its certificate is not right: {problem.verify_message}; name the authority that it is of (ca)"
+        return f"its certificate is not right: {problem.verify_message}; name its authority with --ca, or ca"
     return f"TLS failed: {(problem.reason or str(problem)).replace('_', ' ').lower()}"

@@ -5,13 +5,13 @@ import argparse
 import os
 from pathlib import Path
 
-from gradlane import GradlaneError, controller_client
+from gradlane import controller_client
 from gradlane.controller_client import (
     DEFAULT_ADDRESS,
     JOB_TYPE,
     SECONDS,
     TOKEN_VARIABLE,
-    AccessError,
+    AddressError,
     Client,
     RequestError,
 )
@@ -19,10 +19,6 @@ from gradlane.controller_client import (
 __all__ = ["DEFAULT_ADDRESS", "JOB_TYPE", "AddressError", "Client", "RequestError", "add_flags", "of_flags"]
 
 _FLAGS = {"address": "--http", "token": "--token-file", "ca": "--ca", "certificate": "--cert"}
-
-
-class AddressError(GradlaneError):
-    """Of an address, token or certificate that can't be one; the message names the flag."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -39,12 +35,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def of_flags(options: argparse.Namespace, seconds: float = SECONDS) -> Client:
-    """The controller that the flags name. Raises AddressError."""
+    """The controller that the flags name. Raises AddressError that names the flag."""
     try:
         token = controller_client.read_token(options.token_file) if options.token_file else _token_of_environment()
         return Client(options.http, token, ca=options.ca, certificate=options.cert, key=options.key, seconds=seconds)
-    except AccessError as problem:
-        raise AddressError(f"{_FLAGS[problem.key]}: {problem.reason}") from None
+    except AddressError as problem:
+        raise AddressError(_FLAGS[problem.key], problem.reason) from None
 
 
 def _token_of_environment() -> str:

@@ -67,7 +67,7 @@ def test_the_address_alone_is_enough() -> None:
     [
         (
             'addres = "10.0.1.2"',
-            "agent.toml:1: addres: is not known here; did you mean 'address'? known: address, group,",
+            "agent.toml:1: addres: is not known here; did you mean 'address'? known: address, controller, group,",
         ),
         ('address = "10.0.1"', "agent.toml:1: address: '10.0.1' must be this host's IPv4 or IPv6 address"),
         ('address = "239.1.1.1"', "address: '239.1.1.1' must be this host's"),

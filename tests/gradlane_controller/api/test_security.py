@@ -38,8 +38,9 @@ READ = (
     ("POST", "/v1/plan"),
     ("GET", "/v1/jobs"),
     ("GET", "/v1/jobs/{name}"),
+    ("GET", "/v1/agents"),
 )
-JOBS = (("POST", "/v1/jobs"), ("PUT", "/v1/jobs/{name}"), ("DELETE", "/v1/jobs/{name}"))
+JOBS = (("POST", "/v1/jobs"), ("PUT", "/v1/jobs/{name}"), ("DELETE", "/v1/jobs/{name}"), ("POST", "/v1/trainings"))
 ADMIN = (
     ("POST", "/v1/reload"),
     ("POST", "/v1/apply"),
@@ -52,6 +53,7 @@ ADMIN = (
 )
 OPEN = (("GET", "/healthz"), ("GET", "/readyz"), ("GET", "/metrics"))
 SECRET = len("gradlane_") + 16 + 1  # from there on a token is secret
+OF_AGENTS = [("PUT", "/v1/agents/{host}")]  # of the scope agents, or admin: tests of trainings say who may report what
 NEEDS = {**dict.fromkeys(READ, "read"), **dict.fromkeys(JOBS, "jobs"), **dict.fromkeys(ADMIN, "admin")}
 
 
@@ -63,10 +65,10 @@ def test_every_request_is_in_the_openapi_document_and_needs_what_the_documentati
     status, document = server.ask("GET", "/openapi.json", token=None)
     assert status == 200
     there = {(method.upper(), path) for path, its in document["paths"].items() for method in its}
-    assert there == {*NEEDS, *OPEN}
+    assert there == {*NEEDS, *OPEN, *OF_AGENTS}
     for method, path in OPEN:
         assert b"HTTP/1.1 401" not in server.send(f"{method} {path} HTTP/1.1\r\n\r\n".encode(), patience=PATIENCE)
-    bearer = [document["paths"][path][method.lower()].get("security") for method, path in NEEDS]
+    bearer = [document["paths"][path][method.lower()].get("security") for method, path in (*NEEDS, *OF_AGENTS)]
     assert all(it == [{"HTTPBearer": []}] for it in bearer)
 
 
@@ -189,7 +191,7 @@ def test_a_token_is_shown_once_and_kept_as_a_hash(server: Server) -> None:
         ("", "the body"),
         ("[]", "the body"),
         ('{"name": "x"}', "scope: field required"),
-        ('{"name": "x", "scope": "root"}', "scope is 'root': input should be 'read', 'jobs' or 'admin'"),
+        ('{"name": "x", "scope": "root"}', "scope is 'root': input should be 'agents', 'read', 'jobs' or 'admin'"),
         ('{"name": "", "scope": "read"}', "name is ''"),
         ('{"name": "a\\nb", "scope": "read"}', "name is 'a\\nb': string should match"),
         ('{"name": "\\ud800", "scope": "read"}', "name"),

@@ -12,7 +12,7 @@ from typing import Any
 
 from gradlane import controller_client, job
 from gradlane.client import agent_socket
-from gradlane.controller_client import JSON_TYPE, TOKEN_VARIABLE, AccessError, Client, RequestError
+from gradlane.controller_client import JSON_TYPE, TOKEN_VARIABLE, AddressError, Client, RequestError
 from gradlane.errors import AgentError
 from gradlane.job import Job
 
@@ -55,7 +55,7 @@ class Controllers:
                 for address in addresses.split(",")
                 if address.strip()
             )
-        except AccessError as problem:
+        except AddressError as problem:
             raise AgentError(f"the controller's {problem.key}: {problem.reason} (GRADLANE_CONTROLLER...)") from None
         if not found:
             raise AgentError("GRADLANE_CONTROLLER is empty; it must be like https://10.0.0.9:9560")

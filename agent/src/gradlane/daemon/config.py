@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gradlane import pem, toml_file
 from gradlane.control.security import Tls
-from gradlane.controller_client import AccessError, Client
+from gradlane.controller_client import AddressError, Client
 from gradlane.ipc.messages import DEFAULT_SOCKET
 from gradlane.toml_file import Address, FileError, Table
 from gradlane.units import parse_size
@@ -45,7 +45,7 @@ class Reporting:
     key: Path | None = None
 
     def client(self, number: int, token: str, seconds: float, most: int) -> Client:
-        """Of one of the controllers, counted on and on. Raises AccessError."""
+        """Of one of the controllers, counted on and on. Raises AddressError."""
         tls = {"ca": self.ca, "certificate": self.certificate, "key": self.key}
         return Client(self.urls[number % len(self.urls)], token, **tls, seconds=seconds, most=most)
 
@@ -231,7 +231,7 @@ def _controller(table: Table) -> Reporting:
     for number in range(len(found.urls)):
         try:
             found.client(number, "", 1.0, 1)
-        except AccessError as problem:
+        except AddressError as problem:
             key = "url" if problem.key == "address" else problem.key
             raise table.error(key, problem.reason) from None
     return found

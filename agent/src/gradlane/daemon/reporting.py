@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-from gradlane.controller_client import JSON_TYPE, AccessError, RequestError, read_token
+from gradlane.controller_client import JSON_TYPE, AddressError, RequestError, read_token
 from gradlane.daemon.config import Reporting
 from gradlane.daemon.report import Projection
 from gradlane.ipc.status import AgentStatus
@@ -54,7 +54,7 @@ class Reporter:
                     report = projection.report(socket.gethostname(), status, time.monotonic())
                     wait = await self._send(config, status["addresses"][0], report)
                     self._note("")
-                except (AccessError, RequestError) as problem:
+                except (AddressError, RequestError) as problem:
                     self._note(str(problem))
                     again = getattr(problem, "again", None) or 0.0
                     self._turn += getattr(problem, "status", None) != 429
@@ -64,14 +64,14 @@ class Reporter:
             await asyncio.sleep(min(wait, MOST_SECONDS))
 
     async def _send(self, config: Reporting, address: str, report: dict[str, Any]) -> float:
-        """After how many seconds the controller wants the next one. Raises AccessError or RequestError."""
+        """After how many seconds the controller wants the next one. Raises AddressError or RequestError."""
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[float] = loop.create_future()
 
         def work() -> None:
             try:
                 found: float | Exception = _ask(config, self._turn, address, report)
-            except (AccessError, RequestError) as problem:
+            except (AddressError, RequestError) as problem:
                 found = problem
             with contextlib.suppress(RuntimeError):  # the agent has ended meanwhile
                 loop.call_soon_threadsafe(done, found)
