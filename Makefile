@@ -47,13 +47,13 @@ SHELL_VENV := $(VENV)/p4runtime-shell
 ADDRESS ?= 127.0.0.1:9559
 DEVICE ?= 1
 BIN := $(VENV)/bin
-PACKAGES := gcc python3-dev python3-venv mininet iproute2 ethtool iputils-ping traceroute postgresql
+PACKAGES := gcc python3-dev python3-venv mininet iproute2 ethtool iputils-ping traceroute
 # Tests side by side: most of them wait for one another's timers more than they compute.
 WORKERS_OF_TESTS ?= $(shell n=$$(nproc); echo $$((n < 4 ? 2 * n : 8)))
 # For fuzzing alone: without them its tests are skipped.
 FUZZ_PACKAGES := clang-14 libclang-rt-14-dev
-# For the controller's page in a browser; without it these tests are skipped.
-BROWSER_PACKAGES := chromium
+# For the controller's page in a browser, and its store in PostgreSQL; without them these tests are skipped.
+TEST_PACKAGES := chromium postgresql
 
 option = $(if $($(1)),--$(2) $($(1)))
 DEMO_OPTIONS = --switch $(SWITCH) $(call option,SCENARIO,scenario) $(call option,WORKERS,workers) \
@@ -279,9 +279,9 @@ $(VENV)/.ready-test: $(VENV)/.ready $(SHELL_VENV)/.ready tests/requirements.txt 
 	@dpkg -s $(FUZZ_PACKAGES) >/dev/null 2>&1 || \
 	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(FUZZ_PACKAGES); } || \
 	echo "make: $(FUZZ_PACKAGES) can't be installed: the tests of fuzzing will be skipped"
-	@dpkg -s $(BROWSER_PACKAGES) >/dev/null 2>&1 || \
-	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(BROWSER_PACKAGES); } || \
-	echo "make: $(BROWSER_PACKAGES) can't be installed: the tests of the page in a browser will be skipped"
+	@dpkg -s $(TEST_PACKAGES) >/dev/null 2>&1 || \
+	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(TEST_PACKAGES); } || \
+	echo "make: $(TEST_PACKAGES) can't be installed: tests of the page in a browser, or of PostgreSQL, will be skipped"
 	@$(BIN)/python controller/page/build.py --install || \
 	echo "make: npm can't install controller/page/package-lock.json: some tests of the page will be skipped"
 	touch $@
