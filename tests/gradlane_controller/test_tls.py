@@ -82,7 +82,8 @@ class Attempts:
         def lost(reason: str, _closed: bool) -> None:
             say(reason)
 
-        self._connection = Connection(where, PIPELINE, self._ready, self._alive, lost, say, FinsyLog())
+        leads, outbid = lambda: 1, lambda _least: None
+        self._connection = Connection(where, PIPELINE, self._ready, self._alive, lost, say, leads, outbid, FinsyLog())
 
     async def _ready(self, _switch: Switch) -> None:
         self._said.put_nowait("ready")
