@@ -4,6 +4,9 @@
 On every host, with the agent running (`gradlane agent --address ...`):
 
     GRADLANE_JOB=job.toml torchrun --nnodes 2 --node-rank 0 --master-addr 10.0.1.2 pytorch_ddp.py
+
+Where a controller runs there is no job file: GRADLANE_CONTROLLER=https://10.0.0.9:9560 GRADLANE_JOB_NAME=ddp
+GRADLANE_TOKEN_FILE=token instead of GRADLANE_JOB.
 """
 
 import argparse

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gradlane import job
 from gradlane.job import Job
 from gradlane.job.file import Slots
+from gradlane_controller.trainings import allocation
 from gradlane_controller.trainings.allocation import FullError, allocate
 from tests.gradlane_controller.texts import job_text
 
@@ -80,12 +81,12 @@ def test_jobs_come_and_go_in_any_order_and_never_share_anything(data: st.DataObj
         check(jobs)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_255_jobs_fit_however_they_have_come_and_gone(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "leaving"), [(1, 0.0), (2, 0.1), (3, 0.35)])
+def test_255_jobs_fit_however_they_have_come_and_gone(seed: int, leaving: float) -> None:
     draw = random.Random(seed)
     jobs: list[Job] = []
     for _ in range(700):
-        if jobs and draw.random() < 0.35:
+        if jobs and draw.random() < leaving:
             jobs.pop(draw.randrange(len(jobs)))
         elif len(jobs) < 255:
             jobs.append(placed(jobs, wanted(2, None)))
@@ -101,6 +102,12 @@ def test_255_jobs_fit_however_they_have_come_and_gone(seed: int) -> None:
 
 def test_alone_a_job_gets_as_many_slots_as_a_job_file_has_by_itself() -> None:
     assert allocate([], wanted(2, None)).slots == Slots(0, 4095)
+
+
+def test_an_id_that_a_job_has_is_given_to_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocation, "MAX_ID", 3)
+    jobs = [replace(PLAIN, id=1, slots=Slots(0, 15)), replace(PLAIN, id=3, slots=Slots(16, 15))]
+    assert {allocate(jobs, wanted(2, None)).id for _ in range(30)} == {2}
 
 
 def test_what_does_not_fit_is_named() -> None:

@@ -71,8 +71,8 @@ def test_an_agent_reports_for_its_own_host_alone(server: Server) -> None:
         status, answer = put(server, host, report(), free, source)
         assert (status, f"comes from {source}" in answer["error"]) == (403, True)
     for scope in ("read", "jobs"):
-        status, answer = put(server, "h1", report(), scope)
-        assert (status, "scope agents" in answer["error"]) == (403, True)
+        status, answer = put(server, "h3", report(), scope, AT)
+        assert (status, "needs a token of scope agents" in answer["error"]) == (403, True)
     status, answer = put(server, "h1", report(), "gradlane_x")
     assert (status, "this is no token" in answer["error"]) == (401, True)
     status, answer = put(server, "h9", report())

@@ -78,3 +78,4 @@ def test_who_stands_by_says_so_and_removes_nothing(
         assert (status, "stands by" in answer["error"]) == (503, True)
     time.sleep(3.0)
     assert [it["name"] for it in first.ask("GET", "/jobs")[1]["items"]] == ["j"]
+    assert not [line for line in second.said if "removed" in line]  # nor has it tried

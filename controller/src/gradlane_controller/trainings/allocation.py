@@ -42,7 +42,9 @@ def allocate(jobs: Collection[Job], wanted: Job) -> Allocation:
     if len(jobs) >= MAX_JOBS:
         raise FullError(f"the fabric carries {MAX_JOBS} jobs, and has them all: wait until one of them has ended")
     taken = {it.id for it in jobs}
-    number = random.choice([it for it in range(1, MAX_ID + 1) if it not in taken])  # rarely one that has just been used
+    number = random.randint(1, MAX_ID)  # rarely one that has just been used
+    while number in taken:
+        number = random.randint(1, MAX_ID)
     # Half of the slots' numbers are those of multicast groups; sums may go down by other links in each bucket.
     groups = wanted.multicast_addresses + (BUCKETS - 1 if wanted.sum_lanes is not None else 0)
     least = max(LEAST_SLOTS, _power(len(wanted.members)), _power(2 * groups + 1))

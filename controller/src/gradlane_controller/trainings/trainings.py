@@ -170,7 +170,8 @@ class Trainings:
             self._leases.clear()
             self.reports.clear()
             return
-        self._known = await self._store.run(self._store.read, rows.every)
+        async with self._making:  # which adds to them
+            self._known = await self._store.run(self._store.read, rows.every)
         plan = self._controller.plan
         self.reports.keep({port.host: port for port in plan.fabric.ports})
         here = {name: plan.jobs[name] for name in self._known if name in plan.jobs}
@@ -179,9 +180,15 @@ class Trainings:
             if name not in self._removing:
                 self._removing[name] = task = self._begin(self._remove(name))
                 task.add_done_callback(lambda _, name=name: self._removing.pop(name, None))
-        for name in self._known.keys() - plan.jobs.keys():
-            if self._gatherings.find(name) is None and name not in self._removing:
-                await self._store.run(self._store.update, rows.remove, name)
+        if self._known.keys() - plan.jobs.keys():
+            await self._tidy()
+
+    async def _tidy(self) -> None:
+        """Forgets whose jobs were that are not there, or never came to be."""
+        async with self._making:
+            for name in self._known.keys() - self._controller.plan.jobs.keys():
+                if name not in self._removing:
+                    await self._store.run(self._store.update, rows.remove, name)
 
     async def _remove(self, name: str) -> None:
         try:
