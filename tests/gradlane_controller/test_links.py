@@ -192,6 +192,17 @@ def test_a_switch_that_forwards_nothing_is_gone_around_whether_its_session_is_lo
     assert world.links.down == frozenset()
 
 
+@pytest.mark.parametrize("present", [ALL, ("leaf1", "leaf2", "spine2")])
+def test_a_switch_that_hangs_again_when_its_links_have_just_returned_is_gone_around(
+    world: World, present: Collection[str]
+) -> None:
+    world.rounds(FOUND, dead={"spine1"})
+    while world.links.down:
+        world.rounds(1)
+    assert any(world.rounds(FOUND, present=present, dead={"spine1"}))
+    assert world.links.down == OF_SPINE1
+
+
 def test_a_switch_that_hangs_is_found_although_its_last_probes_were_lost(world: World) -> None:
     for _ in range(3 * LOOK):
         frames = world.links.begin()

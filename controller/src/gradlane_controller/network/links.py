@@ -318,7 +318,8 @@ class Links:
         _LOG.warning("link %s %s", link, "works" if up else f"is down: nothing arrives at {where}")
         if up:
             link.doubt(0)
-        link.rounds, link.unanswered, link.settled = 0, ENOUGH, True
+        # Once it is used its probes come back, and if they don't, a switch has failed again meanwhile.
+        link.rounds, link.unanswered, link.settled = 0, 1 if up else ENOUGH, True
         return True
 
     def _seal(self, kind: str, switch: str, port: int, age: int = 0) -> bytes:
