@@ -2,13 +2,11 @@
 """When a link counts as down, when it works again, and what is said about it."""
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from ipaddress import ip_address
 from random import Random
 
 import pytest
-from scapy.contrib.lldp import LLDPDU, LLDPDUChassisID, LLDPDUPortID, LLDPDUTimeToLive
 from scapy.layers.inet import ICMP, IP
 from scapy.layers.l2 import Ether
 
@@ -24,64 +22,13 @@ from gradlane_controller.network.links import (
     WATCHED_PER_SECOND,
     Links,
 )
+from tests.gradlane_controller.link_world import ALL, CUT, World
 from tests.gradlane_controller.texts import leafspine_text
 
-ALL = ("leaf1", "leaf2", "spine1", "spine2")
-CUT = frozenset({("leaf2", 5), ("spine1", 2)})
 OF_SPINE1 = frozenset({("leaf1", 5), ("leaf2", 5), ("spine1", 1), ("spine1", 2)})
 LOOK = round(MIN_INTERVAL / ROUND)  # rounds in which each link is looked at once
 FOUND = LOOK + 1 + ENOUGH  # at most so many until a link is down: it is looked at, in doubt, and examined
 BACK = LOOK * (RETURN + 1)  # ... until it works again
-
-
-class World:
-    """Links, and the wires between their ends."""
-
-    def __init__(self, text: str) -> None:
-        self.fabric = fabric_file.parse(text, "f.toml")
-        self.links = Links(self.fabric)
-        self.peers = {(it.switch, it.number): (it.peer, it.peer_number) for it in self.fabric.link_ports}
-        self.sent = Counter[bool]()  # by whether it is LLDP
-        self.late: list[tuple[int, tuple[str, int], bytes]] = []  # in how many rounds a frame arrives, and where
-
-    def rounds(
-        self,
-        count: int,
-        deaf: Collection[tuple[str, int]] = (),
-        present: Collection[str] = ALL,
-        dead: Collection[str] = (),
-        punctual: Collection[str] | None = None,
-        lose: Callable[[], bool] = lambda: False,
-        delay: Callable[[], int] = lambda: 0,
-    ) -> list[bool]:
-        """What `judge` says; at the ends `deaf` nothing arrives, and switches that are `dead` neither send nor forward.
-        Frames are lost, and come so many rounds late, as these say each time they cross a link."""
-        said: list[bool] = []
-        for _ in range(count):
-            frames = self.links.begin()
-            coming = [(rounds - 1, where, frame) for rounds, where, frame in self.late]
-            for switch in present:
-                for port, frame in frames.get(switch, ()):
-                    here, there, lldp = (switch, port), self.peers[switch, port], parse_lldp(frame) is not None
-                    self.sent[lldp] += 1
-                    if there in deaf or there[0] in dead or switch in dead or lose():
-                        continue
-                    if lldp:
-                        coming.append((delay(), there, frame))
-                    elif here not in deaf and not lose():
-                        coming.append((delay(), here, frame))
-            self.late = [it for it in coming if it[0] > 0]
-            for rounds, where, frame in coming:
-                if rounds <= 0 and where[0] in present:
-                    self.arrive(where, frame)
-            said.append(self.links.judge(present, present if punctual is None else punctual))
-        return said
-
-    def arrive(self, where: tuple[str, int], frame: bytes) -> None:
-        if parse_lldp(frame) is None:
-            self.links.hear_probe(*where, frame)
-        else:
-            self.links.hear(*where, frame)
 
 
 @pytest.fixture
@@ -112,6 +59,33 @@ def test_a_link_that_works_again_for_a_moment_stays_down(world: World) -> None:
     world.rounds(FOUND, deaf=CUT)
     for _ in range(5):
         assert not any(world.rounds(LOOK * (RETURN - 1)) + world.rounds(LOOK, deaf={("leaf2", 5)}))
+
+
+def test_all_is_known_of_the_links_once_each_has_proved_itself_or_was_examined_in_time(world: World) -> None:
+    assert world.links.settled
+    world.links.begin_anew()
+    world.rounds(LOOK - 1)
+    assert not world.links.settled, "one is not yet looked at"
+    world.rounds(1)
+    assert world.links.settled
+    world.links.begin_anew()
+    world.rounds(EXAMINATION, deaf=CUT, punctual=())
+    assert not world.links.settled
+    while not world.links.settled:
+        assert world.links.down == frozenset()
+        world.rounds(1, deaf=CUT)
+    assert world.links.down == CUT
+    world.links.begin_anew()
+    assert not world.links.settled
+    world.rounds(LOOK, deaf=CUT)
+    assert world.links.settled, "it is still down"
+
+
+def test_what_can_not_be_found_out_is_not_waited_for(world: World) -> None:
+    for present, deaf, rounds in ((ALL, world.peers.keys(), LOOK + EXAMINATION), (("leaf1", "spine2"), (), LOOK)):
+        world.links.begin_anew()
+        world.rounds(rounds, present=present, deaf=deaf)
+        assert world.links.settled
 
 
 def test_seven_missing_rounds_change_nothing(world: World) -> None:
@@ -218,6 +192,17 @@ def test_a_switch_that_forwards_nothing_is_gone_around_whether_its_session_is_lo
     assert world.links.down == frozenset()
 
 
+@pytest.mark.parametrize("present", [ALL, ("leaf1", "leaf2", "spine2")])
+def test_a_switch_that_hangs_again_when_its_links_have_just_returned_is_gone_around(
+    world: World, present: Collection[str]
+) -> None:
+    world.rounds(FOUND, dead={"spine1"})
+    while world.links.down:
+        world.rounds(1)
+    assert any(world.rounds(FOUND, present=present, dead={"spine1"}))
+    assert world.links.down == OF_SPINE1
+
+
 def test_a_switch_that_hangs_is_found_although_its_last_probes_were_lost(world: World) -> None:
     for _ in range(3 * LOOK):
         frames = world.links.begin()
@@ -246,7 +231,6 @@ def test_a_switch_that_routes_nothing_back_but_speaks_stays_in_use(world: World)
 def test_a_switch_that_has_closed_its_session_is_examined_at_once(world: World) -> None:
     living = ("leaf1", "leaf2", "spine2")
     world.links.doubt("spine1")
-    assert world.links.examining
     assert any(world.rounds(ENOUGH, present=living, dead={"spine1"}))
     assert world.links.down == OF_SPINE1
 
@@ -255,7 +239,9 @@ def test_one_probe_that_comes_back_ends_an_examination(world: World) -> None:
     living = ("leaf1", "leaf2", "spine2")
     world.links.doubt("spine1")
     assert not any(world.rounds(ENOUGH - 1, present=living, dead={"spine1"}) + world.rounds(1, present=living))
-    assert not world.links.examining
+    world.sent.clear()
+    world.rounds(LOOK, present=living)
+    assert world.sent == {False: 4}, "they are only looked at"
 
 
 def test_an_examination_without_a_result_does_not_go_on_for_ever(world: World) -> None:
@@ -403,33 +389,14 @@ def test_a_link_that_comes_while_others_are_checked_is_used_when_frames_have_arr
     world.links.follow(fabric_file.parse(leafspine_text() + more, "f"), assumed=False)
     world.peers |= {("leaf1", 9): ("leaf2", 9), ("leaf2", 9): ("leaf1", 9)}
     assert world.links.down == new
-    assert not any(world.rounds(5, deaf={("leaf1", 9)}))
+    assert not any(world.rounds(BACK, deaf={("leaf1", 9)}))
     assert world.links.down == new
-    assert world.rounds(3) == [False, False, True]
+    assert not any(world.rounds(LOOK * (RETURN - 1)))
+    assert sum(world.rounds(LOOK)) == 1
     assert not world.links.down
     # All links of a switch that has moved are as new.
     world.links.follow(fabric_file.parse(leafspine_text() + more, "f"), assumed=False, moved={"spine1"})
-    assert world.links.down == CUT | {("leaf1", 5), ("spine1", 1)}
-    assert world.rounds(3) == [False, False, True]
+    assert world.links.down == OF_SPINE1
+    assert not any(world.rounds(LOOK * (RETURN - 1)))
+    assert any(world.rounds(LOOK))
     assert not world.links.down
-
-
-def test_what_is_sent_is_lldp() -> None:
-    frame = make_lldp(bytes.fromhex("020100010005"), "leaf1", 5, 2, b"seal")
-    assert parse_lldp(frame) == ("leaf1", 5, b"seal")
-    packet = Ether(frame)
-    assert (packet.dst, packet.src, packet.type) == ("01:80:c2:00:00:0e", "02:01:00:01:00:05", 0x88CC)
-    assert LLDPDU in packet
-    assert (packet[LLDPDUChassisID].subtype, packet[LLDPDUChassisID].id) == (7, b"leaf1")
-    assert (packet[LLDPDUPortID].subtype, packet[LLDPDUPortID].id) == (7, b"5")
-    assert packet[LLDPDUTimeToLive].ttl == 2
-
-
-def test_what_is_cut_short_or_nothing_that_a_controller_says_is_nothing() -> None:
-    seal = bytes(range(1, 17))
-    frame = make_lldp(bytes(6), "leaf1", 5, 2, seal)
-    for end in range(frame.index(seal) + len(seal)):
-        assert parse_lldp(frame[:end]) is None
-    for before, after in ((b"leaf1", b"leaf\xe9"), (b"\x075", b"\x07x"), (b"\x075", b"\x07 ")):
-        assert frame.count(before) == 1
-        assert parse_lldp(frame.replace(before, after)) is None

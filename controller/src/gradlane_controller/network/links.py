@@ -67,7 +67,8 @@ class _Link:
 
     `heard` are the ends at which the other's announcement has arrived, `back` is whether the probe has come back, since
     it was last judged, `known` are all ends since it is in doubt. `unanswered`: how many times in a row it has proved
-    itself without its probe. `missing`: in how many rounds nothing arrived at each end.
+    itself without its probe. `missing`: in how many rounds nothing arrived at each end. `settled`: all that can be said
+    of it has been found out.
     """
 
     ends: tuple[LinkPort, LinkPort]
@@ -82,6 +83,7 @@ class _Link:
     known: set[End] = field(default_factory=set[End])
     missing: Counter[End] = field(default_factory=Counter[End])
     arrived: int = 0
+    settled: bool = False
 
     @property
     def quiet(self) -> bool:
@@ -141,9 +143,14 @@ class Links:
         return frozenset(end for end, link in self._links.items() if not link.up)
 
     @property
-    def examining(self) -> bool:
-        """Whether any link is in doubt."""
-        return any(link.rounds for link in self._all)
+    def settled(self) -> bool:
+        """Whether all links have been looked at, and examined where in doubt, since `begin_anew`."""
+        return all(link.settled for link in self._all)
+
+    def begin_anew(self) -> None:
+        """What is known of the links may be old."""
+        for link in self._all:
+            link.settled = False
 
     @property
     def rounds(self) -> int:
@@ -253,10 +260,12 @@ class Links:
             # Its probes are not waited for when they don't come back, as when nothing is routed over it.
             link.unanswered = 0 if link.back else min(link.unanswered + 1, ENOUGH)
         if not link.up:
+            link.settled |= sent
             link.forget()
             return link.arrived >= RETURN and self._conclude(link, up=True)
         if link.proved or not (both or asks):
             link.doubt(0)
+            link.settled = True
         elif not link.rounds:
             link.doubt(int(sent))
         else:
@@ -265,6 +274,7 @@ class Links:
             for end in link.heard:
                 link.missing[end] = 0
             link.missing.update(self._deaf(link, punctual, both, asks))
+            link.settled |= link.rounds > EXAMINATION
         link.forget()
         return bool(link.deaf) and self._conclude(link, up=False)
 
@@ -308,7 +318,8 @@ class Links:
         _LOG.warning("link %s %s", link, "works" if up else f"is down: nothing arrives at {where}")
         if up:
             link.doubt(0)
-        link.rounds, link.unanswered = 0, ENOUGH
+        # Once it is used its probes come back, and if they don't, a switch has failed again meanwhile.
+        link.rounds, link.unanswered, link.settled = 0, 1 if up else ENOUGH, True
         return True
 
     def _seal(self, kind: str, switch: str, port: int, age: int = 0) -> bytes:

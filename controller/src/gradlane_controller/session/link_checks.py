@@ -8,6 +8,7 @@ from gradlane_controller.network.links import ENOUGH, ROUND, Links
 from gradlane_controller.session.managed_switch import ManagedSwitch
 
 _LATE = 1.5  # of its time: a round that takes longer says nothing, as the machine is busy
+_PATIENCE = 6  # times as long as links take to be known where all is in time
 
 
 class LinkChecks:
@@ -36,12 +37,11 @@ class LinkChecks:
             if self._links.judge(present & self._present(), punctual):
                 self._on_change()
             if present and all(managed.connection.connected or managed.late for managed in self._switches):
+                if not self._together:
+                    self._links.begin_anew()
                 self._together += 1
-            # Each has been looked at, and those in doubt examined, if that led to anything.
-            if self._together > self._links.rounds + ENOUGH and (
-                not self._links.examining or self._together > self._links.rounds + 4 * ENOUGH
-            ):
-                self.known.set()
+                if self._links.settled or self._together > _PATIENCE * (self._links.rounds + ENOUGH):
+                    self.known.set()
 
     def begin_anew(self) -> None:
         """Others look after the links: what is known of them will be old."""

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the controller does in time, and what not: which of its rounds say something about links."""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+from gradlane_controller.network.links import ROUND
+from gradlane_controller.session.link_checks import LinkChecks
+from tests.gradlane_controller.link_world import ALL, CUT, World
+from tests.gradlane_controller.texts import leafspine_text
+
+
+class Switch:
+    """Takes what it is sent at once; of frames by a port of `stuck` it takes none, and never says that it is ready."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.where = SimpleNamespace(name=name)
+        self.connection = SimpleNamespace(connected=True, primary=True)
+        self.late = False
+        self.stuck: Collection[int] = ()
+        self.deaf: Collection[tuple[str, int]] = ()
+        self.stall = 0.0  # seconds for which the controller has no turn, in each of
+        self.stalls = 0  # so many rounds
+        self.rounds = 0
+        self._world = world
+
+    def send(self, frames: Sequence[tuple[int, bytes]]) -> "asyncio.Future[None] | None":
+        self.rounds += 1
+        time.sleep(self.stall if self.rounds <= self.stalls else 0.0)
+        taken = asyncio.get_running_loop().create_future()
+        if not self.stuck:
+            taken.set_result(None)
+        going = [it for it in frames if it[0] not in self.stuck]
+        for where, frame in self._world.cross(self.where.name, going, deaf=self.deaf):
+            self._world.arrive(where, frame)
+        return taken if frames else None
+
+
+def fabric(deaf: Collection[tuple[str, int]] = ()) -> tuple[World, list[Switch]]:
+    """Links and switches of which all are in time; at those ends nothing arrives."""
+    world = World(leafspine_text())
+    switches = [Switch(world, name) for name in ALL]
+    for switch in switches:
+        switch.deaf = deaf
+    return world, switches
+
+
+def check(world: World, switches: Sequence[Switch], until: Callable[[LinkChecks], bool]) -> None:
+    """Checks the links until that is so."""
+
+    async def main() -> None:
+        checks = LinkChecks(world.links, cast(Any, switches), lambda: None)
+        task = asyncio.create_task(checks.run())
+        while not until(checks):
+            assert not task.done()
+            await asyncio.sleep(ROUND / 5)
+        task.cancel()
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def is_known(checks: LinkChecks) -> bool:
+    return checks.known.is_set()
+
+
+def test_links_are_not_known_before_they_were_looked_at_in_time() -> None:
+    """A controller that has just come would otherwise use a link that is down."""
+    world, switches = fabric(deaf=CUT)
+    switches[0].stall, switches[0].stalls = 2 * ROUND, 30
+    check(world, switches, is_known)
+    assert switches[0].rounds > 30
+    assert world.links.down == CUT
+
+
+def test_a_controller_that_is_never_in_time_takes_links_as_they_are() -> None:
+    world, switches = fabric(deaf=CUT)
+    switches[0].stall, switches[0].stalls = 2 * ROUND, 1_000_000
+    check(world, switches, is_known)
+    assert world.links.down == frozenset()
+
+
+def test_what_a_switch_has_not_yet_taken_takes_no_link_down() -> None:
+    world, switches = fabric()
+    switches[0].stuck = (6,)
+    check(world, switches, lambda _: switches[0].rounds > 60)
+    assert world.links.down == frozenset()
