@@ -80,7 +80,7 @@ def test_links_metrics_and_people_are_told_what_each_port_sends_by_class(running
     of_host = [found[own("sent", 1, f'queue_class="{n}",')] for n in range(8)]
     assert of_host == near([2e6, *[0] * 7])
     assert sum(name.startswith("gradlane_controller_port_sent_bits") for name in found) == 16
-    shown = command("links", "--http", running.http).stdout.splitlines()
+    shown = command("links", *running.access).stdout.splitlines()
     head = next(line for line in shown if line.split()[:2] == ["end", "all"])
     assert head.split() == ["end", "all", "trees", *map(str, range(8))]
     row = next(line for line in shown if line.split()[0:1] == ["leaf1:5"] and "-" not in line).split()
