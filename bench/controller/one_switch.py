@@ -25,6 +25,7 @@ from bench.harness import benchmark
 from bench.harness.worker import Worker
 from gradlane_controller.desired.pipeline import DEFAULT_FOLDER, load
 from gradlane_controller.policy import Entity
+from gradlane_controller.session.arbitration import Arbitration
 from gradlane_controller.session.bounds import bound
 from gradlane_controller.session.convergence import Changes, converge
 from gradlane_controller.session.writing import Refused
@@ -73,7 +74,7 @@ async def _measure(target: str, address: str, count: int) -> Result:
     pipeline = load(DEFAULT_FOLDER)
     options = SwitchOptions(p4info=pipeline.p4info, p4blob=pipeline.program)
     switch = Switch("s1", address, options)
-    bound(switch)
+    bound(switch, Arbitration(lambda: 1, lambda _: None))
     before, after = entries(count), entries(count, last=2)
 
     async def timed(

@@ -15,6 +15,7 @@ from google.protobuf.any_pb2 import Any as PackedAny
 
 from gradlane_controller.policy import Entity
 from gradlane_controller.session import connection
+from gradlane_controller.session.arbitration import Arbitration
 from gradlane_controller.session.bounds import bound
 from gradlane_controller.session.convergence import converge, difference
 from gradlane_controller.session.writing import AT_ONCE, Refused, write
@@ -177,7 +178,7 @@ def test_a_target_that_has_no_room_for_some_entries_has_all_others(target: Targe
     async def run() -> tuple[Any, list[Refused]]:
         options = SwitchOptions(p4info=PIPELINE.p4info, p4blob=PIPELINE.program)
         switch = Switch("s1", target.address, options)
-        bound(switch)
+        bound(switch, Arbitration(lambda: 1, lambda _: None))
         async with switch:
             entities = [next_hop(1), route(1, 1), *(job(number + 1) for number in range(JOBS_SIZE + 5)), route(2, 1)]
             return await converge(switch, entities)
