@@ -28,18 +28,20 @@ class World:
         deaf: Collection[tuple[str, int]] = (),
         present: Collection[str] = ALL,
         dead: Collection[str] = (),
+        routeless: Collection[str] = (),
         punctual: Collection[str] | None = None,
         lose: Callable[[], bool] = lambda: False,
         delay: Callable[[], int] = lambda: 0,
     ) -> list[bool]:
-        """What `judge` says; at the ends `deaf` nothing arrives, and switches that are `dead` neither send nor forward.
-        Frames are lost, and come so many rounds late, as these say each time they cross a link."""
+        """What `judge` says; at the ends `deaf` nothing arrives, and switches that are `dead` neither send nor forward,
+        those that are `routeless` forward no probe. Frames are lost, and come so many rounds late, as these say each
+        time they cross a link."""
         said: list[bool] = []
         for _ in range(count):
             frames = self.links.begin()
             coming = [(rounds - 1, where, frame) for rounds, where, frame in self.late]
             for switch in present:
-                crossed = self.cross(switch, frames.get(switch, ()), deaf, dead, lose)
+                crossed = self.cross(switch, frames.get(switch, ()), deaf, dead, routeless, lose)
                 coming += [(delay(), where, frame) for where, frame in crossed]
             self.late = [it for it in coming if it[0] > 0]
             for rounds, where, frame in coming:
@@ -54,6 +56,7 @@ class World:
         frames: Iterable[tuple[int, bytes]],
         deaf: Collection[tuple[str, int]] = (),
         dead: Collection[str] = (),
+        routeless: Collection[str] = (),
         lose: Callable[[], bool] = lambda: False,
     ) -> Iterator[tuple[tuple[str, int], bytes]]:
         """Where these frames of that switch arrive, each as (end, frame)."""
@@ -64,7 +67,7 @@ class World:
                 continue
             if lldp:
                 yield there, frame
-            elif here not in deaf and not lose():
+            elif here not in deaf and there[0] not in routeless and not lose():
                 yield here, frame
 
     def arrive(self, where: tuple[str, int], frame: bytes) -> None:

@@ -3,7 +3,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +89,7 @@ class Stub:
             raise P4ClientError(problem, "Write")
 
 
-def written(stub: Stub, held: list[Entity], desired: list[Entity]) -> list[Refused]:
+def written(stub: Stub, held: Sequence[Entity], desired: Sequence[Entity]) -> list[Refused]:
     """What is refused on the way from one state to the other."""
     done, refused = asyncio.run(write(stub, difference(SCHEMA, held, desired)))  # pyright: ignore[reportArgumentType]
     assert done == stub.done

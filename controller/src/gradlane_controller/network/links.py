@@ -66,9 +66,8 @@ class _Link:
     """`asker`: the end whose probes the other routes back; None: none does. `single`: of these two switches.
 
     `heard` are the ends at which the other's announcement has arrived, `back` is whether the probe has come back, since
-    it was last judged, `known` are all ends since it is in doubt. `unanswered`: how many times in a row it has proved
-    itself without its probe. `missing`: in how many rounds nothing arrived at each end. `settled`: all that can be said
-    of it has been found out.
+    it was last judged. `unanswered`: how many times in a row it has proved itself without its probe. `missing`: in how
+    many rounds nothing arrived at each end. `settled`: all that can be said of it has been found out.
     """
 
     ends: tuple[LinkPort, LinkPort]
@@ -80,7 +79,6 @@ class _Link:
     back: bool = False
     unanswered: int = ENOUGH
     rounds: int = 0  # of its examination; 0: it is not in doubt
-    known: set[End] = field(default_factory=set[End])
     missing: Counter[End] = field(default_factory=Counter[End])
     arrived: int = 0
     settled: bool = False
@@ -92,8 +90,8 @@ class _Link:
 
     @property
     def proved(self) -> bool:
-        """Whether it has proved itself in this round, or in its examination."""
-        return self.back or len(self.heard | self.known) == len(self.ends)
+        """Whether it has proved itself in this round."""
+        return self.back or len(self.heard) == len(self.ends)
 
     @property
     def deaf(self) -> list[End]:
@@ -110,7 +108,6 @@ class _Link:
     def doubt(self, rounds: int) -> None:
         """An examination begins, or (0) it is over."""
         self.rounds = rounds
-        self.known.clear()
         self.missing.clear()
 
     def names(self) -> tuple[End, End]:
@@ -270,7 +267,6 @@ class Links:
             link.doubt(int(sent))
         else:
             link.rounds += 1
-            link.known |= link.heard
             for end in link.heard:
                 link.missing[end] = 0
             link.missing.update(self._deaf(link, punctual, both, asks))
