@@ -31,6 +31,7 @@ READ = (
     ("GET", "/v1/state"),
     ("GET", "/v1/stream"),
     ("GET", "/v1/events"),
+    ("GET", "/v1/history"),
     ("GET", "/v1/links"),
     ("GET", "/v1/counters"),
     ("GET", "/v1/violations"),

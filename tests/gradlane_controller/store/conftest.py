@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores of both databases, empty for each test."""
+"""Stores of both databases, empty for each test, and a disk that can be filled."""
 
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,3 +36,23 @@ def store(url: str) -> Iterator[Store]:
     it = Store.open(url)
     yield it
     it.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", folder], check=True)
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def fill(folder: Path) -> None:
+    """To the last byte."""
+    with (folder / "filler").open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(b"x" * 4096)
+        except OSError:
+            pass
+    assert os.statvfs(folder).f_bavail == 0

@@ -2,11 +2,8 @@
 """The store on both databases: jobs, the lease, the timeline, its tables' history, and what goes wrong."""
 
 import asyncio
-import os
-import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -17,6 +14,7 @@ from sqlalchemy import text
 from gradlane_controller.errors import ChangedMeanwhileError, StoreError
 from gradlane_controller.store import Store, events, jobs, lease, schema
 from gradlane_controller.store.engine import LOG_BYTES
+from tests.gradlane_controller.store.conftest import fill
 from tests.support.needs import needs_root
 from tests.support.postgresql import Postgresql
 
@@ -401,26 +399,6 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_write_is_survived(small_disk: P
         assert store.renew(lease.renew, "a", number, 60.0)
     assert names(store) == {}
     store.close()
-
-
-def fill(folder: Path) -> None:
-    """To the last byte."""
-    with (folder / "filler").open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(b"x" * 4096)
-        except OSError:
-            pass
-    assert os.statvfs(folder).f_bavail == 0
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", folder], check=True)
-    yield folder
-    subprocess.run(["umount", "-l", folder], check=True)
 
 
 def test_a_server_that_was_started_anew_is_found_again(server: Postgresql) -> None:

@@ -249,11 +249,11 @@ def _events(source: Source, now: int, query: dict[str, str]) -> dict[str, Any]:
 
 
 def _history(source: Source, now: int, query: dict[str, str]) -> dict[str, Any]:
-    """Snapshots from one time (ISO 8601) to another, `step` seconds apart."""
+    """Snapshots from that of one time (ISO 8601) to another, `step` seconds apart."""
     first, last = (_second(source, query[name]) for name in ("from", "to"))
     step = max(1, int(float(query.get("step", "1"))))
     seconds = range(max(0, first), min(now, last) + 1, step)[:MAX_ITEMS]
-    return {"items": [source.snapshot(it) for it in seconds]}
+    return {"items": [source.snapshot(it) for it in seconds], "next": None}
 
 
 def _second(source: Source, text: str) -> int:

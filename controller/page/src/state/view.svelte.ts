@@ -8,9 +8,7 @@ import { live } from "./live.svelte.ts";
 import { route } from "./route.svelte.ts";
 
 export const SPAN = 3600_000; // ms that can be replayed
-const AHEAD = 8; // snapshots that one request of a replay brings
-const KEPT = 24;
-const THINNED = 60_000; // ms that kept snapshots may be apart
+const AHEAD = 8; // steps that one request of a replay brings
 
 class Shown {
   /** ms; null: live. */
@@ -21,12 +19,15 @@ class Shown {
   speed = $state(0); // s of history in a second; 0: paused
   problem = $state("");
   loading = $state(false);
-  #kept = $state.raw<Snapshot[]>([]);
+  #kept = $state.raw<Snapshot[]>([]); // the oldest first,
+  #from = 0; // of this time (ms),
+  #until = 0; // until that
   #timer = 0;
 
   readonly snapshot = $derived.by<Snapshot | null>(() => {
     if (this.at === null) return live.snapshot;
-    return nearest(this.#kept, this.at);
+    const at = this.at;
+    return this.#kept.findLast((it) => Date.parse(it.at) <= at) ?? this.#kept[0] ?? null;
   });
   readonly stale = $derived(this.at === null && live.connection === "lost");
   readonly switches = $derived(new Map<string, LiveSwitch>(this.snapshot?.switches.map((it) => [it.name, it])));
@@ -39,7 +40,7 @@ class Shown {
     this.speed = 0;
     const snapshot = this.snapshot;
     if (this.at !== null || !snapshot) return;
-    this.#keep([snapshot]);
+    this.#keep([snapshot], Date.parse(snapshot.at));
     route.set({ at: snapshot.at });
   }
 
@@ -59,7 +60,7 @@ class Shown {
   load(): void {
     clearTimeout(this.#timer);
     const at = this.at;
-    if (at === null || covers(this.#kept, at)) return;
+    if (at === null || (this.#from <= at && at <= this.#until)) return;
     this.#timer = window.setTimeout(() => void this.#fetch(at), 120);
   }
 
@@ -73,39 +74,29 @@ class Shown {
 
   async #fetch(at: number): Promise<void> {
     this.loading = true;
-    const step = Math.max(1, this.speed);
-    const until = at + (this.speed ? AHEAD * step * 1000 : 1000);
     try {
-      let items = await history(at - 1000, until, step);
-      if (!items.length) items = await history(at - THINNED, at + THINNED, THINNED / 2000); // only every so manyth is kept
+      const items = await history(at, at + AHEAD * this.speed * 1000, Math.max(1, this.speed));
       this.problem = items.length ? "" : "the controller has kept nothing of that time";
-      this.#keep(items);
+      this.#keep(items, at);
     } catch (problem) {
       this.problem = messageOf(problem);
+      this.#keep([], at);
     } finally {
       this.loading = false;
     }
     if (this.at !== null && this.at !== at) this.load();
   }
 
-  #keep(items: Snapshot[]): void {
-    this.#kept = [...this.#kept.filter((it) => !items.some((other) => other.at === it.at)), ...items].slice(-KEPT);
+  /** The first one is that of `at`; what came after the last one may not be kept yet. */
+  #keep(items: Snapshot[], at: number): void {
+    this.#kept = items;
+    this.#from = at;
+    this.#until = Math.max(at, Date.parse(items.at(-1)?.at ?? "") || 0);
   }
 }
 
 function iso(time: number): string {
   return new Date(time).toISOString();
-}
-
-function nearest(snapshots: Snapshot[], at: number): Snapshot | null {
-  let best: Snapshot | null = null;
-  for (const it of snapshots)
-    if (Math.abs(Date.parse(it.at) - at) <= THINNED && (!best || Math.abs(Date.parse(it.at) - at) < Math.abs(Date.parse(best.at) - at))) best = it;
-  return best;
-}
-
-function covers(snapshots: Snapshot[], at: number): boolean {
-  return snapshots.some((it) => Math.abs(Date.parse(it.at) - at) <= 1000);
 }
 
 export const shown = new Shown();
@@ -119,6 +110,7 @@ export async function recent(minutes: number, budget = 2_000_000): Promise<Snaps
   return history(newest - minutes * 60_000, newest, step);
 }
 
+/** Begins with the snapshot of `from`: the latest one until then. */
 async function history(from: number, to: number, step: number): Promise<Snapshot[]> {
   const query = new URLSearchParams({ from: iso(from), to: iso(to), step: String(step) });
   return (await getJson<{ items: Snapshot[] }>(`history?${query.toString()}`)).items;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the routes share: the controller, the tokens, the live state, and how much may be at work."""
+"""What the routes share: the controller, the tokens, the live state and its history, and how much may be at work."""
 
 import asyncio
 import contextlib
@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 
 from gradlane_controller.api.errors import Refusal
+from gradlane_controller.api.history import History
 from gradlane_controller.api.idempotency import Answers
 from gradlane_controller.api.live_state import LiveState
 from gradlane_controller.api.tokens import Tokens
@@ -26,6 +27,7 @@ class Context:
     controller: Controller
     tokens: Tokens
     live: LiveState
+    history: History
     answers: Answers
     trainings: Trainings
     _at_work: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_AT_WORK))
@@ -37,7 +39,7 @@ class Context:
         """Of a controller and its store; `templates` and `grace` as `Trainings` takes them."""
         trainings = Trainings(controller, store, templates, grace)
         live = LiveState(controller, trainings.known_of_jobs)
-        return Context(controller, Tokens(store), live, Answers(store), trainings)
+        return Context(controller, Tokens(store), live, History(controller, store, live), Answers(store), trainings)
 
     @contextlib.asynccontextmanager
     async def working(self) -> AsyncGenerator[None, None]:
@@ -51,4 +53,4 @@ class Context:
 
     async def run(self) -> None:
         """What goes on beside requests, until it is cancelled."""
-        await asyncio.gather(self.tokens.run(), self.live.run(), self.trainings.run())
+        await asyncio.gather(self.tokens.run(), self.live.run(), self.history.run(), self.trainings.run())

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who watches gets a new picture each second; while nobody does, nothing is made, and no switch is asked."""
+"""Who watches gets a new picture each second; while nobody does, only the history has some made, now and then."""
 
 import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from gradlane import GradlaneError
@@ -15,7 +16,8 @@ from gradlane_controller.live import Paths, snapshot
 from gradlane_controller.service import Controller
 
 SECONDS = 1.0  # between two pictures
-COUNTER_SECONDS = 2.0  # between two readings of the switches' counters,
+COUNTER_SECONDS = 2.0  # between two readings of the switches' counters while somebody watches,
+SELDOM_SECONDS = 10.0  # and while nobody does,
 OLD_SECONDS = 15.0  # which are forgotten after so long
 INTEREST_SECONDS = 5.0  # after somebody has asked
 QUIET_SECONDS = 60.0  # after an error of this program
@@ -25,10 +27,11 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Picture:
-    """`content` in JSON; `number` grows."""
+    """`content` in JSON; `number` grows. `made_at` by the loop's clock."""
 
     number: int
     made_at: float
+    at: datetime
     content: bytes
 
 
@@ -44,7 +47,7 @@ class LiveState:
         self.number = 0
         self._counters: dict[str, Any] | None = None
         self._counted_at = -OLD_SECONDS
-        self._asked_at = -COUNTER_SECONDS
+        self._asked_at = -SELDOM_SECONDS
         self._reading: asyncio.Task[None] | None = None
         self._making = asyncio.Lock()
         self._until = 0.0  # somebody is interested
@@ -56,9 +59,17 @@ class LiveState:
         self._show_interest()
         async with self._making:
             if self._latest is None or _clock() > self._latest.made_at + SECONDS:
-                await self._make()
+                await self._renew()
             assert self._latest is not None
             return self._latest.content
+
+    async def look(self) -> Picture:
+        """One that is at most a second old, for who looks now and then: nobody watches because of it, and the switches
+        are seldom asked for their counters."""
+        async with self._making:
+            if self._latest is not None and _clock() <= self._latest.made_at + SECONDS:
+                return self._latest
+            return await self._make(SELDOM_SECONDS)
 
     async def after(self, number: int) -> Picture:
         """The first one that is younger than that of this number, 0: any; waits for it."""
@@ -75,7 +86,7 @@ class LiveState:
                 await self._interest.wait()
                 try:
                     async with self._making:
-                        await self._make()
+                        await self._renew()
                 except Exception:  # noqa: BLE001 - of this program; it must go on
                     _LOG.exception("the live state can't be made")
                     await asyncio.sleep(QUIET_SECONDS)
@@ -96,24 +107,28 @@ class LiveState:
         self._until = _clock() + INTEREST_SECONDS
         self._interest.set()
 
-    async def _make(self) -> None:
+    async def _renew(self) -> None:
+        self._latest = await self._make(COUNTER_SECONDS)
+        self._news.set()
+        self._news.clear()
+
+    async def _make(self, apart: float) -> Picture:
+        """`apart`: how many s there are to be between two readings of counters."""
         controller, plan = self._controller, self._controller.plan
         status, links, violations = controller.status(), controller.links(), controller.violations()
         down = frozenset(_end(name) for it in links["links"] if not it["up"] for name in it["ends"])
         if self._paths is None or self._paths.plan is not plan or self._paths.down != down:
             self._paths = await asyncio.to_thread(Paths, plan, down)
-        self._read_counters()
+        self._read_counters(apart)
         counters = self._counters if _clock() < self._counted_at + OLD_SECONDS else None
         alarms = self._alarms.look(status, links, violations)
         args = (plan, status, links, controller.host_ports(), counters, self._paths, alarms, self._of_jobs())
-        content = await asyncio.to_thread(lambda: render(snapshot(*args)))
+        at, content = await asyncio.to_thread(lambda: _rendered(snapshot(*args)))
         self.number += 1
-        self._latest = Picture(self.number, _clock(), content)
-        self._news.set()
-        self._news.clear()
+        return Picture(self.number, _clock(), at, content)
 
-    def _read_counters(self) -> None:
-        if (self._reading is None or self._reading.done()) and _clock() > self._asked_at + COUNTER_SECONDS:
+    def _read_counters(self, apart: float) -> None:
+        if (self._reading is None or self._reading.done()) and _clock() > self._asked_at + apart:
             self._asked_at = _clock()
             self._reading = asyncio.create_task(self._read())
 
@@ -125,6 +140,10 @@ class LiveState:
 
 def _clock() -> float:
     return asyncio.get_running_loop().time()
+
+
+def _rendered(it: dict[str, Any]) -> tuple[datetime, bytes]:
+    return datetime.fromisoformat(it["at"]), render(it)
 
 
 def _end(name: str) -> tuple[str, int]:

@@ -374,6 +374,13 @@ class StateAnswer(BaseModel):
     alarms: list[Alarm]
 
 
+class HistoryAnswer(BaseModel):
+    """Some pictures; `next` is the `from` of what follows."""
+
+    items: list[StateAnswer]
+    next: datetime | None
+
+
 class Wanted(BaseModel):
     """A change: the jobs of these job files, and (`files`) whether the controller reads its own files again."""
 

@@ -147,3 +147,15 @@ class AnswerRow(Base):
     body: Mapped[bytes] = mapped_column(LargeBinary(32))
     answer: Mapped[dict[str, Any]] = mapped_column(JSON)
     at: Mapped[datetime] = mapped_column(Utc, index=True)
+
+
+class PictureRow(Base):
+    """The live state as it was: `content` is its JSON, of `size` bytes, compressed (zlib, RFC 1950). `lasting`: one of
+    those that are kept for longer."""
+
+    __tablename__ = "pictures"
+
+    at: Mapped[datetime] = mapped_column(Utc, primary_key=True)
+    lasting: Mapped[bool] = mapped_column(Boolean)
+    size: Mapped[int] = mapped_column(Integer)
+    content: Mapped[bytes] = mapped_column(LargeBinary)

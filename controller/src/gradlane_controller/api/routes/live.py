@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What happens now: the live state, once or as a stream of server-sent events (HTML standard, section 9.2)."""
+"""What happens: the live state, once, as a stream of server-sent events (HTML standard, section 9.2), or as it was."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
+from datetime import timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
+from pydantic import AwareDatetime
 
 from gradlane_controller.api import models
 from gradlane_controller.api.connections import MAX_STREAMS, Connection
@@ -17,6 +19,7 @@ from gradlane_controller.api.negotiation import Limit, accepts
 from gradlane_controller.api.security import bearer, needs, token_of
 from gradlane_controller.api.tokens import Scope, Token
 from gradlane_controller.errors import StoreError
+from gradlane_controller.live import stamp
 from gradlane_controller.store.events import Event
 
 BATCH = 200  # entries of the timeline at once
@@ -26,6 +29,9 @@ _MOST = (1 << 63) - 1
 EventId = Annotated[int | None, Query(ge=0, le=_MOST, description="Those with a greater id")]
 LastEventId = Annotated[int | None, Header(alias="Last-Event-ID", ge=0, le=_MOST, description="The last one known")]
 Kind = Annotated[str | None, Query(max_length=32)]
+From = Annotated[AwareDatetime, Query(alias="from", description="Begins with the picture of that time (ISO 8601)")]
+To = Annotated[AwareDatetime, Query(description="Until that time (ISO 8601)")]
+Step = Annotated[float, Query(ge=0, le=86400, description="At most one picture in each so many seconds; 0: all")]
 
 
 class Stream(StreamingResponse):
@@ -53,6 +59,16 @@ def routes(context: Context) -> APIRouter:
         found = await controller.journal.read(after, limit + 1, kind)
         following = found[limit - 1].id if len(found) > limit else None
         return Json({"items": [it.to_json() for it in found[:limit]], "next": following})
+
+    @router.get("/history", response_model=models.HistoryAnswer, dependencies=[accepts("application/json")])
+    async def history(begin: From, to: To, step: Step = 0.0, limit: Limit = 100) -> Response:
+        """Pictures of the last day as they were, the oldest first."""
+        if begin > to:
+            raise Refusal(422, f"from ({begin.isoformat()}) is after to ({to.isoformat()}): it must not be later")
+        found, following = await context.history.read(begin, to, timedelta(seconds=step), limit)
+        more = render(stamp(following) if following else None)
+        content = b'{"items":[' + b",".join(found) + b'],"next":' + more + b"}"
+        return Response(content, media_type="application/json")
 
     @router.get("/stream", response_class=Stream, dependencies=[accepts("text/event-stream")])
     async def stream(request: Request, last: LastEventId = None) -> Response:
