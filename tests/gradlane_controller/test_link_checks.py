@@ -87,3 +87,17 @@ def test_what_a_switch_has_not_yet_taken_takes_no_link_down() -> None:
     switches[0].stuck = (6,)
     check(world, switches, lambda _: switches[0].rounds > 60)
     assert world.links.down == frozenset()
+
+
+def test_what_was_known_before_others_led_is_found_out_again() -> None:
+    world, switches = fabric()
+
+    def has_led_twice(checks: LinkChecks) -> bool:
+        if checks.known.is_set() and not switches[0].deaf:
+            for switch in switches:
+                switch.deaf = CUT
+            checks.begin_anew()
+        return checks.known.is_set()
+
+    check(world, switches, has_led_twice)
+    assert world.links.down == CUT

@@ -25,6 +25,7 @@ from gradlane_controller.network.links import (
 from tests.gradlane_controller.link_world import ALL, CUT, World
 from tests.gradlane_controller.texts import leafspine_text
 
+LIVING = ("leaf1", "leaf2", "spine2")  # without spine1
 OF_SPINE1 = frozenset({("leaf1", 5), ("leaf2", 5), ("spine1", 1), ("spine1", 2)})
 LOOK = round(MIN_INTERVAL / ROUND)  # rounds in which each link is looked at once
 FOUND = LOOK + 1 + ENOUGH  # at most so many until a link is down: it is looked at, in doubt, and examined
@@ -93,6 +94,11 @@ def test_seven_missing_rounds_change_nothing(world: World) -> None:
         assert not any(world.rounds(ENOUGH, deaf=CUT) + world.rounds(LOOK + 1))
 
 
+def test_a_link_whose_ends_hear_now_and_then_stays_in_use(world: World) -> None:
+    for deaf in 50 * sorted(CUT):
+        assert not any(world.rounds(1, deaf={deaf}))
+
+
 @pytest.mark.parametrize("loss", [0.01, 0.1])
 def test_a_link_that_loses_frames_is_not_taken_down(world: World, loss: float) -> None:
     random = Random(1)
@@ -122,10 +128,9 @@ def test_rounds_that_were_late_take_no_link_down(world: World) -> None:
 
 def test_what_its_only_witness_had_no_time_to_send_takes_no_silent_switch_down(world: World) -> None:
     """Its session is lost, so its neighbours' probes are all that tells of it."""
-    living = ("leaf1", "leaf2", "spine2")
     world.links.doubt("spine1")
-    assert not any(world.rounds(50, present=living, deaf={("spine1", 1)}, punctual=("leaf2", "spine2")))
-    assert any(world.rounds(LOOK * (ENOUGH + 1), present=living, deaf={("spine1", 1)}))
+    assert not any(world.rounds(50, present=LIVING, deaf={("spine1", 1)}, punctual=("leaf2", "spine2")))
+    assert any(world.rounds(LOOK * (ENOUGH + 1), present=LIVING, deaf={("spine1", 1)}))
 
 
 def test_at_rest_one_probe_shows_that_a_link_works(world: World) -> None:
@@ -156,9 +161,9 @@ def test_large_fabrics_are_looked_at_less_often() -> None:
 
 
 def test_a_switch_without_session_takes_no_link_down_and_none_up(world: World) -> None:
-    assert not any(world.rounds(50, present=("leaf1", "leaf2", "spine2")))
+    assert not any(world.rounds(50, present=LIVING))
     world.rounds(FOUND, deaf=CUT)
-    assert not any(world.rounds(50, present=("leaf1", "leaf2", "spine2"), deaf=CUT))
+    assert not any(world.rounds(50, present=LIVING, deaf=CUT))
     assert world.links.down == CUT
     # What was missing before counts for nothing afterwards.
     world.rounds(BACK)
@@ -170,7 +175,7 @@ def test_a_switch_without_session_takes_no_link_down_and_none_up(world: World) -
 def test_a_session_that_ends_within_a_round_takes_no_link_down(world: World) -> None:
     for _ in range(20):
         world.links.hear("leaf1", 5, lldp(world, "spine1", 1))  # what it sent before, where it has arrived
-        assert not any(world.rounds(1, present=("leaf1", "leaf2", "spine2")))
+        assert not any(world.rounds(1, present=LIVING))
 
 
 def test_when_all_of_a_switchs_links_fall_silent_it_is_not_the_links(world: World) -> None:
@@ -188,7 +193,7 @@ def test_a_switchs_last_link_is_never_taken_down(world: World) -> None:
     assert world.links.down == CUT
 
 
-@pytest.mark.parametrize("present", [ALL, ("leaf1", "leaf2", "spine2")])
+@pytest.mark.parametrize("present", [ALL, LIVING])
 def test_a_switch_that_forwards_nothing_is_gone_around_whether_its_session_is_lost_or_not(
     world: World, present: Collection[str]
 ) -> None:
@@ -200,7 +205,7 @@ def test_a_switch_that_forwards_nothing_is_gone_around_whether_its_session_is_lo
     assert world.links.down == frozenset()
 
 
-@pytest.mark.parametrize("present", [ALL, ("leaf1", "leaf2", "spine2")])
+@pytest.mark.parametrize("present", [ALL, LIVING])
 def test_a_switch_that_hangs_again_when_its_links_have_just_returned_is_gone_around(
     world: World, present: Collection[str]
 ) -> None:
@@ -223,18 +228,16 @@ def test_a_switch_that_routes_nothing_back_but_speaks_stays_in_use(world: World)
 
 
 def test_a_switch_that_has_closed_its_session_is_examined_at_once(world: World) -> None:
-    living = ("leaf1", "leaf2", "spine2")
     world.links.doubt("spine1")
-    assert any(world.rounds(ENOUGH, present=living, dead={"spine1"}))
+    assert any(world.rounds(ENOUGH, present=LIVING, dead={"spine1"}))
     assert world.links.down == OF_SPINE1
 
 
 def test_one_probe_that_comes_back_ends_an_examination(world: World) -> None:
-    living = ("leaf1", "leaf2", "spine2")
     world.links.doubt("spine1")
-    assert not any(world.rounds(ENOUGH - 1, present=living, dead={"spine1"}) + world.rounds(1, present=living))
+    assert not any(world.rounds(ENOUGH - 1, present=LIVING, dead={"spine1"}) + world.rounds(1, present=LIVING))
     world.sent.clear()
-    world.rounds(LOOK, present=living)
+    world.rounds(LOOK, present=LIVING)
     assert world.sent == {False: 4}, "they are only looked at"
 
 
@@ -253,8 +256,7 @@ def test_a_dead_switch_with_hosts_stays_where_it_is(world: World) -> None:
 
 def test_probes_that_never_came_back_say_nothing() -> None:
     it = World(leafspine_text())
-    living = ("leaf1", "leaf2", "spine2")
-    it.rounds(50, present=living, dead={"spine1"})
+    it.rounds(50, present=LIVING, dead={"spine1"})
     assert it.links.down == frozenset()
 
 
@@ -355,11 +357,10 @@ def test_hosts_can_send_no_probes(world: World) -> None:
 
 
 def test_forged_probes_keep_no_dead_switch_in_use(world: World) -> None:
-    living = ("leaf1", "leaf2", "spine2")
     old = probe(world.links, world.fabric)
     world.rounds(2 * LOOK)
     for _ in range(FOUND):
-        world.rounds(1, present=living, dead={"spine1"})
+        world.rounds(1, present=LIVING, dead={"spine1"})
         world.links.hear_probe("leaf1", 6, bytes(Ether() / IP(src="10.0.1.1", dst="10.0.1.1") / ICMP(id=5)))
         world.links.hear_probe("leaf1", 6, old)
     assert world.links.down == OF_SPINE1
