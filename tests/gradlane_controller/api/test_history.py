@@ -205,7 +205,11 @@ def test_large_pictures_wait_within_bounds_too_and_too_large_ones_are_not_kept(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "WAITING_BYTES", 3 * 60)
-    monkeypatch.setattr(Store, "append", lambda *_: (_ for _ in ()).throw(StoreError("gone")))
+
+    def refuse(*_: Any) -> None:
+        raise StoreError("gone")
+
+    monkeypatch.setattr(Store, "append", refuse)
 
     async def run() -> None:
         await until(lambda: world.made >= 20)
