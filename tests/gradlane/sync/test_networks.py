@@ -49,7 +49,7 @@ class Laboratory:
     def train(self, scheme: str) -> tuple[float, float, int]:
         """The error of the worker that is furthest from the truth before the last average; that of what they have after
         it, all the same; and how many slices were sent again or lost. Gradients have noise of their own."""
-        chosen = settings.parse(toml_file.Table(JobError, "the test", "", {"scheme": scheme}))
+        chosen = settings.parse(toml_file.parse(JobError, f'scheme = "{scheme}"', "the test"))
         every = "every = 2\n" if "every" in chosen.options else ""  # of hundreds of steps, else
         lines = f'[loss]\npush = 0.1\n[sync]\nscheme = "{scheme}"\n{every}'
         file = job_file(self._folder, self.lan.addresses[:HOSTS], lines=lines)
