@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.gradlane_controller.conftest import run_controller  # noqa: F401 - a fixture
+from tests.gradlane_controller.conftest import run_controller  # noqa: F401 # pyright: ignore[reportUnusedImport] - a fixture
 from tests.gradlane_controller.controller_process import PATIENCE, Running
 from tests.gradlane_controller.leafspine_lab import Lab, slice_of
 from tests.gradlane_controller.texts import job_text
