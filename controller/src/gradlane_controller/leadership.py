@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gradlane_controller.errors import StoreError
@@ -21,6 +21,7 @@ from gradlane_controller.store import Store, lease
 from gradlane_controller.store.lease import Leader
 
 LEASE_SECONDS = 2.0
+LONE_SECONDS = 5.0  # of the lease while nobody stands by: a busy machine costs no leadership then
 MARGIN_SECONDS = 0.3  # before its end the leader stops
 RENEW_SECONDS = 0.4
 LOOK_SECONDS = 0.25  # between two looks of those who stand by
@@ -173,17 +174,21 @@ class Leadership:
             self._given_up = None
 
     def _keep(self, held: Held) -> None:
+        seconds = LEASE_SECONDS if self._store.read(lease.accompanied, self.holder) else LONE_SECONDS
         asked = self._clock()
+        until = asked + seconds - MARGIN_SECONDS
+        with self._guard:  # before the store has a lease that ends earlier
+            if self._held is held and until < held.until:
+                held = self._held = replace(held, until=until)
         number: int | None = held.number
         if self._least > held.number:
-            number = self._store.update(lease.outgrow, self.holder, held.number, LEASE_SECONDS, self._least)
-        elif not self._store.renew(lease.renew, self.holder, held.number, LEASE_SECONDS):
+            number = self._store.update(lease.outgrow, self.holder, held.number, seconds, self._least)
+        elif not self._store.renew(lease.renew, self.holder, held.number, seconds):
             number = None
         with self._guard:
             if number is None or (self._held is held and self._clock() >= held.until):
                 self._held, self._given_up = None, number  # it has stopped meanwhile
             elif self._held is held:
-                until = asked + LEASE_SECONDS - MARGIN_SECONDS
                 self._held = Held(held.term, number, until)
             else:
                 self._given_up = number  # which it was meanwhile

@@ -17,7 +17,7 @@ from sqlalchemy import text
 
 from gradlane_controller import leadership
 from gradlane_controller.errors import StoreError
-from gradlane_controller.leadership import LEASE_SECONDS, MARGIN_SECONDS, REST_SECONDS, Held, Leadership
+from gradlane_controller.leadership import LEASE_SECONDS, LONE_SECONDS, MARGIN_SECONDS, REST_SECONDS, Held, Leadership
 from gradlane_controller.store import Store, lease
 from tests.support.effort import tries
 
@@ -120,7 +120,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(
         who=st.integers(0, COUNT - 1),
-        skip=st.integers(0, 1),
+        skip=st.integers(0, 2),
         others=st.lists(st.integers(0, COUNT - 1), max_size=4),
         before=st.floats(0, 4),
         after=st.floats(0, 4),
@@ -206,7 +206,7 @@ def test_who_renews_goes_on_and_who_can_not_stops_in_time(world: World) -> None:
     world.fails = "before"
     assert step(it) is not None, "one failure does not matter"
     assert "gone" in it.to_json()["store"]
-    world.now += LEASE_SECONDS - MARGIN_SECONDS - 0.9
+    world.now += LONE_SECONDS - MARGIN_SECONDS - 0.9
     assert it.held is None
     assert step(it) is None, "its own lease is still there, by another number"
     world.now += 1.0
@@ -257,7 +257,7 @@ def test_a_loop_that_hangs_loses_the_lease(world: World) -> None:
     world.now += 0.5
     step(first)
     assert step(second) is None
-    world.now += LEASE_SECONDS
+    world.now += LONE_SECONDS
     assert step(first) is None
     assert step(second) is not None
 
@@ -297,7 +297,22 @@ def test_the_number_grows_beyond_what_a_switch_has_seen(world: World) -> None:
     assert held is not None
     assert (held.term, held.number) == (1, 500)
     it.outgrow(20)
-    assert step(it) == Held(1, 500, world.now + LEASE_SECONDS - MARGIN_SECONDS)
+    assert step(it) == Held(1, 500, world.now + LONE_SECONDS - MARGIN_SECONDS)
+
+
+def test_the_lease_is_short_once_another_one_stands_by_and_nobody_believes_in_the_long_one(world: World) -> None:
+    first, second = controller(world, "a"), controller(world, "b")
+    step(first)
+    held = step(first)
+    assert held is not None
+    assert held.until == world.now + LONE_SECONDS - MARGIN_SECONDS
+    assert step(second) is None
+    believed: list[float | None] = []
+    world.skip, world.at_work = 1, lambda: believed.append(first.held and first.held.until)
+    held = step(first)
+    assert held is not None
+    assert held.until == world.now + LEASE_SECONDS - MARGIN_SECONDS
+    assert believed[-1] == held.until, "before the store has it"
 
 
 def test_changes_are_told_and_a_clean_stop_gives_up_at_once(tmp_path: Path) -> None:

@@ -90,6 +90,16 @@ def stand_by(session: Session, holder: str, name: str, reach: int) -> None:
         session.add(ControllerRow(holder=holder, **new))
 
 
+def accompanied(session: Session, holder: str) -> bool:
+    """Whether another controller stands by."""
+    now, clock = _now(session)
+    present = ControllerRow.clock == clock, ControllerRow.seen >= now - PRESENT_SECONDS
+    return (
+        session.scalar(select(ControllerRow.holder).where(ControllerRow.holder != holder, *present).limit(1))
+        is not None
+    )
+
+
 def most_reach(session: Session, holder: str) -> int:
     """How many switches another controller, that stands by, has sessions with, at most."""
     now, clock = _now(session)
