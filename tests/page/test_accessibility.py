@@ -9,6 +9,8 @@ from tests.page.conftest import Opened
 from tests.page.simulated.server import Server
 from tests.page.test_build import SOURCE
 
+pytestmark = pytest.mark.alone  # a browser takes both cores, and what it shows is waited for
+
 Visit = Callable[..., Opened]
 AXE = SOURCE / "node_modules" / "axe-core" / "axe.min.js"
 FIND = """async () => {

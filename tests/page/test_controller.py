@@ -15,6 +15,8 @@ from tests.gradlane_controller.leafspine_lab import Lab, slice_of
 from tests.gradlane_controller.texts import job_text
 from tests.page.conftest import Opened
 
+pytestmark = pytest.mark.alone  # a browser takes both cores, and what it shows is waited for
+
 Visit = Callable[..., Opened]
 REFUSED = "Failed to load resource"
 DOWN = "leaf2:5 - spine1:2"  # the link whose wire can be broken

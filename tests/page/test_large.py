@@ -3,10 +3,14 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.page.conftest import Opened
 from tests.page.measures import MOST_GROWTH, elements, heap, settle
 from tests.page.simulated.server import Server
 from tests.support import effort
+
+pytestmark = pytest.mark.alone  # a browser takes both cores, and what it shows is waited for
 
 Visit = Callable[..., Opened]
 NODES = "[data-node]"

@@ -3,8 +3,12 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.page.conftest import Opened
 from tests.page.simulated.server import Server
+
+pytestmark = pytest.mark.alone  # a browser takes both cores, and what it shows is waited for
 
 Visit = Callable[..., Opened]
 REFUSED = "Failed to load resource"

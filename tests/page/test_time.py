@@ -5,9 +5,13 @@ import re
 from collections.abc import Callable
 from datetime import datetime, timezone
 
+import pytest
+
 from tests.page.conftest import Opened
 from tests.page.simulated.server import Server
 from tests.page.simulated.story import PERIOD, moment
+
+pytestmark = pytest.mark.alone  # a browser takes both cores, and what it shows is waited for
 
 Visit = Callable[..., Opened]
 

@@ -5,8 +5,12 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from tests.page.conftest import Opened
 from tests.page.simulated.server import Server
+
+pytestmark = pytest.mark.alone  # a browser takes both cores, and what it shows is waited for
 
 Visit = Callable[..., Opened]
 
