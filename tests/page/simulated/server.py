@@ -3,6 +3,7 @@
 
 import contextlib
 import json
+import math
 import socket
 import threading
 import time
@@ -258,7 +259,8 @@ def _history(source: Source, now: int, query: dict[str, str]) -> dict[str, Any]:
 
 def _second(source: Source, text: str) -> int:
     try:
-        return int(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() - source.base)
+        # Times are told in whole milliseconds, which may be a little before the second that they mean.
+        return math.floor(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() - source.base + 0.001)
     except ValueError:
         raise Refused(400, f"{text!r} is no time; write it as 2026-01-01T00:00:00Z") from None
 
