@@ -47,9 +47,10 @@ class Opened:
         return [it for it in self.problems if not any(part in it for part in self.expected)]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """The browser, one for all tests of a process."""
+    """The browser, one for all tests of a file: while it is there, this thread has an event loop that runs, and others'
+    tests can have none of their own."""
     if CHROMIUM is None:
         pytest.skip("chromium is not on PATH (Debian: apt-get install chromium): the page was not tested in a browser")
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: see requirements.txt")
