@@ -13,6 +13,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
+from tests.gradlane_controller.controller_process import Running
 from tests.gradlane_controller.running_switches import SwitchProcess, Tunnels, gradlane_switch
 from tests.gradlane_controller.texts import leafspine_text
 from tests.support.gradlane_packets import Gradlane
@@ -156,3 +157,13 @@ def stream(lab: Lab) -> Iterator[Stream]:
         yield it
     finally:
         it.stop()
+
+
+def wait_until_whole(it: Running) -> None:
+    """It says that it is ready also if a switch was late, as on a busy machine: until all are there, and all links."""
+    deadline = time.monotonic() + 120
+    while not (
+        it.ask("GET", "/status")[1]["ready"] and all(link["up"] for link in it.ask("GET", "/links")[1]["links"])
+    ):
+        assert time.monotonic() < deadline, (it.ask("GET", "/status"), it.ask("GET", "/links"))
+        time.sleep(0.1)

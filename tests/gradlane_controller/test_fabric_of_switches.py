@@ -10,7 +10,7 @@ import pytest
 from scapy.layers.inet import ICMP, IP, UDP
 from scapy.layers.l2 import ARP, Ether
 
-from tests.gradlane_controller.leafspine_lab import HOSTS, Lab, decided, ip, slice_of, stream
+from tests.gradlane_controller.leafspine_lab import HOSTS, Lab, decided, ip, slice_of, stream, wait_until_whole
 from tests.gradlane_controller.texts import job_text
 from tests.support.gradlane_packets import Gradlane
 
@@ -28,6 +28,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 def test_a_leaf_spine(lab: Lab, run_controller) -> None:
     it = run_controller(lab.fabric, job_text(hosts=(1, 3, 4), transport='multicast = "239.1.0.1"'))
     it.wait_for("ready:", 120)
+    wait_until_whole(it)
 
     # Ordinary traffic crosses three switches.
     lab.send(1, ip(1, "10.0.4.2", ttl=64) / UDP(dport=9) / b"hello")
@@ -69,6 +70,7 @@ def test_a_controllers_death_and_return_interrupt_nothing(
     jobs = (job_text(hosts=(1, 3)), job_text("other", 2, hosts=(2, 4), base=4096))
     first = run_controller(lab.fabric, *jobs)
     first.wait_for("ready:", 120)
+    wait_until_whole(first)
     with stream(lab) as slices:
         first.end(signal.SIGKILL)
         second = run_controller(lab.fabric, *jobs)
@@ -85,6 +87,7 @@ def test_traffic_goes_around_a_link_that_fails_where_its_sender_does_not_see_it(
     job = job_text(hosts=(1, 3))
     it = run_controller(lab.fabric, job)
     it.wait_for("ready:", 120)
+    wait_until_whole(it)
 
     def arrivals() -> int:
         """Of 100 slices from h1 to h3."""
@@ -121,6 +124,7 @@ def test_traffic_goes_around_a_link_that_fails_where_its_sender_does_not_see_it(
 def test_a_dead_spine_is_gone_around_by_multicast_too(lab: Lab, run_controller) -> None:
     it = run_controller(lab.fabric, job_text(hosts=(1, 3, 4), transport='multicast = "239.1.0.1"'))
     it.wait_for("ready:", 120)
+    wait_until_whole(it)
     deadline = time.monotonic() + 60
     while min(decided(it, None)[leaf, "punted_probe"] for leaf in ("leaf1", "leaf2")) < 4:  # probes over both spines
         assert time.monotonic() < deadline
