@@ -48,7 +48,7 @@ def ask(live: Server, name: str, rank: int, workers: int = 2, token: str = "jobs
 def until_made(live: Server, *args: Any, **more: Any) -> tuple[int, Any]:
     """Asks until it need not wait any more."""
     deadline = time.monotonic() + PATIENCE
-    while (found := ask(live, *args, **more))[0] in (202, 503):  # 503: on a machine too busy to lead for a moment
+    while (found := ask(live, *args, **more))[0] == 202:
         assert time.monotonic() < deadline
     return found
 

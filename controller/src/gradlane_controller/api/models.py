@@ -384,6 +384,8 @@ class HistoryAnswer(BaseModel):
 class Wanted(BaseModel):
     """A change: the jobs of these job files, and (`files`) whether the controller reads its own files again."""
 
+    model_config = ConfigDict(strict=True)
+
     jobs: list[str] = Field(max_length=1000)
     files: bool = False
 
