@@ -10,7 +10,7 @@ from tests.gradlane_controller.api.server import Server
 
 
 def switch(**other: Any) -> dict[str, Any]:
-    return {"name": "s1", "connected": True, "ready": True, "problem": ""} | other
+    return {"name": "s1", "connected": True, "ready": True, "refused": [], "problem": ""} | other
 
 
 AWAY = switch(connected=False, ready=False, problem="can't be reached")
@@ -23,6 +23,7 @@ AWAY = switch(connected=False, ready=False, problem="can't be reached")
         (True, [switch(), AWAY], []),  # which is not reached
         (True, [AWAY], ["no switch is reached"]),
         (True, [switch(ready=False, problem="is being converged"), switch()], ["s1: is being converged"]),
+        (True, [switch(refused=["an entry"], problem="refuses 1 of its entries")], ["s1: refuses 1 of its entries"]),
         (False, [switch()], ["this controller stands by: c2 leads"]),
     ],
 )

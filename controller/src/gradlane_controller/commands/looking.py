@@ -86,7 +86,7 @@ def _status(options: argparse.Namespace) -> int:
             it["address"],
             it["target"],
             sum(it["entries"].values()),
-            ("drained, " if it["drained"] else "") + ("ready" if it["ready"] else it["problem"]),
+            ("drained, " if it["drained"] else "") + ("ready" if it["ready"] and not it["refused"] else it["problem"]),
         )
         for it in answer["switches"]
     ]

@@ -45,4 +45,4 @@ def unready(status: dict[str, Any]) -> list[str]:
     reached = [it for it in status["switches"] if it["connected"]]
     if not reached:
         return ["no switch is reached"]
-    return [f"{it['name']}: {it['problem']}" for it in reached if not it["ready"]]
+    return [f"{it['name']}: {it['problem']}" for it in reached if it["refused"] or not it["ready"]]
