@@ -31,6 +31,7 @@ at the prompt:
   h1 traceroute -n h4      the controller answers for the switches
   link leaf1 spine1 down   "up" brings it back; at least one end must not be BMv2's
   sh .venv/bin/gradlane-controller counters
+  h1 curl -s 127.0.0.1:9560/readyz   every host reaches the controller there, beside its links
 """
 
 

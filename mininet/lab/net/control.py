@@ -11,7 +11,7 @@ from typing import Any, cast
 import tomli_w
 
 from gradlane import GradlaneError
-from gradlane.controller_client import Client, read_token
+from gradlane.controller_client import JOB_TYPE, JSON_TYPE, Client, read_token
 from gradlane_switch.errors import SwitchError
 from gradlane_switch.management.admin_client import ask_many
 from lab.model.errors import ControlError
@@ -34,6 +34,11 @@ class Controller:
     def delete_job(self, name: str) -> None:
         """Makes the switch forget the job. Raises ControlError."""
         self._request("DELETE", f"/v1/jobs/{name}")
+
+    def make_token(self, name: str, scope: str, host: str | None = None) -> str:
+        """A token of that scope, of `agents` good for one host's reports. Raises ControlError."""
+        wanted = json.dumps({"name": name, "scope": scope, "host": host})
+        return self._request("POST", "/v1/tokens", wanted, JSON_TYPE)["token"]
 
     def status(self) -> dict[str, Any]:
         """Of switches and jobs. Raises ControlError."""
@@ -64,10 +69,10 @@ class Controller:
             time.sleep(_POLL_SECONDS)
         self.wait_ready(seconds)
 
-    def _request(self, method: str, path: str, body: str | None = None) -> dict[str, Any]:
+    def _request(self, method: str, path: str, body: str | None = None, media_type: str = JOB_TYPE) -> dict[str, Any]:
         try:
             asked = Client(self._address, read_token(self._token_file) if self._token_file else "", seconds=_SECONDS)
-            return asked.ask(method, path, body).content
+            return asked.ask(method, path, body, media_type).content
         except GradlaneError as problem:
             raise ControlError(f"{method} {path}: {problem}") from None
 

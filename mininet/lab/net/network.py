@@ -2,6 +2,7 @@
 """A running network: a fabric, the process of every switch, the one controller of all, and agents on hosts."""
 
 import signal
+import sys
 from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
@@ -37,6 +38,7 @@ class Network:
         self._out = out
         self._switches: dict[str, Child] = {}
         self._controller_process: Child | None = None
+        self._reporting: set[str] = set()  # hosts that have a token for their agents' reports
         self._stack = ExitStack()
 
     def __enter__(self) -> "Network":
@@ -59,7 +61,7 @@ class Network:
         """The agents of these hosts, all ready at the end. Raises ProcessError."""
         agents: list[Child] = []
         for host in hosts:
-            argv = [find_program("gradlane"), "agent", "--address", host.address, "--socket", agent_socket(host)]
+            argv = [find_program("gradlane"), "agent", "--config", str(self._agent_config(host))]
             agents.append(self.supervisor.start(_agent_name(host), self.fabric.inside(host.name, argv)))
         for agent in agents:
             agent.wait_ready(READY_SECONDS)
@@ -121,6 +123,27 @@ class Network:
         """The pids of what runs, by name; those of the hosts' agents, and not of their shells."""
         return {child.name: child.pid for child in self.supervisor.children}
 
+    def _start_management(self) -> None:
+        hosts = (str(it.pid) for it in self.fabric.hosts.values())
+        argv = [sys.executable, "-m", "lab.net.management", str(HTTP_PORT), *hosts]
+        self.supervisor.start("management network", argv).wait_ready(READY_SECONDS)
+
+    def _agent_config(self, host: HostPlan) -> Path:
+        """The configuration file of that host's agent. Raises ControlError."""
+        file = self._out / "agents" / f"{host.name}.toml"
+        config: dict[str, Any] = {"address": host.address, "socket": agent_socket(host)}
+        if self._controller_process is not None:
+            token_file = file.with_suffix(".token")
+            if host.name not in self._reporting:
+                token_file.parent.mkdir(exist_ok=True)
+                token_file.touch(mode=0o600)
+                token_file.write_text(self.controller.make_token(host.name, "agents", host.name), encoding="ascii")
+                self._reporting.add(host.name)
+            config["controller"] = {"url": f"http://127.0.0.1:{HTTP_PORT}", "token_file": str(token_file)}
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(tomli_w.dumps(config), encoding="utf-8")
+        return file
+
     def _start_switch(self, name: str) -> None:
         self._switches[name] = self.supervisor.start(f"switch {name}", self.fabric.switches[name].command())
 
@@ -137,6 +160,7 @@ class Network:
         for suffix in (".db", ".db-wal", ".db-shm"):  # where it keeps jobs; those of an earlier run
             file.with_suffix(suffix).unlink(missing_ok=True)
         self._run_controller()
+        self._start_management()
 
     def _write_fabric(self, fabric: dict[str, Any]) -> Path:
         file = self._out / "fabric.toml"

@@ -149,7 +149,7 @@ def test_a_job_is_told_by_all_its_hosts_together() -> None:
         step=11,
         step_seconds=0.7,
         budget={"used": 0.02, "allowed": 0.03},
-        stragglers=[{"rank": 1, "evidence": "late"}],
+        stragglers=[{"rank": 1, "evidence": "later"}],
         waits=[{"rank": 0, "seconds": 3.0, "why": "y"}],
     )
     it.put("h1", Report.model_validate(report(first)), JOB_TIME, {"train": JOB})
@@ -162,7 +162,7 @@ def test_a_job_is_told_by_all_its_hosts_together() -> None:
             "in_flight": 2,
             "repaired": 10,
             "lost": 4,
-            "stragglers": [{"host": "h2", "evidence": "late", "by": "h1"}],
+            "stragglers": [{"host": "h2", "evidence": "late", "by": ["h1", "h2"]}],
             "waits": [
                 {"who": "h2", "for": "h1", "seconds": 3.0, "why": "y"},
                 {"who": "h1", "for": "h2", "seconds": 2.0, "why": "x"},

@@ -66,6 +66,15 @@ def test_arms_are_trained_and_compared(compared: Compared) -> None:
 
 @needs_root
 @needs_mininet
+def test_agents_report_to_the_controller_and_so_the_page_shows_steps(compared: Compared) -> None:
+    logs = [*(compared.out / "run" / "clean" / "logs").glob("agent-of-*.log")]
+    assert len(logs) == 3
+    for log in logs:
+        assert "gradlane: reports to the controller\n" in log.read_text(), log.read_text()
+
+
+@needs_root
+@needs_mininet
 @pytest.mark.parametrize("switch", ["gradlane", pytest.param("bmv2", marks=needs_bmv2)])
 def test_a_training_outlives_a_spine(switch: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if switch == "bmv2" and not request.config.getoption("--thorough"):

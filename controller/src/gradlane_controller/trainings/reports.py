@@ -158,12 +158,13 @@ def _merged(job: Job, rows: list[tuple[str, JobReport]]) -> dict[str, Any]:
     seconds = [it.step_seconds for _, it in rows if it.step_seconds is not None]
     budgets = [it.budget for _, it in rows if it.budget is not None]
     worst = max(budgets, key=_overdrawn, default=None)
-    stragglers: list[dict[str, Any]] = [
-        {"host": hosts[each.rank], "evidence": each.evidence, "by": host}
-        for host, it in rows
-        for each in it.stragglers
-        if each.rank < len(hosts)
-    ]
+    stragglers: dict[str, dict[str, Any]] = {}
+    for host, it in rows:
+        for each in it.stragglers:
+            if each.rank < len(hosts):
+                late = hosts[each.rank]
+                said = stragglers.setdefault(late, {"host": late, "evidence": each.evidence, "by": []})["by"]
+                said += [host] * (host not in said)
     waits: list[dict[str, Any]] = [
         {"who": host, "for": hosts[each.rank], "seconds": each.seconds, "why": each.why}
         for host, it in rows
@@ -176,7 +177,7 @@ def _merged(job: Job, rows: list[tuple[str, JobReport]]) -> dict[str, Any]:
         "in_flight": sum(it.in_flight for _, it in rows),
         "repaired": sum(it.repaired for _, it in rows),
         "lost": sum(it.lost for _, it in rows),
-        "stragglers": _one_each(stragglers)[:MOST_SHOWN],
+        "stragglers": [*stragglers.values()][:MOST_SHOWN],
         "waits": sorted(waits, key=lambda it: -it["seconds"])[:MOST_SHOWN],
         "agents": len(rows),
     }
@@ -184,8 +185,3 @@ def _merged(job: Job, rows: list[tuple[str, JobReport]]) -> dict[str, Any]:
 
 def _overdrawn(it: Budget) -> float:
     return it.used - it.allowed
-
-
-def _one_each(stragglers: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What several say alike, once."""
-    return list({(it["host"], it["evidence"]): it for it in reversed(stragglers)}.values())[::-1]
