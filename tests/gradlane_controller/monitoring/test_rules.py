@@ -160,6 +160,5 @@ def test_an_alert_fires_for_what_it_is_about_and_for_nothing_else(tmp_path: Path
     for key, value in {**labels, "severity": severity}.items():
         assert f'{key}="{value}"' in said
     assert annotations["remedy"] in said.replace('\\"', '"')
-    for value in labels.values():
-        assert value == "gradlane-controller" or value in annotations["summary"] or f"{value}" in said
+    assert "error expanding" not in said
     assert run(tmp_path, name, quiet, []) == ""
