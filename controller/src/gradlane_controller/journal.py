@@ -14,6 +14,8 @@ from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any, Protocol
 
+from prometheus_client import Counter
+
 from gradlane_controller.errors import StoreError
 from gradlane_controller.store import Store, events
 from gradlane_controller.store.events import Event
@@ -36,13 +38,18 @@ class Record(Protocol):
 
 
 class Journal:
-    """Takes entries, and has the latest ones of all controllers. `problem` is why the store does not take them."""
+    """Takes entries, and has the latest ones of all controllers. `problem` is why the store does not take them;
+    `recorded`, `lost`: how many there were of each kind, and were lost, for Prometheus."""
 
     def __init__(self, store: Store, controller: str) -> None:
         self.problem = ""
         self._store, self._controller = store, controller
         self._waiting = deque[dict[str, Any]]()
         self._lost = 0
+        name, text = "gradlane_controller_events", "Entries of the timeline that this controller has made"
+        self.recorded = Counter(name, text, ("kind",), registry=None)
+        text = "Entries of the timeline that the store could not take"
+        self.lost = Counter("gradlane_controller_events_lost", text, registry=None)
         self._recent = deque[Event](maxlen=RECENT)
         self._new = asyncio.Event()  # something waits for the store
         self._arrived = asyncio.Event()  # something came from it; another one each time
@@ -52,9 +59,11 @@ class Journal:
         """Something has happened to the subject: `text` for people, `data` (that is JSON) for programs. Never waits; of
         too many while the store is away the oldest are lost."""
         self._waiting.append(self._row(kind, subject, text, data))
+        self.recorded.labels(kind).inc()
         if len(self._waiting) > WAITING:
             self._waiting.popleft()
             self._lost += 1
+            self.lost.inc()
         self._new.set()
 
     def after(self, last: int) -> Sequence[Event]:

@@ -25,11 +25,12 @@ from gradlane_controller.leading import Leading
 from gradlane_controller.maintenance import Maintenance
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.fabric_text import to_toml
-from gradlane_controller.network.links import Links
+from gradlane_controller.network.links import End, Links
 from gradlane_controller.network.loads import Loads
 from gradlane_controller.policy import Numbers
 from gradlane_controller.session.connection import FinsyLog
 from gradlane_controller.session.convergence import Changes, holds_state, read_indices, read_sums
+from gradlane_controller.session.convergences import Convergences
 from gradlane_controller.session.counters import Counters
 from gradlane_controller.session.fleet import Fleet
 from gradlane_controller.session.link_checks import LinkChecks
@@ -78,11 +79,14 @@ class Controller:
         self.journal = Journal(store, name)
         self.leadership = Leadership(store, name)
         finsy_log = FinsyLog()
+        self.convergences = Convergences()
         self._managed_switches = Fleet(
             lambda where: ManagedSwitch(
                 *(where, programs.of(where), self._on_ready, self._on_drift, self._on_late, self._on_lost),
-                *(self._leading.number, self.leadership.outgrow, self._balance.measured, finsy_log),
-            )
+                *(self._leading.number, self.leadership.outgrow, self._balance.measured),
+                *(self.convergences, finsy_log),
+            ),
+            self.convergences,
         )
         self._leading = Leading(
             *(self.leadership, self._managed_switches.values, self._refresh, self._stand_by), self.journal.record
@@ -165,6 +169,10 @@ class Controller:
             {"name": name, "switch": end[0], "port": end[1], "sent": loads.sent(end), "trees": loads.trees(end)}
             for name, end in ends
         ]
+
+    def sent_octets(self) -> Mapping[End, Sequence[int]]:
+        """What each port has sent since this controller has known it, as `Loads.octets`."""
+        return self._balance.measured.octets
 
     def violations(self) -> list[dict[str, Any]]:
         """What GET /v1/violations answers."""
@@ -335,12 +343,11 @@ class Controller:
             results = await asyncio.gather(
                 *(managed.converge(plan.entities[name]) for name, managed in present.items()), return_exceptions=True
             )
-            for (name, managed), result in zip(present.items(), results, strict=True):
+            for name, result in zip(present, results, strict=True):
                 if isinstance(result, SwitchLostError) and name not in needed:
                     continue
                 if isinstance(result, BaseException):
                     raise result
-                _LOG.info("converged %s: %s", managed.where.name, result)
         except BaseException:
             self._maintenance.left()
             self._replan("what has failed can't be taken back")
@@ -357,8 +364,7 @@ class Controller:
         if self._managed_switches.get(managed.where.name) is not managed:
             return  # it has left meanwhile
         try:
-            changes = await managed.converge(self._plan.entities[managed.where.name])
-            _LOG.info("converged %s: %s", managed.where.name, changes)
+            await managed.converge(self._plan.entities[managed.where.name])
             self._note_part(managed.where.name)
         except SwitchError as problem:
             managed.connection.renew(str(problem))
@@ -397,7 +403,7 @@ class Controller:
         if not self._checks.known.is_set() and await holds_state(switch):
             # It forwards, perhaps around a link that is down, which is soon known again.
             await self._checks.known.wait()
-        _LOG.info("converged %s: %s", managed.where.name, await self._follow(managed, switch))
+        await self._follow(managed, switch)
         self._note_part(name)
         self._note_start()
         self._timeline.ready(managed)
@@ -405,13 +411,13 @@ class Controller:
             self._begin(self._maintenance.join(name, self._links, self._lock))
 
     async def _on_drift(self, managed: ManagedSwitch, switch: Switch) -> None:
-        self._timeline.mended(managed, await self._follow(managed, switch))
+        self._timeline.mended(managed, await self._follow(managed, switch, quiet=True))
 
-    async def _follow(self, managed: ManagedSwitch, switch: Switch) -> Changes:
+    async def _follow(self, managed: ManagedSwitch, switch: Switch, *, quiet: bool = False) -> Changes:
         """Converges a switch to the plan, which may change meanwhile. Raises finsy.P4ClientError or SwitchError."""
         changes = Changes(0, 0, 0)
         while not managed.holds(self._plan.entities[managed.where.name]):
-            changes += await managed.write(switch, self._plan.entities[managed.where.name])
+            changes += await managed.write(switch, self._plan.entities[managed.where.name], quiet=quiet)
             self._indices_known = True
         return changes
 

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from gradlane.daemon import logs
-from gradlane.daemon.config import Log
+from gradlane import logs
+from gradlane.daemon.service import PROGRAM
+from gradlane.logs import Log
 from tests.support.agents import GRADLANE, NETWORK, Agent, agents, command, loopback, until
 from tests.support.communicators import training
 from tests.support.members import job_file
@@ -61,7 +62,7 @@ def test_json_lines_have_stable_keys(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("handlers")
 def test_one_place_cannot_flood_the_log_and_others_go_on(tmp_path: Path) -> None:
     file = tmp_path / "agent.log"
-    logs.setup(Log(format="json", file=file))
+    logs.setup(Log(format="json", file=file), PROGRAM)
     log = logging.getLogger("gradlane")
 
     def flood(count: int) -> None:
@@ -90,13 +91,13 @@ def test_the_next_line_says_how_many_were_left_out(monkeypatch: pytest.MonkeyPat
     now[0] += 1.5 / logs.LINES_PER_SECOND
     last = record()
     assert limit.filter(last)
-    assert logs.TextFormatter(journal=False, times=False).format(last) == (
+    assert logs.TextFormatter("gradlane", journal=False, times=False).format(last) == (
         "gradlane: text (7 such lines were left out)"
     )
 
 
 def test_the_journal_gets_the_level_on_every_line() -> None:
-    formatter = logs.TextFormatter(journal=True, times=False)
+    formatter = logs.TextFormatter("gradlane", journal=True, times=False)
     record = logging.LogRecord("gradlane", logging.WARNING, "x.py", 1, "one\ntwo", None, None)
     assert formatter.format(record) == "<4>gradlane: warning: one\n<4>two"
 

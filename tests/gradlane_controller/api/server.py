@@ -66,9 +66,9 @@ class Server:
         running = asyncio.gather(self.context.run(), *([self.controller.run()] if self._runs else []))
         if self._runs:
             await self.controller.wait_until_ready()
-        async with serving(
-            make_application(self.context, "127.0.0.1"), "127.0.0.1", self.port, self._context
-        ) as self.places:
+        where = "127.0.0.1", self.port, self._context
+        application = make_application(self.context, "127.0.0.1")
+        async with serving(application, *where, self.context.traffic.refused) as self.places:
             self._started.set()
             await self._stop.wait()
         running.cancel()

@@ -228,3 +228,15 @@ def test_a_token_goes_to_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(AddressError, match="characters that no token has") as refused:
         Client("127.0.0.1:1", "se cret\r\nX: y")
     assert "cret" not in str(refused.value)
+
+
+def test_a_handshake_that_fails_is_counted(server: Server) -> None:
+    def refused() -> float:
+        (metric,) = server.context.traffic.collectors[2].collect()
+        return next(it.value for it in metric.samples if it.labels == {"reason": "handshake"})
+
+    before = refused()
+    with server.connect() as sock:
+        sock.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        read(sock)
+    assert refused() == before + 1

@@ -5,6 +5,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
+from gradlane import logs
 from gradlane.daemon import config
 from gradlane.daemon.config import AgentConfig, ConfigError
 from gradlane.ipc import messages
@@ -32,8 +33,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--metrics", type=checked(config.parse_endpoint), metavar="HOST:PORT", help="serve Prometheus metrics"
     )
-    parser.add_argument("--log-level", choices=config.LEVELS, help="least level that is logged (default: info)")
-    parser.add_argument("--log-format", choices=config.FORMATS, help="text for people, or json (default: text)")
+    parser.add_argument("--log-level", choices=logs.LEVELS, help="least level that is logged (default: info)")
+    parser.add_argument("--log-format", choices=logs.FORMATS, help="text for people, or json (default: text)")
     parser.set_defaults(command=run)
 
 

@@ -10,11 +10,11 @@ from collections.abc import AsyncGenerator
 from dataclasses import replace
 from importlib.metadata import version
 
-from gradlane import job
+from gradlane import job, logs
 from gradlane.control.listener import Listener
 from gradlane.control.probing import Prober
 from gradlane.control.security import Credentials
-from gradlane.daemon import clients, logs
+from gradlane.daemon import clients
 from gradlane.daemon.clients import Client, Clients
 from gradlane.daemon.config import RELOADED, AgentConfig
 from gradlane.daemon.local_job import LocalJob

@@ -11,26 +11,16 @@ from gradlane import pem, toml_file
 from gradlane.control.security import Tls
 from gradlane.controller_client import AddressError, Client
 from gradlane.ipc.messages import DEFAULT_SOCKET
+from gradlane.logs import FORMATS, LEVELS, Log
 from gradlane.toml_file import Address, FileError, Table
 from gradlane.units import parse_size
 
 DEFAULT_FILE = Path("/etc/gradlane/agent.toml")
-LEVELS = ("debug", "info", "warning", "error")
-FORMATS = ("text", "json")
 MAX_JOBS = 256
 
 
 class ConfigError(FileError):
     """A configuration that can't be used."""
-
-
-@dataclass(frozen=True)
-class Log:
-    """What is logged, how, and where: without a file on stderr, which systemd sends to the journal."""
-
-    level: str = "info"
-    format: str = "text"
-    file: Path | None = None
 
 
 @dataclass(frozen=True)

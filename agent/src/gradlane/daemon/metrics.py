@@ -6,16 +6,17 @@ running jobs are shown, so the agent's limit of jobs, and their ranks, bound the
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from gradlane.daemon.config import Endpoint
 from gradlane.errors import AgentError
 from gradlane.ipc.status import AgentStatus, ClassStatus, JobStatus, PeerStatus
+from gradlane.metric_families import Families
 
 Jobs = dict[str, JobStatus]
 
@@ -109,30 +110,8 @@ CONTROL = {
     "calls_evicted": "Calls dropped because too many had not said which job they are about",
 }
 
-Rows = Iterable[tuple[Sequence[str], float | None]]
-
-
-def _filled(family: GaugeMetricFamily | CounterMetricFamily, rows: Rows) -> Metric:
-    for values, value in rows:
-        if value is not None:
-            family.add_metric(values, value)
-    return family
-
-
-def _gauge(name: str, text: str, labels: Sequence[str], rows: Rows) -> Metric:
-    return _filled(GaugeMetricFamily(f"gradlane_{name}", text, labels=labels), rows)
-
-
-def _counter(name: str, text: str, labels: Sequence[str], rows: Rows) -> Metric:
-    """Its name gets the ending "_total", unless it has it already (budget_total)."""
-    return _filled(CounterMetricFamily(f"gradlane_{name.removesuffix('_total')}", text, labels=labels), rows)
-
-
-def _info(name: str, text: str, labels: Sequence[str], rows: Iterable[Sequence[str]]) -> Metric:
-    family = InfoMetricFamily(f"gradlane_{name}", text, labels=labels)
-    for values in rows:
-        family.add_metric(values, {})
-    return family
+_families = Families("gradlane_")
+_gauge, _counter, _info = _families.gauge, _families.counter, _families.info
 
 
 def families(status: AgentStatus) -> Iterator[Metric]:

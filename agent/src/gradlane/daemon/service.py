@@ -8,11 +8,15 @@ import os
 import signal
 from collections.abc import AsyncGenerator, Callable
 
-from gradlane.daemon import logs, systemd
+from gradlane import logs
+from gradlane.daemon import systemd
 from gradlane.daemon.agent import Agent
 from gradlane.daemon.config import AgentConfig, restart_needed
-from gradlane.daemon.logs import LogWriter
 from gradlane.errors import AgentError, GradlaneError
+from gradlane.logs import LogWriter
+
+PROGRAM = logs.Program("gradlane", ("gradlane",), context=("job", "rank", "peer"))
+"""Whose log the agent's is."""
 
 log = logging.getLogger("gradlane")
 
@@ -69,7 +73,7 @@ class Service:
             config = self._load()
             self._agent.reload(config)
             if config.log != self._config.log:
-                self._writer = logs.setup(config.log)
+                self._writer = logs.setup(config.log, PROGRAM)
         except GradlaneError as error:
             log.error("the configuration was not reloaded: %s", error)
         else:
@@ -82,7 +86,7 @@ class Service:
 
 def run(config: AgentConfig, load: Callable[[], AgentConfig]) -> None:
     """Runs an agent until SIGTERM or SIGINT. Raises AgentError."""
-    writer = logs.setup(config.log)
+    writer = logs.setup(config.log, PROGRAM)
     # It does little, and the training waits for it: it must not queue behind its neighbours' backward pass.
     try:
         os.setpriority(os.PRIO_PROCESS, 0, config.nice)

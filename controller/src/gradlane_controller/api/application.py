@@ -28,4 +28,4 @@ def make_application(context: Context, host: str) -> ASGIApp:
     for subject in (reading, jobs, desired, trainings, agents, live, tokens, plain):
         application.include_router(subject.routes(context))
     page.add(application)
-    return Front(application, Doorkeeper(context.tokens, host))
+    return Front(application, Doorkeeper(context.tokens, host), context.traffic)

@@ -11,7 +11,7 @@ import logging
 import socket
 import ssl
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, cast
 
 import httptools
@@ -49,7 +49,7 @@ class Place:
         if not self._transport.is_closing():
             self._places.opened[self] = True
             self._places.opened.move_to_end(self)
-            self._deadline = asyncio.get_running_loop().call_later(CLIENT_SECONDS, self.close)
+            self._deadline = asyncio.get_running_loop().call_later(CLIENT_SECONDS, self.close, "slow")
 
     def stop_waiting(self) -> None:
         """The client's request is here."""
@@ -67,8 +67,10 @@ class Place:
         self._places.streams.add(self)
         return True
 
-    def close(self) -> None:
-        """At once, whatever is not sent yet."""
+    def close(self, reason: str = "") -> None:
+        """At once, whatever is not sent yet; `reason`: why the client is refused, if it is."""
+        if reason:
+            self._places.on_refused(reason)
         self.leave()
         self._transport.abort()
 
@@ -80,9 +82,11 @@ class Place:
 
 
 class Places:
-    """All connections. `opened`: who has waited longest first, and whether they wait; `streams`: those apart."""
+    """All connections. `opened`: who has waited longest first, and whether they wait; `streams`: those apart;
+    `on_refused` hears why connections are refused, as `Traffic.refused`."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_refused: Callable[[str], None]) -> None:
+        self.on_refused = on_refused
         self.opened: OrderedDict[Place, bool] = OrderedDict()
         self.streams: set[Place] = set()
 
@@ -90,7 +94,7 @@ class Places:
         """One for a new connection, at the expense of who has waited longest; closed if nobody waits."""
         place = Place(self, transport)
         if len(self.opened) >= MAX_CONNECTIONS:
-            next((it for it, waits in self.opened.items() if waits), place).close()
+            next((it for it, waits in self.opened.items() if waits), place).close("crowded")
         if not transport.is_closing():
             place.wait()
         return place
@@ -153,11 +157,11 @@ class Connection(HttpToolsProtocol):
         if self._complete:
             return
         if isinstance(problem, _TooLongError) or (not self._head_complete and self._fed > MAX_HEAD_BYTES):
-            self._refuse(431, f"the request's line and headers are longer than {MAX_HEAD_BYTES} bytes")
+            self._refuse("head", 431, f"the request's line and headers are longer than {MAX_HEAD_BYTES} bytes")
         elif problem is not None:
-            self._refuse(400, "this is no HTTP/1.1 request")
+            self._refuse("malformed", 400, "this is no HTTP/1.1 request")
         elif self._fed > MAX_REQUEST_BYTES:
-            self._refuse(413, f"the body is longer than {MAX_BODY_BYTES} bytes")
+            self._refuse("body", 413, f"the body is longer than {MAX_BODY_BYTES} bytes")
 
     def on_message_begin(self) -> None:
         if self._complete:
@@ -209,6 +213,7 @@ class Connection(HttpToolsProtocol):
         try:
             await asyncio.wait_for(sending, CLIENT_SECONDS)
         except asyncio.TimeoutError:
+            self._places.on_refused("slow")
             self.close()
 
     def close(self) -> None:
@@ -225,7 +230,7 @@ class Connection(HttpToolsProtocol):
         if self._head > MAX_HEAD_BYTES:
             raise _TooLongError
 
-    def _refuse(self, status: int, message: str) -> None:
+    def _refuse(self, reason: str, status: int, message: str) -> None:
         """Answers what is no whole request; whoever waits for the rest of it finds its client gone."""
         if cast(Any, self.cycle) is not None:
             if self.cycle.response_started:
@@ -233,6 +238,7 @@ class Connection(HttpToolsProtocol):
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         self._complete = True
+        self._places.on_refused(reason)
         body = render({"error": message})
         lines = (f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n").encode()
         self.transport.write(STATUS_LINE[status] + lines + body)
@@ -263,7 +269,7 @@ class _Handshake(asyncio.Protocol):
                 transport, connection, self._context, server_side=True, ssl_handshake_timeout=CLIENT_SECONDS
             )
         except OSError:
-            place.close()
+            place.close("handshake")
             return
         if within is None or within.is_closing():
             place.close()
@@ -273,16 +279,21 @@ class _Handshake(asyncio.Protocol):
 
 @contextlib.asynccontextmanager
 async def serving(
-    application: Any, host: str, port: int, context: ssl.SSLContext | None = None
+    application: Any,
+    host: str,
+    port: int,
+    context: ssl.SSLContext | None = None,
+    on_refused: Callable[[str], None] = lambda _reason: None,
 ) -> AsyncGenerator[Places, None]:
     """Serves an ASGI application while the body runs, and gives it the connections; over TLS if there is a context.
+    `on_refused`: as `Places` has it.
 
     Raises OSError if it can't listen there.
     """
     config = Config(application, log_config=None, access_log=False, lifespan="off", ws="none", proxy_headers=False)
     config.http = Connection
     config.load()
-    state, places = ServerState(), Places()
+    state, places = ServerState(), Places(on_refused)
 
     def accept() -> asyncio.Protocol:
         return _Handshake(config, state, places, context) if context else Connection(config, state, places)

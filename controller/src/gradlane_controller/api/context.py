@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the routes share: the controller, the tokens, the live state and its history, and how much may be at work."""
+"""What the routes share: the controller, the tokens, the live state and its history, what is measured, and how much
+may be at work."""
 
 import asyncio
 import contextlib
@@ -11,6 +12,9 @@ from gradlane_controller.api.history import History
 from gradlane_controller.api.idempotency import Answers
 from gradlane_controller.api.live_state import LiveState
 from gradlane_controller.api.tokens import Tokens
+from gradlane_controller.api.traffic import Traffic
+from gradlane_controller.metrics.exposition import Metrics, Seen
+from gradlane_controller.metrics.lag import LoopLag
 from gradlane_controller.service import Controller
 from gradlane_controller.store import Store
 from gradlane_controller.trainings.leases import DEFAULT_GRACE
@@ -30,6 +34,8 @@ class Context:
     history: History
     answers: Answers
     trainings: Trainings
+    traffic: Traffic
+    metrics: Metrics
     _at_work: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_AT_WORK))
 
     @staticmethod
@@ -39,18 +45,29 @@ class Context:
         """Of a controller and its store; `templates` and `grace` as `Trainings` takes them."""
         trainings = Trainings(controller, store, templates, grace)
         live = LiveState(controller, trainings.known_of_jobs)
-        return Context(controller, Tokens(store), live, History(controller, store, live), Answers(store), trainings)
+        traffic, lag = Traffic(), LoopLag()
+        history = History(controller, store, live)
+
+        def look() -> Seen:
+            agents, slices = trainings.known_of_jobs(), trainings.slices()
+            ports = controller.host_ports(), dict(controller.sent_octets())  # which changes while metrics are made
+            return Seen(controller.status(), controller.links(), *ports, live.counters, agents, slices)
+
+        journal = controller.journal
+        own = (*controller.convergences.collectors, *traffic.collectors, lag.seconds, store.seconds)
+        metrics = Metrics(look, (*own, journal.recorded, journal.lost), lag)
+        return Context(controller, Tokens(store), live, history, Answers(store), trainings, traffic, metrics)
 
     @contextlib.asynccontextmanager
     async def working(self) -> AsyncGenerator[None, None]:
         """Around what involves switches. Raises Refusal if too much does."""
         if self._at_work.locked():
-            raise Refusal(
-                503, f"{MAX_AT_WORK} requests that involve switches are at work; try again", {"Retry-After": "1"}
-            )
+            text = f"{MAX_AT_WORK} requests that involve switches are at work; try again"
+            raise Refusal(503, text, {"Retry-After": "1"}, reason="busy")
         async with self._at_work:
             yield
 
     async def run(self) -> None:
         """What goes on beside requests, until it is cancelled."""
-        await asyncio.gather(self.tokens.run(), self.live.run(), self.history.run(), self.trainings.run())
+        works = (self.tokens, self.live, self.history, self.trainings, self.metrics)
+        await asyncio.gather(*(each.run() for each in works))

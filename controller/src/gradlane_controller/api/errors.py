@@ -48,12 +48,16 @@ _STATUS: dict[type[GradlaneError], int] = {
 
 
 class Refusal(GradlaneError):
-    """A request is refused with that status; the message says why, and what would be right."""
+    """A request is refused with that status; the message says why, and what would be right. `reason`: that of
+    `Traffic.refused`, if it counts as refused there."""
 
-    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, status: int, message: str, headers: Mapping[str, str] | None = None, *, reason: str = ""
+    ) -> None:
         super().__init__(message)
         self.status = status
         self.headers = headers
+        self.reason = reason
 
 
 def render(content: Any) -> bytes:
@@ -86,8 +90,9 @@ def answer_to(problem: GradlaneError) -> Json:
 def handle_errors(application: FastAPI) -> None:
     """Makes the application say errors so."""
 
-    async def known(_request: Request, problem: Exception) -> Json:
+    async def known(request: Request, problem: Exception) -> Json:
         assert isinstance(problem, GradlaneError)
+        request.scope["state"]["problem"] = problem
         return answer_to(problem)
 
     async def invalid(_request: Request, problem: Exception) -> Json:

@@ -14,6 +14,7 @@ from gradlane import GradlaneError
 from gradlane_controller.api.connections import MAX_BODY_BYTES, Connection
 from gradlane_controller.api.errors import Refusal, answer_to, error
 from gradlane_controller.api.security import Doorkeeper
+from gradlane_controller.api.traffic import Traffic
 
 QUIET_SECONDS = 60.0  # between two tracebacks in the log
 
@@ -28,19 +29,21 @@ _LOG = logging.getLogger(__name__)
 class Front:
     """Takes whole requests, asks the doorkeeper, and hands them on; below /v1 with the "token" in the scope's state."""
 
-    def __init__(self, application: ASGIApp, doorkeeper: Doorkeeper) -> None:
-        self._application, self._doorkeeper = application, doorkeeper
+    def __init__(self, application: ASGIApp, doorkeeper: Doorkeeper, traffic: Traffic) -> None:
+        self._application, self._doorkeeper, self._traffic = application, doorkeeper, traffic
         self._said_at = -QUIET_SECONDS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request of a connection (ASGI)."""
         connection: Connection = scope["state"]["connection"]
         started = False
+        begun = time.monotonic()
 
         async def send_on(message: Message) -> None:
             nonlocal started
             if message["type"] == "http.response.start":
                 started = True
+                self._count(scope, message["status"], time.monotonic() - begun)
                 connection.answering()
                 message["headers"] = [*message.get("headers", ()), *_common(message)]
             await connection.in_time(send(message))
@@ -50,15 +53,17 @@ class Front:
             if body is None:
                 return
             connection.working()
+            begun = time.monotonic()
             headers = Headers(scope=scope)
             self._doorkeeper.refuse_other_sites(scope["scheme"], scope["path"], headers)
             if len(body) > MAX_BODY_BYTES:
-                raise Refusal(413, f"the body is longer than {MAX_BODY_BYTES} bytes")
+                raise Refusal(413, f"the body is longer than {MAX_BODY_BYTES} bytes", reason="body")
             if scope["path"].startswith("/v1"):
                 address = scope["client"][0] if scope["client"] else "?"
                 scope["state"]["token"] = self._doorkeeper.admit(address, headers)
             await self._application(scope, _again(body, receive), send_on)
         except GradlaneError as problem:
+            scope["state"]["problem"] = problem
             await answer_to(problem)(scope, receive, send_on)
         except asyncio.CancelledError:
             connection.close()
@@ -70,6 +75,12 @@ class Front:
                 connection.close()
             else:
                 await error(500, "this is an error of the controller; its log says more")(scope, receive, send_on)
+
+    def _count(self, scope: Scope, status: int, seconds: float) -> None:
+        self._traffic.answered(scope, status, seconds)
+        problem = scope["state"].get("problem")
+        if isinstance(problem, Refusal) and problem.reason:
+            self._traffic.refused(problem.reason)
 
 
 async def _read(receive: Receive) -> bytes | None:

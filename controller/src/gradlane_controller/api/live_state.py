@@ -99,6 +99,11 @@ class LiveState:
                 self._reading.cancel()
 
     @property
+    def counters(self) -> Mapping[str, Any] | None:
+        """Those of the switches that were read last, for whoever looks; None: they are not known, or old."""
+        return self._counters if _clock() < self._counted_at + OLD_SECONDS else None
+
+    @property
     def idle(self) -> bool:
         """Whether nobody watches."""
         return not self._interest.is_set()
@@ -120,9 +125,8 @@ class LiveState:
         if self._paths is None or self._paths.plan is not plan or self._paths.down != down:
             self._paths = await asyncio.to_thread(Paths, plan, down)
         self._read_counters(apart)
-        counters = self._counters if _clock() < self._counted_at + OLD_SECONDS else None
         alarms = self._alarms.look(status, links, violations)
-        args = (plan, status, links, controller.host_ports(), counters, self._paths, alarms, self._of_jobs())
+        args = (plan, status, links, controller.host_ports(), self.counters, self._paths, alarms, self._of_jobs())
         at, content = await asyncio.to_thread(lambda: _rendered(snapshot(*args)))
         self.number += 1
         return Picture(self.number, _clock(), at, content)

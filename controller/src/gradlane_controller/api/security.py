@@ -44,19 +44,20 @@ class Doorkeeper:
         host = headers.get("Host", "localhost")  # browsers always send one
         name = _PORT.sub("", host)
         if name not in self._names and not _is_address(name.strip("[]")):
-            raise Refusal(403, f"the request is for {name[:100]!r}; use this machine's address or name")
+            raise Refusal(403, f"the request is for {name[:100]!r}; use this machine's address or name", reason="site")
         site, origin = headers.get("Sec-Fetch-Site", "none"), headers.get("Origin", f"{scheme}://{host}")
         if path == "/" and headers.get("Sec-Fetch-Mode") == "navigate" and headers.get("Sec-Fetch-Dest") == "document":
             return  # somebody follows a link to the page
         if site not in ("none", "same-origin") or origin != f"{scheme}://{host}":
-            raise Refusal(403, "pages of web sites may not use the controller")
+            raise Refusal(403, "pages of web sites may not use the controller", reason="site")
 
     def admit(self, address: str, headers: Headers) -> Token:
         """Who asks. Raises Refusal."""
         found = headers.getlist("Authorization")
         kind, _, text = found[0].partition(" ") if len(found) == 1 else ("", "", "")
         if kind.lower() != "bearer":
-            raise Refusal(401, "send a token, once: Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
+            text = "send a token, once: Authorization: Bearer TOKEN"
+            raise Refusal(401, text, {"WWW-Authenticate": "Bearer"}, reason="no_token")
         try:
             token = self._tokens.check(text.strip())
         except TokenError as problem:
@@ -64,7 +65,8 @@ class Doorkeeper:
             if wait := self._failures.take(_network(address)):
                 text = f"too many requests of {address} with tokens that nobody has"
                 raise _later(text, wait) from None
-            raise Refusal(401, str(problem), {"WWW-Authenticate": 'Bearer error="invalid_token"'}) from None
+            headers_of_answer = {"WWW-Authenticate": 'Bearer error="invalid_token"'}
+            raise Refusal(401, str(problem), headers_of_answer, reason="token") from None
         if wait := self._requests.take(token.id):
             text = f"too many requests with this token; {REQUESTS.per_second:g} in a second are possible"
             raise _later(text, wait)
@@ -89,7 +91,8 @@ def needs(scope: Scope) -> Depends:  # type: ignore[valid-type]
         token = token_of(request)
         if token.scope < scope:
             text = f"this needs a token of scope {scope.text}; {token.name!r} has {token.scope.text}"
-            raise Refusal(403, text, {"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{scope.text}"'})
+            needed = {"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{scope.text}"'}
+            raise Refusal(403, text, needed, reason="scope")
 
     return Depends(check)
 
@@ -97,7 +100,8 @@ def needs(scope: Scope) -> Depends:  # type: ignore[valid-type]
 def _for_agents(request: Request) -> None:
     token: Token = request.scope["state"]["token"]
     if token.scope not in (Scope.AGENTS, Scope.ADMIN):
-        raise Refusal(403, f"this needs a token of scope agents; {token.name!r} has {token.scope.text}")
+        text = f"this needs a token of scope agents; {token.name!r} has {token.scope.text}"
+        raise Refusal(403, text, reason="scope")
 
 
 for_agents = Depends(_for_agents)
@@ -109,7 +113,7 @@ bearer = Depends(HTTPBearer(auto_error=False, description="A token of `gradlane-
 
 def _later(text: str, wait: float) -> Refusal:
     seconds = int(wait) + 1
-    return Refusal(429, f"{text}; come again in {seconds} s", {"Retry-After": str(seconds)})
+    return Refusal(429, f"{text}; come again in {seconds} s", {"Retry-After": str(seconds)}, reason="rate")
 
 
 def _network(address: str) -> str:

@@ -8,11 +8,11 @@ import logging
 import signal
 import socket
 import ssl
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gradlane import GradlaneError
+from gradlane import GradlaneError, logs
+from gradlane.logs import Log
 from gradlane_controller import client
 from gradlane_controller.api import listening
 from gradlane_controller.api.listening import ListeningError, TlsFiles
@@ -26,6 +26,13 @@ if TYPE_CHECKING:
     from gradlane_controller.service import Controller
 
 _LOG = logging.getLogger("gradlane_controller")
+_PROGRAM = logs.Program(
+    *("gradlane-controller", ("gradlane_controller",)),
+    context=("switch",),
+    details=("inserted", "modified", "deleted", "refused", "seconds"),
+    limited=logging.INFO,  # who asks for every step gets it
+    subject="switch",
+)
 
 
 def add(command: flags.Add) -> None:
@@ -79,13 +86,18 @@ def add(command: flags.Add) -> None:
     )
     run.add_argument("--name", help="what this controller is called among others (default: this HOST:PORT)")
     run.add_argument("--no-link-check", action="store_true", help="assume that every link works, and send no LLDP")
+    run.add_argument(
+        "--log-format", choices=logs.FORMATS, default="text", help="text for people, or json (default %(default)s)"
+    )
     run.add_argument("--verbose", action="store_true", help="log every step of the P4Runtime sessions")
 
 
 def _run(options: argparse.Namespace) -> int:
-    logging.basicConfig(format="gradlane-controller: %(levelname)s: %(message)s", stream=sys.stderr)
-    _LOG.setLevel(logging.DEBUG if options.verbose else logging.INFO)
-    return asyncio.run(_serve(options))
+    logs.setup(Log("debug" if options.verbose else "info", options.log_format), _PROGRAM)
+    try:
+        return asyncio.run(_serve(options))
+    finally:
+        logging.shutdown()
 
 
 async def _serve(options: argparse.Namespace) -> int:
@@ -130,7 +142,8 @@ async def _serve(options: argparse.Namespace) -> int:
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(store.close)
         try:
-            await stack.enter_async_context(serving(make_application(api, host), host, port, context))
+            application = make_application(api, host)
+            await stack.enter_async_context(serving(application, host, port, context, api.traffic.refused))
         except OSError as problem:
             raise UsageError(f"--http: can't listen at {options.http}: {problem.strerror}") from None
         tasks = [
@@ -168,7 +181,7 @@ def _reload_certificate(context: ssl.SSLContext, files: TlsFiles) -> None:
 
 async def _announce(controller: "Controller", options: argparse.Namespace) -> None:
     await controller.wait_until_ready()
-    print(f"ready: {controller.summary}, HTTP at {options.http}", file=sys.stderr, flush=True)
+    _LOG.info("ready: %s, HTTP at %s", controller.summary, options.http)
 
 
 async def _reload(controller: "Controller") -> None:

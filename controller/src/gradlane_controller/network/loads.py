@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Container, Mapping, Sequence
 
 from gradlane_controller.network.fabric import Fabric
+from gradlane_controller.network.growth import growth
 from gradlane_controller.network.links import End
 
 STEPS = 64
@@ -13,11 +14,16 @@ SILENT_SECONDS = 10.0  # after which it is not known any more what a port sends
 
 
 class Loads:
-    """By sending end, smoothed. A switch that says nothing, or has begun to count anew, changes nothing."""
+    """By sending end, smoothed. A switch that says nothing, or has begun to count anew, changes nothing.
+
+    `octets`: bytes that each port has sent since it is known, which only grow: for each queue class what follows no
+    tree, and then what does.
+    """
 
     def __init__(self, fabric: Fabric, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._routed, self._sent = _Rates(), _Rates()
+        self.octets: dict[End, list[int]] = {}
         self.follow(fabric)
 
     def follow(self, fabric: Fabric) -> None:
@@ -26,6 +32,7 @@ class Loads:
         self._ports = self._links | {(port.switch, port.number): port.rate for port in fabric.ports}
         self._routed.keep(self._links)
         self._sent.keep(self._ports)
+        self.octets = {end: it for end, it in self.octets.items() if end in self._ports}
 
     def ports(self, switch: str) -> list[int]:
         """Those of its links."""
@@ -50,6 +57,9 @@ class Loads:
         for number in self.all_ports(switch):
             if number in octets:
                 end = switch, number
+                more = growth(self._sent.counted.get(end, (now, None))[1], octets[number])
+                known = self.octets.get(end) or [0] * len(more)
+                self.octets[end] = [it + each for it, each in zip(known, more, strict=True)]
                 self._sent.take(end, now, octets[number], self._ports[end])
 
     def now(self) -> dict[End, float]:

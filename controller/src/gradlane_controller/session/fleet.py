@@ -11,6 +11,7 @@ from gradlane_controller.errors import SwitchError
 from gradlane_controller.network.fabric import SwitchAddress
 from gradlane_controller.policy import Entity
 from gradlane_controller.session.connection import Connection
+from gradlane_controller.session.convergences import Convergences
 from gradlane_controller.session.counters import Counters, SwitchCounters, collect, read_counters
 from gradlane_controller.session.managed_switch import ManagedSwitch
 
@@ -18,10 +19,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class Fleet(Mapping[str, ManagedSwitch]):
-    """By name, in the order of the fabric. `make` is how one begins; `connections`: theirs, always the present ones."""
+    """By name, in the order of the fabric. `make` is how one begins; `connections`: theirs, always the present ones;
+    `convergences`: what becomes of theirs."""
 
-    def __init__(self, make: Callable[[SwitchAddress], ManagedSwitch]) -> None:
-        self._make = make
+    def __init__(self, make: Callable[[SwitchAddress], ManagedSwitch], convergences: Convergences) -> None:
+        self._make, self._convergences = make, convergences
         self._switches: dict[str, ManagedSwitch] = {}
         self._sessions: dict[str, tuple[ManagedSwitch, asyncio.Task[None]]] = {}
         self._failed: asyncio.Future[None] | None = None  # while this runs
@@ -61,7 +63,7 @@ class Fleet(Mapping[str, ManagedSwitch]):
             try:
                 managed.check_ready()
                 if not managed.holds(entities[name]):
-                    _LOG.info("converged %s: %s", name, await managed.converge(entities[name]))
+                    await managed.converge(entities[name])
             except SwitchError as problem:
                 if managed.ready:
                     managed.connection.renew(str(problem))
@@ -79,6 +81,7 @@ class Fleet(Mapping[str, ManagedSwitch]):
             if managed is None or managed.where != where:
                 managed = self._make(where)
             self._switches[where.name] = managed
+        self._convergences.follow(self._switches)
         self.connections[:] = [it.connection for it in self._switches.values()]
         for name, managed in before.items():
             if self._switches.get(name) is not managed:

@@ -32,6 +32,7 @@ from gradlane_controller.session.convergence import (
     parts,
     read_part,
 )
+from gradlane_controller.session.convergences import Convergences
 from gradlane_controller.session.encoding import Key, key_of
 from gradlane_controller.session.port_counts import read_port_counts
 from gradlane_controller.session.violations import Violations
@@ -87,6 +88,7 @@ class ManagedSwitch:
         number: Callable[[], int | None],
         on_outbid: Callable[[int], None],
         loads: Loads,
+        convergences: Convergences,
         finsy_log: FinsyLog,
     ) -> None:
         self.where = where
@@ -99,6 +101,7 @@ class ManagedSwitch:
         self._on_late = on_late
         self._on_lost = on_lost
         self._loads = loads
+        self._convergences = convergences
         self._held: Sequence[Entity] | None = None
         self._known = False  # nothing else has been written since
         self._counted: set[int] | None = (
@@ -145,14 +148,20 @@ class ManagedSwitch:
 
         return await self.connection.execute(write)
 
-    async def write(self, switch: Switch, entities: Sequence[Entity]) -> Changes:
-        """As `converge`, in that session; what the switch refuses is `refused`. Raises finsy.P4ClientError."""
+    async def write(self, switch: Switch, entities: Sequence[Entity], *, quiet: bool = False) -> Changes:
+        """As `converge`, in that session; what the switch refuses is `refused`. The log says it, but where it is to be
+        `quiet`. Raises finsy.P4ClientError."""
         async with self._writing:
+            begun = time.monotonic()
             known, self._known = self._held if self._known else None, False
             counted = None if self._counted is None else frozenset(self._counted)
             if self._counted is not None:
                 self._counted.update(job_indices(entities).values())
-            changes, refused = await converge(switch, entities, known, counted)
+            try:
+                changes, refused = await converge(switch, entities, known, counted)
+            except BaseException:  # also cancelled, as the session was lost
+                self._convergences.failed(self.where.name)
+                raise
             self._held, self._known = entities, not refused
             self.problem = ""
             self._note_refused({key_of(it.update.entity): it.describe(switch.p4info) for it in refused})
@@ -160,6 +169,7 @@ class ManagedSwitch:
                 what = "%s: put right what the client with election id %d left, which was primary before: %s"
                 _LOG.warning(what, self.connection.name, self._other, changes)
             self._other = None
+            self._convergences.took(*(self.where.name, changes, len(refused), time.monotonic() - begun), quiet=quiet)
             return changes
 
     def _note_refused(self, refused: dict[Key, str]) -> None:

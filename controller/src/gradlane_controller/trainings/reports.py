@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from gradlane.job import Job
 from gradlane.job.file import MAX_RANKS
+from gradlane_controller.network.growth import growth
 
 FRESH_SECONDS = 10.0  # that a report counts
 MOST_JOBS = 256  # of a host
@@ -102,21 +103,37 @@ class Reports:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._by_host: dict[str, _Kept] = {}
+        self._slices: dict[tuple[str, int], list[int]] = {}  # by a job's name and id
 
     def put(self, host: str, report: Report, when: datetime, jobs: Mapping[str, Job]) -> list[JobReport]:
         """What that agent says now; returns what counts of it: of jobs that are there, as it says, at that host."""
         own = [it for it in report.jobs if _is_at(it, host, jobs.get(it.name))]
         kept = {it.name: it for it in own}
+        before = {(it.name, it.id): it for it in (self._by_host[host].report.jobs if host in self._by_host else ())}
+        for it in kept.values():
+            earlier = before.get((it.name, it.id))
+            more = growth(earlier and (earlier.repaired, earlier.lost), (it.repaired, it.lost))
+            known = self._slices.get((it.name, it.id), [0, 0])
+            self._slices[it.name, it.id] = [known[0] + more[0], known[1] + more[1]]
+        if len(self._slices) > len(jobs):
+            self.slices(jobs)  # forgets others
         self._by_host[host] = _Kept(self._clock(), when, report.model_copy(update={"jobs": list(kept.values())}))
         return list(kept.values())
 
     def clear(self) -> None:
         """Others hear the agents now."""
         self._by_host.clear()
+        self._slices.clear()
 
     def keep(self, hosts: Mapping[str, Any]) -> None:
         """Forgets those of all other hosts."""
         self._by_host = {host: it for host, it in self._by_host.items() if host in hosts}
+
+    def slices(self, jobs: Mapping[str, Job]) -> dict[str, tuple[int, int]]:
+        """How many slices agents have repaired and lost of these jobs since they report them here, by name; it only
+        grows, whoever restarts or falls silent."""
+        self._slices = {key: it for key, it in self._slices.items() if key[0] in jobs and jobs[key[0]].id == key[1]}
+        return {name: (repaired, lost) for (name, _), (repaired, lost) in self._slices.items()}
 
     @property
     def count(self) -> int:

@@ -147,6 +147,10 @@ class Trainings:
         """What agents say of jobs, by name, for the live state."""
         return self.reports.of_jobs(self._controller.plan.jobs)
 
+    def slices(self) -> Mapping[str, tuple[int, int]]:
+        """What agents have repaired and lost, as `Reports.slices`."""
+        return self.reports.slices(self._controller.plan.jobs)
+
     async def run(self) -> None:
         """Removes jobs that are over, until it is cancelled."""
         looked = time.monotonic()

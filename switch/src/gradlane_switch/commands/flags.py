@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from gradlane import logs
 from gradlane.units import checked, parse_size
 from gradlane_switch.dataplane.interfaces import DEFAULT_MTU
 from gradlane_switch.dataplane.port_config import DEFAULT_COALESCE, parse_mtu, parse_time
@@ -103,9 +104,12 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "-L",
         "--log-level",
-        choices=("debug", "info", "warning", "error"),
+        choices=logs.LEVELS,
         default="info",
         help="what to log (default info)",
+    )
+    parser.add_argument(
+        "--log-format", choices=logs.FORMATS, default="text", help="text for people, or json (default text)"
     )
     return parser
 

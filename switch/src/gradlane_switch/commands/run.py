@@ -8,8 +8,9 @@ import asyncio
 import json
 import logging
 import signal
-import sys
 
+from gradlane import logs
+from gradlane.logs import Log
 from gradlane.units import format_rate
 from gradlane_switch.commands.flags import make_parser, tls_of
 from gradlane_switch.commands.port import port_table
@@ -27,14 +28,22 @@ from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.program_state import Lock
 
 _LOG = logging.getLogger("gradlane-switch")
-_LOG_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s %(name)s: %(message)s"
+# What the P4 program has to say (log_msg) is asked for.
+_PROGRAM = logs.Program("gradlane-switch", ("gradlane-switch",), limited=logging.WARNING)
 
 
 def run_command(arguments: list[str]) -> int:
     """Runs the switch until SIGTERM or SIGINT. Raises SwitchError."""
     parser = make_parser()
     args = parser.parse_args(arguments)
-    logging.basicConfig(level=args.log_level.upper(), format=_LOG_FORMAT, datefmt="%H:%M:%S", stream=sys.stderr)
+    logs.setup(Log(args.log_level, args.log_format), _PROGRAM)
+    try:
+        return _do(parser, args)
+    finally:
+        logging.shutdown()
+
+
+def _do(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
     if (args.program is None) != (args.p4info is None):
         parser.error("--program and --p4info go together")
     if args.entries is not None and args.program is None:
@@ -135,4 +144,4 @@ def _announce(device_id: int, address: str, ports: list[PortSpec]) -> None:
         f"{port.number}@{port.interface}" + (f" {format_rate(port.config.rate)}" if port.config.rate else "")
         for port in ports
     )
-    print(f"ready device {device_id} on {address}; ports: {shown or 'none'}", file=sys.stderr, flush=True)
+    _LOG.info("ready device %d on %s; ports: %s", device_id, address, shown or "none")

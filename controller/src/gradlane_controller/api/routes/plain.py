@@ -10,7 +10,6 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from gradlane_controller.api import models
 from gradlane_controller.api.context import Context
 from gradlane_controller.api.errors import Json
-from gradlane_controller.metrics import metrics
 
 
 def routes(context: Context) -> APIRouter:
@@ -32,8 +31,7 @@ def routes(context: Context) -> APIRouter:
     @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
     async def prometheus() -> Response:
         """For Prometheus."""
-        body = metrics(controller.status(), controller.links(), controller.host_ports())
-        return Response(body, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+        return Response(await context.metrics.text(), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
     return router
 

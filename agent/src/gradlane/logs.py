@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent's log. Whatever happens to it (a full disk, a reader that is gone or does not read), the agent continues.
+"""A program's log. Whatever happens to it (a full disk, a reader that is gone or does not read), the program continues.
 
 Lines are written by a thread behind a bounded queue, so that the event loop never waits for a disk or a pipe. What
 can't be written is counted, and reported as soon as lines can be written again.
@@ -14,24 +14,59 @@ import queue
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from gradlane.daemon import systemd
-from gradlane.daemon.config import Log
-from gradlane.errors import AgentError
+from gradlane.errors import GradlaneError
 
+LEVELS = ("debug", "info", "warning", "error")
+FORMATS = ("text", "json")
 QUEUE_LINES = 1000
 CLOSE_SECONDS = 1.0
 # Of one place in the source: this many lines at once, then as many per second.
 BURST_LINES = 20
 LINES_PER_SECOND = 1.0
-# What a record may say about itself; in JSON these keys are always there.
-CONTEXT = ("job", "rank", "peer")
+
+
+class LogError(GradlaneError):
+    """A log that can't be written; the message names the file."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """What is logged, how, and where: without a file on stderr, which systemd sends to the journal."""
+
+    level: str = "info"
+    format: str = "text"
+    file: Path | None = None
+
+
+@dataclass(frozen=True)
+class Program:
+    """Whose log it is.
+
+    `name`: before each line for people. `loggers`: its own, of which `Log.level` is that of the log; of all others
+    there are warnings. `context`: what records may say about themselves (`extra`), in JSON always there; `details`: the
+    same, there where a record says it. From the level `limited` on (of `logging`) lines of one place in the source are
+    limited, of each `subject` by itself if that is one of what records say.
+    """
+
+    name: str
+    loggers: tuple[str, ...]
+    context: tuple[str, ...] = ()
+    details: tuple[str, ...] = ()
+    limited: int = logging.NOTSET
+    subject: str = ""
 
 
 class JsonFormatter(logging.Formatter):
-    """One object per line: time, level, message, job, rank, peer; suppressed and error where there is something."""
+    """One object per line: time, level, message, and the program's context; its details, suppressed and error where
+    there is something."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__()
+        self._program = program
 
     def format(self, record: logging.LogRecord) -> str:
         """The line, without its end."""
@@ -41,7 +76,8 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "message": record.getMessage(),
         }
-        line |= {key: getattr(record, key, None) for key in CONTEXT}
+        line |= {key: getattr(record, key, None) for key in self._program.context}
+        line |= {key: getattr(record, key) for key in self._program.details if hasattr(record, key)}
         if suppressed := getattr(record, "suppressed", 0):
             line["suppressed"] = suppressed
         if record.exc_info:
@@ -54,15 +90,16 @@ class TextFormatter(logging.Formatter):
 
     _PRIORITIES = ((logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6), (0, 7))
 
-    def __init__(self, *, journal: bool, times: bool) -> None:
+    def __init__(self, name: str, *, journal: bool, times: bool) -> None:
         super().__init__()
+        self._name = name
         self._journal = journal
         self._times = times
 
     def format(self, record: logging.LogRecord) -> str:
         """The line (several, with a traceback), without its end."""
         level = "" if record.levelno == logging.INFO else f"{record.levelname.lower()}: "
-        text = f"gradlane: {level}{record.getMessage()}"
+        text = f"{self._name}: {level}{record.getMessage()}"
         if suppressed := getattr(record, "suppressed", 0):
             text += f" ({suppressed} such lines were left out)"
         if record.exc_info:
@@ -76,16 +113,22 @@ class TextFormatter(logging.Formatter):
 
 
 class RateLimit(logging.Filter):
-    """Lets through BURST_LINES of one place in the source, then LINES_PER_SECOND; the next line counts the others."""
+    """Lets through BURST_LINES of one place in the source, then LINES_PER_SECOND; the next line counts the others.
+    `least` and `subject`: as `limited` and `subject` of a program."""
 
-    def __init__(self) -> None:
+    def __init__(self, least: int = logging.NOTSET, subject: str = "") -> None:
         super().__init__()
-        self._places: dict[tuple[str, int], tuple[float, float, int]] = {}  # tokens, when counted, suppressed since
+        self._least, self._subject = least, subject
+        self._places: dict[
+            tuple[str, int, str], tuple[float, float, int]
+        ] = {}  # tokens, when counted, suppressed since
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether the record is logged."""
+        if record.levelno < self._least:
+            return True
         now = time.monotonic()
-        place = (record.pathname, record.lineno)
+        place = record.pathname, record.lineno, str(getattr(record, self._subject, ""))
         tokens, before, suppressed = self._places.get(place, (BURST_LINES, now, 0))
         tokens = min(BURST_LINES, tokens + (now - before) * LINES_PER_SECOND)
         if tokens < 1:
@@ -100,7 +143,7 @@ class LogWriter(logging.Handler):
     """Writes to stderr or a file. `lost` counts the lines that could not be written."""
 
     def __init__(self, file: Path | None) -> None:
-        """Raises AgentError if the file can't be opened."""
+        """Raises LogError if the file can't be opened."""
         super().__init__()
         self.lost = 0
         self._reported = 0
@@ -110,7 +153,7 @@ class LogWriter(logging.Handler):
         try:
             self._descriptor = self._open()
         except OSError as error:
-            raise AgentError(f"log file {file}: {error.strerror}") from error
+            raise LogError(f"log file {file}: {error.strerror}") from error
         self._queue: queue.Queue[str | None] = queue.Queue(QUEUE_LINES)
         self._reopen = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gradlane-log", daemon=True)
@@ -189,19 +232,29 @@ def lines_lost() -> int:
     return sum(handler.lost for handler in logging.getLogger().handlers if isinstance(handler, LogWriter))
 
 
-def setup(log: Log) -> LogWriter:
-    """Sends the logger `gradlane` and all others to one writer, which replaces the one before. Raises AgentError."""
+def journal_reads_stderr() -> bool:
+    """Whether what is written to stderr goes to the journal, which takes a line's level from a prefix as "<3>"."""
+    stream = os.environ.get("JOURNAL_STREAM")
+    if not stream:
+        return False
+    status = os.fstat(sys.stderr.fileno())
+    return stream == f"{status.st_dev}:{status.st_ino}"
+
+
+def setup(log: Log, program: Program) -> LogWriter:
+    """Sends the program's loggers and all others to one writer, which replaces the one before. Raises LogError."""
     writer = LogWriter(log.file)
-    journal = log.file is None and systemd.journal_reads_stderr()
-    formatter = JsonFormatter() if log.format == "json" else TextFormatter(journal=journal, times=log.file is not None)
-    writer.setFormatter(formatter)
-    writer.addFilter(RateLimit())
+    journal = log.file is None and journal_reads_stderr()
+    text = TextFormatter(program.name, journal=journal, times=log.file is not None)
+    writer.setFormatter(JsonFormatter(program) if log.format == "json" else text)
+    writer.addFilter(RateLimit(program.limited, program.subject))
     root = logging.getLogger()
     for old in root.handlers[:]:
         root.removeHandler(old)
         old.close()
     root.addHandler(writer)
     root.setLevel(logging.WARNING)
-    logging.getLogger("gradlane").setLevel(log.level.upper())
+    for name in program.loggers:
+        logging.getLogger(name).setLevel(log.level.upper())
     logging.raiseExceptions = False
     return writer
