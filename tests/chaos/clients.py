@@ -19,7 +19,7 @@ ANSWER_SECONDS = 30.0
 CERTAIN_SECONDS = 60.0  # in which it has to be known what has become of a change, once all is in order
 _PAUSE = 0.15
 _SHARED = "shared"
-_HOSTS = ((1, 2), (1, 3), (2, 4), (3, 4), (1, 2, 3, 4), (5, 6))
+_HOSTS = ((1, 2), (1, 3), (2, 4), (3, 4), (1, 2, 3, 4), (5, 6), (2, 6))
 _SLOTS = 256
 
 
@@ -38,11 +38,19 @@ class Answer:
         return str(self.body.get("error", "")) if isinstance(self.body, dict) else ""
 
 
-def ask(port: int, token: str, method: str, path: str, body: str | None = None, **headers: str) -> Answer:
+def ask(
+    port: int,
+    token: str,
+    method: str,
+    path: str,
+    body: str | None = None,
+    seconds: float = ANSWER_SECONDS,
+    **headers: str,
+) -> Answer:
     """A request for a path below /v1 of the controller at a port of 127.0.0.1; `headers` with _ for -."""
     given = {"Content-Type": "application/toml", "Authorization": f"Bearer {token}"}
     given |= {key.replace("_", "-"): it for key, it in headers.items()}
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_SECONDS)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)
     sent = False
     try:
         connection.connect()

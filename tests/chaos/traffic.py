@@ -8,23 +8,21 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from scapy.layers.inet import UDP
 from scapy.packet import Packet
 
+from tests.chaos.ports import FramesOfBmv2, Port
 from tests.gradlane_controller.leafspine_lab import ip
-from tests.gradlane_controller.running_switches import FramesOverGrpc
 from tests.support.gradlane_packets import Gradlane
-from tests.support.ports import free_ports
 
 PERIOD = 0.02  # seconds from a packet of a flow to its next
 SETTLE_SECONDS = 2.0  # that a packet may take to arrive, on a busy machine
 _MARK = b"chaos"
 _TAIL = struct.Struct(f">{len(_MARK)}sBQ")
-_BUFFER = 4 << 20  # bytes: this process may not run for a while
 _SLICES = 100  # of a message
 
 
@@ -57,37 +55,6 @@ def _bytes(frame: Packet) -> bytes:
     return bytes(frame / bytes(_TAIL.size))[: -_TAIL.size]
 
 
-class Port:
-    """The host's end of a port of gradlane-switch: a UDP tunnel. `interface` is the switch's end, for its -i."""
-
-    def __init__(self) -> None:
-        (self._there,) = free_ports(1, socket.SOCK_DGRAM)
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.socket.bind(("127.0.0.1", 0))
-        self.socket.setblocking(False)
-        try:
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUFFORCE, _BUFFER)
-        except PermissionError:
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
-        self.interface = f"udp:127.0.0.1:{self._there}-127.0.0.1:{self.socket.getsockname()[1]}"
-
-    def send(self, frame: bytes) -> None:
-        """To the switch, if it is there."""
-        with suppress(OSError):
-            self.socket.sendto(frame, ("127.0.0.1", self._there))
-
-
-class PortOfBmv2:
-    """As Port, of BMv2, by a stream of its gRPC server."""
-
-    def __init__(self, wires: FramesOverGrpc, number: int) -> None:
-        self._wires, self._number = wires, number
-
-    def send(self, frame: bytes) -> None:
-        """To the switch."""
-        self._wires.send(self._number, frame)
-
-
 @dataclass
 class _Sent:
     """By number, when; and which have arrived."""
@@ -108,8 +75,11 @@ class Lost:
 class Traffic:
     """The flows, from `start` to `stop`."""
 
-    def __init__(self, flows: Sequence[Flow], ports: dict[int, Port], of_bmv2: dict[int, PortOfBmv2]) -> None:
+    def __init__(self, flows: Sequence[Flow], ports: Mapping[int, Port], of_bmv2: FramesOfBmv2 | None = None) -> None:
+        """`ports` by host; some of them may be BMv2's."""
         self._flows, self._ports, self._of_bmv2 = flows, ports, of_bmv2
+        if of_bmv2 is not None:
+            of_bmv2.take = self.take
         self._sent = [_Sent() for _ in flows]
         self._stop = threading.Event()
         self._done = threading.Event()
@@ -164,10 +134,12 @@ class Traffic:
         while not self._stop.wait(PERIOD):
             for place, flow in enumerate(self._flows):
                 number = len(self._sent[place].at)
-                port = self._ports.get(flow.source) or self._of_bmv2[flow.source]
-                tail = _TAIL.pack(_MARK, place, number)
+                frame = frames[place][number % len(frames[place])] + _TAIL.pack(_MARK, place, number)
                 self._sent[place].at.append(time.monotonic())
-                port.send(frames[place][number % len(frames[place])] + tail)
+                if self._of_bmv2 is not None and flow.source in self._of_bmv2.ports:
+                    self._of_bmv2.send(flow.source, frame)
+                else:
+                    self._ports[flow.source].send(frame)
 
     def _receive(self) -> None:
         with selectors.DefaultSelector() as selector:

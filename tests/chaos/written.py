@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import struct
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from finsy.proto import U128, p4r
 
+from gradlane_controller.session.arbitration import LEADERS
 from tests.chaos.relay import Way
 
-PERMISSION_DENIED = 7
+APART_SECONDS = 0.5  # in which answers of two connections are in no order
 UNKNOWN = 2  # some updates were refused, and others done
 _OK = 0
 _PREFACE = 24  # bytes before a client's first frame
@@ -42,6 +44,10 @@ class Write:
     answered: float | None = None
     code: int | None = None
 
+    def __str__(self) -> str:
+        what = "the program" if self.loads else f"{self.updates} updates"
+        return f"{what} by {self.controller} to {self.switch} as {self.election_id - LEADERS} at {self.issued:.3f}"
+
     @property
     def taken(self) -> bool:
         """The switch has said so, of some of its updates at least."""
@@ -64,6 +70,37 @@ class Record:
         """Until now."""
         with self._lock:
             return list(self._writes)
+
+
+def broken(writes: Sequence[Write]) -> list[str]:
+    """How they break the promise that at most one controller writes at a time: that each leader has its own number,
+    and once one has written by a number nobody begins to write by a smaller one that a switch takes."""
+    found: list[str] = []
+    owners: dict[int, str] = {}
+    highest: Write | None = None
+    for it in sorted(writes, key=lambda it: it.issued):
+        if it.election_id <= LEADERS:
+            found.append(f"{it} is of who stands by")
+        owner = owners.setdefault(it.election_id, it.controller)
+        if owner != it.controller:
+            found.append(f"{it} has the number of {owner}")
+        if not it.taken:
+            continue
+        if highest is not None and it.election_id < highest.election_id:
+            found.append(f"{it} comes after {highest}")
+        if highest is None or it.election_id > highest.election_id:
+            highest = it
+    for switch in {it.switch for it in writes}:
+        latest: Write | None = None
+        for it in sorted((it for it in writes if it.taken and it.switch == switch), key=lambda it: it.answered or 0):
+            if latest is not None and it.election_id < latest.election_id:
+                assert it.answered is not None
+                assert latest.answered is not None
+                if it.answered > latest.answered + APART_SECONDS:
+                    found.append(f"{switch} takes {it} after {latest}")
+            else:
+                latest = it
+    return found
 
 
 @dataclass
