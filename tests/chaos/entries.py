@@ -83,7 +83,7 @@ def indices(schema: P4Schema, entities: Iterable[p4r.Entity]) -> dict[int, int]:
             entry = decode_entity(entity, schema)
             assert isinstance(entry, P4TableEntry)
             if entry.match and isinstance(entry.action, P4TableAction):
-                found[entry.match["job"]] = entry.action.args["job_index"]
+                found[entry.match["job"]] = entry.action.args.get("job_index", 0)
     return found
 
 

@@ -190,7 +190,7 @@ class Run:
             wrong = [
                 f"{name} {what} {entries.describe(world.schema, key)}"
                 for name in SWITCHES
-                for what, key in _compare(found[name], wanted[name])
+                for what, key in compare(found[name], wanted[name])
             ]
             if not wrong and {it.id for it in jobs.values()} == numbers.keys():
                 world.jobs.settle(jobs)
@@ -221,10 +221,11 @@ class Run:
         again = (
             f"make chaos SEED={self._seed} EVENTS={sum(self.kinds.values()) + self._count} STORE={self._world.store}"
         )
-        raise ChaosError("\n".join([what, f"Again: {again}", *lines[-_SHOWN:], what]))
+        raise ChaosError("\n".join([what, f"Again: {again}", *self.timeline[-_SHOWN:], what]))
 
 
-def _compare(found: entries.State, wanted: entries.State) -> list[tuple[str, entries.Key]]:
+def compare(found: entries.State, wanted: entries.State) -> list[tuple[str, entries.Key]]:
+    """What is wrong with the first, by the second: in what way, and where."""
     lacking = [("lacks", key) for key in wanted.keys() - found.keys()]
     more = [("has", key) for key in found.keys() - wanted.keys()]
     return [
@@ -234,16 +235,19 @@ def _compare(found: entries.State, wanted: entries.State) -> list[tuple[str, ent
     ]
 
 
-def chaos(seed: int, count: int, store: str, folder: Path, *, with_bmv2: bool = False) -> str:
-    """A run; what it has seen, in a line. Raises ChaosError."""
+def chaos(
+    seed: int, count: int, store: str, folder: Path, *, with_bmv2: bool = False, tell: Callable[[str], None] = print
+) -> None:
+    """A run; `tell` gets what it has seen, in a line, and all of its timeline. Raises ChaosError."""
     world = World(folder, store, with_bmv2=with_bmv2)
     try:
         run = Run(world, seed, count)
         run.run()
     finally:
         world.close()
+    tell("\n".join(run.timeline))
     writers = len({it.election_id for it in world.writes.writes if it.taken})
-    return (
+    tell(
         f"seed {seed}: {sum(run.kinds.values())} events; {world.jobs.acknowledged} changes of jobs; "
         f"{len(world.writes.writes)} writes by {writers} leaders; {world.traffic.sent} packets; "
         f"{len(run.recoveries)} recoveries, {max(run.recoveries):.1f} s at most"
@@ -263,7 +267,7 @@ def main() -> int:
     print(f"chaos: seed {seed}, {options.events} events", flush=True)
     with tempfile.TemporaryDirectory(prefix="gradlane-chaos-") as folder:
         try:
-            print(chaos(seed, options.events, options.store, Path(folder), with_bmv2=True))
+            chaos(seed, options.events, options.store, Path(folder), with_bmv2=True)
         except ChaosError as problem:
             print(problem, file=sys.stderr)
             return 1
