@@ -118,7 +118,8 @@ class Run:
             last = it.tend()
             if last is not None:
                 self._note(f"controller {it.name} has ended by itself: {last}")
-                if "store " not in last:  # without which none can begin
+                # Without the store none can begin, nor before it has begun can it take SIGHUP.
+                if "store " not in last and f"exit code -{signal.SIGHUP.value}:" not in last:
                     self._fail(f"controller {it.name} has ended by itself: {last}")
 
     def _heal(self) -> None:
@@ -215,13 +216,16 @@ class Run:
     def _note(self, what: str) -> None:
         self._timeline.append((time.monotonic(), f"--- {what}"))
 
-    def _fail(self, what: str) -> None:
+    @property
+    def timeline(self) -> list[str]:
+        """What has happened, and what controllers have said of it, in seconds since the beginning."""
         said = [(at, f"{it.name}: {line}") for it in self._world.controllers.values() for at, line in it.log]
-        lines = [f"{at - self._begun:8.3f} {line}" for at, line in sorted((*self._timeline, *said))]
-        again = (
-            f"make chaos SEED={self._seed} EVENTS={sum(self.kinds.values()) + self._count} STORE={self._world.store}"
-        )
-        raise ChaosError("\n".join([what, f"Again: {again}", *self.timeline[-_SHOWN:], what]))
+        return [f"{at - self._begun:8.3f} {line}" for at, line in sorted((*self._timeline, *said))]
+
+    def _fail(self, what: str) -> None:
+        count = sum(self.kinds.values()) + self._count
+        again = f"again: make chaos SEED={self._seed} EVENTS={count} STORE={self._world.store}"
+        raise ChaosError("\n".join([what, again, *self.timeline[-_SHOWN:], what]))
 
 
 def compare(found: entries.State, wanted: entries.State) -> list[tuple[str, entries.Key]]:

@@ -83,14 +83,14 @@ class Controller:
             self.running.process.send_signal(number)
 
     def tend(self) -> str | None:
-        """Starts it anew if it has ended by itself; what it said last."""
-        if self.running is None or self.running.process.poll() is None:
+        """Starts it anew if it has ended by itself; with which exit code, and what it said last."""
+        if self.running is None or (code := self.running.process.poll()) is None:
             return None
         self._bury()
         last = self._said[-1][1] if self._said else "nothing"
         if self.wanted:
             self.start()
-        return last
+        return f"exit code {code}: {last}"
 
     def _bury(self) -> None:
         assert self.running is not None
