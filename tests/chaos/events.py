@@ -44,9 +44,13 @@ class Event:
         return frozenset(Way) if self.way == "both" else frozenset((Way(self.way),))
 
 
-def draw(rng: random.Random, world: World, *, rough: bool) -> Event:
-    """One. Where it is not `rough` nothing happens to switches that costs a packet."""
-    kinds = {name: weight for name, (weight, is_rough, _) in _kinds(world).items() if rough or not is_rough}
+def draw(rng: random.Random, world: World, *, rough: bool, only: str = "") -> Event:
+    """One. Where it is not `rough` nothing happens to switches that costs a packet. `only`: in its name."""
+    kinds = {
+        name: weight
+        for name, (weight, is_rough, _) in _kinds(world).items()
+        if only in name and (rough or only or not is_rough)
+    }
     kind = rng.choices(list(kinds), list(kinds.values()))[0]
     few = rng.choices((1, 2, 3), (5, 2, 1))[0]
     return Event(

@@ -49,8 +49,9 @@ class ChaosError(AssertionError):
 class Run:
     """`events` of them, drawn from `seed`, in a world that is not started yet."""
 
-    def __init__(self, world: World, seed: int, count: int) -> None:
-        self._world, self._seed, self._count = world, seed, count
+    def __init__(self, world: World, seed: int, count: int, only: str = "") -> None:
+        """`only`: events whose name has that in it."""
+        self._world, self._seed, self._count, self._only = world, seed, count, only
         self._random = random.Random(seed)
         self._begun = time.monotonic()
         self._timeline: list[tuple[float, str]] = []
@@ -82,7 +83,7 @@ class Run:
     def _round(self, count: int) -> None:
         """Some events, and then all is mended."""
         rough = self._random.random() < 0.5
-        drawn = [events.draw(self._random, self._world, rough=rough) for _ in range(count)]
+        drawn = [events.draw(self._random, self._world, rough=rough, only=self._only) for _ in range(count)]
         self._note(f"a round of {count} events" + (", also at switches" if rough else ""))
         for each in self._clients:
             each.resume()
@@ -239,19 +240,17 @@ def compare(found: entries.State, wanted: entries.State) -> list[tuple[str, entr
     ]
 
 
-def chaos(
-    seed: int, count: int, store: str, folder: Path, *, with_bmv2: bool = False, tell: Callable[[str], None] = print
-) -> None:
-    """A run; `tell` gets what it has seen, in a line, and all of its timeline. Raises ChaosError."""
+def chaos(seed: int, count: int, store: str, folder: Path, *, with_bmv2: bool = False, only: str = "") -> None:
+    """A run, which prints all of its timeline and what it has seen, in a line. Raises ChaosError."""
     world = World(folder, store, with_bmv2=with_bmv2)
     try:
-        run = Run(world, seed, count)
+        run = Run(world, seed, count, only)
         run.run()
     finally:
         world.close()
-    tell("\n".join(run.timeline))
+    print("\n".join(run.timeline))
     writers = len({it.election_id for it in world.writes.writes if it.taken})
-    tell(
+    print(
         f"seed {seed}: {sum(run.kinds.values())} events; {world.jobs.acknowledged} changes of jobs; "
         f"{len(world.writes.writes)} writes by {writers} leaders; {world.traffic.sent} packets; "
         f"{len(run.recoveries)} recoveries, {max(run.recoveries):.1f} s at most"
@@ -266,12 +265,13 @@ def main() -> int:
     parser.add_argument(
         "--store", choices=("sqlite", "postgresql"), default="postgresql", help="(default: %(default)s)"
     )
+    add("--only", default="", metavar="TEXT", help='events with that in their name, e.g. "pause"')
     options = parser.parse_args()
     seed = random.randrange(1 << 32) if options.seed is None else options.seed
     print(f"chaos: seed {seed}, {options.events} events", flush=True)
     with tempfile.TemporaryDirectory(prefix="gradlane-chaos-") as folder:
         try:
-            chaos(seed, options.events, options.store, Path(folder), with_bmv2=True)
+            chaos(seed, options.events, options.store, Path(folder), with_bmv2=True, only=options.only)
         except ChaosError as problem:
             print(problem, file=sys.stderr)
             return 1
