@@ -147,6 +147,8 @@ class Run:
         deadline = begun + RECOVERY_SECONDS
         for each in self._clients:
             each.rest()
+        while asking := [it.doing for it in self._clients if it.doing]:
+            self._check_deadline(deadline, "; ".join(asking))
         if not world.wait_for_background(deadline - time.monotonic()):
             self._fail("what was asked for in the background has no answer")
         drained = self.kinds["drain a spine"] > 0
@@ -260,11 +262,10 @@ def chaos(seed: int, count: int, store: str, folder: Path, *, with_bmv2: bool = 
 def main() -> int:
     """As the module says; exit code 1 if something has happened that must not."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.run", description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--seed", type=int, default=None, metavar="N", help="of the events (default: drawn)")
-    parser.add_argument("--events", type=int, default=200, metavar="N", help="how many (default: %(default)s)")
-    parser.add_argument(
-        "--store", choices=("sqlite", "postgresql"), default="postgresql", help="(default: %(default)s)"
-    )
+    add = parser.add_argument
+    add("--seed", type=int, default=None, metavar="N", help="of the events (default: drawn)")
+    add("--events", type=int, default=200, metavar="N", help="how many (default: %(default)s)")
+    add("--store", choices=("sqlite", "postgresql"), default="postgresql", help="(default: %(default)s)")
     add("--only", default="", metavar="TEXT", help='events with that in their name, e.g. "pause"')
     options = parser.parse_args()
     seed = random.randrange(1 << 32) if options.seed is None else options.seed
