@@ -37,6 +37,10 @@ DASHBOARD ?=
 # How long `make fuzz`, `make soak` and `make soak-fabric` run, in s; empty means their own.
 SECONDS ?=
 
+# Of `make chaos`: how many events, and which store; SEED repeats a run.
+EVENTS ?=
+STORE ?=
+
 # What pip is asked for; elsewhere e.g. TORCH="torch --index-url https://download.pytorch.org/whl/cpu" for a small build.
 TORCH ?= torch==2.13.0
 # Debian's mininet package is for Debian's own Python, 3.11 at most.
@@ -205,6 +209,11 @@ soak-fabric: $(VENV)/.ready ## Jobs on a leaf-spine under attack and with failur
 .PHONY: soak-sums
 soak-sums: $(VENV)/.ready ## Jobs that a leaf-spine sums, while it fails: every result must be exact (root; SECONDS=600)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.fabric.soak_sums $(call option,SECONDS,seconds)
+
+.PHONY: chaos
+chaos: $(VENV)/.ready-test ## Random failures of controllers, switches, store and connections (EVENTS=200 SEED= STORE=sqlite|postgresql)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m tests.chaos.run $(call option,SEED,seed) \
+		$(call option,EVENTS,events) $(call option,STORE,store)
 
 .PHONY: fuzz
 fuzz: $(VENV)/.ready-test ## Fuzz the C code of the switch and of the agent under sanitizers (SECONDS=120 of each)

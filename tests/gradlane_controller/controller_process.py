@@ -33,9 +33,10 @@ class Running:
             text=True,
         )
         self.said: list[str] = []
+        self.said_at: list[tuple[float, str]] = []  # the same, each with time.monotonic()
         self._lines: Queue[str | None] = Queue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
 
     def wait_for(self, text: str, seconds: float = PATIENCE) -> str:
         """The next line with that text. Fails the test with all that was said if there is none in time."""
@@ -79,5 +80,6 @@ class Running:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.said.append(line.rstrip())
+            self.said_at.append((time.monotonic(), line.rstrip()))
             self._lines.put(line.rstrip())
         self._lines.put(None)

@@ -192,6 +192,16 @@ class SwitchProcess:
             assert time.monotonic() < deadline, f"not listening in time: {self._log.read_text()}"
             time.sleep(0.05)
 
+    @property
+    def running(self) -> bool:
+        """Whether it was started, and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def signal(self, number: int) -> None:
+        """To the process, if there is one."""
+        if self._process is not None:
+            self._process.send_signal(number)
+
     def stop(self) -> None:
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)

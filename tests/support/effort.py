@@ -14,3 +14,8 @@ def be_thorough() -> None:
 def tries(number: int) -> int:
     """How many inputs to try where a usual run tries `number`."""
     return number * _times
+
+
+def thorough() -> bool:
+    """Whether that was asked for."""
+    return _times > 1

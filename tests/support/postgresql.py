@@ -60,6 +60,11 @@ class Postgresql:
             assert time.monotonic() < deadline, (self._folder / "log").read_text()
             time.sleep(0.05)
 
+    @property
+    def running(self) -> bool:
+        """Whether it was started, and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
     def stop(self, number: int = signal.SIGQUIT) -> None:
         """It ends at once (SIGQUIT), or as a clean stop does that throws its clients out (SIGINT)."""
         if self._process is not None:

@@ -15,7 +15,13 @@ _FORKS = Forks(
             "gradlane.daemon.service",
             "cryptography.hazmat.backends.openssl.backend",
         ),
-        "gradlane_controller.cli": (),
+        "gradlane_controller.cli": (
+            *(
+                f"gradlane_controller.{name}"
+                for name in ("api.application", "api.connections", "service", "trainings.templates")
+            ),
+            *("alembic.command", "psycopg", "sqlalchemy.dialects.postgresql.psycopg", "sqlalchemy.dialects.sqlite"),
+        ),
         "gradlane_switch": ("gradlane_switch.cli",),
         "tests.gradlane.sync.surviving_worker": (),
         "tests.support.introspection": (),
