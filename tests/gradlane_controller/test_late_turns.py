@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from finsy.proto import p4r
 
-from gradlane_controller.session import connection
+from gradlane_controller.session import connection, patience
 from tests.gradlane_controller.controller_thread import ControllerThread
 from tests.gradlane_controller.fake_switch import FakeSwitch
 from tests.gradlane_controller.texts import fabric_text, job_text
@@ -31,7 +31,7 @@ def test_what_was_answered_while_the_controller_had_no_turn_is_no_silence(
 ) -> None:
     monkeypatch.setattr(connection, "HEARTBEAT_SECONDS", 0.05)
     monkeypatch.setattr(connection, "ATTEMPT_SECONDS", 0.5)
-    monkeypatch.setattr(connection, "TURN_SECONDS", 0.1)
+    monkeypatch.setattr(patience, "TURN_SECONDS", 0.1)
     switch = AskedSwitch()
     switch.start()
     it = ControllerThread(tmp_path, fabric_text(address=switch.address), job_text())

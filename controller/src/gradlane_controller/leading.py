@@ -51,11 +51,14 @@ class Leading:
             raise NotLeadingError(f"this controller ({self.leadership.name}) stands by: {self.leadership.describe()}")
         return number
 
-    async def start(self) -> None:
-        """Leads, if nobody else does, before there are sessions."""
+    async def start(self, revision: int) -> None:
+        """Leads, if nobody else does, before there are sessions. `revision`: of the jobs that were read just now; they
+        are read again only if another controller has changed them since: nobody renews the lease meanwhile."""
+        self._revision = revision
         await asyncio.to_thread(self.leadership.step)
         if (held := self.leadership.held) is not None:
-            await self._begin(held)
+            known = self.leadership.known
+            await self._begin(held, read=known is None or known.revision != revision)
 
     async def run(self) -> None:
         """Until cancelled; then this one leads no more."""
@@ -78,10 +81,11 @@ class Leading:
         else:
             self._do(self._begin(held))
 
-    async def _begin(self, held: Held) -> None:
+    async def _begin(self, held: Held, *, read: bool = True) -> None:
         if self._term != held.term:
             try:
-                self._revision = await self._refresh()
+                if read:
+                    self._revision = await self._refresh()
             except GradlaneError as problem:
                 _LOG.error("can't lead: %s", problem)
                 self.leadership.resign()

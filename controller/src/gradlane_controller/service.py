@@ -94,7 +94,7 @@ class Controller:
         self._planner = Planner(programs, lambda: self._plan, self._facts)
         self._maintenance = Maintenance(
             *(self._sources.kept, self._leading.check, self._managed_switches),
-            *(lambda: self._plan, self._planner.avoiding, self._take),
+            *(lambda: self._plan, self._planner.now, self._take),
         )
         self._plan = Plan(fabric, {}, Numbers(), {}, {})
         self._sums = SumsAtSwitches()
@@ -105,6 +105,7 @@ class Controller:
         self._lock = asyncio.Lock()  # of fabric and jobs; code that holds a switch's lock must not wait for it
         self._following: set[asyncio.Task[None]] = set()
         self._started = asyncio.Event()
+        self._leading_around = False  # a plan is being made that leads sums around switches
         self._indices_known = False  # the plan has the job indices that the switches use
         self._checks = LinkChecks(self._links, self._managed_switches.values(), self._route_around)
         self._check_links = check_links
@@ -115,7 +116,7 @@ class Controller:
 
     async def run(self) -> None:
         """Keeps the switches converged until cancelled; those that can't be reached are waited for."""
-        await self._leading.start()
+        await self._leading.start(self._sources.kept.revision)
         works = [self._managed_switches.run(), self._leading.run(), self._balance.run(), self.journal.run()]
         if self._check_links:
             works.append(self._checks.run())
@@ -396,8 +397,10 @@ class Controller:
             known = self._sums.read(managed.where, held, self._plan, started=self._started.is_set())
             if indices:
                 known = replace(known, indices=indices)
-            if known != self._plan.numbers or name in self._sums.lacking:
+            if known != self._plan.numbers:
                 self._replan(f"jobs can't keep the numbers that {name} has", known)
+            elif name in self._sums.lacking:
+                self._lead_sums_around()
         self._catch_up()
         managed.serve(switch, lambda: self._plan.fabric, self._links, self._violations)
         if not self._checks.known.is_set() and await holds_state(switch):
@@ -435,6 +438,21 @@ class Controller:
             _LOG.error("%s: %s", problem, why)
         self._catch_up()
 
+    def _lead_sums_around(self) -> None:
+        """Other switches lack their part of sums now. One plan is made for all that come until it is ready."""
+        if self._plan.summed and not self._leading_around:
+            self._leading_around = True
+            self._begin(self._make_sums_go_around())
+
+    async def _make_sums_go_around(self) -> None:
+        try:
+            self._take(await self._planner.now())
+        except GradlaneError as why:
+            _LOG.error("sums can't go around %s: %s", ", ".join(sorted(self._sums.lacking)), why)
+        finally:
+            self._leading_around = False
+        self._catch_up()
+
     async def _refresh(self) -> int:
         """Reads the files and the store again, as another controller may have changed jobs; the store's revision. Bad
         files change nothing. Raises StoreError, or JobError for a job of the store."""
@@ -457,7 +475,7 @@ class Controller:
         """That switch holds what it should, so trees may lead over it again."""
         if name in self._sums.lacking:
             self._sums.lacking.discard(name)
-            self._replan(f"sums can't go by {name} again")
+            self._lead_sums_around()
 
     def _on_lost(self, managed: ManagedSwitch, closed: bool) -> None:
         self._timeline.lost(managed, closed=closed)
@@ -474,7 +492,7 @@ class Controller:
 
     def _on_late(self, managed: ManagedSwitch) -> None:
         self._sums.lacking.add(managed.where.name)
-        self._replan(f"sums can't go around {managed.where.name}")
+        self._lead_sums_around()
         self._note_start()
 
     def _note_start(self) -> None:

@@ -39,12 +39,13 @@ class Planner:
         plan = await asyncio.to_thread(make_plan, self._programs, fabric, jobs, known, *facts)
         return plan.beside(self._plan()), facts
 
-    async def avoiding(self, avoided: Collection[str]) -> Plan:
-        """That of now, if just these switches were avoided."""
+    async def now(self, avoided: Collection[str] | None = None) -> Plan:
+        """What that of now would be by what is known now, and if just these switches were `avoided`, where that is
+        given; as `apart`."""
         while True:
-            now, facts = self._plan(), self._facts()[:3]
-            plan = await asyncio.to_thread(
-                make_plan, self._programs, now.fabric, now.jobs, now.numbers, *facts, avoided
-            )
-            if self._plan() is now and self._facts()[:3] == facts:
+            now, facts = self._plan(), self._facts()
+            those = facts if avoided is None else (*facts[:3], avoided)
+            plan = await asyncio.to_thread(make_plan, self._programs, now.fabric, now.jobs, now.numbers, *those)
+            known = self._facts()
+            if self._plan() is now and (known if avoided is None else (*known[:3], avoided)) == those:
                 return plan.beside(now)

@@ -2,7 +2,7 @@
 """The fabric file: what it may say of the network, read and checked."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import Path
 from typing import TypeVar
@@ -11,6 +11,7 @@ from gradlane import toml_file
 from gradlane.toml_file import FileError, Table
 from gradlane.units import parse_rate, parse_size
 from gradlane.wire import CONTROL_CLASS, CONTROL_DSCP
+from gradlane_controller.network.distinct import DistinctPorts
 from gradlane_controller.network.fabric import (
     CPU_PORT,
     DERIVED_YELLOW,
@@ -75,7 +76,7 @@ def parse(text: str, file_name: str, known: Mapping[str, int] | None = None) -> 
         ports=ports,
         link_ports=_link_ports(root.tables("link"), switches, thresholds, ports),
         dscp_classes=_dscp_classes(root.tables("dscp")),
-        rewrites=_rewrites(root.tables("rewrite"), names),
+        rewrites=_rewrites(root.tables("rewrite"), frozenset(names)),
     )
     with root.going_on():
         root.finish()
@@ -87,15 +88,19 @@ def parse(text: str, file_name: str, known: Mapping[str, int] | None = None) -> 
 
 def _switches(tables: Sequence[Table], tls: Tls | None, known: Mapping[str, int]) -> tuple[SwitchAddress, ...]:
     switches: list[SwitchAddress] = []
+    owners: dict[tuple[str, object], str] = {}
     names = [table.name("name") for table in tables]
     indices = _indices([table.integer_or("auto", "index", 1, MAX_SWITCHES) for table in tables], names, known)
     for name, index, table in zip(names, indices, tables, strict=True):
         with table.going_on():
-            switches.append(_switch(table, name, index, tls, switches))
+            switches.append(_switch(table, name, index, tls, owners))
     return tuple(switches)
 
 
-def _switch(table: Table, name: str, index: int, tls: Tls | None, others: Sequence[SwitchAddress]) -> SwitchAddress:
+def _switch(
+    table: Table, name: str, index: int, tls: Tls | None, owners: dict[tuple[str, object], str]
+) -> SwitchAddress:
+    """`owners`: by key and value, the names of the switches so far that have what each needs for itself."""
     switch = SwitchAddress(
         name=name,
         device_id=table.integer("device_id", 1, 2**64 - 1, index),
@@ -114,13 +119,12 @@ def _switch(table: Table, name: str, index: int, tls: Tls | None, others: Sequen
     endpoint = re.fullmatch(ENDPOINT, switch.address)
     if endpoint is None or not 0 < int(endpoint[2]) < 65536:
         raise table.error("address", f"is {switch.address!r}; it must be host:port, e.g. '127.0.0.1:9559'")
-    for other in others:
-        for key in ("name", "index", "device_id", "address"):
-            if getattr(switch, key) == getattr(other, key):
-                raise table.error(
-                    key, f"is {getattr(switch, key)!r}, like that of switch {other.name!r}; each needs its own"
-                )
+    own = {key: getattr(switch, key) for key in ("name", "index", "device_id", "address")}
+    for key, value in own.items():
+        if (other := owners.get((key, value))) is not None:
+            raise table.error(key, f"is {value!r}, like that of switch {other!r}; each needs its own")
     table.finish()
+    owners |= dict.fromkeys(own.items(), switch.name)
     return switch
 
 
@@ -152,17 +156,20 @@ def _ports(
 ) -> tuple[Port, ...]:
     pipes = {switch.name: switch.pipes for switch in switches}
     ports: list[Port] = []
+    distinct = DistinctPorts()
     for table in tables:
         with table.going_on():
-            ports.append(_port(table, pipes, thresholds, ports))
+            port = _port(table, pipes, thresholds)
+            distinct.add(table, port)
+            ports.append(port)
     return tuple(ports)
 
 
-def _port(table: Table, pipes: Mapping[str, int], thresholds: Thresholds | None, others: Sequence[Port]) -> Port:
+def _port(table: Table, pipes: Mapping[str, int], thresholds: Thresholds | None) -> Port:
     address = table.address("address")
     address6 = table.address6("address6") if table.has("address6") else None
     port = Port(
-        switch=_switch_name(table, list(pipes)),
+        switch=_switch_name(table, pipes),
         number=_port_number(table, "number"),
         host=table.name("host"),
         mac=_mac(table, "mac"),
@@ -181,8 +188,6 @@ def _port(table: Table, pipes: Mapping[str, int], thresholds: Thresholds | None,
     if len({*port.addresses}) < len(port.addresses):
         raise table.error("also", "has an address that the host has already; list each once")
     _check_buffer(table, port.buffer, thresholds, pipes[port.switch])
-    for other in others:
-        _check_distinct(table, port, other)
     return port
 
 
@@ -193,9 +198,9 @@ def _port_number(table: Table, key: str) -> int:
     return number
 
 
-def _switch_name(table: Table, switches: Sequence[str]) -> str:
+def _switch_name(table: Table, switches: Collection[str]) -> str:
     """May be left out if there is one switch."""
-    name = switches[0] if len(switches) == 1 and not table.has("switch") else table.name("switch")
+    name = next(iter(switches)) if len(switches) == 1 and not table.has("switch") else table.name("switch")
     if name not in switches:
         raise table.error("switch", f"is {name!r}, which is no [[switch]]; there are {', '.join(switches)}")
     return name
@@ -210,26 +215,6 @@ def _check_buffer(table: Table, buffer: int, thresholds: Thresholds | None, pipe
             f"is {buffer} bytes, so its yellow threshold ({yellow:g} of it{each}) is below a full frame "
             f"of {FULL_FRAME} bytes; at least {int(-(-FULL_FRAME // yellow))} bytes are needed",
         )
-
-
-def _check_distinct(table: Table, port: Port, other: Port) -> None:
-    where = f"port {other.number} of {other.switch!r}"
-    if (port.switch, port.number) == (other.switch, other.number):
-        raise table.error(
-            "number", f"is {port.number}, like that of host {other.host!r} at {port.switch!r}; take another"
-        )
-    for key in ("host", "host_mac"):
-        value = getattr(port, key)
-        if value == getattr(other, key):
-            raise table.error(key, f"is {value!r}, like that of {where}; each needs its own")
-    for address in port.addresses:
-        if address in other.addresses:
-            key = {port.address: "address", port.address6: "address6"}.get(address, "also")
-            raise table.error(key, f"is {str(address)!r}, like that of {where}; each needs its own")
-    for key in ("prefix", "prefix6"):
-        mine, theirs = getattr(port, key), getattr(other, key)
-        if mine is not None and theirs is not None and mine != theirs and mine.overlaps(theirs):
-            raise table.error(key, f"{mine} overlaps {theirs} of {where}; make them equal or disjoint")
 
 
 def _mac(table: Table, key: str) -> str:
@@ -257,10 +242,11 @@ def _link_ports(
     tables: Sequence[Table], switches: Sequence[SwitchAddress], thresholds: Thresholds | None, ports: Sequence[Port]
 ) -> tuple[LinkPort, ...]:
     taken = {(port.switch, port.number): f"host {port.host!r}" for port in ports}
+    by_name = {switch.name: switch for switch in switches}
     found: list[LinkPort] = []
     for table in tables:
         with table.going_on():
-            ends = [_link_end(table, text, switches) for text in table.texts("ends", 2)]
+            ends = [_link_end(table, text, by_name) for text in table.texts("ends", 2)]
             rate, buffer = table.quantity("rate", parse_rate), table.quantity("buffer", parse_size)
             table.finish()
             _check_buffer(table, buffer, thresholds, max(switch.pipes for switch, _ in ends))
@@ -277,14 +263,14 @@ def _link_ports(
     return tuple(found)
 
 
-def _link_end(table: Table, text: str, switches: Sequence[SwitchAddress]) -> tuple[SwitchAddress, int]:
+def _link_end(table: Table, text: str, switches: Mapping[str, SwitchAddress]) -> tuple[SwitchAddress, int]:
     end = re.fullmatch(LINK_END, text)
-    switch = next((it for it in switches if end and it.name == end[1]), None)
+    switch = switches.get(end[1]) if end else None
     if end is None or switch is None or not 0 < int(end[2]) <= DROP_PORT:
         raise table.error(
             "ends",
             f"has {text!r}; an end is SWITCH:PORT, with a port from 1 to {MAX_PORT} other than {CPU_PORT}; the "
-            f"switches are {', '.join(it.name for it in switches)}",
+            f"switches are {', '.join(switches)}",
         )
     if reason := _RESERVED.get(int(end[2])):
         raise table.error("ends", f"has {text!r}, {reason}; take another port from 1 to {MAX_PORT}")
@@ -313,7 +299,7 @@ def _dscp_classes(tables: Sequence[Table]) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(classes.items()))
 
 
-def _rewrites(tables: Sequence[Table], switches: Sequence[str]) -> tuple[Rewrite, ...]:
+def _rewrites(tables: Sequence[Table], switches: Collection[str]) -> tuple[Rewrite, ...]:
     rewrites: dict[tuple[str, int, int], Rewrite] = {}
     for table in tables:
         with table.going_on():

@@ -18,6 +18,7 @@ from finsy.p4client import P4RpcStatus
 from finsy.proto import U128, p4r
 
 from gradlane_controller.errors import SwitchError
+from gradlane_controller.session.patience import any_done
 
 LEADERS = 1_000_000_000
 MOST = (1 << 63) - 1  # that the store can have, as LEADERS plus a number
@@ -84,8 +85,12 @@ class Arbitration(Arbitrator):
             self.election_id = wanted
             self._told.clear()
             await self._send(switch)
-            if not await _in_time(self._told.wait()):
-                raise SwitchError(f"does not say in {ANSWER_SECONDS:g} s who is primary")
+            told = asyncio.ensure_future(self._told.wait())
+            try:
+                if not await any_done(ANSWER_SECONDS, told):
+                    raise SwitchError(f"does not say in {ANSWER_SECONDS:g} s who is primary")
+            finally:
+                told.cancel()
 
     def reset(self) -> None:
         """The stream has ended."""
@@ -121,11 +126,3 @@ class Arbitration(Arbitrator):
 
 def _low() -> int:
     return random.randrange(1, LEADERS)
-
-
-async def _in_time(what: Any) -> bool:
-    task = asyncio.ensure_future(what)
-    try:
-        return bool((await asyncio.wait((task,), timeout=ANSWER_SECONDS))[0])
-    finally:
-        task.cancel()

@@ -15,6 +15,7 @@ from finsy.proto import p4r
 
 from gradlane_controller.errors import NotLeadingError, SwitchError
 from gradlane_controller.session.arbitration import Arbitration
+from gradlane_controller.session.patience import any_done
 
 SEND_SECONDS = 4.0  # that a message may wait until the switch takes it
 MAX_MESSAGE = 64 << 10  # bytes of a stream's message; a list of 64 violations has 3 kB, a packet at most 9
@@ -50,8 +51,7 @@ class BoundedClient(P4Client):
             return
         sending = asyncio.ensure_future(self._send(messages))
         try:
-            # wait_for of Python before 3.12 loses a cancellation that comes with what it waits for.
-            if not (await asyncio.wait((sending,), timeout=SEND_SECONDS))[0]:
+            if not await any_done(SEND_SECONDS, sending):
                 raise SwitchError(f"does not take what it is sent for {SEND_SECONDS:g} s")
             await sending
         finally:

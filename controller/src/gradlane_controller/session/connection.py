@@ -17,10 +17,10 @@ from gradlane_controller.network.fabric import SwitchAddress
 from gradlane_controller.network.tls import Tls
 from gradlane_controller.session.arbitration import Arbitration
 from gradlane_controller.session.bounds import bound, requests
+from gradlane_controller.session.patience import any_done
 
 START_SECONDS = 5.0  # how long the switch may take to appear when the controller starts
 ATTEMPT_SECONDS = 4.0  # how long it may take to answer one attempt
-TURN_SECONDS = 0.25
 PROGRAM_SECONDS = 60.0  # how long a switch that answers may take to load the program, which it may have to compile
 OPERATION_SECONDS = 20.0  # how long it may take for all requests of one operation
 RETRY_SECONDS = 0.5
@@ -179,8 +179,7 @@ class Connection:
         task = asyncio.create_task(operation(switch))
         watch = asyncio.create_task(lost.wait())
         try:
-            await asyncio.wait((task, watch), timeout=OPERATION_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-            if not (task.done() or lost.is_set()):
+            if not await any_done(OPERATION_SECONDS, task, watch):
                 self._fail(SwitchError(f"did not do in {OPERATION_SECONDS:g} s what it was asked"))
             if not task.done() or task.cancelled():
                 raise SwitchLostError(f"{self.name} was lost meanwhile: {self._why_lost()}")
@@ -216,8 +215,7 @@ class Connection:
         session = asyncio.create_task(self._session(answered))
         waiter = asyncio.create_task(answered.wait())
         try:
-            await asyncio.wait((session, waiter), timeout=answer_seconds, return_when=asyncio.FIRST_COMPLETED)
-            if not answered.is_set() and not session.done():
+            if not await any_done(answer_seconds, session, waiter):
                 self._fail(SwitchError(f"no answer in {answer_seconds:.1f} s"))
                 session.cancel()
             await asyncio.wait((session,))
@@ -257,15 +255,11 @@ class Connection:
                         await self._heartbeat(switch)
 
     async def _heartbeat(self, switch: Switch) -> None:
-        """A switch that hangs or vanishes does not close the connection; only an unanswered request shows it.
-
-        Its time is counted in turns of this process: where they come late, so do answers that are long there.
-        """
+        """A switch that hangs or vanishes does not close the connection; only an unanswered request shows it."""
         answer = asyncio.ensure_future(self._on_heartbeat(switch))
         try:
-            for _ in range(round(ATTEMPT_SECONDS / TURN_SECONDS)):
-                if (await asyncio.wait((answer,), timeout=TURN_SECONDS))[0]:
-                    return await answer
+            if await any_done(ATTEMPT_SECONDS, answer):
+                return await answer
             self._fail(SwitchError(f"no answer in {ATTEMPT_SECONDS:g} s"))
         finally:
             answer.cancel()

@@ -3,6 +3,7 @@
 
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
@@ -28,6 +29,10 @@ from gradlane_controller.session.connection import read_all, read_messages
 from gradlane_controller.session.counters import reset_counts
 from gradlane_controller.session.encoding import Held, encode, encode_held
 from gradlane_controller.session.writing import DELETE, INSERT, MODIFY, Refused, order, write
+
+_COMPARING = ThreadPoolExecutor(2, "comparing")
+"""Few switches at a time: more would take turns with each other and the event loop, so that none is done soon. So the
+first ones are being written while the next ones are compared. Not one alone, as a switch may hold what takes long."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +163,8 @@ async def _change(
     switch: Switch, held: Sequence[Held], desired: Sequence[Entity], counted: Collection[int] | None
 ) -> tuple[Changes, list[Refused]]:
     # Of a whole switch it takes a while, in which others are to be heard.
-    updates = await asyncio.to_thread(difference, switch.p4info, *apart(held, desired))
+    loop = asyncio.get_running_loop()
+    updates = await loop.run_in_executor(_COMPARING, lambda: difference(switch.p4info, *apart(held, desired)))
     known = job_indices(held, switch.p4info)
     # An index that another job had before counts from zero again. To read all its cells takes longer than all else.
     new = [number for job, number in job_indices(desired).items() if known.get(job) != number]
@@ -213,8 +219,8 @@ async def has_program(switch: Switch) -> bool:
 
 
 async def holds_state(switch: Switch) -> bool:
-    """Whether the switch has routes already. Raises finsy.P4ClientError."""
-    return bool(await read_all(switch, P4TableEntry("ipv4_routes")))
+    """Whether the switch has routes already. Raises finsy.P4ClientError or SwitchError."""
+    return bool(await read_messages(switch, P4TableEntry("ipv4_routes")))
 
 
 def job_indices(entities: Iterable[Held], schema: P4Schema | None = None) -> dict[int, int]:
