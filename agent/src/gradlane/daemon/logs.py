@@ -17,7 +17,7 @@ import time
 from datetime import datetime, timezone
 from pathlib import Path
 
-from gradlane.daemon import systemd
+from gradlane import systemd
 from gradlane.daemon.config import Log
 from gradlane.errors import AgentError
 

@@ -8,7 +8,8 @@ import os
 import signal
 from collections.abc import AsyncGenerator, Callable
 
-from gradlane.daemon import logs, systemd
+from gradlane import systemd
+from gradlane.daemon import logs
 from gradlane.daemon.agent import Agent
 from gradlane.daemon.config import AgentConfig, restart_needed
 from gradlane.daemon.logs import LogWriter
