@@ -67,13 +67,13 @@ def _reload(given: argparse.Namespace, args: argparse.Namespace, server: Server)
     except (SwitchError, FileError) as problem:
         _LOG.error("reload failed, nothing has changed: %s", problem)
     else:
+        logging.getLogger().setLevel(new.log_level.upper())
         for key in given.config_file.changed(args, new):
             if key not in RELOADED:
                 how = (
                     "use `gradlane-switch port`, or restart the switch" if key == "interface" else "restart the switch"
                 )
                 _LOG.warning("%s has changed in %s: %s to apply it", key, new.config, how)
-        logging.getLogger().setLevel(new.log_level.upper())
         _LOG.info("configuration and certificates read again")
     systemd.notify("READY=1")
 

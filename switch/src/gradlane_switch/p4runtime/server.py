@@ -55,7 +55,8 @@ class Server:
         self, service: Service, address: str, tls: Tls | None = None, max_message: int = DEFAULT_MAX_MESSAGE
     ) -> None:
         self._service = service
-        self._certificates: Any = None  # None: no TLS
+        self._tls = tls
+        self._renewed: Any = None  # certificates that were read again, until a handshake takes them
         options = [("grpc.max_receive_message_length", max_message), ("grpc.so_reuseport", 0), *_KEEPALIVE]
         self._server = grpc.aio.server(
             interceptors=[RefuseMalformed(_P4RUNTIME)], options=options, maximum_concurrent_rpcs=_MAX_CALLS
@@ -68,7 +69,6 @@ class Server:
             if tls is None:
                 bound = self._server.add_insecure_port(address)
             else:
-                self._certificates = _certificates(tls)
                 bound = self._server.add_secure_port(address, self._credentials(tls))
         except RuntimeError:
             bound = 0
@@ -82,19 +82,24 @@ class Server:
     def reload(self, tls: Tls | None) -> None:
         """Reads the files again: handshakes from then on are with what they hold now. Whether there is TLS, and whether
         it is mutual, is decided at the start. Raises SwitchError, and nothing has changed."""
-        if tls is None or self._certificates is None:
+        if tls is None or self._tls is None:
             return
         try:
             pem.check_pair(tls.certificate, tls.key)
         except pem.PemError as problem:
             raise SwitchError(problem.reason) from None
-        self._certificates = _certificates(tls)
+        self._renewed = _certificates(tls)
 
     def _credentials(self, tls: Tls) -> grpc.ServerCredentials:
         if tls.mutual and tls.authority is None:
             raise SwitchError("client certificates can't be checked without the certificate of their authority")
-        now = lambda: self._certificates  # noqa: E731
-        return grpc.dynamic_ssl_server_credentials(self._certificates, now, require_client_authentication=tls.mutual)
+        first = _certificates(tls)
+        return grpc.dynamic_ssl_server_credentials(first, self._take, require_client_authentication=tls.mutual)
+
+    def _take(self) -> Any:
+        """None: nothing has changed. Called at each handshake, in a thread of gRPC."""
+        renewed, self._renewed = self._renewed, None
+        return renewed
 
     async def start(self) -> None:
         """Starts serving; health checks answer SERVING from now on."""
