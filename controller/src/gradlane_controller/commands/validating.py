@@ -89,8 +89,7 @@ def _validate(options: argparse.Namespace) -> int:
 
 def _configured(config: Path) -> argparse.Namespace:
     """What a controller would run with. Raises ConfigError, UsageError or ListeningError."""
-    parser = argparse.ArgumentParser()
-    found = run.add_flags(parser).resolve(argparse.Namespace(config=config))
+    found = run.configured(config)
     tls = reloading.tls_files(found)
     host, _ = flags.parse_endpoint(found.http)
     listening.check_address(host, tls=tls is not None, insecure=found.insecure)
