@@ -24,6 +24,11 @@ def check(ca: Path, certificate: Path | None, key: Path | None) -> None:
         load_certificate(context, certificate, key)
 
 
+def check_pair(certificate: Path, key: Path) -> None:
+    """Checks that they can be shown to the other side. Raises PemError."""
+    load_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate, key)
+
+
 def load_authorities(context: ssl.SSLContext, ca: Path) -> None:
     """From whom the other side's certificate may come. Raises PemError."""
     try:

@@ -107,6 +107,13 @@ class Table:
             raise self.error(key, f"is {value!r}; it must be a non-empty string")
         return value
 
+    def scalar(self, key: str) -> str:
+        """A non-empty string, or a number as one would write it."""
+        value = self._take(key, None)
+        if isinstance(value, bool) or not isinstance(value, str | int | float) or value == "":
+            raise self.error(key, f"is {value!r}; it must be a non-empty string or a number")
+        return str(value)
+
     def texts(self, key: str, count: int) -> list[str]:
         """That many strings."""
         value = self._take(key, None)
@@ -134,9 +141,13 @@ class Table:
 
     def path(self, key: str, default: Path | None = None) -> Path:
         """An absolute path."""
-        path = Path(self.text(key, None if default is None else str(default)))
+        return self.absolute(key, self.text(key, None if default is None else str(default)))
+
+    def absolute(self, key: str, text: str) -> Path:
+        """A part of what was taken, as an absolute path."""
+        path = Path(text)
         if not path.is_absolute():
-            raise self.error(key, f"is {str(path)!r}; it must be an absolute path, e.g. '/etc/gradlane/{path.name}'")
+            raise self.error(key, f"is {text!r}; it must be an absolute path, e.g. '/etc/gradlane/{path.name}'")
         return path
 
     def choice(self, key: str, choices: Sequence[str], default: str | None = None) -> str:

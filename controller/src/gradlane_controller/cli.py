@@ -9,7 +9,7 @@ from gradlane import GradlaneError
 from gradlane.toml_file import FileError
 from gradlane_controller.api.listening import ListeningError
 from gradlane_controller.client import AddressError
-from gradlane_controller.commands import changing, looking, run, token, top, validating
+from gradlane_controller.commands import backup, changing, looking, run, token, top, validating
 from gradlane_controller.commands.flags import UsageError
 from gradlane_controller.errors import PipelineError
 
@@ -28,7 +28,7 @@ _EXAMPLES = """examples:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
-    options = _parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     try:
         return options.command(options)
     except KeyboardInterrupt:
@@ -45,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="gradlane-controller",
         description="Fill the tables of P4Runtime switches from a fabric file and job files, and keep them so.",
@@ -65,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(command=function)
         return command
 
-    for subject in (run, validating, changing, looking, top, token):
+    for subject in (run, validating, changing, looking, top, token, backup):
         subject.add(add)
     return parser
 

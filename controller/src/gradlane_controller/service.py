@@ -271,8 +271,10 @@ class Controller:
                 _LOG.error("what can't be kept can't be taken back: %s", why)
                 self.leadership.resign()
 
-    async def reload(self) -> None:
-        """Reads the files again; raises as `apply`."""
+    async def reload(self, job_paths: Iterable[Path] | None = None) -> None:
+        """Reads the files again, those job files from now on if they are given; raises as `apply`."""
+        if job_paths is not None:
+            self._sources.job_paths = tuple(job_paths)
         await self.apply([], files=True)
         _LOG.info("files read again: %s", self.summary)
 

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import sys
 
-from gradlane_switch.commands.port import port_command
-from gradlane_switch.commands.run import run_command
-from gradlane_switch.commands.trace import trace_command
-from gradlane_switch.errors import PortError, ProgramError, SwitchError
+from gradlane.toml_file import FileError
+from gradlane_switch.commands import port, run, trace
+from gradlane_switch.errors import PortError, ProgramError, SwitchError, UsageError
 
 
 def main() -> int:
@@ -18,23 +18,43 @@ def main() -> int:
 
     The exit status is 2 for bad arguments, files or ports, 1 for anything else that went wrong.
     """
+    options = make_parser().parse_args()
     try:
-        match sys.argv[1:]:
-            case ["port", *arguments]:
-                return port_command(arguments)
-            case ["trace", *arguments]:
-                return trace_command(arguments)
-            case arguments:
-                return run_command(arguments)
+        return options.command(options)
     except BrokenPipeError:
         # Whoever read the output, such as `head`, has enough. Python would complain once more when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    except (ProgramError, PortError) as error:
+    except (ProgramError, PortError, UsageError, FileError) as error:
         print(f"gradlane-switch: error: {error}", file=sys.stderr)
         return 2
     except SwitchError as error:
         print(f"gradlane-switch: error: {error}", file=sys.stderr)
         return 1
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="gradlane-switch",
+        usage="%(prog)s [FLAG ...]\n       %(prog)s COMMAND ...",
+        description="A software switch that runs the BMv2 JSON of a v1model P4 program and speaks P4Runtime.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    run.add(parser)
+    commands = parser.add_subparsers(metavar="COMMAND", prog="gradlane-switch", help="instead of running a switch:")
+    for name, subject, text in (
+        ("port", port, "list and change the ports of a running switch"),
+        ("trace", trace, "show what happens to packets, and why: parser states, keys, entries, actions, queues, drops"),
+    ):
+        subject.add(
+            commands.add_parser(
+                name,
+                help=text,
+                description=f"{text[0].upper()}{text[1:]}.",
+                formatter_class=argparse.RawDescriptionHelpFormatter,
+            )
+        )
+    return parser

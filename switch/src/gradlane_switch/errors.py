@@ -6,6 +6,10 @@ class SwitchError(Exception):
     """Base of every error that this package raises on purpose."""
 
 
+class UsageError(SwitchError):
+    """Flags that contradict one another; the message names them."""
+
+
 class ProgramError(SwitchError):
     """A P4 program that can't be run: malformed JSON, or a feature that this switch lacks.
 

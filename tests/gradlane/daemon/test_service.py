@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent under a service manager: what it tells it, and the files that systemd reads."""
+"""The agent under a service manager: what it tells it."""
 
 import contextlib
 import os
@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.agents import GRADLANE, NETWORK, Agent
-from tests.support.needs import needs
-from tests.support.paths import DOCS, ROOT
+from tests.support.paths import ROOT
 
 DEPLOY = ROOT / "deploy" / "systemd"
 
@@ -90,11 +89,6 @@ def test_the_unit_lets_the_agent_see_whether_a_training_process_is_stopped() -> 
     assert "ProcSubset" not in settings
 
 
-def test_the_guide_installs_every_file() -> None:
-    guide = (DOCS / "agent.md").read_text()
-    assert [file.name for file in DEPLOY.iterdir() if f" deploy/systemd/{file.name} /etc/" not in guide] == []
-
-
 @pytest.mark.parametrize("journal", [True, False])
 def test_why_the_agent_does_not_start_is_an_error_in_the_journal(tmp_path: Path, journal: bool) -> None:
     file, said = tmp_path / "agent.toml", tmp_path / "stderr"
@@ -105,22 +99,3 @@ def test_why_the_agent_does_not_start_is_an_error_in_the_journal(tmp_path: Path,
         agent = [*GRADLANE, "agent", "--config", str(file)]
         assert subprocess.run(agent, stderr=stderr, env={**os.environ, **environment}, check=False).returncode == 2
     assert said.read_text().startswith("<3>gradlane: error: " if journal else "gradlane: error: ")
-
-
-@needs("systemd-analyze")
-def test_systemd_takes_the_unit(tmp_path: Path) -> None:
-    # The program is where the guide installs it, which this machine need not have.
-    program = tmp_path / "gradlane"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    text = (DEPLOY / "gradlane-agent.service").read_text().replace("/opt/gradlane/bin/gradlane", str(program))
-    unit = tmp_path / "gradlane-agent.service"
-    unit.write_text(text)
-    found = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
-    about = [line for line in found.stderr.splitlines() if "gradlane" in line]
-    assert about == []
-    exposure = subprocess.run(
-        ["systemd-analyze", "security", "--offline=true", "--threshold=40", unit],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert exposure.returncode == 0, exposure.stdout + exposure.stderr

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The gRPC server: TLS, client certificates, reflection, health, and the size of messages."""
 
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +79,41 @@ def test_mutual_tls_serves_only_controllers_with_a_certificate_of_the_authority(
         for name in (None, "stranger"):
             with secure(process.address, certificates, name) as channel:
                 assert failure(capabilities, channel)[0] is grpc.StatusCode.UNAVAILABLE
+
+
+def test_sighup_reads_certificates_again_and_a_bad_one_changes_nothing(certificates: Path, tmp_path: Path) -> None:
+    for suffix in ("pem", "key"):
+        shutil.copy(certificates / f"stranger.{suffix}", tmp_path / f"now.{suffix}")
+    pair = ["--grpc-server-cert", str(tmp_path / "now.pem"), "--grpc-server-key", str(tmp_path / "now.key")]
+    with Process("--grpc-server-ssl", *pair) as process:
+        with secure(process.address, certificates) as channel:  # of another authority
+            assert failure(capabilities, channel)[0] is grpc.StatusCode.UNAVAILABLE
+        for suffix in ("pem", "key"):
+            shutil.copy(certificates / f"switch.{suffix}", tmp_path / f"now.{suffix}")
+        process.signal(signal.SIGHUP)
+        process.wait_for("configuration and certificates read again")
+        with secure(process.address, certificates) as before:
+            assert capabilities(before) == "1.5.0"
+            shutil.copy(certificates / "stranger.key", tmp_path / "now.key")
+            process.signal(signal.SIGHUP)
+            assert f"{tmp_path}/now.pem with the key {tmp_path}/now.key can't be used" in process.wait_for(
+                "reload failed"
+            )
+            assert capabilities(before) == "1.5.0"  # the session goes on
+            with secure(process.address, certificates) as channel:
+                assert capabilities(channel) == "1.5.0"
+
+
+def test_sighup_names_what_needs_a_restart_and_applies_the_rest(tmp_path: Path) -> None:
+    file = tmp_path / "switch.toml"
+    file.write_text('device_id = 1\nlog_level = "error"\n')
+    with Process("--config", str(file)) as process:
+        file.write_text('device_id = 2\ninterface = "1@udp:127.0.0.1:5001-127.0.0.1:5002"\nlog_level = "info"\n')
+        process.signal(signal.SIGHUP)
+        process.wait_for("INFO gradlane-switch: configuration and certificates read again")
+        said = process.log.decode()
+        assert f"device_id has changed in {file}: restart the switch to apply it" in said
+        assert f"interface has changed in {file}: use `gradlane-switch port`, or restart the switch to apply it" in said
 
 
 @pytest.mark.parametrize(

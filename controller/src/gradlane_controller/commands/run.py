@@ -7,16 +7,16 @@ import contextlib
 import logging
 import signal
 import socket
-import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gradlane import GradlaneError, logs
+from gradlane import logs
+from gradlane.flag_file import FlagFile
 from gradlane.logs import Log
+from gradlane.systemd import feed_watchdog, notify
 from gradlane_controller import client
 from gradlane_controller.api import listening
-from gradlane_controller.api.listening import ListeningError, TlsFiles
-from gradlane_controller.commands import flags
+from gradlane_controller.commands import flags, reloading
 from gradlane_controller.commands.flags import UsageError
 from gradlane_controller.desired.pipeline import Programs
 from gradlane_controller.network import fabric_file
@@ -38,6 +38,11 @@ _PROGRAM = logs.Program(
 def add(command: flags.Add) -> None:
     """Its flags."""
     run = command("run", _run, "write the entries and keep them up to date until SIGTERM; SIGHUP reads the files again")
+    run.set_defaults(config_file=add_flags(run))
+
+
+def add_flags(run: argparse.ArgumentParser) -> FlagFile:
+    """Those of `run`, which may stand in a file."""
     flags.files(run)
     flags.programs(run)
     run.add_argument(
@@ -82,7 +87,7 @@ def add(command: flags.Add) -> None:
         type=float,
         default=DEFAULT_GRACE,
         metavar="SECONDS",
-        help="remove such a job when no agent has reported it for so long (default %(default)g)",
+        help=f"remove such a job when no agent has reported it for so long (default {DEFAULT_GRACE:g})",
     )
     run.add_argument("--name", help="what this controller is called among others (default: this HOST:PORT)")
     run.add_argument("--no-link-check", action="store_true", help="assume that every link works, and send no LLDP")
@@ -90,17 +95,25 @@ def add(command: flags.Add) -> None:
         "--log-format", choices=logs.FORMATS, default="text", help="text for people, or json (default %(default)s)"
     )
     run.add_argument("--verbose", action="store_true", help="log every step of the P4Runtime sessions")
+    return FlagFile(run, "/etc/gradlane-controller/controller.toml")
 
 
-def _run(options: argparse.Namespace) -> int:
-    logs.setup(Log("debug" if options.verbose else "info", options.log_format), _PROGRAM)
+def store_url(options: argparse.Namespace) -> str:
+    """Where a controller with these options keeps things."""
+    return options.store or f"sqlite:///{options.fabric.absolute().with_suffix('.db')}"
+
+
+def _run(given: argparse.Namespace) -> int:
+    file: FlagFile = given.config_file
+    options = file.resolve(given)
+    logs.setup(Log(reloading.level(options), options.log_format), _PROGRAM)
     try:
-        return asyncio.run(_serve(options))
+        return asyncio.run(_serve(file, given, options))
     finally:
         logging.shutdown()
 
 
-async def _serve(options: argparse.Namespace) -> int:
+async def _serve(file: FlagFile, given: argparse.Namespace, options: argparse.Namespace) -> int:
     # What asks a running controller needs neither FastAPI nor SQLAlchemy, whose import takes longer than the answer.
     from gradlane_controller.api.application import make_application
     from gradlane_controller.api.connections import serving
@@ -110,34 +123,26 @@ async def _serve(options: argparse.Namespace) -> int:
     from gradlane_controller.trainings.templates import Templates
 
     host, port = flags.parse_endpoint(options.http)
-    tls = _tls_files(options)
+    tls = reloading.tls_files(options)
     listening.check_address(host, tls=tls is not None, insecure=options.insecure)
     context = listening.context(tls) if tls else None
     fabric_file.load(options.fabric)  # what is wrong with it is said before a store is made beside it
-    url = options.store or f"sqlite:///{options.fabric.absolute().with_suffix('.db')}"
-    store = await asyncio.to_thread(Store.open, url)
+    store = await asyncio.to_thread(Store.open, store_url(options))
     name = options.name or f"{socket.gethostname()}:{port}"
     checks = not options.no_link_check
     controller = Controller(Programs(options.p4_dir), options.fabric, options.job, store, name=name, check_links=checks)
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    reloads: set[asyncio.Task[None]] = set()
 
     api = Context.of(controller, store, Templates(options.template), options.job_grace)
     token_file = options.token_file or Path(f"{store.file or options.fabric.absolute().with_suffix('.db')}.token")
     if await api.tokens.ensure_admin(token_file):
         _LOG.info("the first token, of scope admin, is in %s", token_file)
 
-    def reload() -> None:
-        if context and tls:
-            _reload_certificate(context, tls)
-        task = asyncio.create_task(_reload(controller))
-        reloads.add(task)
-        task.add_done_callback(reloads.discard)
-
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    loop.add_signal_handler(signal.SIGHUP, reload)
+    again = reloading.Reloading(file, given, options, controller, api.trainings, context)
+    loop.add_signal_handler(signal.SIGHUP, again.begin)
 
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(store.close)
@@ -148,8 +153,9 @@ async def _serve(options: argparse.Namespace) -> int:
             raise UsageError(f"--http: can't listen at {options.http}: {problem.strerror}") from None
         tasks = [
             asyncio.create_task(each)
-            for each in (controller.run(), stop.wait(), _announce(controller, options), api.run())
+            for each in (controller.run(), stop.wait(), _announce(controller, options), api.run(), feed_watchdog())
         ]
+        notify("READY=1", f"STATUS=HTTP at {options.http}")
         try:
             running, stopping, *_ = tasks
             await asyncio.wait((running, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -157,35 +163,13 @@ async def _serve(options: argparse.Namespace) -> int:
                 await running
             return 0
         finally:
+            notify("STOPPING=1")
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _tls_files(options: argparse.Namespace) -> TlsFiles | None:
-    if options.tls_cert is None and options.tls_key is None:
-        if options.client_ca is not None:
-            raise UsageError("--client-ca: needs --tls-cert and --tls-key")
-        return None
-    if options.tls_cert is None or options.tls_key is None:
-        raise UsageError("--tls-cert and --tls-key go together")
-    return TlsFiles(options.tls_cert, options.tls_key, options.client_ca)
-
-
-def _reload_certificate(context: ssl.SSLContext, files: TlsFiles) -> None:
-    try:
-        listening.load(context, files)
-    except ListeningError as problem:
-        _LOG.error("the certificate is that of before: %s", problem)
-
-
 async def _announce(controller: "Controller", options: argparse.Namespace) -> None:
     await controller.wait_until_ready()
     _LOG.info("ready: %s, HTTP at %s", controller.summary, options.http)
-
-
-async def _reload(controller: "Controller") -> None:
-    try:
-        await controller.reload()
-    except GradlaneError as problem:
-        _LOG.error("reload failed, nothing has changed: %s", problem)
+    notify(f"STATUS={controller.summary}, HTTP at {options.http}")

@@ -10,7 +10,9 @@ from gradlane import job, toml_file
 from gradlane.job import Job
 from gradlane.job.schema import job_schema
 from gradlane.toml_file import FileError
-from gradlane_controller.commands import flags
+from gradlane_controller.api import listening
+from gradlane_controller.commands import flags, reloading, run
+from gradlane_controller.commands.flags import UsageError
 from gradlane_controller.desired.describing import describe
 from gradlane_controller.desired.pipeline import Programs, count_entries
 from gradlane_controller.desired.plan import load_jobs, make_plan
@@ -19,6 +21,7 @@ from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.fabric_file import FabricError
 from gradlane_controller.network.fabric_schema import fabric_schema
 from gradlane_controller.session.counters import format_table
+from gradlane_controller.trainings.templates import Templates
 
 
 def add(command: flags.Add) -> None:
@@ -26,7 +29,13 @@ def add(command: flags.Add) -> None:
     validate = command(
         "validate", _validate, "check fabric and job files, alone and together; tells all mistakes it finds"
     )
-    validate.add_argument("files", type=Path, nargs="+", metavar="FILE", help="a fabric file, job files, or both")
+    validate.add_argument("files", type=Path, nargs="*", metavar="FILE", help="a fabric file, job files, or both")
+    validate.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="check the configuration of a controller, and all files that it names",
+    )
     flags.programs(validate)
     check = command("check", _check, "check the files and show what would be written; needs no switch")
     flags.files(check)
@@ -38,10 +47,21 @@ def add(command: flags.Add) -> None:
 
 def _validate(options: argparse.Namespace) -> int:
     """Exit code 2 after all mistakes: of each file, and if each is good by itself, of them together."""
+    files, p4_dir = list[Path](options.files), options.p4_dir
     problems: list[FileError] = []
+    if options.config is not None:
+        configured = _configured(options.config)
+        files += [configured.fabric, *configured.job]
+        p4_dir = configured.p4_dir
+        try:
+            Templates(configured.template)
+        except FileError as problem:
+            problems.append(problem)
+    elif not files:
+        raise UsageError("validate: name files to check, or a controller's configuration with --config")
     fabrics: list[Fabric] = []
     jobs: list[Job] = []
-    for file in options.files:
+    for file in files:
         try:
             text = toml_file.read(FabricError, file)
             if fabric_file.is_fabric(text, str(file)):
@@ -54,7 +74,7 @@ def _validate(options: argparse.Namespace) -> int:
         problems.append(FabricError(fabrics[1].file, "", f"is a second fabric file beside {fabrics[0].file}; name one"))
     if not problems and fabrics:
         try:
-            make_plan(Programs(options.p4_dir), fabrics[0], load_jobs([Path(it.file) for it in jobs]))
+            make_plan(Programs(p4_dir), fabrics[0], load_jobs([Path(it.file) for it in jobs]))
         except FileError as problem:
             problems.append(problem)
     for problem in problems:
@@ -62,8 +82,20 @@ def _validate(options: argparse.Namespace) -> int:
     if problems:
         return 2
     together = "" if fabrics or len(jobs) < 2 else ", each by itself: whether they fit together depends on the fabric"
-    print(f"good: {', '.join(map(str, options.files))}{together}")
+    checked = [*([options.config] if options.config else []), *files]
+    print(f"good: {', '.join(map(str, checked))}{together}")
     return 0
+
+
+def _configured(config: Path) -> argparse.Namespace:
+    """What a controller would run with. Raises ConfigError, UsageError or ListeningError."""
+    found = run.configured(config)
+    tls = reloading.tls_files(found)
+    host, _ = flags.parse_endpoint(found.http)
+    listening.check_address(host, tls=tls is not None, insecure=found.insecure)
+    if tls is not None:
+        listening.context(tls)
+    return found
 
 
 def _check(options: argparse.Namespace) -> int:

@@ -19,11 +19,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class Sources:
-    """`kept`: what is in the store. `fabric` and `jobs`: as they were read last."""
+    """`kept`: what is in the store. `fabric` and `jobs`: as they were read last. `job_paths`: what is read next."""
 
     def __init__(self, fabric_path: Path, job_paths: Iterable[Path], store: Store) -> None:
         """Reads everything. Blocks. Raises FabricError, JobError or StoreError."""
-        self._fabric_path, self._job_paths = fabric_path, tuple(job_paths)
+        self._fabric_path, self.job_paths = fabric_path, tuple(job_paths)
         self.kept = Kept(store)
         self.fabric, self._of_files = self._read_files({})
 
@@ -56,7 +56,7 @@ class Sources:
 
     def _read_files(self, numbers: Mapping[str, int]) -> tuple[Fabric, Mapping[str, Job]]:
         fabric = fabric_file.load(self._fabric_path, {**self.kept.switches.indices, **numbers})
-        return fabric, load_jobs(self._job_paths)
+        return fabric, load_jobs(self.job_paths)
 
 
 async def parse_jobs(texts: Sequence[str], name: str | None = None) -> dict[str, Job]:

@@ -24,24 +24,35 @@ def configuration(connection: Connection) -> Config:
 
 def upgrade(engine: Engine, name: str) -> None:
     """Nothing if all is up to date. Raises StoreError that names a store of a newer version."""
+    newest, *_ = revisions()
     with engine.begin() as connection:
-        if not _behind(connection, name):
+        if revision(connection, name) == newest:
             return
     with engine.begin() as connection:  # on SQLite that is the lock
-        if connection.dialect.name == "postgresql":
-            connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
-        if _behind(connection, name):  # still
+        lock(connection)
+        if revision(connection, name) != newest:  # still
             command.upgrade(configuration(connection), "head")
 
 
-def _behind(connection: Connection, name: str) -> bool:
-    script = ScriptDirectory.from_config(configuration(connection))
-    known = {each.revision for each in script.walk_revisions()}
-    found = set(MigrationContext.configure(connection).get_current_heads())
-    if unknown := sorted(found - known):
-        last = script.get_current_head()
+def lock(connection: Connection) -> None:
+    """Until the transaction ends nobody else changes the tables themselves; SQLite has such a lock already."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+
+
+def revisions() -> list[str]:
+    """All that are known, the newest first."""
+    script = ScriptDirectory(str(Path(__file__).parent / "migrations"))
+    return [each.revision for each in script.walk_revisions()]
+
+
+def revision(connection: Connection, name: str) -> str | None:
+    """Of the tables; None: there are none. Raises StoreError that names a store of a newer version."""
+    found = MigrationContext.configure(connection).get_current_revision()
+    known = revisions()
+    if found is not None and found not in known:
         raise StoreError(
-            f"{name}: is of a newer version ({', '.join(unknown)}; this one knows those up to {last}): use a newer "
+            f"{name}: is of a newer version ({found}; this one knows those up to {known[0]}): use a newer "
             "gradlane-controller, or another --store"
         )
-    return found != set(script.get_heads())
+    return found

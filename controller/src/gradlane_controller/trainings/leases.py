@@ -28,7 +28,7 @@ class Leases:
     """By the names of jobs; `grace`: seconds that a job stays without a report."""
 
     def __init__(self, grace: float) -> None:
-        self._grace = grace
+        self.grace = grace
         self._by_name: dict[str, Lease] = {}
 
     def follow(self, jobs: Mapping[str, Collection[str]]) -> None:
@@ -66,4 +66,4 @@ class Leases:
         for it in self._by_name.values():
             it.silent = 0.0 if it.heard else it.silent + min(elapsed, MOST_SECONDS)
             it.heard = False
-        return [name for name, it in self._by_name.items() if it.left >= it.hosts or it.silent > self._grace]
+        return [name for name, it in self._by_name.items() if it.left >= it.hosts or it.silent > self.grace]

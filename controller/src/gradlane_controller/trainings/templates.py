@@ -34,15 +34,17 @@ class TemplateError(JobError):
 
 @dataclass(frozen=True)
 class Template:
-    """`name`: for errors; `digest` is the same for the same text only."""
+    """`name`: for errors; `known_as`: what jobs call it, None: they send its text."""
 
     name: str
     text: str
+    known_as: str | None = None
 
     @property
     def digest(self) -> str:
-        """Of the text."""
-        return hashlib.sha256(self.text.encode()).hexdigest()
+        """The same for all that ask for the same. Of one of the operator's it is that of its name: so a job that is
+        there, or gathers, goes on with what the file was when it began."""
+        return hashlib.sha256((self.text if self.known_as is None else f"\0{self.known_as}").encode()).hexdigest()
 
     def fill(
         self, name: str, ports: Sequence[Port], addresses: Sequence[Address], processes: int, given: "Given"
@@ -106,7 +108,7 @@ class Templates:
         """Reads them. Raises TemplateError."""
         self._known: dict[str, Template] = {}
         for file in files:
-            it = Template(str(file), toml_file.read(TemplateError, file))
+            it = Template(str(file), toml_file.read(TemplateError, file), file.stem)
             if file.stem in self._known:
                 raise TemplateError(str(file), "", f"{self._known[file.stem].name} has the name {file.stem!r}, too")
             it.check()

@@ -60,16 +60,17 @@ class Waiting:
 
 
 class Trainings:
-    """Of one controller. `grace`: seconds that a job stays without a report of an agent."""
+    """Of one controller. `grace`: seconds that a job stays without a report of an agent. `templates`, and the grace of
+    `leases`, may be replaced."""
 
     def __init__(
         self, controller: Controller, store: Store, templates: Templates | None = None, grace: float = DEFAULT_GRACE
     ) -> None:
         self._controller, self._store = controller, store
-        self._templates = templates or Templates()
+        self.templates = templates or Templates()
         self.reports = Reports(time.monotonic)
         self._gatherings = Gatherings(time.monotonic)
-        self._leases = Leases(grace)
+        self.leases = Leases(grace)
         self._known: Mapping[str, Training] = {}
         self._making = asyncio.Lock()  # one job at a time gets what is free
         self._removing: dict[str, asyncio.Task[None]] = {}
@@ -113,12 +114,12 @@ class Trainings:
             again = max(ASK_AGAIN_SECONDS, len(gathering.members) / REPORTS_PER_SECOND)
             return Waiting(gathering.missing(), again, gathering.patience)
         it = gathering.result()
-        self._leases.given(ask.name, port.host)
+        self.leases.given(ask.name, port.host)
         return it
 
     def template(self, asked: str | None) -> Template:
         """What a rank asks for: a name, the text of one, or None. Raises TemplateError."""
-        return self._templates.find(asked)
+        return self.templates.find(asked)
 
     def check_owner(self, name: str, owner: str, *, admin: bool) -> None:
         """Raises OwnerError if the job of that name is another token's."""
@@ -140,7 +141,7 @@ class Trainings:
         self._check_leads()
         plan = self._controller.plan
         own = self.reports.put(port.host, report, datetime.now(timezone.utc), plan.jobs)
-        self._leases.reported(port.host, [it.name for it in own])
+        self.leases.reported(port.host, [it.name for it in own])
         return max(LOOK_SECONDS, self.reports.count / REPORTS_PER_SECOND)
 
     def known_of_jobs(self) -> Mapping[str, Mapping[str, Any]]:
@@ -171,7 +172,7 @@ class Trainings:
     async def _look(self, elapsed: float) -> None:
         self._gatherings.forget()
         if not self._leads:
-            self._leases.clear()
+            self.leases.clear()
             self.reports.clear()
             return
         async with self._making:  # which adds to them
@@ -179,8 +180,8 @@ class Trainings:
         plan = self._controller.plan
         self.reports.keep({port.host: port for port in plan.fabric.ports})
         here = {name: plan.jobs[name] for name in self._known if name in plan.jobs}
-        self._leases.follow({name: [member.host for member in it.members] for name, it in here.items()})
-        for name in self._leases.look(elapsed):
+        self.leases.follow({name: [member.host for member in it.members] for name, it in here.items()})
+        for name in self.leases.look(elapsed):
             if name not in self._removing:
                 self._removing[name] = task = self._begin(self._remove(name))
                 task.add_done_callback(lambda _, name=name: self._removing.pop(name, None))
@@ -220,7 +221,7 @@ class Trainings:
             raise ConflictError(
                 f"rank {ask.rank} of job {ask.name!r}, {over}, is at {member.address}, not at {ask.address}"
             )
-        self._leases.given(ask.name, port.host)
+        self.leases.given(ask.name, port.host)
         return it
 
     async def _make(self, gathering: Gathering) -> None:

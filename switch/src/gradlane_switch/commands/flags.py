@@ -7,9 +7,11 @@ import argparse
 from pathlib import Path
 
 from gradlane import logs
+from gradlane.flag_file import FlagFile
 from gradlane.units import checked, parse_size
 from gradlane_switch.dataplane.interfaces import DEFAULT_MTU
 from gradlane_switch.dataplane.port_config import DEFAULT_COALESCE, parse_mtu, parse_time
+from gradlane_switch.errors import UsageError
 from gradlane_switch.p4runtime.server import DEFAULT_MAX_MESSAGE, MIN_MAX_MESSAGE, Tls
 
 _EPILOG = """\
@@ -42,14 +44,9 @@ examples:
 """
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """The parser of the command line."""
-    parser = argparse.ArgumentParser(
-        prog="gradlane-switch",
-        description="A software switch that runs the BMv2 JSON of a v1model P4 program and speaks P4Runtime.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add(parser: argparse.ArgumentParser) -> FlagFile:
+    """The flags of a switch that runs, which may stand in a file."""
+    parser.epilog = _EPILOG
     parser.add_argument("--device-id", type=int, default=1, help="P4Runtime device id (default 1)")
     parser.add_argument(
         "--grpc-server-addr",
@@ -111,7 +108,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--log-format", choices=logs.FORMATS, default="text", help="text for people, or json (default text)"
     )
-    return parser
+    return FlagFile(parser, "/etc/gradlane-switch/s1.toml")
 
 
 def _endpoint(text: str) -> tuple[str, int]:
@@ -140,19 +137,29 @@ def _add_tls(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def tls_of(args: argparse.Namespace, parser: argparse.ArgumentParser) -> Tls | None:
-    """The TLS files that the flags name; None without TLS. Ends the program if the flags contradict one another."""
+def check(args: argparse.Namespace) -> None:
+    """Raises UsageError if flags contradict one another."""
+    if (args.program is None) != (args.p4info is None):
+        raise UsageError("--program and --p4info go together")
+    if args.entries is not None and args.program is None:
+        raise UsageError("--entries needs --program")
     if args.grpc_server_max_message < MIN_MAX_MESSAGE:
-        parser.error("--grpc-server-max-message must be at least 4MiB, the least that P4Runtime demands")
+        raise UsageError("--grpc-server-max-message must be at least 4MiB, the least that P4Runtime demands")
     if not args.grpc_server_ssl:
         for name in ("cert", "key", "cacert", "with_client_auth"):
             if getattr(args, f"grpc_server_{name}"):
-                parser.error(f"--grpc-server-{name.replace('_', '-')} needs --grpc-server-ssl")
-        return None
+                raise UsageError(f"--grpc-server-{name.replace('_', '-')} needs --grpc-server-ssl")
+        return
     if args.grpc_server_cert is None or args.grpc_server_key is None:
-        parser.error("--grpc-server-ssl needs --grpc-server-cert and --grpc-server-key")
+        raise UsageError("--grpc-server-ssl needs --grpc-server-cert and --grpc-server-key")
     if args.grpc_server_with_client_auth and args.grpc_server_cacert is None:
-        parser.error("--grpc-server-with-client-auth needs --grpc-server-cacert")
+        raise UsageError("--grpc-server-with-client-auth needs --grpc-server-cacert")
+
+
+def tls_of(args: argparse.Namespace) -> Tls | None:
+    """The TLS files that the flags name; None without TLS."""
+    if not args.grpc_server_ssl:
+        return None
     authority, mutual = args.grpc_server_cacert, args.grpc_server_with_client_auth
     return Tls(args.grpc_server_cert, args.grpc_server_key, authority, mutual)
 

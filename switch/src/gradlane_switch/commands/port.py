@@ -23,41 +23,36 @@ examples:
 """
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="gradlane-switch port",
-        description="List and change the ports of a running switch.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its flags."""
+    parser.set_defaults(command=_run)
+    parser.epilog = _EPILOG
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--admin", type=Path, required=True, metavar="PATH", help="the switch's admin socket")
     common.add_argument("--json", action="store_true", help="print the answer as JSON")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="action", required=True, metavar="COMMAND")
     commands.add_parser("list", parents=[common], help="show every port with its settings and counts")
-    add = commands.add_parser("add", parents=[common], help="add a port")
-    add.add_argument("port", metavar="NUMBER@INTERFACE[,KEY=VALUE...]", help="as for -i, see gradlane-switch --help")
+    new = commands.add_parser("add", parents=[common], help="add a port")
+    new.add_argument("port", metavar="NUMBER@INTERFACE[,KEY=VALUE...]", help="as for -i, see gradlane-switch --help")
     remove = commands.add_parser("remove", parents=[common], help="remove a port; packets in its queues are dropped")
     remove.add_argument("number", type=int, metavar="NUMBER")
     change = commands.add_parser("set", parents=[common], help="change settings of a port")
     change.add_argument("number", type=int, metavar="NUMBER")
     change.add_argument("settings", nargs="+", metavar="KEY=VALUE", help="as for -i; up=yes, up=no")
-    return parser
 
 
-def port_command(arguments: list[str]) -> int:
-    """Runs `gradlane-switch port`. Raises PortError for bad arguments, SwitchError with what the switch answered."""
-    args = _parser().parse_args(arguments)
+def _run(args: argparse.Namespace) -> int:
+    """Raises PortError for bad arguments, SwitchError with what the switch answered."""
     answer = ask(args.admin, _request(args))
     if args.json:
         print(json.dumps(answer, indent=2))
-    elif args.command == "list":
+    elif args.action == "list":
         print(port_table(answer["ports"]))
     return 0
 
 
 def _request(args: argparse.Namespace) -> dict[str, Any]:
-    match args.command:
+    match args.action:
         case "list":
             return {"op": "ports"}
         case "add":

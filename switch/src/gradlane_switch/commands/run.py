@@ -9,10 +9,12 @@ import json
 import logging
 import signal
 
-from gradlane import logs
+from gradlane import logs, systemd
+from gradlane.flag_file import FlagFile
 from gradlane.logs import Log
+from gradlane.toml_file import FileError
 from gradlane.units import format_rate
-from gradlane_switch.commands.flags import make_parser, tls_of
+from gradlane_switch.commands import flags
 from gradlane_switch.commands.port import port_table
 from gradlane_switch.dataplane.forwarding import DataPlane
 from gradlane_switch.dataplane.interfaces import is_file
@@ -20,9 +22,8 @@ from gradlane_switch.dataplane.port_config import PortSpec, parse_port
 from gradlane_switch.errors import PortError, SwitchError
 from gradlane_switch.management.admin_server import Admin
 from gradlane_switch.management.metrics import MetricsServer
-from gradlane_switch.management.systemd import notify
 from gradlane_switch.p4runtime.files import read_p4info, read_program, write_entries
-from gradlane_switch.p4runtime.server import Server, Tls
+from gradlane_switch.p4runtime.server import Server
 from gradlane_switch.p4runtime.service import CpuPort, Service
 from gradlane_switch.state.pipeline import Pipeline
 from gradlane_switch.state.program_state import Lock
@@ -32,27 +33,57 @@ _LOG = logging.getLogger("gradlane-switch")
 _PROGRAM = logs.Program("gradlane-switch", ("gradlane-switch",), limited=logging.WARNING)
 
 
-def run_command(arguments: list[str]) -> int:
-    """Runs the switch until SIGTERM or SIGINT. Raises SwitchError."""
-    parser = make_parser()
-    args = parser.parse_args(arguments)
+RELOADED = {"log_level", "grpc_server_cert", "grpc_server_key", "grpc_server_cacert"}
+"""The keys that a running switch takes from its file on SIGHUP; all others need a restart."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its flags."""
+    parser.set_defaults(command=_command, config_file=flags.add(parser))
+
+
+def _command(given: argparse.Namespace) -> int:
+    """Until SIGTERM or SIGINT. Raises SwitchError or FileError."""
+    args = _options(given)
     logs.setup(Log(args.log_level, args.log_format), _PROGRAM)
     try:
-        return _do(parser, args)
+        return _do(given, args)
     finally:
         logging.shutdown()
 
 
-def _do(parser: argparse.ArgumentParser, args: argparse.Namespace) -> int:
-    if (args.program is None) != (args.p4info is None):
-        parser.error("--program and --p4info go together")
-    if args.entries is not None and args.program is None:
-        parser.error("--entries needs --program")
-    tls = tls_of(args, parser)
+def _do(given: argparse.Namespace, args: argparse.Namespace) -> int:
     ports = [parse_port(text) for text in args.ports]
     if ports and all(is_file(port) for port in ports):
         return _replay(args, ports)
-    return asyncio.run(_run(args, ports, tls))
+    return asyncio.run(_run(given, args, ports))
+
+
+def _options(given: argparse.Namespace) -> argparse.Namespace:
+    file: FlagFile = given.config_file
+    args = file.resolve(given)
+    flags.check(args)
+    return args
+
+
+def _reload(given: argparse.Namespace, args: argparse.Namespace, server: Server) -> None:
+    """SIGHUP: what can't be used changes nothing."""
+    systemd.reloading()
+    try:
+        new = _options(given)
+        server.reload(flags.tls_of(new))
+    except (SwitchError, FileError) as problem:
+        _LOG.error("reload failed, nothing has changed: %s", problem)
+    else:
+        _LOG.setLevel(new.log_level.upper())
+        for key in given.config_file.changed(args, new):
+            if key not in RELOADED:
+                how = (
+                    "use `gradlane-switch port`, or restart the switch" if key == "interface" else "restart the switch"
+                )
+                _LOG.warning("%s has changed in %s: %s to apply it", key, new.config, how)
+        _LOG.info("configuration and certificates read again")
+    systemd.notify("READY=1")
 
 
 def _load(args: argparse.Namespace, lock: Lock) -> Pipeline:
@@ -80,7 +111,7 @@ def _replay(args: argparse.Namespace, ports: list[PortSpec]) -> int:
     return 0
 
 
-async def _run(args: argparse.Namespace, ports: list[PortSpec], tls: Tls | None) -> int:
+async def _run(given: argparse.Namespace, args: argparse.Namespace, ports: list[PortSpec]) -> int:
     loop = asyncio.get_running_loop()
     stopped: asyncio.Future[str | None] = loop.create_future()
 
@@ -102,10 +133,10 @@ async def _run(args: argparse.Namespace, ports: list[PortSpec], tls: Tls | None)
     dataplane = DataPlane(lock, ports, args.seed, args.coalesce, args.mtu)
     cpu = None if args.cpu_port is None else CpuPort(args.cpu_port, dataplane.inject)
     service = Service(args.device_id, lock, dataplane.install, pipeline, cpu)
-    server = metrics = None
+    server = metrics = watchdog = None
     admin = Admin(dataplane, args.admin, service.losses) if args.admin else None
     try:
-        server = Server(service, args.grpc_server_addr, tls, args.grpc_server_max_message)
+        server = Server(service, args.grpc_server_addr, flags.tls_of(args), args.grpc_server_max_message)
         if args.metrics is not None:
             host, port = args.metrics
             metrics = MetricsServer(host, port, dataplane.accounts, dataplane.losses)
@@ -118,11 +149,16 @@ async def _run(args: argparse.Namespace, ports: list[PortSpec], tls: Tls | None)
         loop.add_reader(dataplane.link_events, dataplane.look_at_links)
         dataplane.start(failed)
         await server.start()
+        loop.add_signal_handler(signal.SIGHUP, _reload, given, args, server)
         _announce(args.device_id, server.address, ports)
-        notify("READY=1")
+        systemd.notify("READY=1", f"STATUS=P4Runtime at {server.address}, {len(ports)} ports")
+        watchdog = asyncio.create_task(systemd.feed_watchdog())
         reason = await stopped
-        notify("STOPPING=1")
+        systemd.notify("STOPPING=1")
     finally:
+        loop.remove_signal_handler(signal.SIGHUP)
+        if watchdog is not None:
+            watchdog.cancel()
         loop.remove_reader(dataplane.event_fd)
         loop.remove_reader(dataplane.link_events)
         if admin is not None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from gradlane_switch.commands.trace_text import text
 from gradlane_switch.dataplane import pcap
-from gradlane_switch.errors import PortError
+from gradlane_switch.errors import PortError, UsageError
 from gradlane_switch.management.admin_client import ask_many
 from gradlane_switch.p4runtime.files import write_entries
 from gradlane_switch.switch import Switch
@@ -32,13 +32,10 @@ examples:
 _LONGEST_PATH = 4095
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="gradlane-switch trace",
-        description="Show what happens to packets, and why: parser states, keys, entries, actions, queues, drops.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def add(parser: argparse.ArgumentParser) -> None:
+    """Its flags."""
+    parser.set_defaults(command=_run)
+    parser.epilog = _EPILOG
     parser.add_argument("packet", nargs="?", metavar="PACKET", help="hex digits, or a pcap file")
     parser.add_argument("--port", type=int, metavar="NUMBER", help="where packets come in (with --program: default 1)")
     parser.add_argument("--admin", type=Path, metavar="PATH", help="admin socket of a running switch")
@@ -54,17 +51,14 @@ def _parser() -> argparse.ArgumentParser:
         "--entries", type=Path, metavar="TXTPB", help="entries to write first, a text-format WriteRequest"
     )
     parser.add_argument("--json", action="store_true", help="print a JSON object per packet, each on a line")
-    return parser
 
 
-def trace_command(arguments: list[str]) -> int:
-    """Runs `gradlane-switch trace`. Raises ProgramError, PortError or SwitchError."""
-    parser = _parser()
-    args = parser.parse_args(arguments)
+def _run(args: argparse.Namespace) -> int:
+    """Raises UsageError, ProgramError, PortError or SwitchError."""
     if (args.admin is None) == (args.program is None):
-        parser.error("give either --program and --p4info, or --admin")
+        raise UsageError("give either --program and --p4info, or --admin")
     if args.program is not None and (args.p4info is None or args.packet is None):
-        parser.error("--program needs --p4info and a packet")
+        raise UsageError("--program needs --p4info and a packet")
     for packet in _live(args) if args.program is None else _offline(args):
         print(json.dumps(packet) if args.json else text(packet), flush=True)
     return 0

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a running switch is managed: its admin socket, Prometheus metrics, and systemd."""
+"""How a running switch is managed: its admin socket and Prometheus metrics."""

@@ -13,6 +13,7 @@ from finsy.proto import p4r_grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from gradlane import pem
 from gradlane_switch.errors import SwitchError
 from gradlane_switch.p4runtime.malformed import RefuseMalformed
 from gradlane_switch.p4runtime.service import Service
@@ -54,6 +55,8 @@ class Server:
         self, service: Service, address: str, tls: Tls | None = None, max_message: int = DEFAULT_MAX_MESSAGE
     ) -> None:
         self._service = service
+        self._tls = tls
+        self._renewed: Any = None  # certificates that were read again, until a handshake takes them
         options = [("grpc.max_receive_message_length", max_message), ("grpc.so_reuseport", 0), *_KEEPALIVE]
         self._server = grpc.aio.server(
             interceptors=[RefuseMalformed(_P4RUNTIME)], options=options, maximum_concurrent_rpcs=_MAX_CALLS
@@ -66,7 +69,7 @@ class Server:
             if tls is None:
                 bound = self._server.add_insecure_port(address)
             else:
-                bound = self._server.add_secure_port(address, _credentials(tls))
+                bound = self._server.add_secure_port(address, self._credentials(tls))
         except RuntimeError:
             bound = 0
         if not bound:
@@ -75,6 +78,28 @@ class Server:
                 causes += f", or {tls.certificate} and {tls.key} are not a certificate and its key"
             raise SwitchError(f"can't listen on {address}: {causes}")
         self.address = address if address.startswith("unix:") else f"{address.rpartition(':')[0]}:{bound}"
+
+    def reload(self, tls: Tls | None) -> None:
+        """Reads the files again: handshakes from then on are with what they hold now. Whether there is TLS, and whether
+        it is mutual, is decided at the start. Raises SwitchError, and nothing has changed."""
+        if tls is None or self._tls is None:
+            return
+        try:
+            pem.check_pair(tls.certificate, tls.key)
+        except pem.PemError as problem:
+            raise SwitchError(problem.reason) from None
+        self._renewed = _certificates(tls)
+
+    def _credentials(self, tls: Tls) -> grpc.ServerCredentials:
+        if tls.mutual and tls.authority is None:
+            raise SwitchError("client certificates can't be checked without the certificate of their authority")
+        first = _certificates(tls)
+        return grpc.dynamic_ssl_server_credentials(first, self._take, require_client_authentication=tls.mutual)
+
+    def _take(self) -> Any:
+        """None: nothing has changed. Called at each handshake, in a thread of gRPC."""
+        renewed, self._renewed = self._renewed, None
+        return renewed
 
     async def start(self) -> None:
         """Starts serving; health checks answer SERVING from now on."""
@@ -90,12 +115,9 @@ class Server:
         await self._service.notifier.stop()
 
 
-def _credentials(tls: Tls) -> grpc.ServerCredentials:
-    if tls.mutual and tls.authority is None:
-        raise SwitchError("client certificates can't be checked without the certificate of their authority")
+def _certificates(tls: Tls) -> Any:
     authority = None if tls.authority is None else _read(tls.authority)
-    pair = (_read(tls.key), _read(tls.certificate))
-    return grpc.ssl_server_credentials([pair], authority, require_client_auth=tls.mutual)
+    return grpc.ssl_server_certificate_configuration([(_read(tls.key), _read(tls.certificate))], authority)
 
 
 def _read(path: Path) -> bytes:
