@@ -7,7 +7,7 @@ import os
 import sys
 from importlib.metadata import version
 
-from gradlane.daemon import systemd
+from gradlane import systemd
 from gradlane.doctor.host import instructions
 from gradlane.errors import GradlaneError
 from gradlane.toml_file import FileError

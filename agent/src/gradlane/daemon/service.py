@@ -8,8 +8,7 @@ import os
 import signal
 from collections.abc import AsyncGenerator, Callable
 
-from gradlane import logs
-from gradlane.daemon import systemd
+from gradlane import logs, systemd
 from gradlane.daemon.agent import Agent
 from gradlane.daemon.config import AgentConfig, restart_needed
 from gradlane.errors import AgentError, GradlaneError
