@@ -205,7 +205,8 @@ def test_repaired_and_lost_slices_only_grow_when_agents_restart_or_fall_silent()
     assert put(0, 3, 0) == (20, 1)  # an agent that was started anew
     assert put(2, 99, 99) == (20, 1), "no rank of the job is at that host"
     jobs["train"] = job.parse(job_text("train", 8), "train")
-    assert put(1, 4, 0, 8) == (4, 0), "another job of that name"
+    assert reports.slices(jobs) == {}, "another job of that name"
+    assert put(1, 9, 0, 8) == (9, 0)
     del jobs["train"]
     assert reports.slices(jobs) == {}
 
