@@ -57,7 +57,7 @@ WORKERS_OF_TESTS ?= $(shell n=$$(nproc); echo $$((n < 4 ? 2 * n : 8)))
 # For fuzzing alone: without them its tests are skipped.
 FUZZ_PACKAGES := clang-14 libclang-rt-14-dev
 # For the controller's page in a browser, and its store in PostgreSQL; without them these tests are skipped.
-TEST_PACKAGES := chromium postgresql
+TEST_PACKAGES := chromium postgresql prometheus
 
 option = $(if $($(1)),--$(2) $($(1)))
 DEMO_OPTIONS = --switch $(SWITCH) $(call option,SCENARIO,scenario) $(call option,WORKERS,workers) \
@@ -290,7 +290,7 @@ $(VENV)/.ready-test: $(VENV)/.ready $(SHELL_VENV)/.ready tests/requirements.txt 
 	echo "make: $(FUZZ_PACKAGES) can't be installed: the tests of fuzzing will be skipped"
 	@dpkg -s $(TEST_PACKAGES) >/dev/null 2>&1 || \
 	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(TEST_PACKAGES); } || \
-	echo "make: $(TEST_PACKAGES) can't be installed: tests of the page in a browser, or of PostgreSQL, will be skipped"
+	echo "make: $(TEST_PACKAGES) can't be installed: tests of the page in a browser, of PostgreSQL, or of Prometheus will be skipped"
 	@$(BIN)/python controller/page/build.py --install || \
 	echo "make: npm can't install controller/page/package-lock.json: some tests of the page will be skipped"
 	touch $@

@@ -7,7 +7,7 @@ import os
 import sys
 from importlib.metadata import version
 
-from gradlane import logs
+from gradlane import systemd
 from gradlane.doctor.host import instructions
 from gradlane.errors import GradlaneError
 from gradlane.toml_file import FileError
@@ -30,8 +30,7 @@ COMMANDS = {
 }
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """The parser of the command line."""
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gradlane",
         description="Gradient-aware transport for distributed training: the host agent.",
@@ -49,7 +48,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> int:
     """Entry point. Returns the exit code; an error is one line on stderr."""
-    options = make_parser().parse_args(arguments)
+    options = _parser().parse_args(arguments)
     try:
         code = options.command(options)
         sys.stdout.flush()
@@ -60,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except GradlaneError as error:
-        level = "<3>" if logs.journal_reads_stderr() else ""
+        level = "<3>" if systemd.journal_reads_stderr() else ""
         print(f"{level}gradlane: error: {error}", file=sys.stderr)
         return 2 if isinstance(error, FileError) else 1
 

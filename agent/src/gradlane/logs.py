@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
+from gradlane import systemd
 from gradlane.errors import GradlaneError
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -232,19 +233,10 @@ def lines_lost() -> int:
     return sum(handler.lost for handler in logging.getLogger().handlers if isinstance(handler, LogWriter))
 
 
-def journal_reads_stderr() -> bool:
-    """Whether what is written to stderr goes to the journal, which takes a line's level from a prefix as "<3>"."""
-    stream = os.environ.get("JOURNAL_STREAM")
-    if not stream:
-        return False
-    status = os.fstat(sys.stderr.fileno())
-    return stream == f"{status.st_dev}:{status.st_ino}"
-
-
 def setup(log: Log, program: Program) -> LogWriter:
     """Sends the program's loggers and all others to one writer, which replaces the one before. Raises LogError."""
     writer = LogWriter(log.file)
-    journal = log.file is None and journal_reads_stderr()
+    journal = log.file is None and systemd.journal_reads_stderr()
     text = TextFormatter(program.name, journal=journal, times=log.file is not None)
     writer.setFormatter(JsonFormatter(program) if log.format == "json" else text)
     writer.addFilter(RateLimit(program.limited, program.subject))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a service reports to systemd: sd_notify(3) and sd_watchdog_enabled(3), without libsystemd."""
+"""What a service reports to systemd: sd_notify(3), sd_watchdog_enabled(3) and sd-daemon(3), without libsystemd."""
 
 import asyncio
 import logging
@@ -8,6 +8,8 @@ import socket
 import time
 
 log = logging.getLogger("gradlane")
+
+_STDERR = 2
 
 
 def notify(*assignments: str) -> None:
@@ -43,3 +45,12 @@ async def feed_watchdog() -> None:
     while limit is not None:
         notify("WATCHDOG=1")
         await asyncio.sleep(limit / 3)
+
+
+def journal_reads_stderr() -> bool:
+    """Whether what is written to stderr goes to the journal, which takes a line's level from a prefix as "<3>"."""
+    stream = os.environ.get("JOURNAL_STREAM")
+    if not stream:
+        return False
+    status = os.fstat(_STDERR)
+    return stream == f"{status.st_dev}:{status.st_ino}"

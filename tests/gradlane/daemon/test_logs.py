@@ -96,6 +96,30 @@ def test_the_next_line_says_how_many_were_left_out(monkeypatch: pytest.MonkeyPat
     )
 
 
+def test_lines_about_one_subject_do_not_cost_those_about_another_and_debug_is_not_limited() -> None:
+    limit = logs.RateLimit(logging.INFO, "switch")
+
+    def passed(level: int, **extra: str) -> int:
+        records = [logging.LogRecord("x", level, "x.py", 1, "text", None, None) for _ in range(2 * logs.BURST_LINES)]
+        for record in records:
+            record.__dict__.update(extra)
+        return sum(map(limit.filter, records))
+
+    for switch in ("s1", "s2"):
+        assert logs.BURST_LINES <= passed(logging.INFO, switch=switch) < 2 * logs.BURST_LINES
+    assert passed(logging.DEBUG, switch="s1") == 2 * logs.BURST_LINES
+
+
+def test_json_has_the_context_always_and_details_where_there_are_any() -> None:
+    formatter = logs.JsonFormatter(logs.Program("p", ("p",), context=("switch",), details=("seconds",)))
+    record = logging.LogRecord("p", logging.INFO, "x.py", 1, "text", None, None)
+    assert json.loads(formatter.format(record)).keys() == {"time", "level", "message", "switch"}
+    record.__dict__.update(switch="s1", seconds=0.0, token="secret")
+    line = json.loads(formatter.format(record))
+    assert (line["switch"], line["seconds"]) == ("s1", 0.0)
+    assert "token" not in line
+
+
 def test_the_journal_gets_the_level_on_every_line() -> None:
     formatter = logs.TextFormatter("gradlane", journal=True, times=False)
     record = logging.LogRecord("gradlane", logging.WARNING, "x.py", 1, "one\ntwo", None, None)

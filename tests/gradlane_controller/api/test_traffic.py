@@ -25,7 +25,8 @@ NAME = "gradlane_controller_http_"
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Metrics are those of now."""
-    monkeypatch.setattr(exposition, "FRESH_SECONDS", -1.0)
+    monkeypatch.setattr(exposition, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(exposition, "REST", 0)
 
 
 def told(server: Server, metric: str) -> Counter[tuple[str, ...]]:
