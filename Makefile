@@ -56,8 +56,8 @@ PACKAGES := gcc python3-dev python3-venv mininet iproute2 ethtool iputils-ping t
 WORKERS_OF_TESTS ?= $(shell n=$$(nproc); echo $$((n < 4 ? 2 * n : 8)))
 # For fuzzing alone: without them its tests are skipped.
 FUZZ_PACKAGES := clang-14 libclang-rt-14-dev
-# For the controller's page in a browser, and its store in PostgreSQL; without them these tests are skipped.
-TEST_PACKAGES := chromium postgresql prometheus
+# For the page in a browser, the store in PostgreSQL, metrics in Prometheus, and completion: else these tests are skipped.
+TEST_PACKAGES := chromium postgresql prometheus zsh man-db
 
 option = $(if $($(1)),--$(2) $($(1)))
 DEMO_OPTIONS = --switch $(SWITCH) $(call option,SCENARIO,scenario) $(call option,WORKERS,workers) \
@@ -229,6 +229,10 @@ page: $(VENV)/.ready-test ## Build the controller's page from controller/page, i
 dashboard: $(VENV)/.ready ## The controller's page on a recorded run, at http://127.0.0.1:9570 (no root; DASHBOARD="--simulated large")
 	$(BIN)/python -m tests.page.dashboard $(DASHBOARD)
 
+.PHONY: man
+man: $(VENV)/.ready-test ## Manual pages of the commands, from their flags -> out/man
+	$(BIN)/python deploy/man.py out/man
+
 .PHONY: p4
 p4: ## Compile the P4 program, and the tests' programs that changed, with p4c
 	python3 p4src/build.py
@@ -290,7 +294,7 @@ $(VENV)/.ready-test: $(VENV)/.ready $(SHELL_VENV)/.ready tests/requirements.txt 
 	echo "make: $(FUZZ_PACKAGES) can't be installed: the tests of fuzzing will be skipped"
 	@dpkg -s $(TEST_PACKAGES) >/dev/null 2>&1 || \
 	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(TEST_PACKAGES); } || \
-	echo "make: $(TEST_PACKAGES) can't be installed: tests of the page in a browser, of PostgreSQL, or of Prometheus will be skipped"
+	echo "make: $(TEST_PACKAGES) can't be installed: some tests of the page, PostgreSQL, Prometheus or completion will be skipped"
 	@$(BIN)/python controller/page/build.py --install || \
 	echo "make: npm can't install controller/page/package-lock.json: some tests of the page will be skipped"
 	touch $@

@@ -9,20 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from gradlane import cli as agent
-from gradlane_controller import cli as controller
-from gradlane_switch import cli as switch
+from tests.deploy.commands import PARSERS
 from tests.support.needs import needs
 from tests.support.paths import DOCS, ROOT
 
 DEPLOY = ROOT / "deploy" / "systemd"
 UNITS = sorted(DEPLOY.glob("*.service"))
-GUIDES = (DOCS / "agent.md", DOCS / "controller.md", ROOT / "switch" / "README.md")
-PARSERS = {
-    "gradlane": agent.make_parser,
-    "gradlane-controller": controller.make_parser,
-    "gradlane-switch": switch.make_parser,
-}
+GUIDES = (DOCS / "agent.md", DOCS / "operations.md")
 MOST_EXPOSED = 40  # tenths, as `systemd-analyze security` counts
 
 

@@ -8,6 +8,7 @@ import sys
 from importlib.metadata import version
 
 from gradlane import systemd
+from gradlane.commands import completion
 from gradlane.doctor.host import instructions
 from gradlane.errors import GradlaneError
 from gradlane.toml_file import FileError
@@ -43,6 +44,8 @@ def _parser() -> argparse.ArgumentParser:
         importlib.import_module(f"gradlane.commands.{name}").add(
             commands.add_parser(name, help=text, description=f"{text.capitalize()}.")
         )
+    text = "print a script with which a shell completes commands, flags and files"
+    completion.add(commands.add_parser("completion", help=text, description=f"{text.capitalize()}."), parser)
     return parser
 
 

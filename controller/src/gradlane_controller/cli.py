@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from gradlane import GradlaneError
+from gradlane.commands import completion
 from gradlane.toml_file import FileError
 from gradlane_controller.api.listening import ListeningError
 from gradlane_controller.client import AddressError
@@ -68,6 +69,8 @@ def make_parser() -> argparse.ArgumentParser:
 
     for subject in (run, validating, changing, looking, top, token, backup):
         subject.add(add)
+    text = "print a script with which a shell completes commands, flags and files"
+    completion.add(commands.add_parser("completion", help=text, description=f"{text.capitalize()}."), parser)
     return parser
 
 

@@ -8,6 +8,8 @@ import os
 import signal
 import sys
 
+from gradlane.commands import completion
+from gradlane.errors import GradlaneError
 from gradlane.toml_file import FileError
 from gradlane_switch.commands import port, run, trace
 from gradlane_switch.errors import PortError, ProgramError, SwitchError, UsageError
@@ -30,7 +32,7 @@ def main() -> int:
     except (ProgramError, PortError, UsageError, FileError) as error:
         print(f"gradlane-switch: error: {error}", file=sys.stderr)
         return 2
-    except SwitchError as error:
+    except (SwitchError, GradlaneError) as error:
         print(f"gradlane-switch: error: {error}", file=sys.stderr)
         return 1
 
@@ -57,4 +59,6 @@ def make_parser() -> argparse.ArgumentParser:
                 formatter_class=argparse.RawDescriptionHelpFormatter,
             )
         )
+    text = "print a script with which a shell completes commands, flags and files"
+    completion.add(commands.add_parser("completion", help=text, description=f"{text.capitalize()}."), parser)
     return parser
