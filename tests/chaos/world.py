@@ -42,6 +42,7 @@ FLOWS = (
     Flow(4, 2, _ACROSS),
     Flow(5, 6, frozenset(("rack",))),
 )
+START_SECONDS = 120.0  # for what takes seconds where the machine is not busy
 END_SECONDS = 10.0  # that a controller may take to stop
 _DISK = "16m"  # of what the store may fill
 
@@ -242,7 +243,7 @@ buffer = "64kB"
         first.running.wait_for("leads, as number")  # it has made the store's tables and the token
         for each in others:
             each.start()
-        first.running.wait_for("ready:")
+        first.running.wait_for("ready:", START_SECONDS)
 
     @property
     def token(self) -> str:

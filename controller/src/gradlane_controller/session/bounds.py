@@ -13,7 +13,7 @@ from finsy import P4PacketOut, Switch, SwitchEvent
 from finsy.p4client import P4Client
 from finsy.proto import p4r
 
-from gradlane_controller.errors import NotLeadingError, SwitchError
+from gradlane_controller.errors import NotLeadingError, SwitchError, SwitchLostError
 from gradlane_controller.session.arbitration import Arbitration
 
 SEND_SECONDS = 4.0  # that a message may wait until the switch takes it
@@ -58,10 +58,14 @@ class BoundedClient(P4Client):
             if not sending.done():
                 sending.cancel()
                 await asyncio.gather(sending, return_exceptions=True)
+            elif not sending.cancelled():
+                sending.exception()  # which nobody asks for any more, if this was cancelled at the same time
 
     async def _send(self, messages: Iterable[p4r.StreamMessageRequest]) -> None:
         async with self._sending:  # gRPC takes one message at a time
             for msg in messages:
+                if self._stub is None:  # the session has ended meanwhile
+                    raise SwitchLostError("the connection was closed")
                 await super().send(msg)
 
     async def receive(self) -> p4r.StreamMessageResponse:
