@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -111,8 +111,8 @@ class Controller:
 class World:
     """Everything, by name; `close` ends it."""
 
-    def __init__(self, folder: Path, store: str, *, with_bmv2: bool) -> None:
-        """`store`: "sqlite" or "postgresql"."""
+    def __init__(self, folder: Path, store: str, controllers: int, *, with_bmv2: bool) -> None:
+        """`store`: "sqlite" or "postgresql". So many `controllers`, of CONTROLLERS."""
         self.folder, self.store = folder, store
         self.stack = ExitStack()
         self.writes, self.excused = Record(), Excused()
@@ -120,12 +120,12 @@ class World:
         self._under_way: list[threading.Thread] = []
         self.stack.callback(self.relays.close)
         try:
-            self._make(with_bmv2)
+            self._make(CONTROLLERS[:controllers], with_bmv2)
         except BaseException:
             self.stack.close()
             raise
 
-    def _make(self, with_bmv2: bool) -> None:
+    def _make(self, controllers: Sequence[str], with_bmv2: bool) -> None:
         self.schema = load(DEFAULT_FOLDER, "gradlane").schema
         command = find("simple_switch_grpc") if with_bmv2 else None
         self.bmv2 = command is not None
@@ -139,7 +139,7 @@ class World:
         self.paths: dict[tuple[str, str], Relay] = {}  # of controllers to switches
         self.to_store: dict[str, Relay] = {}
         self.to_http: dict[str, Relay] = {}
-        self.controllers = {name: self._make_controller(name, url) for name in CONTROLLERS}
+        self.controllers = {name: self._make_controller(name, url) for name in controllers}
         self.fabric = fabric_file.load(self.folder / "a.toml", {})
 
     def _make_switches(self, command: str | None) -> None:
@@ -295,15 +295,11 @@ buffer = "64kB"
         thread.start()
         self._under_way.append(thread)
 
-    def wait_for_background(self, seconds: float) -> bool:
-        """Whether all of that has ended in time."""
-        end = time.monotonic() + seconds
-        while self._under_way:
-            thread = self._under_way.pop()
-            thread.join(max(end - time.monotonic(), 0))
-            if thread.is_alive():
-                return False
-        return True
+    @property
+    def in_background(self) -> bool:
+        """Whether any of that goes on."""
+        self._under_way = [it for it in self._under_way if it.is_alive()]
+        return bool(self._under_way)
 
     def lock_store(self, seconds: float) -> None:
         """Somebody has SQLite's lock for so long: nobody else can write."""
