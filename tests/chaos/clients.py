@@ -56,7 +56,7 @@ def ask(
         sent = True
         connection.request(method, f"/v1{path}", body, given)
         answer = connection.getresponse()
-        return Answer(answer.status, json.loads(answer.read()), answer.headers)
+        return Answer(answer.status, json.loads(answer.read()), dict(answer.headers.items()))
     except (OSError, http.client.HTTPException, ValueError) as problem:
         return Answer(0, {"error": repr(problem)}, {}, sent)
     finally:
@@ -163,7 +163,7 @@ class Client(threading.Thread):
         answer = Answer(0, {}, {}, sent=False)
         for _ in self._controllers:
             self._asked = f"{method} {path}, without an answer yet"
-            answer = ask(self._controllers[self._last], self._token, method, path, body, **headers)
+            answer = ask(self._controllers[self._last], self._token, method, path, body, ANSWER_SECONDS, **headers)
             self._asked = f"{method} {path}, answer {answer.status}: {answer.error}"
             if not _leads_nobody(answer):
                 break

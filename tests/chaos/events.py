@@ -73,7 +73,7 @@ def begin(event: Event, world: World) -> Undo | None:
 
 def _kinds(world: World) -> Mapping[str, tuple[int, bool, Callable[[Event, World], Undo | None]]]:
     """How often, whether it costs packets, and what it does."""
-    found = {
+    found: dict[str, tuple[int, bool, Callable[[Event, World], Undo | None]]] = {
         "kill controllers": (5, False, _kill),
         "stop controllers": (2, False, _stop),
         "pause controllers": (5, False, _pause),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import threading
@@ -149,7 +150,7 @@ class World:
         }
         (leaf, at_leaf), (_, at_rack) = TO_RACK
         for (a, at), (b, there) in LINKS if command else [*LINKS, TO_RACK]:
-            one, other = free_ports(2, 2)  # UDP
+            one, other = free_ports(2, socket.SOCK_DGRAM)
             interfaces[a][at] = f"udp:127.0.0.1:{one}-127.0.0.1:{other}"
             interfaces[b][there] = f"udp:127.0.0.1:{other}-127.0.0.1:{one}"
         wire = Port()  # of the rack's link, where that is BMv2's
