@@ -32,10 +32,10 @@ from tests.chaos.traffic import SETTLE_SECONDS
 from tests.chaos.world import SWITCHES, World
 
 RECOVERY_SECONDS = 60.0
-"""In which all is as it should be, after the last event. A lease that a lone leader has just renewed (5 s), a session
-that has fallen silent is found (heartbeat 2 s, 4 s without an answer), its next one fails once more (4 s) and is tried
-again after its longest pause (8 s); then a round of reading, within which what strangers have done is found (half a
-minute). docs/controller.md has each."""
+"""In which all is as it should be, after the last event: the longest lease (10 s); a session that has fallen silent is
+found (a heartbeat after 2 s, no answer in 4), its next one fails once more (4 s) and is tried again after the longest
+pause (8 s); then a round of reading, within which what strangers have done is found (half a minute): 58 s.
+docs/controller.md has each."""
 
 CLIENTS = 2
 _ROUND = (5, 9)  # events before all is mended
