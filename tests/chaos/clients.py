@@ -24,7 +24,8 @@ _SLOTS = 256
 
 @dataclass(frozen=True)
 class Answer:
-    """Of a controller; `status` 0: none came, and `sent` says whether the request may have arrived."""
+    """Of a controller, with its `headers` by their names in small letters; `status` 0: none came, and `sent` says
+    whether the request may have arrived."""
 
     status: int
     body: Any
@@ -56,7 +57,9 @@ def ask(
         sent = True
         connection.request(method, f"/v1{path}", body, given)
         answer = connection.getresponse()
-        return Answer(answer.status, json.loads(answer.read()), answer.headers)
+        return Answer(
+            answer.status, json.loads(answer.read()), {name.lower(): it for name, it in answer.headers.items()}
+        )
     except (OSError, http.client.HTTPException, ValueError) as problem:
         return Answer(0, {"error": repr(problem)}, {}, sent)
     finally:
@@ -104,10 +107,11 @@ class Client(threading.Thread):
             self._go.wait()
             self._idle.clear()
             if self._go.is_set() and not self._end.is_set():
-                if self._random.random() < 0.25:
-                    self._share()
-                else:
-                    self._change()
+                try:
+                    (self._share if self._random.random() < 0.25 else self._change)()
+                except BaseException as problem:
+                    self._record.complain(f"{self.name}: {problem!r}, after {self._asked}")
+                    raise
                 self._end.wait(self._random.uniform(0, 2 * _PAUSE))
             self._idle.set()
 
@@ -152,7 +156,7 @@ class Client(threading.Thread):
         text = self._text(_SHARED, 9)
         answer = self._ask("PUT", f"/jobs/{_SHARED}", text, **condition)
         if answer.status == 200:
-            version = int(answer.headers["ETag"].strip('"'))
+            version = int(answer.headers["etag"].strip('"'))
             self._record.acknowledge_version(_SHARED, text, expected, version)
         elif may_be_done(answer):
             self._record.unsure(_SHARED, text, expected)
@@ -163,7 +167,7 @@ class Client(threading.Thread):
         answer = Answer(0, {}, {}, sent=False)
         for _ in self._controllers:
             self._asked = f"{method} {path}, without an answer yet"
-            answer = ask(self._controllers[self._last], self._token, method, path, body, **headers)
+            answer = ask(self._controllers[self._last], self._token, method, path, body, ANSWER_SECONDS, **headers)
             self._asked = f"{method} {path}, answer {answer.status}: {answer.error}"
             if not _leads_nobody(answer):
                 break

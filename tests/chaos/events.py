@@ -14,7 +14,7 @@ import grpc
 from tests.chaos.clients import ask
 from tests.chaos.relay import Relay, Way
 from tests.chaos.strangers import Stranger, add, take_away
-from tests.chaos.world import CONTROLLERS, SWITCHES, World
+from tests.chaos.world import SWITCHES, World
 
 Undo = Callable[[], None]
 LONGEST = 5.0  # seconds that an event lasts
@@ -52,12 +52,12 @@ def draw(rng: random.Random, world: World, *, rough: bool, only: str = "") -> Ev
         if only in name and (rough or only or not is_rough)
     }
     kind = rng.choices(list(kinds), list(kinds.values()))[0]
-    few = rng.choices((1, 2, 3), (5, 2, 1))[0]
+    few = min(rng.choices((1, 2, 3), (5, 2, 1))[0], len(world.controllers))
     return Event(
         after=rng.uniform(0.1, 1.4),
         kind=kind,
         seconds=rng.uniform(0.3, LONGEST),
-        controllers=tuple(rng.sample(CONTROLLERS, few)),
+        controllers=tuple(rng.sample(sorted(world.controllers), few)),
         switches=tuple(rng.sample(SWITCHES, rng.choice((1, 1, 2, 3, 5)))),
         way=rng.choice(("up", "down", "both")),
         size=int(10 ** rng.uniform(0, 4)),
@@ -73,7 +73,7 @@ def begin(event: Event, world: World) -> Undo | None:
 
 def _kinds(world: World) -> Mapping[str, tuple[int, bool, Callable[[Event, World], Undo | None]]]:
     """How often, whether it costs packets, and what it does."""
-    found = {
+    found: dict[str, tuple[int, bool, Callable[[Event, World], Undo | None]]] = {
         "kill controllers": (5, False, _kill),
         "stop controllers": (2, False, _stop),
         "pause controllers": (5, False, _pause),

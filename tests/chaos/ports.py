@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from queue import Full, Queue
 from typing import Any
 
@@ -16,11 +17,19 @@ import grpc
 from tests.support.bmv2_process import Frame
 from tests.support.ports import free_ports
 
+_UDP = ("/proc/net/udp", "/proc/net/udp6")
 _METHOD = "/p4.bm.DataplaneInterface/PacketStream"
 _RETRY_SECONDS = 0.2
 _SO_RCVBUFFORCE = 33  # of Linux, socket(7)
 _BUFFER = 4 << 20  # bytes: this process may not run for a while
 _MOST_WAITING = 1000  # frames; while there is no stream they are lost
+
+
+def dropped() -> int:
+    """How many datagrams sockets of this machine have had no room for, as their process did not run; of those that are
+    open now."""
+    rows = [line.split() for file in _UDP for line in Path(file).read_text().splitlines()[1:]]
+    return sum(int(row[-1]) for row in rows)
 
 
 class Port:

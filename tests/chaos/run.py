@@ -27,23 +27,39 @@ import grpc
 from gradlane.job import JobError
 from tests.chaos import entries, events, written
 from tests.chaos.clients import Client
+from tests.chaos.ports import dropped
 from tests.chaos.traffic import SETTLE_SECONDS
 from tests.chaos.world import SWITCHES, World
 
 RECOVERY_SECONDS = 60.0
-"""In which all is as it should be, after the last event. A lease that a lone leader has just renewed (5 s), a session
-that has fallen silent is found (heartbeat 2 s, 4 s without an answer), its next one fails once more (4 s) and is tried
-again after its longest pause (8 s); then a round of reading, within which what strangers have done is found (half a
-minute). docs/controller.md has each."""
+"""In which all is as it should be, after the last event: the longest lease (10 s); a session that has fallen silent is
+found (a heartbeat after 2 s, no answer in 4), its next one fails once more (4 s) and is tried again after the longest
+pause (8 s); then a round of reading, within which what strangers have done is found (half a minute): 58 s.
+docs/controller.md has each."""
 
 CLIENTS = 2
 _ROUND = (5, 9)  # events before all is mended
 _TURN = 0.1
+_MOST_OF_A_TURN = 0.5  # seconds; it takes less where a processor is free
 _SHOWN = 400  # lines of a failure
 
 
 class ChaosError(AssertionError):
     """Something has happened that must not, with what is needed to see it again."""
+
+
+class Patience:
+    """So many seconds, in turns of this process: of one that came late, as the machine was busy, only a part counts."""
+
+    def __init__(self, seconds: float) -> None:
+        self._left, self._last = seconds, time.monotonic()
+
+    def is_over(self) -> bool:
+        """Asked once in each turn."""
+        now = time.monotonic()
+        self._left -= min(now - self._last, _MOST_OF_A_TURN)
+        self._last = now
+        return self._left < 0
 
 
 class Run:
@@ -144,13 +160,13 @@ class Run:
     def _settle(self) -> None:
         """Waits until all is as it should be, and no longer than that may take."""
         world, begun = self._world, time.monotonic()
-        deadline = begun + RECOVERY_SECONDS
+        deadline = Patience(RECOVERY_SECONDS)
         for each in self._clients:
             each.rest()
         while asking := [it.doing for it in self._clients if it.doing]:
             self._check_deadline(deadline, "; ".join(asking))
-        if not world.wait_for_background(deadline - time.monotonic()):
-            self._fail("what was asked for in the background has no answer")
+        while world.in_background:
+            self._check_deadline(deadline, "what was asked for in the background has no answer")
         drained = self.kinds["drain a spine"] > 0
         while drained and not events.undrain_all(world):
             self._check_deadline(deadline, "a spine is not undrained")
@@ -158,17 +174,17 @@ class Run:
             self._check_deadline(deadline, problem)
         since = time.monotonic()
         self.recoveries.append(since - begun)
-        while stuck := [str(it) for it in world.flows if it not in world.traffic.flowing(since)]:
+        while stuck := [str(it) for it in world.flows if it not in world.traffic.flowing()]:
             self._check_deadline(deadline, f"packets do not get through: {', '.join(stuck)}")
         world.excused.end()
         self._note(f"all is as it should be after {since - begun:.1f} s; {world.jobs.describe()}")
         self._judge(time.monotonic() - SETTLE_SECONDS)
 
-    def _check_deadline(self, deadline: float, problem: str) -> None:
+    def _check_deadline(self, deadline: Patience, problem: str) -> None:
         self._tend()
-        if time.monotonic() > deadline:
-            self._fail(f"{RECOVERY_SECONDS:g} s after the last event: {problem}")
         time.sleep(0.25)
+        if deadline.is_over():
+            self._fail(f"{RECOVERY_SECONDS:g} s after the last event: {problem}")
 
     def _difference(self) -> str:
         """How switches differ from what clients were told. Empty: not at all."""
@@ -209,6 +225,9 @@ class Run:
         world = self._world
         broken = [*world.jobs.broken, *written.broken(world.writes.writes)]
         lost = world.excused.unexplained(world.traffic.lost(until))
+        if 0 < len(lost) <= dropped():
+            self._note(f"{len(lost)} packets are lost to a machine that is too busy")
+            lost = []
         for flow in {it.flow for it in lost}:
             times = [it.sent for it in lost if it.flow == flow]
             span = f"{min(times) - self._begun:.2f} to {max(times) - self._begun:.2f} s"
@@ -225,9 +244,14 @@ class Run:
         said = [(at, f"{it.name}: {line}") for it in self._world.controllers.values() for at, line in it.log]
         return [f"{at - self._begun:8.3f} {line}" for at, line in sorted((*self._timeline, *said))]
 
+    def _again(self, count: int) -> str:
+        world = self._world
+        options = f"--seed {self._seed} --events {count} --store {world.store} --controllers {len(world.controllers)}"
+        return f"python -m tests.chaos.run {options}" + (f' --only "{self._only}"' if self._only else "")
+
     def _fail(self, what: str) -> None:
         count = sum(self.kinds.values()) + self._count
-        again = f"again: make chaos SEED={self._seed} EVENTS={count} STORE={self._world.store}"
+        again = f"again: {self._again(count)}"
         raise ChaosError("\n".join([what, again, *self.timeline[-_SHOWN:], what]))
 
 
@@ -242,9 +266,11 @@ def compare(found: entries.State, wanted: entries.State) -> list[tuple[str, entr
     ]
 
 
-def chaos(seed: int, count: int, store: str, folder: Path, *, with_bmv2: bool = False, only: str = "") -> None:
+def chaos(
+    seed: int, count: int, store: str, folder: Path, controllers: int = 3, *, with_bmv2: bool = False, only: str = ""
+) -> None:
     """A run, which prints all of its timeline and what it has seen, in a line. Raises ChaosError."""
-    world = World(folder, store, with_bmv2=with_bmv2)
+    world = World(folder, store, controllers, with_bmv2=with_bmv2)
     try:
         run = Run(world, seed, count, only)
         run.run()
@@ -266,13 +292,18 @@ def main() -> int:
     add("--seed", type=int, default=None, metavar="N", help="of the events (default: drawn)")
     add("--events", type=int, default=200, metavar="N", help="how many (default: %(default)s)")
     add("--store", choices=("sqlite", "postgresql"), default="postgresql", help="(default: %(default)s)")
+    add("--controllers", type=int, choices=(2, 3), default=3, metavar="N", help="how many (default: %(default)s)")
     add("--only", default="", metavar="TEXT", help='events with that in their name, e.g. "pause"')
     options = parser.parse_args()
     seed = random.randrange(1 << 32) if options.seed is None else options.seed
     print(f"chaos: seed {seed}, {options.events} events", flush=True)
     with tempfile.TemporaryDirectory(prefix="gradlane-chaos-") as folder:
         try:
-            chaos(seed, options.events, options.store, Path(folder), with_bmv2=True, only=options.only)
+            chaos(
+                *(seed, options.events, options.store, Path(folder), options.controllers),
+                with_bmv2=True,
+                only=options.only,
+            )
         except ChaosError as problem:
             print(problem, file=sys.stderr)
             return 1

@@ -8,6 +8,7 @@ import socket
 import struct
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -104,11 +105,12 @@ class Traffic:
         """Packets, of all flows."""
         return sum(len(each.at) for each in self._sent)
 
-    def flowing(self, since: float) -> list[Flow]:
-        """The flows of which all packets between then and half a second ago have arrived, and one at least."""
+    def flowing(self) -> list[Flow]:
+        """The flows of which all packets of a second have arrived half a second later."""
+        now = time.monotonic()
         found: list[Flow] = []
         for flow, sent in zip(self._flows, self._sent, strict=True):
-            due = _between(sent.at, since, time.monotonic() - 0.5)
+            due = _between(sent.at, now - 1.5, now - 0.5)
             if due and all(number in sent.arrived for number in due):
                 found.append(flow)
         return found
@@ -154,8 +156,8 @@ class Traffic:
                             self.take(sock.recv(65536))
 
 
-def _between(times: Sequence[float], begin: float, end: float) -> Iterable[int]:
-    return [number for number, at in enumerate(times) if begin <= at < end]
+def _between(times: Sequence[float], begin: float, end: float) -> range:
+    return range(bisect_left(times, begin), bisect_left(times, end))
 
 
 @dataclass

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -42,6 +43,7 @@ FLOWS = (
     Flow(4, 2, _ACROSS),
     Flow(5, 6, frozenset(("rack",))),
 )
+START_SECONDS = 120.0  # for what takes seconds where the machine is not busy
 END_SECONDS = 10.0  # that a controller may take to stop
 _DISK = "16m"  # of what the store may fill
 
@@ -110,8 +112,8 @@ class Controller:
 class World:
     """Everything, by name; `close` ends it."""
 
-    def __init__(self, folder: Path, store: str, *, with_bmv2: bool) -> None:
-        """`store`: "sqlite" or "postgresql"."""
+    def __init__(self, folder: Path, store: str, controllers: int, *, with_bmv2: bool) -> None:
+        """`store`: "sqlite" or "postgresql". So many `controllers`, of CONTROLLERS."""
         self.folder, self.store = folder, store
         self.stack = ExitStack()
         self.writes, self.excused = Record(), Excused()
@@ -119,12 +121,12 @@ class World:
         self._under_way: list[threading.Thread] = []
         self.stack.callback(self.relays.close)
         try:
-            self._make(with_bmv2)
+            self._make(CONTROLLERS[:controllers], with_bmv2)
         except BaseException:
             self.stack.close()
             raise
 
-    def _make(self, with_bmv2: bool) -> None:
+    def _make(self, controllers: Sequence[str], with_bmv2: bool) -> None:
         self.schema = load(DEFAULT_FOLDER, "gradlane").schema
         command = find("simple_switch_grpc") if with_bmv2 else None
         self.bmv2 = command is not None
@@ -138,7 +140,7 @@ class World:
         self.paths: dict[tuple[str, str], Relay] = {}  # of controllers to switches
         self.to_store: dict[str, Relay] = {}
         self.to_http: dict[str, Relay] = {}
-        self.controllers = {name: self._make_controller(name, url) for name in CONTROLLERS}
+        self.controllers = {name: self._make_controller(name, url) for name in controllers}
         self.fabric = fabric_file.load(self.folder / "a.toml", {})
 
     def _make_switches(self, command: str | None) -> None:
@@ -148,7 +150,7 @@ class World:
         }
         (leaf, at_leaf), (_, at_rack) = TO_RACK
         for (a, at), (b, there) in LINKS if command else [*LINKS, TO_RACK]:
-            one, other = free_ports(2, 2)  # UDP
+            one, other = free_ports(2, socket.SOCK_DGRAM)
             interfaces[a][at] = f"udp:127.0.0.1:{one}-127.0.0.1:{other}"
             interfaces[b][there] = f"udp:127.0.0.1:{other}-127.0.0.1:{one}"
         wire = Port()  # of the rack's link, where that is BMv2's
@@ -242,7 +244,7 @@ buffer = "64kB"
         first.running.wait_for("leads, as number")  # it has made the store's tables and the token
         for each in others:
             each.start()
-        first.running.wait_for("ready:")
+        first.running.wait_for("ready:", START_SECONDS)
 
     @property
     def token(self) -> str:
@@ -294,15 +296,11 @@ buffer = "64kB"
         thread.start()
         self._under_way.append(thread)
 
-    def wait_for_background(self, seconds: float) -> bool:
-        """Whether all of that has ended in time."""
-        end = time.monotonic() + seconds
-        while self._under_way:
-            thread = self._under_way.pop()
-            thread.join(max(end - time.monotonic(), 0))
-            if thread.is_alive():
-                return False
-        return True
+    @property
+    def in_background(self) -> bool:
+        """Whether any of that goes on."""
+        self._under_way = [it for it in self._under_way if it.is_alive()]
+        return bool(self._under_way)
 
     def lock_store(self, seconds: float) -> None:
         """Somebody has SQLite's lock for so long: nobody else can write."""

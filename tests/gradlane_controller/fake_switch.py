@@ -2,6 +2,7 @@
 """A P4Runtime server that holds entities and forwards nothing."""
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
@@ -21,6 +22,7 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
         self.writers: list[int] = []  # the election id of each request to change something that was not refused
         self.refused: list[int] = []  # and of those that were
         self.refuse_pipeline = False
+        self.load_seconds = 0.0  # that it takes to load a program
         self.refuse: Callable[[p4r.Entity], bool] = lambda _entity: False
         self.counters: dict[tuple[int, int], tuple[int, int]] = {}
         self.read_cells: set[tuple[int, int]] = set()  # of counters, that somebody has asked for
@@ -117,6 +119,7 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
         if self.refuse_pipeline:
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, "no such extern")
         self._check_primary(request, context)
+        time.sleep(self.load_seconds)
         self.log.append(p4r.SetForwardingPipelineConfigRequest.Action.Name(request.action))
         self.entities.clear()
         self.config = request.config
@@ -164,6 +167,8 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
         return p4r.Error()
 
     def Read(self, request, context):
+        if self.config is None:
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "No forwarding pipeline config set for this device.")
         answer = p4r.ReadResponse()
         self.count()
         for wanted in request.entities:

@@ -13,6 +13,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from gradlane_controller.session.arbitration import LEADERS
+from gradlane_controller.session.connection import HEARTBEAT_SECONDS
 from tests.gradlane_controller.controller_process import Running
 from tests.gradlane_controller.fake_switch import FakeSwitch
 from tests.gradlane_controller.running_switches import Target
@@ -250,6 +251,19 @@ def test_who_is_outbid_at_most_switches_steps_down_and_comes_back_with_a_greater
     until(lambda: it.ask("GET", "/status")[1]["ready"])
     assert it.ask("POST", "/jobs", job_text("other", 2, hosts=(2, 4), base=4096))[0] == 200
     check_writers(switches)
+
+
+def test_who_becomes_primary_at_a_switch_that_is_slow_to_load_its_program_waits_for_it(
+    fake_switch: FakeSwitch, start: Callable[..., Running]
+) -> None:
+    fake_switch.load_seconds = 2 * HEARTBEAT_SECONDS + 1
+    stranger = Stranger(fake_switch.address, LEADERS + 1000)
+    it = start(fabric_text(fake_switch.address), job_text())
+    it.wait_for("another client is primary")
+    stranger.close()
+    it.wait_for("ready:")
+    assert not [line for line in it.said if "trying again" in line]
+    assert [line for line in fake_switch.log if "COMMIT" in line] == ["VERIFY_AND_COMMIT"]
 
 
 @pytest.mark.alone

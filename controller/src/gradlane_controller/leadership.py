@@ -3,11 +3,13 @@
 
 The leader renews its lease from a thread of its own, as the event loop may be busy. Whether it leads it knows by its
 own clock, from before it asked: so it stops before anybody else can begin, whatever holds up the store, its answer or
-this process. A loop that hangs loses the lease.
+this process. A loop that hangs loses the lease. Where looks at the store are slow, as the machine is busy, leases are
+longer: else each leader would lose its own before it has done anything, and so would the next one.
 """
 
 import asyncio
 import logging
+import math
 import threading
 import time
 import uuid
@@ -22,6 +24,9 @@ from gradlane_controller.store.lease import Leader
 
 LEASE_SECONDS = 2.0
 LONE_SECONDS = 5.0  # of the lease while nobody stands by: a busy machine costs no leadership then
+MOST_SECONDS = 10.0  # of a lease, and as long as so many looks at the store take, if they are slow:
+LOOKS = 3
+FADING = 0.98  # of the slowest one, from each to the next
 MARGIN_SECONDS = 0.3  # before its end the leader stops
 RENEW_SECONDS = 0.4
 LOOK_SECONDS = 0.25  # between two looks of those who stand by
@@ -65,6 +70,7 @@ class Leadership:
         self._given_up: int | None = None  # what the store does not know yet
         self._least = 0  # that the number has to be
         self._rest_until = self._present_at = clock() - REST_SECONDS
+        self._slowest, self._looked_at = 0.0, math.inf  # from the end of one look to that of the next; when that was
         self._loop_at = clock()
         self._guard = threading.Lock()  # of `_held`
         self._wake = threading.Event()
@@ -125,6 +131,9 @@ class Leadership:
         except StoreError as problem:
             self._problem = str(problem)
         self._asked_at = None
+        now = self._clock()
+        self._slowest = max(now - self._looked_at, FADING * self._slowest)
+        self._looked_at = now
 
     async def watch(self, on_change: Callable[[Held | None], None]) -> None:
         """Tells each change of term or number, soon after it, until cancelled; then this one leads no more. Between
@@ -174,7 +183,7 @@ class Leadership:
             self._given_up = None
 
     def _keep(self, held: Held) -> None:
-        seconds = LEASE_SECONDS if self._store.read(lease.accompanied, self.holder) else LONE_SECONDS
+        seconds = self._seconds(LEASE_SECONDS if self._store.read(lease.accompanied, self.holder) else LONE_SECONDS)
         asked = self._clock()
         until = asked + seconds - MARGIN_SECONDS
         with self._guard:  # before the store has a lease that ends earlier
@@ -196,15 +205,20 @@ class Leadership:
             _LOG.warning("another controller can work with most switches, and this one with %d: gives up", self.reach)
             self.resign()
 
+    def _seconds(self, least: float) -> float:
+        """Of a lease, on this machine now."""
+        return max(least, min(LOOKS * self._slowest, MOST_SECONDS))
+
     def _stand_by(self, *, lively: bool) -> None:
         self.known = self._store.read(lease.leader)
         asked = self._clock()
         if self.known.until <= 0 and self.eligible and lively and asked >= self._rest_until and not self._ended:
-            number = self._store.update(lease.acquire, self.holder, self.name, LEASE_SECONDS)
+            seconds = self._seconds(LEASE_SECONDS)
+            number = self._store.update(lease.acquire, self.holder, self.name, seconds)
             if number is not None:
-                self.known = Leader(self.name, number, LEASE_SECONDS, self.known.revision)
+                self.known = Leader(self.name, number, seconds, self.known.revision)
                 with self._guard:
-                    self._held = Held(number, number, asked + LEASE_SECONDS - MARGIN_SECONDS)
+                    self._held = Held(number, number, asked + seconds - MARGIN_SECONDS)
         elif asked >= self._present_at + PRESENCE_SECONDS:
             self._present_at = asked
             reach = self.reach if self.eligible else 0

@@ -216,6 +216,28 @@ def test_who_renews_goes_on_and_who_can_not_stops_in_time(world: World) -> None:
     assert it.to_json() == {"name": "a", "leader": True, "number": 2, "who": "a leads", "store": ""}
 
 
+def test_where_looks_at_the_store_are_slow_leases_are_longer_for_a_while(world: World) -> None:
+    it, other = controller(world), controller(world, "b")
+    assert step(it) is not None
+    lengths: list[float] = []
+    for wait in (0.4, 0.4, 1.5, *[0.4] * 200):
+        world.now += wait
+        step(other)
+        step(it)
+        held = step(it)
+        assert held is not None
+        lengths.append(round(held.until + MARGIN_SECONDS - world.now, 6))
+    assert lengths[:2] == pytest.approx([LEASE_SECONDS] * 2)
+    assert 0.9 * leadership.LOOKS * 1.5 < lengths[2] <= leadership.LOOKS * 1.5
+    assert lengths[2:] == sorted(lengths[2:], reverse=True)
+    assert lengths[-1] == pytest.approx(LEASE_SECONDS)
+    world.now += 100.0
+    step(it)
+    held = step(it)
+    assert held is not None
+    assert held.until - world.now == pytest.approx(leadership.MOST_SECONDS - MARGIN_SECONDS)
+
+
 def test_an_answer_that_comes_too_late_is_no_lease(world: World) -> None:
     it = controller(world)
     world.after, world.skip = LEASE_SECONDS, 1

@@ -6,14 +6,14 @@ for its ports over gNMI, which nobody here needs.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, cast
 
 from finsy import P4PacketOut, Switch, SwitchEvent
 from finsy.p4client import P4Client
 from finsy.proto import p4r
 
-from gradlane_controller.errors import NotLeadingError, SwitchError
+from gradlane_controller.errors import NotLeadingError, SwitchError, SwitchLostError
 from gradlane_controller.session.arbitration import Arbitration
 from gradlane_controller.session.patience import any_done
 
@@ -58,10 +58,14 @@ class BoundedClient(P4Client):
             if not sending.done():
                 sending.cancel()
                 await asyncio.gather(sending, return_exceptions=True)
+            elif not sending.cancelled():
+                sending.exception()  # which nobody asks for any more, if this was cancelled at the same time
 
     async def _send(self, messages: Iterable[p4r.StreamMessageRequest]) -> None:
         async with self._sending:  # gRPC takes one message at a time
             for msg in messages:
+                if self._stub is None:  # the session has ended meanwhile
+                    raise SwitchLostError("the connection was closed")
                 await super().send(msg)
 
     async def receive(self) -> p4r.StreamMessageResponse:
@@ -103,8 +107,11 @@ class BoundedClient(P4Client):
 
 
 def client_of(switch: Switch) -> BoundedClient:
-    """What speaks with an open switch, for messages that finsy has no need to know."""
-    return cast(BoundedClient, switch._p4client)  # pyright: ignore[reportPrivateUsage]
+    """What speaks with an open switch, for messages that finsy has no need to know. Raises SwitchLostError."""
+    client = cast(BoundedClient | None, switch._p4client)  # pyright: ignore[reportPrivateUsage]
+    if client is None:
+        raise SwitchLostError("the connection was closed")
+    return client
 
 
 def just_loaded(switch: Switch) -> bool:
@@ -116,14 +123,14 @@ def just_loaded(switch: Switch) -> bool:
 
 def requests(switch: Switch, read: p4r.ReadRequest) -> AsyncIterator[p4r.ReadResponse]:
     """What the switch answers. Raises finsy.P4ClientError or SwitchError."""
-    return cast(BoundedClient, switch._p4client).request_iter(read)  # pyright: ignore[reportPrivateUsage]
+    return client_of(switch).request_iter(read)
 
 
-def send_frames(switch: Switch, frames: Iterable[tuple[int, bytes]]) -> Coroutine[None, None, None]:
+async def send_frames(switch: Switch, frames: Iterable[tuple[int, bytes]]) -> None:
     """Sends frames, each by its port. Raises finsy.P4ClientError or SwitchError."""
     schema = switch.p4info
     packets = [P4PacketOut(frame, reserved=0, egress_port=port).encode_update(schema) for port, frame in frames]
-    return cast(BoundedClient, switch._p4client).send_all(packets)  # pyright: ignore[reportPrivateUsage]
+    await client_of(switch).send_all(packets)
 
 
 def take_frames(switch: Switch, reasons: Iterable[int], take: Callable[[int, int, bytes], None]) -> None:
@@ -139,7 +146,7 @@ def take_frames(switch: Switch, reasons: Iterable[int], take: Callable[[int, int
         take(values[reason_id], values[port_id], packet.payload)
         return True
 
-    cast(BoundedClient, switch._p4client).take = hear  # pyright: ignore[reportPrivateUsage]
+    client_of(switch).take = hear
 
 
 def bound(switch: Switch, arbitration: Arbitration) -> None:

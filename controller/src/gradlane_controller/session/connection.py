@@ -103,7 +103,7 @@ class Connection:
         self._opened: tuple[Switch, Arbitration] | None = None
         self._lost = asyncio.Event()
         self._was_ready = False
-        self._settled = False  # this session has its pipeline, so requests are answered at once
+        self._settled = False  # this session has its pipeline, or stands by: requests are answered at once
         self._failure: BaseException | None = None
         self._finsy_log = finsy_log
 
@@ -174,7 +174,7 @@ class Connection:
     async def execute(self, operation: Callable[[Switch], Coroutine[Any, Any, _T]]) -> _T:
         """Runs an operation on the session. Raises SwitchError if there is none, it ends meanwhile or it is refused."""
         switch, lost = self._switch, self._lost
-        if switch is None:
+        if switch is None or lost.is_set():
             raise SwitchLostError(f"{self.name} is not connected")
         task = asyncio.create_task(operation(switch))
         watch = asyncio.create_task(lost.wait())
@@ -184,7 +184,7 @@ class Connection:
             if not task.done() or task.cancelled():
                 raise SwitchLostError(f"{self.name} was lost meanwhile: {self._why_lost()}")
             problem = task.exception()
-            if isinstance(problem, P4ClientError) and lost.is_set():
+            if lost.is_set() and problem is not None and not isinstance(problem, SwitchError):
                 raise SwitchLostError(f"{self.name} was lost meanwhile: {self._why_lost()}")
             # Whatever fails, with a switch that may answer anything, is that switch's failure.
             if problem is not None:
@@ -244,8 +244,12 @@ class Connection:
         def closed(_switch: Switch) -> None:
             lost.set()
 
+        def chosen(_switch: Switch) -> None:
+            self._settled = False  # it may have to load the program first
+
         switch.ee.on(SwitchEvent.CHANNEL_UP, opened)
         switch.ee.on(SwitchEvent.CHANNEL_DOWN, closed)
+        switch.ee.on(SwitchEvent.BECOME_PRIMARY, chosen)
         async with switch:
             while not lost.is_set():
                 try:

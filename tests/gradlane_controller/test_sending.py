@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes of messages for a switch whose session ends meanwhile."""
+
+import asyncio
+import gc
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from finsy.p4client import P4Client
+from finsy.proto import p4r
+
+from gradlane_controller.errors import SwitchLostError
+from gradlane_controller.session.bounds import BoundedClient
+
+PACKET = p4r.StreamMessageRequest(packet=p4r.PacketOut(payload=b"x"))
+
+
+def client() -> BoundedClient:
+    it: Any = BoundedClient("127.0.0.1:1", None, wait_for_ready=False)
+    it.arbitration = SimpleNamespace(may_write=True)
+    it._sending = asyncio.Lock()
+    return it
+
+
+def test_what_comes_after_the_end_is_lost_and_the_switch_not_blamed() -> None:
+    async def run() -> None:
+        await client().send(PACKET)
+
+    with pytest.raises(SwitchLostError, match="the connection was closed"):
+        asyncio.run(run())
+
+
+def test_what_fails_while_nobody_waits_for_it_any_more_is_not_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    complaints: list[dict[str, Any]] = []
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _loop, context: complaints.append(context))
+        fail = asyncio.Event()
+
+        async def send(_self: P4Client, _msg: p4r.StreamMessageRequest) -> None:
+            await fail.wait()
+            raise ConnectionError
+
+        monkeypatch.setattr(P4Client, "send", send)
+        it: Any = client()
+        it._stub = object()
+        sending = asyncio.create_task(it.send(PACKET))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        fail.set()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        sending.cancel()  # as its session ends, just when it has failed
+        with pytest.raises(asyncio.CancelledError):
+            await sending
+        gc.collect()
+
+    asyncio.run(run())
+    assert complaints == []
