@@ -3,6 +3,7 @@
 
 import itertools
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -98,8 +99,8 @@ def test_what_another_client_changes_is_put_right_and_said(
 def test_a_switch_whose_state_is_right_is_only_read(
     fake_switch: FakeSwitch, start: Callable[..., ControllerThread], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Part by part: none again before all others, and some in each heartbeat, which begins with what the ports have
-    counted."""
+    """Part by part, few entities at a time: none again before all others, and some in each heartbeat, which begins with
+    what the ports have counted."""
     monkeypatch.setattr(connection, "HEARTBEAT_SECONDS", 0.02)
     it = start(fabric_text(fake_switch.address), job_text())
     it.until(lambda: it.switch()["ready"])
@@ -121,10 +122,21 @@ def test_a_switch_whose_state_is_right_is_only_read(
     assert (True, True) not in itertools.pairwise(of_ports)
     assert sum(of_ports) >= 2
     reads = [request for request, is_of_ports in zip(last, of_ports, strict=True) if not is_of_ports]
-    parts = [request.SerializeToString(deterministic=True) for request in reads]
+    parts = [entity.SerializeToString(deterministic=True) for request in reads for entity in request.entities]
     assert len(set(parts)) == number
     assert parts[number:] == parts[:-number]
-    assert all(len(request.entities) == 1 for request in reads)
+    expected = Counter(it.WhichOneof("entity") for it in fake_switch.entities.values())
+    sizes = {meter.id: meter.size for meter in PIPELINE.schema.meters}
+    for request in reads:
+        kinds = Counter(entity.WhichOneof("entity") for entity in request.entities)
+        tables = {entity.table_entry.table_id for entity in request.entities}
+        asked = sum(
+            it.table_entry.table_id in tables for it in fake_switch.entities.values() if it.table_entry.table_id
+        )
+        asked += sum(sizes.get(entity.meter_entry.meter_id, 0) for entity in request.entities)
+        asked += expected["packet_replication_engine_entry"] * kinds["packet_replication_engine_entry"]
+        assert len(request.entities) == 1 or asked <= managed_switch.AUDITED_AT_ONCE
+    assert any(len(request.entities) > 1 for request in reads)
     assert fake_switch.log == []
     assert it.switch()["mended"] == {"times": 0, "entities": 0}
 
@@ -136,13 +148,13 @@ def test_a_change_is_written_without_reading_what_the_switch_holds_unless_that_i
     it.until(lambda: it.switch()["ready"])
     held = {key: p4r.Entity.FromString(entity.SerializeToString()) for key, entity in fake_switch.entities.items()}
     reads: list[object] = []
-    read = convergence.read_part
+    read = convergence.read_parts
 
-    async def counted(switch: Any, part: Any) -> Any:
-        reads.append(part)
-        return await read(switch, part)
+    async def counted(switch: Any, some: Any) -> Any:
+        reads.append(some)
+        return await read(switch, some)
 
-    monkeypatch.setattr(convergence, "read_part", counted)
+    monkeypatch.setattr(convergence, "read_parts", counted)
     other = job_text("other", 2, hosts=(1, 2), base=4096)
     it.do(it.it.put_job, other)
     assert fake_switch.entities != held

@@ -135,11 +135,23 @@ class Leadership:
         self._slowest = max(now - self._looked_at, FADING * self._slowest)
         self._looked_at = now
 
+    async def start(self) -> None:
+        """A first look at the store; from then on the lease is renewed, until `stop` or the end of `watch`."""
+        self._loop_at = self._clock()
+        await asyncio.to_thread(self.step)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Leads no more, and looks no more."""
+        self._ended = True
+        self.resign()
+
     async def watch(self, on_change: Callable[[Held | None], None]) -> None:
         """Tells each change of term or number, soon after it, until cancelled; then this one leads no more. Between
         two terms it always tells None."""
         told: tuple[int, int] | None = None
-        self._thread.start()
+        if self._thread.ident is None:
+            self._thread.start()
         try:
             while True:
                 self._loop_at = self._clock()
@@ -152,8 +164,7 @@ class Leadership:
                 told = now
                 await asyncio.sleep(_TURN_SECONDS)
         finally:
-            self._ended = True
-            self.resign()
+            self.stop()
             await asyncio.to_thread(self._thread.join, STOP_SECONDS)
 
     def _run(self) -> None:

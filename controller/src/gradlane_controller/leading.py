@@ -53,12 +53,16 @@ class Leading:
 
     async def start(self, revision: int) -> None:
         """Leads, if nobody else does, before there are sessions. `revision`: of the jobs that were read just now; they
-        are read again only if another controller has changed them since: nobody renews the lease meanwhile."""
+        are read again only if another controller has changed them since."""
         self._revision = revision
-        await asyncio.to_thread(self.leadership.step)
-        if (held := self.leadership.held) is not None:
-            known = self.leadership.known
-            await self._begin(held, read=known is None or known.revision != revision)
+        try:
+            await self.leadership.start()
+            if (held := self.leadership.held) is not None:
+                known = self.leadership.known
+                await self._begin(held, read=known is None or known.revision != revision)
+        except BaseException:
+            self.leadership.stop()
+            raise
 
     async def run(self) -> None:
         """Until cancelled; then this one leads no more."""

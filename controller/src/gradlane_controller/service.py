@@ -28,6 +28,7 @@ from gradlane_controller.network.fabric_text import to_toml
 from gradlane_controller.network.links import End, Links
 from gradlane_controller.network.loads import Loads
 from gradlane_controller.policy import Numbers
+from gradlane_controller.policy.sums import HeldSums
 from gradlane_controller.session.connection import FinsyLog
 from gradlane_controller.session.convergence import Changes, holds_state, read_indices, read_sums
 from gradlane_controller.session.convergences import Convergences
@@ -35,12 +36,16 @@ from gradlane_controller.session.counters import Counters
 from gradlane_controller.session.fleet import Fleet
 from gradlane_controller.session.link_checks import LinkChecks
 from gradlane_controller.session.managed_switch import ManagedSwitch
+from gradlane_controller.session.patience import Places
 from gradlane_controller.session.preview import previews
 from gradlane_controller.session.violations import Violations
 from gradlane_controller.status import status, summary
 from gradlane_controller.store import Store
 from gradlane_controller.store.jobs import StoredJob
 from gradlane_controller.timeline import Timeline
+
+WHOLE_AT_ONCE = 8  # switches that are read or written as a whole
+WHOLE_SECONDS = 1.0  # after which others begin, too
 
 _LOG = logging.getLogger(__name__)
 
@@ -78,13 +83,13 @@ class Controller:
         fabric = self._sources.fabric
         self.journal = Journal(store, name)
         self.leadership = Leadership(store, name)
-        finsy_log = FinsyLog()
+        places, finsy_log = Places(WHOLE_AT_ONCE, WHOLE_SECONDS), FinsyLog()
         self.convergences = Convergences()
         self._managed_switches = Fleet(
             lambda where: ManagedSwitch(
                 *(where, programs.of(where), self._on_ready, self._on_drift, self._on_late, self._on_lost),
                 *(self._leading.number, self.leadership.outgrow, self._balance.measured),
-                *(self.convergences, finsy_log),
+                *(self.convergences, places, finsy_log),
             ),
             self.convergences,
         )
@@ -390,8 +395,8 @@ class Controller:
             return
         # Another controller may have numbered the jobs, or this one before a restart.
         name = managed.where.name
-        indices = await read_indices(switch) if not self._indices_known else {}
-        held = await read_sums(switch)
+        indices = {} if self._indices_known or managed.empty else await read_indices(switch)
+        held = HeldSums.of(()) if managed.empty else await read_sums(switch)
         async with self._lock:
             if self._indices_known:
                 indices = {}  # another switch has told meanwhile
@@ -405,7 +410,7 @@ class Controller:
                 self._lead_sums_around()
         self._catch_up()
         managed.serve(switch, lambda: self._plan.fabric, self._links, self._violations)
-        if not self._checks.known.is_set() and await holds_state(switch):
+        if not (self._checks.known.is_set() or managed.empty) and await holds_state(switch):
             # It forwards, perhaps around a link that is down, which is soon known again.
             await self._checks.known.wait()
         await self._follow(managed, switch)

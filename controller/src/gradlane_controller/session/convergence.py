@@ -56,7 +56,7 @@ class Changes:
 
 
 def parts(schema: P4Schema) -> list[Entity]:
-    """What a switch holds, in parts that are read one by one: an entity of each kind, which stands for all of them."""
+    """What a switch holds, in parts that can be read by themselves: an entity of each kind, which stands for all."""
     found: list[Entity] = []
     for table in schema.tables:
         # Without a configuration in the request there is none in the answer.
@@ -81,14 +81,18 @@ def kind(entity: Entity) -> str:
             return entity.digest_id
 
 
-async def read_part(switch: Switch, part: Entity) -> list[p4r.Entity]:
-    """Every entity of that kind that the switch holds. Raises finsy.P4ClientError or SwitchError."""
-    try:
-        return await read_messages(switch, part)
-    except P4ClientError as problem:
-        if isinstance(part, P4DigestEntry) and problem.code == GRPCStatusCode.NOT_FOUND:
-            return []  # BMv2's answer while it is not configured
-        raise
+async def read_parts(switch: Switch, some: Collection[Entity]) -> list[p4r.Entity]:
+    """Every entity of these kinds that the switch holds. Raises finsy.P4ClientError or SwitchError."""
+    digests = [part for part in some if isinstance(part, P4DigestEntry)]
+    others = [part for part in some if not isinstance(part, P4DigestEntry)]
+    found = await read_messages(switch, *others) if others else []
+    for digest in digests:
+        try:
+            found += await read_messages(switch, digest)
+        except P4ClientError as problem:
+            if problem.code != GRPCStatusCode.NOT_FOUND:  # BMv2's answer while it is not configured
+                raise
+    return found
 
 
 def difference(schema: P4Schema, held: Iterable[Held], desired: Iterable[Entity]) -> list[p4r.Update]:
@@ -148,15 +152,11 @@ async def converge(
             if not refused:
                 return changes, refused
     else:
-        changes, refused = await _change(switch, await _read(switch), desired, counted)
+        changes, refused = await _change(switch, await read_parts(switch, parts(switch.p4info)), desired, counted)
         if not refused:
             return changes, refused
-    more, refused = await _change(switch, await _read(switch), desired, counted)
+    more, refused = await _change(switch, await read_parts(switch, parts(switch.p4info)), desired, counted)
     return changes + more, refused
-
-
-async def _read(switch: Switch) -> list[p4r.Entity]:
-    return [entity for part in parts(switch.p4info) for entity in await read_part(switch, part)]
 
 
 async def _change(

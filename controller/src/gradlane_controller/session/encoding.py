@@ -3,6 +3,7 @@
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from operator import attrgetter
 from typing import NamedTuple
 
 from finsy import P4Schema
@@ -82,8 +83,11 @@ def _encode(it: _Question) -> Coded | None:
 
 
 def _code(message: p4r.Entity) -> Coded | None:
-    """None: it is there without anyone having written it."""
-    return Coded(key_of(message), _canonical(message)) if _is_state(message) else None
+    """Of a message that nobody else has, which it changes. None: it is there without anyone having written it."""
+    if not _is_state(message):
+        return None
+    _sort(message)
+    return Coded(key_of(message), message.SerializeToString(deterministic=True))
 
 
 def _is_state(message: p4r.Entity) -> bool:
@@ -106,16 +110,13 @@ def key_of(message: p4r.Entity) -> Key:
     return ("group", message.packet_replication_engine_entry.multicast_group_entry.multicast_group_id)
 
 
-def _canonical(message: p4r.Entity) -> bytes:
-    """The entity's bytes with its lists in a fixed order."""
-    copy = p4r.Entity()
-    copy.CopyFrom(message)
-    if copy.HasField("table_entry"):
-        copy.table_entry.match.sort(key=lambda field: field.field_id)
-        action = copy.table_entry.action
+def _sort(message: p4r.Entity) -> None:
+    """Puts its lists into a fixed order."""
+    if message.HasField("table_entry"):
+        message.table_entry.match.sort(key=attrgetter("field_id"))
+        action = message.table_entry.action
         for call in (action.action, *(item.action for item in action.action_profile_action_set.action_profile_actions)):
-            call.params.sort(key=lambda param: param.param_id)
-    elif copy.HasField("packet_replication_engine_entry"):
-        group = copy.packet_replication_engine_entry.multicast_group_entry
+            call.params.sort(key=attrgetter("param_id"))
+    elif message.HasField("packet_replication_engine_entry"):
+        group = message.packet_replication_engine_entry.multicast_group_entry
         group.replicas.sort(key=lambda replica: replica.SerializeToString(deterministic=True))
-    return copy.SerializeToString(deterministic=True)

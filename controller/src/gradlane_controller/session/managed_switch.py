@@ -9,7 +9,8 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 
-from finsy import P4PacketOut, Switch
+from finsy import P4MeterEntry, P4PacketOut, Switch
+from finsy.p4entity import decode_entity
 
 from gradlane_controller.data_plane import Reason
 from gradlane_controller.desired.pipeline import Pipeline
@@ -30,15 +31,15 @@ from gradlane_controller.session.convergence import (
     job_indices,
     kind,
     parts,
-    read_part,
+    read_parts,
 )
 from gradlane_controller.session.convergences import Convergences
 from gradlane_controller.session.encoding import Key, key_of
+from gradlane_controller.session.patience import Places
 from gradlane_controller.session.port_counts import read_port_counts
 from gradlane_controller.session.violations import Violations
 
 AUDITED_AT_ONCE = 250  # entities, in a heartbeat: some ms; but a part is read as a whole
-AUDIT_SECONDS = 0.2  # until another part is begun: a switch that is slow is not lost for that
 _QUIET_SECONDS = 60.0
 _NAMED = 3  # of many entries that are refused
 
@@ -74,7 +75,8 @@ class ManagedSwitch:
     `on_ready` runs at each session and each time this controller becomes the primary one, `on_drift` when the switch no
     longer holds what was written, `on_late` if the switch could not be reached in time at the start, `on_lost` when its
     session has ended after it was ready, and whether the switch has closed it. `loads` hears at each heartbeat what the
-    switch has counted. `number` and `on_outbid` are those of `Arbitration`.
+    switch has counted. In `places` a switch is read or written as a whole. `number` and `on_outbid` are those of
+    `Arbitration`.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class ManagedSwitch:
         on_outbid: Callable[[int], None],
         loads: Loads,
         convergences: Convergences,
+        places: Places,
         finsy_log: FinsyLog,
     ) -> None:
         self.where = where
@@ -100,10 +103,10 @@ class ManagedSwitch:
         self._on_drift = on_drift
         self._on_late = on_late
         self._on_lost = on_lost
-        self._loads = loads
-        self._convergences = convergences
+        self._loads, self._convergences, self._places = loads, convergences, places
         self._held: Sequence[Entity] | None = None
         self._known = False  # nothing else has been written since
+        self.empty = False  # it has loaded the program in this session, and got nothing yet
         self._counted: set[int] | None = (
             None  # job indices that were used since the program was loaded, if that is known
         )
@@ -153,12 +156,16 @@ class ManagedSwitch:
         `quiet`. Raises finsy.P4ClientError."""
         async with self._writing:
             begun = time.monotonic()
-            known, self._known = self._held if self._known else None, False
+            known, self._known = self._held if self._known else () if self.empty else None, False
+            self.empty = False
             counted = None if self._counted is None else frozenset(self._counted)
             if self._counted is not None:
                 self._counted.update(job_indices(entities).values())
             try:
-                changes, refused = await converge(switch, entities, known, counted)
+                if known is None or (entities and not known):
+                    changes, refused = await self._places.run(lambda: converge(switch, entities, known, counted))
+                else:
+                    changes, refused = await converge(switch, entities, known, counted)
             except BaseException:  # also cancelled, as the session was lost
                 self._convergences.failed(self.where.name)
                 raise
@@ -217,48 +224,48 @@ class ManagedSwitch:
             self.connection.renew(str(problem))
 
     async def _heartbeat(self, switch: Switch) -> None:
-        """Reads some parts of what the switch holds, the next ones each time: whether another client has changed it.
-        And how much traffic its ports have had."""
+        """Reads how much traffic the ports of the switch have had, and some parts of what it holds, the next ones each
+        time: whether another client has changed it."""
         if not switch.is_primary and not await has_program(switch):
             return
         name = self.where.name
         counts = await read_port_counts(switch, self._loads.ports(name), self._loads.all_ports(name))
         self._loads.take(name, counts.routed)
         self._loads.take_sent(name, counts.sent)
-        if not switch.is_primary:
-            return
-        left, begun = AUDITED_AT_ONCE, time.monotonic()
-        for _ in self._parts:
-            found = await self._audit(switch)
-            if found is None:
-                break
-            self._audited = (self._audited + 1) % len(self._parts)
-            left -= found
-            if left <= 0 or time.monotonic() > begun + AUDIT_SECONDS:
-                break
+        if switch.is_primary and self._held is not None and not self._writing.locked():
+            await self._audit(switch, self._held)
 
-    async def _audit(self, switch: Switch) -> int | None:
-        """Whether the switch still holds what was written of the next part, and nothing else: how many entities it has
-        there, None: it does not, or that is not known."""
-        expected, part = self._held, self._parts[self._audited]
-        found = await read_part(switch, part)
-        if expected is None or self._held is not expected or self._writing.locked():
-            return None  # it was changed here meanwhile
+    async def _audit(self, switch: Switch, expected: Sequence[Entity]) -> None:
+        """Whether the switch still holds what was written of the next parts, and nothing else."""
         if self._sorted is not expected:
             self._sorted, self._by_kind = expected, defaultdict(list)
             for entity in expected:
                 self._by_kind[kind(entity)].append(entity)
-        name = kind(part)
-        wrong = difference(switch.p4info, found, self._by_kind[name])
-        again = self._audited == len(self._parts) - 1 and self.refused
-        if again or any(key_of(update.entity) not in self.refused for update in wrong):
+        some = self._next_parts()
+        found = await read_parts(switch, some)
+        if self._held is not expected or self._writing.locked():
+            return  # it was changed here meanwhile
+        again = some[-1] is self._parts[-1] and self.refused
+        self._audited = (self._audited + len(some)) % len(self._parts)
+        wrong = difference(switch.p4info, found, [it for part in some for it in self._by_kind[kind(part)]])
+        unknown = next((update for update in wrong if key_of(update.entity) not in self.refused), None)
+        if again or unknown is not None:
             self._held, self._known = None, False
-            if not again:
+            if unknown is not None:
+                name = kind(decode_entity(unknown.entity, switch.p4info))
                 self.problem = f"does not hold what was written to {name}; it is written again"
-            self._audited = (self._audited + 1) % len(self._parts)
             switch.create_task(self._on_drift(self, switch))
-            return None
-        return len(found)
+
+    def _next_parts(self) -> list[Entity]:
+        """Those of one question: one at least, none of the next round."""
+        some, left = list[Entity](), AUDITED_AT_ONCE
+        for part in self._parts[self._audited :]:
+            left -= self.schema.meters[kind(part)].size if isinstance(part, P4MeterEntry) else 0
+            left -= len(self._by_kind[kind(part)])
+            if some and left < 0:
+                break
+            some.append(part)
+        return some
 
     async def _answer(self, switch: Switch, fabric: Callable[[], Fabric]) -> None:
         known: Fabric | None = None
@@ -279,7 +286,8 @@ class ManagedSwitch:
 
     async def _ready(self, switch: Switch) -> None:
         self._held = None
-        self._counted = set() if just_loaded(switch) else None
+        self.empty = just_loaded(switch)
+        self._counted = set() if self.empty else None
         self.problem = "is being converged"
         await self._on_ready(self, switch)
 

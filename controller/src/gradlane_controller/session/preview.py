@@ -12,7 +12,7 @@ from finsy.proto import p4r
 from gradlane_controller.desired.describing import describe
 from gradlane_controller.errors import SwitchError
 from gradlane_controller.policy import Entity
-from gradlane_controller.session.convergence import apart, compared, kind, parts, read_part
+from gradlane_controller.session.convergence import apart, compared, kind, parts, read_parts
 from gradlane_controller.session.encoding import Held
 from gradlane_controller.session.managed_switch import ManagedSwitch
 
@@ -58,7 +58,7 @@ async def preview(managed: ManagedSwitch, held: Sequence[Entity] | None, desired
 async def _compare(switch: Switch, part: Entity, desired: Sequence[Entity]) -> list[dict[str, str]]:
     """Of one part: a switch may answer anything, and as much as it is allowed to, but not for all parts at once."""
     wanted = [entity for entity in desired if kind(entity) == kind(part)]
-    return await asyncio.to_thread(describe_changes, switch.p4info, await read_part(switch, part), wanted)
+    return await asyncio.to_thread(describe_changes, switch.p4info, await read_parts(switch, [part]), wanted)
 
 
 def describe_changes(schema: P4Schema, held: Sequence[Held], desired: Sequence[Entity]) -> list[dict[str, str]]:

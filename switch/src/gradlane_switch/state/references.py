@@ -146,8 +146,11 @@ def _calls(chosen: ActionCall | Chosen) -> list[ActionCall]:
 
 
 def _count(counts: Counter[Target], more: list[Target], fewer: list[Target]) -> None:
-    counts.update(more)
-    counts.subtract(fewer)
+    # One by one: mostly there are none, and Counter.update looks first what kind of iterable it is.
+    for target in more:
+        counts[target] += 1
+    for target in fewer:
+        counts[target] -= 1
     for target in fewer:
         if not counts[target]:
             del counts[target]  # or controllers that write ever other values would fill memory
