@@ -87,7 +87,7 @@ def add(command: flags.Add) -> None:
     run.add_argument("--name", help="what this controller is called among others (default: this HOST:PORT)")
     run.add_argument("--no-link-check", action="store_true", help="assume that every link works, and send no LLDP")
     run.add_argument(
-        "--log-format", choices=logs.FORMATS, default="text", help="text for people, or json (default %(default)s)"
+        "--log-format", choices=logs.FORMATS, default="text", help="text for people, or json (default text)"
     )
     run.add_argument("--verbose", action="store_true", help="log every step of the P4Runtime sessions")
 
