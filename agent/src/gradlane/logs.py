@@ -233,6 +233,11 @@ def lines_lost() -> int:
     return sum(handler.lost for handler in logging.getLogger().handlers if isinstance(handler, LogWriter))
 
 
+def announce(logger: logging.Logger, message: str, *args: object) -> None:
+    """Says something at the level info, and whatever the least level is: somebody waits for it."""
+    logger.handle(logger.makeRecord(logger.name, logging.INFO, __file__, 0, message, args, None))
+
+
 def setup(log: Log, program: Program) -> LogWriter:
     """Sends the program's loggers and all others to one writer, which replaces the one before. Raises LogError."""
     writer = LogWriter(log.file)

@@ -180,4 +180,4 @@ def _announce(device_id: int, address: str, ports: list[PortSpec]) -> None:
         f"{port.number}@{port.interface}" + (f" {format_rate(port.config.rate)}" if port.config.rate else "")
         for port in ports
     )
-    _LOG.info("ready device %d on %s; ports: %s", device_id, address, shown or "none")
+    logs.announce(_LOG, "ready device %d on %s; ports: %s", device_id, address, shown or "none")
