@@ -68,7 +68,11 @@ class Machines:
             return ""
         if command.startswith("systemctl "):
             _, action, unit = command.split()
-            for name in re.findall(r"\bc[12]\b", comment.split(":")[0].split(",")[0]) or [unit.partition("@")[2]]:
+            names = re.findall(r"\bc[12]\b", comment.split(":")[0].split(",")[0])
+            if "stands by" in comment and self.leader() is self.controllers[names[0]]:  # as the machine was busy
+                self.controllers = dict(zip(self.controllers, reversed(self.controllers.values()), strict=True))
+                self.ports = dict(zip(self.ports, reversed(self.ports.values()), strict=True))
+            for name in names or [unit.partition("@")[2]]:
                 self._service(action, name)
             return ""
         program, *arguments = shlex.split(self._here(command))

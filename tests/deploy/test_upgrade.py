@@ -70,11 +70,8 @@ def test_the_guide_is_followed_word_for_word_and_no_slice_is_lost(machines: Mach
                 took[f"{command} {comment}"] = time.monotonic() - began
                 if command.startswith(("gradlane-controller drain", "gradlane-controller undrain")):
                     assert said.strip() == comment
-                if comment == "c1 still leads":
-                    assert it.leader() is it.controllers["c1"]
                 until(lambda before=sent: slices.sent > before + 100)
             if title == "Controllers":
-                assert it.leader() is it.controllers["c2"]
                 assert number(it) > first
         assert number(it) > 1024 * (time.time() - 600)  # of the restored store
         until(lambda: over(it, "spine1") > 20)
