@@ -42,6 +42,7 @@ MOST_TIMES = 3  # as long, where processes have to wait for a processor: then no
 CLIENTS = 2
 _ROUND = (5, 9)  # events before all is mended
 _TURN = 0.1
+_LOOK = 0.5  # seconds between two; each reads some thousand entities
 _SHOWN = 400  # lines of a failure
 
 
@@ -173,7 +174,7 @@ class Run:
 
     def _check_deadline(self, deadline: Patience, problem: str) -> None:
         self._tend()
-        time.sleep(0.25)
+        time.sleep(_LOOK)
         if deadline.taken > MOST_TIMES * RECOVERY_SECONDS:
             raise TooBusyError(f"after {deadline.taken:.0f} s, most of which others had the processors: {problem}")
         if deadline.is_over():
