@@ -73,6 +73,8 @@ class Run:
         """All of it. Raises ChaosError."""
         world = self._world
         world.start()
+        for name in SWITCHES:  # until all of them have their entries
+            world.excused.begin(name)
         world.traffic.start()
         ports = [world.to_http[name].port for name in world.controllers]
         self._clients = [Client(n, ports, world.token, world.jobs, self._seed) for n in range(1, CLIENTS + 1)]
