@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.run import chaos
+from tests.chaos.run import TooBusyError, chaos
 from tests.support.effort import tries
 from tests.support.postgresql import needs_postgresql
 
@@ -23,4 +23,7 @@ def test_whatever_happens_all_ends_in_the_desired_state_and_no_packet_is_lost_to
     seed: int, store: str, tmp_path: Path
 ) -> None:
     """BMv2, and a third controller, take part in some runs."""
-    chaos(seed, EVENTS, store, tmp_path, 3 if seed >= 2 else 2, with_bmv2=seed % 4 >= 2)
+    try:
+        chaos(seed, EVENTS, store, tmp_path, 3 if seed >= 2 else 2, with_bmv2=seed % 4 >= 2)
+    except TooBusyError as problem:
+        pytest.skip(f"the machine was too busy: {problem}")

@@ -16,7 +16,7 @@ from finsy.proto import U128, p4r, p4r_grpc
 from gradlane_controller.desired.pipeline import DEFAULT_FOLDER, load
 from gradlane_controller.network import fabric_file
 from gradlane_controller.session.arbitration import LEADERS
-from tests.chaos import entries, written
+from tests.chaos import entries, patience, written
 from tests.chaos.jobs import Record
 from tests.chaos.relay import Relay, Relays, Way
 from tests.chaos.run import compare
@@ -75,7 +75,8 @@ def test_a_relay_tells_which_writes_a_switch_has_taken(relays: Relays) -> None:
                 yield p4r.StreamMessageRequest(arbitration=update)
                 end.wait()
 
-            next(stub.StreamChannel(bid()))
+            session = stub.StreamChannel(bid())  # it ends with the last one who knows it
+            next(session)
             for number, count in ((7, 1), (3, 2), (7, 300)):
                 updates = [
                     p4r.Update(type=p4r.Update.INSERT, entity=p4r.Entity(table_entry=p4r.TableEntry(table_id=n + 1)))
@@ -85,6 +86,7 @@ def test_a_relay_tells_which_writes_a_switch_has_taken(relays: Relays) -> None:
                 with suppress(grpc.RpcError):
                     stub.Write(request)
             end.set()
+            session.cancel()
     finally:
         switch.stop()
     found = [(it.election_id - LEADERS, it.updates, it.code, it.taken) for it in record.writes]
@@ -263,6 +265,23 @@ def test_packets_that_are_lost_for_no_reason_are_found(monkeypatch: pytest.Monke
     assert [it.sent for it in excused.unexplained(lost)] == [90.0, 106.0]
     other = [replace(it, flow=Flow(1, 2, frozenset(("leaf1",)))) for it in lost]
     assert excused.unexplained(other) == other
+
+
+def test_time_in_which_processes_wait_for_a_processor_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, waiting = [100.0], {1: 5.0, 2: 7.0}
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(patience, "waited", lambda pids: {pid: waiting[pid] for pid in pids})
+    it = patience.Patience(2.0, lambda: waiting)
+    for _ in range(18):
+        now[0] += 1.0
+        waiting[1] += 0.5
+        waiting[2] += 0.4
+        assert not it.is_over()
+    now[0] += 0.1
+    assert not it.is_over()
+    now[0] += 0.2
+    assert it.is_over()
+    assert it.taken == pytest.approx(18.3)
 
 
 def test_entries_that_are_missing_too_much_or_otherwise_are_found() -> None:

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from gradlane_controller.desired.pipeline import DEFAULT_FOLDER, load
 from gradlane_controller.network import fabric_file
-from tests.chaos.clients import ask
 from tests.chaos.entries import Reader
 from tests.chaos.jobs import Record as Jobs
 from tests.chaos.ports import FramesOfBmv2, Port
@@ -251,15 +250,10 @@ buffer = "64kB"
         """Of scope admin."""
         return (self.folder / "token").read_text().strip()
 
-    def leaders(self) -> list[str]:
-        """Who says that it leads."""
-        found: list[str] = []
-        for name, it in self.controllers.items():
-            if it.running is not None and it.running.process.poll() is None:
-                answer = ask(it.http_port, self.token, "GET", "/status")
-                if answer.status == 200 and answer.body["controller"]["leader"]:
-                    found.append(name)
-        return found
+    def pids(self) -> list[int]:
+        """Of switches and controllers, and this process."""
+        controllers = [it.running.process.pid for it in self.controllers.values() if it.running is not None]
+        return [os.getpid(), *controllers, *(it.pid for it in self.switches.values() if it.pid is not None)]
 
     def start_switch(self, name: str) -> None:
         """Unless it runs."""

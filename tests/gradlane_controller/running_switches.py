@@ -197,6 +197,11 @@ class SwitchProcess:
         """Whether it was started, and has not ended."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def pid(self) -> int | None:
+        """Of the process, if there is one."""
+        return None if self._process is None else self._process.pid
+
     def signal(self, number: int) -> None:
         """To the process, if there is one."""
         if self._process is not None:
