@@ -498,8 +498,9 @@ class Controller:
         self._timeline.trees()
 
     def _on_late(self, managed: ManagedSwitch) -> None:
-        self._sums.lacking.add(managed.where.name)
-        self._lead_sums_around()
+        if managed.where.name not in self._sums.lacking:
+            self._sums.lacking.add(managed.where.name)
+            self._lead_sums_around()
         self._note_start()
 
     def _note_start(self) -> None:

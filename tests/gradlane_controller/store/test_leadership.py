@@ -365,3 +365,22 @@ async def until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < end
         await asyncio.sleep(0.01)
+
+
+def test_the_lease_is_renewed_from_the_first_look_on(tmp_path: Path) -> None:
+    store = Store.open(f"sqlite:///{tmp_path}/store.db")
+    it = Leadership(store, "a")
+
+    async def run() -> None:
+        it._loop_at -= 3600  # files and a plan took long to be made
+        await it.start()
+        held = it.held
+        assert held is not None
+        await until(lambda: it.held is not None and it.held.until > held.until)
+        it.stop()
+        assert it.held is None
+        await asyncio.to_thread(it._thread.join, 60)
+
+    asyncio.run(run())
+    assert store.read(lease.leader).until <= 0
+    store.close()
