@@ -9,7 +9,7 @@ from gradlane import GradlaneError
 from gradlane.toml_file import FileError
 from gradlane_controller.api.listening import ListeningError
 from gradlane_controller.client import AddressError
-from gradlane_controller.commands import changing, looking, run, token, top, validating
+from gradlane_controller.commands import changing, looking, run, token, top, tuning, validating
 from gradlane_controller.commands.flags import UsageError
 from gradlane_controller.errors import PipelineError
 
@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         command.set_defaults(command=function)
         return command
 
-    for subject in (run, validating, changing, looking, top, token):
+    for subject in (run, validating, changing, looking, top, tuning, token):
         subject.add(add)
     return parser
 

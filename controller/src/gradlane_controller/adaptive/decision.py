@@ -91,11 +91,12 @@ class State:
     def of(kept: Mapping[str, Any]) -> "State":
         """What `to_json` has made."""
         trial, baseline = kept["trial"], kept["baseline"]
-        before = None if trial is None else Cost(**trial["before"])
+        if trial is not None:
+            trial = Trial(trial["knob"], trial["steps"], trial["must_gain"], Cost(**trial["before"]))
         return State(
             tuning=Tuning(**kept["tuning"]),
             earlier=tuple(Tuning(**it) for it in kept["earlier"]),
-            trial=None if before is None else Trial(trial["knob"], trial["steps"], trial["must_gain"], before),
+            trial=trial,
             refused=frozenset(kept["refused"]),
             baseline=None if baseline is None else Cost(**baseline),
             held=kept["held"],

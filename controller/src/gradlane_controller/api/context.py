@@ -3,9 +3,11 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from gradlane_controller.adaptive.tuner import Tuner
 from gradlane_controller.api.errors import Refusal
 from gradlane_controller.api.history import History
 from gradlane_controller.api.idempotency import Answers
@@ -30,6 +32,7 @@ class Context:
     history: History
     answers: Answers
     trainings: Trainings
+    tuner: Tuner
     _at_work: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_AT_WORK))
 
     @staticmethod
@@ -38,8 +41,15 @@ class Context:
     ) -> "Context":
         """Of a controller and its store; `templates` and `grace` as `Trainings` takes them."""
         trainings = Trainings(controller, store, templates, grace)
-        live = LiveState(controller, trainings.known_of_jobs)
-        return Context(controller, Tokens(store), live, History(controller, store, live), Answers(store), trainings)
+        tuner = Tuner(controller, trainings.known_of_jobs)
+
+        def of_jobs() -> Mapping[str, Mapping[str, Any]]:
+            said, tuned = trainings.known_of_jobs(), tuner.of_jobs()
+            return {name: {**said.get(name, {}), **tuned.get(name, {})} for name in said.keys() | tuned.keys()}
+
+        live = LiveState(controller, of_jobs)
+        history, answers = History(controller, store, live), Answers(store)
+        return Context(controller, Tokens(store), live, history, answers, trainings, tuner)
 
     @contextlib.asynccontextmanager
     async def working(self) -> AsyncGenerator[None, None]:
@@ -53,4 +63,5 @@ class Context:
 
     async def run(self) -> None:
         """What goes on beside requests, until it is cancelled."""
-        await asyncio.gather(self.tokens.run(), self.live.run(), self.history.run(), self.trainings.run())
+        works = (self.tokens, self.live, self.history, self.trainings, self.tuner)
+        await asyncio.gather(*(it.run() for it in works))
