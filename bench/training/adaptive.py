@@ -3,8 +3,8 @@
 
 Each run begins with a threshold that is stated in the fabric file: too low, the one that the controller would derive,
 or too high, with [adaptive]; and once the derived one is fixed. "Before" are the steps until the first change, "after"
-the last third. All cases of a repetition run one after the other on one fabric. Agents reach no controller from their network
-namespaces, so this process hands in their reports, made of their status by the agent's own code.
+the last third. All cases of a repetition run one after the other on one fabric. Agents reach no controller from their
+network namespaces, so this process hands in their reports, made of their status by the code of agents.
 """
 
 import argparse

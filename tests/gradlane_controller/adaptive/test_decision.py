@@ -161,6 +161,19 @@ def test_what_gains_less_than_it_must_is_taken_back() -> None:
     assert state.earlier == ()
 
 
+def test_of_equal_times_that_with_fewer_drops_is_better_and_times_do_not_creep_up() -> None:
+    def see(growth: float) -> Callable[[Tuning], Observation]:
+        def found(tuning: Tuning) -> Observation:
+            drops, seconds = 0.06 * 0.6**tuning.threshold, 0.5 * growth**tuning.threshold
+            return Observation(10_000, dropped=round(10_000 * drops), step_seconds=seconds, used=0.07, allowed=0.1)
+
+        return found
+
+    assert settle(see(1.0))[0] == Tuning(threshold=3)
+    assert settle(see(1.02))[0] == Tuning(threshold=1), "two of them are 4 % more than at first"
+    assert settle(see(1.04))[0] == Tuning(threshold=-3), "time comes first"
+
+
 def test_without_drops_it_is_full_buffers_and_thresholds_are_lowered_first() -> None:
     state, _ = decide(State(), Observation(10_000, dropped=0, step_seconds=0.5, lost=900), LIMITS)
     assert state.tuning == Tuning(threshold=-1)

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is changed of how a job is treated, and why: a pure function of what was seen in an interval.
 
-One knob is moved by one step, and the next interval shows what came of it: a step that was to help is kept if steps of
-the training got shorter by GAIN, one that was to cost nothing if they got longer by no more than that; else it is taken
-back. What was taken back, or would undo what was kept, is not tried again until conditions change by SHIFT. So under
-constant conditions it comes to rest, after as many steps as there are within the limits, and one trial each that fails.
+One knob is moved by one step, and the next interval shows what came of it. Time comes first: a move is kept if steps of
+the training got shorter by GAIN; or, if that is what it is for, if less is dropped (FEWER) or may be lost, and steps
+are no longer than the shortest so far and GAIN. Else it is taken back. What was taken back, or would undo what was
+kept, is not tried again until conditions change by SHIFT. So under constant conditions it comes to rest, after as many
+steps as there are within the limits, and one trial each that fails.
 
-The judge is the time of a step, of the job's agents. Where none reports it is the part of the job's packets that the
-gradient policy drops, which says less: then only what counters show by themselves is mended.
+The time of a step is what the job's agents say. Where none reports there is only what the gradient policy drops of the
+job's packets, and only what counters show by themselves is mended.
 """
 
 import math
@@ -17,8 +18,9 @@ from typing import Any
 
 from gradlane_controller.policy.tuning import KNOBS, MAGNITUDES, NEUTRAL, Limits, Tuning
 
-GAIN = 0.03  # of the cost
-SHIFT = 0.25  # ... by which conditions have changed
+GAIN = 0.03  # of the time of a step
+FEWER = 0.05  # of what is dropped
+SHIFT = 0.25  # of either, by which conditions have changed
 MANY = 0.01  # of a job's packets
 IDLE = 0.7  # of a port's rate
 SPENT = 0.9  # of what may be lost
@@ -45,21 +47,28 @@ class Observation:
 
 @dataclass(frozen=True)
 class Cost:
-    """What should be small. `kind`: "step", in s, or "drops", a part of the packets; only the same can be compared."""
+    """What should be small: s of a step, None: not known, and the part of the packets that is dropped."""
 
-    kind: str
-    value: float
+    seconds: float | None
+    dropped: float
+
+    @property
+    def main(self) -> float:
+        """The time; what is dropped where that is not known."""
+        return self.dropped if self.seconds is None else self.seconds
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A move that is under way: it is kept if the cost falls (`must_gain`), or does not rise at least, from what it
-    was `before`."""
+    """A move that is under way. `wants`: what it is kept for, from what it was `before`."""
 
     knob: str
     steps: int
-    must_gain: bool
+    wants: str
     before: Cost
+
+
+TIME, DROPS, CAUTION = "time", "drops", "caution"  # shorter steps; or fewer drops; or less that may be dropped
 
 
 @dataclass(frozen=True)
@@ -92,7 +101,7 @@ class State:
         """What `to_json` has made."""
         trial, baseline = kept["trial"], kept["baseline"]
         if trial is not None:
-            trial = Trial(trial["knob"], trial["steps"], trial["must_gain"], Cost(**trial["before"]))
+            trial = Trial(trial["knob"], trial["steps"], trial["wants"], Cost(**trial["before"]))
         return State(
             tuning=Tuning(**kept["tuning"]),
             earlier=tuple(Tuning(**it) for it in kept["earlier"]),
@@ -107,7 +116,7 @@ class State:
 class _Move:
     knob: str
     steps: int
-    must_gain: bool
+    wants: str
     why: str
 
 
@@ -126,7 +135,7 @@ def decide(state: State, seen: Observation, limits: Limits) -> tuple[State, str]
     for move in _wanted(seen):
         moved = state.tuning.moved(move.knob, move.steps)
         if _name(move.knob, move.steps) not in state.refused and limits.clamp(moved) == moved:
-            trial = Trial(move.knob, move.steps, move.must_gain, cost)
+            trial = Trial(move.knob, move.steps, move.wants, cost)
             return _changed(replace(state, trial=trial), moved), f"{_says(move, moved)}: {move.why}"
     return state, ""
 
@@ -150,16 +159,25 @@ def describe(tuning: Tuning) -> str:
 
 def _judged(state: State, trial: Trial, now: Cost, limits: Limits) -> tuple[State, str]:
     before, name = trial.before, _name(trial.knob, trial.steps)
-    comparable = now.kind == before.kind
-    bound = before.value * (1 - GAIN if trial.must_gain else 1 + GAIN)
+    best = state.baseline or before
+    comparable = (now.seconds is None) == (before.seconds is None) == (best.seconds is None)
     done = replace(state, trial=None)
-    if comparable and now.value <= bound:
+    if comparable and _is_good(trial, now, best):
         reverse = _name(trial.knob, -trial.steps)
-        return replace(done, refused=state.refused | {reverse}, baseline=now), ""
+        return replace(done, refused=state.refused | {reverse}, baseline=min(best, now, key=_main)), ""
     back, earlier = limits.clamp(state.earlier[-1]), state.earlier[:-1]
     why = _compare(before, now) if comparable else "it is not known any more what came of it"
     taken_back = replace(done, tuning=back, earlier=earlier, refused=state.refused | {name})
     return taken_back, f"{name} is taken back ({describe(back)}): {why}"
+
+
+def _is_good(trial: Trial, now: Cost, best: Cost) -> bool:
+    before = trial.before
+    if before.seconds is not None and now.main <= before.main * (1 - GAIN):
+        return True
+    bearable = now.main <= min(before.main, best.main) * (1 + GAIN)
+    fewer = now.dropped < before.dropped and now.dropped <= before.dropped * (1 - FEWER)
+    return bearable and (trial.wants == CAUTION or (trial.wants == DROPS and fewer))
 
 
 def _wanted(seen: Observation) -> Iterator[_Move]:
@@ -175,31 +193,34 @@ def _wanted(seen: Observation) -> Iterator[_Move]:
         exhausted, slack = spent > max(dropped, MANY), False
         why = f"{spent:.1%} of its packets found the budget spent, and {dropped:.1%} were dropped"
     if exhausted:
-        yield _Move("tolerance", -1, False, why)
-        yield _Move("protection", 1, False, f"{why}; it should go for the least")
+        yield _Move("tolerance", -1, CAUTION, why)
+        yield _Move("protection", 1, CAUTION, f"{why}; it should go for the least")
     if slack:
         if dropped > 0:
-            yield _Move("protection", -1, True, why)
-        yield _Move("tolerance", 1, False, why)
+            yield _Move("protection", -1, TIME, why)
+        yield _Move("tolerance", 1, CAUTION, why)
 
 
 def _of_threshold(seen: Observation, dropped: float, timed: bool) -> Iterator[_Move]:
     if timed:
-        up = _Move("threshold", 1, True, f"{dropped:.1%} of its packets were dropped; perhaps the buffer had room")
+        up = _Move("threshold", 1, DROPS, f"{dropped:.1%} of its packets were dropped; perhaps the buffer had room")
         losses = f"{seen.lost} slices were lost or repaired, and {dropped:.1%} of its packets dropped by policy"
-        down = _Move("threshold", -1, True, f"{losses}; perhaps buffers were full before")
+        down = _Move("threshold", -1, TIME, f"{losses}; perhaps buffers were full before")
         if dropped > MANY:
             yield from (up, down)
         elif seen.lost:
             yield from (down, up)
     elif dropped > MANY and seen.busiest is not None and seen.busiest < IDLE:
         why = f"{dropped:.1%} of its packets were dropped, and no port of its was fuller than {seen.busiest:.0%}"
-        yield _Move("threshold", 1, True, why)
+        yield _Move("threshold", 1, DROPS, why)
 
 
 def _cost(seen: Observation) -> Cost:
-    seconds = _seconds(seen)
-    return Cost("drops", seen.dropped / seen.packets) if seconds is None else Cost("step", seconds)
+    return Cost(_seconds(seen), seen.dropped / seen.packets)
+
+
+def _main(cost: Cost) -> float:
+    return cost.main
 
 
 def _seconds(seen: Observation) -> float | None:
@@ -212,7 +233,9 @@ def _part(it: float | None) -> float | None:
 
 
 def _shifted(before: Cost, now: Cost) -> bool:
-    return before.kind != now.kind or abs(now.value - before.value) > SHIFT * before.value
+    if (before.seconds is None) != (now.seconds is None):
+        return True
+    return abs(now.main - before.main) > SHIFT * before.main
 
 
 def _changed(state: State, tuning: Tuning) -> State:
@@ -224,9 +247,10 @@ def _name(knob: str, steps: int) -> str:
 
 
 def _compare(before: Cost, now: Cost) -> str:
-    if now.kind == "step":
-        return f"steps took {now.value:.3f} s, and {before.value:.3f} s before"
-    return f"{now.value:.1%} of its packets were dropped, and {before.value:.1%} before"
+    drops = f"{now.dropped:.1%} of its packets were dropped, and {before.dropped:.1%} before"
+    if now.seconds is None or before.seconds is None:
+        return drops
+    return f"steps took {now.seconds:.3f} s, and {before.seconds:.3f} s before; {drops}"
 
 
 def _says(move: _Move, tuning: Tuning) -> str:

@@ -53,13 +53,15 @@ class Window:
                 self._loads.setdefault(end, []).append(sum(now) / port.rate)
 
     def end(self, counters: Counters) -> dict[str, Observation]:
-        """Of each job, by name."""
+        """Of each job, by name; of those whose agents report, but no step, nothing: they begin, or wait."""
         found, away = dict[str, Observation](), self._away.union(counters.away)
         counts = {name: Counter[str]() for name in self.plan.jobs}
         for (switch, job, reason), packets in _cells(counters).items():
             if job in counts and switch not in away:  # neither time
                 counts[job][reason] += max(0, packets - self._first.get((switch, job, reason), 0))
         for name, reasons in counts.items():
+            if name in self._agents and not self._agents[name].steps:
+                continue
             found[name] = Observation(
                 packets=sum(reasons.values()),
                 dropped=sum(packets for reason, packets in reasons.items() if reason in _POLICY),
@@ -89,7 +91,7 @@ class Window:
 
     def _said(self, name: str) -> dict[str, Any]:
         known = self._agents.get(name)
-        if known is None or not known.steps:
+        if known is None:
             return {}
         count = len(known.budgets)
         used, allowed = (sum(it[n] for it in known.budgets) / count if count else None for n in (0, 1))
