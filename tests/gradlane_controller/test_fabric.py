@@ -51,7 +51,7 @@ def test_a_port_without_prefix_routes_its_host_only() -> None:
         ("red = 0.5", "red = 0.5\n[adaptive]", "adaptive", "names nothing to tune; add least_threshold and"),
         ("red = 0.5", "red = 0.5\n[adaptive]\ntolerance = 0", "adaptive.tolerance", "must be above 0"),
         ("red = 0.5", "red = 0.5\n[adaptive]\ndroppable = 1", "adaptive.droppable", "below 1"),
-        ("red = 0.5", "red = 0.5\n[adaptive]\nthreshold = 1", "adaptive.threshold", "did you mean 'least_threshold'"),
+        ("red = 0.5", "red = 0.5\n[adaptive]\nthreshold = 1", "adaptive.threshold", "did you mean 'most_threshold'"),
         ("red = 0.5", "red = 0.5\n[adaptive]\nleast_threshold = 0.1", "adaptive.most_threshold", "is missing"),
         ("red = 0.5", "red = 0.5\n[adaptive]\ntolerance = 0.5\ninterval = 1", "adaptive.interval", "above 1"),
         (

@@ -59,7 +59,7 @@ def put(
 def test_an_agent_reports_for_its_own_host_alone(server: Server) -> None:
     _, bound = server.make_token(Scope.AGENTS, host="h1")
     _, free = server.make_token(Scope.AGENTS)
-    good = {"host": "h1", "seconds": 1.0}
+    good = {"host": "h1", "seconds": 1.0, "tolerated": {}}
     assert put(server, "h1", report(), bound) == (200, good)
     assert put(server, "10.0.1.2", report(), bound) == (200, good)
     assert put(server, "h1", report(), "admin") == (200, good)
