@@ -83,6 +83,10 @@ mininet: $(VENV)/.ready ## A Mininet prompt on P4 switches, with the controller 
 bench-thresholds: $(VENV)/.ready ## Step times by the congestion threshold, and where the derived one lies (root)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.training.thresholds
 
+.PHONY: bench-adaptive
+bench-adaptive: $(VENV)/.ready ## Step times before and after the controller has tuned a badly chosen threshold (root)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.training.adaptive
+
 .PHONY: bench-load-balancing
 bench-load-balancing: $(VENV)/.ready ## Spraying against ECMP: with other load on a spine, and with a spine that fails (root)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.training.load_balancing --switch $(SWITCH)

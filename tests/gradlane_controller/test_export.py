@@ -47,6 +47,9 @@ def random_fabric(chance: random.Random) -> str:
         text += 'rate = "400gbit"\nbuffer = "64KiB"\n'
     for dscp in chance.sample(range(56), chance.randint(0, 3)):
         text += f"[[dscp]]\ndscp = {dscp}\nqueue_class = {chance.randrange(7)}\n"
+    if chance.random() < 0.5:
+        bounds = ("least_threshold = 0.05\nmost_threshold = 0.5\n", "droppable = 0.0\n", "tolerance = 0.25\n")
+        text += "".join(["[adaptive]\n", *chance.sample(bounds, chance.randint(1, 3))])
     ports = [(it.switch, it.number) for it in fabric_file.parse(text, "f").ports]
     for switch, number in chance.sample(ports, 1) if chance.random() < 0.5 else ():
         text += f'[[rewrite]]\nswitch = "{switch}"\nport = {number}\ndscp = 43\nto = 10\n'

@@ -43,6 +43,12 @@ red = 0.5
 ca = "/ca.pem"
 certificate = "/c.pem"
 key = "/k.pem"
+[adaptive]
+interval = 20
+least_threshold = 0.05
+most_threshold = 0.5
+droppable = 0.25
+tolerance = 0.5
 [[dscp]]
 dscp = 46
 queue_class = 5
@@ -236,6 +242,10 @@ def test_limits_of_jobs(path: tuple[Any, ...], good: tuple[Any, ...], bad: tuple
             (["leaf1:7"], ["leaf1:7", "spine1"], ["leaf1:7", "spine1:1111"]),
         ),
         (("thresholds", "red"), (0.99, 0.25), (1, -1)),
+        (("adaptive", "interval"), (1.1, 3600), (1, 3601, "30s")),
+        (("adaptive", "least_threshold"), (0.01, 0.1), (-0.1, 1, "a tenth")),
+        (("adaptive", "droppable"), (0, 0.99), (-0.1, 1)),
+        (("adaptive", "tolerance"), (0.1, 0.99), (-0.1, 1)),
     ],
 )
 def test_limits_of_fabrics(path: tuple[Any, ...], good: tuple[Any, ...], bad: tuple[Any, ...]) -> None:

@@ -112,6 +112,29 @@ def test_a_switch_is_drained_and_undrained_after_a_question(visit: Visit, small_
     assert changes(small_fabric) == [("POST", f"/v1/switches/spine2/{verb}") for verb in ("drain", "undrain")]
 
 
+def test_how_a_job_is_tuned_is_seen_undone_and_resumed_after_a_question(visit: Visit, small_fabric: Server) -> None:
+    it = visit(small_fabric, "#token=admin-token&/jobs/train")
+    page = it.page
+    panel = page.get_by_role("region", name="Adaptive policy")
+    panel.get_by_text("thresholds x 2").wait_for()
+    panel.get_by_text("4.0% of its packets were dropped").wait_for()
+    assert not panel.get_by_role("button", name="Resume…").count()
+    panel.get_by_role("button", name="Undo…").click()
+    page.get_by_role("button", name="Cancel").click()
+    assert changes(small_fabric) == []
+    panel.get_by_role("button", name="Undo…").click()
+    page.get_by_role("button", name="Undo", exact=True).click()
+    panel.get_by_text("as its file").wait_for()
+    panel.get_by_text("(held by hand)").wait_for()
+    panel.get_by_role("button", name="Resume…").click()
+    page.get_by_role("button", name="Resume", exact=True).click()
+    panel.get_by_text("(nothing to gain now)").wait_for()
+    assert changes(small_fabric) == [("POST", f"/v1/adaptive/train/{verb}") for verb in ("undo", "resume")]
+    it.see("#/jobs/sums")
+    page.get_by_role("heading", name="sums").wait_for()
+    assert not panel.count(), "nothing is said of a job that is not tuned"
+
+
 def test_who_may_not_learns_why_and_is_not_asked_again(visit: Visit, small_fabric: Server) -> None:
     it = visit(small_fabric, "#token=read-token&/overview?sel=switch%3Aspine2", wait="[data-node=spine2]")
     it.expected.append(REFUSED)

@@ -10,7 +10,7 @@ from gradlane.commands import completion
 from gradlane.toml_file import FileError
 from gradlane_controller.api.listening import ListeningError
 from gradlane_controller.client import AddressError
-from gradlane_controller.commands import backup, changing, looking, run, token, top, validating
+from gradlane_controller.commands import backup, changing, looking, run, token, top, tuning, validating
 from gradlane_controller.commands.flags import UsageError
 from gradlane_controller.errors import PipelineError
 
@@ -67,7 +67,7 @@ def make_parser() -> argparse.ArgumentParser:
         command.set_defaults(command=function)
         return command
 
-    for subject in (run, validating, changing, looking, top, token, backup):
+    for subject in (run, validating, changing, looking, top, tuning, token, backup):
         subject.add(add)
     text = "print a script with which a shell completes commands, flags and files"
     completion.add(commands.add_parser("completion", help=text, description=f"{text.capitalize()}."), parser)

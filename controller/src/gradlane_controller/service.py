@@ -29,6 +29,7 @@ from gradlane_controller.network.links import End, Links
 from gradlane_controller.network.loads import Loads
 from gradlane_controller.policy import Numbers
 from gradlane_controller.policy.sums import HeldSums
+from gradlane_controller.policy.tuning import NEUTRAL
 from gradlane_controller.session.connection import FinsyLog
 from gradlane_controller.session.convergence import Changes, holds_state, read_indices, read_sums
 from gradlane_controller.session.convergences import Convergences
@@ -299,6 +300,35 @@ class Controller:
         switches = await previews(self._managed_switches, schemas, self._plan.entities, plan.entities, live=live)
         return {"live": live, "switches": switches, "not_summed": plan.not_summed()}
 
+    @property
+    def settled(self) -> bool:
+        """Whether every switch that is ready holds what it should."""
+        return all(it.holds(self._plan.entities[name]) for name, it in self._managed_switches.items() if it.ready)
+
+    def sent(self, end: End) -> list[int] | None:
+        """What leaves by a port, in bit/s by queue class; None: not known."""
+        return self._balance.measured.sent(end)
+
+    @property
+    def tuned(self) -> Mapping[str, Mapping[str, Any]]:
+        """What is kept of how jobs are tuned, by name."""
+        return self._sources.kept.tuned
+
+    async def tune(self, new: Mapping[str, tuple[Mapping[str, Any] | None, str]]) -> None:
+        """Keeps how these jobs are tuned (None: not any more), with the reason for people, empty if that has not
+        changed. Nobody waits for the switches. Raises NotLeadingError or StoreError."""
+        async with self._lock:
+            before, kept = self._sources.kept.tunings, self._sources.kept
+            new = {name: it for name, it in new.items() if it[0] is None or name in self._plan.jobs}
+            await kept.keep_tuned(self._leading.check(), {name: state for name, (state, _) in new.items()})
+            if kept.tunings != before:
+                self._replan("jobs can't be tuned")
+            for name, (_, reason) in new.items():
+                old, now = (it.get(name, NEUTRAL) for it in (before, kept.tunings))
+                if old != now:
+                    _LOG.info("job %r is tuned: %s", name, reason)
+                    self._timeline.tuning(name, old.to_json(), now.to_json(), reason)
+
     def export(self) -> dict[str, Any]:
         """What GET /v1/export answers: files that make the same entries, and the switches that are drained."""
         jobs = {name: it.text for name, it in self._plan.jobs.items()}
@@ -435,7 +465,8 @@ class Controller:
         return self._plan, self._links.down, self._sums.lacking, self._maintenance.avoided
 
     def _facts(self) -> Facts:
-        return self._links.down, frozenset(self._sums.lacking), self._balance.loads, self._maintenance.avoided
+        sums, tunings = frozenset(self._sums.lacking), self._sources.kept.tunings
+        return self._links.down, sums, self._balance.loads, self._maintenance.avoided, tunings
 
     def _replan(self, problem: str, known: Numbers | None = None) -> None:
         """The same jobs with what is known now; nobody waits for the switches."""
@@ -464,9 +495,10 @@ class Controller:
         """Reads the files and the store again, as another controller may have changed jobs; the store's revision. Bad
         files change nothing. Raises StoreError, or JobError for a job of the store."""
         async with self._lock:
-            avoided = self._maintenance.avoided
+            avoided, tunings = self._maintenance.avoided, self._sources.kept.tunings
             fabric, jobs = await self._sources.refresh(self._plan.fabric)
-            if (fabric, jobs, self._maintenance.avoided) != (self._plan.fabric, self._plan.jobs, avoided):
+            now = fabric, jobs, self._maintenance.avoided, self._sources.kept.tunings
+            if now != (self._plan.fabric, self._plan.jobs, avoided, tunings):
                 plan, _ = await self._planner.apart(fabric, jobs, self._plan.numbers)
                 self._take(plan)
             return self._sources.kept.revision

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the timeline is told of switches, links and jobs."""
 
+from collections.abc import Mapping
+
 from gradlane_controller.journal import Record
 from gradlane_controller.network.links import Links
 from gradlane_controller.session.convergence import Changes
@@ -44,6 +46,10 @@ class Timeline:
     def trees(self) -> None:
         """They were laid anew."""
         self._record("trees", "", "trees are laid anew, by what other traffic takes of links")
+
+    def tuning(self, job: str, before: Mapping[str, int], after: Mapping[str, int], reason: str) -> None:
+        """A job is treated in another way than before, for that reason."""
+        self._record("tuning", job, reason, before=dict(before), after=dict(after))
 
     def violation(self, where: str, what: str) -> None:
         """Gradients were refused that were not before."""

@@ -198,6 +198,19 @@ def test_servers_are_told_of_critical_phases(window: int) -> None:
         assert header.budget == (10 if window else 20)
 
 
+@pytest.mark.parametrize(("part", "budget"), [(None, 8), (500_000, 4), (30_000, 0), (0, 0), (10**6, 8), (3 * 10**6, 8)])
+def test_what_a_controller_leaves_of_a_tolerance_is_the_budget_of_messages(part: int | None, budget: int) -> None:
+    with host(workers=2, loss=(500_000, 0)) as rank_0:
+        rank_0.thread.start()
+        rank_0.tensor(np.ones(2 * SLICE // 4 * 16, np.float32), (500_000, 0))  # 16 slices are rank 1's
+        if part is not None:
+            with rank_0.locked():
+                lib.gl_exchange_grant(rank_0.exchange, part)
+        rank_0.submit(kind=lib.GL_COMMAND_TENSOR, target=0)
+        push, _ = rank_0.receive(Kind.DATA)
+        assert (push.slices, push.budget) == (16, budget)
+
+
 def test_what_is_in_flight_is_neither_released_nor_read_nor_begun_again() -> None:
     ones = np.ones(SLICE, np.float32)
     with host(workers=2, loss=(300_000, 0)) as rank_0:

@@ -107,3 +107,12 @@ def test_without_a_window_all_of_the_tolerance_is_there() -> None:
     lib.gl_tolerance_new(tolerance, 0.1, 0.5, 0)
     lib.gl_tolerance_observe(tolerance, 1, 1.0)
     assert lib.gl_tolerance_loss(tolerance, 10_000) == 10_000
+
+
+@given(st.integers(0, 10**6), st.integers(0, 2**32 - 1), st.booleans())
+def test_what_a_controller_leaves_of_a_tolerance_is_never_more_than_the_jobs(loss, part, critical) -> None:
+    tolerance = ffi.new("gl_tolerance *")
+    lib.gl_tolerance_new(tolerance, 0.25, 0.5, int(critical))  # training begins with a critical phase
+    lib.gl_tolerance_grant(tolerance, part)
+    left = loss * min(part, 10**6) // 10**6
+    assert lib.gl_tolerance_loss(tolerance, loss) == (left // 4 if critical else left)

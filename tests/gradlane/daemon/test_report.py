@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an agent tells a controller: bounded, and of a form that the controller takes."""
 
+import asyncio
+import json
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 
 from gradlane.daemon import config
 from gradlane.daemon.report import Projection
+from gradlane.daemon.reporting import Reporter
 from tests.support.agents import Agent, loopback, running, until
 
 
@@ -98,6 +102,59 @@ def test_what_is_wrong_with_the_configuration_is_named(lines: str, words: str) -
     with pytest.raises(config.ConfigError, match="agent") as caught:
         config.parse(f"[controller]\n{lines}\n", "agent.toml")
     assert words in str(caught.value)
+
+
+@pytest.fixture
+def controller() -> Iterator[tuple[str, dict[str, Any]]]:
+    """Its address, and what it answers to reports."""
+    answer: dict[str, Any] = {"host": "h1", "seconds": 0.05}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            content = json.dumps(answer).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}", answer
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("tolerated", "granted"),
+    [
+        ({"train": 0.5, "other": 0.25}, {"train": 0.5, "other": 0.25}),
+        ({"train": 1.5, "a": -0.5, "b": 1e400, "c": float("nan"), "d": 0}, {"d": 0.0}),
+        ({}, {}),
+        (None, {}),
+    ],
+)
+def test_an_agent_takes_what_the_controller_leaves_of_tolerances_and_never_more(
+    controller: tuple[str, dict[str, Any]], tolerated: object, granted: dict[str, float], tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("gradlane_x")
+    address, answer = controller
+    if tolerated is not None:  # one of before there was that
+        answer["tolerated"] = tolerated
+    said: list[Any] = []
+    reporter = Reporter(lambda: config.Reporting((address,), tmp_path / "token"), lambda: status({}), said.append)
+
+    async def run() -> None:
+        task = asyncio.create_task(reporter.run())
+        while not said:
+            assert not task.done()
+            await asyncio.sleep(0.01)
+        task.cancel()
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+    assert said[0] == granted
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def put(
 def test_an_agent_reports_for_its_own_host_alone(server: Server) -> None:
     _, bound = server.make_token(Scope.AGENTS, host="h1")
     _, free = server.make_token(Scope.AGENTS)
-    good = {"host": "h1", "seconds": 1.0}
+    good = {"host": "h1", "seconds": 1.0, "tolerated": {}}
     assert put(server, "h1", report(), bound) == (200, good)
     assert put(server, "10.0.1.2", report(), bound) == (200, good)
     assert put(server, "h1", report(), "admin") == (200, good)
@@ -119,6 +119,15 @@ def test_nonsense_is_refused_and_changes_nothing(server: Server, content: Any) -
     assert status in (400, 422), answer
     assert answer["error"]
     assert server.ask("GET", "/v1/agents")[1] == before
+
+
+def test_servers_begin_no_step_so_the_step_is_that_of_the_workers() -> None:
+    it = Reports(lambda: 0.0)
+    of_servers = job.parse(job_text("train", 7, servers=(3,)), "train")
+    for host, rank, step in (("h1", 0, 12), ("h2", 1, 11), ("h3", 2, 0)):
+        said = Report.model_validate(report(of_job(rank=rank, step=step)))
+        it.put(host, said, JOB_TIME, {"train": of_servers})
+    assert it.of_jobs({"train": of_servers})["train"]["step"]["number"] == 11
 
 
 def test_what_counts_of_a_report_is_of_jobs_that_are_at_the_host() -> None:

@@ -17,7 +17,8 @@ class Refused(Exception):
 
 
 class DesiredState:
-    """Job files by name with their versions; which switches are drained. `fabric` is as GET /v1/fabric answers it."""
+    """Job files by name with their versions; which switches are drained; the changes of the tuning of `train` that can
+    be undone, and whether it is held. `fabric` is as GET /v1/fabric answers it."""
 
     def __init__(self, fabric: Mapping[str, Any], files: Mapping[str, str]) -> None:
         self._switches = [it["name"] for it in fabric["switches"]]
@@ -25,6 +26,7 @@ class DesiredState:
         self._lock = threading.Lock()
         self._files = {name: (text, 1) for name, text in files.items()}
         self.drained: set[str] = set()
+        self.undoable, self.held = 1, False
 
     def jobs(self) -> list[dict[str, Any]]:
         """What GET /v1/jobs lists."""
@@ -93,11 +95,23 @@ class DesiredState:
             raise Refused(404, f"no switch {name!r}")
         (self.drained.add if verb == "drain" else self.drained.discard)(name)
 
+    def tuning(self, verb: str = "") -> dict[str, Any]:
+        """What POST /v1/adaptive/train/undo and resume answer."""
+        if verb:
+            self.undoable, self.held = self.undoable - (verb == "undo"), verb == "undo"
+        reason = "taken back by hand, and held" if self.held else "4.0% of its packets were dropped"
+        text = "thresholds x 2" if self.undoable else "as its file"
+        state = "held" if self.held else "at rest"
+        return {"name": "train", "text": text, "state": state, "undoable": self.undoable, "reason": reason}
+
     def adapt(self, snapshot: dict[str, Any]) -> dict[str, Any]:
         """The snapshot with what was asked for: drained switches, no deleted jobs."""
         for switch in snapshot["switches"]:
             if switch["name"] in self.drained and switch["state"] != "away":
                 switch["state"] = "drained"
+        for it in snapshot["jobs"]:
+            if it["name"] == "train":
+                it["tuning"] = self.tuning()
         snapshot["jobs"] = [it for it in snapshot["jobs"] if it["name"] in self._files]
         return snapshot
 

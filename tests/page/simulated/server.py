@@ -202,6 +202,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self._allow("admin")
                 self.of.desired.drain(name, verb)
                 self._send_json(200, {"switch": name, "state": verb})
+            case "POST", ["adaptive", "train", ("undo" | "resume") as verb]:
+                self._allow("admin")
+                self._send_json(200, self.of.desired.tuning(verb))
             case _:
                 raise Refused(404, f"no {self.path} here")
 

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from importlib.metadata import version
 
@@ -45,7 +45,7 @@ class Agent:
         self._listeners: dict[Address, Listener] = {}
         self._probers: dict[Address, Prober] = {}
         self._transport: Transport | None = None
-        self._reporter = Reporter(lambda: self.config.controller, self.status)
+        self._reporter = Reporter(lambda: self.config.controller, self.status, self._grant)
 
     def reload(self, config: AgentConfig) -> None:
         """Adopts the keys that a running agent can change (`config.RELOADED`), for jobs and connections from now on.
@@ -78,6 +78,11 @@ class Agent:
             stack.callback(self._stop)
             stack.callback(loop.create_task(self._reporter.run()).cancel)
             yield
+
+    def _grant(self, tolerated: Mapping[str, float]) -> None:
+        """What a controller leaves of jobs' tolerances, by name; of others all."""
+        for local in self._jobs.values():
+            local.grant(tolerated.get(local.job.name, 1.0))
 
     def _stop(self) -> None:
         for local in list(self._jobs.values()):

@@ -59,6 +59,7 @@ class LocalJob:
         self._ownership: Ownership | None = None
         self._sums: Sums | None = None
         self._left_out: LeftOut | None = None
+        self._granted = 1.0
         self._stopped = liveness.Stopped()
         self._progress, self._misclosed = liveness.Progress(), liveness.Progress()
         self._late = ""  # who is, as it has been reported
@@ -101,6 +102,15 @@ class LocalJob:
         if len(self._clients) == self.job.member(self.rank).processes:
             self._all_here.set()
 
+    def grant(self, part: float) -> None:
+        """The controller leaves that part of the job's tolerance here, from 0 to 1."""
+        if part == self._granted:
+            return
+        log.info("%s: %g %% of the job's tolerance hold from now on, as the controller says", self.name, 100 * part)
+        self._granted = part
+        if self._exchange is not None and not self.over.is_set():
+            self._exchange.grant(part)
+
     # Joining
 
     async def _run(self) -> None:
@@ -128,6 +138,7 @@ class LocalJob:
         self._exchange = exchange = Exchange(
             self.job, self.rank, self._engine, agreement, self.fail, self.peers.leading.ask, services.shared
         )
+        exchange.grant(self._granted)
         self._ownership = Ownership(self.job, self.rank, self._engine, exchange, self.peers, agreement.conditions)
         self.peers.listeners["ownership"] = self._ownership.hear
         self._left_out = LeftOut(self.job, self.rank, self._engine, exchange, services.memory)

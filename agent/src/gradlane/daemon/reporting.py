@@ -9,7 +9,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -26,12 +26,21 @@ ANSWER_SECONDS = 3.0  # for each step of a request
 REPORT_BYTES = 200 << 10  # that a report may have
 _MAX_ANSWER = 64 << 10
 
+_Answer = tuple[float, Mapping[str, float]]
+"""After how many seconds to report again, and what is left of jobs' tolerances."""
+
 
 class Reporter:
-    """Of one agent. `config` and `status` are asked before each report; without a configuration there is none."""
+    """Of one agent. `config` and `status` are asked before each report; without a configuration there is none. After
+    each, `grant` gets the parts that the controller leaves of jobs' tolerances, by name: of those that are below 1."""
 
-    def __init__(self, config: Callable[[], Reporting | None], status: Callable[[], AgentStatus]) -> None:
-        self._config, self._status = config, status
+    def __init__(
+        self,
+        config: Callable[[], Reporting | None],
+        status: Callable[[], AgentStatus],
+        grant: Callable[[Mapping[str, float]], None] = lambda _: None,
+    ) -> None:
+        self._config, self._status, self._grant = config, status, grant
         self._turn = 0  # which of several controllers is asked
         self._failures = 0
         self.problem = "it has not reported yet"
@@ -52,7 +61,8 @@ class Reporter:
                 try:
                     status = self._status()
                     report = projection.report(socket.gethostname(), status, time.monotonic())
-                    wait = await self._send(config, status["addresses"][0], report)
+                    wait, tolerated = await self._send(config, status["addresses"][0], report)
+                    self._grant(tolerated)
                     self._note("")
                 except (AddressError, RequestError) as problem:
                     self._note(str(problem))
@@ -63,20 +73,20 @@ class Reporter:
                     wait = max(again, SECONDS * 2 ** min(5, rounds)) * random.uniform(1, 1.5)
             await asyncio.sleep(min(wait, MOST_SECONDS))
 
-    async def _send(self, config: Reporting, address: str, report: dict[str, Any]) -> float:
-        """After how many seconds the controller wants the next one. Raises AddressError or RequestError."""
+    async def _send(self, config: Reporting, address: str, report: dict[str, Any]) -> _Answer:
+        """What the controller says to it. Raises AddressError or RequestError."""
         loop = asyncio.get_running_loop()
-        outcome: asyncio.Future[float] = loop.create_future()
+        outcome: asyncio.Future[_Answer] = loop.create_future()
 
         def work() -> None:
             try:
-                found: float | Exception = _ask(config, self._turn, address, report)
+                found: _Answer | Exception = _ask(config, self._turn, address, report)
             except (AddressError, RequestError) as problem:
                 found = problem
             with contextlib.suppress(RuntimeError):  # the agent has ended meanwhile
                 loop.call_soon_threadsafe(done, found)
 
-        def done(found: float | Exception) -> None:
+        def done(found: _Answer | Exception) -> None:
             if outcome.cancelled():
                 return
             if isinstance(found, Exception):
@@ -97,7 +107,13 @@ class Reporter:
         self.problem = problem
 
 
-def _ask(config: Reporting, turn: int, address: str, report: dict[str, Any]) -> float:
+def _parts(tolerated: Mapping[str, Any]) -> dict[str, float]:
+    """From 0 to 1, whatever the controller says. Raises TypeError or ValueError."""
+    parts = {str(name): float(part) for name, part in dict(tolerated).items()}
+    return {name: part for name, part in parts.items() if 0 <= part <= 1}
+
+
+def _ask(config: Reporting, turn: int, address: str, report: dict[str, Any]) -> _Answer:
     client = config.client(turn, read_token(config.token_file), ANSWER_SECONDS, _MAX_ANSWER)
     body = json.dumps(report)
     while len(body) > REPORT_BYTES:
@@ -105,6 +121,6 @@ def _ask(config: Reporting, turn: int, address: str, report: dict[str, Any]) -> 
         body = json.dumps(report)
     answer = client.ask("PUT", f"/v1/agents/{quote(address, safe='')}", body, JSON_TYPE)
     try:
-        return float(answer.content["seconds"])
+        return float(answer.content["seconds"]), _parts(answer.content.get("tolerated") or {})
     except (TypeError, ValueError, KeyError):
         raise RequestError(f"{client}: something else answers there; is this the controller's address?") from None

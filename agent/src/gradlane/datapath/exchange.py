@@ -199,6 +199,11 @@ class Exchange:
         with self._engine.locked():
             return not lib.gl_exchange_plan(self._pointer, first, described)
 
+    def grant(self, part: float) -> None:
+        """Of the job's tolerance for tensors no more than that part holds from the next step on; 1: all."""
+        with self._engine.locked():
+            lib.gl_exchange_grant(self._pointer, round(part * 1e6))
+
     def hold(self, ahead: int) -> int:
         """Until `release` only steps up to the one returned begin, so many ahead, and nobody is left out of others."""
         with self._engine.locked():

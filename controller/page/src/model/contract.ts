@@ -55,6 +55,14 @@ export interface Sums {
   reason: string;
 }
 
+/** How a job is tuned by what is seen of it: `text` says it; `undoable` changes can be taken back. */
+export interface Tuning {
+  text: string;
+  state: "at rest" | "tried" | "held";
+  undoable: number;
+  reason: string;
+}
+
 export interface LiveJob {
   name: string;
   id: number;
@@ -70,6 +78,7 @@ export interface LiveJob {
   repaired?: number | null;
   stragglers?: { host: string; evidence: string }[] | null;
   waits?: { who: string; for: string; seconds: number }[] | null;
+  tuning?: Tuning | null;
 }
 
 export type Severity = "critical" | "warning" | "info";

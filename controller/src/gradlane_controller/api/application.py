@@ -8,7 +8,18 @@ from gradlane_controller.api.context import Context
 from gradlane_controller.api.errors import handle_errors
 from gradlane_controller.api.front import Front
 from gradlane_controller.api.models import Error
-from gradlane_controller.api.routes import agents, desired, jobs, live, page, plain, reading, tokens, trainings
+from gradlane_controller.api.routes import (
+    adaptive,
+    agents,
+    desired,
+    jobs,
+    live,
+    page,
+    plain,
+    reading,
+    tokens,
+    trainings,
+)
 from gradlane_controller.api.security import Doorkeeper
 
 
@@ -25,7 +36,7 @@ def make_application(context: Context, host: str) -> ASGIApp:
         responses={422: {"model": Error}, "default": {"model": Error}},
     )
     handle_errors(application)
-    for subject in (reading, jobs, desired, trainings, agents, live, tokens, plain):
+    for subject in (reading, jobs, desired, adaptive, trainings, agents, live, tokens, plain):
         application.include_router(subject.routes(context))
     page.add(application)
     return Front(application, Doorkeeper(context.tokens, host), context.traffic)

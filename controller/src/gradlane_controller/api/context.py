@@ -4,9 +4,11 @@ may be at work."""
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from gradlane_controller.adaptive.tuner import Tuner
 from gradlane_controller.api.errors import Refusal
 from gradlane_controller.api.history import History
 from gradlane_controller.api.idempotency import Answers
@@ -36,6 +38,7 @@ class Context:
     trainings: Trainings
     traffic: Traffic
     metrics: Metrics
+    tuner: Tuner
     _at_work: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_AT_WORK))
 
     @staticmethod
@@ -44,9 +47,15 @@ class Context:
     ) -> "Context":
         """Of a controller and its store; `templates` and `grace` as `Trainings` takes them."""
         trainings = Trainings(controller, store, templates, grace)
-        live = LiveState(controller, trainings.known_of_jobs)
+        tuner = Tuner(controller, trainings.known_of_jobs)
+
+        def of_jobs() -> Mapping[str, Mapping[str, Any]]:
+            said, tuned = trainings.known_of_jobs(), tuner.of_jobs()
+            return {name: {**said.get(name, {}), **tuned.get(name, {})} for name in said.keys() | tuned.keys()}
+
+        live = LiveState(controller, of_jobs)
         traffic, lag = Traffic(), LoopLag()
-        history = History(controller, store, live)
+        history, answers = History(controller, store, live), Answers(store)
 
         def look() -> Seen:
             agents, slices = trainings.known_of_jobs(), trainings.slices()
@@ -56,7 +65,7 @@ class Context:
         journal = controller.journal
         own = (*controller.convergences.collectors, *traffic.collectors, lag.seconds, store.seconds)
         metrics = Metrics(look, (*own, journal.recorded, journal.lost), lag)
-        return Context(controller, Tokens(store), live, history, Answers(store), trainings, traffic, metrics)
+        return Context(controller, Tokens(store), live, history, answers, trainings, traffic, metrics, tuner)
 
     @contextlib.asynccontextmanager
     async def working(self) -> AsyncGenerator[None, None]:
@@ -69,5 +78,5 @@ class Context:
 
     async def run(self) -> None:
         """What goes on beside requests, until it is cancelled."""
-        works = (self.tokens, self.live, self.history, self.trainings, self.metrics)
+        works = (self.tokens, self.live, self.history, self.trainings, self.metrics, self.tuner)
         await asyncio.gather(*(each.run() for each in works))

@@ -11,6 +11,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 
 from gradlane import GradlaneError
+from gradlane_controller.adaptive.tuner import NotTunedError
 from gradlane_controller.api.tokens import TokenConflictError, UnknownTokenError
 from gradlane_controller.errors import (
     ChangedMeanwhileError,
@@ -42,6 +43,7 @@ _STATUS: dict[type[GradlaneError], int] = {
     ChangedMeanwhileError: 412,
     UnknownSwitchError: 404,
     DrainError: 409,
+    NotTunedError: 409,
     UnknownTokenError: 404,
     TokenConflictError: 409,
 }

@@ -266,10 +266,12 @@ class TrainingWaits(BaseModel):
 
 
 class ReportTaken(BaseModel):
-    """Report again after `seconds`."""
+    """Report again after `seconds`. `tolerated`: by name of a job, the part of its tolerance that it has, where that is
+    not all."""
 
     host: str
     seconds: float
+    tolerated: dict[str, float]
 
 
 class Agent(BaseModel):
@@ -288,6 +290,36 @@ class AgentsAnswer(BaseModel):
 
     items: list[Agent]
     next: str | None
+
+
+class Bounds(BaseModel):
+    """Of tuning: `[adaptive]` of the fabric file; null: not tuned."""
+
+    interval: float
+    threshold: tuple[float, float] | None
+    droppable: float | None
+    tolerance: float | None
+
+
+class JobTuning(BaseModel):
+    """How a job is tuned, in steps of each knob and for people (`text`); `undoable`: how many changes can be taken
+    back, `reason`: of the latest one that this controller has made."""
+
+    name: str
+    threshold: int
+    protection: int
+    tolerance: int
+    text: str
+    state: Literal["at rest", "tried", "held"]
+    undoable: int
+    reason: str
+
+
+class AdaptiveAnswer(BaseModel):
+    """Null and empty if nothing is tuned."""
+
+    bounds: Bounds | None
+    jobs: list[JobTuning]
 
 
 class Deleted(BaseModel):

@@ -13,6 +13,7 @@ from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.links import End
 from gradlane_controller.policy import Entity, Numbers, assign, desired_entities, summed_jobs
 from gradlane_controller.policy.sums import SummedJob, place
+from gradlane_controller.policy.tuning import Tuning
 
 
 @dataclass(frozen=True)
@@ -67,12 +68,13 @@ def make_plan(
     lacking: Collection[str] = (),
     loads: Mapping[End, float] | None = None,
     avoided: Collection[str] = (),
+    tunings: Mapping[str, Tuning] | None = None,
 ) -> Plan:
     """Jobs keep the numbers that are `known`; the rest as `desired_entities` takes it.
 
     Raises JobError or PipelineError if the switches can't hold it.
     """
-    entities = desired_entities(fabric, jobs.values(), known, down, lacking, loads, avoided)
+    entities = desired_entities(fabric, jobs.values(), known, down, lacking, loads, avoided, tunings)
     for switch in fabric.switches:
         check_capacity(programs.of(switch), switch.name, entities[switch.name])
     numbers = assign(fabric, jobs.values(), known)

@@ -10,10 +10,11 @@ from gradlane_controller.desired.plan import Plan, make_plan
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.links import End
 from gradlane_controller.policy import Numbers
+from gradlane_controller.policy.tuning import Tuning
 
-Facts = tuple[Collection[End], Collection[str], Mapping[End, float], Collection[str]]
+Facts = tuple[Collection[End], Collection[str], Mapping[End, float], Collection[str], Mapping[str, Tuning]]
 """What a plan depends on beside files and numbers: which links are down, which switches lack their part of sums, the
-loads, which switches are avoided."""
+loads, which switches are avoided, how jobs are tuned."""
 
 
 class Planner:
@@ -24,8 +25,8 @@ class Planner:
 
     def facts(self, new: Collection[str] = ()) -> Facts:
         """What is known now, with more switches that are avoided."""
-        down, lacking, loads, avoided = self._facts()
-        return down, lacking, loads, frozenset(avoided).union(new)
+        down, lacking, loads, avoided, tunings = self._facts()
+        return down, lacking, loads, frozenset(avoided).union(new), tunings
 
     def make(self, fabric: Fabric, jobs: Mapping[str, Job], known: Numbers, new: Collection[str] = ()) -> Plan:
         """Of these files, with `new` switches avoided."""
@@ -43,9 +44,11 @@ class Planner:
         """What that of now would be by what is known now, and if just these switches were `avoided`, where that is
         given; as `apart`."""
         while True:
-            now, facts = self._plan(), self._facts()
-            those = facts if avoided is None else (*facts[:3], avoided)
-            plan = await asyncio.to_thread(make_plan, self._programs, now.fabric, now.jobs, now.numbers, *those)
-            known = self._facts()
-            if self._plan() is now and (known if avoided is None else (*known[:3], avoided)) == those:
+            now, facts = self._plan(), self._avoiding(avoided)
+            plan = await asyncio.to_thread(make_plan, self._programs, now.fabric, now.jobs, now.numbers, *facts)
+            if self._plan() is now and self._avoiding(avoided) == facts:
                 return plan.beside(now)
+
+    def _avoiding(self, avoided: Collection[str] | None) -> Facts:
+        down, lacking, loads, now, tunings = self._facts()
+        return down, lacking, loads, now if avoided is None else avoided, tunings

@@ -43,6 +43,21 @@ class Thresholds:
 
 
 @dataclass(frozen=True)
+class Adaptive:
+    """Within which bounds jobs are tuned by what is seen of them; None: that is left as the files say.
+
+    `interval`: s from one change of a job to the next, at least. `threshold`: of a port's buffer, what yellow stays
+    between. `droppable`: the part of a message, by magnitude, that stays droppable at least, of what a job's file
+    lists. `tolerance`: what a job keeps at least of the tolerance of its file; it never gets more.
+    """
+
+    interval: float
+    threshold: tuple[float, float] | None
+    droppable: float | None
+    tolerance: float | None
+
+
+@dataclass(frozen=True)
 class Port:
     """One switch port and its host. `rate` in bit/s, `buffer` in bytes; `mac` is the switch's own address there.
 
@@ -107,6 +122,7 @@ class Fabric:
     link_ports: tuple[LinkPort, ...]
     dscp_classes: tuple[tuple[int, int], ...]
     rewrites: tuple[Rewrite, ...]
+    adaptive: Adaptive | None = None  # None: nothing is tuned
 
     def says_as(self, other: "Fabric") -> bool:
         """Whether both files say the same."""

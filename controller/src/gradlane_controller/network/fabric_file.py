@@ -18,6 +18,7 @@ from gradlane_controller.network.fabric import (
     DROP_PORT,
     FULL_FRAME,
     MAX_PORT,
+    Adaptive,
     Fabric,
     LinkPort,
     Port,
@@ -29,6 +30,8 @@ from gradlane_controller.network.tls import Tls, take_tls
 
 TARGETS = ("gradlane-switch", "bmv2")
 MAX_PIPES = 8
+INTERVAL = (1.0, 3600.0)  # s: above the first
+DEFAULT_INTERVAL = 30.0
 MAX_SWITCHES = 65534  # their indices have 16 bits, of which the last value is a broadcast address of PROBES
 _RESERVED = {
     CPU_PORT: "which is the switch's port to the controller",
@@ -77,6 +80,7 @@ def parse(text: str, file_name: str, known: Mapping[str, int] | None = None) -> 
         link_ports=_link_ports(root.tables("link"), switches, thresholds, ports),
         dscp_classes=_dscp_classes(root.tables("dscp")),
         rewrites=_rewrites(root.tables("rewrite"), frozenset(names)),
+        adaptive=_adaptive(root.table("adaptive")) if root.has("adaptive") else None,
     )
     with root.going_on():
         root.finish()
@@ -149,6 +153,30 @@ def _thresholds(table: Table) -> Thresholds:
         )
     table.finish()
     return thresholds
+
+
+def _adaptive(table: Table) -> Adaptive:
+    stated = table.has("least_threshold") or table.has("most_threshold")
+    adaptive = Adaptive(
+        interval=table.number("interval", *INTERVAL, DEFAULT_INTERVAL),
+        threshold=(table.fraction("least_threshold"), table.fraction("most_threshold")) if stated else None,
+        droppable=table.fraction("droppable") if table.has("droppable") else None,
+        tolerance=table.fraction("tolerance") if table.has("tolerance") else None,
+    )
+    if adaptive.threshold is not None and not 0 < adaptive.threshold[0] < adaptive.threshold[1]:
+        least, most = adaptive.threshold
+        raise table.error(
+            "least_threshold",
+            f"is {least} and most_threshold is {most}; it must hold that 0 < least_threshold < most_threshold < 1",
+        )
+    if adaptive.tolerance == 0:
+        raise table.error("tolerance", "is 0; it must be above 0: what a job may lose is in its own file")
+    table.finish()
+    if adaptive.threshold is None and adaptive.droppable is None and adaptive.tolerance is None:
+        raise table.error(
+            "", "names nothing to tune; add least_threshold and most_threshold, droppable or tolerance, or leave it out"
+        )
+    return adaptive
 
 
 def _ports(

@@ -20,6 +20,7 @@ def fabric_schema() -> Schema:
             "link": it.tables(_link()),
             "dscp": it.tables(_dscp()),
             "rewrite": it.tables(_rewrite()),
+            "adaptive": _adaptive(),
         },
         ("switch", "port"),
     )
@@ -57,6 +58,19 @@ def _tls(text: str, required: tuple[str, ...] = ()) -> Schema:
 def _thresholds() -> Schema:
     keys = {"yellow": it.fraction("Of the buffer"), "red": it.fraction("Of the buffer, at least yellow")}
     return it.table("From which part of its buffer on a port is congested", keys, ("yellow", "red"))
+
+
+def _adaptive() -> Schema:
+    keys = {
+        "interval": it.number(
+            "s from one change of a job to the next, at least", *fabric_file.INTERVAL, fabric_file.DEFAULT_INTERVAL
+        ),
+        "least_threshold": it.fraction("Of a port's buffer, from which on it may be congested"),
+        "most_threshold": it.fraction("Of a port's buffer, from which on it must be; with least_threshold"),
+        "droppable": it.fraction("Of a message, by magnitude, what stays droppable at least"),
+        "tolerance": it.fraction("Of a job's own tolerance, what it keeps at least; above 0"),
+    }
+    return it.table("Jobs are tuned by what is seen of them, within these bounds", keys)
 
 
 def _port() -> Schema:

@@ -25,6 +25,10 @@ def to_toml(fabric: Fabric) -> str:
         _table("[[rewrite]]", (("switch", it.switch), ("port", it.port), ("dscp", it.dscp), ("to", it.to)))
         for it in fabric.rewrites
     ]
+    if (tuned := fabric.adaptive) is not None:
+        least, most = tuned.threshold or (None, None)
+        bounds = (("least_threshold", least), ("most_threshold", most), ("droppable", tuned.droppable))
+        tables.append(_table("[adaptive]", (("interval", tuned.interval), *bounds, ("tolerance", tuned.tolerance))))
     return "\n".join(tables)
 
 

@@ -9,12 +9,13 @@ from gradlane.job import Job
 from gradlane_controller.network.fabric import Fabric, SwitchAddress
 from gradlane_controller.network.links import End
 from gradlane_controller.network.topology import Topology, whole
-from gradlane_controller.policy import budget, gradients, multicast, ports, queues, routes, spreading
+from gradlane_controller.policy import budget, gradients, multicast, ports, queues, routes, spreading, tuning
 from gradlane_controller.policy.checks import check_jobs, check_shared_ports
 from gradlane_controller.policy.entities import Entity
 from gradlane_controller.policy.numbers import Numbers, assign
 from gradlane_controller.policy.sharing import Room
 from gradlane_controller.policy.sums import SummedJob
+from gradlane_controller.policy.tuning import Tuning
 from gradlane_controller.policy.usage import Usage
 
 __all__ = ["Entity", "Numbers", "assign", "carried", "desired_entities", "summed_jobs"]
@@ -28,14 +29,15 @@ def desired_entities(
     lacking: Collection[str] = (),
     loads: Mapping[End, float] | None = None,
     avoided: Collection[str] = (),
+    tunings: Mapping[str, Tuning] | None = None,
 ) -> dict[str, list[Entity]]:
     """Every entity that each switch has to hold, by the switch's name; no more and no less.
 
     `known` are numbers of jobs that switches already use. `down` are the ends of links, as switch and port, that do
     not work now; `lacking` are switches that don't hold what they should for sums, which go by others then. `loads`
     are what traffic that follows no tree takes of links, in bit/s, by the sending end. No path or tree leads through
-    switches that are `avoided`, but those keep their own ways to all others. Raises JobError for a job that does not
-    fit the fabric or another job.
+    switches that are `avoided`, but those keep their own ways to all others. `tunings`, by name of a job, hold within
+    the fabric's bounds. Raises JobError for a job that does not fit the fabric or another job.
     """
     jobs = tuple(jobs)
     check_jobs(fabric, jobs)
@@ -49,11 +51,14 @@ def desired_entities(
     summed = summed_jobs(fabric, jobs, numbers, down, lacking, loads, avoided)
     trees = multicast.trees(fabric, topology, jobs, Room(fabric, loads or {}).of)
     known_jobs = gradients.known_jobs(jobs, numbers.indices)
-    gradients_at = gradients.senders_and_tags(fabric, jobs)
+    tunings = tunings or {}
+    gradients_at = gradients.senders_and_tags(fabric, tuning.tuned_jobs(fabric, usage, jobs, tunings))
+    moved = tuning.moved_ports(fabric, usage, jobs, tunings)
     members = frozenset(member.address for job in jobs for member in job.members)
     return {
         switch.name: [
             *_without_jobs(fabric, switch),
+            *queues.virtual_queues(fabric, switch.name, moved),
             *ports.sources(fabric, switch.name, members),
             *routes.routes(fabric, topology, switch),
             *queues.port_policies(fabric, switch.name, usage),
@@ -77,7 +82,6 @@ def _without_jobs(fabric: Fabric, switch: SwitchAddress) -> Sequence[Entity]:
         *ports.ordinary_traffic(fabric, switch.name),
         *ports.notifications(fabric, switch.name),
         *routes.addresses(fabric, switch.name),
-        *queues.virtual_queues(fabric, switch.name),
         *queues.control_rates(fabric, switch.name),
     ]
 

@@ -4,14 +4,12 @@
 from collections.abc import Iterable
 from itertools import combinations, pairwise
 
-from gradlane.job import Job, JobError, Member, headers, largest_slice
+from gradlane.job import Job, JobError, Member
 from gradlane_controller.network.fabric import Fabric
-from gradlane_controller.policy.thresholds import thresholds
+from gradlane_controller.policy.thresholds import frame_bytes, thresholds
 from gradlane_controller.policy.trees import BUCKETS
 from gradlane_controller.policy.usage import Usage
 
-ETHERNET_HEADER = 14
-USUAL_PACKET = 1500  # where the agents find the size of slices themselves
 MAX_JOBS = 255  # JOBS of p4src/shared/types.p4
 
 
@@ -61,8 +59,7 @@ def _check_member(fabric: Fabric, job: Job, member: Member) -> None:
             "transport.rate",
             f"is {job.transport.rate} bit/s, above the {port.rate} bit/s of {member.host!r} in {fabric.file}",
         )
-    slice_bytes = job.transport.slice_bytes or largest_slice(USUAL_PACKET, job.family)
-    frame = slice_bytes + headers(job.family) + ETHERNET_HEADER
+    frame = frame_bytes(job)
     burst, _ = thresholds(fabric, port)
     if frame > burst:
         raise job.error(

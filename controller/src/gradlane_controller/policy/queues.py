@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from finsy import Action, Match, P4MeterConfig, P4MeterEntry, P4TableEntry
 
 from gradlane_controller.network.fabric import Fabric, LinkPort, Port
+from gradlane_controller.network.links import End
 from gradlane_controller.policy.entities import Entity, kept
 from gradlane_controller.policy.thresholds import thresholds
 from gradlane_controller.policy.usage import Usage
@@ -22,12 +23,22 @@ sends."""
 EXCESS_CLASS = 1  # what a job sends beyond its share waits behind the others, but before best effort
 
 
-def virtual_queues(fabric: Fabric, switch: str) -> list[Entity]:
-    """The virtual queue of every port."""
+def virtual_queues(fabric: Fabric, switch: str, moved: Mapping[End, tuple[int, int]]) -> list[Entity]:
+    """The virtual queue of every port; `moved`: the thresholds of those where they are not as the file says."""
     return [
-        P4MeterEntry("virtual_queue", index=port.number, config=_bucket(fabric, port, port.rate))
+        _virtual_queue(
+            port.number,
+            _octets(fabric, port, port.rate),
+            *(moved.get((switch, port.number)) or thresholds(fabric, port)),
+        )
         for port in _ports(fabric, switch)
     ]
+
+
+@kept
+def _virtual_queue(number: int, rate: int, yellow: int, red: int) -> Entity:
+    config = P4MeterConfig(cir=rate, cburst=yellow, pir=rate, pburst=red)
+    return P4MeterEntry("virtual_queue", index=number, config=config)
 
 
 def control_rates(fabric: Fabric, switch: str) -> list[Entity]:
@@ -82,8 +93,12 @@ def _ports(fabric: Fabric, switch: str) -> list[Port | LinkPort]:
     return [*fabric.ports_at(switch), *fabric.link_ports_at(switch)]
 
 
+def _octets(fabric: Fabric, port: Port | LinkPort, rate: int) -> int:
+    return max(rate // 8 // fabric.pipes_of(port.switch), 1)
+
+
 def _bucket(fabric: Fabric, port: Port | LinkPort, rate: int) -> P4MeterConfig:
-    octets = max(rate // 8 // fabric.pipes_of(port.switch), 1)
+    octets = _octets(fabric, port, rate)
     yellow, red = thresholds(fabric, port)
     return P4MeterConfig(cir=octets, cburst=yellow, pir=octets, pburst=red)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from itertools import product
 
 from gradlane.job import Job
-from gradlane_controller.network.fabric import Fabric, LinkPort
+from gradlane_controller.network.fabric import Fabric, LinkPort, Port
 from gradlane_controller.network.topology import Topology
 
 
@@ -17,22 +17,25 @@ class Usage:
         self._topology = topology
         self._jobs: dict[tuple[str, int], list[Job]] = {}
         for job in jobs:
-            for place in sorted(self._ports_of(job)):
+            for place in sorted({(it.switch, it.number) for it in self.ports_of(job)}):
                 self._jobs.setdefault(place, []).append(job)
 
     def jobs_at(self, switch: str, number: int) -> list[Job]:
         """The jobs that may send by that port, in their order."""
         return self._jobs.get((switch, number), [])
 
+    def ports_of(self, job: Job) -> list[Port | LinkPort]:
+        """Those of its hosts, and of its links, by which its gradients may leave."""
+        hosts = self._fabric.host_ports(it.host for it in job.members)
+        return [*hosts, *links_of(self._fabric, self._topology, job)]
+
+    def own_ports(self, job: Job) -> list[Port | LinkPort]:
+        """Those by which no other job may send."""
+        return [it for it in self.ports_of(job) if self._jobs[it.switch, it.number] == [job]]
+
     def shared_ports(self) -> dict[tuple[str, int], list[Job]]:
         """The ports, as switch and number, by which several jobs may send."""
         return {place: jobs for place, jobs in self._jobs.items() if len(jobs) > 1}
-
-    def _ports_of(self, job: Job) -> set[tuple[str, int]]:
-        """Those of its hosts, and of its links."""
-        hosts = self._fabric.host_ports(it.host for it in job.members)
-        links = links_of(self._fabric, self._topology, job)
-        return {(port.switch, port.number) for ports in (hosts, links) for port in ports}
 
 
 def links_of(fabric: Fabric, topology: Topology, job: Job) -> set[LinkPort]:

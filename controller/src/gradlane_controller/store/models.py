@@ -137,6 +137,15 @@ class TrainingRow(Base):
     created: Mapped[datetime] = mapped_column(Utc)
 
 
+class TuningRow(Base):
+    """How a job is tuned, and what is known of that: `State` of adaptive/decision.py, as JSON."""
+
+    __tablename__ = "tunings"
+
+    name: Mapped[str] = mapped_column(String(63), primary_key=True)
+    state: Mapped[dict[str, Any]] = mapped_column(JSON)
+
+
 class AnswerRow(Base):
     """What a request with an Idempotency-Key was answered. `request`: the SHA-256 of its token and key, `body`: that of
     its body."""

@@ -170,8 +170,9 @@ def _is_at(it: JobReport, host: str, job: Job | None) -> bool:
 
 
 def _merged(job: Job, rows: list[tuple[str, JobReport]]) -> dict[str, Any]:
-    """One job by all that its hosts say. A step is over when all have come to its end."""
+    """One job by all that its hosts say. A step is over when all workers have come to its end; servers begin none."""
     hosts = [member.host for member in job.members]
+    steps = [it.step for _, it in rows if it.rank < len(job.workers)]
     seconds = [it.step_seconds for _, it in rows if it.step_seconds is not None]
     budgets = [it.budget for _, it in rows if it.budget is not None]
     worst = max(budgets, key=_overdrawn, default=None)
@@ -189,7 +190,7 @@ def _merged(job: Job, rows: list[tuple[str, JobReport]]) -> dict[str, Any]:
         if each.rank < len(hosts)
     ]
     return {
-        "step": {"number": min(it.step for _, it in rows), "seconds": median(seconds) if seconds else None},
+        "step": {"number": min(steps, default=0), "seconds": median(seconds) if seconds else None},
         "budget": None if worst is None else {"used": worst.used, "allowed": worst.allowed},
         "in_flight": sum(it.in_flight for _, it in rows),
         "repaired": sum(it.repaired for _, it in rows),

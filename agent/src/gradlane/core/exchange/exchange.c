@@ -189,6 +189,8 @@ void gl_exchange_go_on(gl_exchange *x, unsigned id, uint32_t step) {
     gl_runner_wake(x->runner);
 }
 
+void gl_exchange_grant(gl_exchange *x, uint32_t part) { gl_tolerance_grant(&x->tolerance, part); }
+
 uint64_t gl_exchange_sums_overdue(const gl_exchange *x, uint64_t now) { return gl_engine_sums_overdue(x->engine, now); }
 
 const gl_failure *gl_exchange_failure(const gl_exchange *x) { return &x->failure; }

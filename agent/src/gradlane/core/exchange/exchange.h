@@ -123,6 +123,8 @@ int gl_exchange_release_region(gl_exchange *exchange, unsigned process, unsigned
  * registered under its number again goes on with its steps. */
 void *gl_exchange_release_tensor(gl_exchange *exchange, unsigned id);
 void gl_tensor_free(void *released);
+/* Of the job's tolerance for tensors no more than that part (ppm) holds from the next step on. */
+void gl_exchange_grant(gl_exchange *exchange, uint32_t part);
 /* A host is dead: what its groups have in flight is LOST, and all that is called of them later. Other operations go on. */
 void gl_exchange_drop(gl_exchange *exchange, unsigned host);
 /* Of group `id` nothing will come to an end, as other hosts say; they are the first to know that a host of it is dead. If it

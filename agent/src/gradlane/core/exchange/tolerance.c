@@ -7,11 +7,16 @@
 
 #include "exchange/tolerance.h"
 
+#define ALL 1000000 /* ppm */
+
 void gl_tolerance_new(gl_tolerance *t, double factor, double threshold, uint32_t window) {
     memset(t, 0, sizeof *t);
     t->factor = (uint32_t)(factor * 1e6 + 0.5), t->threshold = threshold, t->window = window;
     t->critical = window > 0;
+    t->granted = ALL;
 }
+
+void gl_tolerance_grant(gl_tolerance *t, uint32_t part) { t->granted = part < ALL ? part : ALL; }
 
 static void end_window(gl_tolerance *t) {
     const double norm = t->sum / t->steps;
@@ -34,5 +39,6 @@ void gl_tolerance_observe(gl_tolerance *t, uint32_t step, double squares) {
 }
 
 uint32_t gl_tolerance_loss(const gl_tolerance *t, uint32_t loss) {
-    return t->critical ? (uint32_t)((uint64_t)loss * t->factor / 1000000) : loss;
+    const uint64_t granted = (uint64_t)loss * t->granted / ALL;
+    return (uint32_t)(t->critical ? granted * t->factor / ALL : granted);
 }

@@ -34,7 +34,8 @@ def routes(context: Context) -> APIRouter:
         host is good for the host that the request comes from; one of scope admin for all."""
         port = trainings.host_of(host)
         _check_host(request, port)
-        return Json({"host": port.host, "seconds": trainings.report(port, content)})
+        seconds = trainings.report(port, content)
+        return Json({"host": port.host, "seconds": seconds, "tolerated": context.tuner.tolerated(port.host)})
 
     return router
 
