@@ -98,6 +98,11 @@ def add_flags(run: argparse.ArgumentParser) -> FlagFile:
     return FlagFile(run, "/etc/gradlane-controller/controller.toml")
 
 
+def configured(file: Path) -> argparse.Namespace:
+    """What a controller that has this configuration, and no flags, runs with. Raises ConfigError."""
+    return add_flags(argparse.ArgumentParser()).resolve(argparse.Namespace(config=file))
+
+
 def store_url(options: argparse.Namespace) -> str:
     """Where a controller with these options keeps things."""
     return options.store or f"sqlite:///{options.fabric.absolute().with_suffix('.db')}"
