@@ -64,7 +64,7 @@ def test_no_label_is_what_a_client_has_made_up(server: Server) -> None:
         server.ask("GET", f"/assets/secret{n}.js")
         server.ask("GET", f"/v1/jobs/secret{n}")
         server.send(server.head(("PATCH", "TRACE", "MKCOL", "LOCK")[n % 4], f"/v1/secret{n}") + b"\r\n", patience=0.2)
-        server.ask("GET", "/v1/status", token=f"secret{n}", Host=f"localhost:{n + 1}")
+        server.ask("GET", "/v1/status", token=None if n > 4 else f"secret{n}", Host=f"localhost:{n + 1}")
     found = told(server, "requests_total")
     assert "secret" not in str(found)
     assert len({key[1] for key in found} - known) <= 4
