@@ -240,10 +240,9 @@ buffer = "64kB"
         first, *others = self.controllers.values()
         first.start()
         assert first.running is not None
-        first.running.wait_for("leads, as number")  # it has made the store's tables and the token
+        first.running.wait_for("leads, as number", START_SECONDS)  # it has made the store's tables and the token
         for each in others:
             each.start()
-        first.running.wait_for("ready:", START_SECONDS)
 
     @property
     def token(self) -> str:
