@@ -111,6 +111,12 @@ def test_protection_takes_the_largest_magnitudes_first() -> None:
         assert droppable(found, 2) == {3: (0, 63), 2: (64, 127)}
 
 
+def test_protection_is_counted_from_what_a_file_lists_to_what_must_stay_droppable() -> None:
+    assert limits(JOB).protection == (0, 3)  # 127 to 31
+    without = job.parse(job_text().replace("[0, 63]", "[0, 20]").replace("[64, 127]", "[21, 40]"), "job.toml")
+    assert limits(without).protection == (0, 0)  # less than a step
+
+
 def test_a_tolerance_is_halved_as_the_bounds_say_and_only_where_there_is_one() -> None:
     assert limits(JOB).tolerance == (0, 2)
     assert limits(job.parse(job_text(), "job.toml")).tolerance == (0, 0)

@@ -247,3 +247,13 @@ def test_a_trial_whose_judge_is_gone_is_taken_back() -> None:
     state, reason = decide(state, Observation(10_000, dropped=500, step_seconds=math.nan), LIMITS)
     assert state.tuning == Tuning()
     assert "it is not known any more" in reason
+
+
+def test_what_was_kept_is_not_undone_while_times_are_the_same() -> None:
+    def see(used: float) -> Observation:
+        return Observation(10_000, dropped=90, step_seconds=0.5, used=used, allowed=0.1)
+
+    state, _ = decide(State(), see(0.02), Limits(tolerance=(0, 1)))
+    state, _ = decide(state, see(0.02), Limits(tolerance=(0, 1)))
+    assert (state.tuning, state.trial) == (Tuning(tolerance=1), None)
+    assert decide(state, see(0.1), Limits(tolerance=(0, 1))) == (state, "")
