@@ -75,7 +75,7 @@ def test_what_needs_a_restart_is_named_and_the_rest_is_applied(configured, tmp_p
     it.process.send_signal(signal.SIGHUP)
     it.wait_for("files read again")
     assert jobs(it) == ["one"]
-    waiting = [line.partition("WARNING: ")[2] for line in it.said if "restart the controller" in line]
+    waiting = [line.partition("warning: ")[2] for line in it.said if "restart the controller" in line]
     file = f"{tmp_path}/controller.toml"
     assert sorted(waiting) == [
         f"name has changed in {file}: restart the controller to apply it",
