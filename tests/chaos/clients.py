@@ -106,14 +106,15 @@ class Client(threading.Thread):
         while not self._end.is_set():
             self._go.wait()
             self._idle.clear()
-            if self._go.is_set() and not self._end.is_set():
-                try:
+            try:
+                if self._go.is_set() and not self._end.is_set():
                     (self._share if self._random.random() < 0.25 else self._change)()
-                except BaseException as problem:
-                    self._record.complain(f"{self.name}: {problem!r}, after {self._asked}")
-                    raise
-                self._end.wait(self._random.uniform(0, 2 * _PAUSE))
-            self._idle.set()
+                    self._end.wait(self._random.uniform(0, 2 * _PAUSE))
+            except (ValueError, KeyError) as problem:  # a controller has said something else than it promises
+                self._record.complain(f"{self.name}: {problem!r}, after {self._asked}")
+                return
+            finally:
+                self._idle.set()
 
     def _change(self) -> None:
         name = self._random.choice(sorted(self._ids))

@@ -4,7 +4,7 @@
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 
@@ -270,7 +270,11 @@ def test_packets_that_are_lost_for_no_reason_are_found(monkeypatch: pytest.Monke
 def test_time_in_which_processes_wait_for_a_processor_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     now, waiting = [100.0], {1: 5.0, 2: 7.0}
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(patience, "waited", lambda _pids: dict(waiting))
+
+    def waited(_pids: Iterable[int]) -> dict[int, float]:
+        return dict(waiting)
+
+    monkeypatch.setattr(patience, "waited", waited)
     it = patience.Patience(2.0, lambda: waiting)
     for _ in range(18):
         now[0] += 1.0

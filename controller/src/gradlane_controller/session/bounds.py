@@ -34,12 +34,17 @@ class BoundedClient(P4Client):
     arbitration: Arbitration
     loaded = False  # the program, since somebody has asked
     take: Callable[[p4r.PacketIn], bool] | None = None  # hears packets first; whether that was all
+    closed = False
     _sending: asyncio.Lock
     _paid_until = 0.0
 
     async def open(self, **options: object) -> None:
         self._sending = asyncio.Lock()
         await super().open(**options)  # pyright: ignore[reportArgumentType]
+
+    async def close(self) -> None:
+        self.closed = True
+        await super().close()
 
     async def send(self, msg: p4r.StreamMessageRequest) -> None:
         await self.send_all((msg,))
@@ -64,7 +69,7 @@ class BoundedClient(P4Client):
     async def _send(self, messages: Iterable[p4r.StreamMessageRequest]) -> None:
         async with self._sending:  # gRPC takes one message at a time
             for msg in messages:
-                if self._stub is None:  # the session has ended meanwhile
+                if self.closed:  # meanwhile
                     raise SwitchLostError("the connection was closed")
                 await super().send(msg)
 
