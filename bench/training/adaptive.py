@@ -3,34 +3,25 @@
 
 Each run begins with a threshold that is stated in the fabric file: too low, the one that the controller would derive,
 or too high, with [adaptive]; and once the derived one is fixed. "Before" are the steps until the first change, "after"
-the last third. All cases of a repetition run one after the other on one fabric. Agents reach no controller from their
-network namespaces, so this process hands in their reports, made of their status by the code of agents.
+the last third. All cases of a repetition run one after the other on one fabric.
 """
 
 import argparse
 import dataclasses
 import itertools
-import json
-import socket
 import statistics
 import sys
-import threading
-import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from bench.harness import benchmark
-from gradlane import GradlaneError
-from gradlane.client import agent_socket
-from gradlane.controller_client import JSON_TYPE, Client, read_token
-from gradlane.daemon.report import Projection
+from gradlane.controller_client import Client, read_token
 from gradlane.units import checked, parse_rate, parse_size
 from gradlane_controller.network.fabric import DERIVED_YELLOW
 from lab.experiment.runner import ready_machine
 from lab.model.errors import ExperimentError
-from lab.model.plan import HTTP_PORT, FabricPlan, HostPlan
+from lab.model.plan import HTTP_PORT, FabricPlan
 from lab.model.scenarios import SCENARIOS, Scenario
 from lab.report.console import make_console, present
 from lab.report.metrics import Progress
@@ -123,8 +114,7 @@ def _measure(experiment: Any, options: argparse.Namespace, repetition: int, star
     token = read_token(options.out / "run" / "adaptive" / "fabric.db.token")
     asked = Client(f"127.0.0.1:{HTTP_PORT}", token, seconds=10)
     known = [it["id"] for it in _events(asked)]
-    with Relay(asked, [*network.plan.of_role("worker"), *network.plan.of_role("server")]):
-        result = experiment.run(ARM, repetition, _say_nothing)
+    result = experiment.run(ARM, repetition, _say_nothing)
     events = [it for it in _events(asked) if it["id"] not in known]
     changes = [it["text"] for it in events if it["subject"] == ARM]
     seconds = list(result.step_seconds)
@@ -161,34 +151,6 @@ def _until(seconds: Sequence[float], end: float) -> list[float]:
 
 def _events(asked: Client) -> list[dict[str, Any]]:
     return asked.get("/v1/events?kind=tuning&limit=1000", {"items"})["items"]
-
-
-class Relay:
-    """Hands in the reports of these hosts' agents, each second, while it is entered."""
-
-    def __init__(self, asked: Client, hosts: Sequence[HostPlan]) -> None:
-        self._asked, self._hosts = asked, hosts
-        self._projections = {host.name: Projection() for host in hosts}
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def __enter__(self) -> "Relay":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *details: object) -> None:
-        self._end.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        from lab.net.network import agent_socket as socket_of
-
-        while not self._end.wait(1.0):
-            for host in self._hosts:
-                with suppress(GradlaneError):  # of one second
-                    status = agent_socket.status(socket_of(host))
-                    report = self._projections[host.name].report(socket.gethostname(), status, time.monotonic())
-                    self._asked.ask("PUT", f"/v1/agents/{host.name}", json.dumps(report), JSON_TYPE)
 
 
 def table(runs: Sequence[Run]) -> TextTable:
