@@ -31,7 +31,8 @@ COMMANDS = {
 }
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="gradlane",
         description="Gradient-aware transport for distributed training: the host agent.",
@@ -51,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> int:
     """Entry point. Returns the exit code; an error is one line on stderr."""
-    options = _parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     try:
         code = options.command(options)
         sys.stdout.flush()
