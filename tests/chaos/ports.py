@@ -57,8 +57,8 @@ class FramesOfBmv2:
     a program. `ports` by host; who gets what comes there sets `take`. At port `at` there is `wire`, the end of a port
     of another switch."""
 
-    def __init__(self, address: str, ports: Mapping[int, int], wire: Port, at: int) -> None:
-        self.ports, self._wire, self._at = ports, wire, at
+    def __init__(self, address: str, device_id: int, ports: Mapping[int, int], wire: Port, at: int) -> None:
+        self._device_id, self.ports, self._wire, self._at = device_id, ports, wire, at
         self.take: Callable[[bytes], None] = _nobody
         self._channel = grpc.insecure_channel(address, [("grpc.max_reconnect_backoff_ms", 500)])
         self._out: Queue[Any] | None = None
@@ -74,7 +74,7 @@ class FramesOfBmv2:
     def _put(self, port: int, frame: bytes) -> None:
         if (out := self._out) is not None:
             with suppress(Full):
-                out.put_nowait(Frame(device_id=1, port=port, packet=frame))
+                out.put_nowait(Frame(device_id=self._device_id, port=port, packet=frame))
 
     def close(self) -> None:
         """Nothing is sent or received any more."""

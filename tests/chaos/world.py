@@ -165,9 +165,9 @@ class World:
         self.frames: FramesOfBmv2 | None = None
         if command is not None:
             (port,) = free_ports(1)
-            self.device_ids["rack"] = 1
-            self.switches["rack"] = bmv2(command, self.addresses["rack"], f"127.0.0.1:{port}", self.folder)
-            self.frames = FramesOfBmv2(f"127.0.0.1:{port}", {5: 1, 6: 2}, wire, at_rack)
+            frames, number = f"127.0.0.1:{port}", self.device_ids["rack"]
+            self.switches["rack"] = bmv2(command, self.addresses["rack"], frames, self.folder, number)
+            self.frames = FramesOfBmv2(frames, number, {5: 1, 6: 2}, wire, at_rack)
             self.stack.callback(self.frames.close)
         self.readers = {
             name: Reader(self.schema, address, self.device_ids[name]) for name, address in self.addresses.items()

@@ -73,5 +73,7 @@ def run_controller(tmp_path: Path) -> Iterator[Callable[..., Running]]:
 
 
 def write(path: Path, text: str) -> Path:
-    path.write_text(text)
-    return path
+    """In one step, as another controller may just read it."""
+    draft = path.with_suffix(".draft")
+    draft.write_text(text)
+    return draft.replace(path)

@@ -236,9 +236,9 @@ def gradlane_switch(
     return SwitchProcess([*command, "--grpc-server-addr", address, *more], address, folder, f"switch{device_id}")
 
 
-def bmv2(command: str, address: str, frames: str, folder: Path) -> SwitchProcess:
+def bmv2(command: str, address: str, frames: str, folder: Path, device_id: int = 1) -> SwitchProcess:
     """A simple_switch_grpc whose frames go over gRPC."""
-    arguments = ["--no-p4", "--device-id", "1", "--thrift-port", str(free_ports(1)[0])]
+    arguments = ["--no-p4", "--device-id", str(device_id), "--thrift-port", str(free_ports(1)[0])]
     arguments += ["--notifications-addr", f"ipc://{folder}/notifications.ipc", "--", "--grpc-server-addr", address]
     arguments += ["--dp-grpc-server-addr", frames, "--cpu-port", "255", "--priority-queues", "8"]
     return SwitchProcess([command, *arguments], address, folder)
