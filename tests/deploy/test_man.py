@@ -43,7 +43,7 @@ def test_man_shows_a_page_without_a_warning(pages: Path, program: str) -> None:
     show = ["man", "--warnings", "-E", "UTF-8", "-Tutf8", "-l", pages / f"{program}.1"]
     done = subprocess.run(show, capture_output=True, text=True, check=True, timeout=120)
     assert done.stderr == ""
-    assert re.search(rf"^NAME\n +{program} +- \w", re.sub(r".\x08", "", done.stdout), re.MULTILINE)
+    assert re.search(rf"^NAME\n +{program} +- +\w", re.sub(r".\x08", "", done.stdout), re.MULTILINE)
 
 
 def test_the_guide_says_how_pages_and_scripts_are_installed() -> None:
