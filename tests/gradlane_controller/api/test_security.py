@@ -35,6 +35,7 @@ READ = (
     ("GET", "/v1/jobs"),
     ("GET", "/v1/jobs/{name}"),
     ("GET", "/v1/agents"),
+    ("GET", "/v1/adaptive"),
 )
 JOBS = (("POST", "/v1/jobs"), ("PUT", "/v1/jobs/{name}"), ("DELETE", "/v1/jobs/{name}"), ("POST", "/v1/trainings"))
 ADMIN = (
@@ -43,6 +44,8 @@ ADMIN = (
     ("GET", "/v1/export"),
     ("POST", "/v1/switches/{name}/drain"),
     ("POST", "/v1/switches/{name}/undrain"),
+    ("POST", "/v1/adaptive/{name}/undo"),
+    ("POST", "/v1/adaptive/{name}/resume"),
     ("GET", "/v1/tokens"),
     ("POST", "/v1/tokens"),
     ("DELETE", "/v1/tokens/{id}"),
