@@ -3,9 +3,10 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection
 
 from gradlane import GradlaneError
+from gradlane_controller.background import Background
 from gradlane_controller.errors import NotLeadingError
 from gradlane_controller.journal import Record
 from gradlane_controller.leadership import Held, Leadership
@@ -37,7 +38,7 @@ class Leading:
         self._record = record
         self._term: int | None = None  # for which `refresh` has run
         self._revision: int | None = None  # of the jobs that it has read
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._background = Background()
 
     def number(self) -> int | None:
         """By which to bid at switches; None: this one stands by."""
@@ -71,9 +72,9 @@ class Leading:
             await asyncio.gather(*tasks)
         finally:
             self._end()
-            for task in (*tasks, *self._under_way):
+            for task in (*tasks, *self._background.tasks):
                 task.cancel()
-            await asyncio.gather(*tasks, *self._under_way, return_exceptions=True)
+            await asyncio.gather(*tasks, *self._background.tasks, return_exceptions=True)
 
     def _changed(self, held: Held | None) -> None:
         if held is None:
@@ -81,9 +82,9 @@ class Leading:
             name = self.leadership.name
             self._record("leader", name, f"{name} leads no more", leads=False)
             self._end()
-            self._do(self._bid())
+            self._background.begin(self._bid())
         else:
-            self._do(self._begin(held))
+            self._background.begin(self._begin(held))
 
     async def _begin(self, held: Held, *, read: bool = True) -> None:
         if self._term != held.term:
@@ -134,8 +135,3 @@ class Leading:
                     self._revision = await self._refresh()
                 except GradlaneError as problem:
                     _LOG.debug("not read yet: %s", problem)
-
-    def _do(self, what: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(what)
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)

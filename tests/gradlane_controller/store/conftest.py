@@ -4,6 +4,7 @@
 import os
 import subprocess
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,10 @@ def fill(folder: Path) -> None:
         except OSError:
             pass
     assert os.statvfs(folder).f_bavail == 0
+
+
+def row(number: int, at: datetime | None = None, kind: str = "link") -> dict[str, object]:
+    """An event as it is written."""
+    moment = at or datetime.now(timezone.utc)
+    common = {"at": moment, "controller": "c", "kind": kind, "subject": "s", "data": {"number": number}}
+    return {**common, "text": f"text {number}"}

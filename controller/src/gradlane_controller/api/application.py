@@ -7,7 +7,7 @@ from starlette.types import ASGIApp
 from gradlane_controller.api.context import Context
 from gradlane_controller.api.errors import handle_errors
 from gradlane_controller.api.front import Front
-from gradlane_controller.api.models import Error
+from gradlane_controller.api.models.common import Error
 from gradlane_controller.api.routes import (
     adaptive,
     agents,

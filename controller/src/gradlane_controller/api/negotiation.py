@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
 from gradlane_controller.api.errors import Json, Refusal
-from gradlane_controller.api.models import Wanted
+from gradlane_controller.api.models.desired import Wanted
 
 JOB_TYPE = "application/toml"
 JSON_TYPE = "application/json"

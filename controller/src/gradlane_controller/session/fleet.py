@@ -38,6 +38,11 @@ class Fleet(Mapping[str, ManagedSwitch]):
     def __len__(self) -> int:
         return len(self._switches)
 
+    @property
+    def away(self) -> dict[str, str]:
+        """Those that can't be used now, and why."""
+        return {name: managed.problem for name, managed in self.items() if not managed.ready}
+
     async def counters(self, plan: Plan) -> Counters:
         """The counters of every switch that is there. Raises SwitchError if none is."""
         present = [managed for managed in self.values() if managed.ready]

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
 
-from gradlane_controller.api import models
 from gradlane_controller.api.context import Context
 from gradlane_controller.api.errors import Json, Refusal
+from gradlane_controller.api.models.trainings import AgentsAnswer, ReportTaken
 from gradlane_controller.api.negotiation import Cursor, Limit, accepts, page, takes_json
 from gradlane_controller.api.security import bearer, for_agents, needs
 from gradlane_controller.api.tokens import Scope, Token
@@ -21,12 +21,12 @@ def routes(context: Context) -> APIRouter:
     trainings = context.trainings
     router = APIRouter(prefix="/v1/agents", dependencies=[bearer, accepts("application/json")])
 
-    @router.get("", response_model=models.AgentsAnswer, dependencies=[needs(Scope.READ)])
+    @router.get("", response_model=AgentsAnswer, dependencies=[needs(Scope.READ)])
     async def agents(limit: Limit = 100, cursor: Cursor = "") -> Json:
         """Some of those that report to this controller, by host."""
         return Json(page(trainings.reports.hosts(), "host", limit, cursor))
 
-    @router.put("/{host}", response_model=models.ReportTaken, dependencies=[for_agents, takes_json])
+    @router.put("/{host}", response_model=ReportTaken, dependencies=[for_agents, takes_json])
     async def report(
         request: Request, host: Annotated[str, Path(description="Its name, or an address of it")], content: Report
     ) -> Json:

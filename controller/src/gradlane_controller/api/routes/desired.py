@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Request
 
-from gradlane_controller.api import models
 from gradlane_controller.api.context import Context
 from gradlane_controller.api.errors import Json
+from gradlane_controller.api.models.desired import Applied, Drained, ExportAnswer, PlanAnswer, Reloaded, Undrained
 from gradlane_controller.api.negotiation import CHANGE, accepts, takes_change, wanted
 from gradlane_controller.api.routes.jobs import NOT_FOUND
 from gradlane_controller.api.security import bearer, needs
@@ -23,20 +23,20 @@ def routes(context: Context) -> APIRouter:
     router = APIRouter(prefix="/v1", dependencies=[bearer, needs(Scope.READ), accepts("application/json")])
     operate = [needs(Scope.ADMIN)]
 
-    @router.get("/plan", response_model=models.PlanAnswer)
+    @router.get("/plan", response_model=PlanAnswer)
     async def plan(live: Live = "false") -> Json:
         """What would change if the files were read again; `live`: compared with what switches do hold."""
         async with context.working():
             return Json(await controller.preview([], files=True, live=live == "true"))
 
-    @router.post("/plan", response_model=models.PlanAnswer, dependencies=[takes_change], openapi_extra=CHANGE)
+    @router.post("/plan", response_model=PlanAnswer, dependencies=[takes_change], openapi_extra=CHANGE)
     async def plan_change(request: Request, live: Live = "false") -> Json:
         """What would change if that was applied."""
         texts, files = await wanted(request)
         async with context.working():
             return Json(await controller.preview(texts, files=files, live=live == "true"))
 
-    @router.post("/apply", response_model=models.Applied, dependencies=[*operate, takes_change], openapi_extra=CHANGE)
+    @router.post("/apply", response_model=Applied, dependencies=[*operate, takes_change], openapi_extra=CHANGE)
     async def apply(request: Request) -> Json:
         """Adds or replaces jobs, and reads the files again: all of it, or nothing."""
         texts, files = await wanted(request)
@@ -44,25 +44,25 @@ def routes(context: Context) -> APIRouter:
             jobs = await controller.apply(texts, files=files)
         return Json({"jobs": [it.name for it in jobs]})
 
-    @router.post("/reload", response_model=models.Reloaded, dependencies=operate)
+    @router.post("/reload", response_model=Reloaded, dependencies=operate)
     async def reload() -> Json:
         """Reads the files again."""
         async with context.working():
             await controller.reload()
         return Json({"reloaded": True})
 
-    @router.get("/export", response_model=models.ExportAnswer, dependencies=operate)
+    @router.get("/export", response_model=ExportAnswer, dependencies=operate)
     async def export() -> Json:
         """Files that make the same entries; job files have keys."""
         return Json(controller.export())
 
-    @router.post("/switches/{name}/drain", response_model=models.Drained, dependencies=operate, responses=NOT_FOUND)
+    @router.post("/switches/{name}/drain", response_model=Drained, dependencies=operate, responses=NOT_FOUND)
     async def drain(name: Name) -> Json:
         """Leads traffic around a switch, so that it may go."""
         async with context.working():
             return Json(await controller.drain(name))
 
-    @router.post("/switches/{name}/undrain", response_model=models.Undrained, dependencies=operate, responses=NOT_FOUND)
+    @router.post("/switches/{name}/undrain", response_model=Undrained, dependencies=operate, responses=NOT_FOUND)
     async def undrain(name: Name) -> Json:
         """Uses it again."""
         async with context.working():

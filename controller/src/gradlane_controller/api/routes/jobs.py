@@ -7,9 +7,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Request
 
 from gradlane.job import Job
-from gradlane_controller.api import models
 from gradlane_controller.api.context import Context
 from gradlane_controller.api.errors import Json
+from gradlane_controller.api.models.common import Deleted, Error
+from gradlane_controller.api.models.jobs import JobAnswer, JobsAnswer, JobTaken
 from gradlane_controller.api.negotiation import (
     JOB_FILE,
     Cursor,
@@ -29,7 +30,7 @@ from gradlane_controller.errors import UnknownJobError
 from gradlane_controller.service import Controller
 from gradlane_controller.store.jobs import ABSENT
 
-NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": models.Error}}
+NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": Error}}
 
 Name = Annotated[str, Path(description="Of the job")]
 Key = Annotated[
@@ -69,12 +70,12 @@ def routes(context: Context) -> APIRouter:
             it = await controller.put_job(text, version, name, partial(check_owner, request))
         return {"job": it.name, "id": it.id}
 
-    @router.get("", response_model=models.JobsAnswer)
+    @router.get("", response_model=JobsAnswer)
     async def jobs(request: Request, limit: Limit = 100, cursor: Cursor = "") -> Json:
         """Some of them, by name."""
         return Json(page(described(request), "name", limit, cursor))
 
-    @router.get("/{name}", response_model=models.JobAnswer, responses=NOT_FOUND)
+    @router.get("/{name}", response_model=JobAnswer, responses=NOT_FOUND)
     async def job(request: Request, name: Name) -> Json:
         """One of them; its ETag is its version."""
         one = next((it for it in described(request) if it["name"] == name), None)
@@ -82,7 +83,7 @@ def routes(context: Context) -> APIRouter:
             raise UnknownJobError(f"there is no job {name!r}; GET /v1/jobs says which there are")
         return tagged(request, one, one["version"])
 
-    @router.post("", response_model=models.JobTaken, dependencies=[*change, takes_job], openapi_extra=JOB_FILE)
+    @router.post("", response_model=JobTaken, dependencies=[*change, takes_job], openapi_extra=JOB_FILE)
     async def post(request: Request, key: Key = None) -> Json:
         """Adds a job, or replaces that of its name. With an Idempotency-Key it is done once only, however often it is
         asked within a day."""
@@ -90,14 +91,14 @@ def routes(context: Context) -> APIRouter:
         answer, again = await context.answers.once(token_of(request).id, key, text, lambda: put(request, text))
         return Json(answer, headers={"Idempotent-Replayed": "true"} if again else None)
 
-    @router.put("/{name}", response_model=models.JobTaken, dependencies=[*change, takes_job], openapi_extra=JOB_FILE)
+    @router.put("/{name}", response_model=JobTaken, dependencies=[*change, takes_job], openapi_extra=JOB_FILE)
     async def put_job(request: Request, name: Name) -> Json:
         """Adds that job, or replaces it; with If-Match only that version, with If-None-Match: * only if it is new."""
         text = await job_file(request)
         taken = await put(request, text, expected(request, name), name)
         return Json(taken, headers={"ETag": f'"{versions.of(name)}"'})
 
-    @router.delete("/{name}", response_model=models.Deleted, responses=NOT_FOUND, dependencies=change)
+    @router.delete("/{name}", response_model=Deleted, responses=NOT_FOUND, dependencies=change)
     async def delete_job(request: Request, name: Name) -> Json:
         """Removes it; with If-Match only that version."""
         check_owner(request, name)

@@ -11,10 +11,10 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic import AwareDatetime
 
-from gradlane_controller.api import models
 from gradlane_controller.api.connections import MAX_STREAMS, Connection
 from gradlane_controller.api.context import Context
 from gradlane_controller.api.errors import Json, Refusal, render
+from gradlane_controller.api.models.live import EventsAnswer, HistoryAnswer, StateAnswer
 from gradlane_controller.api.negotiation import Limit, accepts
 from gradlane_controller.api.security import bearer, needs, token_of
 from gradlane_controller.api.tokens import Scope, Token
@@ -45,12 +45,12 @@ def routes(context: Context) -> APIRouter:
     controller = context.controller
     router = APIRouter(prefix="/v1", dependencies=[bearer, needs(Scope.READ)])
 
-    @router.get("/state", response_model=models.StateAnswer, dependencies=[accepts("application/json")])
+    @router.get("/state", response_model=StateAnswer, dependencies=[accepts("application/json")])
     async def state() -> Response:
         """What is known of the network at most a second ago."""
         return Response(await context.live.now(), media_type="application/json")
 
-    @router.get("/events", response_model=models.EventsAnswer, dependencies=[accepts("application/json")])
+    @router.get("/events", response_model=EventsAnswer, dependencies=[accepts("application/json")])
     async def timeline(after: EventId = None, limit: Limit = 100, kind: Kind = None) -> Json:
         """What has happened, the oldest first: after that entry, or the latest ones. Of one kind, if that is given."""
         if after is None:
@@ -60,7 +60,7 @@ def routes(context: Context) -> APIRouter:
         following = found[limit - 1].id if len(found) > limit else None
         return Json({"items": [it.to_json() for it in found[:limit]], "next": following})
 
-    @router.get("/history", response_model=models.HistoryAnswer, dependencies=[accepts("application/json")])
+    @router.get("/history", response_model=HistoryAnswer, dependencies=[accepts("application/json")])
     async def history(begin: From, to: To, step: Step = 0.0, limit: Limit = 100) -> Response:
         """Pictures of the last day as they were, the oldest first."""
         if begin > to:

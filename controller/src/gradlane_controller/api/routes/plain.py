@@ -7,9 +7,9 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
-from gradlane_controller.api import models
 from gradlane_controller.api.context import Context
 from gradlane_controller.api.errors import Json
+from gradlane_controller.api.models.status import Health, Readiness
 
 
 def routes(context: Context) -> APIRouter:
@@ -17,12 +17,12 @@ def routes(context: Context) -> APIRouter:
     controller = context.controller
     router = APIRouter()
 
-    @router.get("/healthz", response_model=models.Health)
+    @router.get("/healthz", response_model=Health)
     async def health() -> Json:
         """Whether the process lives."""
         return Json({"alive": True})
 
-    @router.get("/readyz", response_model=models.Readiness, responses={503: {"model": models.Readiness}})
+    @router.get("/readyz", response_model=Readiness, responses={503: {"model": Readiness}})
     async def readiness() -> Json:
         """Whether this controller leads, and every switch that it reaches holds its state."""
         problems = unready(controller.status())

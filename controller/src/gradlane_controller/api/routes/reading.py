@@ -5,9 +5,10 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from gradlane_controller.api import models
 from gradlane_controller.api.context import Context
 from gradlane_controller.api.errors import Json, render
+from gradlane_controller.api.models.network import CountersAnswer, FabricAnswer, LinksAnswer, ViolationsAnswer
+from gradlane_controller.api.models.status import Status
 from gradlane_controller.api.negotiation import accepts, tagged, version_of
 from gradlane_controller.api.security import bearer, needs
 from gradlane_controller.api.tokens import Scope
@@ -19,28 +20,28 @@ def routes(context: Context) -> APIRouter:
     controller = context.controller
     router = APIRouter(prefix="/v1", dependencies=[bearer, needs(Scope.READ), accepts("application/json")])
 
-    @router.get("/status", response_model=models.Status)
+    @router.get("/status", response_model=Status)
     async def status() -> Json:
         """Switches and jobs."""
         return Json(controller.status())
 
-    @router.get("/fabric", response_model=models.FabricAnswer)
+    @router.get("/fabric", response_model=FabricAnswer)
     async def fabric(request: Request) -> Json:
         """The topology, which changes with the fabric file only."""
         content = _fabric(controller.plan.fabric)
         return tagged(request, content, version_of(render(content).decode()))
 
-    @router.get("/links", response_model=models.LinksAnswer)
+    @router.get("/links", response_model=LinksAnswer)
     async def links() -> Json:
         """Which links work, since when, and what others send over them."""
         return Json(controller.links())
 
-    @router.get("/violations", response_model=models.ViolationsAnswer)
+    @router.get("/violations", response_model=ViolationsAnswer)
     async def violations() -> Json:
         """Gradients that the guard refused."""
         return Json({"violations": controller.violations()})
 
-    @router.get("/counters", response_model=models.CountersAnswer)
+    @router.get("/counters", response_model=CountersAnswer)
     async def counters() -> Json:
         """What switches have counted; they are asked."""
         async with context.working():

@@ -4,9 +4,9 @@
 from fastapi import APIRouter, Request
 
 from gradlane.job import Job
-from gradlane_controller.api import models
 from gradlane_controller.api.context import Context
 from gradlane_controller.api.errors import Json
+from gradlane_controller.api.models.trainings import NewTraining, TrainingAnswer, TrainingWaits
 from gradlane_controller.api.negotiation import accepts, takes_json
 from gradlane_controller.api.security import bearer, needs
 from gradlane_controller.api.tokens import Scope, Token
@@ -20,11 +20,11 @@ def routes(context: Context) -> APIRouter:
 
     @router.post(
         "",
-        response_model=models.TrainingAnswer,
-        responses={202: {"model": models.TrainingWaits}},
+        response_model=TrainingAnswer,
+        responses={202: {"model": TrainingWaits}},
         dependencies=[takes_json],
     )
-    async def join(request: Request, wanted: models.NewTraining) -> Json:
+    async def join(request: Request, wanted: NewTraining) -> Json:
         """The file of a job, once all its ranks have asked for it; until then 202 after some seconds. A rank that asks
         again gets the same file, as long as the job is there."""
         token: Token = request.scope["state"]["token"]
