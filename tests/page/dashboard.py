@@ -6,12 +6,14 @@ python -m tests.page.dashboard --record FILE --address URL --token TOKEN --secon
 """
 
 import argparse
+import http.client
 import json
 import sys
 import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -81,9 +83,17 @@ def record(path: Path, title: str, address: str, token: str, seconds: int) -> No
                 if time.monotonic() >= end:
                     return
 
-    with ask("fabric") as fabric, ask("jobs") as jobs:
-        files = {it["name"]: it.get("text") or "" for it in json.load(jobs)["items"]}
-        write(path, title, json.load(fabric), files, messages())
+    with ask("fabric") as answer:
+        fabric = json.load(answer)
+    files: dict[str, str] = {}
+    said: list[tuple[str, Any]] = []
+    with suppress(ConnectionError, http.client.HTTPException):  # the controller has ended before
+        for kind, content in messages():
+            said.append((kind, content))
+            if kind == "state" and not files.keys() >= {it["name"] for it in content["jobs"]}:
+                with ask("jobs") as answer:
+                    files |= {it["name"]: it.get("text") or "" for it in json.load(answer)["items"]}
+    write(path, title, fabric, files, iter(said))
 
 
 def record_simulation(path: Path, seconds: int = 300) -> None:
