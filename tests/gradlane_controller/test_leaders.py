@@ -279,6 +279,7 @@ def test_a_take_over_loses_no_packet_and_takes_less_than_three_seconds(
     controllers += [start(fabric, job_text()) for _ in range(2)]
     for it in controllers[1:]:
         it.wait_for("stands by")
+    time.sleep(1)  # the leader sees with its next renewal that it is not alone
     packet = Ether(src="02:00:00:00:01:02", dst="02:00:00:00:01:01") / IP(src="10.0.1.2", dst="10.0.2.2")
     frame = bytes(packet / UDP(sport=7, dport=8) / b"stream")
     sent: list[int] = []
