@@ -139,7 +139,7 @@ class Network:
                 token_file.touch(mode=0o600)
                 token_file.write_text(self.controller.make_token(host.name, "agents", host.name), encoding="ascii")
                 self._reporting.add(host.name)
-            config["controller"] = {"url": f"http://127.0.0.1:{HTTP_PORT}", "token_file": str(token_file)}
+            config["controller"] = {"url": f"http://127.0.0.1:{HTTP_PORT}", "token_file": str(token_file.absolute())}
         file.parent.mkdir(exist_ok=True)
         file.write_text(tomli_w.dumps(config), encoding="utf-8")
         return file

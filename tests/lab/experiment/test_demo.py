@@ -44,7 +44,8 @@ class Compared:
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
     out = tmp_path_factory.mktemp("compared")
     options = ["--scenario", "clean", "--workers", "3", "--steps", "12", "--json"]
-    done = demo(*options, "--arms", "gradlane,gradlane-switch-sum,ddp-gloo", "--out", str(out), prefix=ISOLATED)
+    options += ["--out", os.path.relpath(out, ROOT)]  # as `make demo` has it
+    done = demo(*options, "--arms", "gradlane,gradlane-switch-sum,ddp-gloo", prefix=ISOLATED)
     assert done.returncode == 0, done.stderr
     return Compared(json.loads(done.stdout), out)
 
