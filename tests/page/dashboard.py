@@ -23,7 +23,7 @@ from tests.page.simulated.simulation import Simulation
 from tests.page.simulated.topology import large, small
 
 HERE = Path(__file__).parent
-RECORDING = HERE / "recordings" / "simulated-leaf-spine.jsonl.gz"
+RECORDING = HERE / "recordings" / "spine-failure.jsonl.gz"
 BEFORE = 3600  # s that can be replayed at once
 
 
@@ -94,22 +94,6 @@ def record(path: Path, title: str, address: str, token: str, seconds: int) -> No
                 with ask("jobs") as answer:
                     files |= {it["name"]: it.get("text") or "" for it in json.load(answer)["items"]}
     write(path, title, fabric, files, iter(said))
-
-
-def record_simulation(path: Path, seconds: int = 300) -> None:
-    """Makes the recording that is committed: one turn of the small fabric's story."""
-    source = Simulation(small(), 1_764_000_000.0)
-    first = 3600
-    told = source.events(first, first + seconds - 1)
-
-    def messages() -> Iterator[tuple[str, Any]]:
-        for second in range(first, first + seconds):
-            state = source.snapshot(second)
-            yield "state", state
-            while told and told[0]["at"] <= state["at"]:
-                yield "event", told.pop(0)
-
-    write(path, "A simulated leaf-spine: nothing in it was measured", source.fabric(), source.job_files(), messages())
 
 
 def _source(options: argparse.Namespace) -> Source:
