@@ -194,9 +194,9 @@ test: $(VENV)/.ready-test ## Lint, imports, types, and all tests
 	@$(BIN)/pyright --pythonpath $(BIN)/python >$(VENV)/pyright.log 2>&1 & \
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest $(THOROUGH) -m "not alone" -n $(WORKERS_OF_TESTS) \
 		--dist loadfile --no-loadscope-reorder --max-worker-restart 0; tests=$$?; \
-	wait $$!; types=$$?; cat $(VENV)/pyright.log; exit $$((tests ? tests : types))
+	wait $$!; types=$$?; cat $(VENV)/pyright.log; \
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest $(THOROUGH) -m alone \
-		$$(grep -rl --include='test_*.py' 'pytest\.mark\.alone' tests)
+		$$(grep -rl --include='test_*.py' 'pytest\.mark\.alone' tests); alone=$$?; exit $$((tests ? tests : types ? types : alone))
 
 .PHONY: test-all
 test-all: THOROUGH = --thorough

@@ -2,9 +2,12 @@
 """Several controllers of the same switches: one leads, and another one when it is gone."""
 
 import signal
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
 
 import grpc
 import pytest
@@ -54,6 +57,13 @@ def server() -> Iterator[Postgresql]:
         yield it
     finally:
         it.close()
+
+
+def lease_seconds(store: Path) -> float:
+    """How long the lease in a SQLite store is still good."""
+    with closing(sqlite3.connect(store)) as database:
+        ((expires,),) = database.execute("SELECT expires FROM leadership")
+    return expires - time.monotonic()
 
 
 def leads(it: Running) -> bool:
@@ -268,7 +278,7 @@ def test_who_becomes_primary_at_a_switch_that_is_slow_to_load_its_program_waits_
 
 @pytest.mark.alone
 def test_a_take_over_loses_no_packet_and_takes_less_than_three_seconds(
-    target: Target, start: Callable[..., Running]
+    target: Target, start: Callable[..., Running], tmp_path: Path
 ) -> None:
     """A stream of UDP crosses the switch all the time. BMv2 makes the next stream primary by itself, and an id that is
     taken is refused; all the same one writes."""
@@ -279,7 +289,7 @@ def test_a_take_over_loses_no_packet_and_takes_less_than_three_seconds(
     controllers += [start(fabric, job_text()) for _ in range(2)]
     for it in controllers[1:]:
         it.wait_for("stands by")
-    time.sleep(1)  # the leader sees with its next renewal that it is not alone
+    until(lambda: lease_seconds(tmp_path / "fabric.db") < TAKEOVER_SECONDS)  # of one who is not alone
     packet = Ether(src="02:00:00:00:01:02", dst="02:00:00:00:01:01") / IP(src="10.0.1.2", dst="10.0.2.2")
     frame = bytes(packet / UDP(sport=7, dport=8) / b"stream")
     sent: list[int] = []

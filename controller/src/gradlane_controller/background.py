@@ -3,6 +3,7 @@
 
 import asyncio
 from collections.abc import Coroutine
+from typing import Any
 
 
 class Background:
@@ -11,8 +12,9 @@ class Background:
     def __init__(self) -> None:
         self.tasks: set[asyncio.Task[None]] = set()
 
-    def begin(self, what: Coroutine[None, None, None]) -> None:
+    def begin(self, what: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Runs it, from the next turn of the event loop on."""
         task = asyncio.create_task(what)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
+        return task

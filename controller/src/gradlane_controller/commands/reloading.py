@@ -11,6 +11,7 @@ from gradlane import GradlaneError, systemd
 from gradlane.flag_file import FlagFile
 from gradlane_controller.api import listening
 from gradlane_controller.api.listening import ListeningError, TlsFiles
+from gradlane_controller.background import Background
 from gradlane_controller.commands.flags import UsageError
 from gradlane_controller.trainings.templates import TemplateError, Templates
 
@@ -40,13 +41,11 @@ class Reloading:
         self._file, self._given, self._options = file, given, options
         self._controller, self._trainings, self._context = controller, trainings, context
         self._one = asyncio.Lock()  # at a time
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background()
 
     def begin(self) -> None:
         """Reads all again soon; nobody waits for it."""
-        task = asyncio.create_task(self._run())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._background.begin(self._run())
 
     async def _run(self) -> None:
         async with self._one:

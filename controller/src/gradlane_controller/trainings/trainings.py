@@ -10,7 +10,7 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -21,6 +21,7 @@ from gradlane.errors import listed
 from gradlane.job import Job, JobError
 from gradlane.job.file import Slots
 from gradlane.toml_file import Address
+from gradlane_controller.background import Background
 from gradlane_controller.errors import ChangedMeanwhileError, NotLeadingError, UnknownJobError
 from gradlane_controller.network.fabric import Port
 from gradlane_controller.service import Controller
@@ -74,7 +75,7 @@ class Trainings:
         self._known: Mapping[str, Training] = {}
         self._making = asyncio.Lock()  # one job at a time gets what is free
         self._removing: dict[str, asyncio.Task[None]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background()
         self._held = 0
 
     async def join(self, ask: Ask, *, admin: bool) -> Job | Waiting:
@@ -101,7 +102,7 @@ class Trainings:
         gathering = self._gatherings.join(ask, patience=patience, had=had, admin=admin)
         if gathering.whole and not gathering.making:
             gathering.making = True
-            self._begin(self._make(gathering))
+            self._background.begin(self._make(gathering))
         held = self._held < MAX_HELD
         self._held += held
         try:
@@ -165,9 +166,9 @@ class Trainings:
                 looked = now
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
-            for task in self._tasks:
+            for task in self._background.tasks:
                 task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.gather(*self._background.tasks, return_exceptions=True)
 
     async def _look(self, elapsed: float) -> None:
         self._gatherings.forget()
@@ -183,7 +184,7 @@ class Trainings:
         self.leases.follow({name: [member.host for member in it.members] for name, it in here.items()})
         for name in self.leases.look(elapsed):
             if name not in self._removing:
-                self._removing[name] = task = self._begin(self._remove(name))
+                self._removing[name] = task = self._background.begin(self._remove(name))
                 task.add_done_callback(lambda _, name=name: self._removing.pop(name, None))
         if self._known.keys() - plan.jobs.keys():
             await self._tidy()
@@ -292,12 +293,6 @@ class Trainings:
         if not self._leads:
             it = self._controller.leadership
             raise NotLeadingError(f"this controller ({it.name}) stands by: {it.describe()}")
-
-    def _begin(self, what: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(what)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
 
 def _own(port: Port, version: int) -> Address | None:
