@@ -154,7 +154,7 @@ def test_one_plan_leads_sums_around_all_switches_that_are_late(tmp_path: Path, m
 
         def all_late() -> None:
             for managed in it.it._managed_switches.values():
-                it.it._on_late(managed)
+                it.it._events.on_late(managed)
 
         it.do(all_late)
         it.until(lambda: it.it.plan.summed[1].ways.flaws)
