@@ -178,7 +178,8 @@ class _Connection:
                 continue
             self._size[way] -= len(data)
             passed = self._relay.pass_on(way, len(data))
-            to.write(data[:passed])
+            if not to.is_closing():
+                to.write(data[:passed])
             if passed < len(data):
                 asyncio.get_running_loop().call_later(0.02, self.reset)  # when these are gone
                 self._waiting[way].clear()

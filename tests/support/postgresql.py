@@ -10,7 +10,6 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,10 +26,11 @@ class Postgresql:
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="gradlane-pg-"))
-        self._user: dict[str, Any] = {"cwd": self._folder}
+        # Not Popen's `user`, for which Python forks: where gRPC has threads, a child may die before it is the program.
+        self._as_user: list[str] = []
         if os.geteuid() == 0:
             user = pwd.getpwnam("postgres")
-            self._user |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+            self._as_user = ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
             os.chown(self._folder, user.pw_uid, user.pw_gid)
         self._data = self._folder / "data"
         self.port = free_ports(1)[0]
@@ -49,14 +49,16 @@ class Postgresql:
         flags = [word for key, value in settings.items() for word in ("-c", f"{key}={value}")]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [str(BIN / "postgres"), "-D", str(self._data), *flags],
+                [*self._as_user, str(BIN / "postgres"), "-D", str(self._data), *flags],
                 stdout=log,
                 stderr=log,
-                **self._user,
+                cwd=self._folder,
             )
         deadline = time.monotonic() + START_SECONDS
         while self._call("pg_isready", "-h", "127.0.0.1", "-p", str(self.port)).returncode:
-            assert self._process.poll() is None, (self._folder / "log").read_text()
+            if self._process.poll() is not None:
+                self._process, code = None, self._process.returncode
+                raise AssertionError(f"ended with {code}: {(self._folder / 'log').read_text()}")
             assert time.monotonic() < deadline, (self._folder / "log").read_text()
             time.sleep(0.05)
 
@@ -67,11 +69,11 @@ class Postgresql:
 
     def stop(self, number: int = signal.SIGQUIT) -> None:
         """It ends at once (SIGQUIT), or as a clean stop does that throws its clients out (SIGINT)."""
-        if self._process is not None:
+        if self._process is not None and self.running:
             self.pause(resume=True)
             self._process.send_signal(number)
             self._process.wait(START_SECONDS)
-            self._process = None
+        self._process = None
 
     def pause(self, *, resume: bool = False) -> None:
         """All its processes stop where they are, or go on."""
@@ -94,8 +96,10 @@ class Postgresql:
         shutil.rmtree(self._folder)
 
     def _call(self, command: str, *arguments: str) -> "subprocess.CompletedProcess[str]":
-        argv = [str(BIN / command), *arguments]
-        return subprocess.run(argv, capture_output=True, text=True, timeout=START_SECONDS, check=False, **self._user)
+        argv = [*self._as_user, str(BIN / command), *arguments]
+        return subprocess.run(
+            argv, cwd=self._folder, capture_output=True, text=True, timeout=START_SECONDS, check=False
+        )
 
     def _run(self, command: str, *arguments: str) -> None:
         done = self._call(command, *arguments)
