@@ -125,7 +125,7 @@ REDUCE_INTEGER(int64, int64_t)
 GL_CLONES void reduce_slice(uint8_t *result, const uint8_t *const *sources, unsigned count, unsigned reduction, unsigned divisor,
                   uint32_t bytes, unsigned element_type) {
     if (count == 1 && divisor <= 1) {
-        memmove(result, sources[0], bytes);
+        if (result != sources[0]) memmove(result, sources[0], bytes);
         return;
     }
     const size_t total = bytes / gl_element_bytes(element_type);

@@ -5,6 +5,7 @@
 #include "base/pool.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -38,12 +39,22 @@ slot *slot_new(pool *p) {
     return p->unused[--p->unused_count];
 }
 
+slot *slot_hold(pool *p, const uint8_t *payload) {
+    buffer_hold(p->buffers, payload);
+    *p->used += p->slice_bytes;
+    return (slot *)(payload - offsetof(slot, bytes));
+}
+
 void slot_free(pool *p, slot *s) {
-    p->unused[p->unused_count++] = s;
     *p->used -= p->slice_bytes;
+    if (buffers_have(p->buffers, s))
+        buffer_release(p->buffers, s);
+    else
+        p->unused[p->unused_count++] = s;
 }
 
 void pool_free(pool *p) {
     for (slab *s = p->slabs, *next; s; s = next) next = s->next, free(s);
     free(p->unused);
+    buffers_leave(p->buffers);
 }

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Buffers of a slice each, for contributions that wait and results that are sent. They are used again last in, first out.
- * None goes back to the system before the pool ends.
+ * Slots of a slice each, for contributions that wait and results that are sent: the pool's own, which are used again last in,
+ * first out, and go back to the system when the pool ends; or where a datagram has come in.
  */
 #ifndef GRADLANE_POOL_H
 #define GRADLANE_POOL_H
 
 #include <stdint.h>
 
+#include "base/buffers.h"
+
 #include "wire.h"
 
-/* A contribution that waits, or a result that is sent: with its header in one piece. */
+/* A contribution that waits, or a result that is sent: with its header in one piece, as it was received, or is sent. */
 typedef struct {
-    uint8_t header[GL_HEADER]; /* of a contribution: its length only */
+    uint8_t header[GL_HEADER]; /* of a contribution that was copied: its length only */
     uint8_t bytes[];
 } slot;
 
@@ -24,9 +26,11 @@ typedef struct {
     slot **unused;  /* those that were used last at the end */
     unsigned unused_count, slots;
     slab *slabs;
+    buffers *buffers; /* that datagrams come in; NULL: none that may be held */
 } pool;
 
 slot *slot_new(pool *p); /* NULL: memory is out */
+slot *slot_hold(pool *p, const uint8_t *payload); /* of a datagram in one of the buffers: it is not copied */
 void slot_free(pool *p, slot *s);
 void pool_free(pool *p);
 

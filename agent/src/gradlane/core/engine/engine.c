@@ -2,7 +2,7 @@
  *
  * An engine puts the parts together: the sender, the receiver, and the operations above them.
  */
-#include "engine/engine.h"
+#include "engine/receiving.h"
 
 #include <stdlib.h>
 
@@ -111,68 +111,121 @@ static uint32_t most_lost(const gl_config *c, const uint8_t *h) {
     return tolerated_of(c, get16(h + GL_AT_TENSOR), class_of(c, get16(h + GL_AT_LAYER)), h[GL_AT_FLAGS] & GL_FLAG_PULL);
 }
 
-void gl_receive(gl_engine *e, const uint8_t *h, uint32_t bytes, int congested, uint64_t now) {
-    job *j = &e->job;
-    gl_statistics *s = &j->statistics;
-    if (j->failed) return;
-    s->datagrams_received++;
-    if (bytes < GL_HEADER || h[0] >> 4 != GL_VERSION) {
-        s->bad_header++;
-        return;
-    }
-    const unsigned kind = h[0] & 15, source = get_source(h);
-    const uint32_t length = bytes - GL_HEADER, slices = get16(h + GL_AT_SLICES);
-    if (get16(h + GL_AT_JOB) != j->config.job) {
-        s->bad_job++;
-        return;
-    }
-    if (get64(h + GL_AT_TOKEN) != j->config.token) {
-        s->bad_token++;
-        return;
-    }
-    if (j->config.sums.lanes && h[GL_AT_FLAGS] & GL_FLAG_SUM) {
-        /* Its source is who contributed last, perhaps this rank, or whom the switch answers. */
-        if (sums_receive(&e->sums, h, bytes, congested, now) && source != j->config.rank) e->heard[source] = now;
-        return;
-    }
-    if (source >= j->ranks || source == j->config.rank || test_bit(e->dead, source)) {
-        s->bad_source++;
-        return;
-    }
-    e->heard[source] = now;
-    const unsigned item = gl_element_bytes(type_of(h[GL_AT_ELEMENT_TYPE]));
-    if (kind == GL_KIND_TRIMMED ? length : get16(h + GL_AT_LENGTH) != length)
-        s->bad_length++;
-    else if (slices > GL_MAX_SLICES || get16(h + GL_AT_SLICE) >= slices)
-        s->bad_range++;
-    else if (!item || reduction_of(h[GL_AT_ELEMENT_TYPE]) > GL_PRODUCT || h[GL_AT_FLAGS] >= 2 * GL_FLAG_CRITICAL ||
-             (h[GL_AT_FLAGS] & GL_FLAG_RETURNED && kind != GL_KIND_TRACE))
-        s->bad_header++;
-    else if (get16(h + GL_AT_BUDGET) > budget_of(most_lost(&j->config, h), slices))
-        s->bad_budget++;
-    else if (kind == GL_KIND_DATA || kind == GL_KIND_REPAIR || kind == GL_KIND_TRIMMED) {
-        const uint32_t payload = get16(h + GL_AT_LENGTH); /* that it has, or had */
-        if (payload > j->config.slice_bytes || payload % item) {
-            s->bad_length++;
+/* Whether a datagram is for the job's engine here, of a rank that may send it. */
+static bool is_ours(gl_engine *e, const uint8_t *h, uint32_t bytes) {
+    const job *j = &e->job;
+    gl_statistics *s = &e->job.statistics;
+    if (bytes < GL_HEADER || h[0] >> 4 != GL_VERSION) return s->bad_header++, false;
+    if (get16(h + GL_AT_JOB) != j->config.job) return s->bad_job++, false;
+    if (get64(h + GL_AT_TOKEN) != j->config.token) return s->bad_token++, false;
+    if (j->config.sums.lanes && h[GL_AT_FLAGS] & GL_FLAG_SUM) return true;
+    const unsigned source = get_source(h);
+    if (source >= j->ranks || source == j->config.rank || test_bit(e->dead, source)) return s->bad_source++, false;
+    return true;
+}
+
+static bool is_slice(unsigned kind) { return kind == GL_KIND_DATA || kind == GL_KIND_REPAIR; }
+
+/* Whether its header makes sense, as far as that can be told without its message. */
+static bool makes_sense(gl_engine *e, const uint8_t *h, uint32_t bytes) {
+    const gl_config *c = &e->job.config;
+    gl_statistics *s = &e->job.statistics;
+    const unsigned kind = h[0] & 15, item = gl_element_bytes(type_of(h[GL_AT_ELEMENT_TYPE]));
+    const uint32_t length = get16(h + GL_AT_LENGTH), slices = get16(h + GL_AT_SLICES);
+    if (bytes != GL_HEADER + (kind == GL_KIND_TRIMMED ? 0 : length)) return s->bad_length++, false;
+    if (slices > GL_MAX_SLICES || get16(h + GL_AT_SLICE) >= slices) return s->bad_range++, false;
+    if (!item || reduction_of(h[GL_AT_ELEMENT_TYPE]) > GL_PRODUCT || h[GL_AT_FLAGS] >= 2 * GL_FLAG_CRITICAL ||
+        (h[GL_AT_FLAGS] & GL_FLAG_RETURNED && kind != GL_KIND_TRACE))
+        return s->bad_header++, false;
+    if (get16(h + GL_AT_BUDGET) > budget_of(most_lost(c, h), slices)) return s->bad_budget++, false;
+    if ((is_slice(kind) || kind == GL_KIND_TRIMMED) && (length > c->slice_bytes || length & (item - 1)))
+        return s->bad_length++, false;
+    return true;
+}
+
+/* Whether a slice's header is as that of another one, which makes sense: of the same message, and right where it differs. */
+static bool follows(const uint8_t *h, uint32_t bytes, const uint8_t *other) {
+    static const uint8_t same[GL_HEADER] = {
+        [0] = 255, [GL_AT_JOB] = 255, 255, [GL_AT_SOURCE] = SOURCE_MASK >> 8, SOURCE_MASK & 255, [GL_AT_LAYER] = 255, 255,
+        [GL_AT_STEP] = 255, 255, 255, 255, [GL_AT_TENSOR] = 255, 255, [GL_AT_FLAGS] = (uint8_t)~GL_FLAG_END,
+        [GL_AT_ELEMENT_TYPE] = 255, [GL_AT_MESSAGE] = 255, 255, 255, 255, [GL_AT_SLICES] = 255, 255,
+        [GL_AT_BUDGET] = 255, 255, [GL_AT_TOKEN] = 255, 255, 255, 255, 255, 255, 255, 255};
+    if (bytes < GL_HEADER) return false;
+    uint32_t differs = 0;
+    for (unsigned i = 0; i < GL_HEADER; i++) differs |= (h[i] ^ other[i]) & same[i];
+    const uint32_t length = get16(h + GL_AT_LENGTH), item = gl_element_bytes(type_of(h[GL_AT_ELEMENT_TYPE]));
+    return !differs && bytes == GL_HEADER + length && !(length & (item - 1)) &&
+           get16(h + GL_AT_SLICE) < get16(h + GL_AT_SLICES);
+}
+
+/* A slice, and those that follow it. Returns the bytes of all of them. */
+static uint32_t on_slices(gl_engine *e, const uint8_t *h, uint32_t bytes, uint32_t segment, bool congested, uint64_t now) {
+    const unsigned source = get_source(h);
+    uint32_t taken = segment;
+    /* The first one is no shorter, so those that follow are no longer than a slice may be. */
+    while (taken < bytes && follows(h + taken, segment < bytes - taken ? segment : bytes - taken, h)) taken += segment;
+    if (taken > bytes) taken = bytes;
+    e->job.statistics.datagrams_received += (taken - 1) / segment;
+    report_arrivals(&e->rx, source, h, taken, segment, congested, now);
+    for (const uint8_t *end = h + taken; h < end && !e->job.failed; h += segment)
+        on_slice(&e->rx, source, h, get16(h + GL_AT_LENGTH), now);
+    return taken;
+}
+
+static void on_other(gl_engine *e, const uint8_t *h, uint32_t length, uint64_t now) {
+    const unsigned source = get_source(h);
+    switch (h[0] & 15) {
+    case GL_KIND_TRIMMED: on_trimmed(&e->rx, source, h, now); return;
+    case GL_KIND_PROBE: on_probe(&e->rx, source, h, now); return;
+    case GL_KIND_BITMAP: on_bitmap(&e->tx, source, h, h + GL_HEADER, now); return;
+    case GL_KIND_STOP: on_stop(&e->tx, source, h, h + GL_HEADER, now); return;
+    case GL_KIND_TRACE: on_trace(&e->tx, source, h, length); return;
+    case GL_KIND_REPORT:
+        if (length == GL_REPORT) {
+            on_report(&e->tx, source, h, h + GL_HEADER, now);
             return;
         }
-        if (kind != GL_KIND_TRIMMED) report_arrival(&e->rx, source, h, bytes, congested, now);
-        if (kind == GL_KIND_TRIMMED)
-            on_trimmed(&e->rx, source, h, now);
-        else
-            on_slice(&e->rx, source, h, payload, now);
-    } else if (kind == GL_KIND_PROBE)
-        on_probe(&e->rx, source, h, now);
-    else if (kind == GL_KIND_BITMAP)
-        on_bitmap(&e->tx, source, h, h + GL_HEADER, now);
-    else if (kind == GL_KIND_STOP)
-        on_stop(&e->tx, source, h, h + GL_HEADER, now);
-    else if (kind == GL_KIND_REPORT && length == GL_REPORT)
-        on_report(&e->tx, source, h, h + GL_HEADER, now);
-    else if (kind == GL_KIND_TRACE)
-        on_trace(&e->tx, source, h, length);
-    else
-        s->bad_header++;
+    }
+    e->job.statistics.bad_header++;
+}
+
+/* A datagram of `size` bytes, with those of its message that follow it in all `bytes`. Returns the bytes of what it has taken. */
+static uint32_t take(gl_engine *e, const uint8_t *h, uint32_t size, uint32_t bytes, bool congested, uint64_t now) {
+    job *j = &e->job;
+    j->statistics.datagrams_received++;
+    if (!is_ours(e, h, size)) return size;
+    const unsigned source = get_source(h);
+    if (j->config.sums.lanes && h[GL_AT_FLAGS] & GL_FLAG_SUM) {
+        /* Its source is who contributed last, perhaps this rank, or whom the switch answers. */
+        if (sums_receive(&e->sums, h, size, congested, now) && source != j->config.rank) e->heard[source] = now;
+        return size;
+    }
+    e->heard[source] = now;
+    if (!makes_sense(e, h, size)) return size;
+    if (is_slice(h[0] & 15)) return on_slices(e, h, bytes, size, congested, now);
+    on_other(e, h, size - GL_HEADER, now);
+    return size;
+}
+
+void receive_train(gl_engine *e, const uint8_t *h, uint32_t bytes, uint32_t segment, bool congested, bool held, uint64_t now) {
+    job *j = &e->job;
+    uint32_t taken;
+    j->holds = held && j->pool.buffers;
+    do {
+        if (j->failed) break;
+        taken = take(e, h, segment < bytes ? segment : bytes, bytes, congested, now);
+        h += taken, bytes -= taken;
+    } while (bytes);
+    j->holds = false;
+}
+
+void gl_receive(gl_engine *e, const uint8_t *datagram, uint32_t length, int congested, uint64_t now) {
+    receive_train(e, datagram, length, length, congested, false, now);
+}
+
+void receive_into(gl_engine *e, buffers *b) {
+    buffers_use(b);
+    e->job.pool.buffers = b;
 }
 
 static void run_timers(gl_engine *e, uint64_t now) {

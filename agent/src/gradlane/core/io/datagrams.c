@@ -19,7 +19,11 @@
 #define UDP_GRO 104
 #endif
 
-enum { FULL_WAIT = 100 }; /* us until a full socket is tried again */
+enum {
+    FULL_WAIT = 100,   /* us until a full socket is tried again */
+    BUFFERS = 256,     /* 16 MiB; while all others are held, what comes is copied */
+    HELD_LEAST = 16384 /* bytes that come in a buffer which is worth to be held */
+};
 
 /* The messages of a batch. */
 typedef struct {
@@ -96,16 +100,23 @@ void send_batch(outlet *out, const gl_batch *b) {
     }
 }
 
-static void take_message(const struct mmsghdr *message, take_datagram *take, void *context, uint64_t now) {
-    const uint8_t *bytes = message->msg_hdr.msg_iov->iov_base;
-    uint32_t left = message->msg_len, segment = left;
-    int congested = 0;
+bool inlet_new(inlet *in) {
+    if (!(in->buffers = buffers_new(BUFFERS))) return false;
+    for (int i = 0; i < RECEIVE_BATCH; i++) in->taken[i] = buffer_take(in->buffers);
+    return true;
+}
+
+void inlet_free(inlet *in) { buffers_leave(in->buffers); }
+
+static void take_message(const inlet *in, const struct mmsghdr *message, take_train *take, void *context, uint64_t now) {
+    uint32_t segment = message->msg_len;
+    bool congested = false;
     struct msghdr *header = (struct msghdr *)&message->msg_hdr;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(header); c; c = CMSG_NXTHDR(header, c)) {
         int value;
         if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO) {
             memcpy(&value, CMSG_DATA(c), sizeof value);
-            segment = (uint32_t)value;
+            if (value > 0 && (uint32_t)value < segment) segment = (uint32_t)value;
         } else if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS) {
             congested = (*CMSG_DATA(c) & 3) == 3;
         } else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_TCLASS) {
@@ -113,25 +124,25 @@ static void take_message(const struct mmsghdr *message, take_datagram *take, voi
             congested = (value & 3) == 3;
         }
     }
-    do {
-        if (segment > left || !segment) segment = left;
-        take(context, bytes, segment, congested, now);
-        left -= segment, bytes += segment;
-    } while (left);
+    const bool held = message->msg_len >= HELD_LEAST && buffers_spare(in->buffers);
+    take(context, header->msg_iov->iov_base, message->msg_len, segment, congested, held, now);
 }
 
-bool receive_batch(int fd, receive_buffer *buffers, take_datagram *take, void *context) {
+bool receive_batch(int fd, inlet *in, take_train *take, void *context) {
     struct mmsghdr messages[RECEIVE_BATCH];
     struct iovec iov[RECEIVE_BATCH];
     _Alignas(struct cmsghdr) char control[RECEIVE_BATCH][CMSG_SPACE(sizeof(int)) * 2];
     for (int i = 0; i < RECEIVE_BATCH; i++) {
-        iov[i] = (struct iovec){buffers[i], RECEIVE_BYTES};
+        iov[i] = (struct iovec){in->taken[i], BUFFER_BYTES};
         messages[i].msg_hdr = (struct msghdr){.msg_iov = &iov[i], .msg_iovlen = 1, .msg_control = control[i],
                                               .msg_controllen = sizeof control[i]};
     }
     const int n = recvmmsg(fd, messages, RECEIVE_BATCH, MSG_DONTWAIT, NULL);
     if (n <= 0) return false; /* nothing there, or an ICMP error that concerns a datagram already gone */
     const uint64_t now = gl_now();
-    for (int i = 0; i < n; i++) take_message(&messages[i], take, context, now);
+    for (int i = 0; i < n; i++) {
+        take_message(in, &messages[i], take, context, now);
+        in->taken[i] = buffer_exchange(in->buffers, in->taken[i]);
+    }
     return n == RECEIVE_BATCH;
 }

@@ -9,9 +9,10 @@
 #include <sys/socket.h>
 
 #include "base/batch.h"
+#include "base/buffers.h"
 
 /* What a call takes in stays in the cache until it has been looked at. */
-enum { RECEIVE_BATCH = 4, RECEIVE_BYTES = 65536 };
+enum { RECEIVE_BATCH = 4 };
 
 /* Where an engine sends, and how that went. */
 typedef struct {
@@ -26,9 +27,20 @@ typedef struct {
 /* Never waits. What the kernel does not take is lost, as in the network. */
 void send_batch(outlet *out, const gl_batch *batch);
 
-typedef uint8_t receive_buffer[RECEIVE_BYTES];
-typedef void take_datagram(void *context, const uint8_t *datagram, uint32_t length, int congested, uint64_t now);
+/* Where datagrams come in. */
+typedef struct {
+    buffers *buffers;
+    uint8_t *taken[RECEIVE_BATCH];
+} inlet;
+
+/* False: memory is out; inlet_free is called in any case. */
+bool inlet_new(inlet *in);
+void inlet_free(inlet *in);
+
+/* Datagrams of `segment` bytes each but the last, as receive_train has them (engine/receiving.h). */
+typedef void take_train(void *context, const uint8_t *datagrams, uint32_t bytes, uint32_t segment, bool congested, bool held,
+                        uint64_t now);
 /* Hands what a socket holds to `take`. Returns whether there may be more. */
-bool receive_batch(int fd, receive_buffer *buffers, take_datagram *take, void *context);
+bool receive_batch(int fd, inlet *in, take_train *take, void *context);
 
 #endif

@@ -18,10 +18,10 @@
 #include <unistd.h>
 
 #include "io/clock.h"
+#include "engine/receiving.h"
 #include "io/datagrams.h"
 
-/* ALIGNMENT: of receive buffers, bytes, for the reason that slots have one (base/pool.c). */
-enum { ROUNDS = 4, READY_MAX = 16, ALIGNMENT = 64 };
+enum { ROUNDS = 4, READY_MAX = 16 };
 
 /* Sets of descriptors (epoll), and their places in what the loop polls. While it sleeps, an epoll set holds no file open:
  * what is taken out of it and closed is closed. */
@@ -51,7 +51,7 @@ struct gl_runner {
     unsigned source_count;
     served *served;
     unsigned served_count;
-    receive_buffer *buffers;
+    inlet in;
     gl_batch *batch;
     gl_runner_counts counts;
 };
@@ -86,9 +86,8 @@ gl_runner *gl_runner_new(void) {
     if (lock_new(&r->lock)) return free(r), NULL;
     for (int i = 0; i < SETS; i++) r->sets[i] = epoll_create1(EPOLL_CLOEXEC);
     r->wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    r->buffers = aligned_alloc(ALIGNMENT, RECEIVE_BATCH * sizeof *r->buffers);
     r->batch = malloc(sizeof *r->batch);
-    if (r->sets[WATCHED] < 0 || r->sets[SOCKETS] < 0 || r->wake < 0 || !r->buffers || !r->batch ||
+    if (r->sets[WATCHED] < 0 || r->sets[SOCKETS] < 0 || r->wake < 0 || !inlet_new(&r->in) || !r->batch ||
         gl_runner_watch(r, r->wake, woken, r))
         return gl_runner_free(r), NULL;
     return r;
@@ -101,7 +100,8 @@ void gl_runner_free(gl_runner *r) {
         if (r->sets[i] >= 0) close(r->sets[i]);
     if (r->wake >= 0) close(r->wake);
     pthread_mutex_destroy(&r->lock);
-    free(r->sources), free(r->served), free(r->buffers), free(r->batch), free(r);
+    inlet_free(&r->in);
+    free(r->sources), free(r->served), free(r->batch), free(r);
 }
 
 void gl_runner_lock(gl_runner *r) { pthread_mutex_lock(&r->lock); }
@@ -162,6 +162,7 @@ int gl_runner_add(gl_runner *r, gl_engine *engine, int socket, const struct sock
     served *table = with_place(r->served, &r->served_count, sizeof *table, at);
     if (table) {
         r->served = table;
+        receive_into(engine, r->in.buffers);
         table[at] = (served){.engine = engine, .out = {.fd = socket, .peers = copy, .segmentation = true},
                              .drain = drain, .context = context};
     }
@@ -200,18 +201,30 @@ void gl_runner_remove(gl_runner *r, gl_engine *engine) {
     gl_runner_unlock(r);
 }
 
-static void take_in(void *context, const uint8_t *datagram, uint32_t length, int congested, uint64_t now) {
+static unsigned job_of(const uint8_t *datagram) { return (unsigned)datagram[GL_AT_JOB] << 8 | datagram[GL_AT_JOB + 1]; }
+
+static gl_engine *engine_of(const gl_runner *r, unsigned job) {
+    for (unsigned i = 0; i < r->served_count; i++)
+        if (r->served[i].engine && gl_engine_job(r->served[i].engine) == job) return r->served[i].engine;
+    return NULL;
+}
+
+/* What the kernel has put together may be of several jobs. */
+static void take_in(void *context, const uint8_t *bytes, uint32_t left, uint32_t segment, bool congested, bool held,
+                    uint64_t now) {
     gl_runner *r = context;
-    r->counts.received++;
-    if (length >= GL_HEADER) {
-        const unsigned job = (unsigned)datagram[GL_AT_JOB] << 8 | datagram[GL_AT_JOB + 1];
-        for (unsigned i = 0; i < r->served_count; i++)
-            if (r->served[i].engine && gl_engine_job(r->served[i].engine) == job) {
-                gl_receive(r->served[i].engine, datagram, length, congested, now);
-                return;
-            }
-    }
-    r->counts.foreign++;
+    do {
+        uint32_t count = 1, size = segment < left ? segment : left;
+        gl_engine *engine = size < GL_HEADER ? NULL : engine_of(r, job_of(bytes));
+        for (; engine && left - size >= GL_HEADER && job_of(bytes + size) == job_of(bytes); count++)
+            size += segment < left - size ? segment : left - size;
+        r->counts.received += count;
+        if (engine)
+            receive_train(engine, bytes, size, segment, congested, held, now);
+        else
+            r->counts.foreign++;
+        bytes += size, left -= size;
+    } while (left);
 }
 
 /* From the sockets that have something: there is one for each multicast group. Returns whether there may be more. */
@@ -220,7 +233,7 @@ static bool receive(gl_runner *r) {
     const int count = epoll_wait(r->sets[SOCKETS], events, READY_MAX, 0);
     bool more = count == READY_MAX;
     for (int i = 0; i < count; i++)
-        more |= receive_batch(r->sources[events[i].data.u32].fd, r->buffers, take_in, r);
+        more |= receive_batch(r->sources[events[i].data.u32].fd, &r->in, take_in, r);
     return more;
 }
 

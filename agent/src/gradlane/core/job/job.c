@@ -68,7 +68,7 @@ bool job_new(job *j, const gl_config *config, const upcalls *up, void *above) {
     c->losses = losses_copy(config->losses, config->loss_count);
     j->up = up, j->above = above;
     j->ranks = ranks_of(c);
-    for (j->stride = 1; j->stride < j->ranks;) j->stride *= 2;
+    while (1u << j->stride_bits < j->ranks) j->stride_bits++;
     j->counts = calloc((size_t)(j->ranks + 1) * (c->loss_count + 1), sizeof *j->counts);
     j->pool.slice_bytes = c->slice_bytes, j->pool.used = &j->statistics.memory_used;
     for (unsigned rank = 0; rank < j->ranks; rank++) rtt_start(&j->rtts[rank]);

@@ -30,7 +30,7 @@ typedef struct control control;
 
 typedef struct {
     gl_config config;
-    unsigned ranks, stride;
+    unsigned ranks, stride_bits; /* stride: a power of two */
     tenant tenant;
     uplink uplink;
     rtt rtts[GL_MAX_RANKS]; /* to each rank */
@@ -39,6 +39,7 @@ typedef struct {
     uint64_t kept; /* bytes of contributions that wait, and what is taken of its memory for others (engine.h) */
     control *controls, **controls_tail;
     gl_statistics statistics;
+    bool holds;        /* what is being received may be held where it lies */
     bool failed;       /* memory was out: the job is over, and does nothing any more */
     gl_counts *counts; /* by rank, then multicast; within by loss class, then what has none */
     const upcalls *up;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Operations in flight: nodes (plan.h) take in what arrives, reduce it in rank order as soon as nothing is awaited any more,
- * and pass the result on while other slices still come. A contribution is kept only if it has to wait for others; the last one
- * is reduced straight from its datagram.
+ * and pass the result on while other slices still come. A contribution is kept only if it has to wait for others, where its
+ * datagram lies if that may be held; the last one is reduced straight from its datagram.
  */
 #include "operation/operation.h"
 
@@ -63,9 +63,13 @@ static void finish(operations *all, node *n, uint32_t i, const rx_message *fresh
     const uint32_t length = length_of(&j->config, n, i);
     const uint64_t offset = (uint64_t)i * j->config.slice_bytes;
     uint8_t *out = n->out ? n->out + offset : NULL;
-    if (count && n->to_count && !(n->results[i] = slot_new(&j->pool))) {
-        j->failed = true;
-        return;
+    if (count && n->to_count) {
+        /* What has come last is kept where it lies, and becomes the result there. */
+        n->results[i] = payload && j->holds ? slot_hold(&j->pool, payload) : slot_new(&j->pool);
+        if (!n->results[i]) {
+            j->failed = true;
+            return;
+        }
     }
     if (count) {
         uint8_t *result = n->to_count ? n->results[i]->bytes : out;

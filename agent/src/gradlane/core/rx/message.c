@@ -13,14 +13,16 @@ enum { GUARANTEED = 16 }; /* slices of each contribution to a node that are kept
 
 void rx_keep(job *j, rx_message *m, uint32_t slice, const uint8_t *payload, uint32_t length) {
     if (!m->kept) m->kept = calloc(m->slices, sizeof *m->kept);
-    slot *s = m->kept ? slot_new(&j->pool) : NULL;
+    slot *s = !m->kept ? NULL : j->holds ? slot_hold(&j->pool, payload) : slot_new(&j->pool);
     if (!s) {
         j->failed = true;
         return;
     }
     m->kept[slice] = s;
-    put16(s->header + GL_AT_LENGTH, (uint16_t)length);
-    memcpy(s->bytes, payload, length);
+    if (!j->holds) {
+        put16(s->header + GL_AT_LENGTH, (uint16_t)length);
+        memcpy(s->bytes, payload, length);
+    }
     j->kept += j->config.slice_bytes;
 }
 

@@ -30,7 +30,7 @@ void rx_free(rx *x) {
 }
 
 static rx_message **slot_of(rx *x, unsigned source, uint32_t distance) {
-    return &x->sources[source].ring[distance / x->job->stride % RING];
+    return &x->sources[source].ring[(distance >> x->job->stride_bits) % RING];
 }
 
 void rx_forget(rx *x, rx_message *m) {
@@ -120,7 +120,7 @@ static void check_later(rx *x, rx_message *m, uint64_t now) {
 static rx_message *find_message(rx *x, unsigned source, const uint8_t *h, uint64_t now) {
     job *j = x->job;
     const uint32_t id = get32(h + GL_AT_MESSAGE), distance = id - j->config.message_base - source;
-    if (distance % j->stride) return j->statistics.bad_message++, NULL;
+    if (distance & ((1u << j->stride_bits) - 1)) return j->statistics.bad_message++, NULL;
     rx_message **slot = slot_of(x, source, distance);
     rx_message *m = *slot;
     const uint32_t loss_class = class_of(&j->config, get16(h + GL_AT_LAYER));

@@ -12,25 +12,32 @@
 #include "rate/ways.h"
 #include "rx/rx.h"
 
-void report_arrival(rx *x, unsigned source, const uint8_t *h, uint32_t bytes, bool congested, uint64_t now) {
+void report_arrivals(rx *x, unsigned source, const uint8_t *h, uint32_t bytes, uint32_t segment, bool congested, uint64_t now) {
     job *j = x->job;
     tenant *t = &j->tenant;
-    const bool repair = (h[0] & 15) == GL_KIND_REPAIR, end = h[GL_AT_FLAGS] & GL_FLAG_END;
+    const bool repair = (h[0] & 15) == GL_KIND_REPAIR;
     const bool multicast = !repair && h[GL_AT_FLAGS] & GL_FLAG_MULTICAST; /* repairs are unicast */
-    share_count(t, source, multicast, end, bytes + FRAME_OVERHEAD, now);
     incoming *in = &x->sources[source].incoming[multicast];
-    in->received++;
-    in->marked += congested;
-    const unsigned way = get_way(h);
-    if (!congested && way && way <= GL_WAYS) in->passed[way - 1]++;
-    j->statistics.ecn_marked += congested;
+    const uint32_t count = (bytes + segment - 1) / segment;
+    bool end = false;
+    for (uint32_t i = 0; i < count; i++, h += segment) {
+        const unsigned way = get_way(h);
+        if (!congested && way && way <= GL_WAYS) in->passed[way - 1]++;
+        end |= h[GL_AT_FLAGS] & GL_FLAG_END;
+    }
+    h -= segment;
+    share_count(t, source, multicast, end, bytes + count * FRAME_OVERHEAD, now);
+    const uint32_t marked = congested ? count : 0;
+    in->received += count, in->marked += marked;
+    j->statistics.ecn_marked += marked;
     gl_counts *c = counts_of(j, source, class_of(&j->config, get16(h + GL_AT_LAYER)));
-    c->ecn_marked += congested, c->bytes_received += bytes;
-    if (!in->unreported++) in->since = now;
+    c->ecn_marked += marked, c->bytes_received += bytes;
+    if (!in->unreported) in->since = now;
+    in->unreported += count;
     const uint32_t room = share_room(t);
     const bool many = in->unreported >= REPORT_EVERY && now - in->reported_at >= REPORT_LEAST;
     bool *news = &t->sharers[source].news[multicast];
-    if (!many && !end && !*news && now - in->since < REPORT_MOST && (uint64_t)in->unreported * bytes < room / 4) return;
+    if (!many && !end && !*news && now - in->since < REPORT_MOST && (uint64_t)in->unreported * segment < room / 4) return;
     in->unreported = 0, in->reported_at = now;
     *news = false;
     uint8_t payload[GL_REPORT];

@@ -57,8 +57,9 @@ void on_slice(rx *x, unsigned source, const uint8_t *h, uint32_t length, uint64_
 void on_trimmed(rx *x, unsigned source, const uint8_t *h, uint64_t now);
 void on_probe(rx *x, unsigned source, const uint8_t *h, uint64_t now);
 void on_check_due(rx *x, rx_message *m, uint64_t now);
-/* A DATA or REPAIR of `bytes` has come in: its sender is told how its stream gets through. */
-void report_arrival(rx *x, unsigned source, const uint8_t *h, uint32_t bytes, bool congested, uint64_t now);
+/* DATA or REPAIRs of a message have come in, `bytes` of them, of `segment` each but the last: their sender is told how its stream
+ * gets through. */
+void report_arrivals(rx *x, unsigned source, const uint8_t *h, uint32_t bytes, uint32_t segment, bool congested, uint64_t now);
 
 /* There may be room now for what there was none. */
 void rx_resume(rx *x, rx_message *m, uint64_t now);

@@ -44,7 +44,7 @@ tx_message *tx_message_new(tx *x, const plan *p, link *l) {
 }
 
 static tx_message **slot_of(tx *x, uint32_t id) {
-    return &x->sent[(id - x->job->config.message_base - x->job->config.rank) / x->job->stride % RING];
+    return &x->sent[((id - x->job->config.message_base - x->job->config.rank) >> x->job->stride_bits) % RING];
 }
 
 static void leave_queues(tx *x, tx_message *m) {
@@ -89,7 +89,7 @@ void activate(tx *x) {
         for (heap_item *first; (first = heap_first(&x->waiting[tolerant])) && has_number(x, tolerant);) {
             tx_message *m = container_of(first, tx_message, turn);
             heap_remove(&x->waiting[tolerant], first);
-            m->id = x->job->config.message_base + x->next_sequence * x->job->stride + x->job->config.rank;
+            m->id = x->job->config.message_base + (x->next_sequence << x->job->stride_bits) + x->job->config.rank;
             m->active = true;
             put32(m->header + GL_AT_MESSAGE, m->id);
             x->sent[x->next_sequence++ % RING] = m;
