@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a slice costs the engine, without any I/O: ns of one core, for more and more ranks.
 
-Rank 0 owns all elements of an all-reduce: a contribution of each other rank comes in and is reduced, and the result goes
-out to each. What is sent lies in one buffer for the receiver, as the kernel leaves it; that copy is not counted.
+Rank 0 owns all elements of an all-reduce: a contribution of each other rank comes in and is reduced, and the result
+goes out to each. What is sent lies in one buffer for the receiver, as the kernel leaves it; that copy is not counted.
 """
 
 import argparse
@@ -16,9 +16,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from cffi import FFI
+
 import gradlane
 from bench.harness import benchmark
-from cffi import FFI
 from gradlane import wire
 from lab.command_line import several
 from lab.report.console import make_console, present

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What comes in trains, and is held where it lies, is reduced as what comes one by one; what is forged among it is not."""
+"""What comes in trains, and is held where it lies, is reduced as what comes one by one; what is forged is refused."""
 
 import subprocess
 from pathlib import Path
