@@ -36,8 +36,7 @@ SIZES = ("64KiB", "1MiB", "4MiB", "16MiB", "64MiB")
 # So many bytes are reduced in one go of a variant, but at least and at most so many times.
 _VOLUME, _LEAST, _MOST = 128 << 20, 3, 100
 _FRAME = 14 + 20 + 8 + 40  # bytes in front of a slice: Ethernet, IPv4, UDP, the wire header
-_PORT_SIZE, _PORT_BUFFER = 16 << 20, 200_000
-_UNLIMITED, _UNLIMITED_BUFFER = 100_000_000_000, 16_000_000  # bit/s and bytes that a job is given without a limit
+_PORT_SIZE = 16 << 20
 
 
 def _used(result: float, size: int, hosts: int, rate: int, slice_bytes: int) -> float:
@@ -50,9 +49,8 @@ def _measure(
     place: str, hosts: AgentHosts, variants: Sequence[str], sizes: Sequence[int], repeats: int, rate: int
 ) -> Iterator[Result]:
     """The variants in turn, `repeats` times, for each size; a `rate` of 0: no limit. Raises ExperimentError."""
-    limits = (rate, _PORT_BUFFER) if rate else (_UNLIMITED, _UNLIMITED_BUFFER)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        team = Team(hosts, Path(folder), stack, variants, *limits)
+        team = Team(hosts, Path(folder), stack, variants, rate)
         for size in sizes:
             count = max(_LEAST, min(_MOST, _VOLUME // size))
             found: dict[str, list[tuple[float, float]]] = {variant: [] for variant in variants}

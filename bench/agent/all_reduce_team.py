@@ -17,17 +17,23 @@ from bench.harness.worker import Worker, ask_all
 VARIANTS = {"gloo": "torch", "mpi": "mpi", "shared": "gradlane", "plain": "gradlane", "torch": "torch"}
 """And whose processes do it."""
 _JOBS = ("torch", "gradlane")  # sides that have one, with the agents
+# What a job is told of the network: bytes of a port's buffer, and bit/s and bytes where nothing is limited.
+_PORT_BUFFER = 200_000
+_UNLIMITED = (100_000_000_000, 16_000_000)
 
 
 class Team:
-    """The processes that `variants` need on all hosts, ready and idle. Raises ExperimentError."""
+    """The processes that `variants` need on all hosts, ready and idle. Raises ExperimentError.
 
-    def __init__(
-        self, hosts: AgentHosts, folder: Path, stack: ExitStack, variants: Sequence[str], rate: int, buffer: int
-    ) -> None:
+    `rate`: of the ports, in bit/s; 0: no limit.
+    """
+
+    def __init__(self, hosts: AgentHosts, folder: Path, stack: ExitStack, variants: Sequence[str], rate: int) -> None:
         wanted = {VARIANTS[variant] for variant in variants}
         jobs = {
-            side: hosts.write_job(folder / f"{side}.toml", rate, buffer, number=number)
+            side: hosts.write_job(
+                folder / f"{side}.toml", *((rate, _PORT_BUFFER) if rate else _UNLIMITED), number=number
+            )
             for number, side in enumerate(_JOBS, 1)
             if side in wanted
         }
@@ -43,7 +49,7 @@ class Team:
         for workers in self._workers.values():
             for member in workers:
                 member.wait_for("ready")
-        self._mpi = mpi.start(stack, hosts, folder) if "mpi" in wanted else None
+        self._mpi = mpi.start(stack, hosts, folder, slow=rate > 0) if "mpi" in wanted else None
 
     def run(self, variant: str, size: int, count: int) -> tuple[float, float]:
         """Median seconds of an all-reduce, and CPU seconds of a host for a GB."""
