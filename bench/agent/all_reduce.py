@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 
 from bench.agent import mpi
-from bench.agent.all_reduce_tables import PLACES, Result, plot, summaries, tables
+from bench.agent.all_reduce_tables import PLACES, Result, median_ratio, plot, summaries, tables
 from bench.agent.all_reduce_team import VARIANTS, Team
 from bench.harness import benchmark
 from bench.harness.agent_hosts import MTU, AgentHosts, Hosts, Loopback
@@ -57,12 +57,25 @@ def _measure(
             for _ in range(repeats):
                 for variant, runs in found.items():
                     runs.append(team.run(variant, size, count))
+            gloo = [seconds for seconds, _ in found.get("gloo", [])]
             for variant, runs in found.items():
                 seconds, cpu = zip(*runs, strict=True)
                 middle = median(seconds)
                 used = _used(middle, size, hosts.count, rate, MTU - 68) if rate else None
-                spread = (min(seconds), max(seconds))
-                yield Result(place, hosts.count, size, variant, rate, repeats, middle, *spread, median(cpu), used)
+                yield Result(
+                    place=place,
+                    hosts=hosts.count,
+                    size=size,
+                    variant=variant,
+                    rate=rate,
+                    repeats=repeats,
+                    seconds=middle,
+                    fastest=min(seconds),
+                    slowest=max(seconds),
+                    by_gloo=median_ratio(seconds, gloo) if gloo else None,
+                    cpu=median(cpu),
+                    used=used,
+                )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for option, known in every.items():
         kind = names_of(known, option[:-1])
         add(f"--{option}", type=kind, default=tuple(known), metavar="A,B", help=f"(default: {','.join(known)})")
-    add("--repeats", type=int, default=7, metavar="N", help="of every measurement (default: %(default)s)")
+    add("--repeats", type=int, default=3, metavar="N", help="of every measurement (default: %(default)s)")
     add("--rate", type=checked(parse_rate), default="1gbit", metavar="R", help="of the ports (default: 1gbit)")
     return benchmark.run(parser, _run, arguments)
 

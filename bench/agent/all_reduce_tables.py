@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import geometric_mean
+from statistics import geometric_mean, median
 
 from bench.agent.all_reduce_team import VARIANTS
 from bench.harness.figure import panels
@@ -24,8 +24,9 @@ PLACES = {
 class Result:
     """One place, number of hosts, size and variant. Medians over `repeats`, of medians over the all-reduces of each.
 
-    `cpu` is CPU seconds of a host (training process and agent) for a GB all-reduced. `rate`: bit/s of the ports, 0: no
-    limit; `used`: of the payload rate that headers allow there.
+    `by_gloo` is the time by Gloo's in the same turn, as what slows the machine down for longer slows both; None where
+    Gloo was not measured. `cpu` is CPU seconds of a host (training process and agent) for a GB all-reduced. `rate`:
+    bit/s of the ports, 0: no limit; `used`: of the payload rate that headers allow there.
     """
 
     place: str
@@ -37,6 +38,7 @@ class Result:
     seconds: float
     fastest: float
     slowest: float
+    by_gloo: float | None
     cpu: float
     used: float | None
 
@@ -54,12 +56,9 @@ class Summary:
     size: int
 
 
-def ratio(results: Sequence[Result], of: Result) -> float | None:
-    """Its time by Gloo's at the same place, hosts and size; None where Gloo was not measured."""
-    for other in results:
-        if (other.variant, other.place, other.hosts, other.size) == ("gloo", of.place, of.hosts, of.size):
-            return of.seconds / other.seconds
-    return None
+def median_ratio(seconds: Sequence[float], others: Sequence[float]) -> float:
+    """The median of the ratios turn by turn."""
+    return median(mine / its for mine, its in zip(seconds, others, strict=True))
 
 
 def summaries(results: Sequence[Result]) -> list[Summary]:
@@ -67,7 +66,7 @@ def summaries(results: Sequence[Result]) -> list[Summary]:
     found: list[Summary] = []
     for place, variant in dict.fromkeys((result.place, result.variant) for result in results):
         same = [result for result in results if (result.place, result.variant) == (place, variant)]
-        ratios = [value for result in same if (value := ratio(results, result)) is not None]
+        ratios = [result.by_gloo for result in same if result.by_gloo is not None]
         if variant != "gloo" and ratios:
             worst = same[ratios.index(max(ratios))]
             found.append(Summary(place, variant, geometric_mean(ratios), max(ratios), worst.hosts, worst.size))
@@ -88,8 +87,8 @@ def tables(results: Sequence[Result]) -> list[TextTable]:
         for variant in variants:
             row.append(f"{of[variant].seconds * 1e3:.2f}")
             if variant != "gloo":
-                value = ratio(results, of[variant])
-                row.append("-" if value is None else f"{value:.2f}")
+                by_gloo = of[variant].by_gloo
+                row.append("-" if by_gloo is None else f"{by_gloo:.2f}")
         times.append(row)
         cpu.append([name, *(f"{of[variant].cpu:.2f}" for variant in variants)])
         if all(result.used is not None for result in of.values()):
