@@ -15,6 +15,8 @@ import pytest
 from bench.agent import all_reduce, mpi
 from bench.agent.all_reduce_tables import Result, Summary, median_ratio, plot, summaries, tables
 from bench.agent.all_reduce_team import VARIANTS
+from bench.harness import netns
+from bench.harness.agent_hosts import Loopback
 from tests.support.needs import needs, needs_root
 
 _GLOO_ALLOWED = 1.05  # its headers are smaller than those that the rate is reckoned with
@@ -65,6 +67,19 @@ def test_open_mpi_crosses_the_ports_and_its_polling_counts(tmp_path: Path) -> No
         assert 0.5 < run["used"] < _GLOO_ALLOWED
     busy = polling["cpu"] * polling["size"] / 1e9 / polling["seconds"]
     assert 0.5 < busy < 1.5, "of a core, by a host that waits for a slow port"
+
+
+@needs_root
+@needs("ip", "ping")
+def test_hosts_on_the_loopback_have_one_network_and_an_address_each() -> None:
+    with Loopback(3) as hosts:
+        assert {hosts.namespace(host) for host in range(3)} == {hosts.namespace(0)}
+        links = json.loads(netns.run("ip", "-n", hosts.namespace(0), "-j", "link", "show"))
+        assert [link["ifname"] for link in links] == ["lo"]
+        for host in range(3):
+            netns.run(
+                "ip", "netns", "exec", hosts.namespace(0), "ping", "-qc1", "-I", hosts.address(host), hosts.address(0)
+            )
 
 
 def test_mpi_alone_can_not_be_left_out(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
