@@ -30,6 +30,8 @@ STUDY ?=
 STUDY_SUMS ?=
 # Options of `make bench-sync`, e.g. SYNC="--cases slow5,tail3 --arms all --seeds 1,2,3,4,5".
 SYNC ?=
+# Options of `make bench-agent`, e.g. AGENT="--hosts 2,4 --sizes 1MiB --places loopback --variants gloo,shared".
+AGENT ?=
 # Options of `make bench-stragglers`, e.g. STRAGGLERS="--hosts 16 --rate 25mbit --size 512KiB --cases late,two-late,slow-link".
 STRAGGLERS ?=
 # Options of `make dashboard`, e.g. DASHBOARD="--simulated large" or "--recording FILE".
@@ -56,6 +58,8 @@ PACKAGES := gcc python3-dev python3-venv mininet iproute2 ethtool iputils-ping t
 WORKERS_OF_TESTS ?= $(shell n=$$(nproc); echo $$((n < 4 ? 2 * n : 8)))
 # For fuzzing alone: without them its tests are skipped.
 FUZZ_PACKAGES := clang-14 libclang-rt-14-dev
+# For `make bench-agent` alone: without them it leaves MPI out.
+MPI_PACKAGES := openmpi-bin libopenmpi-dev
 # For the page in a browser, the store in PostgreSQL, metrics in Prometheus, and completion: else these tests are skipped.
 TEST_PACKAGES := chromium postgresql prometheus zsh man-db
 
@@ -124,8 +128,11 @@ study-sums: $(VENV)/.ready ## Accuracy with sums in the switch, against DDP (STU
 	$(BIN)/python -m bench.study.sum_accuracy $(STUDY_SUMS)
 
 .PHONY: bench-agent
-bench-agent: $(VENV)/.ready ## All-reduce against Gloo, 2 and 4 hosts, 64 KiB to 64 MiB -> out/bench/agent.json (root)
-	$(BIN)/python -m bench.agent.all_reduce
+bench-agent: $(VENV)/.ready ## All-reduce against Gloo and MPI, 2 to 16 hosts -> out/bench/agent.json (root; AGENT="--places loopback"; installs Open MPI)
+	@dpkg -s $(MPI_PACKAGES) >/dev/null 2>&1 || \
+	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(MPI_PACKAGES); } || \
+	echo "make: $(MPI_PACKAGES) can't be installed: MPI will be left out"
+	$(BIN)/python -m bench.agent.all_reduce $(AGENT)
 
 .PHONY: bench-stragglers
 bench-stragglers: $(VENV)/.ready ## What late workers and slow links cost -> out/bench/stragglers.json (root; STRAGGLERS="--hosts 16 --rate 25mbit")

@@ -24,7 +24,7 @@ PORT = 29400
 class Torch:
     """torch.distributed; `variant` "gloo" is its Gloo on TCP, "torch" the backend "gradlane"."""
 
-    def __init__(self, rank: int, size: int, address: str, job: str, socket: str) -> None:
+    def __init__(self, rank: int, size: int, interface: str, address: str, job: str, socket: str) -> None:
         import torch
         import torch.distributed as dist
 
@@ -32,7 +32,7 @@ class Torch:
 
         torch.set_num_threads(1)
         self._torch, self._dist = torch, dist
-        os.environ |= {"GLOO_SOCKET_IFNAME": "eth0", "GRADLANE_JOB": job, "GRADLANE_SOCKET": socket}
+        os.environ |= {"GLOO_SOCKET_IFNAME": interface, "GRADLANE_JOB": job, "GRADLANE_SOCKET": socket}
         dist.init_process_group("gloo", init_method=f"tcp://{address}:{PORT}", rank=rank, world_size=size)
         self._groups = {"gloo": None, "torch": dist.new_group(backend="gradlane")}
 
@@ -89,9 +89,9 @@ def _measure(side: Torch | Gradlane, rank: int, size: int, request: dict[str, An
 
 
 def main() -> None:
-    """Arguments: torch RANK SIZE ADDRESS-OF-0 JOB SOCKET, or gradlane RANK SIZE JOB SOCKET."""
+    """Arguments: torch RANK SIZE INTERFACE ADDRESS-OF-0 JOB SOCKET, or gradlane RANK SIZE JOB SOCKET."""
     kind, rank, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    side = Torch(rank, size, *sys.argv[4:7]) if kind == "torch" else Gradlane(rank, *sys.argv[4:6])
+    side = Torch(rank, size, *sys.argv[4:8]) if kind == "torch" else Gradlane(rank, *sys.argv[4:6])
     serve(lambda request: _measure(side, rank, size, request))
     side.close()
 

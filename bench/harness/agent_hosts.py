@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts around a Linux bridge, each a network namespace with an agent: for measurements of the agent itself."""
+"""Hosts with an agent each: network namespaces around a Linux bridge, or addresses of one loopback. For measurements of
+the agent itself."""
 
 from __future__ import annotations
 
 import os
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,18 +23,74 @@ MTU = 1500
 _BUFFER, _BURST = 400_000, 70_000  # bytes
 
 
-class Hosts(Namespaces):
+class AgentHosts(Namespaces, ABC):
+    """Hosts 0..n-1, each with an address of its own on `interface`. Raises FabricError."""
+
+    interface: str
+
+    def __init__(self, count: int, names: Sequence[str]) -> None:
+        self.count = count
+        super().__init__(names)
+
+    @abstractmethod
+    def namespace(self, host: int) -> str:
+        """Of a host."""
+
+    @abstractmethod
+    def address(self, host: int) -> str:
+        """Of a host."""
+
+    def start(
+        self, stack: ExitStack, host: int, name: str, *command: str, asked: bool = True, logs: bool = False
+    ) -> Worker:
+        """A process of this Python on a host, with one thread for arithmetic, until the stack ends."""
+        words = ["ip", "netns", "exec", self.namespace(host), sys.executable, *command]
+        one_thread = {"OMP_NUM_THREADS": "1"}
+        return stack.enter_context(
+            Worker(f"{name} on host {host}", words, asked=asked, logs=logs, environment=one_thread)
+        )
+
+    def start_agent(self, stack: ExitStack, host: int, folder: Path) -> tuple[Worker, Path]:
+        """The agent of a host, ready, and its socket. Raises ProcessError."""
+        path = folder / f"agent{host}.sock"
+        words = ("-m", "gradlane.cli", "agent", "--address", self.address(host), "--socket", str(path))
+        agent = self.start(stack, host, "the agent", *words, asked=False, logs=True)
+        agent.wait_for("ready")
+        return agent, path
+
+    def write_job(
+        self,
+        path: Path,
+        rate: int,
+        buffer: int,
+        *,
+        number: int = 1,
+        hosts: Sequence[int] | None = None,
+        tolerance: float | None = None,
+        transport: Mapping[str, Any] | None = None,
+        sync: Mapping[str, Any] | None = None,
+    ) -> Path:
+        """Writes the job file of workers on all hosts, or on those given; the rest as job.document takes it."""
+        members = [(f"h{host}", self.address(host)) for host in (range(self.count) if hosts is None else hosts)]
+        document = job.document(f"bench{number}", number, members, rate, buffer, tolerance, transport, sync)
+        path.write_text(tomli_w.dumps(document), encoding="utf-8")
+        return path
+
+
+class Hosts(AgentHosts):
     """Namespaces of hosts 0..n-1, host k at 10.77.0.(k+1) on eth0. Raises FabricError.
 
     `rate` (bit/s) limits the bridge's ports towards the hosts (tbf); without it there is no limit. Offloads stay as the
     kernel has them.
     """
 
+    interface = "eth0"
+
     def __init__(self, count: int, mtu: int = MTU, rate: int | None = None) -> None:
-        self.count, self._mtu, self._rate = count, mtu, rate
+        self._mtu, self._rate = mtu, rate
         self._prefix = f"gla{os.getpid()}"
         self._bridge = f"{self._prefix}s"
-        super().__init__((self._bridge, *map(self.namespace, range(count))))
+        super().__init__(count, (self._bridge, *map(self.namespace, range(count))))
 
     def namespace(self, host: int) -> str:
         """Of a host."""
@@ -76,38 +134,20 @@ class Hosts(Namespaces):
         bucket = ("tbf", "rate", f"{rate}bit", "burst", str(_BURST), "limit", str(_BUFFER))
         run("tc", "-n", namespace, "qdisc", "replace", "dev", device, "root", *bucket)
 
-    def start(
-        self, stack: ExitStack, host: int, name: str, *command: str, asked: bool = True, logs: bool = False
-    ) -> Worker:
-        """A process of this Python on a host, with one thread for arithmetic, until the stack ends."""
-        words = ["ip", "netns", "exec", self.namespace(host), sys.executable, *command]
-        one_thread = {"OMP_NUM_THREADS": "1"}
-        return stack.enter_context(
-            Worker(f"{name} on host {host}", words, asked=asked, logs=logs, environment=one_thread)
-        )
 
-    def start_agent(self, stack: ExitStack, host: int, folder: Path) -> tuple[Worker, Path]:
-        """The agent of a host, ready, and its socket. Raises ProcessError."""
-        path = folder / f"agent{host}.sock"
-        words = ("-m", "gradlane.cli", "agent", "--address", self.address(host), "--socket", str(path))
-        agent = self.start(stack, host, "the agent", *words, asked=False, logs=True)
-        agent.wait_for("ready")
-        return agent, path
+class Loopback(AgentHosts):
+    """All hosts in one namespace, as on one machine: host k at 127.0.0.(k+1). Raises FabricError."""
 
-    def write_job(
-        self,
-        path: Path,
-        rate: int,
-        buffer: int,
-        *,
-        number: int = 1,
-        hosts: Sequence[int] | None = None,
-        tolerance: float | None = None,
-        transport: Mapping[str, Any] | None = None,
-        sync: Mapping[str, Any] | None = None,
-    ) -> Path:
-        """Writes the job file of workers on all hosts, or on those given; the rest as job.document takes it."""
-        members = [(f"h{host}", self.address(host)) for host in (range(self.count) if hosts is None else hosts)]
-        document = job.document(f"bench{number}", number, members, rate, buffer, tolerance, transport, sync)
-        path.write_text(tomli_w.dumps(document), encoding="utf-8")
-        return path
+    interface = "lo"
+
+    def __init__(self, count: int) -> None:
+        self._only = f"gll{os.getpid()}"
+        super().__init__(count, (self._only,))
+
+    def namespace(self, host: int) -> str:
+        """The same for all."""
+        return self._only
+
+    def address(self, host: int) -> str:
+        """Of a host."""
+        return f"127.0.0.{host + 1}"

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The processes of bench.agent.all_reduce on a place's hosts, one for each host and side, and what they are asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench.agent import mpi
+from bench.harness.agent_hosts import AgentHosts
+from bench.harness.worker import Worker, ask_all
+
+VARIANTS = {"gloo": "torch", "mpi": "mpi", "shared": "gradlane", "plain": "gradlane", "torch": "torch"}
+"""And whose processes do it."""
+_JOBS = ("torch", "gradlane")  # sides that have one, with the agents
+# What a job is told of the network: bytes of a port's buffer, and bit/s and bytes where nothing is limited.
+_PORT_BUFFER = 200_000
+_UNLIMITED = (100_000_000_000, 16_000_000)
+
+
+class Team:
+    """The processes that `variants` need on all hosts, ready and idle. Raises ExperimentError.
+
+    `rate`: of the ports, in bit/s; 0: no limit.
+    """
+
+    def __init__(self, hosts: AgentHosts, folder: Path, stack: ExitStack, variants: Sequence[str], rate: int) -> None:
+        wanted = {VARIANTS[variant] for variant in variants}
+        jobs = {
+            side: hosts.write_job(
+                folder / f"{side}.toml", *((rate, _PORT_BUFFER) if rate else _UNLIMITED), number=number
+            )
+            for number, side in enumerate(_JOBS, 1)
+            if side in wanted
+        }
+        self._workers: dict[str, list[Worker]] = {side: [] for side in jobs}
+        self._agents: list[Worker] = []
+        for host in range(hosts.count if jobs else 0):
+            agent, socket = hosts.start_agent(stack, host, folder)
+            self._agents.append(agent)
+            for side, job in jobs.items():
+                first = (hosts.interface, hosts.address(0)) if side == "torch" else ()
+                words = ("-m", "bench.agent.all_reduce_worker", side, f"{host}", f"{hosts.count}", *first)
+                self._workers[side].append(hosts.start(stack, host, side, *words, str(job), str(socket)))
+        for workers in self._workers.values():
+            for member in workers:
+                member.wait_for("ready")
+        self._mpi = mpi.start(stack, hosts, folder, slow=rate > 0) if "mpi" in wanted else None
+
+    def run(self, variant: str, size: int, count: int) -> tuple[float, float]:
+        """Median seconds of an all-reduce, and CPU seconds of a host for a GB."""
+        agents = self._agents if variant not in ("gloo", "mpi") else []
+        before = sum(agent.cpu_seconds() for agent in agents)
+        answers = self._ask(variant, {"elements": size // 4, "count": count})
+        # The agents' part has the two all-reduces before the measured ones in it.
+        agents_cpu = (sum(agent.cpu_seconds() for agent in agents) - before) * count / (count + 2)
+        cpu = (sum(answer["cpu"] for answer in answers) + agents_cpu) / len(answers)
+        return median(median(answer["seconds"]) for answer in answers), cpu / (count * size / 1e9)
+
+    def _ask(self, variant: str, request: Mapping[str, Any]) -> list[Any]:
+        """The answers of all hosts."""
+        if variant == "mpi":
+            assert self._mpi is not None
+            self._mpi.ask(request)
+            return json.loads(self._mpi.hear())
+        return ask_all(self._workers[VARIANTS[variant]], {"variant": variant, **request})
