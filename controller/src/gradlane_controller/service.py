@@ -105,6 +105,7 @@ class Controller:
         self._balance = Balance(Loads(fabric), self._state, self._leave_busy_links)
         self._links = Links(fabric)
         self._violations = Violations(on_new=self._timeline.violation)
+        self._begun = asyncio.Event()
         self._lock = asyncio.Lock()  # of fabric and jobs; code that holds a switch's lock must not wait for it
         self._background = Background()
         self._desired = DesiredState(
@@ -127,6 +128,7 @@ class Controller:
     async def run(self) -> None:
         """Keeps the switches converged until cancelled; those that can't be reached are waited for."""
         await self._leading.start(self._sources.kept.revision)
+        self._begun.set()
         works = [self._managed_switches.run(), self._leading.run(), self._balance.run(), self.journal.run()]
         if self._check_links:
             works.append(self._checks.run())
@@ -143,6 +145,12 @@ class Controller:
     async def wait_until_ready(self) -> None:
         """Returns once every switch holds its state, except those that can't be reached in time, but at least one."""
         await self._events.started.wait()
+
+    async def wait_until_tried(self) -> None:
+        """Returns once it is known whether this controller leads and, if it does, which switches can be reached."""
+        await self._begun.wait()
+        if self.leads:
+            await self._events.tried.wait()
 
     @property
     def plan(self) -> Plan:

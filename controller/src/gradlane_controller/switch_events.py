@@ -25,7 +25,8 @@ _LOG = logging.getLogger(__name__)
 
 
 class SwitchEvents:
-    """`started`: once every switch holds its state, except those that can't be reached in time, but at least one."""
+    """`tried`: once every switch holds its state, except those that can't be reached in time, or this one leads no
+    more; `started`: as that, and at least one holds it."""
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class SwitchEvents:
         check_links: bool,
     ) -> None:
         """`lock`: of fabric and jobs. `check_links`: whether `checks` run."""
-        self.started = asyncio.Event()
+        self.tried, self.started = asyncio.Event(), asyncio.Event()
         self._desired, self._switches, self._leading, self._maintenance = desired, switches, leading, maintenance
         self._sums, self._links, self._checks, self._check_links = sums, links, checks, check_links
         self._violations, self._timeline = violations, timeline
@@ -53,6 +54,7 @@ class SwitchEvents:
 
     def stand_by(self) -> None:
         """Another controller writes to the switches from now on."""
+        self.tried.set()
         self._indices_known = False
         self._sums.stand_by()
         if self._check_links:
@@ -120,6 +122,7 @@ class SwitchEvents:
         switches = self._switches.values()
         if self.started.is_set() or not all(managed.ready or managed.late for managed in switches):
             return
+        self.tried.set()
         if any(managed.ready for managed in switches):
             self.started.set()
         else:

@@ -77,6 +77,7 @@ class Reloading:
         except TemplateError as problem:
             _LOG.error("the templates are those of before: %s", problem)
         self._trainings.leases.grace = new.job_grace
+        await self._controller.wait_until_tried()
         try:
             await self._controller.reload(new.job)
         except GradlaneError as problem:
