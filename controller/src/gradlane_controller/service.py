@@ -11,6 +11,7 @@ from gradlane import GradlaneError
 from gradlane.job import Job
 from gradlane_controller.background import Background
 from gradlane_controller.desired.balance import Balance, State
+from gradlane_controller.desired.keys import keeping_keys, without_key
 from gradlane_controller.desired.pipeline import Programs
 from gradlane_controller.desired.plan import Plan
 from gradlane_controller.desired.planner import Facts, Planner
@@ -239,6 +240,7 @@ class Controller:
             for it in some:
                 check(it)
             number, before, sources = self._leading.check(), self.plan, self._sources
+            some = await keeping_keys(some, before.jobs)
             fabric, jobs = before.fabric, dict(before.jobs)
             read = await sources.read_files(fabric) if files else None
             if read is not None:
@@ -338,9 +340,9 @@ class Controller:
                     _LOG.info("job %r is tuned: %s", name, reason)
                     self._timeline.tuning(name, old.to_json(), now.to_json(), reason)
 
-    def export(self) -> dict[str, Any]:
+    async def export(self) -> dict[str, Any]:
         """What GET /v1/export answers: files that make the same entries, and the switches that are drained."""
-        jobs = {name: it.text for name, it in self.plan.jobs.items()}
+        jobs = {name: await asyncio.to_thread(without_key, it.text) for name, it in self.plan.jobs.items()}
         drained = sorted(self._maintenance.records.drained)
         return {"fabric": to_toml(self.plan.fabric), "jobs": jobs, "drained": drained}
 
