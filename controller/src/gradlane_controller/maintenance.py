@@ -19,6 +19,7 @@ from gradlane_controller.network.links import RETURN, ROUND, Links
 from gradlane_controller.network.topology import Topology
 from gradlane_controller.session.fleet import Fleet
 from gradlane_controller.store.switches import SwitchRecords
+from gradlane_controller.turns import Turns
 
 _LOG = logging.getLogger(__name__)
 
@@ -121,11 +122,11 @@ class Maintenance:
         self.joining = (self.joining | new) & self._switches.keys()
         return {it.name for it in fabric.switches if it not in before}
 
-    async def join(self, name: str, links: Links, lock: asyncio.Lock) -> None:
+    async def join(self, name: str, links: Links, turns: Turns) -> None:
         """A switch that has come is ready: it is used as soon as its links work. If it is lost meanwhile, at its next
-        session. `lock`: of the fabric."""
+        session."""
         await self._wait_for_links(name, links)
-        async with lock:
+        async with turns.turn(patient=True):
             if name in self.joining and self._switches[name].ready:
                 try:
                     await self._prepare(name)

@@ -42,6 +42,7 @@ from gradlane_controller.store import Store
 from gradlane_controller.store.jobs import StoredJob
 from gradlane_controller.switch_events import SwitchEvents
 from gradlane_controller.timeline import Timeline
+from gradlane_controller.turns import Turns
 
 WHOLE_AT_ONCE = 8  # switches that are read or written as a whole
 WHOLE_SECONDS = 1.0  # after which others begin, too
@@ -59,7 +60,8 @@ class Controller:
     back; until then no job that has a rank there is accepted. Switches come and go with the fabric file, and are led
     around while they are drained (see `maintenance`).
 
-    Nobody waits for a switch longer than for one operation, and only those who asked for a change.
+    Nobody waits for a switch longer than for one operation, and only those who asked for a change: to others who want
+    to change something BusyError names it.
     """
 
     def __init__(
@@ -107,7 +109,7 @@ class Controller:
         self._links = Links(fabric)
         self._violations = Violations(on_new=self._timeline.violation)
         self._begun = asyncio.Event()
-        self._lock = asyncio.Lock()  # of fabric and jobs; code that holds a switch's lock must not wait for it
+        self._turns = Turns(self._managed_switches.silent)
         self._background = Background()
         self._desired = DesiredState(
             *(Plan(fabric, {}, Numbers(), {}, {}), self._planner, self._managed_switches, self._maintenance),
@@ -118,7 +120,7 @@ class Controller:
         self._check_links = check_links
         self._events = SwitchEvents(
             *(self._desired, self._managed_switches, self._leading, self._maintenance, self._sums, self._links),
-            *(self._checks, self._violations, self._timeline, self._background, self._lock),
+            *(self._checks, self._violations, self._timeline, self._background, self._turns),
             check_links=check_links,
         )
         self._managed_switches.follow(fabric.switches)
@@ -236,7 +238,7 @@ class Controller:
         Raises JobError, FabricError, PipelineError, StoreError or SwitchError.
         """
         some = await parse_jobs(texts, name)
-        async with self._lock:
+        async with self._turns.turn():
             for it in some:
                 check(it)
             number, before, sources = self._leading.check(), self.plan, self._sources
@@ -263,7 +265,7 @@ class Controller:
 
         Raises UnknownJobError, ChangedMeanwhileError, StoreError or SwitchError.
         """
-        async with self._lock:
+        async with self._turns.turn():
             number, before = self._leading.check(), self.plan
             if name not in before.jobs:
                 raise UnknownJobError(f"there is no job {name!r}; there are: {', '.join(before.jobs) or 'none'}")
@@ -328,7 +330,7 @@ class Controller:
     async def tune(self, new: Mapping[str, tuple[Mapping[str, Any] | None, str]]) -> None:
         """Keeps how these jobs are tuned (None: not any more), with the reason for people, empty if that has not
         changed. Nobody waits for the switches. Raises NotLeadingError or StoreError."""
-        async with self._lock:
+        async with self._turns.turn():
             before, kept = self._sources.kept.tunings, self._sources.kept
             new = {name: it for name, it in new.items() if it[0] is None or name in self.plan.jobs}
             await kept.keep_tuned(self._leading.check(), {name: state for name, (state, _) in new.items()})
@@ -348,12 +350,12 @@ class Controller:
 
     async def drain(self, name: str) -> dict[str, Any]:
         """Leads traffic around a switch, also after a restart; see `Maintenance.drain`."""
-        async with self._lock:
+        async with self._turns.turn():
             return await self._maintenance.drain(name, self._links)
 
     async def undrain(self, name: str) -> dict[str, Any]:
         """Uses a switch again that was drained; see `Maintenance.undrain`."""
-        async with self._lock:
+        async with self._turns.turn():
             return await self._maintenance.undrain(name, self._links)
 
     def _take(self, plan: Plan) -> None:
@@ -372,7 +374,7 @@ class Controller:
     async def _refresh(self) -> int:
         """Reads the files and the store again, as another controller may have changed jobs; the store's revision. Bad
         files change nothing. Raises StoreError, or JobError for a job of the store."""
-        async with self._lock:
+        async with self._turns.turn(patient=True):
             avoided, tunings = self._maintenance.avoided, self._sources.kept.tunings
             fabric, jobs = await self._sources.refresh(self.plan.fabric)
             now = fabric, jobs, self._maintenance.avoided, self._sources.kept.tunings
