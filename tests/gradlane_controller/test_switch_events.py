@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a controller concludes when a session with a switch ends, and when it leads again."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gradlane_controller.desired.pipeline import DEFAULT_FOLDER, load
+from gradlane_controller.network.links import Links
+from gradlane_controller.store import Store, lease
+from tests.gradlane_controller.controller_thread import ControllerThread
+from tests.gradlane_controller.fake_switch import FakeSwitch
+from tests.gradlane_controller.texts import fabric_text, job_text, leafspine_text
+
+JOBS = load(DEFAULT_FOLDER).schema.tables["jobs"].id
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., ControllerThread]]:
+    started: list[ControllerThread] = []
+
+    def begin(fabric: str, *jobs: str, check_links: bool = False) -> ControllerThread:
+        started.append(ControllerThread(tmp_path, fabric, *jobs, check_links=check_links))
+        return started[-1]
+
+    yield begin
+    for each in started:
+        each.close()
+
+
+def test_the_links_of_a_switch_that_closes_its_session_are_examined(
+    make_fake_switch: Callable[[], FakeSwitch],
+    start: Callable[..., ControllerThread],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its process has probably ended. One that falls silent is not: the way to it may be what has failed."""
+    doubted: list[str] = []
+    monkeypatch.setattr(Links, "doubt", lambda _links, name: doubted.append(name))
+    switches = [make_fake_switch() for _ in range(4)]
+    it = start(leafspine_text(addresses=[switch.address for switch in switches]), check_links=True)
+    it.until(lambda: it.do(it.it.status)["ready"])
+    switches[3].stop()
+    it.until(lambda: not it.switch("spine2")["ready"])
+    assert doubted == ["spine2"]
+    it.do(lambda: it.it._managed_switches["spine1"].connection.renew("no answer"))
+    it.until(lambda: "no answer; trying again" in caplog.text)
+    assert doubted == ["spine2"]
+
+
+def test_who_leads_again_takes_the_numbers_that_switches_have_from_another_leader(
+    fake_switch: FakeSwitch, start: Callable[..., ControllerThread], tmp_path: Path
+) -> None:
+    it = start(fabric_text(fake_switch.address), job_text())
+    it.until(lambda: it.do(it.it.status)["ready"])
+    assert it.it.plan.numbers.indices == {1: 1}
+    store = Store.open(f"sqlite:///{tmp_path}/fabric.db")
+    number = None
+    while number is None:
+        it.do(it.it.leadership.resign)
+        number = store.write(lease.acquire, "another", "another", 60.0)
+    it.until(lambda: not it.it.leads)
+    it.until(lambda: not it.switch()["ready"])
+    entry = next(each for each in fake_switch.entities.values() if each.table_entry.table_id == JOBS)
+    index = entry.table_entry.action.action.params[0]
+    assert index.value == b"\x01"
+    index.value = b"\x07"
+    store.write(lease.release, "another", number)
+    store.close()
+    it.until(lambda: it.do(it.it.status)["ready"])
+    assert it.it.plan.numbers.indices == {1: 7}
+    assert index.value == b"\x07"
