@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a controller concludes when a session with a switch ends, and when it leads again."""
+"""What a controller concludes when a session with a switch ends, and when it leads again; and how it changes one."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -71,3 +71,19 @@ def test_who_leads_again_takes_the_numbers_that_switches_have_from_another_leade
     it.until(lambda: it.do(it.it.status)["ready"])
     assert it.it.plan.numbers.indices == {1: 7}
     assert index.value == b"\x07"
+
+
+def test_what_is_new_is_written_before_what_is_old_goes(
+    make_fake_switch: Callable[[], FakeSwitch], start: Callable[..., ControllerThread]
+) -> None:
+    switches = [make_fake_switch() for _ in range(4)]
+    it = start(leafspine_text(addresses=[switch.address for switch in switches]), job_text(hosts=(1, 3)))
+    it.until(lambda: it.do(it.it.status)["ready"])
+    for switch in switches:
+        switch.log.clear()
+    it.do(it.it.put_job, job_text(number=2, hosts=(2, 4), base=4096))  # the same job, and nothing of it as before
+    for switch in switches:
+        kinds = [line.split()[0] for line in switch.log]
+        first = kinds.index("DELETE")
+        assert "INSERT" in kinds[:first]
+        assert set(kinds[first:]) == {"DELETE"}
