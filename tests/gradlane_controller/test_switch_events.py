@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a controller concludes when a session with a switch ends, and when it leads again; and how it changes one."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from gradlane_controller import maintenance
 from gradlane_controller.desired.pipeline import DEFAULT_FOLDER, load
 from gradlane_controller.network.links import Links
 from gradlane_controller.store import Store, lease
@@ -71,6 +73,37 @@ def test_who_leads_again_takes_the_numbers_that_switches_have_from_another_leade
     it.until(lambda: it.do(it.it.status)["ready"])
     assert it.it.plan.numbers.indices == {1: 7}
     assert index.value == b"\x07"
+
+
+@pytest.mark.parametrize(("rate", "least"), [("100mbit", 0.3), ("1mbit", 1.024), ("500kbit", 1.5)])
+def test_a_switch_that_is_drained_keeps_its_entries_while_packets_may_be_on_their_way(
+    make_fake_switch: Callable[[], FakeSwitch],
+    start: Callable[..., ControllerThread],
+    monkeypatch: pytest.MonkeyPatch,
+    rate: str,
+    least: float,
+) -> None:
+    monkeypatch.setattr(maintenance, "SETTLE_SECONDS", 0.3)
+    monkeypatch.setattr(maintenance, "MOST_SETTLE_SECONDS", 1.5)
+    switches = [make_fake_switch() for _ in range(4)]
+    addresses = [switch.address for switch in switches]
+    it = start(leafspine_text(addresses=addresses, rates=(rate, "100mbit")), job_text(hosts=(1, 3)))
+    it.until(lambda: it.do(it.it.status)["ready"])
+    slept: list[float] = []
+    sleep = asyncio.sleep
+
+    async def note(seconds: float, *more: object) -> None:
+        if seconds >= 0.3:
+            slept.append(seconds)
+            assert [len(switch.log) > count for switch, count in zip(switches, before, strict=True)] == [
+                *(True, True, False, False)  # the leaves lead around spine1
+            ]
+        await sleep(seconds)
+
+    before = [len(switch.log) for switch in switches]
+    monkeypatch.setattr(maintenance.asyncio, "sleep", note)
+    assert it.do(it.it.drain, "spine1")["may_go"]
+    assert slept == [pytest.approx(least)]
 
 
 def test_what_is_new_is_written_before_what_is_old_goes(
