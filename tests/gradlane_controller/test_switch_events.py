@@ -4,6 +4,7 @@
 import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -90,20 +91,19 @@ def test_a_switch_that_is_drained_keeps_its_entries_while_packets_may_be_on_thei
     it = start(leafspine_text(addresses=addresses, rates=(rate, "100mbit")), job_text(hosts=(1, 3)))
     it.until(lambda: it.do(it.it.status)["ready"])
     slept: list[float] = []
-    sleep = asyncio.sleep
+    written: list[list[bool]] = []
 
-    async def note(seconds: float, *more: object) -> None:
-        if seconds >= 0.3:
-            slept.append(seconds)
-            assert [len(switch.log) > count for switch, count in zip(switches, before, strict=True)] == [
-                *(True, True, False, False)  # the leaves lead around spine1
-            ]
-        await sleep(seconds)
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        written.append([len(switch.log) > count for switch, count in zip(switches, before, strict=True)])
+        await asyncio.sleep(seconds)
 
     before = [len(switch.log) for switch in switches]
-    monkeypatch.setattr(maintenance.asyncio, "sleep", note)
+    monkeypatch.setattr(maintenance, "asyncio", SimpleNamespace(sleep=sleep))
     assert it.do(it.it.drain, "spine1")["may_go"]
     assert slept == [pytest.approx(least)]
+    assert written == [[True, True, False, False]], "first the leaves lead around it"
+    assert len(switches[2].log) > before[2]
 
 
 def test_what_is_new_is_written_before_what_is_old_goes(
