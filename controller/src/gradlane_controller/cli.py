@@ -2,6 +2,7 @@
 """The command line. Exit codes: 0, 1 (the switch or the running controller), 2 (a flag or a file)."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 
@@ -37,7 +38,12 @@ def _run(arguments: Sequence[str]) -> int:
 
     options = make_parser().parse_args(arguments)
     try:
-        return options.command(options)
+        code = options.command(options)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader has enough, as `| head`; nothing more may be written at the exit either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except KeyboardInterrupt:
         return 130
     except FileError as problem:

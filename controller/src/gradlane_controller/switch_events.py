@@ -112,11 +112,12 @@ class SwitchEvents:
             self._checks.examine(managed)
 
     async def _follow(self, managed: ManagedSwitch, switch: Switch, *, quiet: bool = False) -> Changes:
-        """Converges a switch to the plan, which may change meanwhile. Raises finsy.P4ClientError or SwitchError."""
-        changes = Changes(0, 0, 0)
-        while not managed.holds(self._desired.plan.entities[managed.where.name]):
-            changes += await managed.write(switch, self._desired.plan.entities[managed.where.name], quiet=quiet)
-            self._indices_known = True
+        """Converges a switch to the plan, which may change meanwhile; what it refuses is for later. Raises
+        finsy.P4ClientError or SwitchError."""
+        changes, written, name = Changes(0, 0, 0), None, managed.where.name
+        while (wanted := self._desired.plan.entities[name]) is not written and not managed.holds(wanted):
+            changes += await managed.write(switch, wanted, quiet=quiet)
+            written, self._indices_known = wanted, True
         return changes
 
     def _note_start(self) -> None:
