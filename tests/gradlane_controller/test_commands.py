@@ -235,3 +235,13 @@ class Terminal:
             pass  # the other side is closed
         os.close(self._master)
         return self._process.wait(PATIENCE)
+
+
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [*CLI, "schema", "fabric"], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, "")

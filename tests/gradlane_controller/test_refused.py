@@ -3,6 +3,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,22 @@ JOBS_SIZE = 255
 def of_table(number: int) -> Callable[[p4r.Entity], bool]:
     """Its entry for port 1."""
     return lambda it: it.table_entry.table_id == number and it.table_entry.match[0].exact.value == b"\x01"
+
+
+def test_what_is_refused_is_not_tried_again_at_once_and_the_controller_is_ready(
+    fake_switch: FakeSwitch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "HEARTBEAT_SECONDS", 3600.0)
+    fake_switch.refuse = of_table(PORTS)
+    it = ControllerThread(tmp_path, fabric_text(fake_switch.address), job_text())
+    try:
+        it.do(it.it.wait_until_ready)
+        assert it.switch()["ready"]
+        tries = fake_switch.log.count("INSERT table_entry")
+        time.sleep(1)
+        assert fake_switch.log.count("INSERT table_entry") == tries
+    finally:
+        it.close()
 
 
 def test_a_switch_that_refuses_one_entry_gets_all_others_and_is_asked_again(

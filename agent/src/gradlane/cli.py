@@ -7,7 +7,7 @@ import os
 import sys
 from importlib.metadata import version
 
-from gradlane import systemd
+from gradlane import hangup, systemd
 from gradlane.commands import completion
 from gradlane.doctor.host import instructions
 from gradlane.errors import GradlaneError
@@ -52,6 +52,12 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> int:
     """Entry point. Returns the exit code; an error is one line on stderr."""
+    given = sys.argv[1:] if arguments is None else arguments
+    with hangup.kept(serving=given[:1] == ["agent"]):
+        return _run(given)
+
+
+def _run(arguments: list[str]) -> int:
     options = make_parser().parse_args(arguments)
     try:
         code = options.command(options)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Fabric, keyOf, type Snapshot, switchOf, total } from "../src/model/contract.ts";
+import { type Fabric, keyOf, type LiveLink, loadsOf, type Snapshot, switchOf, total } from "../src/model/contract.ts";
 import { ago, bytes, count, percent, rate, seconds } from "../src/model/format.ts";
 import { layersOf, layOut } from "../src/model/graph.ts";
 import { JobSeries, Ring } from "../src/model/series.ts";
@@ -15,6 +15,16 @@ function fabric(links: [string, string][], hosts: [string, string][], names: str
     links: links.map((ends) => ({ ends, rate: [1e9, 1e9] as [number, number] })),
   };
 }
+
+test("a link that is down carries nothing, whatever was counted last", () => {
+  const link: LiveLink = { ends: ["a:1", "b:1"], up: true, load: [[1, 2], [3, 4]] };
+  assert.deepEqual(loadsOf(link, "a:1"), [[1, 2], [3, 4]]);
+  assert.deepEqual(loadsOf(link, "b:1"), [[3, 4], [1, 2]]);
+  assert.deepEqual(loadsOf({ ...link, up: null }, "a:1"), [[1, 2], [3, 4]]);
+  assert.deepEqual(loadsOf({ ...link, up: false }, "a:1"), [[0], [0]]);
+  assert.deepEqual(loadsOf({ ends: link.ends, up: true }, "a:1"), [null, null]);
+  assert.deepEqual(loadsOf(undefined, "a:1"), [null, null]);
+});
 
 test("layers come from the graph alone", () => {
   const it = fabric(

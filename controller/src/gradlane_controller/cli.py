@@ -2,17 +2,12 @@
 """The command line. Exit codes: 0, 1 (the switch or the running controller), 2 (a flag or a file)."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 
-from gradlane import GradlaneError
-from gradlane.commands import completion
-from gradlane.toml_file import FileError
-from gradlane_controller.api.listening import ListeningError
-from gradlane_controller.client import AddressError
-from gradlane_controller.commands import backup, changing, looking, run, token, top, tuning, validating
-from gradlane_controller.commands.flags import UsageError
-from gradlane_controller.errors import PipelineError
+from gradlane import hangup
+from gradlane.errors import GradlaneError
 
 _EXAMPLES = """examples:
   gradlane-controller validate fabric.toml job.toml
@@ -29,9 +24,26 @@ _EXAMPLES = """examples:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
+    given = sys.argv[1:] if arguments is None else arguments
+    with hangup.kept(serving=given[:1] == ["run"]):
+        return _run(given)
+
+
+def _run(arguments: Sequence[str]) -> int:
+    from gradlane.toml_file import FileError
+    from gradlane_controller.api.listening import ListeningError
+    from gradlane_controller.client import AddressError
+    from gradlane_controller.commands.flags import UsageError
+    from gradlane_controller.errors import PipelineError
+
     options = make_parser().parse_args(arguments)
     try:
-        return options.command(options)
+        code = options.command(options)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # the reader has enough, as `| head`; nothing more may be written at the exit either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except KeyboardInterrupt:
         return 130
     except FileError as problem:
@@ -48,6 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
+    from gradlane.commands import completion
+    from gradlane_controller.commands import backup, changing, looking, run, token, top, tuning, validating
+
     parser = argparse.ArgumentParser(
         prog="gradlane-controller",
         description="Fill the tables of P4Runtime switches from a fabric file and job files, and keep them so.",

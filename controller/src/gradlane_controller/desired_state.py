@@ -11,7 +11,7 @@ from gradlane_controller.background import Background
 from gradlane_controller.desired.plan import Plan
 from gradlane_controller.desired.planner import Planner
 from gradlane_controller.desired.sums_at_switches import SumsAtSwitches
-from gradlane_controller.errors import SwitchError, SwitchLostError
+from gradlane_controller.errors import NotLeadingError, SwitchError, SwitchLostError
 from gradlane_controller.maintenance import Maintenance
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.links import Links
@@ -61,9 +61,11 @@ class DesiredState:
     async def apply(self, fabric: Fabric, jobs: Mapping[str, Job]) -> None:
         """Converges the switches to a new desired state and takes it over, or goes back to the old one and raises.
 
-        Raises JobError, PipelineError, StoreError or SwitchError. Callers hold the lock of fabric and jobs.
+        Raises JobError, PipelineError, StoreError or SwitchError. Callers have a turn; meanwhile the plan may change by
+        what is found out, but not its fabric or jobs.
         """
         new, gone = self._maintenance.moving(fabric, self._links)
+        numbers = self.plan.numbers
         plan, facts = await self._planner.apart(fabric, jobs, self.plan.numbers, new)
         self._sums.leave_out(self.plan, plan, self._switches.away)
         known = self._sums.renumbered(plan)
@@ -85,19 +87,23 @@ class DesiredState:
                 *(managed.converge(plan.entities[name]) for name, managed in present.items()), return_exceptions=True
             )
             for name, result in zip(present, results, strict=True):
-                if isinstance(result, SwitchLostError) and name not in needed:
+                lost = isinstance(result, SwitchLostError) and not isinstance(result, NotLeadingError)
+                if lost and name not in needed:
                     continue
                 if isinstance(result, BaseException):
                     raise result
+            self._maintenance.left()
+            if self.plan.numbers != numbers:  # meanwhile, as a switch has told others
+                plan = self._planner.make(fabric, jobs, self.plan.numbers, new)
+                plan = self._planner.make(fabric, jobs, self._sums.renumbered(plan), new)
+            elif self._planner.facts(new) != facts:
+                plan = self._planner.make(fabric, jobs, plan.numbers, new)
         except BaseException:
             self._maintenance.left()
             self.replan("what has failed can't be taken back")
             fleet = self._switches  # what fails here, too, the next session does
             await fleet.write(self.plan.entities, [name for name, it in fleet.items() if it.ready])
             raise
-        self._maintenance.left()
-        if self._planner.facts(new) != facts:  # meanwhile
-            plan = self._planner.make(fabric, jobs, plan.numbers, new)
         self.take(plan)
         self.catch_up()
 

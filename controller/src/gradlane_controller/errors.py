@@ -16,6 +16,10 @@ class SwitchLostError(SwitchError):
     """The session with the switch ended meanwhile, or there is none."""
 
 
+class BusyError(SwitchError):
+    """Another change waits for a switch that may hang; try again. The message names it."""
+
+
 class DrainError(GradlaneError):
     """A switch can't be drained; the message says what would be cut off."""
 

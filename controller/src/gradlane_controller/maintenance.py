@@ -19,10 +19,14 @@ from gradlane_controller.network.links import RETURN, ROUND, Links
 from gradlane_controller.network.topology import Topology
 from gradlane_controller.session.fleet import Fleet
 from gradlane_controller.store.switches import SwitchRecords
+from gradlane_controller.turns import Turns
 
 _LOG = logging.getLogger(__name__)
 
-SETTLE_SECONDS = 1.0  # in which all that is on its way through a switch has left it
+# In which all that is on its way through a switch leaves it, more where ports are slow. Its counters can't tell: it
+# also sends what checks its links, and a leaf what its hosts do; they miss what waits in a queue; and Tofino has none.
+SETTLE_SECONDS = 1.0
+MOST_SETTLE_SECONDS = 10.0
 PATIENCE = 4  # times as long as links of a switch take to be known to work
 
 
@@ -121,11 +125,11 @@ class Maintenance:
         self.joining = (self.joining | new) & self._switches.keys()
         return {it.name for it in fabric.switches if it not in before}
 
-    async def join(self, name: str, links: Links, lock: asyncio.Lock) -> None:
+    async def join(self, name: str, links: Links, turns: Turns) -> None:
         """A switch that has come is ready: it is used as soon as its links work. If it is lost meanwhile, at its next
-        session. `lock`: of the fabric."""
+        session."""
         await self._wait_for_links(name, links)
-        async with lock:
+        async with turns.turn(patient=True):
             if name in self.joining and self._switches[name].ready:
                 try:
                     await self._prepare(name)
@@ -149,7 +153,7 @@ class Maintenance:
         plan, held = await self._make_plan(self.avoided), self._plan().entities
         self._take(replace(plan, entities={**plan.entities, **{name: held[name] for name in names}}))
         waits = await self._write(self._switches.keys() - set(names))
-        await asyncio.sleep(SETTLE_SECONDS)
+        await asyncio.sleep(settle_seconds(plan.fabric, names))
         return waits
 
     async def _wait_for_links(self, name: str, links: Links) -> None:
@@ -181,3 +185,12 @@ class Maintenance:
 
     async def _drain(self, names: frozenset[str]) -> None:
         await self._kept.keep_switches(self._number(), replace(self.records, drained=names))
+
+
+def settle_seconds(fabric: Fabric, names: Collection[str]) -> float:
+    """Until what is on its way through these switches has left them: a packet waits at a port that leads to one, and at
+    one of its own, behind a full buffer at most."""
+    links = [it for it in fabric.link_ports if it.switch in names or it.peer in names]
+    hosts = [port for name in names for port in fabric.ports_at(name)]
+    slowest = max((8 * it.buffer / it.rate for it in (*links, *hosts)), default=0.0)
+    return min(max(SETTLE_SECONDS, 2 * slowest), MOST_SETTLE_SECONDS)

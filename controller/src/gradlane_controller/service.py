@@ -11,6 +11,7 @@ from gradlane import GradlaneError
 from gradlane.job import Job
 from gradlane_controller.background import Background
 from gradlane_controller.desired.balance import Balance, State
+from gradlane_controller.desired.keys import keeping_keys, without_key
 from gradlane_controller.desired.pipeline import Programs
 from gradlane_controller.desired.plan import Plan
 from gradlane_controller.desired.planner import Facts, Planner
@@ -41,6 +42,7 @@ from gradlane_controller.store import Store
 from gradlane_controller.store.jobs import StoredJob
 from gradlane_controller.switch_events import SwitchEvents
 from gradlane_controller.timeline import Timeline
+from gradlane_controller.turns import Turns
 
 WHOLE_AT_ONCE = 8  # switches that are read or written as a whole
 WHOLE_SECONDS = 1.0  # after which others begin, too
@@ -58,7 +60,8 @@ class Controller:
     back; until then no job that has a rank there is accepted. Switches come and go with the fabric file, and are led
     around while they are drained (see `maintenance`).
 
-    Nobody waits for a switch longer than for one operation, and only those who asked for a change.
+    Nobody waits for a switch longer than for one operation, and only those who asked for a change: to others who want
+    to change something BusyError names it.
     """
 
     def __init__(
@@ -105,7 +108,8 @@ class Controller:
         self._balance = Balance(Loads(fabric), self._state, self._leave_busy_links)
         self._links = Links(fabric)
         self._violations = Violations(on_new=self._timeline.violation)
-        self._lock = asyncio.Lock()  # of fabric and jobs; code that holds a switch's lock must not wait for it
+        self._begun = asyncio.Event()
+        self._turns = Turns(self._managed_switches.silent)
         self._background = Background()
         self._desired = DesiredState(
             *(Plan(fabric, {}, Numbers(), {}, {}), self._planner, self._managed_switches, self._maintenance),
@@ -116,7 +120,7 @@ class Controller:
         self._check_links = check_links
         self._events = SwitchEvents(
             *(self._desired, self._managed_switches, self._leading, self._maintenance, self._sums, self._links),
-            *(self._checks, self._violations, self._timeline, self._background, self._lock),
+            *(self._checks, self._violations, self._timeline, self._background, self._turns),
             check_links=check_links,
         )
         self._managed_switches.follow(fabric.switches)
@@ -127,6 +131,7 @@ class Controller:
     async def run(self) -> None:
         """Keeps the switches converged until cancelled; those that can't be reached are waited for."""
         await self._leading.start(self._sources.kept.revision)
+        self._begun.set()
         works = [self._managed_switches.run(), self._leading.run(), self._balance.run(), self.journal.run()]
         if self._check_links:
             works.append(self._checks.run())
@@ -143,6 +148,12 @@ class Controller:
     async def wait_until_ready(self) -> None:
         """Returns once every switch holds its state, except those that can't be reached in time, but at least one."""
         await self._events.started.wait()
+
+    async def wait_until_tried(self) -> None:
+        """Returns once it is known whether this controller leads and, if it does, which switches can be reached."""
+        await self._begun.wait()
+        if self.leads:
+            await self._events.tried.wait()
 
     @property
     def plan(self) -> Plan:
@@ -227,10 +238,11 @@ class Controller:
         Raises JobError, FabricError, PipelineError, StoreError or SwitchError.
         """
         some = await parse_jobs(texts, name)
-        async with self._lock:
+        async with self._turns.turn():
             for it in some:
                 check(it)
             number, before, sources = self._leading.check(), self.plan, self._sources
+            some = await keeping_keys(some, before.jobs)
             fabric, jobs = before.fabric, dict(before.jobs)
             read = await sources.read_files(fabric) if files else None
             if read is not None:
@@ -253,7 +265,7 @@ class Controller:
 
         Raises UnknownJobError, ChangedMeanwhileError, StoreError or SwitchError.
         """
-        async with self._lock:
+        async with self._turns.turn():
             number, before = self._leading.check(), self.plan
             if name not in before.jobs:
                 raise UnknownJobError(f"there is no job {name!r}; there are: {', '.join(before.jobs) or 'none'}")
@@ -318,7 +330,7 @@ class Controller:
     async def tune(self, new: Mapping[str, tuple[Mapping[str, Any] | None, str]]) -> None:
         """Keeps how these jobs are tuned (None: not any more), with the reason for people, empty if that has not
         changed. Nobody waits for the switches. Raises NotLeadingError or StoreError."""
-        async with self._lock:
+        async with self._turns.turn():
             before, kept = self._sources.kept.tunings, self._sources.kept
             new = {name: it for name, it in new.items() if it[0] is None or name in self.plan.jobs}
             await kept.keep_tuned(self._leading.check(), {name: state for name, (state, _) in new.items()})
@@ -330,20 +342,20 @@ class Controller:
                     _LOG.info("job %r is tuned: %s", name, reason)
                     self._timeline.tuning(name, old.to_json(), now.to_json(), reason)
 
-    def export(self) -> dict[str, Any]:
+    async def export(self) -> dict[str, Any]:
         """What GET /v1/export answers: files that make the same entries, and the switches that are drained."""
-        jobs = {name: it.text for name, it in self.plan.jobs.items()}
+        jobs = {name: await asyncio.to_thread(without_key, it.text) for name, it in self.plan.jobs.items()}
         drained = sorted(self._maintenance.records.drained)
         return {"fabric": to_toml(self.plan.fabric), "jobs": jobs, "drained": drained}
 
     async def drain(self, name: str) -> dict[str, Any]:
         """Leads traffic around a switch, also after a restart; see `Maintenance.drain`."""
-        async with self._lock:
+        async with self._turns.turn():
             return await self._maintenance.drain(name, self._links)
 
     async def undrain(self, name: str) -> dict[str, Any]:
         """Uses a switch again that was drained; see `Maintenance.undrain`."""
-        async with self._lock:
+        async with self._turns.turn():
             return await self._maintenance.undrain(name, self._links)
 
     def _take(self, plan: Plan) -> None:
@@ -362,7 +374,7 @@ class Controller:
     async def _refresh(self) -> int:
         """Reads the files and the store again, as another controller may have changed jobs; the store's revision. Bad
         files change nothing. Raises StoreError, or JobError for a job of the store."""
-        async with self._lock:
+        async with self._turns.turn(patient=True):
             avoided, tunings = self._maintenance.avoided, self._sources.kept.tunings
             fabric, jobs = await self._sources.refresh(self.plan.fabric)
             now = fabric, jobs, self._maintenance.avoided, self._sources.kept.tunings

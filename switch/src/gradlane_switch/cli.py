@@ -8,11 +8,15 @@ import os
 import signal
 import sys
 
-from gradlane.commands import completion
+from gradlane import hangup
 from gradlane.errors import GradlaneError
-from gradlane.toml_file import FileError
-from gradlane_switch.commands import port, run, trace
 from gradlane_switch.errors import PortError, ProgramError, SwitchError, UsageError
+
+_COMMANDS = {
+    "port": "list and change the ports of a running switch",
+    "trace": "show what happens to packets, and why: parser states, keys, entries, actions, queues, drops",
+    "completion": "print a script with which a shell completes commands, flags and files",
+}
 
 
 def main() -> int:
@@ -20,6 +24,13 @@ def main() -> int:
 
     The exit status is 2 for bad arguments, files or ports, 1 for anything else that went wrong.
     """
+    with hangup.kept(serving=sys.argv[1:2] not in [[name] for name in _COMMANDS]):
+        return _run()
+
+
+def _run() -> int:
+    from gradlane.toml_file import FileError
+
     options = make_parser().parse_args()
     try:
         return options.command(options)
@@ -39,6 +50,9 @@ def main() -> int:
 
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the command line."""
+    from gradlane.commands import completion
+    from gradlane_switch.commands import port, run, trace
+
     parser = argparse.ArgumentParser(
         prog="gradlane-switch",
         usage="%(prog)s [FLAG ...]\n       %(prog)s COMMAND ...",
@@ -47,10 +61,8 @@ def make_parser() -> argparse.ArgumentParser:
     )
     run.add(parser)
     commands = parser.add_subparsers(metavar="COMMAND", prog="gradlane-switch", help="instead of running a switch:")
-    for name, subject, text in (
-        ("port", port, "list and change the ports of a running switch"),
-        ("trace", trace, "show what happens to packets, and why: parser states, keys, entries, actions, queues, drops"),
-    ):
+    for name, subject in (("port", port), ("trace", trace)):
+        text = _COMMANDS[name]
         subject.add(
             commands.add_parser(
                 name,
@@ -59,6 +71,6 @@ def make_parser() -> argparse.ArgumentParser:
                 formatter_class=argparse.RawDescriptionHelpFormatter,
             )
         )
-    text = "print a script with which a shell completes commands, flags and files"
+    text = _COMMANDS["completion"]
     completion.add(commands.add_parser("completion", help=text, description=f"{text.capitalize()}."), parser)
     return parser

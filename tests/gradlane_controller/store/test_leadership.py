@@ -238,6 +238,17 @@ def test_where_looks_at_the_store_are_slow_leases_are_longer_for_a_while(world: 
     assert held.until - world.now == pytest.approx(leadership.MOST_SECONDS - MARGIN_SECONDS)
 
 
+def test_a_lease_is_believed_in_from_before_it_was_asked_for(world: World) -> None:
+    """Not from the answer, and not from when the store did it: it may have taken the time before that."""
+    it = controller(world)
+    for seconds in (LEASE_SECONDS, LONE_SECONDS, LONE_SECONDS):  # it is taken, and then renewed
+        world.before, world.after, world.skip = 0.5, 0.25, 1  # what is read first
+        asked = world.now
+        held = step(it)
+        assert held is not None
+        assert (held.until, world.now) == (asked + seconds - MARGIN_SECONDS, asked + 0.75)
+
+
 def test_an_answer_that_comes_too_late_is_no_lease(world: World) -> None:
     it = controller(world)
     world.after, world.skip = LEASE_SECONDS, 1

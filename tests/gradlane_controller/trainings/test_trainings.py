@@ -13,6 +13,8 @@ import pytest
 
 from gradlane import job
 from gradlane_controller.api.tokens import Scope
+from gradlane_controller.desired.keys import without_key
+from gradlane_controller.errors import BusyError
 from gradlane_controller.trainings import gathering, trainings
 from tests.gradlane_controller.api.server import PATIENCE, Server
 from tests.gradlane_controller.fake_switch import FakeSwitch
@@ -89,7 +91,7 @@ def test_all_ranks_get_the_same_file_once_all_are_there(live: Server, fake_switc
     assert made.id != demo.id
     assert made.slots.base > demo.slots.last
     assert len(made.key) == 16
-    assert live.ask("GET", "/v1/jobs/resnet")[1]["text"] == second[1]["text"]
+    assert live.ask("GET", "/v1/jobs/resnet")[1]["text"] == without_key(second[1]["text"])
 
     # A rank that is restarted gets the same file; so does one whose answer was lost.
     assert ask(live, "resnet", 1, template=TEMPLATE, processes=3) == second
@@ -148,6 +150,23 @@ def test_a_template_that_makes_no_job_is_refused_at_once(live: Server) -> None:
         assert (status, words in answer["error"]) == (400, True), answer
     assert ask(live, "resnet", 0, workers=5)[0] == 404  # of four hosts
     assert live.context.trainings._gatherings.find("resnet") is None
+
+
+def test_ranks_wait_while_another_change_waits_for_a_switch(
+    live: Server, pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, busy = live.controller.put_job, 3
+
+    async def put_job(*arguments: Any) -> job.Job:
+        nonlocal busy
+        if busy:
+            busy -= 1
+            raise BusyError("another change waits for switch 's1'; try again")
+        return await put(*arguments)
+
+    monkeypatch.setattr(live.controller, "put_job", put_job)
+    assert [status for status, _ in together(pool, live, "resnet")] == [200, 200]
+    assert busy == 0
 
 
 def test_nobody_takes_the_name_of_anothers_job(live: Server, pool) -> None:

@@ -8,7 +8,7 @@ import os
 import signal
 from collections.abc import AsyncGenerator, Callable
 
-from gradlane import logs, systemd
+from gradlane import hangup, logs, systemd
 from gradlane.daemon.agent import Agent
 from gradlane.daemon.config import AgentConfig, restart_needed
 from gradlane.errors import AgentError, GradlaneError
@@ -35,8 +35,8 @@ class Service:
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop.set)
-        loop.add_signal_handler(signal.SIGHUP, self._reload)
         async with self._agent.serving(), self._metrics():
+            hangup.hear(self._reload)
             addresses = ", ".join(map(str, self._config.addresses))
             log.info("ready: address %s, socket %s", addresses, self._config.socket)
             systemd.notify("READY=1", f"STATUS=serving {addresses}")

@@ -146,6 +146,13 @@ export function switchOf(end: string): string {
   return colon < 0 ? end : end.slice(0, colon);
 }
 
+/** What each end of a link sends, that of this end first. One that is down carries nothing, whatever was counted last. */
+export function loadsOf(link: LiveLink | undefined, first: string): [Load, Load] {
+  if (link?.up === false) return [[0], [0]];
+  if (!link?.load) return [null, null];
+  return link.ends[0] === first ? link.load : [link.load[1], link.load[0]];
+}
+
 /** bit/s; null: not known. */
 export function total(load: Load): number | null {
   if (!load) return null;

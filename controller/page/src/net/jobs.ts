@@ -16,12 +16,8 @@ export async function readJob(name: string): Promise<KeptJob> {
   const response = await ask(`jobs/${encodeURIComponent(name)}`);
   const it = (await response.json()) as JobFile;
   const version = response.headers.get("ETag") ?? (it.version === undefined ? "" : `"${it.version}"`);
-  return { text: it.text ?? "", missing: it.text == null ? reason(it, version) : "", version };
-}
-
-function reason(it: JobFile, version: string): string {
-  if (!version.startsWith('"file-')) return `The file of ${it.name} has its key: a token of the scope jobs reads it.`;
-  return `${it.name} comes from ${it.file}, a file of the controller that only its host can read: change it there, or apply a whole file for ${it.name} here.`;
+  const missing = `${it.name} comes from ${it.file}, a file of the controller that only its host can read: change it there, or apply a whole file for ${it.name} here.`;
+  return { text: it.text ?? "", missing: it.text == null ? missing : "", version };
 }
 
 /** Adds or replaces it, if it is still as `version` says. Returns the new version. */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /** The links and the hosts of a fabric on a canvas: as wide as they are loaded, a strip for each queue class. */
 
-import { keyOf, type LiveHost, type LiveJob, type LiveLink, type LiveSwitch, type Load, total } from "../model/contract.ts";
+import { keyOf, type LiveHost, type LiveJob, type LiveLink, type LiveSwitch, type Load, loadsOf, total } from "../model/contract.ts";
 import { type Edge, type Graph, HOST_DEPTH, type Node } from "../model/graph.ts";
 
 export interface Transform {
@@ -45,11 +45,6 @@ export function segment(at: Transform, edge: Edge): [number, number, number, num
   const shift = edge.beside * 16;
   const [nx, ny] = [(-(by - ay) / length) * shift, ((bx - ax) / length) * shift];
   return [ax + nx, ay + ny, bx + nx, by + ny];
-}
-
-export function loadsOf(link: LiveLink | undefined, edge: Edge): [Load, Load] {
-  if (!link?.load) return [null, null];
-  return link.ends[0] === edge.ends[0] ? link.load : [link.load[1], link.load[0]];
 }
 
 export function use(load: Load, rate: number): number {
@@ -121,7 +116,7 @@ function drawEdge(
   full: number,
 ): void {
   const points = segment(at, edge);
-  const loads = loadsOf(scene.links.get(edge.key), edge);
+  const loads = loadsOf(scene.links.get(edge.key), edge.ends[0]);
   const crowded = full < 5; // then a frame around each path is all that is seen
   const tree = scene.buckets.has(edge.key);
   const halo = tree ? colours.accent : scene.path.has(edge.key) && !crowded ? colours.soft : "";

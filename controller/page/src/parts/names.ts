@@ -2,10 +2,9 @@
 /** Words and marks that several parts of the page use. */
 
 import type { Ends, LiveLink, Severity, SwitchState } from "../model/contract.ts";
-import { total } from "../model/contract.ts";
+import { loadsOf, total } from "../model/contract.ts";
 import { percent, rate } from "../model/format.ts";
 import type { Edge } from "../model/graph.ts";
-import { loadsOf } from "./draw.ts";
 
 /** Each state has a mark, so that none depends on its colour. */
 export const STATES: Record<SwitchState, { mark: string; label: string; tone: string }> = {
@@ -39,7 +38,7 @@ export function linkTitle(ends: Ends): string {
 
 export function useText(link: LiveLink | undefined, edge: Edge): string {
   if (link?.up === false) return "down";
-  const [a, b] = loadsOf(link, edge);
+  const [a, b] = loadsOf(link, edge.ends[0]);
   const part = (load: number | null, full: number): string => (load === null ? rate(null) : `${rate(load)} (${percent(load / full)})`);
   return `→ ${part(total(a), edge.rates[0])}, ← ${part(total(b), edge.rates[1])}`;
 }

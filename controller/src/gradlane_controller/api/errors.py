@@ -14,6 +14,7 @@ from gradlane import GradlaneError
 from gradlane_controller.adaptive.tuner import NotTunedError
 from gradlane_controller.api.tokens import TokenConflictError, UnknownTokenError
 from gradlane_controller.errors import (
+    BusyError,
     ChangedMeanwhileError,
     DrainError,
     NotLeadingError,
@@ -34,6 +35,7 @@ _STATUS: dict[type[GradlaneError], int] = {
     SwitchError: 503,
     SwitchLostError: 503,
     NotLeadingError: 503,
+    BusyError: 503,
     ConflictError: 409,
     CrowdedError: 429,
     FullError: 409,
@@ -86,7 +88,8 @@ def answer_to(problem: GradlaneError) -> Json:
     """The answer that says what an error says."""
     if isinstance(problem, Refusal):
         return error(problem.status, str(problem), problem.headers)
-    return error(_STATUS.get(type(problem), 400), str(problem))
+    headers = {"Retry-After": "1"} if isinstance(problem, BusyError) else None
+    return error(_STATUS.get(type(problem), 400), str(problem), headers)
 
 
 def handle_errors(application: FastAPI) -> None:

@@ -5,6 +5,7 @@ import argparse
 import asyncio
 import logging
 import ssl
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradlane import GradlaneError, systemd
@@ -13,6 +14,7 @@ from gradlane_controller.api import listening
 from gradlane_controller.api.listening import ListeningError, TlsFiles
 from gradlane_controller.background import Background
 from gradlane_controller.commands.flags import UsageError
+from gradlane_controller.errors import BusyError
 from gradlane_controller.trainings.templates import TemplateError, Templates
 
 if TYPE_CHECKING:
@@ -77,10 +79,18 @@ class Reloading:
         except TemplateError as problem:
             _LOG.error("the templates are those of before: %s", problem)
         self._trainings.leases.grace = new.job_grace
+        await self._controller.wait_until_tried()
         try:
-            await self._controller.reload(new.job)
+            await self._reload_files(new.job)
         except GradlaneError as problem:
             _LOG.error("reload failed, fabric and jobs are as before: %s", problem)
+
+    async def _reload_files(self, paths: list[Path]) -> None:
+        while True:
+            try:
+                return await self._controller.reload(paths)
+            except BusyError as problem:
+                _LOG.warning("files are read later: %s", problem)
 
 
 def tls_files(options: argparse.Namespace) -> TlsFiles | None:

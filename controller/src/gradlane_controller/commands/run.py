@@ -10,7 +10,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gradlane import logs
+from gradlane import hangup, logs
 from gradlane.flag_file import FlagFile
 from gradlane.logs import Log
 from gradlane.systemd import feed_watchdog, notify
@@ -146,8 +146,7 @@ async def _serve(file: FlagFile, given: argparse.Namespace, options: argparse.Na
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    again = reloading.Reloading(file, given, options, controller, api.trainings, context)
-    loop.add_signal_handler(signal.SIGHUP, again.begin)
+    hangup.hear(reloading.Reloading(file, given, options, controller, api.trainings, context).begin)
 
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(store.close)

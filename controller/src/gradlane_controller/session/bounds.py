@@ -6,6 +6,7 @@ for its ports over gNMI, which nobody here needs.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, cast
 
@@ -35,6 +36,7 @@ class BoundedClient(P4Client):
     loaded = False  # the program, since somebody has asked
     take: Callable[[p4r.PacketIn], bool] | None = None  # hears packets first; whether that was all
     closed = False
+    _written_at: float | None = None  # what it has not answered yet
     _sending: asyncio.Lock
     _paid_until = 0.0
 
@@ -91,13 +93,22 @@ class BoundedClient(P4Client):
         self._paid_until = max(self._paid_until, loop.time() - BURST_SECONDS) + cost
         return msg
 
+    @property
+    def silent_seconds(self) -> float:
+        """For which it has not answered a request to write entries; 0: there is none."""
+        return 0.0 if self._written_at is None else time.monotonic() - self._written_at
+
     async def request(self, msg: Any) -> Any:
         if not isinstance(msg, _WRITES):
             return await super().request(msg)
         async with self.arbitration.sending:
             if not self.arbitration.may_write:
                 raise NotLeadingError("this controller does not lead, so it writes nothing")
-            reply = await super().request(msg)
+            self._written_at = time.monotonic() if isinstance(msg, p4r.WriteRequest) else None
+            try:
+                reply = await super().request(msg)
+            finally:
+                self._written_at = None
         self.loaded = self.loaded or isinstance(msg, p4r.SetForwardingPipelineConfigRequest)
         return reply
 

@@ -12,11 +12,11 @@ from finsy.proto import p4r
 
 from gradlane import GradlaneError, pem
 from gradlane_controller.desired.pipeline import Pipeline
-from gradlane_controller.errors import SwitchError, SwitchLostError
+from gradlane_controller.errors import NotLeadingError, SwitchError, SwitchLostError
 from gradlane_controller.network.fabric import SwitchAddress
 from gradlane_controller.network.tls import Tls
 from gradlane_controller.session.arbitration import Arbitration
-from gradlane_controller.session.bounds import bound, requests
+from gradlane_controller.session.bounds import bound, client_of, requests
 from gradlane_controller.session.patience import any_done
 
 START_SECONDS = 5.0  # how long the switch may take to appear when the controller starts
@@ -27,6 +27,7 @@ RETRY_SECONDS = 0.5
 MAX_RETRY_SECONDS = 8.0  # for a switch that answers, and fails again and again
 STEADY_SECONDS = 10.0
 HEARTBEAT_SECONDS = 2.0
+SILENT_SECONDS = 4.0  # after which a switch may hang that has not answered what was written to it
 _DECODED_AT_ONCE = 128  # entities; each takes some 50 us
 _MAX_REASON = 1000  # characters
 _DISTRUSTED = "CERTIFICATE_VERIFY_FAILED: "
@@ -102,6 +103,7 @@ class Connection:
         self._switch: Switch | None = None
         self._opened: tuple[Switch, Arbitration] | None = None
         self._lost = asyncio.Event()
+        self._stepped_down = asyncio.Event()  # another one each time
         self._was_ready = False
         self._settled = False  # this session has its pipeline, or stands by: requests are answered at once
         self._failure: BaseException | None = None
@@ -127,8 +129,15 @@ class Connection:
         """The fencing number of another client that is primary at the switch, with a greater one than this has."""
         return self._opened[1].other if self._switch is not None and self._opened is not None else None
 
+    @property
+    def silent(self) -> bool:
+        """Whether the switch has not answered for long what was written to it."""
+        return self._switch is not None and client_of(self._switch).silent_seconds > SILENT_SECONDS
+
     def step_down(self) -> None:
         """Writes nothing more; see `bid`."""
+        stepped_down, self._stepped_down = self._stepped_down, asyncio.Event()
+        stepped_down.set()
         if self._opened is not None:
             switch, arbitration = self._opened
             arbitration.step_down(switch)
@@ -171,19 +180,24 @@ class Connection:
             pause = RETRY_SECONDS if steady else min(2 * pause, MAX_RETRY_SECONDS)
             await asyncio.sleep(pause)
 
-    async def execute(self, operation: Callable[[Switch], Coroutine[Any, Any, _T]]) -> _T:
-        """Runs an operation on the session. Raises SwitchError if there is none, it ends meanwhile or it is refused."""
-        switch, lost = self._switch, self._lost
+    async def execute(self, operation: Callable[[Switch], Coroutine[Any, Any, _T]], *, leading: bool = False) -> _T:
+        """Runs an operation on the session. Raises SwitchError if there is none, it ends meanwhile or it is refused;
+        NotLeadingError as soon as this controller does not lead any more, if it is an operation of who is `leading`."""
+        switch, lost, stepped_down = self._switch, self._lost, self._stepped_down
         if switch is None or lost.is_set():
             raise SwitchLostError(f"{self.name} is not connected")
         task = asyncio.create_task(operation(switch))
-        watch = asyncio.create_task(lost.wait())
+        watches = [asyncio.create_task(it.wait()) for it in (lost, *([stepped_down] if leading else []))]
         try:
-            if not await any_done(OPERATION_SECONDS, task, watch):
+            if not await any_done(OPERATION_SECONDS, task, *watches):
                 self._fail(SwitchError(f"did not do in {OPERATION_SECONDS:g} s what it was asked"))
+            if leading and stepped_down.is_set() and not task.done():
+                raise NotLeadingError("this controller does not lead any more, so it writes nothing")
             if not task.done() or task.cancelled():
                 raise SwitchLostError(f"{self.name} was lost meanwhile: {self._why_lost()}")
             problem = task.exception()
+            if isinstance(problem, P4ClientError) and problem.code == GRPCStatusCode.DEADLINE_EXCEEDED:
+                self._fail(problem)
             if lost.is_set() and problem is not None and not isinstance(problem, SwitchError):
                 raise SwitchLostError(f"{self.name} was lost meanwhile: {self._why_lost()}")
             # Whatever fails, with a switch that may answer anything, is that switch's failure.
@@ -191,9 +205,9 @@ class Connection:
                 raise SwitchError(f"{self.name}: {describe(problem, self._where.tls)}")
             return task.result()
         finally:
-            for each in (task, watch):
+            for each in (task, *watches):
                 each.cancel()
-            await asyncio.gather(task, watch, return_exceptions=True)
+            await asyncio.gather(task, *watches, return_exceptions=True)
 
     @property
     def name(self) -> str:

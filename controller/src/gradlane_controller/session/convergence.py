@@ -4,7 +4,6 @@
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -147,10 +146,14 @@ async def converge(
     """
     changes = Changes(0, 0, 0)
     if held is not None:
-        with suppress(P4ClientError):  # another client has changed it
+        try:
             changes, refused = await _change(switch, held, desired, counted)
-            if not refused:
-                return changes, refused
+        except P4ClientError as problem:
+            if problem.code == GRPCStatusCode.DEADLINE_EXCEEDED:
+                raise
+            refused = None  # another client has changed it
+        if refused is not None and not refused:
+            return changes, refused
     else:
         changes, refused = await _change(switch, await read_parts(switch, parts(switch.p4info)), desired, counted)
         if not refused:

@@ -43,6 +43,10 @@ class Fleet(Mapping[str, ManagedSwitch]):
         """Those that can't be used now, and why."""
         return {name: managed.problem for name, managed in self.items() if not managed.ready}
 
+    def silent(self) -> str:
+        """One that has not answered for long what was written to it, for people; empty: none."""
+        return next((it.connection.name for it in self.values() if it.connection.silent), "")
+
     async def counters(self, plan: Plan) -> Counters:
         """The counters of every switch that is there. Raises SwitchError if none is."""
         present = [managed for managed in self.values() if managed.ready]

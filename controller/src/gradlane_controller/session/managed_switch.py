@@ -149,7 +149,7 @@ class ManagedSwitch:
                 raise SwitchError(f"refused: {_some(new)}")
             return changes
 
-        return await self.connection.execute(write)
+        return await self.connection.execute(write, leading=True)
 
     async def write(self, switch: Switch, entities: Sequence[Entity], *, quiet: bool = False) -> Changes:
         """As `converge`, in that session; what the switch refuses is `refused`. The log says it, but where it is to be

@@ -22,7 +22,7 @@ from gradlane.job import Job, JobError
 from gradlane.job.file import Slots
 from gradlane.toml_file import Address
 from gradlane_controller.background import Background
-from gradlane_controller.errors import ChangedMeanwhileError, NotLeadingError, UnknownJobError
+from gradlane_controller.errors import BusyError, ChangedMeanwhileError, NotLeadingError, UnknownJobError
 from gradlane_controller.network.fabric import Port
 from gradlane_controller.service import Controller
 from gradlane_controller.store import Store
@@ -257,12 +257,17 @@ class Trainings:
             await self._store.run(self._store.write, rows.keep, row)
             self._known = {**self._known, it.name: row}
             try:
-                return await self._controller.put_job(it.text, ABSENT)
+                return await self._put_patiently(it.text)
             except ChangedMeanwhileError:
                 raise ConflictError(f"somebody has put another job {it.name!r} meanwhile") from None
             except JobError:
                 if attempt == ATTEMPTS or self._controller.plan.jobs == jobs:
                     raise  # otherwise somebody else may have taken what it was given
+
+    async def _put_patiently(self, text: str) -> Job:
+        while True:
+            with suppress(BusyError):
+                return await self._controller.put_job(text, ABSENT)
 
     def _rehearse(self, ask: Ask) -> int:
         """The patience of the job that is asked for. Raises JobError if its template makes none, whoever its ranks are;

@@ -9,7 +9,7 @@ import json
 import logging
 import signal
 
-from gradlane import logs, systemd
+from gradlane import hangup, logs, systemd
 from gradlane.flag_file import FlagFile
 from gradlane.logs import Log
 from gradlane.toml_file import FileError
@@ -149,7 +149,7 @@ async def _run(given: argparse.Namespace, args: argparse.Namespace, ports: list[
         loop.add_reader(dataplane.link_events, dataplane.look_at_links)
         dataplane.start(failed)
         await server.start()
-        loop.add_signal_handler(signal.SIGHUP, _reload, given, args, server)
+        hangup.hear(_reload, given, args, server)
         _announce(args.device_id, server.address, ports)
         systemd.notify("READY=1", f"STATUS=P4Runtime at {server.address}, {len(ports)} ports")
         watchdog = asyncio.create_task(systemd.feed_watchdog())

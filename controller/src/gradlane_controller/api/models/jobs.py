@@ -8,17 +8,22 @@ from pydantic import BaseModel
 from gradlane_controller.api.models.status import JobStatus
 
 
-class JobAnswer(JobStatus):
-    """A job, and its version. `text`: its file, if it came over HTTP; None for tokens of scope read: it has a key."""
+class JobRow(JobStatus):
+    """A job, and its version."""
+
+    version: str
+
+
+class JobAnswer(JobRow):
+    """`text`: its file, without key and comments, if it came over HTTP."""
 
     text: str | None
-    version: str
 
 
 class JobsAnswer(BaseModel):
     """Some jobs."""
 
-    items: list[JobAnswer]
+    items: list[JobRow]
     next: str | None
 
 

@@ -53,8 +53,8 @@ def routes(context: Context) -> APIRouter:
 
     @router.get("/export", response_model=ExportAnswer, dependencies=operate)
     async def export() -> Json:
-        """Files that make the same entries; job files have keys."""
-        return Json(controller.export())
+        """Files that make the same entries; job files have no keys."""
+        return Json(await controller.export())
 
     @router.post("/switches/{name}/drain", response_model=Drained, dependencies=operate, responses=NOT_FOUND)
     async def drain(name: Name) -> Json:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs: which there are, adding, replacing and removing them."""
 
+import asyncio
 from functools import partial
 from typing import Annotated, Any
 
@@ -26,6 +27,7 @@ from gradlane_controller.api.negotiation import (
 )
 from gradlane_controller.api.security import bearer, needs, token_of
 from gradlane_controller.api.tokens import Scope
+from gradlane_controller.desired.keys import without_key
 from gradlane_controller.errors import UnknownJobError
 from gradlane_controller.service import Controller
 from gradlane_controller.store.jobs import ABSENT
@@ -46,12 +48,9 @@ def routes(context: Context) -> APIRouter:
 
     versions = Versions(controller)
 
-    def described(request: Request) -> list[dict[str, Any]]:
-        """All jobs. Files have the jobs' keys, so only who may change jobs gets them."""
-        stored = controller.stored_jobs if token_of(request).scope >= Scope.JOBS else {}
-        rows = controller.status()["jobs"]
-        texts = {it["name"]: stored[it["name"]].text if it["name"] in stored else None for it in rows}
-        return [{**it, "text": texts[it["name"]], "version": versions.of(it["name"])} for it in rows]
+    def described() -> list[dict[str, Any]]:
+        """All jobs."""
+        return [{**it, "version": versions.of(it["name"])} for it in controller.status()["jobs"]]
 
     def check_owner(request: Request, name: str) -> None:
         token = token_of(request)
@@ -71,17 +70,19 @@ def routes(context: Context) -> APIRouter:
         return {"job": it.name, "id": it.id}
 
     @router.get("", response_model=JobsAnswer)
-    async def jobs(request: Request, limit: Limit = 100, cursor: Cursor = "") -> Json:
+    async def jobs(limit: Limit = 100, cursor: Cursor = "") -> Json:
         """Some of them, by name."""
-        return Json(page(described(request), "name", limit, cursor))
+        return Json(page(described(), "name", limit, cursor))
 
     @router.get("/{name}", response_model=JobAnswer, responses=NOT_FOUND)
     async def job(request: Request, name: Name) -> Json:
         """One of them; its ETag is its version."""
-        one = next((it for it in described(request) if it["name"] == name), None)
+        one = next((it for it in described() if it["name"] == name), None)
         if one is None:
             raise UnknownJobError(f"there is no job {name!r}; GET /v1/jobs says which there are")
-        return tagged(request, one, one["version"])
+        stored = controller.stored_jobs.get(name)
+        text = None if stored is None else await asyncio.to_thread(without_key, stored.text)
+        return tagged(request, {**one, "text": text}, one["version"])
 
     @router.post("", response_model=JobTaken, dependencies=[*change, takes_job], openapi_extra=JOB_FILE)
     async def post(request: Request, key: Key = None) -> Json:
@@ -93,7 +94,8 @@ def routes(context: Context) -> APIRouter:
 
     @router.put("/{name}", response_model=JobTaken, dependencies=[*change, takes_job], openapi_extra=JOB_FILE)
     async def put_job(request: Request, name: Name) -> Json:
-        """Adds that job, or replaces it; with If-Match only that version, with If-None-Match: * only if it is new."""
+        """Adds that job, or replaces it; with If-Match only that version, with If-None-Match: * only if it is new. A
+        file without a key keeps that of the job."""
         text = await job_file(request)
         taken = await put(request, text, expected(request, name), name)
         return Json(taken, headers={"ETag": f'"{versions.of(name)}"'})
