@@ -22,7 +22,7 @@ from tests.support.needs import needs_bmv2, needs_mininet, needs_root
 from tests.support.paths import PIPELINE, ROOT
 
 DEMO = [sys.executable, str(ROOT / "mininet" / "demo.py")]
-STEPS = 7  # of a training that is compared
+STEPS = 10  # of a training that is compared
 
 
 def demo(*options: str, prefix: Sequence[str] = ()) -> "subprocess.CompletedProcess[str]":
