@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from bench.agent import overlap
+from tests.support.effort import only_thorough
 from tests.support.needs import needs_root
 
 
+@only_thorough("trains by six methods")
 @needs_root
 def test_every_method_trains_and_ddp_does_not_wait_in_its_forward_pass(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench.agent.overlap", "--layers", "3", "--width", "128", "--computation", "60"]

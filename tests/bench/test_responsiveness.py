@@ -14,7 +14,7 @@ from tests.support.needs import needs_root
 @needs_root
 @pytest.mark.alone
 def test_what_floods_the_switch_reaches_the_controller(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--seconds", "1", "--entries", "100", "--json", "--out", str(tmp_path)]
+    arguments = ["--seconds", "0.5", "--entries", "100", "--json", "--out", str(tmp_path)]
     assert responsiveness.main(arguments) == 0
     runs = json.loads(capsys.readouterr().out)["runs"]
     packets, values = Counter[str](), Counter[str]()

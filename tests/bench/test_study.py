@@ -13,6 +13,7 @@ import pytest
 
 from bench.study import accuracy
 from lab.model.errors import ArmError
+from tests.support.effort import only_thorough
 from tests.support.isolation import ISOLATED
 from tests.support.needs import needs_mininet, needs_root
 
@@ -21,11 +22,14 @@ RUN: dict[str, Any] = {"losses": [2.0, 1.0], "test_loss": 1.0, "test_accuracy": 
 RUN |= {"replicas_equal": True, "transport": {}, "seconds": 1.0, "policy_drops": []}
 
 
+@only_thorough("trains seven times")
 @needs_root
 @needs_mininet
-def test_without_tolerance_training_is_that_of_ddp_and_with_one_it_loses_gradients(tmp_path: Path) -> None:
-    command = [*STUDY, "--models", "cnn", "--seeds", "1", "--p", "0,20", "--steps", "3", "--out", str(tmp_path)]
-    done = subprocess.run([*ISOLATED, *command], capture_output=True, text=True, timeout=500, check=False)
+def test_without_tolerance_training_is_that_of_ddp_and_with_one_it_loses_gradients(
+    study: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--models", "cnn", "--seeds", "1", "--p", "0,20", "--steps", "3", "--out", str(tmp_path)]
+    done = subprocess.run([*ISOLATED, *STUDY, *options], capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     runs: dict[str, Any] = {run["arm"]: run for run in json.loads((tmp_path / "study.json").read_text())["runs"]}
     assert runs["p = 0 %"]["losses"] == runs["DDP, summed in rank order"]["losses"]
@@ -35,9 +39,8 @@ def test_without_tolerance_training_is_that_of_ddp_and_with_one_it_loses_gradien
     lossy = runs["p = 20 %, feedback"]
     assert 0.7 < lossy["transport"]["slices_lost"] / lossy["transport"]["budget_total"] <= 1
     assert (tmp_path / "accuracy.png").stat().st_size > 10_000
-    again = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)  # needs no network now
-    assert "7 runs, 7 of them already" in again.stdout
-    assert again.returncode == 0
+    assert study.main(options) == 0
+    assert "7 runs, 7 of them already" in capsys.readouterr().out
 
 
 @pytest.fixture

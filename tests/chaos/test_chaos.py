@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.run import TooBusyError, chaos
-from tests.support.effort import tries
+from tests.support.effort import thorough, tries
 from tests.support.postgresql import needs_postgresql
 
 RUNS = tries(2)
-EVENTS = 12 if RUNS == 2 else 20  # of each run: 200 where all is tried
+EVENTS = 20 if thorough() else 6  # of each run: 200 where all is tried, or one round with each store
 STORES = ("sqlite", "postgresql")
 
 

@@ -136,8 +136,9 @@ class Program:
                 result.setdefault(name, []).extend(members)
         return result
 
+    @cached_property
     def generator(self) -> Generator:
-        """What makes the program's frames. It always makes the same."""
+        """What makes the program's frames, once. Another one of the program makes the same."""
         return Generator(
             self.document, self._samples(), self._members, f"gradlane/{self.name}", self.settings.get("ports", PORTS)
         )
@@ -145,7 +146,7 @@ class Program:
     @cached_property
     def frames(self) -> list[tuple[int, bytes]]:
         """The frames that the program gets, as (ingress port, frame)."""
-        return list(self.generator().frames(self.settings.get("packets", 1500)))
+        return list(self.generator.frames(self.settings.get("packets", 1500)))
 
     @property
     def windows(self) -> list[list[tuple[int, bytes]]]:

@@ -3,7 +3,7 @@
 
 import struct
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -187,7 +187,7 @@ class ProjectProgram(Program):
         return [(port, _with_checksum(frame) if n % 16 else frame) for n, (port, frame) in enumerate(self._generated())]
 
     def _generated(self) -> Iterator[tuple[int, bytes]]:
-        return self.generator().frames(self.settings["packets"])
+        return self.generator.frames(self.settings["packets"])
 
     def markers(self, number: int) -> list[bytes]:
         # One frame, multicast to every port: multicast passes no meter.
@@ -210,6 +210,7 @@ def names() -> list[str]:
     return [NAME, *sorted(path.stem for path in SOURCES.glob("*.p4"))]
 
 
+@cache  # to make its frames takes as long as to run it
 def member(name: str) -> Program:
-    """A member by name."""
+    """A member by name; who changes anything about it makes one of its own."""
     return ProjectProgram() if name == NAME else Program(name)

@@ -11,6 +11,7 @@ from typing import Any
 from gradlane_controller.desired import pipeline
 from gradlane_controller.service import Controller
 from gradlane_controller.store import Store
+from tests.support.agents import pause
 
 PATIENCE = 60.0
 PROGRAMS = pipeline.Programs(pipeline.DEFAULT_FOLDER)
@@ -66,11 +67,11 @@ class ControllerThread:
 
     def until(self, condition: Callable[[], object], seconds: float = PATIENCE) -> None:
         """Waits for a condition. AssertionError, with the status, if it does not come true, or the controller ends."""
-        end = time.monotonic() + seconds
+        begun = time.monotonic()
         while not condition():
             assert self.failure is None, self.failure
-            assert time.monotonic() < end, self.do(self.it.status)
-            time.sleep(0.02)
+            assert time.monotonic() < begun + seconds, self.do(self.it.status)
+            pause(begun)
 
     def close(self) -> None:
         if self._thread.is_alive():

@@ -13,6 +13,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
+from gradlane.wire import HEADER_BYTES, UDP_PORT, Header, Kind
 from tests.gradlane_controller.controller_process import Running
 from tests.gradlane_controller.running_switches import SwitchProcess, Tunnels, gradlane_switch
 from tests.gradlane_controller.texts import leafspine_text
@@ -117,6 +118,12 @@ def decided(controller, job: str | None) -> Counter[tuple[str, str]]:
     return counts
 
 
+# Of a slice's frame: scapy would take the better part of a core to make hundreds in a second, and to read them.
+_PAYLOAD = b"x" * 100
+_BEFORE = bytes(ip(1, "10.0.3.2") / UDP(sport=UDP_PORT, dport=UDP_PORT, chksum=0) / bytes(HEADER_BYTES + 100))[:42]
+_PROTOCOL, _PORT = 23, slice(36, 38)
+
+
 class Stream:
     """Slices from h1 to h3, one after the other, until `stop`; `lost` are those that have not come then."""
 
@@ -128,16 +135,20 @@ class Stream:
 
     def _send(self) -> None:
         while not self._stop.is_set():
-            self._lab.send(1, slice_of(self.sent // 100, self.sent % 100))
+            message, number = divmod(self.sent, 100)
+            header = Header(Kind.DATA, 1, 0, message, 0, slice=number, slices=100, length=len(_PAYLOAD))
+            wires, port = self._lab.host(1)
+            wires.send(port, _BEFORE + header.pack() + _PAYLOAD)
             self.sent += 1
             time.sleep(0.002)
 
     def _receive(self) -> None:
         wires, _ = self._lab.host(3)
         while (found := wires.receive(5)) is not None:
-            frame = Ether(found[1])
-            if Gradlane in frame:
-                self.got.append(100 * frame[Gradlane].message + frame[Gradlane].slice)
+            frame = found[1]
+            if frame[_PROTOCOL] == socket.IPPROTO_UDP and int.from_bytes(frame[_PORT], "big") == UDP_PORT:
+                header = Header.unpack(frame[len(_BEFORE) :])
+                self.got.append(100 * header.message + header.slice)
 
     def stop(self) -> None:
         """Waits until nothing arrives any more."""

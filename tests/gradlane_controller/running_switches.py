@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
 import shutil
 import signal
 import socket
@@ -95,15 +97,11 @@ class Tunnels(Wires):
 
     def receive(self, seconds: float) -> tuple[int, bytes] | None:
         end = time.monotonic() + seconds
-        while True:
+        while select.select(self._sockets.values(), (), (), max(0, end - time.monotonic()))[0]:
             for port, each in self._sockets.items():
-                try:
+                with contextlib.suppress(BlockingIOError):
                     return port, each.recv(65536)
-                except BlockingIOError:
-                    continue
-            if time.monotonic() > end:
-                return None
-            time.sleep(0.001)
+        return None
 
     def close(self) -> None:
         for each in self._sockets.values():

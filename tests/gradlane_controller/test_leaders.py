@@ -21,6 +21,7 @@ from tests.gradlane_controller.controller_process import Running
 from tests.gradlane_controller.fake_switch import FakeSwitch
 from tests.gradlane_controller.running_switches import Target
 from tests.gradlane_controller.texts import fabric_text, job_text, leafspine_text
+from tests.support.agents import pause
 from tests.support.postgresql import BIN, Postgresql
 
 PATIENCE = 60.0
@@ -79,7 +80,7 @@ def until(condition: Callable[[], bool], what: str = "", *involved: Running) -> 
         if time.monotonic() > begun + PATIENCE:
             said = [f"{it.http}:\n" + "\n".join(it.said) for it in involved]
             pytest.fail("\n\n".join([what or "it takes too long", *said]))
-        time.sleep(0.02)
+        pause(begun)
     return time.monotonic() - begun
 
 

@@ -29,12 +29,18 @@ def loopback(count: int, first: int = 1) -> list[str]:
     return [f"{NETWORK}.{number}" for number in range(first, first + count)]
 
 
+def pause(begun: float) -> None:
+    """Between two looks at what is waited for since then (time.monotonic): a look costs two processes' time, so those
+    at what takes long are rarer, and yet see it no later than after a twentieth of its time."""
+    time.sleep(min(max(0.01, (time.monotonic() - begun) / 20), 0.1))
+
+
 def until(condition: Callable[[], object], found: Callable[[], object] = lambda: "") -> None:
     """Waits for what another process does and does not tell. `found`: what there is, if it does not happen."""
-    deadline = time.monotonic() + PATIENCE
+    begun = time.monotonic()
     while not condition():
-        assert time.monotonic() < deadline, f"it did not happen: {found()}"
-        time.sleep(0.02)
+        assert time.monotonic() < begun + PATIENCE, f"it did not happen: {found()}"
+        pause(begun)
 
 
 def command(

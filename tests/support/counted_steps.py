@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gradlane import Communicator
-from tests.support.agents import PATIENCE
+from tests.support.agents import PATIENCE, pause
 from tests.support.communicators import Ranks, each
 
 LINES = "\n[loss]\npush = {push}\nerror_feedback = false"  # of the job file, behind [transport]
@@ -53,8 +53,8 @@ class CountedSteps:
 
     def until(self, condition: Callable[[], object]) -> None:
         """As many steps as it takes."""
-        end = time.monotonic() + PATIENCE
+        begun = time.monotonic()
         while not condition():
-            assert time.monotonic() < end, "it did not happen"
+            assert time.monotonic() < begun + PATIENCE, "it did not happen"
             self.step()
-            time.sleep(0.01)
+            pause(begun)

@@ -266,7 +266,7 @@ ACTIONS = st.one_of(
 )
 
 
-@settings(max_examples=tries(1000), deadline=None)
+@settings(max_examples=tries(500, 5000), deadline=None)
 @given(count=st.integers(2, 4), actions=st.lists(ACTIONS, max_size=150))
 def test_a_step_that_anybody_has_is_completed_alike_by_all_whatever_comes_when(
     count: int, actions: list[tuple[str, int, int]]

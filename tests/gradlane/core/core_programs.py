@@ -20,7 +20,7 @@ class _Core:
         self._folder = tempfile.TemporaryDirectory(prefix="gradlane-core-")
         folder = Path(self._folder.name)
         (folder / "wire.h").write_text(wire.c_definitions())
-        options = ["-std=gnu11", "-g", "-O1", "-D_GNU_SOURCE=", f"-fsanitize={sanitize}", "-fno-sanitize-recover=all"]
+        options = ["-std=gnu11", "-g1", "-O0", "-D_GNU_SOURCE=", f"-fsanitize={sanitize}", "-fno-sanitize-recover=all"]
         self.command = ["cc", *options, "-I", str(CORE), "-I", str(folder)]
         self.objects: list[str] = []
         for source in sorted(CORE.glob("*/*.c")):

@@ -25,7 +25,7 @@ def agree(ranks: Ranks) -> None:
     assert not [it.why for it in ranks.ranks if it.why], "nobody who lives is told that it is dead"
 
 
-@settings(max_examples=tries(150), deadline=None)
+@settings(max_examples=tries(75, 750), deadline=None)
 @given(data=st.data())
 @pytest.mark.parametrize("delay", [0, 1])
 def test_whoever_dies_no_worker_waits_for_ever(delay: int, data: st.DataObject) -> None:
@@ -64,7 +64,7 @@ def test_a_group_in_flight_outlives_the_leader_though_its_member_has_asked_again
     assert {it.state for it in ranks.living} == {"paused"}
 
 
-@settings(max_examples=tries(100), deadline=None)
+@settings(max_examples=tries(50, 500), deadline=None)
 @given(st.data())
 def test_whoever_dies_all_others_have_averaged_or_nobody(data: st.DataObject) -> None:
     size = data.draw(st.integers(2, 5))

@@ -63,7 +63,7 @@ def least(case: Case, units: int) -> float:
     return end
 
 
-@settings(max_examples=tries(150), deadline=None)
+@settings(max_examples=tries(75, 750), deadline=None)
 @given(case=cases())
 def test_no_other_shares_are_better(case: Case) -> None:
     """One unit more or less for each owner is what whole units may cost against any shares."""
@@ -76,7 +76,7 @@ def test_no_other_shares_are_better(case: Case) -> None:
     assert found <= least(case, units) * (1 + 1e-9)
 
 
-@settings(max_examples=tries(150), deadline=None)
+@settings(max_examples=tries(75, 750), deadline=None)
 @given(case=cases(12))
 def test_whole_units_come_close(case: Case) -> None:
     """The oracle is not too strict: with many units it comes down to what was found."""

@@ -80,7 +80,7 @@ def said(draw: st.DrawFn) -> Any:
     return message
 
 
-@settings(max_examples=tries(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=tries(150, 1500), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(messages=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), said()), max_size=12))
 def test_whatever_a_rank_says_it_is_refused_or_followed(tmp_path: Path, messages: list[tuple[int, int, Any]]) -> None:
     """Nothing else is raised, and a halt has an end, or the job."""

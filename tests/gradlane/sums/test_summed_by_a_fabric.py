@@ -23,6 +23,7 @@ from tests.gradlane.sums.test_summed_on_a_switch import process, wait_for
 from tests.support import members, zygote
 from tests.support.agents import PATIENCE, Agent, running, until
 from tests.support.communicators import joined
+from tests.support.effort import thorough
 from tests.support.namespaces import Network, ip, socket_in
 from tests.support.needs import needs, needs_root
 
@@ -288,7 +289,8 @@ def test_sums_leave_a_busy_spine_and_come_back(tmp_path: Path) -> None:
             made = {spine: result_counts(job.ask)[spine] - before[spine] for spine in SPINES}
             assert 0 < made[busy] < 0.4 * sum(made.values())
         # The last one comes after a minute, as its gain is slight.
-        job.steps.until(lambda: min(job.ask.roots().values()) >= 7)
+        back = 7 if thorough() else 6
+        job.steps.until(lambda: min(job.ask.roots().values()) >= back)
         assert [(sums(host)["by_switch"], sums(host)["fallbacks"]) for host in job.hosts] == [
             (True, n) for n in fallbacks
         ]

@@ -18,7 +18,7 @@ import pytest
 from gradlane import Communicator
 from gradlane.errors import AgentError
 from tests.support import members
-from tests.support.agents import PATIENCE, Agent
+from tests.support.agents import PATIENCE, Agent, pause
 from tests.support.communicators import each, join, joined
 from tests.support.counted_steps import ELEMENTS, LINES, CountedSteps
 from tests.support.needs import needs, needs_root
@@ -62,11 +62,11 @@ class Steps:
                 np.testing.assert_array_equal(result, expected, err_msg=f"step {self.number}, {size} elements")
 
     def until(self, condition: Callable[[], object]) -> None:
-        end = time.monotonic() + PATIENCE
+        begun = time.monotonic()
         while not condition():
-            assert time.monotonic() < end, "it did not happen"
+            assert time.monotonic() < begun + PATIENCE, "it did not happen"
             self.step()
-            time.sleep(0.01)
+            pause(begun)
 
 
 @pytest.fixture(scope="module", name="lan")

@@ -145,7 +145,6 @@ def test_one_after_the_other_dies_until_one_is_left(tmp_path: Path) -> None:
         end(workers[2:3])
 
 
-@pytest.mark.alone
 def test_one_that_dies_while_all_average_is_left_out(tmp_path: Path) -> None:
     with training(tmp_path, 3) as (hosts, workers):
         for worker in workers[:2]:

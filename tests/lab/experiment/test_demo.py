@@ -15,12 +15,14 @@ from typing import IO, Any
 
 import pytest
 
+from tests.support.effort import only_thorough
 from tests.support.isolation import ISOLATED
 from tests.support.liveness import gone
 from tests.support.needs import needs_bmv2, needs_mininet, needs_root
 from tests.support.paths import PIPELINE, ROOT
 
 DEMO = [sys.executable, str(ROOT / "mininet" / "demo.py")]
+STEPS = 10  # of a training that is compared
 
 
 def demo(*options: str, prefix: Sequence[str] = ()) -> "subprocess.CompletedProcess[str]":
@@ -43,7 +45,7 @@ class Compared:
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
     out = tmp_path_factory.mktemp("compared")
-    options = ["--scenario", "clean", "--workers", "3", "--steps", "12", "--json"]
+    options = ["--scenario", "clean", "--workers", "2", "--steps", str(STEPS), "--json"]
     options += ["--out", os.path.relpath(out, ROOT)]  # as `make demo` has it
     done = demo(*options, "--arms", "gradlane,gradlane-switch-sum,ddp-gloo", prefix=ISOLATED)
     assert done.returncode == 0, done.stderr
@@ -59,7 +61,7 @@ def test_arms_are_trained_and_compared(compared: Compared) -> None:
     assert gradlane["transport"]["delivered"] > 1000
     assert gradlane["budget_violations"] == 0
     assert gloo["transport"] is None
-    assert gradlane["step"]["count"] == gloo["step"]["count"] == 12
+    assert gradlane["step"]["count"] == gloo["step"]["count"] == STEPS
     forwarded = sum(row["packets"] for row in gradlane["switch"]["decisions"] if row["reason"] == "forwarded")
     assert forwarded > 1000
     assert (compared.out / "report.html").read_text().count("<svg") >= 2
@@ -69,7 +71,7 @@ def test_arms_are_trained_and_compared(compared: Compared) -> None:
 @needs_mininet
 def test_agents_report_to_the_controller_and_so_the_page_shows_steps(compared: Compared) -> None:
     logs = [*(compared.out / "run" / "clean" / "logs").glob("agent-of-*.log")]
-    assert len(logs) == 3
+    assert len(logs) == 2
     for log in logs:
         assert "gradlane: reports to the controller\n" in log.read_text(), log.read_text()
 
@@ -80,7 +82,7 @@ def test_agents_report_to_the_controller_and_so_the_page_shows_steps(compared: C
 def test_a_training_outlives_a_spine(switch: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if switch == "bmv2" and not request.config.getoption("--thorough"):
         pytest.skip("takes more than a minute on BMv2; --thorough runs it")
-    options = ["--scenario", "spine-failure", "--workers", "2", "--steps", "15", "--arms", "gradlane-ecmp,gradlane"]
+    options = ["--scenario", "spine-failure", "--workers", "2", "--steps", "10", "--arms", "gradlane-ecmp,gradlane"]
     options += ["--switch", switch]
     done = demo(*options, "--json", "--out", str(tmp_path), prefix=ISOLATED)
     assert done.returncode == 0, done.stderr
@@ -89,7 +91,7 @@ def test_a_training_outlives_a_spine(switch: str, tmp_path: Path, request: pytes
     assert read["settings"]["failure"] == "spine1 after 40% of the steps"
     for run in read["runs"]:  # the second finds the fabric whole again
         assert 0 < run["failed_at"] < run["seconds"]
-        assert run["step"]["count"] == 15
+        assert run["step"]["count"] == 10
         assert run["budget_violations"] == 0
         assert run["links"]["leaf1:2"] > 0  # to the spine that failed
         assert run["links"]["leaf1:3"] > 100_000
@@ -106,7 +108,7 @@ def test_a_switch_sums_the_gradients_of_a_training(compared: Compared) -> None:
 def test_a_switch_sums_wider_numbers(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if not request.config.getoption("--thorough"):
         pytest.skip("differs from the other case in the width of numbers; --thorough runs it")
-    options = ["--scenario", "clean", "--workers", "3", "--steps", "12", "--json"]
+    options = ["--scenario", "clean", "--workers", "3", "--steps", str(STEPS), "--json"]
     options += ["--arms", "gradlane-switch-sum-int32,ddp-gloo"]
     done = demo(*options, "--out", str(tmp_path), prefix=ISOLATED)
     assert done.returncode == 0, done.stderr
@@ -115,11 +117,11 @@ def test_a_switch_sums_wider_numbers(tmp_path: Path, request: pytest.FixtureRequ
 
 
 def check_sums(summed: Any, gloo: Any, out: Path) -> None:
-    assert summed["step"]["count"] == gloo["step"]["count"] == 12
+    assert summed["step"]["count"] == gloo["step"]["count"] == STEPS
     # All but the first step, and the second, in which DDP has other buckets; on a busy machine hosts go on earlier.
     # Each bucket has an element more.
     transport = summed["transport"]
-    assert 0 < transport["summed_bytes"] * 12 <= transport["reduced_bytes"] * 10.01
+    assert 0 < transport["summed_bytes"] * STEPS <= transport["reduced_bytes"] * (STEPS - 2) * 1.001
     assert transport["budget_violations"] == transport["bad_datagrams"] == 0
     assert sum(row["packets"] for row in summed["switch"]["decisions"] if row["reason"] == "absorbed") > 500
     assert abs(summed["curve"][-1]["value"] - gloo["curve"][-1]["value"]) < 0.2
@@ -173,6 +175,7 @@ def children(pid: int) -> dict[int, str]:
     return {int(child): Path(f"/proc/{child}/cmdline").read_text().replace("\0", " ") for child in pids}
 
 
+@only_thorough("that a dead process is named is tested without a demonstration, too")
 @needs_root
 @needs_mininet
 def test_a_killed_switch_is_named_and_nothing_is_left(running_demo: "subprocess.Popen[str]") -> None:

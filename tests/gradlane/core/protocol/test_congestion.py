@@ -8,6 +8,7 @@ from gradlane._core import lib
 
 from tests.gradlane.core.protocol.fabric_model import Model, dumbbell, jain, rates
 from tests.gradlane.core.protocol.queued_port import Port
+from tests.support.effort import only_thorough
 
 BUFFER = 64_000
 
@@ -24,7 +25,15 @@ def start(model: Model) -> None:
     model.run(100_000)
 
 
-@pytest.mark.parametrize(("jobs", "rate"), [(2, 100_000_000), (4, 100_000_000), (8, 100_000_000), (4, 300_000_000)])
+@pytest.mark.parametrize(
+    ("jobs", "rate"),
+    [
+        pytest.param(2, 100_000_000, marks=only_thorough("fewer jobs than in another case")),
+        pytest.param(4, 100_000_000, marks=only_thorough("fewer jobs than in another case")),
+        (8, 100_000_000),
+        (4, 300_000_000),
+    ],
+)
 def test_jobs_that_meet_in_the_fabric_share_it_evenly_and_its_queue_stays_short(jobs, rate):
     model, port = dumbbell(jobs, rate)
     start(model)
@@ -46,7 +55,10 @@ def test_without_marks_losses_tell_of_the_queue():
     assert sum(parts) > 0.9
 
 
-@pytest.mark.parametrize(("jobs", "round_trip"), [(1, 5_000), (2, 10_000), (1, 40_000)])
+@pytest.mark.parametrize(
+    ("jobs", "round_trip"),
+    [pytest.param(1, 5_000, marks=only_thorough("shorter than in another case")), (2, 10_000), (1, 40_000)],
+)
 def test_a_long_way_is_filled_as_a_short_one_and_its_queue_stays_short(jobs, round_trip):
     """There are no marks, so it is known by the delay alone; the second job finds the queue of the first."""
     model, port = dumbbell(jobs, 100_000_000, None, 2 * BUFFER, elements=262_144)

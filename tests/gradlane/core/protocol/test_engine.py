@@ -39,7 +39,7 @@ impairments = st.builds(
 )
 
 
-@settings(max_examples=tries(150), deadline=None)
+@settings(max_examples=tries(60, 750), deadline=None)
 @given(
     topology=topologies,
     impairment=impairments,

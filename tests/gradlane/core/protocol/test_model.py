@@ -15,7 +15,7 @@ from tests.gradlane.core.protocol.network import JOB, TOKEN, Cluster, Impairment
 from tests.gradlane.core.protocol.test_collectives import shares
 from tests.support.effort import tries
 
-RUNS = tries(300)
+RUNS = tries(150, 1500)
 LIMIT = 600_000_000  # us of simulated time within which every run ends
 LONGEST_WAIT = 150_000  # us between two PROBEs of a message: 3/2 of PROBE_WAIT_MAX
 

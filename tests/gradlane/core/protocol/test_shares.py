@@ -31,7 +31,7 @@ def data_of(cluster: Cluster) -> list[tuple[int, int, Header]]:
     return seen
 
 
-@settings(max_examples=tries(100), deadline=None)
+@settings(max_examples=tries(50, 500), deadline=None)
 @given(
     topology=st.tuples(st.integers(2, 7), st.sampled_from([0, 0, 1, 3])),
     multicast=st.booleans(),

@@ -16,7 +16,6 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
 
 import gradlane.torch
@@ -314,6 +313,8 @@ def test_what_can_not_be_done_is_refused_by_name(pair: Workers) -> None:
 
 @pytest.mark.parametrize("original", [False, True])
 def test_a_sharded_model_is_refused_before_its_parts_are_overwritten(pair: Workers, original: bool) -> None:
+    from torch.distributed.fsdp import FullyShardedDataParallel  # it takes longer to import than these tests
+
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         cpu = torch.device("cpu")
