@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "base/sender.h"
+#include "engine/receiving.h"
 #include "world.h"
 
 enum { MOST_WAITING = 1024, KEPT = 64, MESSAGES = 1024 };
@@ -117,19 +118,24 @@ void network_events(void) {
         }
 }
 
-static void hand_over(unsigned to, const uint8_t *bytes, uint32_t length, bool congested) {
-    if (to > fuzz_world.ranks) {
-        summed_take(bytes, length);
-        return;
+/* `bytes` of datagrams of `segment` bytes each but the last, as one. */
+static void hand_over_train(unsigned to, const uint8_t *datagrams, uint32_t bytes, uint32_t segment, bool congested) {
+    uint8_t *exact = malloc(bytes ? bytes : 1);
+    memcpy(exact, datagrams, bytes);
+    for (const uint8_t *h = exact; h + GL_HEADER <= exact + bytes; h += segment) {
+        const unsigned kind = h[0] & 15, slice = get16(h + GL_AT_SLICE);
+        if ((kind == GL_KIND_DATA || kind == GL_KIND_REPAIR) && slice < GL_MAX_SLICES)
+            set_bit(handed_of((uint16_t)to, get_source(h), get32(h + GL_AT_MESSAGE))->slices, slice);
     }
-    uint8_t *exact = malloc(length ? length : 1);
-    memcpy(exact, bytes, length);
-    const unsigned kind = length >= GL_HEADER ? bytes[0] & 15 : GL_KIND_STOP;
-    const uint16_t slice = length >= GL_HEADER ? get16(bytes + GL_AT_SLICE) : 0;
-    if ((kind == GL_KIND_DATA || kind == GL_KIND_REPAIR) && slice < GL_MAX_SLICES)
-        set_bit(handed_of((uint16_t)to, get_source(bytes), get32(bytes + GL_AT_MESSAGE))->slices, slice);
-    gl_receive(fuzz_world.engines[to], exact, length, congested, fuzz_world.now);
+    receive_train(fuzz_world.engines[to], exact, bytes, segment, congested, false, fuzz_world.now);
     free(exact);
+}
+
+static void hand_over(unsigned to, const uint8_t *bytes, uint32_t length, bool congested) {
+    if (to > fuzz_world.ranks)
+        summed_take(bytes, length);
+    else
+        hand_over_train(to, bytes, length, length, congested);
 }
 
 /* Some record of a switch, in front of those before it. */
@@ -168,11 +174,24 @@ void network_deliver(void) {
     free(d.bytes);
 }
 
+/* What follows each other to a rank goes there as one, as far as the kernel would merge it. */
 void network_deliver_all(void) {
-    for (uint32_t left = waiting_count; left--;) {
-        const datagram d = pop(0);
-        hand_over(d.to, d.bytes, d.length, false);
-        free(d.bytes);
+    static uint8_t train[1 << 16];
+    for (uint32_t left = waiting_count; left;) {
+        const uint16_t to = waiting[0].to;
+        const uint32_t segment = waiting[0].length;
+        uint32_t bytes = 0;
+        for (bool whole = true; whole && left && waiting[0].to == to && waiting[0].length <= segment; left--) {
+            if (bytes && (to >= fuzz_world.ranks || bytes + segment > sizeof train)) break;
+            const datagram d = pop(0);
+            memcpy(train + bytes, d.bytes, d.length);
+            bytes += d.length, whole = d.length == segment;
+            free(d.bytes);
+        }
+        if (to < fuzz_world.ranks)
+            hand_over_train(to, train, bytes, segment, false);
+        else
+            hand_over(to, train, bytes, false);
     }
 }
 
