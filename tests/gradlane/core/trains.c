@@ -10,7 +10,7 @@
 #include "engine/receiving.h"
 
 enum { RANKS = 4, ELEMENTS = 30000, SLICE = 256, STEPS = 24, BUFFERS = 6, LATE = 512, TICK = 50 };
-enum { TOKENS, JOBS, RANGES, LENGTHS, VERSIONS, FORGERIES };
+enum { TOKENS, JOBS, RANGES, LENGTHS, BUDGETS, VERSIONS, FORGERIES };
 
 typedef struct {
     unsigned to;
@@ -39,7 +39,8 @@ static void forge(uint8_t *h, unsigned to) {
     if (how == TOKENS) h[GL_AT_TOKEN + 7] ^= 1;
     if (how == JOBS) h[GL_AT_JOB + 1] ^= 1;
     if (how == RANGES) put16(h + GL_AT_SLICE, get16(h + GL_AT_SLICES));
-    if (how == LENGTHS) put16(h + GL_AT_LENGTH, (uint16_t)(get16(h + GL_AT_LENGTH) - 1));
+    if (how == LENGTHS) put16(h + GL_AT_LENGTH, (uint16_t)(get16(h + GL_AT_LENGTH) - (chance(2) ? 1 : 4)));
+    if (how == BUDGETS) put16(h + GL_AT_BUDGET, 1);
     if (how == VERSIONS) h[0] += 16;
 }
 
@@ -141,7 +142,7 @@ int main(void) {
         const gl_statistics *s = gl_engine_statistics(engines[rank]);
         require(s->bad_token == forged[rank][TOKENS] && s->bad_job == forged[rank][JOBS] &&
                 s->bad_range == forged[rank][RANGES] && s->bad_length == forged[rank][LENGTHS] &&
-                s->bad_header == forged[rank][VERSIONS], "what was forged is not counted as such", STEPS);
+                s->bad_budget == forged[rank][BUDGETS] && s->bad_header == forged[rank][VERSIONS], "what was forged is not counted as such", STEPS);
         require(!s->budget_violations && !s->bad_message, "something was taken wrongly", STEPS);
     }
     require(exchanged > 100, "nothing was held", STEPS);

@@ -143,13 +143,13 @@ static bool makes_sense(gl_engine *e, const uint8_t *h, uint32_t bytes) {
     return true;
 }
 
-/* Whether a slice's header is as that of another one, which makes sense: of the same message, and right where it differs. */
+/* Whether a slice's header makes sense because that of another one does, and says how it came in the same way; which slice of
+ * which message it is may differ. */
 static bool follows(const uint8_t *h, uint32_t bytes, const uint8_t *other) {
     static const uint8_t same[GL_HEADER] = {
         [0] = 255, [GL_AT_JOB] = 255, 255, [GL_AT_SOURCE] = SOURCE_MASK >> 8, SOURCE_MASK & 255, [GL_AT_LAYER] = 255, 255,
-        [GL_AT_STEP] = 255, 255, 255, 255, [GL_AT_TENSOR] = 255, 255, [GL_AT_FLAGS] = (uint8_t)~GL_FLAG_END,
-        [GL_AT_ELEMENT_TYPE] = 255, [GL_AT_MESSAGE] = 255, 255, 255, 255, [GL_AT_SLICES] = 255, 255,
-        [GL_AT_BUDGET] = 255, 255, [GL_AT_TOKEN] = 255, 255, 255, 255, 255, 255, 255, 255};
+        [GL_AT_TENSOR] = 255, 255, [GL_AT_FLAGS] = (uint8_t)~GL_FLAG_END, [GL_AT_ELEMENT_TYPE] = 255,
+        [GL_AT_SLICES] = 255, 255, [GL_AT_BUDGET] = 255, 255, [GL_AT_TOKEN] = 255, 255, 255, 255, 255, 255, 255, 255};
     if (bytes < GL_HEADER) return false;
     uint32_t differs = 0;
     for (unsigned i = 0; i < GL_HEADER; i++) differs |= (h[i] ^ other[i]) & same[i];
