@@ -134,6 +134,10 @@ bench-agent: $(VENV)/.ready ## All-reduce against Gloo and MPI, 2 to 16 hosts ->
 	echo "make: $(MPI_PACKAGES) can't be installed: MPI will be left out"
 	$(BIN)/python -m bench.agent.all_reduce $(AGENT)
 
+.PHONY: bench-core
+bench-core: $(VENV)/.ready ## What a slice costs the agent's engine without I/O, by ranks -> out/bench/core.json (CORE="--ranks 2,8")
+	$(BIN)/python -m bench.agent.core $(CORE)
+
 .PHONY: bench-stragglers
 bench-stragglers: $(VENV)/.ready ## What late workers and slow links cost -> out/bench/stragglers.json (root; STRAGGLERS="--hosts 16 --rate 25mbit")
 	$(BIN)/python -m bench.agent.stragglers $(STRAGGLERS)

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmark of the engine alone: what it measures is what an all-reduce is made of."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.agent import core
+
+
+def test_it_measures_every_part(tmp_path: Path) -> None:
+    options = ["--ranks", "2,5", "--slices", "64", "--rounds", "1", "--out", str(tmp_path), "--json"]
+    done = subprocess.run([sys.executable, "-m", "bench.agent.core", *options], capture_output=True, check=True)
+    document = json.loads(done.stdout)
+    assert document == json.loads((tmp_path / "core.json").read_text())
+    assert [(run["ranks"], run["slices"]) for run in document["runs"]] == [(2, 64), (5, 64)]
+    for run in document["runs"]:
+        # To read 1,432 bytes twice and to write them once takes longer than that, on any machine of today.
+        assert all(5 < run[part] < 1e6 for part in ("received", "taken")), run
+        assert all(0 < run[part] < 1e6 for part in ("sent", "control")), run
+
+
+def test_a_wrong_result_is_no_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = Path(core.__file__).with_name("core_load.c").read_text()
+    wrong = tmp_path / "bench" / "core_load.c"
+    wrong.parent.mkdir()
+    wrong.write_text(text.replace("(float)l->ranks", "(float)(l->ranks + 1)"))
+    assert wrong.read_text() != text
+    monkeypatch.setattr(core, "__file__", str(wrong.with_name("core.py")))
+    with pytest.raises(ArithmeticError, match="elements are wrong"):
+        core.Load(tmp_path).measure(ranks=2, slices=2, slice_bytes=64, rounds=1)
