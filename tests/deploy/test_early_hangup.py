@@ -19,6 +19,7 @@ from tests.support.ports import free_ports
 # Sends it when the module is imported, or when the method begins, and changes a file then, which has been read.
 WHEN_IMPORTED = """
 import os, signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # where the tests run under nohup, it is ignored
 class Finder:
     def find_spec(self, name, path=None, target=None):
         if name == {module!r}:
