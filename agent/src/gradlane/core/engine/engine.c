@@ -210,7 +210,7 @@ static uint32_t take(gl_engine *e, const uint8_t *h, uint32_t size, uint32_t byt
 void receive_train(gl_engine *e, const uint8_t *h, uint32_t bytes, uint32_t segment, bool congested, bool held, uint64_t now) {
     job *j = &e->job;
     uint32_t taken;
-    j->holds = held && j->pool.buffers;
+    j->holds = held && buffers_have(j->pool.buffers, h);
     do {
         if (j->failed) break;
         taken = take(e, h, segment < bytes ? segment : bytes, bytes, congested, now);
@@ -224,6 +224,7 @@ void gl_receive(gl_engine *e, const uint8_t *datagram, uint32_t length, int cong
 }
 
 void receive_into(gl_engine *e, buffers *b) {
+    if (e->job.pool.buffers) return; /* what is held is in these */
     buffers_use(b);
     e->job.pool.buffers = b;
 }

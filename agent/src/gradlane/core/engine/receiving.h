@@ -10,7 +10,7 @@
 #include "base/buffers.h"
 #include "engine/engine.h"
 
-/* Before anything is received, once: what comes may be in these buffers. */
+/* What comes may be held if it is in these buffers; in others, if this is called again, it is copied. */
 void receive_into(gl_engine *engine, buffers *buffers);
 /* As gl_receive, of datagrams that lie behind each other, of `segment` bytes each but the last, which may be shorter; `segment`
  * is not 0 unless `bytes` is. `held`: they are in a buffer that may be held from now on, and changed. */
