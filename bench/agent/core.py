@@ -22,12 +22,15 @@ import gradlane
 from bench.harness import benchmark
 from gradlane import wire
 from lab.command_line import several
+from lab.model.errors import ExperimentError, UsageError
 from lab.report.console import make_console, present
 from lab.report.tables import TextTable
 
 _CORE = Path(gradlane.__file__).parent / "core"
 _FLAGS = ("-std=gnu11", "-O3", "-ffp-contract=off", "-fvisibility=default", "-fPIC", "-D_GNU_SOURCE=", "-w")
 _VOLUME = 64 << 20  # bytes that come in in a round
+_MOST_RANKS = 256  # GL_MAX_RANKS
+_MOST_BYTES = 8192  # of a slice
 _TYPES = """
 typedef struct {
     uint64_t received_ns, received, sent_ns, sent, taken_ns, taken, control_ns, wrong;
@@ -70,10 +73,10 @@ class Load:
         self._library = self._ffi.dlopen(str(library))
 
     def measure(self, ranks: int, slices: int, slice_bytes: int, rounds: int) -> Result:
-        """Of an all-reduce of so many slices. Raises MemoryError, and ArithmeticError where the result is wrong."""
+        """Of an all-reduce of so many slices. Raises ExperimentError: memory is out, or the result is wrong."""
         load = self._library.core_load_new(ranks, slices * slice_bytes // 4, slice_bytes)
         if load == self._ffi.NULL:
-            raise MemoryError(f"{ranks} engines")
+            raise ExperimentError(f"{ranks} engines: memory is out")
         try:
             times = max(1, _VOLUME // (slices * slice_bytes * (ranks - 1)))
             found: list[tuple[float, ...]] = []
@@ -81,9 +84,11 @@ class Load:
                 figures = self._ffi.new("core_figures *")
                 for _ in range(times):
                     if self._library.core_load_run(load, a_round > 0, figures):
-                        raise MemoryError(f"{ranks} ranks, {slices} slices: the engine refused")
+                        raise ExperimentError(
+                            f"{ranks} ranks, {slices} slices: an engine refused it, or does not end it"
+                        )
                 if figures.wrong:
-                    raise ArithmeticError(f"{figures.wrong} elements are wrong")
+                    raise ExperimentError(f"{figures.wrong} elements are wrong")
                 if a_round:  # the one before fills the caches
                     f = figures
                     found.append(
@@ -123,6 +128,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     console = make_console(to_stderr=options.json)
+    for name, values, most in (("ranks", options.ranks, _MOST_RANKS), ("slices", options.slices, wire.MAX_SLICES)):
+        least = 2 if name == "ranks" else 1
+        if wrong := [value for value in values if not least <= value <= most]:
+            raise UsageError(f"--{name}: {wrong[0]} must be {least} to {most}")
+    if options.rounds < 1 or options.slice_bytes % 8 or not 8 <= options.slice_bytes <= _MOST_BYTES:
+        raise UsageError(f"--rounds must be at least 1, and --slice-bytes a multiple of 8 up to {_MOST_BYTES}")
     os.sched_setaffinity(0, {options.core})
     results: list[Result] = []
     with tempfile.TemporaryDirectory() as folder:

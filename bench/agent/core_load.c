@@ -10,6 +10,7 @@
 
 enum {
     STEP = 10,    /* us until somebody may send, where nobody could */
+    MOST = 100000, /* such steps, of an all-reduce that ends */
     BUFFERS = 256 /* as a runner has them */
 };
 
@@ -128,9 +129,9 @@ static int completed(gl_engine *e) {
     return found;
 }
 
-/* An all-reduce. 0, or -1: an engine refused it. What it took is added to what is in the figures if it is `timed`. */
+/* An all-reduce. 0, or -1: an engine refused it, or it does not end. What it took is added to what is in the figures if it is `timed`. */
 int core_load_run(core_load *l, int timed, core_figures *figures) {
-    unsigned open = l->ranks;
+    unsigned open = l->ranks, steps = MOST;
     memset(l->out, 0, l->elements * sizeof(float));
     l->figures = *figures;
     l->step++;
@@ -147,6 +148,7 @@ int core_load_run(core_load *l, int timed, core_figures *figures) {
         int some = 0;
         for (unsigned rank = 0; rank < l->ranks; rank++) some |= send_of(l, rank, timed);
         for (unsigned rank = 0; rank < l->ranks; rank++) open -= completed(l->engines[rank]);
+        if (!some && !--steps) return -1;
         if (!some) l->now += STEP;
     }
     for (uint32_t i = 0; i < l->elements; i++) l->figures.wrong += l->out[i] != (float)(i % 1021) * (float)l->ranks;

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.agent import core
+from lab.model.errors import ExperimentError
 
 
 def test_it_measures_every_part(tmp_path: Path) -> None:
@@ -30,5 +31,11 @@ def test_a_wrong_result_is_no_measurement(tmp_path: Path, monkeypatch: pytest.Mo
     wrong.write_text(text.replace("(float)l->ranks", "(float)(l->ranks + 1)"))
     assert wrong.read_text() != text
     monkeypatch.setattr(core, "__file__", str(wrong.with_name("core.py")))
-    with pytest.raises(ArithmeticError, match="elements are wrong"):
+    with pytest.raises(ExperimentError, match="elements are wrong"):
         core.Load(tmp_path).measure(ranks=2, slices=2, slice_bytes=64, rounds=1)
+
+
+@pytest.mark.parametrize("options", [["--ranks", "1"], ["--ranks", "257"], ["--slices", "0"], ["--slice-bytes", "12"]])
+def test_what_can_not_be_measured_is_said(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert core.main(options) == 2
+    assert options[0] in capsys.readouterr().err

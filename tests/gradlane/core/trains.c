@@ -150,8 +150,14 @@ int main(void) {
     while (late_count) free(late[--late_count].datagrams);
     for (unsigned rank = 0; rank < RANKS; rank++) gl_engine_leave(engines[rank]), gl_engine_free(engines[rank]);
     /* All that was held is released: one is this program's. */
-    for (unsigned i = 1; i < BUFFERS; i++) require(buffer_take(pool), "a buffer is still held", STEPS);
+    uint8_t *all[BUFFERS] = {taken};
+    for (unsigned i = 1; i < BUFFERS; i++) require((all[i] = buffer_take(pool)) != NULL, "a buffer is still held", STEPS);
     require(!buffer_take(pool), "there are too many buffers", STEPS);
+    /* The cache has what was used last. */
+    buffer_release(pool, all[3]), buffer_release(pool, all[1]);
+    require(buffer_take(pool) == all[1], "another one is taken than was released last", STEPS);
+    buffer_release(pool, all[2]);
+    require(buffer_take(pool) == all[2] && buffer_take(pool) == all[3], "what was there longer is taken first", STEPS);
     buffers_leave(pool);
     return 0;
 }

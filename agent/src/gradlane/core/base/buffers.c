@@ -35,8 +35,17 @@ static uint8_t *take(buffers *b, uint32_t number) {
     return b->memory + (size_t)(number - 1) * BUFFER_BYTES;
 }
 
+/* What was released goes in front of what has been there longer. */
+static void collect(buffers *b) {
+    const uint32_t first = __atomic_exchange_n(&b->released, 0, __ATOMIC_ACQUIRE);
+    if (!first) return;
+    uint32_t *last = &b->next[first - 1];
+    while (*last) last = &b->next[*last - 1];
+    *last = b->unused, b->unused = first;
+}
+
 uint8_t *buffer_take(buffers *b) {
-    if (!b->unused) b->unused = __atomic_exchange_n(&b->released, 0, __ATOMIC_ACQUIRE);
+    collect(b);
     return b->unused ? take(b, b->unused) : NULL;
 }
 
