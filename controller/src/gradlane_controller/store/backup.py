@@ -28,14 +28,13 @@ from sqlalchemy.orm import Session
 from gradlane.toml_file import FileError
 from gradlane_controller.errors import StoreError
 from gradlane_controller.store import lease, schema
-from gradlane_controller.store.engine import check_room, connect, failure, parse, reading, settle, shown
+from gradlane_controller.store.engine import check_room, connect, failure, parse, reading, settle, shown, wait_longer
 from gradlane_controller.store.models import Base, EventRow, LeadershipRow
 
 FORMAT = "gradlane store 1"
 COUNT_SECONDS = 1024  # what leaders and changes count on by for each second since 1970, at least, after a restore
 _MAX_LINE = 64 << 20  # characters
 _BATCH = 64  # rows
-_SECONDS = 60  # that PostgreSQL lets a statement, or a pause between two, take
 _NOT_KEPT = {"alembic_version", "controllers"}  # the revision is in the first line; who stands by says so itself
 _ALWAYS = {"leadership"}  # has its row in an empty store, too
 
@@ -62,7 +61,7 @@ def backup(url: str, file: Path) -> Done:
     engine = connect(where)
     try:
         with _new(file) as output, _whole(engine).begin() as connection:
-            _wait_longer(connection)
+            wait_longer(connection)
             return _write(connection, output, shown(where))
     except SQLAlchemyError as problem:
         raise failure(where, problem) from None
@@ -84,7 +83,7 @@ def restore(url: str, file: Path, *, replace: bool) -> Done:
         try:
             check_room(where)
             with engine.begin() as connection:  # on SQLite that is the lock
-                _wait_longer(connection)
+                wait_longer(connection)
                 schema.lock(connection)
                 last = _clear(connection, name, replace=replace)
                 command.upgrade(schema.configuration(connection), done.revision)
@@ -168,13 +167,6 @@ def _whole(engine: Engine) -> Engine:
     if engine.dialect.name == "postgresql":
         return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
     return reading(engine)
-
-
-def _wait_longer(connection: Connection) -> None:
-    """What is at work here may take longer than what a controller does."""
-    if connection.dialect.name == "postgresql":
-        for setting in ("statement_timeout", "idle_in_transaction_session_timeout"):
-            connection.execute(text(f"SET LOCAL {setting} = '{_SECONDS}s'"))
 
 
 def _write(connection: Connection, output: IO[str], name: str) -> Done:

@@ -8,13 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from gradlane_controller.errors import StoreError
 
 WAIT_SECONDS = 1.0  # for a lock, or for a connection of the pool
 STATEMENT_SECONDS = 2.0
+LONGER_SECONDS = 60  # that a statement, or a pause between two, may take where the whole store is at work
 CONNECT_SECONDS = 2  # the least that libpq takes
 POOL = 4
 LOG_BYTES = 1 << 20  # of SQLite's write-ahead log, that are reserved,
@@ -103,8 +104,8 @@ def failure(url: URL, problem: SQLAlchemyError) -> StoreError:
     cause = problem.orig if isinstance(problem, DBAPIError) else problem
     unsure = isinstance(problem, DBAPIError) and problem.connection_invalidated
     reason = " ".join(str(cause).split())[:500] or type(cause).__name__
-    for text, remedy in _REMEDIES.items():
-        if text in reason:
+    for part, remedy in _REMEDIES.items():
+        if part in reason:
             reason = f"{reason}; {remedy}"
             break
     return StoreError(f"{shown(url)}: {reason}", unsure=unsure)
@@ -117,6 +118,13 @@ _REMEDIES: Mapping[str, str] = {
     "is not a database": "name another file",
     "password": "the URL, or a file .pgpass, has to have it",
 }
+
+
+def wait_longer(connection: Connection) -> None:
+    """Until the transaction ends: what is at work in it may take longer than what a controller does."""
+    if connection.dialect.name == "postgresql":
+        for setting in ("statement_timeout", "idle_in_transaction_session_timeout"):
+            connection.execute(text(f"SET LOCAL {setting} = '{LONGER_SECONDS}s'"))
 
 
 def _sqlite(url: URL) -> Engine:

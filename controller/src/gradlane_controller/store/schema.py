@@ -10,6 +10,7 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, func, select
 
 from gradlane_controller.errors import StoreError
+from gradlane_controller.store.engine import wait_longer
 
 _LOCK = 0x6772616C  # of PostgreSQL's advisory locks
 
@@ -29,6 +30,7 @@ def upgrade(engine: Engine, name: str) -> None:
         if revision(connection, name) == newest:
             return
     with engine.begin() as connection:  # on SQLite that is the lock
+        wait_longer(connection)
         lock(connection)
         if revision(connection, name) != newest:  # still
             command.upgrade(configuration(connection), "head")
